@@ -1,0 +1,182 @@
+"""The memory engine: the readable reference that all other engines are tested against, step by step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import anyio
+from anyio import TASK_STATUS_IGNORED
+from anyio.abc import TaskStatus
+from anyio.lowlevel import checkpoint
+
+from tenure import engine as e
+from tenure.engine import A, Hint, Operation, Reply
+
+from ._claims import Claims
+from ._counters import Barriers, Rates
+from ._holds import Holds
+from ._state import FAMILIES, Session, State, Thing
+from ._tasks import Tasks
+
+__all__ = ("MemoryEngine",)
+
+
+class MemoryEngine:
+    """Keeps everything in this process's memory; gone with it.
+
+    `clock` gives seconds and never goes back; the default is the clock of the running event loop. Several stores may be
+    opened over one engine object: they see each other as processes of a fleet would.
+
+    Thread safety: none; one engine belongs to one event loop.
+    """
+
+    url = "memory:"
+    immediate = True
+
+    def __init__(self, *, clock: Callable[[], float] | None = None) -> None:
+        self._clock = clock or anyio.current_time
+        self._state = state = State()
+        self._listeners: dict[str, Callable[[Hint], None]] = {}
+        self._rates = Rates(state)
+        self._barriers = barriers = Barriers(state)
+        self._holds = holds = Holds(state)
+        self._claims = claims = Claims(state)
+        self._tasks = tasks = Tasks(state)
+        self._drop: dict[str, Callable[[Session, Thing], object]] = {
+            "holds": lambda _, thing: holds.drop(thing),
+            "claims": lambda _, thing: claims.drop(thing),
+            "arrivals": lambda _, thing: barriers.drop(thing),
+            "producers": lambda _, thing: tasks.drop_producer(thing),
+            "tasks": lambda _, thing: tasks.drop(thing),
+            "takers": tasks.drop_taker,
+            "watches": state.unwatch,
+        }
+        self._handlers: dict[type[Operation[Any]], Callable[[Any], Any]] = {
+            e.Ping: lambda _: Reply.OK,
+            e.OpenSession: self._open_session,
+            e.RenewSession: self._renew_session,
+            e.CloseSession: self._close_session,
+            e.Acquire: holds.acquire,
+            e.Ask: holds.ask,
+            e.Release: holds.release,
+            e.SetValue: holds.set_value,
+            e.Resize: holds.resize,
+            e.Holders: holds.holders,
+            e.AddResource: claims.add,
+            e.RemoveResource: claims.remove,
+            e.Claim: claims.claim,
+            e.GiveBack: claims.give_back,
+            e.EditClaim: claims.edit,
+            e.Resources: claims.resources,
+            e.Put: tasks.put,
+            e.Leave: tasks.leave,
+            e.Exchange: tasks.exchange,
+            e.Progress: tasks.progress,
+            e.GetResult: tasks.result,
+            e.CancelTask: tasks.cancel,
+            e.Requeue: tasks.requeue,
+            e.Purge: tasks.purge,
+            e.Browse: tasks.browse,
+            e.SetPaused: tasks.set_paused,
+            e.Count: tasks.count,
+            e.Spend: self._rates.spend,
+            e.Refund: self._rates.refund,
+            e.Arrive: barriers.arrive,
+            e.Withdraw: barriers.withdraw,
+            e.ResetBarrier: barriers.reset,
+        }
+
+    def __repr__(self) -> str:
+        return f"<MemoryEngine sessions={len(self._state.sessions)}>"
+
+    def apply(self, operation: Operation[A], /) -> A:
+        """Apply one operation at once. Cancellation: not a checkpoint."""
+        state = self._state
+        state.now = max(state.now, self._clock())
+        state.steps_left = e.CAP
+        answer: Any = None
+        if self._clear_up():
+            answer = self._handlers[type(operation)](operation)
+        if state.unfinished:
+            answer = Reply.MORE
+        hints, state.hints = state.hints, []
+        for hint in hints:
+            deliver = self._listeners.get(hint.process)
+            if deliver is not None:
+                deliver(hint)
+        return answer
+
+    async def execute(self, operations: Sequence[Operation[Any]], /) -> Sequence[Any]:
+        """Apply operations in order. Cancellation: all of them were applied."""
+        answers = [self.apply(operation) for operation in operations]
+        await checkpoint()
+        return answers
+
+    async def serve(
+        self,
+        process: str,
+        deliver: Callable[[Hint], None],
+        *,
+        task_status: TaskStatus[None] = TASK_STATUS_IGNORED,
+    ) -> None:
+        """Deliver the hints for `process`. Cancellation: this is how it ends."""
+        self._listeners[process] = deliver
+        task_status.started()
+        try:
+            await anyio.sleep_forever()
+        finally:
+            del self._listeners[process]
+
+    # clearing up and sessions
+
+    def _clear_up(self) -> bool:
+        """Do what time has made due; False if the cap was reached before all was done."""
+        state = self._state
+        unfinished, state.unfinished = state.unfinished, {}
+        for again, key in unfinished:
+            again(key)
+        if state.soonest_expiry <= state.now:
+            self._end_expired("")
+        self._tasks.clear_up()
+        self._claims.clear_up()
+        return not state.unfinished
+
+    def _end_expired(self, _: str) -> None:
+        state = self._state
+        expired = [session for session in state.sessions.values() if session.expires <= state.now]
+        for session in sorted(expired, key=lambda s: (s.expires, s.id)):
+            for family in FAMILIES:
+                things = session.things[family]
+                drop = partial(self._drop[family], session)
+                while things:
+                    if not state.step(self._end_expired, ""):
+                        return
+                    thing = next(iter(things))
+                    del things[thing]
+                    drop(thing)
+            state.forget(session)
+
+    def _open_session(self, op: e.OpenSession) -> Reply:
+        session = self._state.sessions.get(op.session)
+        if session is None:
+            session = self._state.sessions[op.session] = Session(op.session, op.process, op.ttl, 0.0)
+        session.ttl = op.ttl
+        self._state.renew(session)
+        return Reply.OK
+
+    def _renew_session(self, op: e.RenewSession) -> Reply:
+        session = self._state.sessions.get(op.session)
+        if session is None:
+            return Reply.GONE
+        self._state.renew(session)
+        return Reply.OK
+
+    def _close_session(self, op: e.CloseSession) -> Reply:
+        session = self._state.sessions.get(op.session)
+        if session is None:
+            return Reply.GONE
+        session.expires = self._state.soonest_expiry = -1.0
+        self._end_expired("")
+        return Reply.OK

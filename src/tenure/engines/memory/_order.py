@@ -1,0 +1,35 @@
+"""An order of tasks that can be left at any place: a heap whose dead entries are swept when they are the majority."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from heapq import heapify, heappop, heappush
+
+Rank = tuple[float, ...]
+"""A sort key; its last part is the task's id."""
+
+_SLACK = 64
+
+
+class Order:
+    """Ranks from low to high. `alive` tells whether a rank still stands for something; `count` says how many do."""
+
+    def __init__(self, alive: Callable[[Rank], bool], count: Callable[[], int]) -> None:
+        self._alive = alive
+        self._count = count
+        self._heap: list[Rank] = []
+
+    def add(self, rank: Rank) -> None:
+        if len(self._heap) > 2 * self._count() + _SLACK:
+            self._heap = [rank for rank in self._heap if self._alive(rank)]
+            heapify(self._heap)
+        heappush(self._heap, rank)
+
+    def first(self) -> Rank | None:
+        heap = self._heap
+        while heap and not self._alive(heap[0]):
+            heappop(heap)
+        return heap[0] if heap else None
+
+    def pop(self) -> Rank:
+        return heappop(self._heap)

@@ -1,0 +1,182 @@
+"""The state of one queue: its tasks, their orders, its producers and takers. No rules, only bookkeeping."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import OrderedDict
+from dataclasses import dataclass
+
+from tenure.engine import Record
+
+from ._order import Order, Rank
+from ._state import Session
+
+
+@dataclass(slots=True)
+class Task:
+    """One unfinished task; leased while it has a session."""
+
+    id: int
+    payload: bytes
+    priority: int
+    key: str | None
+    expires: float | None
+    ready_at: float
+    attempts: int = 0
+    deliveries: int = 0
+    session: Session | None = None
+    token: int = 0
+    delayed: bool = False
+    stop: bool = False
+    ttl: float | None = None
+    max_deliveries: int = 0
+    keep: bool = False
+    progress: bytes = b""
+
+
+@dataclass(slots=True)
+class Ended:
+    """The record of a task that has ended."""
+
+    seq: int
+    id: int
+    state: str
+    payload: bytes
+    priority: int
+    key: str | None
+    attempts: int
+    deliveries: int
+    result: bytes
+    ended_at: float
+    expires: float | None
+
+
+@dataclass(slots=True)
+class Producer:
+    """One who waits to put `count` tasks, or has that many slots reserved."""
+
+    name: str
+    session: Session
+    count: int
+    ordinal: int
+
+
+class Queue:
+    """The state of one queue."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.paused = False
+        self.max_size = 0
+        self.tasks: dict[int, Task] = {}
+        self.keys: dict[str, int] = {}
+        self.ended: dict[int, Ended] = {}
+        self.waiting = 0
+        self.delayed = 0
+        self.counts: dict[str, int] = dict.fromkeys(("put", "done", "dead", "cancelled", "expired", "discarded", "purged"), 0)
+        self.cursors: dict[str, bytes] = {}
+        self.producers: OrderedDict[str, Producer] = OrderedDict()
+        self.reserved: dict[str, Producer] = {}
+        self.reserved_slots = 0
+        self.ordinal = 0
+        self.takers: OrderedDict[str, int] = OrderedDict()
+        self.stops: dict[int, Session] = {}
+        self._log: list[Ended] = []
+        self._by_priority = Order(self._is_ready, lambda: self.waiting)
+        self._by_age = Order(self._is_ready, lambda: self.waiting)
+        self._by_due = Order(self._is_delayed, lambda: self.delayed)
+
+    # the orders: a rank ends with (ready_at, id), which tells whether it still stands
+
+    def _is_ready(self, rank: Rank) -> bool:
+        task = self.tasks.get(int(rank[-1]))
+        return task is not None and task.session is None and not task.delayed and task.ready_at == rank[-2]
+
+    def _is_delayed(self, rank: Rank) -> bool:
+        task = self.tasks.get(int(rank[-1]))
+        return task is not None and task.delayed and task.ready_at == rank[-2]
+
+    def line_up(self, task: Task, now: float) -> None:
+        """Enter a task that is not leased into the orders."""
+        task.delayed = task.ready_at > now
+        if task.delayed:
+            self.delayed += 1
+            self._by_due.add((task.ready_at, task.id))
+        else:
+            self.waiting += 1
+            self._by_priority.add((-task.priority, task.ready_at, task.id))
+            self._by_age.add((task.ready_at, task.id))
+
+    def step_out(self, task: Task) -> None:
+        """The task is no longer waiting or delayed; its ranks die by themselves."""
+        if task.delayed:
+            self.delayed -= 1
+        else:
+            self.waiting -= 1
+        task.delayed = False
+
+    def next_due(self) -> float | None:
+        rank = self._by_due.first()
+        return rank[0] if rank else None
+
+    def promote(self, now: float, cap: int) -> int:
+        """Move delayed tasks that are due to the waiting ones, at most `cap`; say how many."""
+        moved = 0
+        while moved < cap and (rank := self._by_due.first()) is not None and rank[0] <= now:
+            task = self.tasks[int(rank[-1])]
+            self.step_out(task)
+            self.line_up(task, now)
+            moved += 1
+        return moved
+
+    def oldest(self) -> float | None:
+        rank = self._by_age.first()
+        return rank[0] if rank else None
+
+    def pop_next(self, now: float, aging: float | None) -> Task | None:
+        """Take the next task out of the order."""
+        order = self._by_priority
+        if aging is not None and (oldest := self._by_age.first()) is not None and now - oldest[0] > aging:
+            order = self._by_age
+        if order.first() is None:
+            return None
+        task = self.tasks[int(order.pop()[-1])]
+        self.step_out(task)
+        return task
+
+    # the record of endings
+
+    def log(self, ended: Ended) -> None:
+        if len(self._log) > 2 * len(self.ended) + 64:
+            self._log = [e for e in self._log if self.ended.get(e.id) is e]
+        self._log.append(ended)
+        self.ended[ended.id] = ended
+
+    def endings(self, after: int, now: float, states: frozenset[str] | None = None) -> list[Ended]:
+        start = bisect_right(self._log, after, key=lambda e: e.seq)
+        return [
+            e
+            for e in self._log[start:]
+            if self.ended.get(e.id) is e
+            and (e.expires is None or e.expires > now)
+            and (states is None or e.state in states)
+        ]
+
+    def state_of(self, task: Task, now: float) -> str:
+        if task.session is not None:
+            return "leased"
+        return "delayed" if task.ready_at > now else "waiting"
+
+    def record(self, task: Task, now: float) -> Record:
+        return Record(
+            seq=task.id,
+            id=task.id,
+            state=self.state_of(task, now),
+            payload=task.payload,
+            priority=task.priority,
+            key=task.key,
+            attempts=task.attempts,
+            deliveries=task.deliveries,
+            result=b"",
+            age=max(0.0, now - task.ready_at),
+        )

@@ -1,0 +1,99 @@
+"""What all families of the memory engine share: time, tokens, sessions, hints, watches and the step budget."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from math import inf
+from typing import Any
+
+from tenure.engine import CAP, Broken, Claimed, Granted, Hint, Notice, Reply, Tripped
+
+FAMILIES = ("holds", "claims", "arrivals", "producers", "tasks", "takers", "watches")
+"""The order in which an ending session gives up what it has."""
+
+Thing = tuple[str, ...]
+
+
+@dataclass(slots=True)
+class Session:
+    """A process's life sign, with all that it has, by family and in the order in which it was made."""
+
+    id: str
+    process: str
+    ttl: float
+    expires: float
+    things: dict[str, dict[Thing, None]] = field(default_factory=lambda: {name: {} for name in FAMILIES})
+    replies: dict[str, tuple[int, Any]] = field(default_factory=dict[str, tuple[int, Any]])
+
+
+class State:
+    """The part of the memory that belongs to no family."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.last_token = 0
+        self.sessions: dict[str, Session] = {}
+        self.soonest_expiry = inf
+        self.hints: list[Hint] = []
+        self.watches: dict[Thing, dict[str, None]] = {}
+        self.steps_left = CAP
+        self.unfinished: dict[tuple[Callable[[str], None], str], None] = {}
+
+    def token(self) -> int:
+        self.last_token = max(self.last_token + 1, int(self.now * 1e6))
+        return self.last_token
+
+    def hint(self, process: str, key: str, name: str, news: Granted | Claimed | Tripped | Broken | Notice) -> None:
+        self.hints.append(Hint(process, key, name, news))
+
+    def step(self, again: Callable[[str], None], key: str) -> bool:
+        """Take one step of the budget; without one left, note that `again(key)` is to be called to go on."""
+        if self.steps_left > 0:
+            self.steps_left -= 1
+            return True
+        self.unfinished[again, key] = None
+        return False
+
+    # sessions
+
+    def renew(self, session: Session) -> None:
+        session.expires = self.now + session.ttl
+        self.soonest_expiry = min((s.expires for s in self.sessions.values()), default=inf)
+
+    def forget(self, session: Session) -> None:
+        del self.sessions[session.id]
+        self.soonest_expiry = min((s.expires for s in self.sessions.values()), default=inf)
+
+    def ask_again_in(self, *due: float) -> float:
+        """Seconds until the earliest moment at which asking again could help."""
+        return max(0.0, min(self.soonest_expiry, *due, inf) - self.now)
+
+    def repeated(self, session: str, n: int, name: str) -> Any:
+        """The answer that was given to the same numbered operation before, GONE, or None for a new one."""
+        known = self.sessions.get(session)
+        if known is None:
+            return Reply.GONE
+        last, answer = known.replies.get(name, (-1, None))
+        return answer if last == n else None
+
+    def remember(self, session: str, n: int, name: str, answer: Any) -> None:
+        self.sessions[session].replies[name] = (n, answer)
+
+    # watches: one-shot requests to be hinted, by topic
+
+    def watch(self, session: str, topic: Thing) -> None:
+        self.watches.setdefault(topic, {})[session] = None
+        self.sessions[session].things["watches"][topic] = None
+
+    def fire(self, topic: Thing, key: str, name: str, notice: Notice) -> None:
+        for session in self.watches.pop(topic, {}):
+            known = self.sessions[session]
+            del known.things["watches"][topic]
+            self.hint(known.process, key, name, notice)
+
+    def unwatch(self, session: Session, topic: Thing) -> None:
+        watchers = self.watches[topic]
+        del watchers[session.id]
+        if not watchers:
+            del self.watches[topic]

@@ -1,0 +1,505 @@
+"""Tasks: a bounded priority queue whose tasks are leased, fenced and settled, with producers that wait in line."""
+
+from __future__ import annotations
+
+from heapq import heappop, heappush
+from itertools import islice
+from math import inf
+
+from tenure.engine import (
+    CAP,
+    Accepted,
+    Browse,
+    CancelTask,
+    Changed,
+    Count,
+    Duplicate,
+    Exchange,
+    Exchanged,
+    GetResult,
+    Leave,
+    Notice,
+    Outcome,
+    Page,
+    Progress,
+    Purge,
+    Put,
+    PutAnswer,
+    PutRequest,
+    QueueCounts,
+    Queued,
+    Record,
+    Reply,
+    Requeue,
+    SetPaused,
+    Settle,
+    Taken,
+    Unfinished,
+    Verdict,
+)
+
+from ._queue import Ended, Producer, Queue, Task
+from ._state import Session, State, Thing
+
+PURGE_ORDER = ("waiting", "delayed", "dead", "done", "discarded", "cancelled", "expired")
+
+
+class Tasks:
+    """The family of tasks."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self._queues: dict[str, Queue] = {}
+        self._last_id = 0
+        self._last_ending = 0
+        self._expiring: list[tuple[float, int, str]] = []
+        self._outdated: list[tuple[float, int, str]] = []
+
+    def _queue(self, name: str) -> Queue:
+        queue = self._queues.get(name)
+        if queue is None:
+            queue = self._queues[name] = Queue(name)
+        return queue
+
+    # ------------------------------------------------------------------------------------------ producers
+
+    def put(self, op: Put) -> PutAnswer | Reply:
+        known = self._state.repeated(op.session, op.n, name := f"put {op.queue}")
+        if known is not None:
+            return known
+        queue = self._queue(op.queue)
+        queue.max_size = op.max_size
+        self._admit(queue)
+        session = self._state.sessions[op.session]
+        answer = PutAnswer(tuple(self._put(queue, session, request) for request in op.requests))
+        self._state.remember(op.session, op.n, name, answer)
+        return answer
+
+    def _put(self, queue: Queue, session: Session, request: PutRequest) -> Accepted | Queued | Reply:
+        name = request.producer
+        if (producer := queue.reserved.pop(name, None)) is not None:
+            del session.things["producers"][queue.name, name]
+            queue.reserved_slots -= producer.count
+            answer = self._accept(queue, request)
+            self._admit(queue)
+            return answer
+        if name not in queue.producers:
+            if not request.tasks or (not queue.producers and self._room(queue) >= self._count_new(queue, request)):
+                return self._accept(queue, request)
+            if not request.wait or len(request.tasks) > queue.max_size:
+                return Reply.REFUSED
+            queue.ordinal += 1
+            queue.producers[name] = Producer(name, session, len(request.tasks), queue.ordinal)
+            session.things["producers"][queue.name, name] = None
+        first = next(iter(queue.producers.values()))
+        return Queued(queue.producers[name].ordinal - first.ordinal + 1, self._state.ask_again_in())
+
+    def _room(self, queue: Queue) -> int:
+        return queue.max_size - len(queue.tasks) - queue.reserved_slots
+
+    def _count_new(self, queue: Queue, request: PutRequest) -> int:
+        keys: set[str] = set()
+        new = 0
+        for task in request.tasks:
+            if task.key is None:
+                new += 1
+            elif task.key not in queue.keys and task.key not in keys:
+                keys.add(task.key)
+                new += 1
+        return new
+
+    def _accept(self, queue: Queue, request: PutRequest) -> Accepted:
+        now = self._state.now
+        due = queue.next_due()
+        ids: list[int | Duplicate] = []
+        ready = 0
+        for new in request.tasks:
+            if new.key is not None:
+                if (twin := queue.keys.get(new.key)) is not None:
+                    ids.append(Duplicate(twin))
+                    continue
+                queue.keys[new.key] = self._last_id + 1
+            self._last_id += 1
+            expires = None if new.expires is None else now + new.expires
+            task = Task(self._last_id, new.payload, new.priority, new.key, expires, now + new.delay)
+            if expires is not None:
+                heappush(self._expiring, (expires, task.id, queue.name))
+            queue.tasks[task.id] = task
+            queue.line_up(task, now)
+            ready += not task.delayed
+            ids.append(task.id)
+        queue.counts["put"] += sum(isinstance(i, int) for i in ids)
+        if request.cursor is not None:
+            queue.cursors[request.cursor[0]] = request.cursor[1]
+        self._offer(queue, ready)
+        self._offer_sooner(queue, due)
+        return Accepted(tuple(ids))
+
+    def leave(self, op: Leave) -> Reply:
+        queue = self._queues.get(op.queue)
+        producer = (queue.producers.get(op.producer) or queue.reserved.get(op.producer)) if queue else None
+        if queue is None or producer is None:
+            return Reply.UNKNOWN
+        del producer.session.things["producers"][op.queue, op.producer]
+        return self._remove_producer(queue, producer)
+
+    def drop_producer(self, thing: Thing) -> None:
+        """The session of a producer has ended."""
+        queue = self._queues[thing[0]]
+        self._remove_producer(queue, queue.producers.get(thing[1]) or queue.reserved[thing[1]])
+
+    def _remove_producer(self, queue: Queue, producer: Producer) -> Reply:
+        if queue.producers.pop(producer.name, None) is None:
+            del queue.reserved[producer.name]
+            queue.reserved_slots -= producer.count
+            answer = Reply.RELEASED
+        else:
+            answer = Reply.LEFT
+        self._admit(queue)
+        return answer
+
+    def _admit(self, queue: Queue) -> None:
+        """Reserve slots for the head of the producers' line, for as long as it fits."""
+        while queue.producers:
+            producer = next(iter(queue.producers.values()))
+            if producer.count > self._room(queue):
+                return
+            del queue.producers[producer.name]
+            queue.reserved[producer.name] = producer
+            queue.reserved_slots += producer.count
+            self._state.hint(producer.session.process, queue.name, producer.name, Notice.ROOM)
+
+    # ------------------------------------------------------------------------------------------ takers
+
+    def exchange(self, op: Exchange) -> Exchanged | Reply:
+        known = self._state.repeated(op.session, op.n, name := f"exchange {op.queue}")
+        if known is not None:
+            return known
+        queue = self._queue(op.queue)
+        session = self._state.sessions[op.session]
+        refused = tuple(s.token for s in op.settle if not self._settle(queue, session, s))
+        promoted = queue.promote(self._state.now, CAP)
+        tasks: list[Taken] = []
+        while not queue.paused and len(tasks) < op.want:
+            task = queue.pop_next(self._state.now, op.aging)
+            if task is None:
+                break
+            tasks.append(self._take(queue, session, task, op))
+        self._register(queue, session, op.want - len(tasks) if op.wait else 0)
+        self._offer(queue, promoted - len(tasks))
+        stop = tuple(token for token, holder in queue.stops.items() if holder is session)
+        due = queue.next_due()
+        again = self._state.ask_again_in(inf if due is None else due)
+        answer = Exchanged(tuple(tasks), refused, stop, queue.paused, again)
+        self._state.remember(op.session, op.n, name, answer)
+        return answer
+
+    def _take(self, queue: Queue, session: Session, task: Task, op: Exchange) -> Taken:
+        task.session, task.token = session, self._state.token()
+        task.deliveries += 1
+        task.max_deliveries, task.keep = op.max_deliveries, op.keep
+        session.things["tasks"][queue.name, str(task.id)] = None
+        waited = max(0.0, self._state.now - task.ready_at)
+        return Taken(
+            task.id,
+            task.token,
+            task.payload,
+            task.priority,
+            task.attempts,
+            task.deliveries,
+            waited,
+            task.progress,
+        )
+
+    def _register(self, queue: Queue, session: Session, want: int) -> None:
+        if want > 0:
+            queue.takers[session.id] = want
+            session.things["takers"][(queue.name,)] = None
+        elif queue.takers.pop(session.id, None) is not None:
+            del session.things["takers"][(queue.name,)]
+
+    def drop_taker(self, session: Session, thing: Thing) -> None:
+        """The session of an idle taker has ended."""
+        del self._queues[thing[0]].takers[session.id]
+
+    def _offer(self, queue: Queue, count: int) -> None:
+        """Hint idle takers that `count` tasks became ready, as many takers as are needed."""
+        while count > 0 and queue.takers and not queue.paused:
+            session, want = queue.takers.popitem(last=False)
+            known = self._state.sessions[session]
+            del known.things["takers"][(queue.name,)]
+            self._state.hint(known.process, queue.name, "", Notice.READY)
+            count -= want
+
+    def _offer_sooner(self, queue: Queue, due: float | None) -> None:
+        """A new earliest due time: one idle taker must know, to ask in time."""
+        now_due = queue.next_due()
+        if now_due is not None and (due is None or now_due < due):
+            self._offer(queue, 1)
+
+    # ------------------------------------------------------------------------------------------ settling
+
+    def _settle(self, queue: Queue, session: Session, settle: Settle) -> bool:
+        task = queue.tasks.get(settle.id)
+        if task is None or task.token != settle.token or task.session is not session:
+            return False
+        self._unlease(queue, task)
+        match settle.verdict:
+            case Verdict.DONE | Verdict.DISCARD | Verdict.CANCEL:
+                self._end(queue, task, settle.verdict.value, settle.result, settle.ttl)
+            case Verdict.DEAD:
+                task.attempts += 1
+                self._end(queue, task, "dead", settle.result, None)
+            case Verdict.RETRY | Verdict.GIVE_BACK if task.stop:
+                self._end(queue, task, "cancelled", b"", task.ttl)
+            case Verdict.RETRY:
+                task.attempts += 1
+                task.ready_at = self._state.now + settle.delay
+                self._return(queue, task)
+            case Verdict.GIVE_BACK:
+                task.deliveries -= 1
+                self._return(queue, task)
+        return True
+
+    def drop(self, thing: Thing) -> None:
+        """The session that held the task has ended."""
+        queue = self._queues[thing[0]]
+        task = queue.tasks[int(thing[1])]
+        self._unlease(queue, task, ended=True)
+        if task.stop:
+            self._end(queue, task, "cancelled", b"", task.ttl)
+        elif task.deliveries >= task.max_deliveries:
+            error = f"delivered {task.deliveries} times without a verdict"
+            self._end(queue, task, "dead", error.encode(), None)
+        else:
+            self._return(queue, task)
+
+    def _unlease(self, queue: Queue, task: Task, *, ended: bool = False) -> None:
+        assert task.session is not None
+        if not ended:
+            del task.session.things["tasks"][queue.name, str(task.id)]
+        queue.stops.pop(task.token, None)
+        task.session, task.token = None, 0
+
+    def _return(self, queue: Queue, task: Task) -> None:
+        due = queue.next_due()
+        queue.line_up(task, self._state.now)
+        if task.delayed:
+            self._offer_sooner(queue, due)
+        else:
+            self._offer(queue, 1)
+
+    def _end(self, queue: Queue, task: Task, state: str, result: bytes, ttl: float | None) -> None:
+        """The task, neither leased nor in an order, has ended; `ttl` None keeps the record for good."""
+        self._remove(queue, task)
+        queue.counts[state] += 1
+        self._last_ending += 1
+        now = self._state.now
+        expires = None if ttl is None else now + ttl
+        if expires is not None:
+            heappush(self._outdated, (expires, task.id, queue.name))
+        payload = task.payload if task.keep or state == "dead" else b""
+        queue.log(
+            Ended(
+                self._last_ending,
+                task.id,
+                state,
+                payload,
+                task.priority,
+                task.key,
+                task.attempts,
+                task.deliveries,
+                result,
+                now,
+                expires,
+            )
+        )
+        self._state.fire(("task", queue.name, str(task.id)), queue.name, str(task.id), Notice.FINISHED)
+
+    def _remove(self, queue: Queue, task: Task) -> None:
+        del queue.tasks[task.id]
+        if task.key is not None:
+            del queue.keys[task.key]
+        self._admit(queue)
+        if not queue.tasks:
+            self._state.fire(("drain", queue.name), queue.name, "", Notice.DRAINED)
+
+    # ------------------------------------------------------------------------------------------ single tasks
+
+    def progress(self, op: Progress) -> Reply:
+        queue = self._queues.get(op.queue)
+        task = queue.tasks.get(op.id) if queue else None
+        if task is None or task.session is None or task.token != op.token:
+            return Reply.REFUSED
+        task.progress = op.data
+        return Reply.REQUESTED if task.stop else Reply.OK
+
+    def result(self, op: GetResult) -> Outcome | Unfinished | Reply:
+        if op.watch and op.watch not in self._state.sessions:
+            return Reply.GONE
+        queue = self._queues.get(op.queue)
+        if queue is None:
+            return Reply.UNKNOWN
+        now = self._state.now
+        if (task := queue.tasks.get(op.id)) is not None:
+            if op.watch:
+                self._state.watch(op.watch, ("task", op.queue, str(op.id)))
+            return Unfinished(queue.state_of(task, now), task.progress, self._state.ask_again_in())
+        ended = queue.ended.get(op.id)
+        if ended is None or (ended.expires is not None and ended.expires <= now):
+            return Reply.UNKNOWN
+        return Outcome(ended.state, ended.result, ended.attempts)
+
+    def cancel(self, op: CancelTask) -> Reply:
+        queue = self._queues.get(op.queue)
+        task = queue.tasks.get(op.id) if queue else None
+        if queue is None or task is None:
+            return Reply.UNKNOWN
+        if task.session is None:
+            queue.step_out(task)
+            self._end(queue, task, "cancelled", b"", op.ttl)
+            return Reply.CANCELLED
+        if not task.stop:
+            task.stop, task.ttl = True, op.ttl
+            queue.stops[task.token] = task.session
+            self._state.hint(task.session.process, op.queue, str(task.token), Notice.STOP)
+        return Reply.REQUESTED
+
+    # ------------------------------------------------------------------------------------------ administration
+
+    def requeue(self, op: Requeue) -> Changed | Reply:
+        queue = self._queue(op.queue)
+        dead = queue.endings(0, self._state.now, frozenset({"dead"}))
+        changed = 0
+        for ended in dead:
+            if (op.ids is not None and ended.id not in op.ids) or ended.key in queue.keys:
+                continue
+            if changed == CAP:
+                return Changed(changed, more=True)
+            changed += 1
+            del queue.ended[ended.id]
+            queue.counts["dead"] -= 1
+            task = Task(ended.id, ended.payload, ended.priority, ended.key, None, self._state.now)
+            if task.key is not None:
+                queue.keys[task.key] = task.id
+            queue.tasks[task.id] = task
+            self._return(queue, task)
+        return Changed(changed, more=False)
+
+    def purge(self, op: Purge) -> Changed | Reply:
+        queue = self._queue(op.queue)
+        left = CAP
+        for state in PURGE_ORDER:
+            if state in op.states:
+                left -= self._purge(queue, state, left)
+        return Changed(CAP - left, left == 0)
+
+    def _purge(self, queue: Queue, state: str, cap: int) -> int:
+        now = self._state.now
+        if state in ("waiting", "delayed"):
+            tasks = [t for t in queue.tasks.values() if queue.state_of(t, now) == state]
+            tasks = sorted(tasks, key=lambda t: t.id)[:cap]
+            for task in tasks:
+                queue.step_out(task)
+                queue.counts["purged"] += 1
+                self._remove(queue, task)
+                self._state.fire(("task", queue.name, str(task.id)), queue.name, str(task.id), Notice.FINISHED)
+            return len(tasks)
+        endings = queue.endings(0, now, frozenset({state}))[:cap]
+        for ended in endings:
+            del queue.ended[ended.id]
+            if state == "dead":
+                queue.counts["dead"] -= 1
+                queue.counts["purged"] += 1
+        return len(endings)
+
+    def browse(self, op: Browse) -> Page:
+        queue = self._queues.get(op.queue)
+        if queue is None:
+            return Page(())
+        now = self._state.now
+        if op.state in ("ended", "dead"):
+            states = frozenset({"dead"}) if op.state == "dead" else None
+            endings = islice(queue.endings(op.after, now, states), op.limit)
+            return Page(tuple(self._show(ended) for ended in endings))
+        tasks = (queue.tasks[i] for i in sorted(queue.tasks) if i > op.after)
+        records = (queue.record(task, now) for task in tasks if queue.state_of(task, now) == op.state)
+        return Page(tuple(islice(records, op.limit)))
+
+    def _show(self, ended: Ended) -> Record:
+        return Record(
+            ended.seq,
+            ended.id,
+            ended.state,
+            ended.payload,
+            ended.priority,
+            ended.key,
+            ended.attempts,
+            ended.deliveries,
+            ended.result,
+            max(0.0, self._state.now - ended.ended_at),
+        )
+
+    def set_paused(self, op: SetPaused) -> Reply:
+        queue = self._queue(op.queue)
+        queue.paused = op.paused
+        if not op.paused:
+            self._offer(queue, queue.waiting)
+        return Reply.OK
+
+    def count(self, op: Count) -> QueueCounts | Reply:
+        if op.watch:
+            if op.watch not in self._state.sessions:
+                return Reply.GONE
+            self._state.watch(op.watch, ("drain", op.queue))
+        queue = self._queues.get(op.queue) or Queue(op.queue)
+        now = self._state.now
+        states = [queue.state_of(task, now) for task in queue.tasks.values()]
+        dead = queue.counts["dead"]
+        if op.recount:
+            dead = sum(ended.state == "dead" for ended in queue.ended.values())
+        oldest = min((t.ready_at for t in queue.tasks.values() if queue.state_of(t, now) == "waiting"), default=now)
+        return QueueCounts(
+            put=queue.counts["put"],
+            waiting=states.count("waiting"),
+            delayed=states.count("delayed"),
+            leased=states.count("leased"),
+            done=queue.counts["done"],
+            dead=dead,
+            cancelled=queue.counts["cancelled"],
+            expired=queue.counts["expired"],
+            discarded=queue.counts["discarded"],
+            purged=queue.counts["purged"],
+            reserved=queue.reserved_slots,
+            producers=len(queue.producers),
+            paused=queue.paused,
+            oldest=max(0.0, now - oldest),
+            cursors=tuple(sorted(queue.cursors.items())),
+            ask_again_in=self._state.ask_again_in(),
+        )
+
+    # ------------------------------------------------------------------------------------------ clearing up
+
+    def clear_up(self) -> None:
+        """Expire tasks, in the order of their time and id; forget outdated records, a few at a time."""
+        now = self._state.now
+        while self._expiring and self._expiring[0][0] <= now:
+            _, task_id, name = self._expiring[0]
+            queue = self._queues[name]
+            task = queue.tasks.get(task_id)
+            if task is not None and task.session is None and task.expires is not None:
+                if not self._state.step(self._again, ""):
+                    return
+                queue.step_out(task)
+                self._end(queue, task, "expired", b"", 3600.0)
+            heappop(self._expiring)
+        for _ in range(16):
+            if not self._outdated or self._outdated[0][0] > now:
+                return
+            _, task_id, name = heappop(self._outdated)
+            ended = self._queues[name].ended.get(task_id)
+            if ended is not None and ended.expires is not None and ended.expires <= now:
+                del self._queues[name].ended[task_id]
+
+    def _again(self, _: str) -> None:
+        self.clear_up()

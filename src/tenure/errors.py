@@ -1,0 +1,189 @@
+"""Every error of tenure, each carrying the state that explains it."""
+
+from __future__ import annotations
+
+__all__ = (
+    "AcquireTimeout",
+    "BarrierBroken",
+    "BulkheadFull",
+    "CapacityMismatch",
+    "CircuitOpen",
+    "DuplicateTask",
+    "EngineError",
+    "LeaseLost",
+    "OutcomeUnknown",
+    "PayloadTooLarge",
+    "PoolClosed",
+    "PoolTimeout",
+    "QueueFull",
+    "ResultUnavailable",
+    "StoreClosed",
+    "StoreUnavailable",
+    "TaskCancelled",
+    "TaskFailed",
+    "TenureError",
+    "WouldExceedDeadline",
+)
+
+
+class TenureError(Exception):
+    """The root of all errors that tenure raises on its own account.
+
+    Wrong arguments raise `ValueError` or `TypeError` and misuse of scopes `RuntimeError`, as everywhere in Python.
+    """
+
+
+class AcquireTimeout(TenureError, TimeoutError):
+    """The time limit of an acquiring context manager ran out before its turn came. Nothing is held.
+
+    `key` names what was wanted, `seconds` the limit; `ahead` is an upper bound of how many waited ahead when the
+    limit ran out (None: unknown).
+    """
+
+    def __init__(self, key: str, seconds: float, *, ahead: int | None = None) -> None:
+        place = "" if ahead is None else f", with at most {ahead} ahead in the line"
+        super().__init__(f"{key}: not acquired within {seconds:g} s{place}")
+        self.key = key
+        self.seconds = seconds
+        self.ahead = ahead
+
+
+class LeaseLost(TenureError):
+    """What was held is held no longer, or the engine refused what a stale holder sent.
+
+    `reason` is "expired" (the session could not be renewed in time), "gone" (the engine no longer knew the session),
+    "refused" (the token was stale), "unacknowledged" (the outcome of completing a task is unknown), "suspended" (the
+    machine slept through the lease) or "closed" (the store was closed meanwhile).
+    """
+
+    def __init__(self, key: str, reason: str) -> None:
+        super().__init__(f"{key}: lost ({reason})")
+        self.key = key
+        self.reason = reason
+
+
+class OutcomeUnknown(TenureError):
+    """An operation was sent, its answer was lost and its session has ended: it may or may not have been applied."""
+
+    def __init__(self, key: str, action: str) -> None:
+        super().__init__(f"{key}: {action} may or may not have been applied")
+        self.key = key
+        self.action = action
+
+
+class StoreClosed(TenureError):
+    """The store was closed, or is closing, and takes no new calls."""
+
+
+class StoreUnavailable(TenureError):
+    """The engine could not be reached. Sending the same operations again is safe."""
+
+
+class EngineError(TenureError):
+    """The engine was reached but cannot do its work: wrong server, version, schema, settings, or a full disk."""
+
+
+class CapacityMismatch(TenureError):
+    """Somebody uses this name with another capacity: `stored` is in force, `asked` was asked for."""
+
+    def __init__(self, key: str, *, asked: int, stored: int) -> None:
+        super().__init__(f"{key}: asked for a capacity of {asked}, but {stored} is in force")
+        self.key = key
+        self.asked = asked
+        self.stored = stored
+
+
+class BarrierBroken(TenureError):
+    """A party of this generation left, died, or the barrier was reset."""
+
+
+class QueueFull(TenureError):
+    """The queue has no room: `max_size` tasks wait, are delayed or are being worked on."""
+
+    def __init__(self, key: str, max_size: int) -> None:
+        super().__init__(f"{key}: full, {max_size} tasks are unfinished")
+        self.key = key
+        self.max_size = max_size
+
+
+class PayloadTooLarge(TenureError, ValueError):
+    """A payload, result or progress value is larger than the queue allows. Nothing was sent. Sizes are in bytes."""
+
+    def __init__(self, key: str, what: str, size: int, limit: int) -> None:
+        super().__init__(f"{key}: the {what} has {size} bytes, max_payload is {limit}")
+        self.key = key
+        self.size = size
+        self.limit = limit
+
+
+class DuplicateTask(TenureError):
+    """A task with the same `key=` is still unfinished; `task_id` is that task's."""
+
+    def __init__(self, queue: str, key: str, task_id: int) -> None:
+        super().__init__(f"{queue}: task {task_id} with key {key!r} is still unfinished")
+        self.queue = queue
+        self.key = key
+        self.task_id = task_id
+
+
+class ResultUnavailable(TenureError):
+    """There is no result of this task: it was never put, was purged or its result has expired."""
+
+    def __init__(self, queue: str, task_id: int) -> None:
+        super().__init__(f"{queue}: no result of task {task_id}: unknown, purged or expired")
+        self.queue = queue
+        self.task_id = task_id
+
+
+class TaskFailed(TenureError):
+    """The task ended without success: `state` is "dead", "discarded" or "expired", `error` says why."""
+
+    def __init__(self, queue: str, task_id: int, state: str, error: str) -> None:
+        super().__init__(f"{queue}: task {task_id} is {state}: {error}" if error else f"{queue}: task {task_id} is {state}")
+        self.queue = queue
+        self.task_id = task_id
+        self.state = state
+        self.error = error
+
+
+class TaskCancelled(TenureError):
+    """The task was cancelled with `queue.cancel()` before it was done."""
+
+    def __init__(self, queue: str, task_id: int) -> None:
+        super().__init__(f"{queue}: task {task_id} was cancelled")
+        self.queue = queue
+        self.task_id = task_id
+
+
+class BulkheadFull(TenureError):
+    """As many as may wait (`waiting`) are waiting already behind the `limit` that run."""
+
+    def __init__(self, message: str, *, limit: int, waiting: int) -> None:
+        super().__init__(message)
+        self.limit = limit
+        self.waiting = waiting
+
+
+class CircuitOpen(TenureError):
+    """The circuit breaker is open; trying again makes sense after `retry_after` seconds."""
+
+    def __init__(self, message: str, *, retry_after: float) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+
+class PoolClosed(TenureError):
+    """The pool was closed and lends nothing more."""
+
+
+class PoolTimeout(TenureError, TimeoutError):
+    """No resource of the pool became free within the time limit."""
+
+
+class WouldExceedDeadline(TenureError):
+    """Refused at once, since the wait of `delay` seconds would outlast the caller's deadline. Nothing was booked."""
+
+    def __init__(self, key: str, delay: float) -> None:
+        super().__init__(f"{key}: a wait of {delay:.3g} s would outlast the deadline")
+        self.key = key
+        self.delay = delay
