@@ -1,0 +1,6 @@
+"""What tenure tells about itself: one method, called with the name of an event and its fields."""
+
+from ._logging import LoggingObserver
+from ._observer import Observer
+
+__all__ = ("LoggingObserver", "Observer")

@@ -1,0 +1,9 @@
+"""The open handle on an engine: sessions, places, settlements, hints, and what travels together."""
+
+from ._codec import Codec, JsonCodec
+from ._places import Obtained, Wish
+from ._sessions import Session
+from ._settling import Settlement
+from ._store import Store, StoreStatistics, check_ttl
+
+__all__ = ("Codec", "JsonCodec", "Obtained", "Session", "Settlement", "Store", "StoreStatistics", "Wish", "check_ttl")

@@ -1,0 +1,223 @@
+"""Sessions: this process's life signs on the engine, one for each ttl, each with one heartbeat.
+
+A session may be trusted until `sent + ttl - margin`: `sent` was read on the loop's clock before the renewal that the
+engine acknowledged was first sent, so that the engine cannot end it earlier. When that moment passes, or the engine says
+that the session has gone, it is lost for good, and with it all that it held.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from itertools import count
+from math import inf
+from typing import Protocol
+
+import anyio
+
+from tenure.engine import CloseSession, OpenSession, RenewSession, Reply
+from tenure.errors import EngineError, StoreClosed
+from tenure.local._line import Line
+from tenure.upkeep import Job, Upkeep
+
+from ._wire import Wire
+
+LEAST_TTL = 0.5
+_BOOT_CLOCK: int | None = getattr(time, "CLOCK_BOOTTIME", getattr(time, "CLOCK_MONOTONIC", None))
+
+
+def boot_time() -> float:
+    """Seconds on a clock that, where there is one, also runs while the machine is suspended."""
+    return time.monotonic() if _BOOT_CLOCK is None else time.clock_gettime(_BOOT_CLOCK)
+
+
+class Held(Protocol):
+    """What a session holds or waits for."""
+
+    def lose(self, reason: str) -> None:
+        """The session is lost. Called once, synchronously; must not raise."""
+        ...
+
+
+class Session:
+    """One life sign. `lost` is why it is over, or None.
+
+    Thread safety: none.
+    """
+
+    def __init__(self, name: str, ttl: float, wire: Wire) -> None:
+        self.id = name
+        self.ttl = ttl
+        self.margin = max(0.1 * ttl, 0.05)
+        self.deadline = -inf
+        self.lost: str | None = None
+        self.held: dict[Held, None] = {}
+        self.unsettled: dict[int, float] = {}
+        self.beats = 0
+        self._boot_deadline = -inf
+        self._wire = wire
+        self._line: Line[None, None] = Line(lambda _: None)
+        self._leaving: Line[None, None] = Line(lambda _: None)
+        self._numbers = count(1)
+
+    def __repr__(self) -> str:
+        return f"<Session {self.id} ttl={self.ttl:g} held={len(self.held)} lost={self.lost}>"
+
+    def new_name(self) -> str:
+        """A name that nobody has used before, for a holder or a producer."""
+        return f"{self.id}.{next(self._numbers)}"
+
+    def remaining(self) -> float:
+        """Seconds for which the session may still be trusted; 0 when it may not."""
+        if self.lost is not None:
+            return 0.0
+        return max(0.0, min(self.deadline - anyio.current_time(), self._boot_deadline - boot_time()))
+
+    def look(self) -> str | None:
+        """Why the session is over, or None; notices by itself when its time has passed."""
+        if self.lost is None and self.deadline > -inf:
+            if anyio.current_time() >= self.deadline:
+                self.lose("expired")
+            elif boot_time() >= self._boot_deadline:
+                self.lose("suspended")
+        return self.lost
+
+    def add(self, held: Held) -> None:
+        """Something is held, or waited for, under this session."""
+        self.held[held] = None
+
+    def drop(self, held: Held) -> None:
+        """It is not any more. When the last has left a lost session, the engine is told that it is over."""
+        self.held.pop(held, None)
+        if self.lost is not None:
+            self._close_if_left()
+
+    def lose(self, reason: str) -> None:
+        """End it for good; whoever holds or waits under it is told."""
+        if self.lost is None:
+            self.lost = reason
+            for held in list(self.held):
+                held.lose(reason)
+            self._settle_waiters()
+            self._close_if_left()
+
+    def _close_if_left(self) -> None:
+        # not before: bodies that are being cancelled may still be at work
+        if not self.held:
+            self._wire.send(CloseSession(self.id), lambda _: None)
+            for waiter in self._leaving:
+                self._leaving.grant(waiter, None)
+
+    async def opened(self) -> None:
+        """Wait until it can be used, or is lost. Cancellation: has no effect."""
+        await self._line.wait(self._line.join(None))
+
+    async def left(self) -> None:
+        """Wait until nothing is held under it any more. Cancellation: has no effect."""
+        while self.held:
+            await self._leaving.wait(self._leaving.join(None))
+
+    async def keep(self) -> None:
+        """Open the session and renew it until it is lost. Cancellation: it is no longer renewed."""
+        sent, boot = anyio.current_time(), boot_time()
+        try:
+            await self._wire.call(OpenSession(self.id, self.id.rpartition("/")[0], self.ttl), urgent=True)
+        except EngineError as problem:
+            self.fail(problem)
+            return
+        while True:
+            self._extend(sent, boot)
+            await anyio.sleep_until(sent + self.ttl / 3)
+            if self._is_unsettled():
+                self.lose("unacknowledged")
+            if self.lost is not None:
+                return
+            sent, boot = anyio.current_time(), boot_time()
+            with anyio.CancelScope(deadline=self.deadline):
+                if not await self._renew():
+                    self.lose("gone")
+            if self.look() is not None:
+                return
+
+    async def _renew(self) -> bool:
+        while True:
+            try:
+                return await self._wire.call(RenewSession(self.id), urgent=True) is Reply.OK
+            except EngineError:  # the engine is there but cannot: as good as a failure in transit
+                await anyio.sleep(self.margin / 2)
+
+    def _extend(self, sent: float, boot: float) -> None:
+        self.deadline = sent + self.ttl - self.margin
+        self._boot_deadline = boot + self.ttl - self.margin
+        self.beats += 1
+        if self.deadline > anyio.current_time():
+            self._settle_waiters()
+
+    def _is_unsettled(self) -> bool:
+        oldest = next(iter(self.unsettled.values()), inf)
+        return anyio.current_time() - oldest > self.ttl
+
+    def _settle_waiters(self) -> None:
+        for waiter in self._line:
+            self._line.grant(waiter, None)
+
+    def fail(self, problem: Exception) -> None:
+        """It could not be opened."""
+        self.lost = "refused"
+        for waiter in self._line:
+            self._line.fail(waiter, type(problem)(*problem.args))
+
+
+class Sessions:
+    """The sessions of one store, one for each ttl in use.
+
+    Thread safety: none.
+    """
+
+    def __init__(self, process: str, wire: Wire, upkeep: Callable[[], Upkeep]) -> None:
+        self._process = process
+        self._wire = wire
+        self._upkeep = upkeep
+        self._by_ttl: dict[float, Session] = {}
+        self._jobs: dict[Session, Job] = {}
+        self._numbers = count(1)
+        self.closed = False
+
+    def __iter__(self) -> Iterator[Session]:
+        """All that are alive, or were lost and still have somebody who has not noticed."""
+        return iter(list(self._jobs))
+
+    def current(self, ttl: float) -> Session | None:
+        """The session for this ttl if it can be used at once."""
+        session = self._by_ttl.get(ttl)
+        if session is None or session.look() is not None or session.deadline <= anyio.current_time():
+            return None
+        return session
+
+    async def get(self, ttl: float) -> Session:
+        """The session for this ttl, opened if need be. Raises `EngineError`, `StoreClosed`.
+
+        Cancellation: a session that is being opened is opened for others.
+        """
+        while True:
+            session = self._by_ttl.get(ttl)
+            if session is None or session.look() is not None:
+                if self.closed:
+                    raise StoreClosed("the store is closed")
+                session = self._by_ttl[ttl] = Session(f"{self._process}/{next(self._numbers)}", ttl, self._wire)
+                self._jobs[session] = self._upkeep().start(f"heartbeat {session.id}", self._keep, session)
+            elif session.deadline > anyio.current_time():
+                return session
+            await session.opened()
+
+    async def _keep(self, session: Session) -> None:
+        try:
+            await session.keep()
+        finally:
+            if session.lost is not None:
+                del self._jobs[session]
+
+    async def end(self) -> None:
+        """End the heartbeats. Cancellation: they end all the same."""
+        for job in list(self._jobs.values()):
+            await job.end()

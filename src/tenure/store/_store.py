@@ -1,0 +1,267 @@
+"""The open handle on an engine."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from secrets import token_hex
+from typing import Any, Protocol, Self, TypeVar
+
+import anyio
+import anyio.lowlevel
+from anyio import AsyncContextManagerMixin, CancelScope
+
+from tenure.engine import A, Engine, Hint, Notice, Operation, Ping
+from tenure.errors import StoreClosed
+from tenure.observe import Observer
+from tenure.upkeep import Job, Upkeep, unwrapped_task_group
+
+from ._codec import Codec, JsonCodec
+from ._places import Obtained, Places, Wish
+from ._sessions import LEAST_TTL, Session, Sessions
+from ._settling import Settlement
+from ._timers import Timers
+from ._wire import Source, Wire
+
+T = TypeVar("T")
+
+
+class Listener(Protocol):
+    """Something of this process that wants the hints for one key."""
+
+    def on_hint(self, hint: Hint) -> None:
+        """A hint came; RESYNC means that others may have been lost. Must not raise."""
+        ...
+
+    def close(self) -> None:
+        """The store closes: whoever waits gets `StoreClosed`. Must not raise."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class StoreStatistics:
+    """A store at one moment.
+
+    `sessions` are alive, `held` leases and places depend on them, `waiting` callers wait for a grant, `pending`
+    operations have not been answered, `jobs` are the names of the background jobs, `available` tells whether the
+    engine answered last time, `closing` whether the store takes no new calls.
+    """
+
+    url: str
+    process: str
+    sessions: int
+    held: int
+    waiting: int
+    pending: int
+    jobs: tuple[str, ...]
+    available: bool
+    closing: bool
+
+
+class Store(AsyncContextManagerMixin):
+    """This process's open handle on an engine: made by `open_store`, entered with `async with`.
+
+    `namespace` parts users of one engine, `ttl` is how many seconds what is held outlives a process that died (0.5 at
+    least), `codec` makes bytes of payloads, `settle_timeout` is for how many seconds leaving a block waits for the
+    acknowledgement, `close_timeout` for how many seconds closing waits for bodies that still hold something.
+    Thread safety: none; a store belongs to the event loop in which it was opened.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        *,
+        namespace: str = "tenure",
+        ttl: float = 30.0,
+        codec: Codec | None = None,
+        settle_timeout: float = 1.0,
+        close_timeout: float = 5.0,
+        observer: Observer | None = None,
+    ) -> None:
+        if not namespace:
+            raise ValueError("namespace must not be empty")
+        self.ttl = check_ttl(ttl)
+        self.namespace = namespace
+        self.settle_timeout = _check_seconds("settle_timeout", settle_timeout)
+        self.close_timeout = _check_seconds("close_timeout", close_timeout)
+        self.codec: Codec = codec or JsonCodec()
+        self.observer = observer
+        self.process = f"{socket.gethostname()}:{os.getpid()}:{token_hex(4)}"
+        self._engine = engine
+        self._upkeep: Upkeep | None = None
+        self._closing = False
+        self._wire = Wire(engine)
+        self._timers = Timers()
+        self._sessions = Sessions(self.process, self._wire, self._running)
+        self._places = Places(self._wire, self._sessions, self._timers)
+        self._listeners: dict[str, Any] = {}
+        self.entered: dict[tuple[str, object], object] = {}
+        """What is held exclusively, by key and task."""
+
+    @property
+    def url(self) -> str:
+        """Where the state is kept."""
+        return self._engine.url
+
+    def __repr__(self) -> str:
+        state = "new" if self._upkeep is None else "closing" if self._closing else "open"
+        return f"<Store {self.url} {state} pending={self._wire.pending}>"
+
+    @asynccontextmanager
+    async def __asynccontextmanager__(self) -> AsyncGenerator[Self]:
+        if self._upkeep is not None:
+            raise RuntimeError("a store can be opened only once; call open_store again")
+        async with unwrapped_task_group() as group:
+            self._upkeep = upkeep = Upkeep(group)
+            link = await upkeep.open("link", self._engine.serve, self.process, self._on_hint)
+            carriers = [upkeep.start("wire", self._wire.run), upkeep.start("timers", self._timers.run), link]
+            try:
+                yield self
+            finally:
+                await self._close(carriers)
+
+    async def ping(self) -> float:
+        """Go to the engine and back; gives the seconds that it took.
+
+        Raises `EngineError`, `StoreClosed`. Waits while the engine is away. Cancellation: has no effect.
+        """
+        start = anyio.current_time()
+        await self.call(Ping())
+        return anyio.current_time() - start
+
+    async def statistics(self) -> StoreStatistics:
+        """This store at this moment. Cancellation: has no effect."""
+        await anyio.lowlevel.checkpoint()
+        sessions = [session for session in self._sessions if session.lost is None]
+        return StoreStatistics(
+            url=self.url,
+            process=self.process,
+            sessions=len(sessions),
+            held=sum(len(session.held) for session in sessions),
+            waiting=len(self._places),
+            pending=self._wire.pending,
+            jobs=self._running().names,
+            available=self._wire.down is None,
+            closing=self._closing,
+        )
+
+    # what the patterns use
+
+    def key(self, kind: str, name: str) -> str:
+        """The engine's key of a named object; checks the name."""
+        if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance] users are not all type-checked
+            raise TypeError(f"name must be a str, not {type(name).__name__}")
+        if not name:
+            raise ValueError("name must not be empty")
+        return f"{self.namespace}:{kind}:{name}"
+
+    async def call(self, operation: Operation[A]) -> A:
+        """Send an operation and wait for its answer. Raises `EngineError`, `StoreClosed`.
+
+        Cancellation: the operation may or may not be applied.
+        """
+        self._running()
+        return await self._wire.call(operation)
+
+    def send(self, operation: Operation[A], on_answer: Callable[[A | Exception], None]) -> None:
+        """Send an operation from plain code; also while the store closes."""
+        self._wire.send(operation, on_answer)
+
+    def compose_soon(self, source: Source) -> None:
+        """Have `source.compose()` called at the end of the loop's turn."""
+        self._wire.compose_soon(source)
+
+    def call_at(self, when: float, function: Callable[[], None]) -> None:
+        """Have a plain function called when the loop's clock shows `when`."""
+        self._timers.call_at(when, function)
+
+    def start_job(self, name: str, function: Callable[..., Any], *args: Any) -> Job:
+        """Start a background job that its owner ends."""
+        return self._running().start(name, function, *args)
+
+    async def session(self, ttl: float) -> Session:
+        """The session for a ttl. Raises `EngineError`, `StoreClosed`. Cancellation: has no effect."""
+        self._running()
+        return self._sessions.current(ttl) or await self._sessions.get(ttl)
+
+    def session_at_once(self, ttl: float) -> Session | None:
+        """The session for a ttl if it is open already."""
+        return self._sessions.current(ttl)
+
+    async def obtain(self, wish: Wish, ttl: float, ahead: Callable[[int], None] = lambda _: None) -> Obtained:
+        """Obtain what is wished for, or wait for it. Raises `CapacityMismatch`, `EngineError`, `StoreClosed`.
+
+        Cancellation: nothing is held, no place is kept.
+        """
+        self._running()
+        return await self._places.obtain(wish, ttl, ahead)
+
+    def settle(self, wish: Wish, obtained: Obtained) -> Settlement:
+        """Give it back; handed over synchronously."""
+        return self._places.settle(wish, obtained.name, obtained.session)
+
+    def listen(self, key: str, make: Callable[[], T]) -> T:
+        """The one listener of this process for a key, made if there is none yet."""
+        listener = self._listeners.get(key)
+        if listener is None:
+            listener = self._listeners[key] = make()
+        return listener
+
+    def notice(self, event: str, /, **fields: object) -> None:
+        """Tell the observer, if there is one."""
+        if self.observer is not None:
+            self.observer.notice(event, **fields)
+
+    # inside
+
+    def _running(self) -> Upkeep:
+        if self._upkeep is None:
+            raise RuntimeError("the store is not open: use `async with open_store(...) as store`")
+        if self._closing:
+            raise StoreClosed("the store is closed")
+        return self._upkeep
+
+    def _on_hint(self, hint: Hint) -> None:
+        if hint.news is Notice.RESYNC:
+            self._places.ask_everything()
+            for listener in list(self._listeners.values()):
+                listener.on_hint(hint)
+        elif (listener := self._listeners.get(hint.key)) is not None:
+            listener.on_hint(hint)
+        else:
+            self._places.on_hint(hint)
+
+    async def _close(self, carriers: list[Job]) -> None:
+        """Refuse, wake, end the bodies, close the sessions, end the jobs: in this order."""
+        self._closing = self._sessions.closed = True
+        with CancelScope(shield=True):
+            self._places.close()
+            for listener in list(self._listeners.values()):
+                listener.close()
+            sessions = list(self._sessions)
+            for session in sessions:
+                session.lose("closed")
+            with anyio.move_on_after(self.close_timeout):
+                for session in sessions:
+                    await session.left()
+            await self._sessions.end()
+            with anyio.move_on_after(self.settle_timeout):
+                await self._wire.settled()
+            for job in carriers:
+                await job.end()
+
+
+def check_ttl(ttl: float) -> float:
+    """A ttl that can be kept: a number of seconds, 0.5 at least."""
+    if not ttl >= LEAST_TTL:
+        raise ValueError(f"ttl must be at least {LEAST_TTL} seconds, not {ttl!r}")
+    return float(ttl)
+
+
+def _check_seconds(name: str, seconds: float) -> float:
+    if not seconds >= 0:
+        raise ValueError(f"{name} must be a number of seconds, not below 0: {seconds!r}")
+    return float(seconds)

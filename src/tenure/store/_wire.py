@@ -1,0 +1,176 @@
+"""The wire to the engine: what arrives while a batch is on its way forms the next one."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from random import uniform
+from typing import Any, Generic, Protocol
+
+import anyio
+from anyio.lowlevel import checkpoint
+
+from tenure.engine import CAP, A, Engine, Operation, Reply
+from tenure.errors import StoreUnavailable
+from tenure.local._line import Line, Waiter
+
+_FIRST_BACKOFF = 0.05
+_LONGEST_BACKOFF = 1.0
+
+
+class Source(Protocol):
+    """Something that gathers what it has to say until the turn of the loop is over, and then makes it one operation."""
+
+    def compose(self) -> None:
+        """Send what was gathered."""
+        ...
+
+
+class Call(Generic[A]):
+    """One operation under way. `tries` counts how often it was sent; who no longer wants it clears `wanted`."""
+
+    __slots__ = ("on_answer", "operation", "tries", "wanted")
+
+    def __init__(self, operation: Operation[A], on_answer: Callable[[A | Exception], object]) -> None:
+        self.operation = operation
+        self.on_answer = on_answer
+        self.tries = 0
+        self.wanted = True
+
+
+class Wire:
+    """Sends operations in batches, one batch at a time, and again whenever the outcome of one is unknown.
+
+    Order is kept: an operation reaches the engine after all that were sent before it, also when they are sent again.
+
+    Thread safety: none.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._immediate = engine.immediate
+        self._calls: deque[Call[Any]] = deque()
+        self._sources: dict[Source, None] = {}
+        self._idle: Line[None, None] = Line(_nothing)
+        self._callers: Line[Call[Any], Any] = Line(_unwant)
+        self._idle_watchers: Line[None, None] = Line(_nothing)
+        self._in_flight = 0
+        self.down: StoreUnavailable | None = None
+        """Why the engine cannot be reached at the moment."""
+
+    @property
+    def pending(self) -> int:
+        """How many operations are not yet answered."""
+        return len(self._calls) + self._in_flight
+
+    def send(
+        self, operation: Operation[A], on_answer: Callable[[A | Exception], object], *, urgent: bool = False
+    ) -> Call[A]:
+        """Send an operation; `on_answer` is called once with its answer or its `EngineError`, and must not raise.
+
+        An immediate engine answers before this returns.
+        """
+        call = Call(operation, on_answer)
+        if self._immediate:
+            on_answer(self.apply(operation))
+        else:
+            if urgent:
+                self._calls.appendleft(call)
+            else:
+                self._calls.append(call)
+            self._wake()
+        return call
+
+    def apply(self, operation: Operation[A]) -> A:
+        """Apply one operation on an immediate engine, to its final answer."""
+        while (answer := self._engine.apply(operation)) is Reply.MORE:
+            pass
+        return answer
+
+    def compose_soon(self, source: Source) -> None:
+        """Have `source.compose()` called once before the next batch leaves, at the end of the loop's turn."""
+        if source not in self._sources:
+            self._sources[source] = None
+            self._wake()
+
+    async def call(self, operation: Operation[A], *, urgent: bool = False) -> A:
+        """Send an operation and wait for its answer. Raises `EngineError`.
+
+        Cancellation: what had not yet been sent is not sent; otherwise the operation may or may not be applied.
+        """
+        if self._immediate:
+            answer = self.apply(operation)
+            await checkpoint()
+            return answer
+        call = Call(operation, _nothing)
+        waiter = self._callers.join(call)
+        call.on_answer = partial(self._callers.grant, waiter)
+        if urgent:
+            self._calls.appendleft(call)
+        else:
+            self._calls.append(call)
+        self._wake()
+        answer = await self._callers.wait(waiter)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    async def settled(self) -> None:
+        """Wait until nothing is pending. Cancellation: has no effect."""
+        while self.pending or self._sources:
+            await self._idle_watchers.wait(self._idle_watchers.join(None))
+
+    async def run(self) -> None:
+        """Carry batches until cancelled. Cancellation: the batch on its way may or may not be applied."""
+        backoff = _FIRST_BACKOFF
+        while True:
+            while not (self._calls or self._sources):
+                for watcher in self._idle_watchers:
+                    self._idle_watchers.grant(watcher, None)
+                await self._idle.wait(self._idle.join(None))
+            sources, self._sources = self._sources, {}
+            for source in sources:
+                source.compose()
+            if not (batch := self._next_batch()):
+                continue
+            try:
+                answers = await self._engine.execute([call.operation for call in batch])
+            except StoreUnavailable as problem:
+                self.down = problem
+                self._send_again(batch)
+                await anyio.sleep(uniform(0.5, 1) * backoff)
+                backoff = min(2 * backoff, _LONGEST_BACKOFF)
+                continue
+            backoff, self.down, self._in_flight = _FIRST_BACKOFF, None, 0
+            more = [call for call, answer in zip(batch, answers, strict=True) if answer is Reply.MORE]
+            self._calls.extendleft(reversed(more))
+            for call, answer in zip(batch, answers, strict=True):
+                if answer is not Reply.MORE:
+                    call.on_answer(answer)
+
+    def _next_batch(self) -> list[Call[Any]]:
+        batch: list[Call[Any]] = []
+        while self._calls and len(batch) < CAP:
+            call = self._calls.popleft()
+            if call.wanted:
+                call.tries += 1
+                batch.append(call)
+        self._in_flight = len(batch)
+        return batch
+
+    def _send_again(self, batch: list[Call[Any]]) -> None:
+        self._calls.extendleft(call for call in reversed(batch) if call.wanted)
+        self._in_flight = 0
+
+    def _wake(self) -> None:
+        if (sleeper := self._idle.head()) is not None:
+            self._idle.grant(sleeper, None)
+
+
+def _nothing(_: object) -> None:
+    pass
+
+
+def _unwant(waiter: Waiter[Call[Any], Any]) -> None:
+    waiter.want.wanted = False

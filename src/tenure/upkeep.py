@@ -1,0 +1,139 @@
+"""The place where background children live: named jobs, counted, and ended in order by whoever started them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+from anyio import TASK_STATUS_IGNORED, CancelScope, create_task_group
+from anyio.abc import TaskGroup, TaskStatus
+
+__all__ = ("Job", "Upkeep", "unwrapped_task_group")
+
+
+@asynccontextmanager
+async def unwrapped_task_group() -> AsyncGenerator[TaskGroup]:
+    """A task group whose own exception group is taken off again when it holds a single exception.
+
+    So an error that the body raises leaves as it was raised. One level is taken off, only this group's.
+    """
+    try:
+        async with create_task_group() as group:
+            yield group
+    except BaseExceptionGroup as failures:
+        if len(failures.exceptions) != 1:
+            raise
+        failure = failures.exceptions[0]
+    else:
+        return
+    raise failure
+
+
+class Job:
+    """One background child. Its scope is its own and shielded: nothing but `end` and a crash ends it.
+
+    The scope is made before the job starts, so a job may be ended before its first step.
+
+    Thread safety: none.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._scope = CancelScope()
+        self._ended = anyio.Event()
+
+    async def end(self) -> None:
+        """Cancel the job and wait until it has ended. Cancellation: it is being cancelled all the same."""
+        self.cancel()
+        await self._ended.wait()
+
+    def cancel(self) -> None:
+        """Cancel the job without waiting for it."""
+        self._scope.cancel("upkeep ends")
+
+    async def run(self, function: Callable[..., Awaitable[object]], *args: Any) -> None:
+        """Run to the end, shielded from the first moment. Cancellation: only by `end` and `cancel`."""
+        self._scope.shield = True
+        with self._scope:
+            await function(*args)
+
+    async def run_opening(
+        self, function: Callable[..., Awaitable[object]], *args: Any, task_status: TaskStatus[None]
+    ) -> None:
+        """Run a job that reports when it has started; the shield is up from then on."""
+        with self._scope:
+            await function(*args, task_status=_Shielding(self._scope, task_status))
+
+    def finished(self) -> None:
+        """Note that the job has ended."""
+        self._ended.set()
+
+
+class _Shielding(TaskStatus[None]):
+    def __init__(self, scope: CancelScope, outer: TaskStatus[None]) -> None:
+        self._scope = scope
+        self._outer = outer
+
+    def started(self, value: None = None) -> None:
+        self._scope.shield = True
+        self._outer.started(value)
+
+
+class Upkeep:
+    """The jobs of one owner, running in the owner's task group.
+
+    A job that raises is a fault: the exception leaves through the task group, and with it everything ends.
+
+    Thread safety: none.
+    """
+
+    def __init__(self, group: TaskGroup) -> None:
+        self._group = group
+        self._jobs: dict[Job, None] = {}
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the jobs that run, in the order of their start."""
+        return tuple(job.name for job in self._jobs)
+
+    def start(self, name: str, function: Callable[..., Awaitable[object]], *args: Any) -> Job:
+        """Start a job at once, without waiting for anything."""
+        job = Job(name)
+        self._jobs[job] = None
+        self._group.start_soon(self._run, job, function, args, name=f"tenure {name}")
+        return job
+
+    async def open(self, name: str, function: Callable[..., Awaitable[object]], *args: Any) -> Job:
+        """Start a job and wait until it reports that it has started; what it raises before that is raised here.
+
+        Cancellation: a job that has not yet started is cancelled too.
+        """
+        job = Job(name)
+        self._jobs[job] = None
+        await self._group.start(self._open, job, function, args, name=f"tenure {name}")
+        return job
+
+    async def _run(self, job: Job, function: Callable[..., Awaitable[object]], args: tuple[Any, ...]) -> None:
+        try:
+            await job.run(function, *args)
+        finally:
+            self._forget(job)
+
+    async def _open(
+        self,
+        job: Job,
+        function: Callable[..., Awaitable[object]],
+        args: tuple[Any, ...],
+        *,
+        task_status: TaskStatus[None] = TASK_STATUS_IGNORED,
+    ) -> None:
+        try:
+            await job.run_opening(function, *args, task_status=task_status)
+        finally:
+            self._forget(job)
+
+    def _forget(self, job: Job) -> None:
+        self._jobs.pop(job, None)
+        job.finished()
