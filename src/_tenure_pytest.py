@@ -1,0 +1,54 @@
+"""Tenure's fixtures for pytest, known to it by themselves once tenure is installed.
+
+Pytest imports this before a coverage tool has started and in every project of the environment. So it stands outside
+the package, and imports the package only when a fixture is used.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from tenure.testing import VirtualClock
+
+__all__ = ("pytest_pyfunc_call", "virtual_clock")
+
+
+@pytest.fixture
+def virtual_clock(anyio_backend: Any) -> VirtualClock:
+    """The virtual clock that this test runs on: see `tenure.testing.VirtualClock`.
+
+    The `anyio_backend` fixture has to hand anyio the options of such a clock:
+
+        @pytest.fixture(params=["asyncio", "trio"])
+        def anyio_backend(request):
+            if "virtual_clock" in request.fixturenames:
+                return request.param, virtual_backend_options(request.param)
+            return request.param
+    """
+    from tenure.testing import VirtualClock
+
+    options: dict[str, Any] = {} if isinstance(anyio_backend, str) else anyio_backend[1]
+    clock = VirtualClock.of(options)
+    if clock is None:
+        raise pytest.UsageError(
+            "virtual_clock: the anyio_backend fixture must return (name, virtual_backend_options(name)) for this test"
+        )
+    return clock
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, Any, Any]:
+    """Raise the deadlock itself, where trio only tells that its run was cancelled."""
+    clock = cast("VirtualClock | None", pyfuncitem.funcargs.get("virtual_clock"))
+    try:
+        return (yield)
+    except BaseException as error:
+        deadlock = clock and clock.deadlock
+        if deadlock and deadlock is not error:
+            raise deadlock from error
+        raise

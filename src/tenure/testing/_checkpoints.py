@@ -1,0 +1,69 @@
+"""Whether a block gives way to others, which is when it can be cancelled."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+
+@contextmanager
+def assert_checkpoints() -> Generator[None]:
+    """A `with` block, inside an async function, that must give way to other tasks at least once.
+
+    Raises `AssertionError` if it ran through in one go. A block that raises is not checked. On trio it must also have
+    been possible to cancel the block, as trio's own check demands; on asyncio that cannot be told from outside.
+    """
+    if _on_trio():
+        from trio import testing
+
+        with testing.assert_checkpoints():
+            yield
+        return
+    with _gave_way() as others_ran:
+        yield
+    if not others_ran:
+        raise AssertionError("the block executed no checkpoint")
+
+
+@contextmanager
+def assert_no_checkpoints() -> Generator[None]:
+    """A `with` block, inside an async function, that must run through in one go.
+
+    Raises `AssertionError` if it gave way to other tasks, even if it raised an error of its own.
+    """
+    if _on_trio():
+        from trio import testing
+
+        with testing.assert_no_checkpoints():
+            yield
+        return
+    with _gave_way() as others_ran:
+        try:
+            yield
+        finally:
+            if others_ran:
+                raise AssertionError("the block executed a checkpoint")
+
+
+def _on_trio() -> bool:
+    if "trio" not in sys.modules:
+        return False
+    from trio import lowlevel
+
+    return lowlevel.in_trio_task()
+
+
+@contextmanager
+def _gave_way() -> Generator[list[bool]]:
+    """A list that is filled as soon as anything else runs: asyncio runs what was scheduled first, first."""
+    others_ran: list[bool] = []
+    handle = asyncio.get_running_loop().call_soon(others_ran.append, True)
+    try:
+        yield others_ran
+    finally:
+        handle.cancel()

@@ -1,0 +1,169 @@
+"""Nothing may be left: no task, no thread, no file or socket."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+import anyio
+import anyio.lowlevel
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+    from types import FrameType, TracebackType
+
+# Where a cached worker thread waits for its next job: the innermost calls, as file and function.
+IDLE = (
+    (("anyio/_backends/_asyncio.py", "run"), ("queue.py", "get"), ("threading.py", "wait")),
+    (("anyio/_backends/_asyncio.py", "run"), ("queue.py", "get")),
+    (("concurrent/futures/thread.py", "_worker"),),
+    (("trio/_core/_thread_cache.py", "_work"),),
+)
+
+
+class LeakError(AssertionError):
+    """Something outlived the block that it was made in; `leaks` has one line for each."""
+
+    def __init__(self, leaks: Collection[str]) -> None:
+        super().__init__("\n".join(["left behind:", *(f"  {leak}" for leak in leaks)]))
+        self.leaks = tuple(leaks)
+
+
+class LeakCheck:
+    """The context manager that `assert_no_leaks()` returns, for `with` and `async with`.
+
+    Thread safety: for the thread that entered it.
+    """
+
+    def __init__(self, *, tasks: bool, threads: bool, files: bool, grace: float) -> None:
+        self._kinds = {"task": tasks, "thread": threads, "file": files}
+        self._grace = grace
+        self._before: dict[tuple[str, object], str] = {}
+
+    def __enter__(self) -> Self:
+        self._before = self._present()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None:
+            until = time.monotonic() + self._grace
+            while (left := self._left()) and time.monotonic() < until:
+                time.sleep(0.002)
+            self._refuse(left)
+
+    async def __aenter__(self) -> Self:
+        """Note what is there.
+
+        Cancellation: does not wait, so it cannot be cancelled.
+        """
+        return self.__enter__()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Give everything that is ending the time to end, then compare.
+
+        Cancellation: shielded, for `grace` real seconds at most.
+        """
+        if error is None:
+            until = time.monotonic() + self._grace
+            left = self._left()
+            with anyio.CancelScope(shield=True):
+                while left and time.monotonic() < until:
+                    await anyio.lowlevel.checkpoint()
+                    if any(kind != "task" for kind, _ in left):
+                        # Only real time ends a thread, and virtual time must not pass.
+                        time.sleep(0.002)
+                    left = self._left()
+            self._refuse(left)
+
+    def _present(self) -> dict[tuple[str, object], str]:
+        found: dict[tuple[str, object], str] = {}
+        if self._kinds["task"]:
+            found.update(_tasks())
+        if self._kinds["thread"]:
+            found.update(_threads())
+        if self._kinds["file"]:
+            found.update(_files())
+        return found
+
+    def _left(self) -> dict[tuple[str, object], str]:
+        return {key: text for key, text in self._present().items() if key not in self._before}
+
+    @staticmethod
+    def _refuse(left: dict[tuple[str, object], str]) -> None:
+        if left:
+            raise LeakError(sorted(left.values()))
+
+
+def assert_no_leaks(
+    *, tasks: bool = True, threads: bool = True, files: bool = True, grace: float = 1.0
+) -> LeakCheck:
+    """A block, `with` or `async with`, that must leave no task, thread, file or socket behind.
+
+    What was there before does not count, nor do the idle worker threads that anyio, trio and asyncio keep for the next
+    call. Tasks are those of the running event loop, if there is one. Files and sockets are compared where the system
+    lists them (`/proc/self/fd`). What is about to end has `grace` real seconds for it; `async with` lets tasks run
+    meanwhile. Raises `LeakError` with one line for each thing left, unless the block raised an error itself.
+
+    The first uvloop of a process opens a pipe for good: make and close one before, if you test on uvloop.
+    """
+    if not grace >= 0:
+        raise ValueError(f"grace: seconds, zero or more, not {grace!r}")
+    return LeakCheck(tasks=tasks, threads=threads, files=files, grace=grace)
+
+
+def _tasks() -> dict[tuple[str, object], str]:
+    try:
+        running = anyio.get_running_tasks()
+    except RuntimeError:
+        return {}
+    return {
+        ("task", (task.id, task.name)): f"task {task.name!r}"
+        for task in running
+        # anyio's pytest plugin makes a task for each step of a test.
+        if "TestRunner" not in getattr(task.coro, "__qualname__", "")
+    }
+
+
+def _threads() -> dict[tuple[str, object], str]:
+    frames = sys._current_frames()
+    return {
+        ("thread", thread): f"thread {thread.name!r}"
+        for thread in threading.enumerate()
+        if not _idle(frames.get(thread.ident or 0))
+    }
+
+
+def _idle(frame: FrameType | None) -> bool:
+    calls: list[tuple[str, str]] = []
+    while frame is not None and len(calls) < max(map(len, IDLE)):
+        calls.insert(0, (Path(frame.f_code.co_filename).as_posix(), frame.f_code.co_name))
+        frame = frame.f_back
+    return any(
+        len(calls) >= len(idle)
+        and all(
+            file.endswith(where) and function == name
+            for (file, function), (where, name) in zip(calls[-len(idle) :], idle, strict=True)
+        )
+        for idle in IDLE
+    )
+
+
+def _files() -> dict[tuple[str, object], str]:
+    listing = Path("/proc/self/fd")
+    if not listing.is_dir():
+        return {}
+    found: dict[tuple[str, object], str] = {}
+    for entry in listing.iterdir():
+        try:
+            target = str(entry.readlink())
+        except FileNotFoundError:
+            continue  # the listing's own
+        found["file", (entry.name, target)] = f"file {entry.name}: {target}"
+    return found

@@ -1,0 +1,180 @@
+"""Every public name has one home, under which it is known, and says what a user has to know."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import importlib
+import inspect
+import pkgutil
+import re
+import typing
+
+import pytest
+
+import tenure
+
+# Rooms that users meet only through others, or from the command line.
+INTERNAL = {"cli", "store", "upkeep", "web"}
+WAITS = re.compile(
+    r"\b(AbstractAsyncContextManager|AsyncContextManager|AsyncIterator|AsyncGenerator|Awaitable|Coroutine)\b"
+)
+
+
+def public_rooms():
+    yield tenure
+    for found in pkgutil.iter_modules(tenure.__path__, "tenure."):
+        short = found.name.rpartition(".")[2]
+        if not short.startswith("_") and short not in INTERNAL:
+            yield importlib.import_module(found.name)
+
+
+ROOMS = list(public_rooms())
+EXPORTS = [(room, name, getattr(room, name, None)) for room in ROOMS for name in getattr(room, "__all__", ())]
+AT_THE_TOP = {id(value) for room, _, value in EXPORTS if room is tenure}
+# What the front door exports is at home there, everything else in its room.
+THINGS = [
+    pytest.param(value, id=f"{room.__name__}.{name}")
+    for room, name, value in EXPORTS
+    if (inspect.isclass(value) or inspect.isroutine(value))
+    and (room is tenure or id(value) not in AT_THE_TOP)
+]
+
+
+def wants_thread_safety(cls):
+    """Errors, enumerations and frozen values are as safe as any other; the rest has to say."""
+    frozen = dataclasses.is_dataclass(cls) and cls.__dataclass_params__.frozen
+    plain = issubclass(cls, BaseException | enum.Enum | tuple)
+    return not (frozen or plain or typing.is_typeddict(cls))
+
+
+def waits(function):
+    """Whether calling it leads to waiting: coroutine functions and what returns async context managers."""
+    inner = inspect.unwrap(function)
+    if inspect.iscoroutinefunction(inner) or inspect.isasyncgenfunction(inner):
+        return True
+    return bool(WAITS.search(str(getattr(inner, "__annotations__", {}).get("return", ""))))
+
+
+def methods(cls):
+    """The public methods that tenure itself defines, with their qualified names."""
+    for name in dir(cls):
+        method = inspect.getattr_static(cls, name)
+        if isinstance(method, classmethod | staticmethod):
+            method = method.__func__
+        if not name.startswith("_") and inspect.isfunction(method) and method.__module__.startswith("tenure"):
+            yield f"{cls.__name__}.{name}", method, inspect.getdoc(getattr(cls, name)) or ""
+
+
+def faults(value):
+    """What the docstrings of a public class or function lack."""
+    found = []
+    doc = value.__doc__ or ""
+    if not doc:
+        found.append(f"{value.__name__} has no docstring")
+    if not inspect.isclass(value):
+        if waits(value) and "Cancellation" not in doc:
+            found.append(f"{value.__name__} says nothing of Cancellation")
+        return found
+    if wants_thread_safety(value) and "Thread safety" not in doc:
+        found.append(f"{value.__name__} says nothing of Thread safety")
+    for name, method, text in methods(value):
+        if not text:
+            found.append(f"{name} has no docstring")
+        elif waits(method) and "Cancellation" not in text:
+            found.append(f"{name} says nothing of Cancellation")
+    return found
+
+
+@pytest.mark.parametrize("room", ROOMS, ids=lambda room: room.__name__)
+def test_a_room_says_what_it_exports(room):
+    assert (room.__doc__ or "").strip(), "no docstring"
+    assert isinstance(getattr(room, "__all__", None), tuple), "__all__ is a tuple"
+    assert len(set(room.__all__)) == len(room.__all__)
+    assert [name for name in room.__all__ if not hasattr(room, name)] == []
+
+
+@pytest.mark.parametrize("room", ROOMS, ids=lambda room: room.__name__)
+def test_what_a_room_takes_from_its_modules_is_exported_or_private(room):
+    taken = {
+        name
+        for name, value in vars(room).items()
+        if not name.startswith("_") and str(getattr(value, "__module__", "")).startswith(f"{room.__name__}._")
+    }
+    assert taken - set(room.__all__) == set()
+
+
+def test_every_name_has_one_home():
+    homes = {}
+    for param in THINGS:
+        homes.setdefault(param.values[0], []).append(param.id)
+    assert [names for names in homes.values() if len(names) > 1] == []
+
+
+@pytest.mark.parametrize("value", THINGS)
+def test_a_thing_is_known_by_its_home(value, request):
+    assert f"{value.__module__}.{value.__name__}" == request.node.callspec.id
+
+
+@pytest.mark.parametrize("room", ["errors", "shared"])
+def test_errors_and_shared_stand_at_the_top(room):
+    module = next((m for m in ROOMS if m.__name__ == f"tenure.{room}"), None)
+    if module is None:
+        pytest.skip(f"tenure.{room} is not built yet")
+    assert [name for name in module.__all__ if getattr(tenure, name, None) is not getattr(module, name)] == []
+    assert set(module.__all__) <= set(tenure.__all__)
+
+
+@pytest.mark.parametrize("value", THINGS)
+def test_it_is_described(value):
+    assert faults(value) == []
+
+
+# ----------------------------------------------------------------------------------- the tests above, tested themselves
+
+
+class Planted:
+    """Has a docstring."""
+
+    async def silent(self): ...
+
+    async def mute(self):
+        """Says nothing of what a cancelled call leaves."""
+
+    async def good(self):
+        """Well said. Cancellation: nothing happened."""
+
+    def hold(self) -> "AbstractAsyncContextManager[None]":  # noqa: F821, UP037
+        """Gives an async context manager."""
+
+    def plain(self) -> int:
+        """Does not wait."""
+
+    @property
+    def value(self) -> int:
+        """A property."""
+
+    async def _private(self): ...
+
+
+@dataclasses.dataclass(frozen=True)
+class Value:
+    """Frozen."""
+
+
+async def planted():
+    """Waits."""
+
+
+def test_planted_faults_are_seen():
+    Planted.__module__ = "tenure.planted"
+    for name in ("silent", "mute", "good", "hold", "plain", "_private"):
+        getattr(Planted, name).__module__ = "tenure.planted"
+    assert faults(Planted) == [
+        "Planted says nothing of Thread safety",
+        "Planted.hold says nothing of Cancellation",
+        "Planted.mute says nothing of Cancellation",
+        "Planted.silent has no docstring",
+    ]
+    assert faults(Value) == []
+    assert faults(planted) == ["planted says nothing of Cancellation"]
