@@ -1,0 +1,7 @@
+"""Patterns inside one process: no engine, no I/O, as fast as the event loop allows."""
+
+from __future__ import annotations
+
+from tenure.local._threads import Done, Finished, Threads, ThreadsStatistics
+
+__all__ = ("Done", "Finished", "Threads", "ThreadsStatistics")

@@ -1,0 +1,118 @@
+"""Weighted slots over a `Line`: the counting that bulkheads, pools and thread limits have in common.
+
+First come first served with weights, as tokio's semaphore has it: a heavy waiter at the head of the line
+holds up the light ones behind it, so it cannot starve, and nobody takes a free slot past the line.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from anyio import WouldBlock
+
+from tenure.local._line import Line
+from tenure.local._park import checkpoint
+
+if TYPE_CHECKING:
+    from tenure.local._line import Waiter
+
+__all__ = ("Slots",)
+
+
+class Slots:
+    """`limit` slots; each taker takes `n` of them and gives back as many.
+
+    Cancellation: a `take` that raises has taken nothing and holds no place in the line.
+
+    Thread safety: none; all on the thread of one loop.
+    """
+
+    __slots__ = ("_in_use", "_limit", "_line")
+
+    def __init__(self, limit: int) -> None:
+        """Make `limit` free slots (at least 1); outside a running loop too."""
+        if not isinstance(limit, int):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(f"limit must be an int, not {limit!r}")
+        if limit < 1:
+            raise ValueError(f"limit must be at least 1, not {limit!r}")
+        self._limit = limit
+        self._in_use = 0
+        self._line: Line[int, None] = Line(self._left)
+
+    @property
+    def limit(self) -> int:
+        """How many slots there are."""
+        return self._limit
+
+    @property
+    def in_use(self) -> int:
+        """How many slots are taken; those of a waiter that was granted but has not run yet are."""
+        return self._in_use
+
+    @property
+    def waiting(self) -> int:
+        """How many takers stand in the line; those cancelled in this turn of the loop may still count."""
+        return len(self._line)
+
+    def fits(self, n: int = 1) -> bool:
+        """Tell whether `n` slots could be taken at once: they are free and nobody waits for slots."""
+        return self._in_use + n <= self._limit and not self._line
+
+    def take_nowait(self, n: int = 1) -> None:
+        """Take `n` slots now or raise `anyio.WouldBlock`; ValueError for an `n` that can never be had.
+
+        Cancellation: not a checkpoint.
+        """
+        if not 1 <= n <= self._limit:
+            self._refuse(n)
+        if not self.fits(n):
+            raise WouldBlock
+        self._in_use += n
+
+    async def take(self, n: int = 1) -> None:
+        """Take `n` slots, after all who came before; ValueError for an `n` that can never be had.
+
+        Always a checkpoint.
+
+        Cancellation: nothing is taken and the place in the line is lost.
+        """
+        if not 1 <= n <= self._limit:
+            self._refuse(n)
+        if self._in_use + n > self._limit or self._line:
+            await self._line.wait(self._line.join(n))
+            return
+        self._in_use += n
+        try:
+            await checkpoint()
+        except BaseException:
+            self.give_back(n)
+            raise
+
+    def give_back(self, n: int = 1) -> None:
+        """Give `n` slots back; they belong to the next in line when this returns.
+
+        ValueError for more than are in use.
+
+        Cancellation: not a checkpoint; works in cancelled scopes.
+        """
+        if not 1 <= n <= self._in_use:
+            raise ValueError(f"n must be between 1 and the {self._in_use} slots in use, not {n!r}")
+        self._in_use -= n
+        self._let_in()
+
+    def __repr__(self) -> str:
+        return f"<Slots {self._in_use}/{self._limit} in use, {len(self._line)} waiting>"
+
+    def _let_in(self) -> None:
+        line = self._line
+        while (waiter := line.head()) is not None and self._in_use + waiter.want <= self._limit:
+            self._in_use += waiter.want
+            line.grant(waiter, None)
+
+    def _left(self, waiter: Waiter[int, None]) -> None:
+        if waiter.granted:
+            self._in_use -= waiter.want
+        self._let_in()
+
+    def _refuse(self, n: int) -> None:
+        raise ValueError(f"n must be between 1 and the limit of {self._limit}, not {n!r}")

@@ -1,0 +1,289 @@
+"""Bounded threads for blocking functions, with the wait for a thread and the time in it kept apart.
+
+anyio starts the threads; the limit is held here, by `Slots`, because a thread cannot be stopped: one whose
+caller gave up (timeout, cancellation) is *abandoned*, still runs, and must keep its slot until it has really
+ended.
+
+A call is handed over to its thread by a claim that only one side can win. The thread claims it when it
+starts; a caller that is cancelled before that claims it back, and the function never runs. Whoever claimed
+the call is the one that gives the slot back.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from contextlib import suppress
+from contextvars import ContextVar
+from dataclasses import dataclass
+from math import inf
+from threading import Lock
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar, TypeVarTuple
+
+import anyio
+import anyio.to_thread
+
+from tenure.errors import BulkheadFull
+from tenure.local._park import checkpoint, loop_caller
+from tenure.local._slots import Slots
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+__all__ = ("Done", "Finished", "Threads", "ThreadsStatistics")
+
+T = TypeVar("T")
+R = TypeVar("R")
+Args = TypeVarTuple("Args")
+
+
+class Done(NamedTuple, Generic[T, R]):
+    """One item of `Threads.map` whose call has ended: with `value`, or with `error` if it raised."""
+
+    item: T
+    """The item, as it was given."""
+    value: R | None
+    """What the function returned; None if it raised."""
+    error: Exception | None
+    """What it raised, or None."""
+
+    def result(self) -> R:
+        """Return what the function returned, or raise what it raised."""
+        if self.error is not None:
+            raise self.error
+        return self.value  # pyright: ignore[reportReturnType]
+
+
+@dataclass(frozen=True, slots=True)
+class Finished(Generic[T, R]):
+    """What became of the items of one `Threads.map`. Each item is in exactly one of the two."""
+
+    done: tuple[Done[T, R], ...]
+    """Those whose call has ended, in the order of the items."""
+    unfinished: tuple[T, ...]
+    """Those whose call did not end in time, in the order of the items: abandoned as it ran, or never
+    started."""
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadsStatistics:
+    """The state of `Threads` at one moment, in numbers of calls."""
+
+    max_workers: int
+    """How many may run at once."""
+    max_waiting: int | None
+    """How many may wait in line; None is any number."""
+    busy: int
+    """How many have a slot: they run, abandoned ones included, or are about to."""
+    abandoned: int
+    """How many of `busy` run on although their caller has given up."""
+    waiting: int
+    """How many wait in line for a slot."""
+
+
+class _Call:
+    __slots__ = ("abandoned", "claim", "ended", "outer", "owner")
+
+    def __init__(self, owner: Threads, outer: _Call | None) -> None:
+        self.owner = owner
+        self.outer = outer
+        self.claim = Lock()
+        self.ended = False
+        self.abandoned = False
+
+
+# the call whose thread this context descends from; its `outer` leads on to the call around that one
+_inside: ContextVar[_Call | None] = ContextVar("tenure.local.threads", default=None)
+
+
+class Threads:
+    """Runs blocking functions in at most `max_workers` threads at once, first come first served.
+
+    With `max_workers=1` the calls run strictly one after the other, in the order in which they came.
+    `max_waiting` bounds how many may wait in line (None: any number; 0: a call runs at once or is refused).
+
+    Calls from inside one of its own threads (by ``anyio.from_thread.run``) are refused: the thread would wait
+    for a slot while it holds one, and with all threads doing so none would ever go on. So is anything that
+    was started from such a thread, as long as that thread runs.
+
+    Cancellation: a call that is cancelled before its function has started never runs it; one whose function
+    runs abandons the thread, which keeps its slot until the function returns and whose outcome is then
+    dropped.
+
+    Thread safety: none; all on the thread of one loop. The functions run in other threads, each in a copy of
+    its caller's context, and may use ``anyio.from_thread``.
+    """
+
+    def __init__(self, max_workers: int, *, max_waiting: int | None = None) -> None:
+        """Make the limit; threads are started when they are needed. Outside a running loop too."""
+        _check_count("max_workers", max_workers, least=1)
+        if max_waiting is not None:
+            _check_count("max_waiting", max_waiting, least=0)
+        self._max_waiting = max_waiting
+        self._slots = Slots(max_workers)
+        self._abandoned = 0
+        self._returned: deque[_Call] = deque()
+        self._on_loop: Callable[[Callable[[], None]], None] = _nowhere
+
+    async def run(self, fn: Callable[[*Args], R], *args: *Args, timeout: float | None = None) -> R:
+        """Run ``fn(*args)`` in a thread and return or raise what it does.
+
+        `timeout` is in seconds and bounds the run alone: TimeoutError when the function has not returned by
+        then. The wait in line is bounded by the caller's cancel scopes. `BulkheadFull` when `max_waiting`
+        calls wait already; RuntimeError inside one of the own threads.
+
+        Cancellation: in line or before its start, the function never runs; later, its thread is abandoned: it
+        runs on and keeps its slot until it ends.
+        """
+        _check_timeout(timeout)
+        self._admit()
+        return await self._run(fn, *args, timeout=timeout)
+
+    async def map(
+        self, fn: Callable[[T], R], items: Iterable[T], *, timeout: float | None = None
+    ) -> Finished[T, R]:
+        """Run ``fn(item)`` for each item, in the order of the items, and tell which have ended.
+
+        What a call raises (an `Exception`) is recorded with its item; the others go on. `timeout` is in
+        seconds and bounds all of it, the wait in line included: when it has passed, the calls that run are
+        abandoned and the rest are not started, and the `Finished` that is returned says so; there is no
+        TimeoutError.
+
+        It takes at most `max_workers` places in line at a time, so that other callers get their turn; it is
+        refused with `BulkheadFull` as one call would be, when it begins. RuntimeError inside one of the own
+        threads.
+
+        Cancellation: the calls that run are abandoned, the rest never run, and no outcome is told.
+        """
+        _check_timeout(timeout)
+        self._admit()
+        todo = list(items)
+        if not todo:
+            await checkpoint()
+        done: list[Done[T, R] | None] = [None] * len(todo)
+        queue = iter(range(len(todo)))
+        failures: list[Exception] = []
+
+        async def work() -> None:
+            try:
+                for index in queue:
+                    done[index] = await self._run(_recorded, fn, todo[index])
+            except Exception as error:  # noqa: BLE001 - raised below, outside the task group
+                failures.append(error)
+                limit.cancel()
+
+        with anyio.move_on_after(timeout) as limit:
+            async with anyio.create_task_group() as workers:
+                for _ in range(min(len(todo), self._slots.limit)):
+                    workers.start_soon(work)
+        if failures:
+            raise failures[0]
+        return Finished(
+            done=tuple(record for record in done if record is not None),
+            unfinished=tuple(item for item, record in zip(todo, done, strict=True) if record is None),
+        )
+
+    def statistics(self) -> ThreadsStatistics:
+        """Give the state of this moment.
+
+        Cancellation: not a checkpoint.
+        """
+        self._collect()
+        return ThreadsStatistics(
+            max_workers=self._slots.limit,
+            max_waiting=self._max_waiting,
+            busy=self._slots.in_use,
+            abandoned=self._abandoned,
+            waiting=self._slots.waiting,
+        )
+
+    def __repr__(self) -> str:
+        slots = self._slots
+        state = f"{slots.in_use}/{slots.limit} busy, {self._abandoned} abandoned, {slots.waiting} waiting"
+        return f"<Threads {state}>"
+
+    def _admit(self) -> None:
+        self._on_loop = loop_caller()
+        self._collect()
+        if any(call.owner is self and not call.ended for call in _calls_around()):
+            raise RuntimeError(f"{self!r} was called from inside one of its own threads: a deadlock")
+        slots = self._slots
+        if self._max_waiting is not None and slots.waiting >= self._max_waiting and not slots.fits():
+            raise BulkheadFull(
+                f"all {slots.limit} threads are busy and {slots.waiting} calls wait already",
+                limit=slots.limit,
+                waiting=slots.waiting,
+            )
+
+    async def _run(self, fn: Callable[[*Args], R], *args: *Args, timeout: float | None = None) -> R:
+        await self._slots.take()
+        call = _Call(self, _inside.get())
+        try:
+            with anyio.move_on_after(timeout):
+                # made for each call: one that is kept would bind the object to one kind of loop
+                unlimited = anyio.CapacityLimiter(inf)
+                return await anyio.to_thread.run_sync(
+                    self._in_thread, call, fn, args, abandon_on_cancel=True, limiter=unlimited
+                )
+        finally:
+            self._settle(call)
+        raise TimeoutError(f"{_name(fn)} did not return within timeout={timeout} s; its thread is abandoned")
+
+    def _in_thread(self, call: _Call, fn: Callable[[*Args], R], args: tuple[*Args]) -> R:
+        if not call.claim.acquire(blocking=False):
+            raise RuntimeError("cancelled before its thread started; nobody is there to see this")
+        _inside.set(call)
+        try:
+            return fn(*args)
+        finally:
+            self._returned.append(call)
+            # a loop that has ended has nobody in line for the slot; another may use this object by now
+            with suppress(RuntimeError):
+                self._on_loop(self._collect)
+
+    def _settle(self, call: _Call) -> None:
+        if call.claim.acquire(blocking=False):
+            self._slots.give_back()
+        elif not call.ended:
+            call.abandoned = True
+            self._abandoned += 1
+
+    def _collect(self) -> None:
+        while self._returned:
+            call = self._returned.popleft()
+            call.ended = True
+            self._abandoned -= call.abandoned
+            self._slots.give_back()
+
+
+def _recorded(fn: Callable[[T], R], item: T) -> Done[T, R]:
+    try:
+        return Done(item, fn(item), None)
+    except Exception as error:  # noqa: BLE001 - told to the caller of map
+        return Done(item, None, error)
+
+
+def _calls_around() -> Iterator[_Call]:
+    call = _inside.get()
+    while call is not None:
+        yield call
+        call = call.outer
+
+
+def _nowhere(_: Callable[[], None]) -> None:
+    raise RuntimeError("no loop has used these threads")
+
+
+def _name(fn: Callable[..., object]) -> str:
+    return getattr(fn, "__qualname__", None) or repr(fn)
+
+
+def _check_count(name: str, value: object, *, least: int) -> None:
+    if not isinstance(value, int):
+        raise TypeError(f"{name} must be an int, not {value!r}")
+    if value < least:
+        raise ValueError(f"{name} must be at least {least}, not {value!r}")
+
+
+def _check_timeout(timeout: float | None) -> None:
+    if timeout is not None and not timeout > 0:
+        raise ValueError(f"timeout must be more than 0 seconds, or None, not {timeout!r}")

@@ -1,0 +1,516 @@
+"""Bounded threads: what runs, what waits, what is abandoned, and what never starts."""
+
+import threading
+from collections import deque
+from contextlib import asynccontextmanager, contextmanager
+from contextvars import ContextVar
+
+import anyio
+import anyio.from_thread
+import anyio.lowlevel
+import pytest
+
+from tenure.errors import BulkheadFull
+from tenure.local import Finished, Threads
+from tenure.local._park import this_task
+from tenure.local._threads import Done
+
+EVERY_WAY = pytest.mark.parametrize(
+    ("anyio_backend", "how"),
+    [("asyncio", "scope"), ("trio", "scope"), ("asyncio", "native")],
+    indirect=["anyio_backend"],
+)
+
+
+class Blocker:
+    """A function that says when it has started and returns when it is let go."""
+
+    def __init__(self):
+        self.started = threading.Event()
+        self.go = threading.Event()
+        self.calls = []
+
+    def __call__(self, value=None):
+        self.calls.append(value)
+        self.started.set()
+        assert self.go.wait(30)
+        return value
+
+
+@contextmanager
+def blocker():
+    block = Blocker()
+    try:
+        yield block
+    finally:
+        block.go.set()
+
+
+class Caller:
+    """A task that makes one call and can be cancelled by its scope or, on asyncio, natively."""
+
+    def __init__(self, how="scope"):
+        self.how = how
+        self.scope = anyio.CancelScope()
+        self.outcome = None
+
+    async def run(self, fn, *args):
+        self.task = this_task()
+        with self.scope:
+            try:
+                self.outcome = ("returned", await fn(*args))
+            except anyio.get_cancelled_exc_class():
+                self.outcome = ("cancelled", None)
+                if self.how == "scope":
+                    raise
+
+    def cancel(self):
+        if self.how == "native":
+            self.task.cancel()
+        else:
+            self.scope.cancel()
+
+
+@asynccontextmanager
+async def running(threads, block, how="scope"):
+    """One call that has started and blocks its thread."""
+    async with anyio.create_task_group() as group:
+        caller = Caller(how)
+        group.start_soon(caller.run, threads.run, block, "first")
+        await until(block.started.is_set)
+        try:
+            yield group, caller
+        finally:
+            block.go.set()
+
+
+async def until(condition):
+    while not condition():  # keeps the loop busy, so that a virtual clock stands still
+        await anyio.lowlevel.checkpoint()
+
+
+async def idle(threads):
+    """Wait until each thread, the abandoned too, has given its slot back: by taking them all."""
+    slots = threads._slots
+    await slots.take(slots.limit)
+    slots.give_back(slots.limit)
+
+
+async def test_it_returns_what_the_function_returns():
+    threads = Threads(2)
+    assert await threads.run(divmod, 7, 2) == (3, 1)
+    assert await threads.run(threading.get_ident) != threading.get_ident()
+    assert threads.statistics().busy == 0
+
+
+async def test_it_raises_what_the_function_raises():
+    threads = Threads(1)
+    with pytest.raises(ZeroDivisionError):
+        await threads.run(divmod, 7, 0)
+    with pytest.raises(TimeoutError, match="its own"):
+        await threads.run(raise_timeout, timeout=5)
+    assert threads.statistics().busy == 0
+    assert threads.statistics().abandoned == 0
+
+
+def raise_timeout():
+    raise TimeoutError("its own")
+
+
+async def test_the_function_sees_the_context_of_its_caller():
+    variable = ContextVar("variable")
+    variable.set("seen")
+    assert await Threads(1).run(variable.get) == "seen"
+
+
+async def test_statistics_and_repr_are_live():
+    threads = Threads(1, max_waiting=5)
+    assert repr(threads) == "<Threads 0/1 busy, 0 abandoned, 0 waiting>"
+    with blocker() as block:
+        async with running(threads, block) as (group, _):
+            group.start_soon(threads.run, abs, 1)
+            await anyio.wait_all_tasks_blocked()
+            state = threads.statistics()
+            assert (state.max_workers, state.max_waiting) == (1, 5)
+            assert (state.busy, state.abandoned, state.waiting) == (1, 0, 1)
+            assert repr(threads) == "<Threads 1/1 busy, 0 abandoned, 1 waiting>"
+
+
+async def test_with_one_worker_calls_run_strictly_in_order():
+    threads, order = Threads(1), []
+    with blocker() as block:
+        async with running(threads, block) as (group, _):
+            for number in range(20):
+                group.start_soon(threads.run, order.append, number)
+                await anyio.wait_all_tasks_blocked()
+    assert order == list(range(20))
+
+
+async def test_no_more_than_the_limit_run_at_once():
+    threads, lock, now, most = Threads(3), threading.Lock(), [0], [0]
+    meet = threading.Barrier(3)
+
+    def work():
+        with lock:
+            now[0] += 1
+            most[0] = max(most[0], now[0])
+        meet.wait(30)  # passes only if three run at the same time
+        with lock:
+            now[0] -= 1
+
+    async with anyio.create_task_group() as group:
+        for _ in range(12):
+            group.start_soon(threads.run, work)
+    assert most[0] == 3
+
+
+async def test_the_slot_is_back_when_run_returns():
+    threads = Threads(1, max_waiting=0)
+    for number in range(100):
+        assert await threads.run(abs, -number) == number
+
+
+async def test_a_run_that_takes_too_long_is_abandoned_and_keeps_its_slot(virtual_clock):
+    threads = Threads(1, max_waiting=0)
+    with blocker() as block:
+        async with anyio.create_task_group() as group:
+            group.start_soon(until, block.started.is_set)
+            with pytest.raises(TimeoutError, match=r"Blocker.* timeout=3 s"):
+                await threads.run(block, timeout=3)
+        assert anyio.current_time() == 3
+        state = threads.statistics()
+        assert (state.busy, state.abandoned) == (1, 1)
+        with pytest.raises(BulkheadFull):
+            await threads.run(abs, 1)
+        block.go.set()
+        await idle(threads)
+    state = threads.statistics()
+    assert (state.busy, state.abandoned) == (0, 0)
+    assert await threads.run(abs, -1) == 1
+
+
+async def test_the_timeout_does_not_run_while_the_call_waits_in_line(virtual_clock):
+    threads = Threads(1)
+    with blocker() as block:
+        async with running(threads, block) as (group, _):
+            caller = Caller()
+            group.start_soon(lambda: caller.run(lambda: threads.run(abs, 1, timeout=3)))
+            await virtual_clock.advance(1000)
+            assert threads.statistics().waiting == 1
+            caller.cancel()
+    assert caller.outcome[0] == "cancelled"
+
+
+@EVERY_WAY
+async def test_w1_cancelled_in_line_the_function_never_runs(how):
+    threads, ran = Threads(1), []
+    with blocker() as block:
+        async with running(threads, block) as (group, _):
+            caller = Caller(how)
+            group.start_soon(caller.run, threads.run, ran.append, "never")
+            await anyio.wait_all_tasks_blocked()
+            caller.cancel()
+            await anyio.wait_all_tasks_blocked()
+            assert caller.outcome[0] == "cancelled"
+            assert threads.statistics().waiting == 0
+    assert ran == []
+    assert threads.statistics().busy == 0
+
+
+@EVERY_WAY
+async def test_cancelled_as_it_begins_the_function_never_runs_and_no_slot_is_lost(how):
+    threads, ran = Threads(1), []
+    caller = Caller(how)
+    caller.task = this_task()
+    caller.cancel()
+    await caller.run(threads.run, ran.append, "never")
+    assert caller.outcome[0] == "cancelled"
+    assert ran == []
+    assert threads.statistics().busy == 0
+
+
+@EVERY_WAY
+async def test_cancelled_while_it_runs_the_thread_is_abandoned_and_keeps_its_slot(how):
+    threads, order = Threads(1), []
+    with blocker() as block:
+        async with running(threads, block, how) as (group, caller):
+            caller.cancel()
+            await anyio.wait_all_tasks_blocked()
+            assert caller.outcome[0] == "cancelled"
+            group.start_soon(threads.run, order.append, "next")
+            await anyio.wait_all_tasks_blocked()
+            state = threads.statistics()
+            assert (state.busy, state.abandoned, state.waiting) == (1, 1, 1)
+            assert order == []
+    assert order == ["next"]
+    assert block.calls == ["first"]
+    assert threads.statistics() == Threads(1).statistics()
+
+
+@EVERY_WAY
+@pytest.mark.parametrize("window", ["W2", "W3"])
+async def test_cancelled_in_the_turn_in_which_its_slot_comes_free(how, window):
+    # the slots are moved by hand, so that both happen in one turn
+    threads, order = Threads(1), []
+    threads._slots.take_nowait()
+    async with anyio.create_task_group() as group:
+        callers = [Caller(how), Caller(how)]
+        for caller in callers:
+            group.start_soon(caller.run, threads.run, order.append, caller)
+            await anyio.wait_all_tasks_blocked()
+        if window == "W2":
+            callers[0].cancel()
+            threads._slots.give_back()
+        else:
+            threads._slots.give_back()
+            callers[0].cancel()
+    assert order == [callers[1]]
+    assert [caller.outcome[0] for caller in callers] == ["cancelled", "returned"]
+    assert threads.statistics().busy == 0
+
+
+@pytest.mark.parametrize("failing", [True, False])
+async def test_a_thread_that_cannot_be_started_loses_no_slot(monkeypatch, failing):
+    async def run_sync(*args, **options):
+        if failing:
+            raise RuntimeError("can't start new thread")
+        await anyio.sleep_forever()  # handed over, and never begun by a thread
+
+    threads = Threads(1)
+    monkeypatch.setattr("anyio.to_thread.run_sync", run_sync)
+    if failing:
+        with pytest.raises(RuntimeError, match="start new thread"):
+            await threads.run(abs, 1)
+    else:
+        with anyio.move_on_after(0):
+            await threads.run(abs, 1)
+    state = threads.statistics()
+    assert (state.busy, state.abandoned) == (0, 0)
+
+
+async def test_what_was_claimed_back_before_its_thread_began_never_runs(monkeypatch):
+    threads, handed_over, ran = Threads(1), [], []
+
+    async def run_sync(*args, **options):
+        handed_over.append(args)
+        await anyio.sleep_forever()
+
+    monkeypatch.setattr("anyio.to_thread.run_sync", run_sync)
+    async with anyio.create_task_group() as group:
+        group.start_soon(threads.run, ran.append, "never")
+        await anyio.wait_all_tasks_blocked()
+        group.cancel_scope.cancel()
+    ((late, *args),) = handed_over
+    with pytest.raises(RuntimeError, match="cancelled before"):
+        late(*args)
+    assert ran == []
+    assert threads.statistics().busy == 0
+
+
+async def test_the_line_is_bounded():
+    threads = Threads(1, max_waiting=1)
+    with blocker() as block:
+        async with running(threads, block) as (group, _):
+            group.start_soon(threads.run, abs, 1)
+            await anyio.wait_all_tasks_blocked()
+            with pytest.raises(BulkheadFull, match="1 calls wait") as caught:
+                await threads.run(abs, 1)
+            assert (caught.value.limit, caught.value.waiting) == (1, 1)
+            with pytest.raises(BulkheadFull):
+                await threads.map(abs, [1])
+    assert await threads.run(abs, -1) == 1
+
+
+async def test_a_call_from_inside_one_of_the_own_threads_is_refused():
+    threads, other = Threads(1), Threads(1)
+
+    def inside(target):
+        return anyio.from_thread.run(target.run, abs, -1)
+
+    def inside_other():
+        return anyio.from_thread.run(other.run, inside, threads)
+
+    def inside_map():
+        return anyio.from_thread.run(threads.map, abs, [-1])
+
+    for fn, *args in ((inside, threads), (inside_other,), (inside_map,)):
+        with pytest.raises(RuntimeError, match="inside one of its own threads"):
+            await threads.run(fn, *args)
+    assert await threads.run(inside, other) == 1
+    assert await threads.run(abs, -1) == 1
+    assert threads.statistics().busy == other.statistics().busy == 0
+
+
+async def test_what_a_thread_has_started_may_call_once_the_thread_has_ended():
+    threads, results, ended = Threads(1), [], anyio.Event()
+
+    async def later():
+        await ended.wait()
+        results.append(await threads.run(abs, -1))
+
+    async with anyio.create_task_group() as group:
+        await threads.run(anyio.from_thread.run_sync, group.start_soon, later)
+        ended.set()
+    assert results == [1]
+
+
+async def test_map_tells_results_and_errors_in_the_order_of_the_items():
+    finished = await Threads(3).map(lambda item: 12 // item, [3, 0, 2, 1])
+    assert finished.unfinished == ()
+    assert [record.item for record in finished.done] == [3, 0, 2, 1]
+    assert [record.value for record in finished.done] == [4, None, 6, 12]
+    assert finished.done[0].result() == 4
+    with pytest.raises(ZeroDivisionError):
+        finished.done[1].result()
+
+
+async def test_map_of_nothing_is_still_a_checkpoint():
+    assert await Threads(3).map(abs, []) == Finished((), ())
+    with anyio.CancelScope() as scope:
+        scope.cancel()
+        await Threads(3).map(abs, [])
+    assert scope.cancelled_caught
+
+
+async def test_map_with_one_worker_goes_strictly_in_order():
+    order = []
+    finished = await Threads(1).map(order.append, range(50))
+    assert order == list(range(50))
+    assert finished.done == tuple(Done(number, None, None) for number in range(50))
+
+
+async def test_map_takes_no_more_places_than_there_are_workers():
+    threads, order = Threads(1), []
+    with blocker() as block:
+        async with running(threads, block) as (group, _):
+            group.start_soon(threads.map, order.append, ["a", "b", "c"])
+            await anyio.wait_all_tasks_blocked()
+            group.start_soon(threads.run, order.append, "other")
+            await anyio.wait_all_tasks_blocked()
+            assert threads.statistics().waiting == 2
+    assert order == ["a", "other", "b", "c"]
+
+
+async def test_map_in_time_tells_what_ended_and_what_did_not(virtual_clock):
+    threads = Threads(1)
+    with blocker() as block:
+
+        def work(item):
+            return block(item) if item == "slow" else item
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(until, block.started.is_set)
+            finished = await threads.map(work, ["quick", "slow", "never"], timeout=5)
+        assert finished == Finished(done=(Done("quick", "quick", None),), unfinished=("slow", "never"))
+        assert anyio.current_time() == 5
+        state = threads.statistics()
+        assert (state.busy, state.abandoned, state.waiting) == (1, 1, 0)
+        block.go.set()
+        await idle(threads)
+    assert block.calls == ["slow"]
+    assert threads.statistics() == Threads(1).statistics()
+
+
+async def test_a_map_that_cannot_start_a_thread_raises_that_alone(monkeypatch):
+    async def run_sync(*args, **options):
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr("anyio.to_thread.run_sync", run_sync)
+    threads = Threads(2)
+    with pytest.raises(RuntimeError, match="start new thread"):
+        await threads.map(abs, [1, 2, 3])
+    assert threads.statistics().busy == 0
+
+
+@EVERY_WAY
+async def test_a_cancelled_map_starts_nothing_more(how):
+    threads = Threads(1)
+    with blocker() as block:
+        async with anyio.create_task_group() as group:
+            caller = Caller(how)
+            group.start_soon(caller.run, threads.map, block, ["first", "never"])
+            await until(block.started.is_set)
+            caller.cancel()
+            await until(lambda: caller.outcome)
+            assert caller.outcome[0] == "cancelled"
+            assert threads.statistics().abandoned == 1
+            block.go.set()
+        await idle(threads)
+    assert block.calls == ["first"]
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_one_abandoned_in_a_run_that_has_ended_gives_its_slot_to_the_next_run(backend):
+    threads = Threads(1)
+    with blocker() as block:
+
+        async def first():
+            async with anyio.create_task_group() as group:
+                group.start_soon(threads.run, block)
+                await until(block.started.is_set)
+                group.cancel_scope.cancel()
+
+        async def second():
+            assert threads.statistics().abandoned == 1
+            async with anyio.create_task_group() as group:
+                group.start_soon(threads.run, abs, -1)
+                await anyio.wait_all_tasks_blocked()
+                assert threads.statistics().waiting == 1
+                block.go.set()
+            assert threads.statistics() == Threads(1).statistics()
+
+        anyio.run(first, backend=backend)
+        anyio.run(second, backend=backend)
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_one_that_ends_when_no_loop_runs_gives_its_slot_to_the_next_run(backend):
+    told = threading.Event()
+
+    class Told(deque):
+        def append(self, call):
+            super().append(call)
+            told.set()
+
+    threads = Threads(1, max_waiting=0)
+    threads._returned = Told()
+    with blocker() as block:
+
+        async def first():
+            async with anyio.create_task_group() as group:
+                group.start_soon(threads.run, block)
+                await until(block.started.is_set)
+                group.cancel_scope.cancel()
+
+        anyio.run(first, backend=backend)
+        block.go.set()
+        assert told.wait(30)
+    assert anyio.run(threads.run, abs, -1, backend=backend) == 1
+
+
+def test_it_may_be_used_on_one_kind_of_loop_after_the_other():
+    threads = Threads(1)
+    for backend in ("asyncio", "trio", "asyncio"):
+        assert anyio.run(threads.run, abs, -1, backend=backend) == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        ({"max_workers": 0}, ValueError),
+        ({"max_workers": 1.5}, TypeError),
+        ({"max_workers": 1, "max_waiting": -1}, ValueError),
+        ({"max_workers": 1, "max_waiting": "1"}, TypeError),
+    ],
+)
+def test_arguments_are_checked_by_name(arguments, error):
+    with pytest.raises(error, match=f"^{list(arguments)[-1]} must be"):
+        Threads(**arguments)
+
+
+@pytest.mark.parametrize("timeout", [0, -1, float("nan")])
+async def test_the_timeout_is_checked_by_name(timeout):
+    with pytest.raises(ValueError, match="^timeout must be"):
+        await Threads(1).run(abs, 1, timeout=timeout)
+    with pytest.raises(ValueError, match="^timeout must be"):
+        await Threads(1).map(abs, [1], timeout=timeout)
