@@ -5,5 +5,6 @@ from ._places import Obtained, Wish
 from ._sessions import Session
 from ._settling import Settlement
 from ._store import Store, StoreStatistics, check_ttl
+from ._turns import Turns
 
-__all__ = ("Codec", "JsonCodec", "Obtained", "Session", "Settlement", "Store", "StoreStatistics", "Wish", "check_ttl")
+__all__ = ("Codec", "JsonCodec", "Obtained", "Session", "Settlement", "Store", "StoreStatistics", "Turns", "Wish", "check_ttl")

@@ -82,6 +82,15 @@ class Session:
                 self.lose("suspended")
         return self.lost
 
+    def is_over(self) -> bool:
+        """Whether it may no longer be trusted; from any thread, without effect."""
+        if self.lost is not None or boot_time() >= self._boot_deadline:
+            return True
+        try:
+            return anyio.current_time() >= self.deadline
+        except RuntimeError:  # a thread without a loop: there the boot clock alone has to do
+            return False
+
     def add(self, held: Held) -> None:
         """Something is held, or waited for, under this session."""
         self.held[held] = None

@@ -24,7 +24,7 @@ from ._places import Obtained, Places, Wish
 from ._sessions import LEAST_TTL, Session, Sessions
 from ._settling import Settlement
 from ._timers import Timers
-from ._wire import Source, Wire
+from ._wire import Call, Source, Wire
 
 T = TypeVar("T")
 
@@ -166,9 +166,9 @@ class Store(AsyncContextManagerMixin):
         self._running()
         return await self._wire.call(operation)
 
-    def send(self, operation: Operation[A], on_answer: Callable[[A | Exception], None]) -> None:
+    def send(self, operation: Operation[A], on_answer: Callable[[A | Exception], object]) -> Call[A]:
         """Send an operation from plain code; also while the store closes."""
-        self._wire.send(operation, on_answer)
+        return self._wire.send(operation, on_answer)
 
     def compose_soon(self, source: Source) -> None:
         """Have `source.compose()` called at the end of the loop's turn."""

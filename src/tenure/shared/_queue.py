@@ -1,0 +1,429 @@
+"""The work queue: bounded, prioritised, leased and fenced."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from math import inf, isfinite
+from typing import Any, TypeVar
+
+from tenure.engine import (
+    CAP,
+    Browse,
+    CancelTask,
+    Changed,
+    Count,
+    Duplicate,
+    Hint,
+    NewTask,
+    Notice,
+    Purge,
+    QueueCounts,
+    Record,
+    Reply,
+    Requeue,
+    SetPaused,
+)
+from tenure.errors import DuplicateTask, TaskCancelled, TaskFailed
+from tenure.store import Store
+
+from ._puts import Producers
+from ._results import Watchers
+from ._retry import Retry
+from ._takes import Takers
+from ._task import Taking, encode
+
+MEBIBYTE = 2**20
+PURGEABLE = frozenset({"waiting", "delayed", "dead", "done", "discarded", "cancelled", "expired"})
+_HIGHEST = 2**31 - 1
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """A task for `put_many`: what `put` takes, as a value."""
+
+    payload: Any
+    priority: int = 0
+    delay: float = 0.0
+    key: str | None = None
+    expires: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class QueueStatistics:
+    """A queue at one moment.
+
+    put = waiting + delayed + leased + done + dead + cancelled + expired + discarded + purged. `reserved` slots belong to
+    producers whose turn has come, `producers` wait for one; `oldest` is for how many seconds the longest waiting task has
+    been ready.
+    """
+
+    put: int
+    waiting: int
+    delayed: int
+    leased: int
+    done: int
+    dead: int
+    cancelled: int
+    expired: int
+    discarded: int
+    purged: int
+    reserved: int
+    producers: int
+    paused: bool
+    oldest: float
+
+    @property
+    def unfinished(self) -> int:
+        """How many tasks are waiting, delayed or leased."""
+        return self.waiting + self.delayed + self.leased
+
+
+@dataclass(frozen=True, slots=True)
+class Audit:
+    """Whether the books of a queue balance; true if they do. `problems` says what does not."""
+
+    statistics: QueueStatistics
+    problems: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        return not self.problems
+
+
+@dataclass(frozen=True, slots=True)
+class TaskRecord:
+    """A task as the engine has it; `result` is that of a done task, `error` says why it died or was discarded.
+
+    `age` is since it became ready, or ended, in seconds. `rank` orders what has ended by when it did.
+    """
+
+    id: int
+    state: str
+    payload: Any
+    priority: int
+    key: str | None
+    attempts: int
+    deliveries: int
+    age: float
+    result: Any = None
+    error: str = ""
+    rank: int = field(default=0, repr=False)
+
+
+class _Link:
+    """All that this process does with one queue, and the ear for its hints."""
+
+    def __init__(self, store: Store, key: str) -> None:
+        self.producers = Producers(store, key)
+        self.takers = Takers(store, key)
+        self.watchers = Watchers(store, key)
+
+    def on_hint(self, hint: Hint) -> None:
+        match hint.news:
+            case Notice.READY:
+                self.takers.look_again()
+            case Notice.ROOM:
+                self.producers.on_room(hint.name)
+            case Notice.STOP:
+                self.takers.stop(int(hint.name))
+            case Notice.FINISHED:
+                self.watchers.wake(hint.name)
+            case Notice.DRAINED:
+                self.watchers.wake()
+            case Notice.RESYNC:
+                self.takers.look_again()
+                self.producers.ask_everything()
+                self.watchers.wake_all()
+            case _:
+                pass
+
+    def close(self) -> None:
+        self.producers.close()
+        self.takers.close()
+        self.watchers.close()
+
+
+class WorkQueue:
+    """Tasks for whoever takes them: at least once, and completed once on record.
+
+    A task that was taken is leased for as long as its block lasts; a taker that dies loses it to the next, and whatever a
+    stale taker still sends is refused. Order: higher priority first, then first come, first served; with `aging`, a task
+    that has been ready for longer than that many seconds precedes all that have not. At most `max_size` tasks are
+    unfinished; producers beyond that wait in line. A failed task is tried again by `retry`, then kept as a dead letter; so
+    is one delivered `max_deliveries` times to takers that died. Results are kept for `results_ttl` seconds (None: for
+    good), payloads of ended tasks only with `keep_payloads`. No payload or result may have more than `max_payload` bytes.
+
+    Thread safety: none; a description, to be shared between tasks. Descriptions of one queue in one process should agree:
+    the one made last counts. Source: leases fenced by token as in BullMQ and Temporal; one exchange that settles and
+    takes, as BullMQ's fetch on completion, for whole batches.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        name: str,
+        *,
+        max_size: int = 10_000,
+        aging: float | None = None,
+        retry: Retry | None = None,
+        max_deliveries: int = 20,
+        results_ttl: float | None = 3600.0,
+        max_payload: int = MEBIBYTE,
+        keep_payloads: bool = False,
+    ) -> None:
+        _check_count("max_size", max_size)
+        _check_count("max_deliveries", max_deliveries)
+        _check_count("max_payload", max_payload)
+        if aging is not None:
+            _check_seconds("aging", aging)
+        if results_ttl is not None:
+            _check_seconds("results_ttl", results_ttl)
+        self.name = name
+        self.store = store
+        self.key = store.key("queue", name)
+        self.retry = retry or Retry()
+        self.max_size = max_size
+        self.max_payload = max_payload
+        self.results_ttl = results_ttl
+        self._link = link = store.listen(self.key, lambda: _Link(store, self.key))
+        self.takers: Takers = link.takers
+        link.producers.max_size = max_size
+        link.takers.aging = aging
+        link.takers.max_deliveries = max_deliveries
+        link.takers.keep = keep_payloads
+
+    def __repr__(self) -> str:
+        return f"<WorkQueue {self.name!r} max_size={self.max_size} taking={len(self.takers)}>"
+
+    # putting
+
+    async def put(
+        self,
+        payload: Any,
+        priority: int = 0,
+        delay: float = 0.0,
+        key: str | None = None,
+        expires: float | None = None,
+    ) -> int:
+        """Put a task and give its id; waits in line while the queue is full.
+
+        `priority`: higher first; `delay`: seconds before it may be taken; `key`: refuses a duplicate while a task with that
+        key is unfinished; `expires`: seconds after which it is dropped if nobody has taken it. Raises `DuplicateTask`,
+        `PayloadTooLarge`, `OutcomeUnknown`, `StoreClosed`, `EngineError`, and what the codec raises.
+        Cancellation: while waiting, nothing is put and no place is kept; when it is under way, it may be put.
+        """
+        return self._one(await self._put([Item(payload, priority, delay, key, expires)], wait=True))
+
+    async def try_put(
+        self,
+        payload: Any,
+        priority: int = 0,
+        delay: float = 0.0,
+        key: str | None = None,
+        expires: float | None = None,
+    ) -> int:
+        """Like `put`, but raises `QueueFull` instead of waiting. Cancellation: it may be put."""
+        return self._one(await self._put([Item(payload, priority, delay, key, expires)], wait=False))
+
+    async def put_many(
+        self, items: Iterable[Any], *, cursor: tuple[str, Any] | None = None
+    ) -> list[int | DuplicateTask]:
+        """Put many tasks, payloads or `Item`s, and give for each its id or the `DuplicateTask` in its way.
+
+        They are put in order, in atomic portions of at most 256 (and of `max_size`); each portion waits in line while the
+        queue is full. `cursor` is a (name, value) that is stored in the same step as the last portion; `cursors()` gives
+        it back. Raises as `put` does, before anything is put if an item is wrong.
+        Cancellation: portions that were put stay.
+        """
+        entries = [item if isinstance(item, Item) else Item(item) for item in items]
+        return await self._put(entries, wait=True, cursor=cursor)
+
+    async def _put(
+        self, items: Sequence[Item], *, wait: bool, cursor: tuple[str, Any] | None = None
+    ) -> list[int | DuplicateTask]:
+        tasks = [self._new_task(item) for item in items]
+        stored = None if cursor is None else (cursor[0], self.store.codec.encode(cursor[1]))
+        portion = min(CAP, self.max_size)
+        outcomes: list[int | DuplicateTask] = []
+        for start in range(0, max(1, len(tasks)), portion):
+            part = tuple(tasks[start : start + portion])
+            last = start + portion >= len(tasks)
+            accepted = await self._link.producers.put(part, wait=wait, cursor=stored if last else None)
+            outcomes += [self._outcome(task, i) for task, i in zip(part, accepted.ids, strict=True)]
+        return outcomes
+
+    def _new_task(self, item: Item) -> NewTask:
+        if not isinstance(item.priority, int) or abs(item.priority) > _HIGHEST:  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ValueError(f"priority must be an int within ±{_HIGHEST}: {item.priority!r}")
+        if not 0 <= item.delay < inf:
+            raise ValueError(f"delay must be a number of seconds, not below 0: {item.delay!r}")
+        if item.key is not None and (not isinstance(item.key, str) or not item.key):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ValueError(f"key must be a str that is not empty, or None: {item.key!r}")
+        if item.expires is not None:
+            _check_seconds("expires", item.expires)
+        payload = encode(self.store, self.key, "payload", item.payload, self.max_payload)
+        return NewTask(payload, item.priority, float(item.delay), item.key, item.expires)
+
+    def _outcome(self, task: NewTask, answer: int | Duplicate) -> int | DuplicateTask:
+        if isinstance(answer, Duplicate):
+            return DuplicateTask(self.key, task.key or "", answer.id)
+        return answer
+
+    def _one(self, outcomes: list[int | DuplicateTask]) -> int:
+        outcome = outcomes[0]
+        if isinstance(outcome, DuplicateTask):
+            raise outcome
+        return outcome
+
+    # taking
+
+    def take(self, timeout: float | None = None) -> Taking:
+        """Take a task for a block, `async with queue.take() as task`.
+
+        Leaving the block completes the task. An exception fails the try: the task is tried again later or becomes a dead
+        letter, and the exception goes on (`RetryLater` and `Discard` say what should happen and end here). A cancellation
+        from outside gives the task back without counting an attempt. If the lease is lost or somebody cancels the task,
+        the block is cancelled and `LeaseLost` or `TaskCancelled` raised. `timeout` in seconds limits the wait for a task
+        (None: for ever; 0: one try). Entering raises `AcquireTimeout`, `StoreClosed`, `EngineError`.
+        Cancellation: while waiting, nothing is taken.
+        """
+        return Taking(self, timeout)
+
+    # looking and managing
+
+    async def result(self, task_id: int) -> Any:
+        """Wait until the task has ended and give its result.
+
+        Raises `TaskFailed`, `TaskCancelled`, `ResultUnavailable`, `StoreClosed`, `EngineError`. Cancellation: no effect.
+        """
+        outcome = await self._link.watchers.outcome(task_id)
+        if outcome.state == "done":
+            return self.store.codec.decode(outcome.result)
+        if outcome.state == "cancelled":
+            raise TaskCancelled(self.key, task_id)
+        raise TaskFailed(self.key, task_id, outcome.state, outcome.result.decode())
+
+    async def cancel(self, task_id: int) -> bool:
+        """Cancel a task: at once if nobody has taken it, else its block is cancelled.
+
+        Gives False if there is no such task, or it has ended. Cancellation: it may or may not be applied.
+        """
+        return await self.store.call(CancelTask(self.key, task_id, self.results_ttl)) is not Reply.UNKNOWN
+
+    async def join(self) -> None:
+        """Wait until no task is waiting, delayed or leased. Raises `StoreClosed`. Cancellation: no effect."""
+        await self._link.watchers.drained()
+
+    async def statistics(self) -> QueueStatistics:
+        """The queue at this moment. Cancellation: no effect."""
+        return _statistics(await self._count(Count(self.key)))
+
+    async def cursors(self) -> dict[str, Any]:
+        """The cursors stored by `put_many`, by name. Cancellation: no effect."""
+        counts = await self._count(Count(self.key))
+        return {name: self.store.codec.decode(value) for name, value in counts.cursors}
+
+    async def verify(self) -> Audit:
+        """Count everything anew and compare: with the counters, and the sum of the states with what was put.
+
+        Cancellation: no effect.
+        """
+        counted = _statistics(await self._count(Count(self.key)))
+        recounted = _statistics(await self._count(Count(self.key, recount=True)))
+        problems = [] if counted.put == _ended(counted) + counted.unfinished else ["the states do not add up to put"]
+        if recounted.put != _ended(recounted) + recounted.unfinished:
+            problems.append("the records do not add up to put")
+        return Audit(recounted, tuple(problems))
+
+    async def browse(self, state: str, *, after: int = 0, limit: int = 100) -> list[TaskRecord]:
+        """Look at tasks that are "waiting", "delayed", "leased", "dead" or "ended" (in any way).
+
+        At most `limit`, those after the `id` (of ended and dead tasks: the `rank`) that is given. Payloads of ended tasks
+        are None unless the queue keeps them. Cancellation: no effect.
+        """
+        if state not in ("waiting", "delayed", "leased", "dead", "ended"):
+            raise ValueError(f"state must be waiting, delayed, leased, dead or ended, not {state!r}")
+        page = await self.store.call(Browse(self.key, state, after, limit))
+        return [self._record(record) for record in page.records]
+
+    async def dead(self, *, after: int = 0, limit: int = 100) -> list[TaskRecord]:
+        """The dead letters, in the order in which they died. Cancellation: no effect."""
+        return await self.browse("dead", after=after, limit=limit)
+
+    async def requeue(self, task_ids: Iterable[int] | None = None) -> int:
+        """Make dead tasks ready again (None: all), with all their attempts; gives how many.
+
+        One whose `key` is in use again stays dead. Cancellation: some may have been requeued.
+        """
+        ids = None if task_ids is None else tuple(task_ids)
+        return await self._repeat(Requeue(self.key, ids))
+
+    async def purge(self, *states: str) -> int:
+        """Delete the tasks in these states ("waiting", "delayed", "dead"), or forget ended ones ("done", "discarded",
+        "cancelled", "expired"); gives how many. Cancellation: some may have been purged.
+        """
+        if not states or not PURGEABLE.issuperset(states):
+            raise ValueError(f"states must be some of {', '.join(sorted(PURGEABLE))}, not {states!r}")
+        return await self._repeat(Purge(self.key, frozenset(states)))
+
+    async def pause(self) -> None:
+        """Give out no more tasks, to anybody, until `resume`. Cancellation: it may or may not be applied."""
+        await self.store.call(SetPaused(self.key, paused=True))
+
+    async def resume(self) -> None:
+        """Give out tasks again. Cancellation: it may or may not be applied."""
+        await self.store.call(SetPaused(self.key, paused=False))
+
+    # inside
+
+    async def _repeat(self, operation: Requeue | Purge) -> int:
+        total = 0
+        while True:
+            changed = await self.store.call(operation)
+            if not isinstance(changed, Changed):
+                return total
+            total += changed.count
+            if not changed.more:
+                return total
+
+    async def _count(self, operation: Count) -> QueueCounts:
+        counts = await self.store.call(operation)
+        assert isinstance(counts, QueueCounts)
+        return counts
+
+    def _record(self, record: Record) -> TaskRecord:
+        decode = self.store.codec.decode
+        done = record.state == "done"
+        return TaskRecord(
+            id=record.id,
+            state=record.state,
+            payload=decode(record.payload) if record.payload else None,
+            priority=record.priority,
+            key=record.key,
+            attempts=record.attempts,
+            deliveries=record.deliveries,
+            age=record.age,
+            result=decode(record.result) if done and record.result else None,
+            error="" if done else record.result.decode(),
+            rank=record.seq,
+        )
+
+
+def _statistics(counts: QueueCounts) -> QueueStatistics:
+    return QueueStatistics(**{name: getattr(counts, name) for name in QueueStatistics.__dataclass_fields__})
+
+
+def _ended(s: QueueStatistics) -> int:
+    return s.done + s.dead + s.cancelled + s.expired + s.discarded + s.purged
+
+
+def _check_count(name: str, value: int) -> None:
+    if not isinstance(value, int) or value < 1:  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ValueError(f"{name} must be an int, at least 1: {value!r}")
+
+
+def _check_seconds(name: str, value: float) -> None:
+    if not (isfinite(value) and value > 0):
+        raise ValueError(f"{name} must be a number of seconds above 0: {value!r}")
