@@ -9,14 +9,98 @@ front door re-exports `shared`, `open_store` and all errors; the rest is found i
 `tenure.testing`). `testing` may import everything; nothing imports `testing` or the front door.
 """
 
-from tenure import errors as _errors
-from tenure import shared as _shared
 from tenure.engines import open_store
-from tenure.errors import *
-from tenure.shared import *
+from tenure.errors import (
+    AcquireTimeout,
+    BarrierBroken,
+    BulkheadFull,
+    CapacityMismatch,
+    CircuitOpen,
+    DuplicateTask,
+    EngineError,
+    LeaseLost,
+    OutcomeUnknown,
+    PayloadTooLarge,
+    PoolClosed,
+    PoolTimeout,
+    QueueFull,
+    ResultUnavailable,
+    StoreClosed,
+    StoreUnavailable,
+    TaskCancelled,
+    TaskFailed,
+    TenureError,
+    WouldExceedDeadline,
+)
+from tenure.shared import (
+    Audit,
+    Discard,
+    Hold,
+    Item,
+    Lease,
+    Lock,
+    Party,
+    QueueStatistics,
+    RateLimiter,
+    Retry,
+    RetryLater,
+    RWLock,
+    Semaphore,
+    Taking,
+    Task,
+    TaskRecord,
+    Who,
+    Worker,
+    WorkerStatistics,
+    WorkQueue,
+)
 from tenure.store import Store, StoreStatistics
 
-__all__ = ("Store", "StoreStatistics", "open_store", *_shared.__all__, *_errors.__all__)
+__all__ = (
+    "AcquireTimeout",
+    "Audit",
+    "BarrierBroken",
+    "BulkheadFull",
+    "CapacityMismatch",
+    "CircuitOpen",
+    "Discard",
+    "DuplicateTask",
+    "EngineError",
+    "Hold",
+    "Item",
+    "Lease",
+    "LeaseLost",
+    "Lock",
+    "OutcomeUnknown",
+    "Party",
+    "PayloadTooLarge",
+    "PoolClosed",
+    "PoolTimeout",
+    "QueueFull",
+    "QueueStatistics",
+    "RWLock",
+    "RateLimiter",
+    "ResultUnavailable",
+    "Retry",
+    "RetryLater",
+    "Semaphore",
+    "Store",
+    "StoreClosed",
+    "StoreStatistics",
+    "StoreUnavailable",
+    "Taking",
+    "Task",
+    "TaskCancelled",
+    "TaskFailed",
+    "TaskRecord",
+    "TenureError",
+    "Who",
+    "WorkQueue",
+    "Worker",
+    "WorkerStatistics",
+    "WouldExceedDeadline",
+    "open_store",
+)
 
 for _name in __all__:
     globals()[_name].__module__ = "tenure"

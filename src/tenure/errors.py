@@ -139,7 +139,9 @@ class TaskFailed(TenureError):
     """The task ended without success: `state` is "dead", "discarded" or "expired", `error` says why."""
 
     def __init__(self, queue: str, task_id: int, state: str, error: str) -> None:
-        super().__init__(f"{queue}: task {task_id} is {state}: {error}" if error else f"{queue}: task {task_id} is {state}")
+        super().__init__(
+            f"{queue}: task {task_id} is {state}: {error}" if error else f"{queue}: task {task_id} is {state}"
+        )
         self.queue = queue
         self.task_id = task_id
         self.state = state

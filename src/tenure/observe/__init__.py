@@ -4,3 +4,6 @@ from ._logging import LoggingObserver
 from ._observer import Observer
 
 __all__ = ("LoggingObserver", "Observer")
+
+for _name in __all__:
+    globals()[_name].__module__ = __name__

@@ -8,9 +8,9 @@ from typing import Protocol
 class Observer(Protocol):
     """Is told what happens, as it happens, on the event loop.
 
-    Events and their fields: `lease.acquired` (key, token, waited), `lease.released` (key, token, held), `lease.lost` (key,
-    token, reason), `task.done`, `task.retry`, `task.dead`, `task.discarded`, `task.cancelled`, `task.given_back`,
-    `task.lost` (queue, id, attempt, seconds). More events and more fields may come.
+    Events and their fields: `lease.acquired` (key, token, waited), `lease.released` (key, token, held), `lease.lost`
+    (key, token, reason), `task.done`, `task.retry`, `task.dead`, `task.discarded`, `task.cancelled`,
+    `task.given_back`, `task.lost` (queue, id, attempt, seconds). More events and more fields may come.
 
     Thread safety: called from the thread of the event loop only.
     """

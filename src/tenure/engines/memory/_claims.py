@@ -156,7 +156,9 @@ class Claims:
 
     def resources(self, op: Resources) -> ResourcePage:
         pool = self._pools.get(op.pool, Pool())
-        return ResourcePage(tuple(self._show(pool.items[name]) for name in sorted(pool.items)), len(pool.waiting))
+        return ResourcePage(
+            tuple(self._show(pool.items[name]) for name in sorted(pool.items)), len(pool.waiting)
+        )
 
     def clear_up(self) -> None:
         """Wake the resources that have rested enough, in the order of their time, pool and name."""

@@ -134,7 +134,9 @@ class Holds:
             return Holdings(0, 0, (), ())
         show = self._show
         held = tuple(show(hold) for hold in islice(line.held.values(), op.limit))
-        return Holdings(line.capacity, line.used, held, tuple(map(show, islice(line.waiting.values(), op.limit))))
+        return Holdings(
+            line.capacity, line.used, held, tuple(map(show, islice(line.waiting.values(), op.limit)))
+        )
 
     def serve(self, key: str) -> None:
         """Grant to the head of the line for as long as it fits."""

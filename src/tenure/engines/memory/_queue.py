@@ -73,7 +73,9 @@ class Queue:
         self.ended: dict[int, Ended] = {}
         self.waiting = 0
         self.delayed = 0
-        self.counts: dict[str, int] = dict.fromkeys(("put", "done", "dead", "cancelled", "expired", "discarded", "purged"), 0)
+        self.counts: dict[str, int] = dict.fromkeys(
+            ("put", "done", "dead", "cancelled", "expired", "discarded", "purged"), 0
+        )
         self.cursors: dict[str, bytes] = {}
         self.producers: OrderedDict[str, Producer] = OrderedDict()
         self.reserved: dict[str, Producer] = {}

@@ -44,7 +44,9 @@ class State:
         self.last_token = max(self.last_token + 1, int(self.now * 1e6))
         return self.last_token
 
-    def hint(self, process: str, key: str, name: str, news: Granted | Claimed | Tripped | Broken | Notice) -> None:
+    def hint(
+        self, process: str, key: str, name: str, news: Granted | Claimed | Tripped | Broken | Notice
+    ) -> None:
         self.hints.append(Hint(process, key, name, news))
 
     def step(self, again: Callable[[str], None], key: str) -> bool:

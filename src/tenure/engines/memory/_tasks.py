@@ -84,7 +84,9 @@ class Tasks:
             self._admit(queue)
             return answer
         if name not in queue.producers:
-            if not request.tasks or (not queue.producers and self._room(queue) >= self._count_new(queue, request)):
+            if not request.tasks or (
+                not queue.producers and self._room(queue) >= self._count_new(queue, request)
+            ):
                 return self._accept(queue, request)
             if not request.wait or len(request.tasks) > queue.max_size:
                 return Reply.REFUSED
@@ -403,7 +405,9 @@ class Tasks:
                 queue.step_out(task)
                 queue.counts["purged"] += 1
                 self._remove(queue, task)
-                self._state.fire(("task", queue.name, str(task.id)), queue.name, str(task.id), Notice.FINISHED)
+                self._state.fire(
+                    ("task", queue.name, str(task.id)), queue.name, str(task.id), Notice.FINISHED
+                )
             return len(tasks)
         endings = queue.endings(0, now, frozenset({state}))[:cap]
         for ended in endings:
@@ -458,7 +462,9 @@ class Tasks:
         dead = queue.counts["dead"]
         if op.recount:
             dead = sum(ended.state == "dead" for ended in queue.ended.values())
-        oldest = min((t.ready_at for t in queue.tasks.values() if queue.state_of(t, now) == "waiting"), default=now)
+        oldest = min(
+            (t.ready_at for t in queue.tasks.values() if queue.state_of(t, now) == "waiting"), default=now
+        )
         return QueueCounts(
             put=queue.counts["put"],
             waiting=states.count("waiting"),
