@@ -1,34 +1,25 @@
 """The line of waiters against anyio's locks: taking a free slot, handing over, and leaving in masses.
 
-All figures are medians of three rounds in which ours and the peers take turns. ``ratio`` says how many times
-as good as the peer we are, above 1 is better; the bare checkpoint is a floor that no lock with a full
-checkpoint can pass.
+The bare checkpoint is a floor: a lock that makes a full checkpoint, as ours does, cannot be faster than that.
 """
 
 from __future__ import annotations
 
-from statistics import median
+from functools import partial
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import anyio
-import anyio.lowlevel
 
+from benchmarks.__main__ import table
+from benchmarks._measure import LOOPS, ROUNDS, interleaved, on_loop, row
+from tenure.local._park import checkpoint
 from tenure.local._slots import Slots
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     Pair = tuple[Callable[[], Awaitable[None]], Callable[[], None]]
-    Work = tuple[str, Callable[..., Awaitable[float]], int, str, dict[str, Callable[[], Pair]]]
-
-LOOPS: dict[str, tuple[str, dict[str, Any]]] = {
-    "asyncio": ("asyncio", {}),
-    "uvloop": ("asyncio", {"use_uvloop": True}),
-    "trio": ("trio", {}),
-}
-ROUNDS = 3
-OURS = "ours"
 
 
 def ours() -> Pair:
@@ -51,7 +42,7 @@ def anyio_semaphore() -> Pair:
 
 def bare_checkpoint() -> Pair:
     """No lock at all."""
-    return anyio.lowlevel.checkpoint, lambda: None
+    return checkpoint, lambda: None
 
 
 async def uncontended(make: Callable[[], Pair], times: int) -> float:
@@ -105,68 +96,66 @@ async def cancelled(make: Callable[[], Pair], waiters: int) -> float:
     return seconds
 
 
-def works(*, smoke: bool) -> list[Work]:
-    """What is measured: name, function, size, unit, and the peers by name."""
-    less = 100 if smoke else 1
-    lock = {"anyio.Lock": anyio_lock}
-    return [
-        (
-            "take and give back",
-            uncontended,
-            50_000 // less,
-            "1/s",
-            lock | {"bare checkpoint": bare_checkpoint},
-        ),
-        (
-            "20,000 cancelled backwards",
-            cancelled,
-            20_000 // less,
-            "s",
-            lock | {"anyio.Semaphore": anyio_semaphore},
-        ),
-        ("1,000 handed over", handed_over, 1_000 // less, "1/s", lock),
-        ("10,000 handed over", handed_over, 10_000 // less, "1/s", lock),
-    ]
+class Work(NamedTuple):
+    """One thing that is measured, of everybody, on each loop."""
+
+    name: str
+    measure: Callable[[Callable[[], Pair], int], Awaitable[float]]
+    size: int
+    unit: str
+    peers: dict[str, Callable[[], Pair]]
+    goals: dict[str, str]
+
+
+LOCK = {"anyio.Lock": anyio_lock}
+WORKS = (
+    Work(
+        "take and give back",
+        uncontended,
+        50_000,
+        "1/s",
+        LOCK | {"bare checkpoint": bare_checkpoint},
+        {"asyncio": ">= 1.5x anyio", "uvloop": ">= 1.5x anyio", "trio": ">= 1.1x anyio"},
+    ),
+    Work(
+        "20,000 cancelled backwards",
+        cancelled,
+        20_000,
+        "s",
+        LOCK | {"anyio.Semaphore": anyio_semaphore},
+        {"trio": "<= 1.2x the time of the peer"},
+    ),
+    Work("1,000 handed over", handed_over, 1_000, "1/s", LOCK, {}),
+    Work("10,000 handed over", handed_over, 10_000, "1/s", LOCK, {}),
+)
 
 
 def run(smoke: bool) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
-    for work, measure, size, unit, peers in works(smoke=smoke):
-        for loop, (backend, options) in LOOPS.items():
-            figures: dict[str, list[float]] = {name: [] for name in (OURS, *peers)}
-            for _ in range(1 if smoke else ROUNDS):
-                for name, make in {OURS: ours, **peers}.items():
-                    figure = anyio.run(measure, make, size, backend=backend, backend_options=options)
-                    figures[name].append(figure)
-            mine = median(figures[OURS])
-            for name in peers:
-                peer = median(figures[name])
-                ratio = peer / mine if unit == "s" else mine / peer
-                rows.append(
-                    {
-                        "work": work,
-                        "loop": loop,
-                        "ours": mine,
-                        "peer": peer,
-                        "peer_name": name,
-                        "ratio": ratio,
-                        "unit": unit,
-                    }
+    for work in WORKS:
+        size = work.size // 100 if smoke else work.size
+        for loop in LOOPS:
+            figures = interleaved(
+                {
+                    name: partial(on_loop, loop, work.measure, make, size)
+                    for name, make in ({"ours": ours} | work.peers).items()
+                },
+                rounds=1 if smoke else ROUNDS,
+            )
+            rows += [
+                row(
+                    work.name,
+                    loop,
+                    figures,
+                    peer,
+                    unit=work.unit,
+                    less_is_better=work.unit == "s",
+                    goal=work.goals.get(loop, "") if peer != "bare checkpoint" else "the floor",
                 )
+                for peer in work.peers
+            ]
     return rows
 
 
-def main() -> None:
-    """Print a table."""
-    print(f"{'work':28}{'loop':9}{'ours':>12}{'peer':>12}  {'unit':5}{'ratio':>6}  peer")
-    for row in run(smoke=False):
-        digits = ",.3f" if row["unit"] == "s" else ",.0f"
-        mine, peer = format(row["ours"], digits), format(row["peer"], digits)
-        print(
-            f"{row['work']:28}{row['loop']:9}{mine:>12}{peer:>12}  {row['unit']:5}"
-            f"{row['ratio']:>6.2f}  {row['peer_name']}"
-        )
-
-
 if __name__ == "__main__":
-    main()
+    print(table(run(smoke=False)))

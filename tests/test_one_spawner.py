@@ -19,7 +19,7 @@ SPAWNING = {
     "spawn_system_task",
 }
 # Files and folders that may start tasks.
-SPAWNERS = ("upkeep.py", "shared/_worker.py", "testing/")
+SPAWNERS = ("upkeep.py", "local/_threads.py", "testing/")
 
 WALL_CLOCKS = {
     ("time", "time"),

@@ -125,7 +125,10 @@ A = TypeVar("A")
 
 
 class Operation(Generic[A]):
-    """One atomic step on an engine; `A` is the type of its answer."""
+    """One atomic step on an engine; `A` is the type of its answer.
+
+    Thread safety: any; operations never change.
+    """
 
     __slots__ = ()
 

@@ -158,9 +158,8 @@ def _on_asyncio_task_end(task: asyncio.Task[Any], callback: Callable[[], None]) 
 
     def unregister() -> None:
         nonlocal registered
-        registered = (
-            False  # the task may have ended in this turn: then its callbacks are on their way already
-        )
+        # removing it is not enough: if the task ended in this turn, its callbacks are on their way already
+        registered = False
         task.remove_done_callback(ended)
 
     task.add_done_callback(ended)
@@ -240,9 +239,8 @@ class _TrioTaskEnd:
         return self.stop
 
     def break_lot(self, _: Task) -> None:
-        callback, self._callback = self._callback, None
-        if callback is not None:
-            callback()
+        if self._callback is not None:
+            self._callback()
 
     def stop(self) -> None:
         # while trio walks through the breakers of an ended task its list must not change
