@@ -19,29 +19,40 @@ def open_store(where: str | Engine, **options: Any) -> Store:
     `memory:` keeps everything in this process; `sqlite:///jobs.db` in a file, relative to the working directory
     (`sqlite:////var/lib/jobs.db`: absolute). An engine object may be given instead of a URL. Options are those of
     `Store`: `namespace`, `ttl`, `codec`, `settle_timeout`, `close_timeout`, `observer`. Raises `ValueError` for a URL
-    that means no engine.
+    that means no engine, `TypeError` for what is neither.
     """
-    return Store(_engine(where) if isinstance(where, str) else where, **options)
+    if isinstance(where, str):
+        return Store(_engine(where), **options)
+    if not hasattr(where, "execute"):
+        raise TypeError(f"a store is opened by its URL or over an engine, not over a {type(where).__name__}")
+    return Store(where, **options)
 
 
 def _engine(url: str) -> Engine:
-    scheme, colon, _ = url.partition(":")
+    scheme, colon, rest = url.partition(":")
+    scheme = scheme.lower()
     if not colon:
         raise ValueError(f"{url!r} is no store URL: it must begin with memory: or sqlite:///")
     if scheme == "memory":
+        if rest.strip("/"):
+            raise ValueError(f"{url!r}: write memory: and nothing behind it")
         from tenure.engines.memory import MemoryEngine
 
         return MemoryEngine()
     if scheme == "sqlite":
+        path = _path(url)
         from tenure.engines.sqlite import SqliteEngine
 
-        return SqliteEngine(_path(url))
-    known = "not in this version" if scheme in _PLANNED else "unknown"
-    raise ValueError(f"{url!r}: engine {scheme!r} is {known}; use memory: or sqlite:///FILE")
+        return SqliteEngine(path)
+    if scheme in _PLANNED:
+        raise ValueError(f"{scheme}: this engine is not in this version; use memory: or sqlite:///FILE")
+    raise ValueError(f"{scheme!r} is no engine; use memory: or sqlite:///FILE")
 
 
 def _path(url: str) -> str:
     parts = urlsplit(url)
-    if parts.netloc or parts.query or parts.fragment or len(parts.path) < 2:
-        raise ValueError(f"{url!r}: write sqlite:///FILE, relative to the working directory, or sqlite:////FILE")
+    if not url.partition(":")[2].startswith("///") or parts.query or parts.fragment or len(parts.path) < 2:
+        raise ValueError(
+            f"{url!r}: write sqlite:///FILE, relative to the working directory, or sqlite:////FILE"
+        )
     return unquote(parts.path[1:])

@@ -27,7 +27,8 @@ class MemoryEngine:
     """Keeps everything in this process's memory; gone with it.
 
     `clock` gives seconds and never goes back; the default is the clock of the running event loop. Several stores may be
-    opened over one engine object: they see each other as processes of a fleet would.
+    opened over one engine object: they see each other as processes of a fleet would. `cap` is the step budget of an
+    operation, made small by tests.
 
     Thread safety: none; one engine belongs to one event loop.
     """
@@ -35,9 +36,9 @@ class MemoryEngine:
     url = "memory:"
     immediate = True
 
-    def __init__(self, *, clock: Callable[[], float] | None = None) -> None:
+    def __init__(self, *, clock: Callable[[], float] | None = None, cap: int = e.CAP) -> None:
         self._clock = clock or anyio.current_time
-        self._state = state = State()
+        self._state = state = State(cap)
         self._listeners: dict[str, Callable[[Hint], None]] = {}
         self._rates = Rates(state)
         self._barriers = barriers = Barriers(state)
@@ -95,7 +96,7 @@ class MemoryEngine:
         """Apply one operation at once. Cancellation: not a checkpoint."""
         state = self._state
         state.now = max(state.now, self._clock())
-        state.steps_left = e.CAP
+        state.steps_left = state.cap
         answer: Any = None
         if self._clear_up():
             answer = self._handlers[type(operation)](operation)

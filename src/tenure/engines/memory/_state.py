@@ -30,14 +30,15 @@ class Session:
 class State:
     """The part of the memory that belongs to no family."""
 
-    def __init__(self) -> None:
+    def __init__(self, cap: int = CAP) -> None:
+        self.cap = cap
         self.now = 0.0
         self.last_token = 0
         self.sessions: dict[str, Session] = {}
         self.soonest_expiry = inf
         self.hints: list[Hint] = []
         self.watches: dict[Thing, dict[str, None]] = {}
-        self.steps_left = CAP
+        self.steps_left = cap
         self.unfinished: dict[tuple[Callable[[str], None], str], None] = {}
 
     def token(self) -> int:

@@ -7,7 +7,6 @@ from itertools import islice
 from math import inf
 
 from tenure.engine import (
-    CAP,
     Accepted,
     Browse,
     CancelTask,
@@ -180,7 +179,7 @@ class Tasks:
         queue = self._queue(op.queue)
         session = self._state.sessions[op.session]
         refused = tuple(s.token for s in op.settle if not self._settle(queue, session, s))
-        promoted = queue.promote(self._state.now, CAP)
+        promoted = queue.promote(self._state.now, self._state.cap)
         tasks: list[Taken] = []
         while not queue.paused and len(tasks) < op.want:
             task = queue.pop_next(self._state.now, op.aging)
@@ -376,7 +375,7 @@ class Tasks:
         for ended in dead:
             if (op.ids is not None and ended.id not in op.ids) or ended.key in queue.keys:
                 continue
-            if changed == CAP:
+            if changed == self._state.cap:
                 return Changed(changed, more=True)
             changed += 1
             del queue.ended[ended.id]
@@ -390,11 +389,11 @@ class Tasks:
 
     def purge(self, op: Purge) -> Changed | Reply:
         queue = self._queue(op.queue)
-        left = CAP
+        left = self._state.cap
         for state in PURGE_ORDER:
             if state in op.states:
                 left -= self._purge(queue, state, left)
-        return Changed(CAP - left, left == 0)
+        return Changed(self._state.cap - left, left == 0)
 
     def _purge(self, queue: Queue, state: str, cap: int) -> int:
         now = self._state.now

@@ -1,0 +1,141 @@
+"""The SQLite engine: one file, shared by the processes of one machine."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+from os import PathLike, fspath
+from pathlib import Path
+from typing import Any
+
+import anyio
+from anyio import TASK_STATUS_IGNORED, CancelScope
+from anyio.abc import TaskStatus
+
+from tenure.engine import A, Hint, Notice, Operation
+from tenure.errors import StoreUnavailable
+
+from ._clock import Clocks
+from ._link import Link
+from ._patience import Patience
+
+__all__ = ("SqliteEngine",)
+
+
+class SqliteEngine:
+    """Keeps everything in the SQLite file at `path`, which is made if need be; its directory must exist.
+
+    All processes of one machine that open the file share its state. `synchronous` is "NORMAL" (safe against the death of
+    processes; the loss of power may take the last moments with it) or "FULL" (safe against that too, at the price of one
+    flush of the disk for each batch). `busy_timeout` is for how many seconds a batch waits while other processes
+    write. `clock` gives seconds and serves instead of the system's clocks. With `inline`, there is no thread: the file is
+    used on the event loop's own thread, which stands still meanwhile; made for tests in virtual time.
+
+    Raises `ValueError` for a path that means no file.
+    Thread safety: none; an engine belongs to one event loop. Other engines may be open on the same file.
+    """
+
+    immediate = False
+
+    def __init__(
+        self,
+        path: str | PathLike[str],
+        *,
+        clock: Callable[[], float] | None = None,
+        inline: bool = False,
+        synchronous: str = "NORMAL",
+        busy_timeout: float = 5.0,
+    ) -> None:
+        name = fspath(path)
+        if name in ("", ":memory:") or name.startswith("file:"):
+            raise ValueError(
+                f"path {name!r} means no file that can be shared; use the memory engine to keep nothing on disk"
+            )
+        if synchronous not in ("NORMAL", "FULL"):
+            raise ValueError(f"synchronous must be 'NORMAL' or 'FULL', not {synchronous!r}")
+        if not busy_timeout >= 0:
+            raise ValueError(f"busy_timeout must be a number of seconds, not below 0: {busy_timeout!r}")
+        self.url = f"sqlite:///{name}"
+        self._path = Path(name).absolute()
+        self._clocks = Clocks(clock)
+        self._inline = inline
+        self._synchronous = synchronous
+        self._busy_timeout = busy_timeout
+        self._listeners: dict[str, Callable[[Hint], None]] = {}
+        self._link: Link | None = None
+        self._users = 0
+        self._gate = anyio.Lock()
+
+    def __repr__(self) -> str:
+        state = "closed" if self._link is None else "open"
+        return f"<SqliteEngine {str(self._path)!r} {state}>"
+
+    def apply(self, _operation: Operation[A], /) -> A:
+        """Raise `RuntimeError`: operations on a file take time. Cancellation: not a checkpoint."""
+        raise RuntimeError("the SQLite engine is not immediate: use execute")
+
+    async def execute(self, operations: Sequence[Operation[Any]], /) -> Sequence[Any]:
+        """Apply operations in order, in one transaction, after the batches that came before.
+
+        Raises `StoreUnavailable`, with nothing applied, when the engine does not serve or other processes kept the file
+        locked. Cancellation: the batch may or may not have been applied; what has begun is finished.
+        """
+        if self._link is None:
+            raise StoreUnavailable(f"{self._path}: the engine does not serve")
+        return await self._link.execute(operations)
+
+    async def serve(
+        self,
+        process: str,
+        deliver: Callable[[Hint], None],
+        *,
+        task_status: TaskStatus[None] = TASK_STATUS_IGNORED,
+    ) -> None:
+        """Open the file, report started, and deliver the hints for `process` until cancelled; then close the file.
+
+        Raises `EngineError` when the file cannot be used, `StoreUnavailable` when it is locked for too long.
+        Cancellation: this is how it ends; afterwards neither thread nor file is left.
+        """
+        async with self._linked() as link:
+            await link.serve(process, deliver, partial(self._started, process, deliver, task_status))
+
+    def _started(
+        self, process: str, deliver: Callable[[Hint], None], task_status: TaskStatus[None]
+    ) -> None:
+        task_status.started()
+        deliver(Hint(process, "", "", Notice.RESYNC))
+
+    @asynccontextmanager
+    async def _linked(self) -> AsyncGenerator[Link]:
+        """The link that all who are served share: the first opens it, the last closes it."""
+        async with self._gate:
+            if self._link is None:
+                self._link = await self._open()
+            self._users += 1
+        try:
+            yield self._link
+        finally:
+            with CancelScope(shield=True):
+                async with self._gate:
+                    self._users -= 1
+                    if not self._users:
+                        link, self._link = self._link, None
+                        await link.close()
+
+    async def _open(self) -> Link:
+        link = Link(
+            self._path,
+            self._clocks,
+            synchronous=self._synchronous,
+            patience=Patience(str(self._path), self._busy_timeout),
+            inline=self._inline,
+            listeners=self._listeners,
+        )
+        try:
+            await link.open()
+        except BaseException:
+            with CancelScope(shield=True):
+                await link.close()
+            raise
+        return link

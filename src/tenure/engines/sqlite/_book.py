@@ -1,0 +1,183 @@
+"""The book: all the state, changed by batches of operations, each batch in one transaction. Synchronous, no waiting.
+
+A batch has no savepoints. If any of its operations fails, all of it is rolled back, and each operation gets a
+transaction of its own: the one that fails then fails alone. That is rare, and costs nothing while all goes well.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tenure import engine as e
+from tenure.engine import CAP, Hint, Operation, Reply
+
+from ._admin import Admin
+from ._claims import Claims
+from ._clock import Clocks
+from ._counters import Barriers, Rates
+from ._endings import Endings
+from ._hints import write_hints
+from ._holds import Holds
+from ._patience import Patience
+from ._queue import Queues
+from ._refusals import explain
+from ._sessions import Sessions
+from ._sql import CLAIMS, COUNTERS, HOLDS, QUEUES, TASKS
+from ._state import State
+from ._tasks import Tasks
+
+_FAILURES = (sqlite3.Error, OverflowError, UnicodeError)
+
+
+class Book:
+    """The state in one connection, which is in autocommit mode and has the schema.
+
+    `served` tells which processes get their hints from here: those for others are written into the file. `path` is for
+    messages.
+
+    Thread safety: none; used on the thread of the connection.
+    """
+
+    def __init__(
+        self,
+        db: sqlite3.Connection,
+        clocks: Clocks,
+        *,
+        cap: int = CAP,
+        patience: Patience | None = None,
+        served: Callable[[str], bool] = lambda _: True,
+        path: str = "",
+    ) -> None:
+        self._db = db
+        self._patience = patience or Patience(path, 5.0)
+        self._served = served
+        self._path = path
+        self._state = state = State(db, clocks, cap)
+        self._rates = Rates(state)
+        self._barriers = barriers = Barriers(state)
+        self._holds = holds = Holds(state)
+        self._claims = claims = Claims(state)
+        self._queues = queues = Queues(state)
+        self._endings = endings = Endings(state, queues)
+        self._tasks = tasks = Tasks(state, queues, endings)
+        admin = Admin(state, queues, endings)
+        self._sessions = sessions = Sessions(
+            state,
+            [
+                (HOLDS.next_of_session, holds.drop),
+                (CLAIMS.next_of_session, claims.drop),
+                (COUNTERS.next_of_session, barriers.drop),
+                (QUEUES.next_producer_of_session, tasks.drop_producer),
+                (TASKS.next_of_session, tasks.drop),
+                (QUEUES.next_taker_of_session, tasks.drop_taker),
+            ],
+        )
+        self._handlers: dict[type[Operation[Any]], Callable[[Any], Any]] = {
+            e.Ping: lambda _: Reply.OK,
+            e.OpenSession: sessions.open,
+            e.RenewSession: sessions.renew,
+            e.CloseSession: sessions.close,
+            e.Acquire: holds.acquire,
+            e.Ask: holds.ask,
+            e.Release: holds.release,
+            e.SetValue: holds.set_value,
+            e.Resize: holds.resize,
+            e.Holders: holds.holders,
+            e.AddResource: claims.add,
+            e.RemoveResource: claims.remove,
+            e.Claim: claims.claim,
+            e.GiveBack: claims.give_back,
+            e.EditClaim: claims.edit,
+            e.Resources: claims.resources,
+            e.Put: tasks.put,
+            e.Leave: tasks.leave,
+            e.Exchange: tasks.exchange,
+            e.Progress: tasks.progress,
+            e.GetResult: tasks.result,
+            e.CancelTask: tasks.cancel,
+            e.SetPaused: tasks.set_paused,
+            e.Requeue: admin.requeue,
+            e.Purge: admin.purge,
+            e.Browse: admin.browse,
+            e.Count: admin.count,
+            e.Spend: self._rates.spend,
+            e.Refund: self._rates.refund,
+            e.Arrive: barriers.arrive,
+            e.Withdraw: barriers.withdraw,
+            e.ResetBarrier: barriers.reset,
+        }
+
+    def execute(self, operations: Sequence[Operation[Any]]) -> tuple[list[Any], list[Hint], bool]:
+        """Answers, hints for processes served here, and whether there were hints for others.
+
+        Raises `StoreUnavailable` when another writer did not make way: then nothing was applied. Each operation that
+        fails is answered with an `EngineError`, and was not applied.
+        """
+        try:
+            return self._execute(operations)
+        except _FAILURES as problem:
+            if len(operations) == 1:
+                return [explain(self._path, problem)], [], False
+        answers: list[Any] = []
+        hints: list[Hint] = []
+        others = False
+        for operation in operations:
+            try:
+                answer, more_hints, for_others = self._execute([operation])
+            except _FAILURES as problem:
+                answers.append(explain(self._path, problem))
+            else:
+                answers += answer
+                hints += more_hints
+                others |= for_others
+        return answers, hints, others
+
+    def _execute(self, operations: Sequence[Operation[Any]]) -> tuple[list[Any], list[Hint], bool]:
+        self._patience.wait_for(self._begin)
+        try:
+            state = self._state
+            state.begin()
+            self._queues.begin()
+            self._endings.begin()
+            answers = [self._apply(operation) for operation in operations]
+            self._tasks.forget_records()
+            self._queues.save()
+            others = write_hints(state, [hint for hint in state.hints if not self._served(hint.process)])
+            state.save()
+            self._db.execute("COMMIT")
+        except BaseException:
+            self._roll_back()
+            raise
+        state.committed()
+        return answers, [hint for hint in state.hints if self._served(hint.process)], others
+
+    def _apply(self, operation: Operation[Any]) -> Any:
+        state = self._state
+        state.steps_left, state.unfinished = state.cap, False
+        answer: Any = None
+        self._clear_up()
+        if not state.unfinished:
+            answer = self._handlers[type(operation)](operation)
+        return Reply.MORE if state.unfinished else answer
+
+    def _clear_up(self) -> None:
+        """Do what time has made due, as far as the step budget goes."""
+        state = self._state
+        if state.unserved:
+            self._holds.go_on()
+        if state.soonest_session is not None and state.soonest_session <= state.boot:
+            self._sessions.end_expired()
+        if state.soonest_task is not None and state.soonest_task <= state.wall:
+            self._tasks.clear_up()
+        if state.soonest_rest is not None and state.soonest_rest <= state.wall:
+            self._claims.clear_up()
+
+    def _begin(self) -> None:
+        self._db.execute("BEGIN IMMEDIATE")
+
+    def _roll_back(self) -> None:
+        # SQLite itself rolls back after some errors, such as a full disk
+        if self._db.in_transaction:
+            self._db.execute("ROLLBACK")

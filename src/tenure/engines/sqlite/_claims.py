@@ -1,0 +1,268 @@
+"""Claims: a pool of named resources, matched by metadata, least recently used first, with a line for those who wait."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from tenure.engine import (
+    AddResource,
+    Claim,
+    ClaimAnswer,
+    Claimed,
+    EditClaim,
+    GiveBack,
+    Metadata,
+    Queued,
+    RemoveResource,
+    Reply,
+    Resource,
+    ResourcePage,
+    Resources,
+)
+
+from ._clock import micros, seconds
+from ._sql import CLAIMS
+from ._state import State
+
+
+class Item(NamedTuple):
+    """One resource, as it is stored."""
+
+    id: int
+    name: str
+    metadata: str
+    preference: int
+    rests: int
+    rest_until: int | None
+    claim: int | None
+    token: int
+    retired: str | None
+    removed: int
+
+    def is_free(self) -> bool:
+        return self.claim is None and not self.rests and self.retired is None
+
+
+class Wish(NamedTuple):
+    """One claimer, waiting or served, as it is stored."""
+
+    id: int
+    quarantine: int
+    ordinal: int
+    resource: int | None
+
+
+@dataclass(slots=True)
+class Pool:
+    """The state of one pool; written back by `_save`."""
+
+    name: str
+    ordinal: int = 0
+    waiting: int = 0
+
+
+class Claims:
+    """The family of claims."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+
+    def add(self, op: AddResource) -> Reply:
+        run, metadata = self._state.run, encode(op.metadata)
+        item = self._item(op.pool, op.resource)
+        if item is None:
+            run(CLAIMS.add, pool=op.pool, name=op.resource, metadata=metadata, preference=op.preference)
+            item = self._item(op.pool, op.resource)
+            assert item is not None
+        else:
+            run(CLAIMS.change, id=item.id, metadata=metadata, preference=op.preference)
+        self._offer(self._pool(op.pool), item.id)
+        return Reply.OK
+
+    def remove(self, op: RemoveResource) -> Reply:
+        item = self._item(op.pool, op.resource)
+        if item is None:
+            return Reply.UNKNOWN
+        self._state.run(CLAIMS.delete if item.claim is None else CLAIMS.remove_later, id=item.id)
+        return Reply.OK
+
+    def claim(self, op: Claim) -> ClaimAnswer:
+        state = self._state
+        session = state.session(op.session)
+        if session is None:
+            return Reply.GONE
+        pool = self._pool(op.pool)
+        wish = self._wish(op.pool, op.holder)
+        if wish is not None and wish.resource is not None:
+            item = self._item_by_id(wish.resource)
+            return Claimed(item.name, decode(item.metadata), item.token)
+        if wish is None:
+            free = self._best(pool, op.where)
+            if free is None and not op.wait:
+                return Reply.REFUSED
+            pool.ordinal += 1
+            claim = state.run(
+                CLAIMS.new_claim,
+                pool=op.pool,
+                holder=op.holder,
+                session=session.id,
+                wanted=encode(op.where),
+                quarantine=micros(op.quarantine),
+                ordinal=pool.ordinal,
+            ).lastrowid
+            assert claim is not None
+            pool.waiting += free is None
+            self._save(pool)
+            if free is not None:
+                return self._serve(free, claim)
+            wish = Wish(claim, 0, pool.ordinal, None)
+        head = state.one(CLAIMS.head, pool=op.pool)[0]
+        due = state.one(CLAIMS.rest_in_pool, pool=op.pool)[0]
+        return Queued(wish.ordinal - head + 1, state.ask_again_in(due))
+
+    def give_back(self, op: GiveBack) -> Reply:
+        wish = self._wish(op.pool, op.holder)
+        return Reply.UNKNOWN if wish is None else self._remove(op.pool, wish, 0)
+
+    def drop(self, thing: Any) -> None:
+        """The session of a claimer or waiter has ended."""
+        pool, holder = thing
+        wish = self._wish(pool, holder)
+        assert wish is not None
+        self._remove(pool, wish, wish.quarantine)
+
+    def edit(self, op: EditClaim) -> Reply:
+        state = self._state
+        wish = self._wish(op.pool, op.holder)
+        if wish is None or wish.resource is None:
+            return Reply.REFUSED
+        item = self._item_by_id(wish.resource)
+        if item.token != op.token:
+            return Reply.REFUSED
+        state.run(
+            CLAIMS.edit,
+            id=item.id,
+            metadata=item.metadata if op.metadata is None else encode(op.metadata),
+            rest_until=item.rest_until if op.cool_down is None else state.wall + micros(op.cool_down),
+            retired=item.retired if op.retire is None else op.retire,
+        )
+        return Reply.OK
+
+    def resources(self, op: Resources) -> ResourcePage:
+        rows = self._state.all(CLAIMS.list, pool=op.pool)
+        return ResourcePage(tuple(self._show(*row) for row in rows), self._pool(op.pool).waiting)
+
+    def clear_up(self) -> None:
+        """Wake the resources that have rested enough, in the order of their time, pool and name."""
+        state = self._state
+        while (rested := state.one(CLAIMS.rested, now=state.wall)) is not None:
+            if not state.step():
+                return
+            item, pool = rested
+            state.run(CLAIMS.wake, id=item)
+            self._offer(self._pool(pool), item)
+        state.soonest_rest = state.one(CLAIMS.soonest)[0]
+
+    def _remove(self, name: str, wish: Wish, quarantine: int) -> Reply:
+        """The claimer goes; what it had rests for the quarantine or its cool-down, or goes to the next."""
+        state = self._state
+        state.run(CLAIMS.delete_claim, id=wish.id)
+        pool = self._pool(name)
+        if wish.resource is None:
+            pool.waiting -= 1
+            self._save(pool)
+            return Reply.LEFT
+        item = self._item_by_id(wish.resource)
+        until = item.rest_until
+        if quarantine > 0:
+            until = max(until or 0, state.wall + quarantine)
+        rests = not item.removed and item.retired is None and until is not None and until > state.wall
+        state.run(CLAIMS.give_back, id=item.id, used=state.rank(), rests=rests, rest_until=until)
+        if item.removed:
+            state.run(CLAIMS.delete, id=item.id)
+        elif rests and until is not None:
+            state.soonest_rest = min(until, until if state.soonest_rest is None else state.soonest_rest)
+        else:
+            self._offer(pool, item.id)
+        return Reply.RELEASED
+
+    def _offer(self, pool: Pool, resource: int) -> None:
+        """Give a free resource to the first in the line whom it suits."""
+        if not pool.waiting:
+            return
+        state, item = self._state, self._item_by_id(resource)
+        if not item.is_free():
+            return
+        metadata = decode(item.metadata)
+        for claim, holder, process, wanted in state.all(CLAIMS.waiting, pool=pool.name):
+            if _suits(metadata, decode(wanted)):
+                pool.waiting -= 1
+                self._save(pool)
+                state.hint(process, pool.name, holder, self._serve((item.id, item.name, metadata), claim))
+                return
+
+    def _best(self, pool: Pool, where: Metadata) -> tuple[int, str, Metadata] | None:
+        """The free resource that is next for someone who wants this."""
+        for item, name, stored in self._state.run(CLAIMS.free, pool=pool.name):
+            metadata = decode(stored)
+            if _suits(metadata, where):
+                return item, name, metadata
+        return None
+
+    def _serve(self, free: tuple[int, str, Metadata], claim: int) -> Claimed:
+        item, name, metadata = free
+        token = self._state.token()
+        self._state.run(CLAIMS.take, id=item, claim=claim, token=token)
+        self._state.run(CLAIMS.serve, id=claim, resource=item)
+        return Claimed(name, metadata, token)
+
+    def _show(
+        self,
+        name: str,
+        metadata: str,
+        preference: int,
+        rests: int,
+        rest_until: int,
+        token: int,
+        retired: str | None,
+        process: str | None,
+    ) -> Resource:
+        state = "retired" if retired is not None else "resting" if rests else "free"
+        rest = seconds(rest_until - self._state.wall) if rests else 0.0
+        if process is not None:
+            state = "claimed"
+        return Resource(name, decode(metadata), preference, state, process or "", token, rest, retired or "")
+
+    def _pool(self, name: str) -> Pool:
+        row = self._state.one(CLAIMS.pool, name=name)
+        return Pool(name, *row) if row else Pool(name)
+
+    def _save(self, pool: Pool) -> None:
+        self._state.run(CLAIMS.save_pool, name=pool.name, ordinal=pool.ordinal, waiting=pool.waiting)
+
+    def _item(self, pool: str, name: str) -> Item | None:
+        row = self._state.one(CLAIMS.resource, pool=pool, name=name)
+        return row and Item(*row)
+
+    def _item_by_id(self, item: int) -> Item:
+        return Item(*self._state.one(CLAIMS.resource_by_id, id=item))
+
+    def _wish(self, pool: str, holder: str) -> Wish | None:
+        row = self._state.one(CLAIMS.claim, pool=pool, holder=holder)
+        return row and Wish(*row)
+
+
+def encode(metadata: Metadata) -> str:
+    """Metadata as JSON text; a byte becomes the character of the same number."""
+    return json.dumps([(name, value.decode("latin-1")) for name, value in metadata])
+
+
+def decode(text: str) -> Metadata:
+    """Metadata of its JSON text."""
+    return tuple((name, value.encode("latin-1")) for name, value in json.loads(text))
+
+
+def _suits(metadata: Metadata, where: Metadata) -> bool:
+    return not where or set(where) <= set(metadata)

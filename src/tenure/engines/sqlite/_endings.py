@@ -1,0 +1,89 @@
+"""What becomes of tasks that leave their lease or their order: decided one by one, written together."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from tenure.engine import Notice
+
+from ._queue import DELAYED, Queue, Queues
+from ._sql import SESSIONS, TASKS
+from ._state import State
+
+
+class Endings:
+    """Tasks that end or go back into the order; `write` makes it so."""
+
+    def __init__(self, state: State, queues: Queues) -> None:
+        self._state = state
+        self._queues = queues
+        self._watchers: dict[int, list[str]] = {}
+        self._ended: list[tuple[Any, ...]] = []
+        self._results: list[bytes] = []
+        self._returned: list[tuple[int, ...]] = []
+        self.count = 0
+        """How many tasks have ended in this transaction."""
+
+    def begin(self) -> None:
+        """Forget what a transaction that failed has left."""
+        self._watchers, self._ended, self._results, self._returned, self.count = {}, [], [], [], 0
+
+    def expect(self, queue: Queue, tasks: list[int]) -> None:
+        """Find out who watches these tasks, before they end."""
+        self._watchers.update(self._state.task_watchers(queue.name, tasks))
+
+    def end(self, queue: Queue, task: int, state: str, attempts: int, result: bytes, ttl: int | None) -> None:
+        """A task that is in no order has ended; `ttl` None keeps the record for good."""
+        self.remove(queue)
+        queue.count(state)
+        own = self._state
+        own.last_ending += 1
+        expires = None
+        if ttl is not None:
+            expires = own.wall + ttl
+            own.soonest_record = min(expires, expires if own.soonest_record is None else own.soonest_record)
+        self._ended.append((task, state, own.last_ending, attempts, expires, len(result)))
+        self._results.append(result)
+        self.finished(queue, task)
+
+    def remove(self, queue: Queue) -> None:
+        """There is one unfinished task less."""
+        queue.live -= 1
+        self._queues.admit(queue)
+        if not queue.live:
+            self._state.fire("drain", queue.name, Notice.DRAINED)
+
+    def finished(self, queue: Queue, task: int) -> None:
+        """Tell those who watch a task."""
+        watchers = self._watchers.pop(task, None)
+        if watchers:
+            self._state.run(SESSIONS.fired, kind="task", key=queue.name, task=task)
+            for process in watchers:
+                self._state.hint(process, queue.name, str(task), Notice.FINISHED)
+
+    def give_back(self, queue: Queue, task: int, ready_at: int, attempts: int, deliveries: int) -> None:
+        """A leased task goes back into the order."""
+        due = self._queues.due(queue)
+        place = queue.line_up(ready_at, self._state.wall)
+        self._returned.append((task, place, ready_at, attempts, deliveries))
+        if place == DELAYED:
+            self._queues.offer_sooner(queue, due)
+        else:
+            self._queues.offer(queue, 1)
+
+    def write(self) -> None:
+        """Store what was decided since."""
+        if self._ended:
+            rows: list[tuple[Any, ...]] = []
+            at = 1
+            for *row, size in self._ended:
+                rows.append((*row, at, size))
+                at += size
+            run = self._state.run
+            run(TASKS.record, rows=json.dumps(rows), bytes=b"".join(self._results), now=self._state.wall)
+            run(TASKS.delete, ids=str([row[0] for row in rows]))
+            self.count += len(rows)
+        if self._returned:
+            self._state.run(TASKS.release, rows=json.dumps(self._returned))
+        self._watchers, self._ended, self._results, self._returned = {}, [], [], []

@@ -1,0 +1,81 @@
+"""Hints for processes that other engines serve: a table, which each of them reads on from where it was."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Container, Sequence
+from typing import Any
+
+from tenure.engine import Broken, Claimed, Granted, Hint, Notice, Tripped
+
+from ._claims import decode, encode
+from ._sql import HINTS
+from ._state import State
+
+_KEPT_FOR = 60_000_000
+"""Microseconds for which a hint waits to be taken; who comes later than that looks for himself."""
+
+
+def write_hints(state: State, hints: Sequence[Hint]) -> bool:
+    """Store the hints, and forget old ones; tells whether there were any."""
+    for hint in hints:
+        news = _encode(hint.news)
+        state.run(HINTS.write, process=hint.process, at=state.wall, key=hint.key, name=hint.name, news=news)
+    if hints:
+        state.run(HINTS.forget, before=state.wall - _KEPT_FOR, count=16 + 2 * len(hints))
+    return bool(hints)
+
+
+class Mailbox:
+    """Reads hints out of the file. `run` executes a statement and gives all its rows."""
+
+    def __init__(self, run: Callable[..., list[Any]]) -> None:
+        self._run = run
+        self._seen: dict[str, int] = {}
+
+    def add(self, process: str) -> None:
+        """From now on read the hints for a process."""
+        self._seen[process] = self._run(HINTS.last)[0][0] or 0
+
+    def read(self, processes: Container[str]) -> list[Hint]:
+        """The hints that came since, for those of the processes that are still served."""
+        hints: list[Hint] = []
+        for process, seen in list(self._seen.items()):
+            if process not in processes:
+                del self._seen[process]
+                continue
+            for number, key, name, news in self._run(HINTS.read, process=process, seen=seen):
+                hints.append(Hint(process, key, name, _decode(news)))
+                self._seen[process] = number
+        return hints
+
+
+def _encode(news: Granted | Claimed | Tripped | Broken | Notice) -> str:
+    match news:
+        case Notice():
+            parts: tuple[Any, ...] = ("notice", news.value)
+        case Granted(token):
+            parts = ("granted", token)
+        case Claimed(resource, metadata, token):
+            parts = ("claimed", resource, encode(metadata), token)
+        case Tripped(generation, place):
+            parts = ("tripped", generation, place)
+        case Broken(generation):
+            parts = ("broken", generation)
+    return json.dumps(parts)
+
+
+def _decode(text: str) -> Granted | Claimed | Tripped | Broken | Notice:
+    match json.loads(text):
+        case ["granted", token]:
+            return Granted(token)
+        case ["claimed", resource, metadata, token]:
+            return Claimed(resource, decode(metadata), token)
+        case ["tripped", generation, place]:
+            return Tripped(generation, place)
+        case ["broken", generation]:
+            return Broken(generation)
+        case [_, notice]:
+            return Notice(notice)
+        case _:
+            return Notice.RESYNC

@@ -1,0 +1,54 @@
+"""In place of the engine's thread: functions run at once, on the loop. For tests in virtual time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+import anyio
+from anyio.lowlevel import checkpoint
+
+from tenure.local._park import loop_caller
+
+from ._thread import SHORTEST
+
+T = TypeVar("T")
+
+_LONGEST = 1.0
+"""Seconds between two looks while nothing happens: in virtual time each of them is a step of the clock."""
+
+
+class Inline:
+    """Does what `EngineThread` does, without a thread.
+
+    Thread safety: `poke` may be called from any thread, the rest belongs to the event loop that made it.
+    """
+
+    def __init__(self, look: Callable[[], bool]) -> None:
+        self.call_soon = loop_caller()
+        self.looking = False
+        self._look = look
+
+    async def call(self, function: Callable[[], T]) -> T:
+        """Run a function. Cancellation: it was run."""
+        result = function()
+        await checkpoint()
+        return result
+
+    async def tend(self) -> None:
+        """Look for hints until cancelled. Cancellation: this is how it ends."""
+        wait = SHORTEST
+        while True:
+            await anyio.sleep(wait)
+            wait = SHORTEST if self._look() else min(2 * wait, _LONGEST)
+
+    def poke(self) -> None:
+        """Look soon."""
+        self.call_soon(self._look_once)
+
+    async def end(self, function: Callable[[], object]) -> None:
+        """Run a last function. Cancellation: it was run."""
+        await self.call(function)
+
+    def _look_once(self) -> None:
+        self._look()

@@ -1,0 +1,112 @@
+"""An engine's link to its file, for as long as somebody is served."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from tenure.engine import Hint, Operation
+
+from ._clock import Clocks
+from ._file import File
+from ._inline import Inline
+from ._patience import Patience
+from ._thread import EngineThread
+
+
+class Link:
+    """Opens the file, runs batches on it and brings the hints to the loop.
+
+    Thread safety: none; belongs to the event loop that made it.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        clocks: Clocks,
+        *,
+        synchronous: str,
+        patience: Patience,
+        inline: bool,
+        listeners: dict[str, Callable[[Hint], None]],
+    ) -> None:
+        self._patience = patience
+        self._listeners = listeners
+        self._file: File | None = None
+        self._runner = runner = Inline(self._look) if inline else EngineThread(f"tenure {path.name}", self._look)
+        self._make = partial(
+            File,
+            path,
+            clocks,
+            synchronous=synchronous,
+            patience=patience,
+            served=listeners.__contains__,
+            poke=runner.poke,
+        )
+
+    async def open(self) -> None:
+        """Open the file. Raises `EngineError`, `StoreUnavailable`. Cancellation: call `close`, always."""
+        await self._runner.call(self._open)
+
+    async def execute(self, operations: Sequence[Operation[Any]]) -> list[Any]:
+        """Apply a batch. Cancellation: it is applied all the same."""
+        return await self._runner.call(partial(self._execute, operations))
+
+    async def serve(
+        self, process: str, deliver: Callable[[Hint], None], started: Callable[[], None]
+    ) -> None:
+        """Deliver the hints for a process. Cancellation: this is how it ends."""
+        self._listeners[process] = deliver
+        try:
+            await self._runner.call(partial(self._begin_serving, process))
+            started()
+            await self._runner.tend()
+        finally:
+            del self._listeners[process]
+
+    async def close(self) -> None:
+        """Close the file; nobody else waits for the lock any longer. Cancellation: shield it."""
+        self._patience.lose()
+        await self._runner.end(self._close)
+
+    # on the thread
+
+    def _open(self) -> None:
+        self._file = self._make()
+
+    def _execute(self, operations: Sequence[Operation[Any]]) -> list[Any]:
+        assert self._file is not None
+        answers, hints = self._file.execute(operations)
+        self._bring(hints)
+        return answers
+
+    def _begin_serving(self, process: str) -> None:
+        assert self._file is not None
+        self._file.begin_serving(process)
+        self._runner.looking = True
+
+    def _look(self) -> bool:
+        if self._file is None:
+            return False
+        changed, hints = self._file.look(self._listeners)
+        self._bring(hints)
+        return changed
+
+    def _close(self) -> None:
+        self._runner.looking = False
+        if self._file is not None:
+            self._file.close()
+
+    def _bring(self, hints: Sequence[Hint]) -> None:
+        if hints:
+            self._runner.call_soon(partial(self._deliver, hints))
+
+    # on the loop
+
+    def _deliver(self, hints: Sequence[Hint]) -> None:
+        for hint in hints:
+            deliver = self._listeners.get(hint.process)
+            if deliver is not None:
+                deliver(hint)

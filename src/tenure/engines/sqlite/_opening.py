@@ -1,0 +1,140 @@
+"""Opening the file: made if need be, and refused, untouched, when it is not ours or not fit."""
+
+from __future__ import annotations
+
+import sqlite3
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from tenure.errors import EngineError
+
+from ._clock import Clocks, boot_id
+from ._patience import Patience
+from ._refusals import explain
+from ._sql import SCHEMA, SESSIONS
+
+APPLICATION = 0x74656E75
+"""What marks a database as ours: "tenu" in ASCII."""
+
+VERSION = 1
+_OLDEST_LIBRARY = (3, 35)
+_MOUNTS = Path("/proc/self/mounts")
+_NETWORK = frozenset(
+    "nfs nfs3 nfs4 cifs smb smb2 smb3 smbfs afs ceph glusterfs lustre ncpfs davfs"
+    " fuse.sshfs fuse.glusterfs fuse.s3fs fuse.rclone fuse.davfs fuse.cephfs fuse.smbnetfs".split()
+)
+
+
+def open_file(path: Path, clocks: Clocks, synchronous: str, patience: Patience) -> sqlite3.Connection:
+    """A connection in autocommit mode to a file that has the schema.
+
+    Raises `EngineError` for what is no database of ours or not fit to be one, `StoreUnavailable` when it is locked.
+    """
+    check_place(path)
+    name = str(path)
+    try:
+        db = sqlite3.connect(name, timeout=0, isolation_level=None, cached_statements=256)
+    except sqlite3.Error as problem:
+        raise explain(name, problem) from problem
+    try:
+        patience.wait_for(partial(_prepare, db, clocks, name))
+        _configure(db, name, synchronous, patience)
+    except sqlite3.Error as problem:
+        db.close()
+        raise explain(name, problem) from problem
+    except BaseException:
+        db.close()
+        raise
+    return db
+
+
+def check_place(path: Path) -> None:
+    """Refuse places where no file of ours can be."""
+    if sqlite3.sqlite_version_info < _OLDEST_LIBRARY:
+        raise EngineError(
+            f"{path}: Python uses SQLite {sqlite3.sqlite_version}, but 3.35 or later is needed; use a newer Python"
+        )
+    if path.is_dir():
+        raise EngineError(f"{path} is a directory; give the path of a file in it")
+    if not path.parent.is_dir():
+        raise EngineError(f"{path}: there is no directory {path.parent}; make it first")
+    kind = file_system(path.parent)
+    if kind in _NETWORK:
+        raise EngineError(
+            f"{path} is on a network file system ({kind}), where SQLite cannot share a file safely; use a local disk"
+        )
+
+
+def file_system(directory: Path) -> str:
+    """The type of the file system that a directory is on; empty where it cannot be told."""
+    try:
+        lines = _MOUNTS.read_text("utf-8", "surrogateescape").splitlines()
+    except OSError:
+        return ""
+    place = directory.resolve()
+    best, kind = -1, ""
+    for line in lines:
+        _, mounted_at, mounted_type, *_ = line.split(" ")
+        point = Path(mounted_at.replace("\\040", " ").replace("\\011", "\t").replace("\\134", "\\"))
+        # what is mounted later at the same place hides what was there before
+        if len(point.parts) >= best and place.is_relative_to(point):
+            best, kind = len(point.parts), mounted_type
+    return kind
+
+
+def create(db: sqlite3.Connection) -> None:
+    """Make the schema; inside a transaction."""
+    for statement in SCHEMA.named.values():
+        db.execute(statement)
+    db.execute(SESSIONS.begin_meta, {"boot": boot_id()})
+    db.execute(f"PRAGMA application_id = {APPLICATION}")
+    db.execute(f"PRAGMA user_version = {VERSION}")
+
+
+def _prepare(db: sqlite3.Connection, clocks: Clocks, path: str) -> None:
+    """Check whose file this is, in one transaction: two processes may open a fresh file at once."""
+    db.execute("BEGIN IMMEDIATE")
+    try:
+        application, version = _number(db, "application_id"), _number(db, "user_version")
+        tables = db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+        if not tables and application in (0, APPLICATION):
+            create(db)
+        elif application != APPLICATION:
+            raise EngineError(f"{path} is the database of another application; give another path")
+        elif version > VERSION:
+            raise EngineError(
+                f"{path} has schema version {version}, this release knows {VERSION}; use a newer release of tenure"
+            )
+        _end_other_boots(db, clocks)
+        db.execute("COMMIT")
+    finally:
+        if db.in_transaction:
+            db.execute("ROLLBACK")
+
+
+def _end_other_boots(db: sqlite3.Connection, clocks: Clocks) -> None:
+    boot = boot_id()
+    if db.execute(SESSIONS.boot).fetchone()[0] != boot:
+        db.execute(SESSIONS.end_all)
+        db.execute(SESSIONS.change_boot, {"boot": boot})
+    db.execute(SESSIONS.end_far, {"now": int(clocks.boot() * 1e6)})
+
+
+def _configure(db: sqlite3.Connection, path: str, synchronous: str, patience: Patience) -> None:
+    mode = patience.wait_for(lambda: _row(db, "PRAGMA journal_mode = WAL"))
+    if mode != "wal":
+        raise EngineError(f"{path}: this place allows no write-ahead log (journal mode {mode}); use a local disk")
+    db.execute(f"PRAGMA synchronous = {synchronous}")
+    db.execute("PRAGMA wal_autocheckpoint = 1000")
+    db.execute("PRAGMA journal_size_limit = 67108864")
+    db.execute("PRAGMA temp_store = MEMORY")
+    db.execute("PRAGMA cache_size = -8192")
+
+
+def _number(db: sqlite3.Connection, pragma: str) -> int:
+    return _row(db, f"PRAGMA {pragma}")
+
+
+def _row(db: sqlite3.Connection, sql: str) -> Any:
+    return db.execute(sql).fetchone()[0]

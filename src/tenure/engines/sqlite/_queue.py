@@ -1,0 +1,164 @@
+"""The state of one queue: its counters, its producers and takers. Read once per transaction, written back at its end."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from tenure.engine import Notice
+
+from ._sql import QUEUES, TASKS
+from ._state import Session, State
+
+WAITING, DELAYED, LEASED = 0, 1, 2
+"""The places of a task."""
+
+
+@dataclass(slots=True)
+class Row:
+    """The row of a queue, by the names of its columns."""
+
+    id: int
+    name: str
+    paused: int
+    max_size: int
+    live: int
+    waiting: int
+    delayed: int
+    put: int
+    done: int
+    dead: int
+    cancelled: int
+    expired: int
+    discarded: int
+    purged: int
+    reserved: int
+    producers: int
+    takers: int
+    stops: int
+    ordinal: int
+
+
+class Queue(Row):
+    """One queue; `known_due` is the due time of its next delayed task, as long as `due_is_known`."""
+
+    __slots__ = ("due_is_known", "known_due", "stored")
+
+    def __init__(self, *row: Any) -> None:
+        super().__init__(*row)
+        self.stored: dict[str, Any] = asdict(self)
+        self.known_due: int | None = None
+        self.due_is_known = False
+
+    @property
+    def room(self) -> int:
+        return self.max_size - self.live - self.reserved
+
+    def count(self, state: str) -> None:
+        setattr(self, state, getattr(self, state) + 1)
+
+    def line_up(self, ready_at: int, now: int) -> int:
+        """A task enters the order; says in which place."""
+        if ready_at <= now:
+            self.waiting += 1
+            return WAITING
+        self.delayed += 1
+        if self.known_due is None or ready_at < self.known_due:
+            self.known_due = ready_at
+        return DELAYED
+
+    def step_out(self, place: int) -> None:
+        """A task leaves the order."""
+        if place == DELAYED:
+            self.delayed -= 1
+            self.due_is_known = False
+        elif place == WAITING:
+            self.waiting -= 1
+
+
+class Queues:
+    """The queues of this transaction."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self._queues: dict[str, Queue] = {}
+
+    def begin(self) -> None:
+        self._queues = {}
+
+    def save(self) -> None:
+        for queue in self._queues.values():
+            row = asdict(queue)
+            if row != queue.stored:
+                del row["name"]
+                self._state.run(QUEUES.save, **row)
+
+    def find(self, name: str) -> Queue | None:
+        queue = self._queues.get(name)
+        if queue is None:
+            row = self._state.one(QUEUES.queue, name=name)
+            if row is None:
+                return None
+            queue = self._queues[name] = Queue(*row)
+        return queue
+
+    def get(self, name: str) -> Queue:
+        queue = self.find(name)
+        if queue is None:
+            self._state.run(QUEUES.new, name=name)
+            queue = self.find(name)
+            assert queue is not None
+        return queue
+
+    # delayed tasks
+
+    def due(self, queue: Queue) -> int | None:
+        """When the next delayed task is due; to be asked before tasks enter the order."""
+        if not queue.due_is_known:
+            queue.known_due = self._state.one(TASKS.due, queue=queue.id)[0] if queue.delayed else None
+            queue.due_is_known = True
+        return queue.known_due
+
+    # producers
+
+    def admit(self, queue: Queue) -> None:
+        """Reserve slots for the head of the producers' line, for as long as it fits."""
+        while queue.producers:
+            producer, name, process, count = self._state.one(QUEUES.first_producer, queue=queue.id)
+            if count > queue.room:
+                return
+            self._state.run(QUEUES.reserve, id=producer)
+            queue.producers -= 1
+            queue.reserved += count
+            self._state.hint(process, queue.name, name, Notice.ROOM)
+
+    # takers
+
+    def register(self, queue: Queue, session: Session, want: int) -> None:
+        """A session is idle and wants that many tasks; with 0, it is busy."""
+        if want <= 0 and not queue.takers:
+            return
+        idle = self._state.one(QUEUES.is_idle, queue=queue.id, session=session.id)
+        if want > 0:
+            self._state.run(QUEUES.idle, queue=queue.id, session=session.id, want=want)
+            queue.takers += idle is None
+        elif idle is not None:
+            self.drop_taker(queue, idle[0])
+
+    def drop_taker(self, queue: Queue, taker: int) -> None:
+        self._state.run(QUEUES.busy, id=taker)
+        queue.takers -= 1
+
+    def offer(self, queue: Queue, count: int) -> None:
+        """Hint idle takers that `count` tasks became ready, as many takers as are needed."""
+        while count > 0 and queue.takers and not queue.paused:
+            taker, process, want = self._state.one(QUEUES.first_taker, queue=queue.id)
+            self.drop_taker(queue, taker)
+            self._state.hint(process, queue.name, "", Notice.READY)
+            count -= want
+
+    def offer_sooner(self, queue: Queue, due: int | None) -> None:
+        """A new earliest due time: one idle taker must know, to ask in time."""
+        now_due = self.due(queue)
+        if now_due is not None and (due is None or now_due < due):
+            self.offer(queue, 1)

@@ -1,0 +1,450 @@
+"""Tasks: a bounded priority queue whose tasks are leased, fenced and settled, with producers that wait in line."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, NamedTuple
+
+from tenure.engine import (
+    Accepted,
+    CancelTask,
+    Duplicate,
+    Exchange,
+    Exchanged,
+    GetResult,
+    Leave,
+    Notice,
+    Outcome,
+    Progress,
+    Put,
+    PutAnswer,
+    PutRequest,
+    Queued,
+    Reply,
+    SetPaused,
+    Settle,
+    Taken,
+    Unfinished,
+    Verdict,
+)
+
+from ._clock import micros, seconds
+from ._endings import Endings
+from ._queue import LEASED, Queue, Queues
+from ._sql import QUEUES, TASKS
+from ._state import Session, State
+
+_EXPIRED_TTL = 3600.0
+_PAGE = 64
+
+
+class Task(NamedTuple):
+    """One unfinished task, as it is stored."""
+
+    id: int
+    place: int
+    ready_at: int
+    attempts: int
+    deliveries: int
+    session: int | None
+    token: int
+    stop: int | None
+    stop_ttl: int | None
+    max_deliveries: int
+    progress: bytes
+
+
+class Lease(NamedTuple):
+    """What settling needs of a leased task."""
+
+    id: int
+    token: int
+    attempts: int
+    deliveries: int
+    ready_at: int
+    stop: int | None
+    stop_ttl: int | None
+
+
+class Tasks:
+    """The family of tasks."""
+
+    def __init__(self, state: State, queues: Queues, endings: Endings) -> None:
+        self._state = state
+        self._queues = queues
+        self._endings = endings
+
+    # ------------------------------------------------------------------------------------------ producers
+
+    def put(self, op: Put) -> PutAnswer | Reply:
+        state = self._state
+        session = state.session(op.session)
+        known = state.repeated(session, op.n, name := f"put {op.queue}")
+        if known is not None or session is None:
+            return known
+        queue = self._queues.get(op.queue)
+        queue.max_size = op.max_size
+        self._queues.admit(queue)
+        batch = Batch(state, queue)
+        answer = PutAnswer(tuple(self._put(queue, session, request, batch) for request in op.requests))
+        batch.insert()
+        state.remember(session, op.n, name, answer)
+        return answer
+
+    def _put(
+        self, queue: Queue, session: Session, request: PutRequest, batch: Batch
+    ) -> Accepted | Queued | Reply:
+        state = self._state
+        known = None
+        if queue.producers or queue.reserved:
+            known = state.one(QUEUES.producer, queue=queue.id, name=request.producer)
+        if known is not None and known[3]:
+            state.run(QUEUES.delete_producer, id=known[0])
+            queue.reserved -= known[1]
+            answer = self._accept(queue, request, batch)
+            self._queues.admit(queue)
+            return answer
+        if known is None:
+            if not request.tasks or (not queue.producers and queue.room >= batch.count_new(request)):
+                return self._accept(queue, request, batch)
+            if not request.wait or len(request.tasks) > queue.max_size:
+                return Reply.REFUSED
+            queue.ordinal += 1
+            count = len(request.tasks)
+            state.run(
+                QUEUES.new_producer,
+                queue=queue.id,
+                name=request.producer,
+                session=session.id,
+                count=count,
+                ordinal=queue.ordinal,
+            )
+            queue.producers += 1
+        ordinal = queue.ordinal if known is None else known[2]
+        head = state.one(QUEUES.producers_head, queue=queue.id)[0]
+        return Queued(ordinal - head + 1, state.ask_again_in())
+
+    def _accept(self, queue: Queue, request: PutRequest, batch: Batch) -> Accepted:
+        due = self._queues.due(queue)
+        ids, ready = batch.add(request)
+        if request.cursor is not None:
+            name, value = request.cursor
+            self._state.run(QUEUES.set_cursor, queue=queue.id, name=name, value=value)
+        self._queues.offer(queue, ready)
+        self._queues.offer_sooner(queue, due)
+        return Accepted(ids)
+
+    def leave(self, op: Leave) -> Reply:
+        queue = self._queues.find(op.queue)
+        known = queue and self._state.one(QUEUES.producer, queue=queue.id, name=op.producer)
+        if queue is None or known is None:
+            return Reply.UNKNOWN
+        producer, count, _, reserved = known
+        self._state.run(QUEUES.delete_producer, id=producer)
+        if reserved:
+            queue.reserved -= count
+        else:
+            queue.producers -= 1
+        self._queues.admit(queue)
+        return Reply.RELEASED if reserved else Reply.LEFT
+
+    def drop_producer(self, thing: Any) -> None:
+        """The session of a producer has ended."""
+        queue, producer = thing
+        self.leave(Leave(queue, producer))
+
+    # ------------------------------------------------------------------------------------------ takers
+
+    def exchange(self, op: Exchange) -> Exchanged | Reply:
+        state, queues = self._state, self._queues
+        session = state.session(op.session)
+        known = state.repeated(session, op.n, name := f"exchange {op.queue}")
+        if known is not None or session is None:
+            return known
+        queue = queues.get(op.queue)
+        refused = self._settle_all(queue, session, op.settle)
+        promoted = self._promote(queue)
+        tasks = self._take(queue, session, op)
+        queues.register(queue, session, op.want - len(tasks) if op.wait else 0)
+        queues.offer(queue, promoted - len(tasks))
+        stop: list[Any] = []
+        if queue.stops:
+            stop = state.all(TASKS.stops, queue=queue.id, session=session.id)
+        again = state.ask_again_in(queues.due(queue))
+        answer = Exchanged(tuple(tasks), refused, tuple(row[0] for row in stop), bool(queue.paused), again)
+        state.remember(session, op.n, name, answer)
+        return answer
+
+    def _promote(self, queue: Queue) -> int:
+        due = self._queues.due(queue)
+        if due is None or due > self._state.wall:
+            return 0
+        state = self._state
+        moved = state.run(TASKS.promote, queue=queue.id, now=state.wall, count=state.cap).rowcount
+        queue.delayed -= moved
+        queue.waiting += moved
+        queue.due_is_known = False
+        return moved
+
+    def _take(self, queue: Queue, session: Session, op: Exchange) -> list[Taken]:
+        tasks: list[Taken] = []
+        if queue.paused or not queue.waiting or op.want <= 0:
+            return tasks
+        if op.aging is not None:
+            before = self._state.wall - micros(op.aging)
+            found = self._state.one(TASKS.first_by_age, queue=queue.id, count=op.want, before=before)
+            tasks += self._lease(queue, session, op, found)
+        if len(tasks) < op.want and queue.waiting:
+            found = self._state.one(TASKS.first_by_priority, queue=queue.id, count=op.want - len(tasks))
+            tasks += self._lease(queue, session, op, found)
+        return tasks
+
+    def _lease(self, queue: Queue, session: Session, op: Exchange, found: Any) -> list[Taken]:
+        rows = json.loads(found[0])
+        if not rows:
+            return []
+        state, payloads, progresses = self._state, found[1], found[2]
+        payload_at = progress_at = 0
+        tasks: list[Taken] = []
+        ids: list[int] = []
+        for task, priority, attempts, deliveries, ready_at, payload_size, progress_size in rows:
+            payload = payloads[payload_at : (payload_at := payload_at + payload_size)]
+            progress = progresses[progress_at : (progress_at := progress_at + progress_size)]
+            waited = seconds(state.wall - ready_at)
+            ids.append(task)
+            tasks.append(
+                Taken(task, state.token(), payload, priority, attempts, deliveries + 1, waited, progress)
+            )
+        state.run(
+            TASKS.lease,
+            ids=str(ids),
+            session=session.id,
+            token=tasks[0].token,
+            max_deliveries=op.max_deliveries,
+            keep=op.keep,
+        )
+        queue.waiting -= len(ids)
+        return tasks
+
+    def drop_taker(self, thing: Any) -> None:
+        """The session of an idle taker has ended."""
+        name, taker = thing
+        self._queues.drop_taker(self._queues.get(name), taker)
+
+    # ------------------------------------------------------------------------------------------ settling
+
+    def _settle_all(self, queue: Queue, session: Session, settles: tuple[Settle, ...]) -> tuple[int, ...]:
+        if not settles:
+            return ()
+        ids = str([settle.id for settle in settles])
+        found = self._state.one(TASKS.leased, ids=ids, queue=queue.id, session=session.id)
+        leases = {row[0]: Lease(*row) for row in json.loads(found[0])}
+        self._endings.expect(queue, list(leases))
+        refused: list[int] = []
+        for settle in settles:
+            lease = leases.get(settle.id)
+            if lease is None or lease.token != settle.token:
+                refused.append(settle.token)
+            else:
+                del leases[settle.id]
+                self._settle(queue, lease, settle)
+        self._endings.write()
+        return tuple(refused)
+
+    def _settle(self, queue: Queue, lease: Lease, settle: Settle) -> None:
+        queue.stops -= bool(lease.stop)
+        endings, attempts = self._endings, lease.attempts
+        match settle.verdict:
+            case Verdict.DONE | Verdict.DISCARD | Verdict.CANCEL:
+                ttl = None if settle.ttl is None else micros(settle.ttl)
+                endings.end(queue, lease.id, settle.verdict.value, attempts, settle.result, ttl)
+            case Verdict.DEAD:
+                endings.end(queue, lease.id, "dead", attempts + 1, settle.result, None)
+            case Verdict.RETRY | Verdict.GIVE_BACK if lease.stop:
+                endings.end(queue, lease.id, "cancelled", attempts, b"", lease.stop_ttl)
+            case Verdict.RETRY:
+                ready_at = self._state.wall + micros(settle.delay)
+                endings.give_back(queue, lease.id, ready_at, attempts + 1, lease.deliveries)
+            case Verdict.GIVE_BACK:
+                endings.give_back(queue, lease.id, lease.ready_at, attempts, lease.deliveries - 1)
+
+    def drop(self, thing: Any) -> None:
+        """The session that held the task has ended."""
+        name, task_id = thing
+        queue = self._queues.get(name)
+        task = self._task(queue, task_id)
+        assert task is not None
+        endings = self._endings
+        endings.expect(queue, [task.id])
+        if task.stop:
+            queue.stops -= 1
+            endings.end(queue, task.id, "cancelled", task.attempts, b"", task.stop_ttl)
+        elif task.deliveries >= task.max_deliveries:
+            error = f"delivered {task.deliveries} times without a verdict"
+            endings.end(queue, task.id, "dead", task.attempts, error.encode(), None)
+        else:
+            endings.give_back(queue, task.id, task.ready_at, task.attempts, task.deliveries)
+        endings.write()
+
+    # ------------------------------------------------------------------------------------------ single tasks
+
+    def progress(self, op: Progress) -> Reply:
+        queue = self._queues.find(op.queue)
+        task = queue and self._task(queue, op.id)
+        if task is None or task.place != LEASED or task.token != op.token:
+            return Reply.REFUSED
+        self._state.run(TASKS.set_progress, id=op.id, data=op.data)
+        return Reply.REQUESTED if task.stop else Reply.OK
+
+    def result(self, op: GetResult) -> Outcome | Unfinished | Reply:
+        state = self._state
+        session = state.session(op.watch) if op.watch else None
+        if op.watch and session is None:
+            return Reply.GONE
+        queue = self._queues.find(op.queue)
+        if queue is None:
+            return Reply.UNKNOWN
+        task = self._task(queue, op.id)
+        if task is None:
+            ended = state.one(TASKS.outcome, id=op.id, queue=queue.id, now=state.wall)
+            return Reply.UNKNOWN if ended is None else Outcome(*ended)
+        if session is not None:
+            state.watch("task", op.queue, op.id, session)
+        shown = "leased"
+        if task.place != LEASED:
+            shown = "delayed" if task.ready_at > state.wall else "waiting"
+        return Unfinished(shown, task.progress, state.ask_again_in())
+
+    def cancel(self, op: CancelTask) -> Reply:
+        state = self._state
+        queue = self._queues.find(op.queue)
+        task = queue and self._task(queue, op.id)
+        if queue is None or task is None:
+            return Reply.UNKNOWN
+        ttl = None if op.ttl is None else micros(op.ttl)
+        if task.place != LEASED:
+            self._end_in_order(queue, task.id, task.place, "cancelled", task.attempts, ttl)
+            self._endings.write()
+            return Reply.CANCELLED
+        if not task.stop:
+            state.run(TASKS.stop, id=task.id, stop=state.rank(), ttl=ttl)
+            queue.stops += 1
+            (process,) = state.one(TASKS.process, session=task.session)
+            state.hint(process, op.queue, str(task.token), Notice.STOP)
+        return Reply.REQUESTED
+
+    def set_paused(self, op: SetPaused) -> Reply:
+        queue = self._queues.get(op.queue)
+        queue.paused = int(op.paused)
+        if not op.paused:
+            self._queues.offer(queue, queue.waiting)
+        return Reply.OK
+
+    # ------------------------------------------------------------------------------------------ clearing up
+
+    def clear_up(self) -> None:
+        """Expire tasks, in the order of their time and id; those that had been taken by then stay."""
+        state = self._state
+        while expired := state.all(TASKS.expired, now=state.wall, count=_PAGE):
+            for task, name, place, attempts in expired:
+                if place == LEASED:
+                    state.run(TASKS.expire_no_more, id=task)
+                    continue
+                if not state.step():
+                    self._endings.write()
+                    return
+                queue = self._queues.get(name)
+                self._end_in_order(queue, task, place, "expired", attempts, micros(_EXPIRED_TTL))
+            self._endings.write()
+        state.soonest_task = state.one(TASKS.soonest)[0]
+
+    def forget_records(self) -> None:
+        """Forget outdated records: a few at a time, and more than can have come since."""
+        state = self._state
+        if state.soonest_record is not None and state.soonest_record <= state.wall:
+            state.run(TASKS.forget, now=state.wall, count=16 + 2 * self._endings.count)
+
+    def _end_in_order(
+        self, queue: Queue, task: int, place: int, state: str, attempts: int, ttl: int | None
+    ) -> None:
+        queue.step_out(place)
+        self._endings.expect(queue, [task])
+        self._endings.end(queue, task, state, attempts, b"", ttl)
+
+    def _task(self, queue: Queue, task: int) -> Task | None:
+        row = self._state.one(TASKS.task, id=task, queue=queue.id)
+        return row and Task(*row)
+
+
+class Batch:
+    """The new tasks of one operation, inserted together."""
+
+    def __init__(self, state: State, queue: Queue) -> None:
+        self._state = state
+        self._queue = queue
+        self._rows: list[tuple[Any, ...]] = []
+        self._twins: dict[str, int | None] = {}
+
+    def count_new(self, request: PutRequest) -> int:
+        """How many tasks of a request are no duplicates."""
+        keys: set[str] = set()
+        new = 0
+        for task in request.tasks:
+            if task.key is None:
+                new += 1
+            elif task.key not in keys and self._twin(task.key) is None:
+                keys.add(task.key)
+                new += 1
+        return new
+
+    def add(self, request: PutRequest) -> tuple[tuple[int | Duplicate, ...], int]:
+        """The ids, or duplicates, of a request's tasks, and how many are ready."""
+        state, queue = self._state, self._queue
+        waiting = queue.waiting
+        ids: list[int | Duplicate] = []
+        for new in request.tasks:
+            if new.key is not None:
+                if (twin := self._twin(new.key)) is not None:
+                    ids.append(Duplicate(twin))
+                    continue
+                self._twins[new.key] = state.last_task + 1
+            state.last_task += 1
+            ready_at = state.wall + (micros(new.delay) if new.delay else 0)
+            expires = None
+            if new.expires is not None:
+                expires = state.wall + micros(new.expires)
+                state.soonest_task = min(expires, expires if state.soonest_task is None else state.soonest_task)
+            place = queue.line_up(ready_at, state.wall)
+            self._rows.append((state.last_task, place, new.priority, ready_at, expires, new.key, new.payload))
+            ids.append(state.last_task)
+            queue.put += 1
+            queue.live += 1
+        return tuple(ids), queue.waiting - waiting
+
+    def insert(self) -> None:
+        """Insert what was added: one statement, however many there are."""
+        parts: list[bytes] = []
+        rows: list[tuple[int | None, ...]] = []
+        end = 1
+        for task, place, priority, ready_at, expires, key, payload in self._rows:
+            key_at = key_size = None
+            if key is not None:
+                encoded = _key_bytes(key)
+                parts.append(encoded)
+                key_at, key_size = end, len(encoded)
+                end += key_size
+            parts.append(payload)
+            rows.append((task, place, priority, ready_at, expires, key_at, key_size, end, len(payload)))
+            end += len(payload)
+        if rows:
+            self._state.run(TASKS.insert, queue=self._queue.id, rows=json.dumps(rows), bytes=b"".join(parts))
+
+    def _twin(self, key: str) -> int | None:
+        if key not in self._twins:
+            row = self._state.one(TASKS.twin, queue=self._queue.id, key=_key_bytes(key))
+            self._twins[key] = row and row[0]
+        return self._twins[key]
+
+
+def _key_bytes(key: str) -> bytes:
+    return key.encode("utf-8", "surrogatepass")

@@ -1,0 +1,134 @@
+"""The thread of an engine: it runs functions one after another, and looks for hints in between.
+
+A thread of our own, since `anyio.to_thread` would need a limiter, a worker of which one cannot tell when it ends, and
+costs more for each call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from queue import Empty, SimpleQueue
+from threading import Thread
+from time import monotonic
+from typing import Any, Generic, TypeVar, cast
+
+import anyio
+
+from tenure.local._park import loop_caller, park, wake
+
+T = TypeVar("T")
+
+SHORTEST, LONGEST = 0.001, 0.05
+"""Seconds between two looks: while something happens, and while nothing does."""
+
+_LIVELY = 0.25
+"""For how many seconds after something happened looks are frequent."""
+
+
+class Pace:
+    """How long to wait until the next look."""
+
+    def __init__(self) -> None:
+        self._wait = SHORTEST
+        self._active = monotonic()
+
+    def active(self) -> None:
+        """Something happened."""
+        self._wait, self._active = SHORTEST, monotonic()
+
+    def next(self) -> float:
+        """Seconds until the next look."""
+        if monotonic() - self._active > _LIVELY:
+            self._wait = min(2 * self._wait, LONGEST)
+        return self._wait
+
+
+class Job(Generic[T]):
+    """A function that a task of the loop waits for; whoever waits may go away, it is run all the same."""
+
+    def __init__(self, function: Callable[[], T]) -> None:
+        self._function = function
+        self._parked = park()
+        self._result: T | None = None
+        self._problem: BaseException | None = None
+
+    def run(self) -> None:
+        """On the thread: run the function."""
+        try:
+            self._result = self._function()
+        except BaseException as problem:  # noqa: BLE001 it is raised where it is waited for
+            self._problem = problem
+
+    def finish(self) -> None:
+        """On the loop: wake who waits."""
+        wake(self._parked)
+
+    async def wait(self) -> T:
+        """The result, or the function's exception. Cancellation: the function is run all the same."""
+        await self._parked
+        if self._problem is not None:
+            raise self._problem
+        return cast("T", self._result)
+
+
+class EngineThread:
+    """`look` is called every now and then while `looking`, between jobs; it tells whether something had happened.
+
+    Thread safety: `poke` may be called from any thread, the rest belongs to the event loop that made it.
+    """
+
+    def __init__(self, name: str, look: Callable[[], bool]) -> None:
+        self.call_soon = loop_caller()
+        """Has a function called on the loop, from any thread."""
+        self.looking = False
+        """Whether hints are wanted."""
+        self._look = look
+        self._jobs: SimpleQueue[Job[Any] | bool] = SimpleQueue()
+        self._thread = Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    async def call(self, function: Callable[[], T]) -> T:
+        """Run a function on the thread. Cancellation: it is run all the same."""
+        job: Job[T] = Job(function)
+        self._jobs.put(job)
+        return await job.wait()
+
+    async def tend(self) -> None:
+        """Nothing: the thread looks for itself. Cancellation: this is how it ends."""
+        await anyio.sleep_forever()
+
+    def poke(self) -> None:
+        """Look now."""
+        self._jobs.put(True)
+
+    async def end(self, function: Callable[[], object]) -> None:
+        """Run a last function, and end the thread. Cancellation: not to be cancelled; shield it."""
+        try:
+            await self.call(function)
+        finally:
+            self._jobs.put(False)
+            self._thread.join()  # it has nothing left to do
+
+    def _run(self) -> None:
+        pace = Pace()
+        while True:
+            try:
+                job = self._jobs.get(timeout=pace.next() if self.looking else None)
+            except Empty:
+                if self._look():
+                    pace.active()
+                continue
+            if job is False:
+                return
+            pace.active()
+            if job is True:
+                self._look()
+            else:
+                job.run()
+                self._answer(job.finish)
+
+    def _answer(self, function: Callable[[], None]) -> None:
+        try:
+            self.call_soon(function)
+        except RuntimeError:
+            pass  # the loop is closed: nobody waits

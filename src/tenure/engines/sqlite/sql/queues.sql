@@ -1,0 +1,92 @@
+-- queue: The state of a queue by its name.
+-- in: name
+-- out: all columns
+SELECT id, name, paused, max_size, live, waiting, delayed, put, done, dead, cancelled, expired, discarded, purged,
+  reserved, producers, takers, stops, ordinal
+FROM queue WHERE name = :name
+
+-- name: The name of a queue.
+-- in: id
+-- out: name
+SELECT name FROM queue WHERE id = :id
+
+-- new: A queue comes into use.
+-- in: name
+INSERT INTO queue (name) VALUES (:name)
+
+-- save: Keep the state of a queue.
+-- in: all columns
+UPDATE queue SET paused = :paused, max_size = :max_size, live = :live, waiting = :waiting, delayed = :delayed,
+  put = :put, done = :done, dead = :dead, cancelled = :cancelled, expired = :expired, discarded = :discarded,
+  purged = :purged, reserved = :reserved, producers = :producers, takers = :takers, stops = :stops, ordinal = :ordinal
+WHERE id = :id
+
+-- cursors: The positions that producers stored.
+-- in: queue
+-- out: name, value
+SELECT name, value FROM cursor WHERE queue = :queue
+
+-- set_cursor: Store a position.
+-- in: queue, name, value
+INSERT INTO cursor VALUES (:queue, :name, :value) ON CONFLICT (queue, name) DO UPDATE SET value = excluded.value
+
+-- producer: One producer by its name.
+-- in: queue, name
+-- out: id, count, ordinal, reserved
+SELECT id, count, ordinal, reserved FROM producer WHERE queue = :queue AND name = :name
+
+-- new_producer: A producer joins the line.
+-- in: queue, name, session, count, ordinal
+INSERT INTO producer (queue, name, session, count, ordinal, reserved)
+VALUES (:queue, :name, :session, :count, :ordinal, 0)
+
+-- producers_head: The ordinal of the head of the producers' line.
+-- in: queue
+-- out: ordinal
+SELECT min(ordinal) FROM producer WHERE queue = :queue AND reserved = 0
+
+-- first_producer: The head of the producers' line.
+-- in: queue
+-- out: id, name, process, count
+SELECT producer.id, producer.name, process, count FROM producer JOIN session ON session.id = producer.session
+WHERE queue = :queue AND reserved = 0 ORDER BY ordinal LIMIT 1
+
+-- reserve: Its slots are reserved.
+-- in: id
+UPDATE producer SET reserved = 1 WHERE id = :id
+
+-- delete_producer: It leaves, or has put its tasks.
+-- in: id
+DELETE FROM producer WHERE id = :id
+
+-- next_producer_of_session: The first place or reservation of a session.
+-- in: session
+-- out: queue (its name), producer
+SELECT queue.name, producer.name FROM producer JOIN queue ON queue.id = producer.queue
+WHERE session = :session ORDER BY producer.id LIMIT 1
+
+-- idle: A session wants tasks; one that is idle already keeps its place.
+-- in: queue, session, want
+INSERT INTO taker (queue, session, want) VALUES (:queue, :session, :want)
+ON CONFLICT (queue, session) DO UPDATE SET want = excluded.want
+
+-- is_idle: Whether a session is idle.
+-- in: queue, session
+-- out: id
+SELECT id FROM taker WHERE queue = :queue AND session = :session
+
+-- first_taker: The taker that has been idle for longest.
+-- in: queue
+-- out: id, process, want
+SELECT taker.id, process, want FROM taker JOIN session ON session.id = taker.session
+WHERE queue = :queue ORDER BY taker.id LIMIT 1
+
+-- busy: A taker is idle no longer.
+-- in: id
+DELETE FROM taker WHERE id = :id
+
+-- next_taker_of_session: Where a session is idle.
+-- in: session
+-- out: queue (its name), id
+SELECT queue.name, taker.id FROM taker JOIN queue ON queue.id = taker.queue
+WHERE session = :session ORDER BY taker.id LIMIT 1

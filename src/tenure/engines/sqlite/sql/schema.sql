@@ -1,0 +1,311 @@
+-- meta: What the whole file shares: the boot that sessions belong to, and the last number given of each kind.
+CREATE TABLE meta (
+  one INTEGER PRIMARY KEY CHECK (one = 1),
+  boot TEXT NOT NULL,
+  last_token INTEGER NOT NULL,
+  last_task INTEGER NOT NULL,
+  last_ending INTEGER NOT NULL,
+  last_rank INTEGER NOT NULL
+)
+
+-- session: The life sign of a process; ttl and expires in microseconds, expires on the clock of the boot.
+CREATE TABLE session (
+  id INTEGER PRIMARY KEY AUTOINCREMENT,
+  name TEXT NOT NULL UNIQUE,
+  process TEXT NOT NULL,
+  ttl INTEGER NOT NULL,
+  expires INTEGER NOT NULL
+)
+
+-- session_expiry: In the order in which sessions end.
+CREATE INDEX session_expiry ON session (expires, name)
+
+-- watch: One-shot requests to be hinted: of a hold's key, of a task (by its id), of a queue that drains.
+CREATE TABLE watch (
+  id INTEGER PRIMARY KEY,
+  kind TEXT NOT NULL,
+  key TEXT NOT NULL,
+  task INTEGER NOT NULL,
+  session INTEGER NOT NULL,
+  UNIQUE (kind, key, task, session)
+)
+
+-- watch_topic: Who watches, in the order in which they came.
+CREATE INDEX watch_topic ON watch (kind, key, task)
+
+-- watch_session: What a session watches.
+CREATE INDEX watch_session ON watch (session)
+
+-- hint: Messages for processes of other engines; who is served here reads on from the last id that it saw.
+CREATE TABLE hint (
+  id INTEGER PRIMARY KEY AUTOINCREMENT,
+  process TEXT NOT NULL,
+  at INTEGER NOT NULL,
+  key TEXT NOT NULL,
+  name TEXT NOT NULL,
+  news TEXT NOT NULL
+)
+
+-- hint_process: The messages for one process.
+CREATE INDEX hint_process ON hint (process)
+
+-- line: A key that is held or waited for, or whose capacity is fixed.
+CREATE TABLE line (
+  id INTEGER PRIMARY KEY,
+  key TEXT NOT NULL UNIQUE,
+  capacity INTEGER NOT NULL,
+  fixed INTEGER NOT NULL,
+  used INTEGER NOT NULL,
+  ordinal INTEGER NOT NULL,
+  held INTEGER NOT NULL,
+  waiting INTEGER NOT NULL
+)
+
+-- hold: One who holds (token above 0) or waits (token 0) at a line.
+CREATE TABLE hold (
+  id INTEGER PRIMARY KEY,
+  line INTEGER NOT NULL,
+  holder TEXT NOT NULL,
+  session INTEGER NOT NULL,
+  weight INTEGER NOT NULL,
+  value BLOB NOT NULL,
+  ordinal INTEGER NOT NULL,
+  since INTEGER NOT NULL,
+  token INTEGER NOT NULL,
+  UNIQUE (line, holder)
+)
+
+-- hold_waiting: A line in its order.
+CREATE INDEX hold_waiting ON hold (line, ordinal) WHERE token = 0
+
+-- hold_held: The holders of a key in the order of their grants.
+CREATE INDEX hold_held ON hold (line, token) WHERE token > 0
+
+-- hold_session: What a session holds and waits for, in the order in which it was made.
+CREATE INDEX hold_session ON hold (session)
+
+-- unserved: Lines whose serving was cut short by the step budget, in the order in which to go on.
+CREATE TABLE unserved (
+  id INTEGER PRIMARY KEY,
+  key TEXT NOT NULL UNIQUE
+)
+
+-- pool: A pool of resources; ordinal counts those who ever claimed.
+CREATE TABLE pool (
+  name TEXT PRIMARY KEY,
+  ordinal INTEGER NOT NULL,
+  waiting INTEGER NOT NULL
+) WITHOUT ROWID
+
+-- resource: It is claimed while it has a claim, and rests while `rests`; rest_until may be set for its next rest.
+CREATE TABLE resource (
+  id INTEGER PRIMARY KEY,
+  pool TEXT NOT NULL,
+  name TEXT NOT NULL,
+  metadata TEXT NOT NULL,
+  preference INTEGER NOT NULL,
+  used INTEGER NOT NULL,
+  rests INTEGER NOT NULL,
+  rest_until INTEGER,
+  claim INTEGER,
+  token INTEGER NOT NULL,
+  retired TEXT,
+  removed INTEGER NOT NULL,
+  UNIQUE (pool, name)
+)
+
+-- resource_free: The free ones in the order in which they are given out.
+CREATE INDEX resource_free ON resource (pool, preference DESC, used, name)
+  WHERE claim IS NULL AND rests = 0 AND retired IS NULL
+
+-- resource_resting: All that rest, in the order in which they wake.
+CREATE INDEX resource_resting ON resource (rest_until, pool, name) WHERE rests = 1
+
+-- resource_resting_in_pool: Those of one pool that rest.
+CREATE INDEX resource_resting_in_pool ON resource (pool, rest_until) WHERE rests = 1
+
+-- claim: One claimer, served (with a resource) or waiting.
+CREATE TABLE claim (
+  id INTEGER PRIMARY KEY,
+  pool TEXT NOT NULL,
+  holder TEXT NOT NULL,
+  session INTEGER NOT NULL,
+  wanted TEXT NOT NULL,
+  quarantine INTEGER NOT NULL,
+  ordinal INTEGER NOT NULL,
+  resource INTEGER,
+  UNIQUE (pool, holder)
+)
+
+-- claim_waiting: Those who wait at a pool, in their order.
+CREATE INDEX claim_waiting ON claim (pool, ordinal) WHERE resource IS NULL
+
+-- claim_session: What a session claims, in the order in which it was made.
+CREATE INDEX claim_session ON claim (session)
+
+-- rate: The theoretical arrival time of a key, in seconds.
+CREATE TABLE rate (
+  key TEXT PRIMARY KEY,
+  arrival REAL NOT NULL
+) WITHOUT ROWID
+
+-- rate_arrival: Those that are as good as new come first.
+CREATE INDEX rate_arrival ON rate (arrival)
+
+-- barrier: The state of a barrier; arrived counts those who wait in this generation.
+CREATE TABLE barrier (
+  key TEXT PRIMARY KEY,
+  parties INTEGER NOT NULL,
+  on_departure TEXT NOT NULL,
+  generation INTEGER NOT NULL,
+  broken INTEGER NOT NULL,
+  arrived INTEGER NOT NULL
+) WITHOUT ROWID
+
+-- arrival: One participant: it waits, or has an outcome (place above -1: tripped, -1: broken) of a generation.
+CREATE TABLE arrival (
+  id INTEGER PRIMARY KEY,
+  key TEXT NOT NULL,
+  participant TEXT NOT NULL,
+  session INTEGER NOT NULL,
+  generation INTEGER,
+  place INTEGER,
+  UNIQUE (key, participant)
+)
+
+-- arrival_waiting: Those who wait at a barrier, in the order in which they came.
+CREATE INDEX arrival_waiting ON arrival (key) WHERE generation IS NULL
+
+-- arrival_session: The arrivals of a session, in the order in which they were made.
+CREATE INDEX arrival_session ON arrival (session)
+
+-- queue: The counters of a queue. live are unfinished; waiting and delayed as they stand in the order of tasks.
+CREATE TABLE queue (
+  id INTEGER PRIMARY KEY,
+  name TEXT NOT NULL UNIQUE,
+  paused INTEGER NOT NULL DEFAULT 0,
+  max_size INTEGER NOT NULL DEFAULT 0,
+  live INTEGER NOT NULL DEFAULT 0,
+  waiting INTEGER NOT NULL DEFAULT 0,
+  delayed INTEGER NOT NULL DEFAULT 0,
+  put INTEGER NOT NULL DEFAULT 0,
+  done INTEGER NOT NULL DEFAULT 0,
+  dead INTEGER NOT NULL DEFAULT 0,
+  cancelled INTEGER NOT NULL DEFAULT 0,
+  expired INTEGER NOT NULL DEFAULT 0,
+  discarded INTEGER NOT NULL DEFAULT 0,
+  purged INTEGER NOT NULL DEFAULT 0,
+  reserved INTEGER NOT NULL DEFAULT 0,
+  producers INTEGER NOT NULL DEFAULT 0,
+  takers INTEGER NOT NULL DEFAULT 0,
+  stops INTEGER NOT NULL DEFAULT 0,
+  ordinal INTEGER NOT NULL DEFAULT 0
+)
+
+-- cursor: Positions that producers stored along with their tasks.
+CREATE TABLE cursor (
+  queue INTEGER NOT NULL,
+  name TEXT NOT NULL,
+  value BLOB NOT NULL,
+  PRIMARY KEY (queue, name)
+) WITHOUT ROWID
+
+-- producer: One who waits to put `count` tasks, or has that many slots reserved.
+CREATE TABLE producer (
+  id INTEGER PRIMARY KEY,
+  queue INTEGER NOT NULL,
+  name TEXT NOT NULL,
+  session INTEGER NOT NULL,
+  count INTEGER NOT NULL,
+  ordinal INTEGER NOT NULL,
+  reserved INTEGER NOT NULL,
+  UNIQUE (queue, name)
+)
+
+-- producer_waiting: The producers' line.
+CREATE INDEX producer_waiting ON producer (queue, ordinal) WHERE reserved = 0
+
+-- producer_session: The places and slots of a session, in the order in which they were made.
+CREATE INDEX producer_session ON producer (session)
+
+-- taker: A session that is idle and wants tasks.
+CREATE TABLE taker (
+  id INTEGER PRIMARY KEY,
+  queue INTEGER NOT NULL,
+  session INTEGER NOT NULL,
+  want INTEGER NOT NULL,
+  UNIQUE (queue, session)
+)
+
+-- taker_queue: Idle takers in the order in which they came.
+CREATE INDEX taker_queue ON taker (queue)
+
+-- taker_session: Where a session is idle.
+CREATE INDEX taker_session ON taker (session)
+
+-- task: An unfinished task; place 0: waiting, 1: delayed, 2: leased. Times are in microseconds of the wall clock.
+CREATE TABLE task (
+  id INTEGER PRIMARY KEY,
+  queue INTEGER NOT NULL,
+  place INTEGER NOT NULL,
+  priority INTEGER NOT NULL,
+  ready_at INTEGER NOT NULL,
+  attempts INTEGER NOT NULL DEFAULT 0,
+  deliveries INTEGER NOT NULL DEFAULT 0,
+  session INTEGER,
+  token INTEGER NOT NULL DEFAULT 0,
+  stop INTEGER,
+  stop_ttl INTEGER,
+  max_deliveries INTEGER NOT NULL DEFAULT 0,
+  keep INTEGER NOT NULL DEFAULT 0,
+  key BLOB,
+  expires INTEGER,
+  progress BLOB NOT NULL DEFAULT x'',
+  payload BLOB NOT NULL
+)
+
+-- task_queue: The tasks of a queue, by id.
+CREATE INDEX task_queue ON task (queue)
+
+-- task_priority: Those that wait, in the order of priority.
+CREATE INDEX task_priority ON task (queue, priority DESC, ready_at) WHERE place = 0
+
+-- task_age: Those that wait, in the order of age.
+CREATE INDEX task_age ON task (queue, ready_at) WHERE place = 0
+
+-- task_due: The delayed ones, in the order in which they become due.
+CREATE INDEX task_due ON task (queue, ready_at) WHERE place = 1
+
+-- task_lease: What a session has taken, in the order of taking.
+CREATE INDEX task_lease ON task (session, token) WHERE place = 2
+
+-- task_stop: Leased tasks that shall be cancelled, in the order of the requests.
+CREATE INDEX task_stop ON task (session, queue, stop) WHERE stop IS NOT NULL
+
+-- task_key: One unfinished task for each key of a queue.
+CREATE UNIQUE INDEX task_key ON task (queue, key) WHERE key IS NOT NULL
+
+-- task_expiry: Those that expire, in the order in which they do.
+CREATE INDEX task_expiry ON task (expires) WHERE expires IS NOT NULL
+
+-- ended: The record of a task that has ended; seq is the rank of the ending.
+CREATE TABLE ended (
+  id INTEGER PRIMARY KEY,
+  queue INTEGER NOT NULL,
+  state TEXT NOT NULL,
+  seq INTEGER NOT NULL,
+  priority INTEGER NOT NULL,
+  attempts INTEGER NOT NULL,
+  deliveries INTEGER NOT NULL,
+  ended_at INTEGER NOT NULL,
+  expires INTEGER,
+  key BLOB,
+  result BLOB NOT NULL,
+  payload BLOB NOT NULL
+)
+
+-- ended_state: The endings of a queue, by state and in their order.
+CREATE INDEX ended_state ON ended (queue, state, seq)
+
+-- ended_expiry: Records that are to be forgotten, the first ones first.
+CREATE INDEX ended_expiry ON ended (expires) WHERE expires IS NOT NULL

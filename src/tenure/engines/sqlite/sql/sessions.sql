@@ -1,0 +1,97 @@
+-- beginning: What every batch has to know first.
+-- out: the last token, task, ending and rank; the soonest end of a session, of a task and of a rest; the soonest record
+--      to forget; whether there are watches and unserved lines
+SELECT last_token, last_task, last_ending, last_rank,
+  (SELECT min(expires) FROM session),
+  (SELECT min(expires) FROM task WHERE expires IS NOT NULL),
+  (SELECT min(rest_until) FROM resource WHERE rests = 1),
+  (SELECT min(expires) FROM ended WHERE expires IS NOT NULL),
+  EXISTS (SELECT 1 FROM watch),
+  EXISTS (SELECT 1 FROM unserved)
+FROM meta
+
+-- numbers: Keep the last numbers.
+-- in: token, task, ending, rank
+UPDATE meta SET last_token = :token, last_task = :task, last_ending = :ending, last_rank = :rank
+
+-- begin_meta: The first row, of a fresh file.
+-- in: boot
+INSERT INTO meta VALUES (1, :boot, 0, 0, 0, 0)
+
+-- boot: The boot that the sessions belong to.
+SELECT boot FROM meta
+
+-- change_boot: Sessions belong to another boot from now on.
+-- in: boot
+UPDATE meta SET boot = :boot
+
+-- end_all: End all sessions, which were those of another boot.
+UPDATE session SET expires = -1
+
+-- end_far: End sessions whose end is too far off to be of this boot.
+-- in: now
+UPDATE session SET expires = -1 WHERE expires > :now + ttl
+
+-- find: A session by its name.
+-- in: name
+-- out: id, process, ttl
+SELECT id, process, ttl FROM session WHERE name = :name
+
+-- open: Begin a session.
+-- in: name, process, ttl, expires
+INSERT INTO session (name, process, ttl, expires) VALUES (:name, :process, :ttl, :expires)
+
+-- renew: Push the end of a session.
+-- in: id, ttl, expires
+UPDATE session SET ttl = :ttl, expires = :expires WHERE id = :id
+
+-- end: Have a session end now, before all others.
+-- in: id
+UPDATE session SET expires = -1 WHERE id = :id
+
+-- expired: The sessions that have ended, in the order of their ends.
+-- in: now
+-- out: id
+SELECT id FROM session WHERE expires <= :now ORDER BY expires, name
+
+-- forget: The session has nothing left.
+-- in: id
+DELETE FROM session WHERE id = :id
+
+-- soonest: When the next session ends.
+-- out: expires
+SELECT min(expires) FROM session
+
+-- known: Which of these sessions there still are.
+-- in: ids, a JSON array
+-- out: id
+SELECT id FROM session WHERE id IN (SELECT value FROM json_each(:ids))
+
+-- watch: Note a request to be hinted.
+-- in: kind, key, task, session
+INSERT OR IGNORE INTO watch (kind, key, task, session) VALUES (:kind, :key, :task, :session)
+
+-- watchers: Who watches, in the order in which they came.
+-- in: kind, key, task
+-- out: process
+SELECT process FROM watch JOIN session ON session.id = watch.session
+WHERE kind = :kind AND key = :key AND task = :task ORDER BY watch.id
+
+-- fired: The watches of a topic are over.
+-- in: kind, key, task
+DELETE FROM watch WHERE kind = :kind AND key = :key AND task = :task
+
+-- task_watchers: Who watches these tasks.
+-- in: key, tasks (a JSON array)
+-- out: task, process
+SELECT task, process FROM watch JOIN session ON session.id = watch.session
+WHERE kind = 'task' AND key = :key AND task IN (SELECT value FROM json_each(:tasks)) ORDER BY watch.id
+
+-- next_watch: Something that a session watches.
+-- in: session
+-- out: id
+SELECT id FROM watch WHERE session = :session ORDER BY id LIMIT 1
+
+-- unwatch: Forget a watch.
+-- in: id
+DELETE FROM watch WHERE id = :id

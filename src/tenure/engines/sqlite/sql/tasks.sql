@@ -1,0 +1,188 @@
+-- insert: Put tasks. One statement for all of them, since each step of a statement may wait for Python's lock.
+-- in: queue, rows (JSON arrays of id, place, priority, ready_at, expires, and the offset and length of the key and of
+--     the payload in bytes), bytes
+INSERT INTO task (id, queue, place, priority, ready_at, expires, key, payload)
+SELECT json_extract(value, '$[0]'), :queue, json_extract(value, '$[1]'), json_extract(value, '$[2]'),
+  json_extract(value, '$[3]'), json_extract(value, '$[4]'),
+  substr(:bytes, json_extract(value, '$[5]'), json_extract(value, '$[6]')),
+  substr(:bytes, json_extract(value, '$[7]'), json_extract(value, '$[8]'))
+FROM json_each(:rows)
+
+-- twin: The unfinished task that has a key.
+-- in: queue, key
+-- out: id
+SELECT id FROM task WHERE queue = :queue AND key = :key
+
+-- due: When the next delayed task becomes due.
+-- in: queue
+-- out: ready_at
+SELECT min(ready_at) FROM task WHERE queue = :queue AND place = 1
+
+-- promote: Delayed tasks that are due are waiting from now on.
+-- in: queue, now, count
+UPDATE task SET place = 0 WHERE id IN
+  (SELECT id FROM task WHERE queue = :queue AND place = 1 AND ready_at <= :now ORDER BY ready_at, id LIMIT :count)
+
+-- first_by_priority: The next tasks in the order of priority.
+-- in: queue, count
+-- out: JSON arrays of id, priority, attempts, deliveries, ready_at and the lengths of payload and progress; the bytes
+SELECT json_group_array(
+    json_array(id, priority, attempts, deliveries, ready_at, length(payload), length(progress))),
+  CAST(group_concat(payload, '') AS BLOB), CAST(group_concat(progress, '') AS BLOB)
+FROM (SELECT * FROM task WHERE queue = :queue AND place = 0 ORDER BY priority DESC, ready_at, id LIMIT :count)
+
+-- first_by_age: The next tasks in the order of age, among those that were ready before a moment.
+-- in: queue, count, before
+-- out: as `first_by_priority`
+SELECT json_group_array(
+    json_array(id, priority, attempts, deliveries, ready_at, length(payload), length(progress))),
+  CAST(group_concat(payload, '') AS BLOB), CAST(group_concat(progress, '') AS BLOB)
+FROM (SELECT * FROM task WHERE queue = :queue AND place = 0 AND ready_at < :before ORDER BY ready_at, id LIMIT :count)
+
+-- lease: A session takes tasks; their tokens follow one another.
+-- in: ids (a JSON array), session, token (the first), max_deliveries, keep
+UPDATE task SET place = 2, session = :session, token = :token + taken.key, deliveries = deliveries + 1,
+  max_deliveries = :max_deliveries, keep = :keep
+FROM json_each(:ids) AS taken WHERE task.id = taken.value
+
+-- leased: Those of these tasks that a session has taken.
+-- in: ids (a JSON array), queue, session
+-- out: JSON arrays of id, token, attempts, deliveries, ready_at, whether it shall stop, stop_ttl
+SELECT json_group_array(json_array(id, token, attempts, deliveries, ready_at, stop IS NOT NULL, stop_ttl))
+FROM task WHERE id IN (SELECT value FROM json_each(:ids)) AND +queue = :queue AND +session = :session
+
+-- release: Leased tasks are waiting or delayed again.
+-- in: rows (JSON arrays of id, place, ready_at, attempts, deliveries)
+UPDATE task SET place = json_extract(value, '$[1]'), ready_at = json_extract(value, '$[2]'),
+  attempts = json_extract(value, '$[3]'), deliveries = json_extract(value, '$[4]'), session = NULL, token = 0
+FROM json_each(:rows) AS released WHERE task.id = json_extract(released.value, '$[0]')
+
+-- record: Keep a record of tasks that end.
+-- in: rows (JSON arrays of id, state, seq, attempts, expires, offset and length of the result in bytes), bytes, now
+INSERT INTO ended
+SELECT task.id, queue, json_extract(value, '$[1]'), json_extract(value, '$[2]'), priority, json_extract(value, '$[3]'),
+  deliveries, :now, json_extract(value, '$[4]'), task.key,
+  substr(:bytes, json_extract(value, '$[5]'), json_extract(value, '$[6]')),
+  CASE WHEN keep OR json_extract(value, '$[1]') = 'dead' THEN payload ELSE x'' END
+FROM json_each(:rows) AS ending CROSS JOIN task ON task.id = json_extract(ending.value, '$[0]')
+
+-- delete: They are unfinished no longer.
+-- in: ids (a JSON array)
+DELETE FROM task WHERE id IN (SELECT value FROM json_each(:ids))
+
+-- task: One unfinished task.
+-- in: id, queue
+-- out: id, place, ready_at, attempts, deliveries, session, token, stop, stop_ttl, max_deliveries, progress
+SELECT id, place, ready_at, attempts, deliveries, session, token, stop, stop_ttl, max_deliveries, progress
+FROM task WHERE id = :id AND +queue = :queue
+
+-- set_progress: What the holder reports.
+-- in: id, data
+UPDATE task SET progress = :data WHERE id = :id
+
+-- stop: The task shall be cancelled.
+-- in: id, stop (the rank of the request), ttl
+UPDATE task SET stop = :stop, stop_ttl = :ttl WHERE id = :id
+
+-- process: Whose session has the task.
+-- in: session
+-- out: process
+SELECT process FROM session WHERE id = :session
+
+-- stops: Tokens of tasks that a session has and that shall be cancelled, in the order of the requests.
+-- in: queue, session
+-- out: token
+SELECT token FROM task WHERE session = :session AND queue = :queue AND stop IS NOT NULL ORDER BY stop
+
+-- next_of_session: The task that a session took first.
+-- in: session
+-- out: queue (its name), id
+SELECT queue.name, task.id FROM task JOIN queue ON queue.id = task.queue
+WHERE session = :session AND place = 2 ORDER BY token LIMIT 1
+
+-- expired: Tasks that have expired, in the order of their time and id.
+-- in: now, count
+-- out: id, queue (its name), place, attempts
+SELECT task.id, queue.name, place, attempts FROM task JOIN queue ON queue.id = task.queue
+WHERE expires <= :now ORDER BY expires, task.id LIMIT :count
+
+-- expire_no_more: It had been taken when its time came.
+-- in: id
+UPDATE task SET expires = NULL WHERE id = :id
+
+-- soonest: When the next task expires.
+-- out: expires
+SELECT min(expires) FROM task WHERE expires IS NOT NULL
+
+-- outcome: The record of a task that has ended.
+-- in: id, queue, now
+-- out: state, result, attempts
+SELECT state, result, attempts FROM ended
+WHERE id = :id AND queue = :queue AND (expires IS NULL OR expires > :now)
+
+-- forget: Delete outdated records, a few at a time.
+-- in: now, count
+DELETE FROM ended WHERE id IN (SELECT id FROM ended WHERE expires <= :now ORDER BY expires LIMIT :count)
+
+-- dead: Dead tasks in the order in which they ended.
+-- in: queue, after, count
+-- out: seq, id, key
+SELECT seq, id, key FROM ended
+WHERE queue = :queue AND state = 'dead' AND seq > :after ORDER BY seq LIMIT :count
+
+-- revive: A dead task is unfinished again.
+-- in: id, now
+INSERT INTO task (id, queue, place, priority, ready_at, key, payload)
+SELECT id, queue, 0, priority, :now, key, payload FROM ended WHERE id = :id
+
+-- forget_one: Delete a record.
+-- in: id
+DELETE FROM ended WHERE id = :id
+
+-- purge_ended: Delete records of a state, oldest first.
+-- in: queue, state, now, count
+DELETE FROM ended WHERE id IN
+  (SELECT id FROM ended WHERE queue = :queue AND state = :state AND (expires IS NULL OR expires > :now)
+   ORDER BY seq LIMIT :count)
+
+-- in_state: Tasks that are waiting, or delayed, by id.
+-- in: queue, delayed, now, count
+-- out: id, place
+SELECT id, place FROM task
+WHERE queue = :queue AND place < 2 AND (ready_at > :now) = :delayed ORDER BY id LIMIT :count
+
+-- browse_unleased: Tasks that are waiting, or delayed, by id.
+-- in: queue, after, delayed, now, limit
+-- out: id, payload, priority, key, attempts, deliveries, ready_at
+SELECT id, payload, priority, key, attempts, deliveries, ready_at FROM task
+WHERE queue = :queue AND id > :after AND place < 2 AND (ready_at > :now) = :delayed ORDER BY id LIMIT :limit
+
+-- browse_leased: Tasks that are leased, by id.
+-- in: queue, after, limit
+-- out: as `browse_unleased`
+SELECT id, payload, priority, key, attempts, deliveries, ready_at FROM task
+WHERE queue = :queue AND id > :after AND place = 2 ORDER BY id LIMIT :limit
+
+-- browse_ended: Records of a state in the order of the endings.
+-- in: queue, state, after, now, limit
+-- out: seq, id, state, payload, priority, key, attempts, deliveries, result, ended_at
+SELECT seq, id, state, payload, priority, key, attempts, deliveries, result, ended_at FROM ended
+WHERE queue = :queue AND state = :state AND seq > :after AND (expires IS NULL OR expires > :now) ORDER BY seq LIMIT :limit
+
+-- count_due: Tasks that are due but stand among the delayed.
+-- in: queue, now
+-- out: count
+SELECT count(*) FROM task WHERE queue = :queue AND place = 1 AND ready_at <= :now
+
+-- oldest: When the longest waiting task became ready.
+-- in: queue
+-- out: ready_at
+SELECT min(ready_at) FROM task WHERE queue = :queue AND place = 0
+
+-- recount: The rows of a queue.
+-- in: queue
+-- out: waiting and delayed as they stand in the order, leased, dead
+SELECT (SELECT count(*) FROM task WHERE queue = :queue AND place = 0),
+  (SELECT count(*) FROM task WHERE queue = :queue AND place = 1),
+  (SELECT count(*) FROM task WHERE queue = :queue AND place = 2),
+  (SELECT count(*) FROM ended WHERE queue = :queue AND state = 'dead')

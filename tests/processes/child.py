@@ -1,0 +1,66 @@
+"""A process for the tests beside it: `child.py LOOP ROLE URL LOG [NUMBER]`. What it does stands in the log, line by line.
+
+Each line is written in one piece to a file opened for appending, so lines of several processes never mix.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import anyio
+
+import tenure
+
+TTL = 0.6
+
+
+class Log:
+    """Appends lines that survive the death of this process."""
+
+    def __init__(self, path: str) -> None:
+        self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+
+    def __call__(self, *words: object) -> None:
+        os.write(self._file, (" ".join(map(str, (os.getpid(), *words))) + "\n").encode())
+
+
+async def work(url: str, log: Log, number: str) -> None:
+    """Work on the queue until there is nothing left; each task rests for `number` seconds."""
+    async with tenure.open_store(url, ttl=TTL) as store:
+        queue = tenure.WorkQueue(store, "jobs", results_ttl=None)
+
+        async def handler(task: tenure.Task) -> int:
+            log("start", task.id, task.token)
+            await anyio.sleep(float(number))
+            log("end", task.id, task.token)
+            return os.getpid()
+
+        worker = tenure.Worker(queue, handler, concurrency=8)
+        async with anyio.create_task_group() as group:
+            group.start_soon(worker.run)
+            log("ready")
+            await queue.join()
+            await worker.drain()
+        log("lost", worker.statistics().lost)
+
+
+async def hold(url: str, log: Log, number: str) -> None:
+    """Take the lock so many times; write down the token while holding it, again and again."""
+    async with tenure.open_store(url, ttl=TTL) as store:
+        lock = tenure.Lock(store, "report")
+        log("ready")
+        for _ in range(int(number)):
+            try:
+                async with lock as lease:
+                    for _ in range(5):
+                        lease.check()
+                        log("held", lease.token)
+                        await anyio.sleep(0.02)
+            except tenure.LeaseLost as lost:
+                log("lost", lost.reason)
+
+
+if __name__ == "__main__":
+    loop, role, where, path, amount = sys.argv[1:]
+    anyio.run({"work": work, "hold": hold}[role], where, Log(path), amount, backend=loop)

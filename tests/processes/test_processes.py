@@ -1,0 +1,145 @@
+"""Real processes on one file, killed and frozen: nothing lost, nothing twice on record, no two holders."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import signal
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import anyio
+import pytest
+
+import tenure
+
+CHILD = Path(__file__).with_name("child.py")
+PATIENCE = 40  # seconds; never waited for when all is well
+
+
+class Children:
+    """The processes of one test and what they have logged."""
+
+    def __init__(self, folder: Path) -> None:
+        self.url = f"sqlite:///{folder}/jobs.db"
+        self.log = folder / "log"
+        self.log.touch()
+        self._all: list[subprocess.Popen] = []
+
+    def start(self, loop, role, amount):
+        command = [sys.executable, CHILD, loop, role, self.url, self.log, str(amount)]
+        self._all.append(subprocess.Popen(command))
+        return self._all[-1]
+
+    def lines(self):
+        return [line.split() for line in self.log.read_text().splitlines()]
+
+    async def until(self, condition):
+        with anyio.fail_after(PATIENCE):
+            while not condition(self.lines()):
+                await anyio.sleep(0.01)
+
+    async def ended(self, process):
+        with anyio.fail_after(PATIENCE):
+            while process.poll() is None:
+                await anyio.sleep(0.01)
+        assert process.returncode == 0
+
+    def end(self):
+        for process in self._all:
+            if process.poll() is None:
+                process.send_signal(signal.SIGCONT)
+                process.kill()
+            process.wait()
+
+
+@pytest.fixture
+def children(tmp_path):
+    with contextlib.ExitStack() as stack:
+        children = Children(tmp_path)
+        stack.callback(children.end)
+        yield children
+
+
+def said(process, *words):
+    wanted = [str(process.pid), *words]
+    return lambda lines: any(line[: len(wanted)] == wanted for line in lines)
+
+
+@pytest.mark.slow
+async def test_workers_killed_at_random_lose_nothing_and_complete_nothing_twice(children, anyio_backend_name):
+    tasks = 200
+    async with tenure.open_store(children.url) as store:
+        await tenure.WorkQueue(store, "jobs").put_many(range(tasks))
+    for _ in range(5):
+        process = children.start(anyio_backend_name, "work", 0.01)
+        before = len(children.lines())
+        enough = before + random.randint(5, 60)
+        await children.until(lambda lines, enough=enough: len(lines) >= enough)
+        process.kill()
+        process.wait()
+    await children.ended(children.start(anyio_backend_name, "work", 0.01))
+    async with tenure.open_store(children.url) as store:
+        queue = tenure.WorkQueue(store, "jobs")
+        audit = await queue.verify()
+        assert audit, audit.problems
+        assert (audit.statistics.done, audit.statistics.unfinished, audit.statistics.dead) == (tasks, 0, 0)
+        on_record = Counter(record.id for record in await queue.browse("ended", limit=10 * tasks))
+        assert len(on_record) == tasks
+        assert set(on_record.values()) == {1}
+    started = Counter(line[2] for line in children.lines() if line[1] == "start")
+    assert len(started) == tasks
+    assert sum(started.values()) - tasks <= 5 * 16  # at most what was at hand when a process was killed
+
+
+@pytest.mark.slow
+async def test_what_a_frozen_worker_sends_afterwards_is_refused(children, anyio_backend_name):
+    async with tenure.open_store(children.url) as store:
+        ids = await tenure.WorkQueue(store, "jobs").put_many(range(4))
+    frozen = children.start(anyio_backend_name, "work", 0.3)
+    await children.until(lambda lines: sum(line[1] == "start" for line in lines) == 4)
+    frozen.send_signal(signal.SIGSTOP)
+    other = children.start(anyio_backend_name, "work", 0.01)
+    await children.until(said(other, "lost"))
+    frozen.send_signal(signal.SIGCONT)
+    await children.ended(frozen)
+    assert said(frozen, "lost", "4")(children.lines())
+    async with tenure.open_store(children.url) as store:
+        queue = tenure.WorkQueue(store, "jobs")
+        assert [await queue.result(task_id) for task_id in ids] == [other.pid] * 4
+        assert (await queue.statistics()).done == 4
+
+
+@pytest.mark.slow
+async def test_a_killed_holder_is_followed_within_its_ttl(children, anyio_backend_name):
+    first = children.start(anyio_backend_name, "hold", 1000)
+    await children.until(said(first, "held"))
+    second = children.start(anyio_backend_name, "hold", 3)
+    await children.until(said(second, "ready"))
+    first.kill()
+    await children.ended(second)
+    tokens = [int(line[2]) for line in children.lines() if line[1] == "held"]
+    assert tokens == sorted(tokens)
+
+
+@pytest.mark.slow
+async def test_a_frozen_holder_learns_that_it_lost_the_lock(children, anyio_backend_name):
+    first = children.start(anyio_backend_name, "hold", 2)
+    await children.until(said(first, "held"))
+    first.send_signal(signal.SIGSTOP)
+    seen = len(children.lines())
+    second = children.start(anyio_backend_name, "hold", 2)
+    await children.until(said(second, "held"))
+    first.send_signal(signal.SIGCONT)
+    await children.ended(first)
+    await children.ended(second)
+    lines = children.lines()
+    assert said(first, "lost")(lines)
+    stale = {line[2] for line in lines[:seen] if line[0] == str(first.pid) and line[1] == "held"}
+    after = [line for line in lines[seen:] if line[1] == "held" and line[2] in stale]
+    # what `check` cannot exclude: the one step between it and the log, if it was frozen right there
+    assert len(after) <= 1
+    fresh = [int(line[2]) for line in lines[seen:] if line[1] == "held" and line[2] not in stale]
+    assert fresh == sorted(fresh)
