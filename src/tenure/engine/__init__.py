@@ -1,0 +1,203 @@
+"""The engine contract: coarse operations, frozen values in and out, safe to send again.
+
+An *engine* keeps state. It takes *operations*, each of them atomic and one round trip, and gives *answers*. An
+operation is a value, so sending it again is sending the same value again. What every engine keeps to:
+
+Resending. Holds, claims and arrivals are named by the client, before the first byte is sent; applying them twice is
+applying them once. `Put`, `Exchange`, `Spend` and `Refund` carry `(session, n)`: n rises from batch to batch, per
+session and object, one batch at a time; the engine keeps its last answer per session and object and repeats it when
+the same n comes again.
+
+Sessions. A session is a process's life sign. No operation creates one but `OpenSession`; an operation that carries an
+unknown or ended session is answered `Reply.GONE` and has no effect. A session that is not renewed within its ttl ends:
+all it holds is released and all its places are left, as if it had been closed.
+
+Clearing up. Before anything else, every operation clears up what time has made due: it ends expired sessions (in the
+order of expiry, then id; within one: holds, claims, arrivals, producers, tasks, idle takers, watches, each in the
+order they were made), expires tasks and frees resources whose cool-down is over and that somebody waits for. Loops
+are capped: after `CAP` steps the answer is `Reply.MORE`, and the caller sends the same operation again at once. The
+operation itself may already have been applied by then; sending it again is safe and gives the final answer.
+
+Lines. First come, first served, weights included: a head that does not fit blocks those behind it, nobody barges, and
+an acquirer that does not want to wait is refused while others wait. Whatever gives something back grants it to the
+head of the line in the same atomic step and hints the process of the one who got it. `place` is 1 for the head; it is
+an upper bound, since those who left in between are counted.
+
+Hints. A hint carries the very answer that asking would give, or a notice to look again. Hints may be lost; the stored
+state is the truth. `ask_again_in` tells after how many seconds (the earliest expiry or due time that could help) asking
+again makes sense without a hint.
+
+Tokens. Each grant and each taking carries a token: `max(last + 1, engine time in microseconds)`. Tokens rise over the
+whole engine, outlive what they were given for, and whatever a stale holder sends is refused by its token.
+
+Time is the engine's. Only durations, in seconds, cross the wire. Payloads, results, progress, values and metadata are
+bytes to an engine.
+"""
+
+from ._answers import (
+    CAP,
+    A,
+    ArrivalAnswer,
+    Broken,
+    ClaimAnswer,
+    Claimed,
+    Granted,
+    Hint,
+    HoldAnswer,
+    Metadata,
+    Mismatch,
+    Notice,
+    Operation,
+    Queued,
+    Reply,
+    Tripped,
+    Waiting,
+)
+from ._claims import (
+    AddResource,
+    Claim,
+    EditClaim,
+    GiveBack,
+    RemoveResource,
+    Resource,
+    ResourcePage,
+    Resources,
+)
+from ._counters import (
+    Arrive,
+    Refund,
+    ResetBarrier,
+    Spend,
+    Spending,
+    SpendRequest,
+    Spent,
+    Withdraw,
+)
+from ._engine import (
+    Engine,
+)
+from ._holds import (
+    Acquire,
+    Ask,
+    Asked,
+    Holder,
+    Holders,
+    Holdings,
+    Release,
+    Resize,
+    SetValue,
+)
+from ._sessions import (
+    CloseSession,
+    OpenSession,
+    Ping,
+    RenewSession,
+)
+from ._tasks import (
+    Accepted,
+    Browse,
+    CancelTask,
+    Changed,
+    Count,
+    Duplicate,
+    Exchange,
+    Exchanged,
+    GetResult,
+    Leave,
+    NewTask,
+    Outcome,
+    Page,
+    Progress,
+    Purge,
+    Put,
+    PutAnswer,
+    PutRequest,
+    QueueCounts,
+    Record,
+    Requeue,
+    SetPaused,
+    Settle,
+    Taken,
+    Unfinished,
+    Verdict,
+)
+
+__all__ = (
+    "CAP",
+    "A",
+    "Accepted",
+    "Acquire",
+    "AddResource",
+    "ArrivalAnswer",
+    "Arrive",
+    "Ask",
+    "Asked",
+    "Broken",
+    "Browse",
+    "CancelTask",
+    "Changed",
+    "Claim",
+    "ClaimAnswer",
+    "Claimed",
+    "CloseSession",
+    "Count",
+    "Duplicate",
+    "EditClaim",
+    "Engine",
+    "Exchange",
+    "Exchanged",
+    "GetResult",
+    "GiveBack",
+    "Granted",
+    "Hint",
+    "HoldAnswer",
+    "Holder",
+    "Holders",
+    "Holdings",
+    "Leave",
+    "Metadata",
+    "Mismatch",
+    "NewTask",
+    "Notice",
+    "OpenSession",
+    "Operation",
+    "Outcome",
+    "Page",
+    "Ping",
+    "Progress",
+    "Purge",
+    "Put",
+    "PutAnswer",
+    "PutRequest",
+    "QueueCounts",
+    "Queued",
+    "Record",
+    "Refund",
+    "Release",
+    "RemoveResource",
+    "RenewSession",
+    "Reply",
+    "Requeue",
+    "ResetBarrier",
+    "Resize",
+    "Resource",
+    "ResourcePage",
+    "Resources",
+    "SetPaused",
+    "SetValue",
+    "Settle",
+    "Spend",
+    "SpendRequest",
+    "Spending",
+    "Spent",
+    "Taken",
+    "Tripped",
+    "Unfinished",
+    "Verdict",
+    "Waiting",
+    "Withdraw",
+)
+
+for _name in __all__:
+    if isinstance(_thing := globals()[_name], type):
+        _thing.__module__ = __name__

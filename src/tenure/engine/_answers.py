@@ -1,0 +1,121 @@
+"""Answers and hints: what an engine says."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Generic, TypeVar
+
+CAP = 256
+"""How many steps a loop inside one operation may take before the answer is `Reply.MORE`."""
+
+A = TypeVar("A")
+
+
+class Operation(Generic[A]):
+    """One atomic step on an engine; `A` is the type of its answer.
+
+    Thread safety: any; operations never change.
+    """
+
+    __slots__ = ()
+
+
+class Reply(Enum):
+    """Answers that need no further words."""
+
+    OK = "ok"
+    GONE = "gone"  # the session is unknown or has ended; nothing was done
+    MORE = "more"  # clearing up is unfinished: send the same operation again
+    REFUSED = "refused"  # not now (would have to wait), or not with this token
+    RELEASED = "released"  # what was held or reserved is given back
+    LEFT = "left"  # the place in the line is given up
+    UNKNOWN = "unknown"  # nothing of that name is known
+    WITHDRAWN = "withdrawn"  # the arrival is undone
+    CANCELLED = "cancelled"  # the task is cancelled
+    REQUESTED = "requested"  # the task runs; its holder is told to cancel it
+
+
+class Notice(Enum):
+    """What a hint says when it does not carry an answer."""
+
+    ASK = "ask"  # your place changed in a way that only asking tells
+    READY = "ready"  # tasks may be there for an idle taker
+    ROOM = "room"  # slots of a full queue are reserved for a producer
+    STOP = "stop"  # the cancellation of a task that you hold was requested; `name` is its token
+    FINISHED = "finished"  # a task that you watch has ended; `name` is its id
+    DRAINED = "drained"  # a queue that you watch has no unfinished task
+    CHANGED = "changed"  # the holder of a key that you watch, or its value, changed
+    RESYNC = "resync"  # hints may have been lost: ask for everything again
+
+
+@dataclass(frozen=True, slots=True)
+class Granted:
+    """It is yours, fenced by `token`."""
+
+    token: int
+
+
+@dataclass(frozen=True, slots=True)
+class Queued:
+    """You are in the line, at `place` at the latest; ask again after `ask_again_in` seconds without a hint."""
+
+    place: int
+    ask_again_in: float
+
+
+@dataclass(frozen=True, slots=True)
+class Mismatch:
+    """The capacity (or number of parties) in force is `stored`; nothing was done."""
+
+    stored: int
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """The resource is yours, fenced by `token`."""
+
+    resource: str
+    metadata: Metadata
+    token: int
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """You have arrived at the barrier and wait for the rest of this generation."""
+
+    generation: int
+    ask_again_in: float
+
+
+@dataclass(frozen=True, slots=True)
+class Tripped:
+    """All parties of the generation have arrived; you were number `place` (from 0)."""
+
+    generation: int
+    place: int
+
+
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """The generation is broken for all of its parties."""
+
+    generation: int
+
+
+Metadata = tuple[tuple[str, bytes], ...]
+"""Fields of a resource, sorted by name; a `where` matches when all its fields are there with equal bytes."""
+
+HoldAnswer = Granted | Queued | Mismatch | Reply
+ClaimAnswer = Claimed | Queued | Reply
+ArrivalAnswer = Waiting | Tripped | Broken | Mismatch | Reply
+
+
+@dataclass(frozen=True, slots=True)
+class Hint:
+    """A message from the engine to one process; `name` is the holder, producer, participant, task or token meant."""
+
+    process: str
+    key: str
+    name: str
+    news: Granted | Claimed | Tripped | Broken | Notice

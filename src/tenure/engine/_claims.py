@@ -1,0 +1,94 @@
+"""Claims: named resources, matched by metadata, lent to one holder each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from ._answers import ClaimAnswer, Metadata, Operation, Reply
+
+
+@dataclass(frozen=True, slots=True)
+class AddResource(Operation[Reply]):
+    """Put a resource into the pool, or change its metadata and preference (also while it is claimed). -> OK, MORE"""
+
+    pool: str
+    resource: str
+    metadata: Metadata
+    preference: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveResource(Operation[Reply]):
+    """Take a resource out of the pool; one that is claimed leaves when given back. -> OK, UNKNOWN, MORE"""
+
+    pool: str
+    resource: str
+
+
+@dataclass(frozen=True, slots=True)
+class Claim(Operation[ClaimAnswer]):
+    """Take a free resource that matches `where`: higher preference first, then the least recently used.
+
+    -> Claimed, Queued, REFUSED, GONE, MORE. Waiters are served first come, first served among those that match. What a
+    dead claimer held rests for `quarantine` seconds before it can be claimed again.
+    """
+
+    session: str
+    pool: str
+    holder: str
+    where: Metadata = ()
+    quarantine: float = 0.0
+    wait: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class GiveBack(Operation[Reply]):
+    """Give the claimed resource back, or leave the line. -> RELEASED, LEFT, UNKNOWN, MORE; needs no live session."""
+
+    pool: str
+    holder: str
+
+
+@dataclass(frozen=True, slots=True)
+class EditClaim(Operation[Reply]):
+    """Change the claimed resource, by its claimer. -> OK, REFUSED (not the claimer with this token), MORE
+
+    `cool_down` seconds (from now) must pass before it can be claimed again; `retire` takes it out of the pool with a
+    reason, once it is given back; `metadata` replaces what is stored. None leaves things as they are.
+    """
+
+    pool: str
+    holder: str
+    token: int
+    metadata: Metadata | None = None
+    cool_down: float | None = None
+    retire: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Resources(Operation["ResourcePage"]):
+    """All resources of the pool, in the order of their names, and how many wait for one. -> ResourcePage, MORE"""
+
+    pool: str
+
+
+class Resource(NamedTuple):
+    """`state` is free, claimed, resting (cooling down or in quarantine, `rest` seconds left) or retired."""
+
+    resource: str
+    metadata: Metadata
+    preference: int
+    state: str
+    process: str
+    token: int
+    rest: float
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ResourcePage:
+    """The state of a pool."""
+
+    resources: tuple[Resource, ...]
+    waiting: int

@@ -1,0 +1,103 @@
+"""Holds: a weighted share of a capacity, with a line for those who wait."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from ._answers import HoldAnswer, Operation, Reply
+
+
+@dataclass(frozen=True, slots=True)
+class Acquire(Operation[HoldAnswer]):
+    """Take `weight` of the `capacity` of `key`, or a place in its line.
+
+    -> Granted, Queued, REFUSED (not `wait` and not free at once), Mismatch, GONE, MORE. The first of a key sets its
+    capacity; it is forgotten with the last, unless `Resize` has set it. Asking again answers where the holder stands.
+    """
+
+    session: str
+    key: str
+    holder: str
+    capacity: int
+    weight: int = 1
+    value: bytes = b""
+    wait: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Ask(Operation["Asked | Reply"]):
+    """Where do these holders of one session stand? -> Asked, GONE, MORE"""
+
+    session: str
+    key: str
+    holders: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """For each holder asked for: Granted, Queued, or UNKNOWN."""
+
+    answers: tuple[HoldAnswer, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Release(Operation[Reply]):
+    """Give back what the holder has, or leave its place. -> RELEASED, LEFT, UNKNOWN, MORE; needs no live session."""
+
+    key: str
+    holder: str
+
+
+@dataclass(frozen=True, slots=True)
+class SetValue(Operation[Reply]):
+    """Change the value that others see beside the holder. -> OK, REFUSED (not the holder with this token)"""
+
+    key: str
+    holder: str
+    token: int
+    value: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Resize(Operation[Reply]):
+    """Set the capacity of `key` for good; more is granted at once, less by attrition. -> OK, MORE
+
+    A waiter that asks for more than the new capacity is put out of the line and told to ask (it gets `Mismatch`).
+    """
+
+    key: str
+    capacity: int
+
+
+@dataclass(frozen=True, slots=True)
+class Holders(Operation["Holdings"]):
+    """Who holds `key` and who waits for it, at most `limit` of each. -> Holdings
+
+    With `watch`, that session's process is hinted CHANGED once, at the next change of the holders or of a value.
+    """
+
+    key: str
+    limit: int = 1000
+    watch: str = ""
+
+
+class Holder(NamedTuple):
+    """One who holds (`token` above 0, `age` since the grant) or waits (`token` 0, `age` since it came)."""
+
+    process: str
+    holder: str
+    token: int
+    weight: int
+    value: bytes
+    age: float
+
+
+@dataclass(frozen=True, slots=True)
+class Holdings:
+    """The state of a key; `capacity` 0 means that nobody uses it."""
+
+    capacity: int
+    used: int
+    holders: tuple[Holder, ...]
+    waiting: tuple[Holder, ...]

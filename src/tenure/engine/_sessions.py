@@ -1,0 +1,35 @@
+"""Sessions: life signs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ._answers import Operation, Reply
+
+
+@dataclass(frozen=True, slots=True)
+class Ping(Operation[Reply]):
+    """Nothing but a round trip. -> OK"""
+
+
+@dataclass(frozen=True, slots=True)
+class OpenSession(Operation[Reply]):
+    """Begin a session of `process`, which ends `ttl` seconds after its last renewal. -> OK; opening again renews."""
+
+    session: str
+    process: str
+    ttl: float
+
+
+@dataclass(frozen=True, slots=True)
+class RenewSession(Operation[Reply]):
+    """Push the end of the session to a ttl from now. -> OK, GONE. Never revives."""
+
+    session: str
+
+
+@dataclass(frozen=True, slots=True)
+class CloseSession(Operation[Reply]):
+    """End the session and release all that it has. -> OK, GONE (nothing was left), MORE"""
+
+    session: str

@@ -1,0 +1,307 @@
+"""Tasks: put, taken under a lease, settled by token."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import NamedTuple
+
+from ._answers import Operation, Queued, Reply
+
+
+class NewTask(NamedTuple):
+    """A task to be put: `delay` and `expires` are seconds from now, `key` refuses a duplicate while unfinished."""
+
+    payload: bytes
+    priority: int = 0
+    delay: float = 0.0
+    key: str | None = None
+    expires: float | None = None
+
+
+class Duplicate(NamedTuple):
+    """Not put: the unfinished task `id` has the same key."""
+
+    id: int
+
+
+class PutRequest(NamedTuple):
+    """The tasks of one producer's call: all fit, or none is put.
+
+    `cursor` is a (name, value) that the queue stores in the same atomic step as the tasks (how far an input was read).
+    """
+
+    producer: str
+    tasks: tuple[NewTask, ...]
+    wait: bool = True
+    cursor: tuple[str, bytes] | None = None
+
+
+class Accepted(NamedTuple):
+    """For each task of the request its id, or the duplicate that stands in its way."""
+
+    ids: tuple[int | Duplicate, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Put(Operation["PutAnswer | Reply"]):
+    """Put tasks, several callers' at once, in the order given. -> PutAnswer, GONE, MORE
+
+    A request that finds no room (`max_size` tasks unfinished or reserved for others), or others waiting, gets a place
+    in the producers' line (Queued) or REFUSED. When its turn comes its slots are reserved and it is hinted ROOM; the
+    same request, sent again, is then accepted.
+    """
+
+    session: str
+    n: int
+    queue: str
+    requests: tuple[PutRequest, ...]
+    max_size: int
+
+
+@dataclass(frozen=True, slots=True)
+class PutAnswer:
+    """One answer for each request: Accepted, Queued, or REFUSED."""
+
+    answers: tuple[Accepted | Queued | Reply, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Leave(Operation[Reply]):
+    """Give up a producer's place or its reserved slots. -> LEFT, RELEASED, UNKNOWN, MORE; needs no live session."""
+
+    queue: str
+    producer: str
+
+
+class Verdict(Enum):
+    """What became of a task that was taken."""
+
+    DONE = "done"  # with a result
+    RETRY = "retry"  # the try failed; ready again after `delay`
+    DEAD = "dead"  # the try failed and was the last: kept as a dead letter, with the error as result
+    DISCARD = "discarded"  # not worth another try: ended with a reason as result
+    GIVE_BACK = "give back"  # as if it had not been taken; keeps its place in the order
+    CANCEL = "cancelled"  # the requested cancellation was carried out
+
+
+class Settle(NamedTuple):
+    """The verdict on a taken task, fenced by its token; `ttl` is how long the result is kept (None: for good)."""
+
+    id: int
+    token: int
+    verdict: Verdict
+    result: bytes = b""
+    delay: float = 0.0
+    ttl: float | None = None
+
+
+class Taken(NamedTuple):
+    """A task that is now leased to the session. `attempts` failed so far; `deliveries` counts this one too.
+
+    `waited` is how many seconds it has been ready; `progress` is what an earlier delivery last reported.
+    """
+
+    id: int
+    token: int
+    payload: bytes
+    priority: int
+    attempts: int
+    deliveries: int
+    waited: float
+    progress: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange(Operation["Exchanged | Reply"]):
+    """Settle what was taken and take up to `want` tasks, in one step. -> Exchanged, GONE, MORE
+
+    Order: higher priority, then ready_at, then id; with `aging`, tasks that have been ready for longer than that many
+    seconds precede all that have not, the oldest first. Up to `CAP` delayed tasks become ready at each exchange. With
+    `wait`, a taker that got fewer than it wanted is idle: it is hinted READY once when there is something to take (idle
+    takers in the order in which they came, as many as are needed). A task delivered `max_deliveries` times without a
+    verdict is dead when its session ends. With `keep` the payload stays in the record of a settled task.
+    """
+
+    session: str
+    n: int
+    queue: str
+    settle: tuple[Settle, ...] = ()
+    want: int = 0
+    wait: bool = True
+    aging: float | None = None
+    max_deliveries: int = 20
+    keep: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Exchanged:
+    """`refused`: tokens of settlements that came too late; `stop`: tokens of tasks held that shall be cancelled."""
+
+    tasks: tuple[Taken, ...]
+    refused: tuple[int, ...]
+    stop: tuple[int, ...]
+    paused: bool
+    ask_again_in: float
+
+
+@dataclass(frozen=True, slots=True)
+class Progress(Operation[Reply]):
+    """Store what the holder of the task reports. -> OK, REFUSED (stale token), REQUESTED (stored, and: cancel it)"""
+
+    queue: str
+    id: int
+    token: int
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class GetResult(Operation["Outcome | Unfinished | Reply"]):
+    """What became of a task? -> Outcome, Unfinished, UNKNOWN, GONE, MORE
+
+    With `watch`, that session's process is hinted FINISHED once when an unfinished task ends.
+    """
+
+    queue: str
+    id: int
+    watch: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The task ended: `state` is done, dead, discarded, cancelled or expired; `result` the result, error or reason."""
+
+    state: str
+    result: bytes
+    attempts: int
+
+
+@dataclass(frozen=True, slots=True)
+class Unfinished:
+    """The task is waiting, delayed or leased."""
+
+    state: str
+    progress: bytes
+    ask_again_in: float
+
+
+@dataclass(frozen=True, slots=True)
+class CancelTask(Operation[Reply]):
+    """Cancel a task. -> CANCELLED (nobody had it), REQUESTED (its holder is told), UNKNOWN (no such, or ended)"""
+
+    queue: str
+    id: int
+    ttl: float | None = 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Requeue(Operation["Changed | Reply"]):
+    """Dead tasks become ready again, with no attempts and deliveries on record. -> Changed, MORE
+
+    `ids` None means all, `CAP` at a time, oldest first. `max_size` is not asked. A dead task whose key is in use again
+    stays dead.
+    """
+
+    queue: str
+    ids: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Purge(Operation["Changed | Reply"]):
+    """Delete tasks in these states (waiting, delayed, dead) or forget ended ones (done, discarded, cancelled, expired).
+
+    -> Changed, MORE; `CAP` at a time, oldest first, states in the order just given.
+    """
+
+    queue: str
+    states: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """How many were changed; `more` when the cap was reached and the same operation should be sent again."""
+
+    count: int
+    more: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Browse(Operation["Page"]):
+    """Look at tasks. -> Page, MORE
+
+    `state` waiting, delayed or leased: in the order of ids, those above `after`. `state` ended or dead: in the order in
+    which they ended, those whose `seq` is above `after`.
+    """
+
+    queue: str
+    state: str
+    after: int = 0
+    limit: int = 100
+
+
+class Record(NamedTuple):
+    """A task as `Browse` shows it; `seq` is the id of an unfinished task, or the rank in the order of endings."""
+
+    seq: int
+    id: int
+    state: str
+    payload: bytes
+    priority: int
+    key: str | None
+    attempts: int
+    deliveries: int
+    result: bytes
+    age: float
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Part of a listing; ask on with `after=` the last seq."""
+
+    records: tuple[Record, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SetPaused(Operation[Reply]):
+    """A paused queue gives out no tasks. -> OK, MORE"""
+
+    queue: str
+    paused: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Count(Operation["QueueCounts | Reply"]):
+    """The state of a queue; `recount` counts the rows instead of trusting the counters. -> QueueCounts, GONE, MORE
+
+    With `watch`, that session's process is hinted DRAINED once when the queue next has no unfinished task.
+    """
+
+    queue: str
+    watch: str = ""
+    recount: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class QueueCounts:
+    """put = waiting + delayed + leased + done + dead + cancelled + expired + discarded + purged.
+
+    `reserved` slots belong to producers whose turn has come, `producers` wait; `oldest` is for how many seconds the
+    longest waiting task has been ready (0: none); `cursors` are the stored (name, value) pairs.
+    """
+
+    put: int
+    waiting: int
+    delayed: int
+    leased: int
+    done: int
+    dead: int
+    cancelled: int
+    expired: int
+    discarded: int
+    purged: int
+    reserved: int
+    producers: int
+    paused: bool
+    oldest: float
+    cursors: tuple[tuple[str, bytes], ...]
+    ask_again_in: float
