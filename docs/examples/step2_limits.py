@@ -1,0 +1,35 @@
+"""Step 2: many readers, and limits that hold for all of them together: so many at once, so many a second.
+
+Run it: python step2_limits.py [asyncio | trio]
+"""
+
+import sys
+
+import anyio
+
+import tenure
+
+TEXTS = {f"page {n}": "word " * n for n in range(12)}
+
+
+async def count_words(store: tenure.Store, name: str, counts: dict[str, int]) -> None:
+    """Fetch one page, politely, and count its words."""
+    await tenure.RateLimiter(store, "site", rate=50, burst=4).acquire()
+    async with tenure.Semaphore(store, "connections", 3).hold():
+        await anyio.sleep(0.01)  # the download
+        counts[name] = len(TEXTS[name].split())
+
+
+async def main() -> None:
+    """Fetch all pages at once, as far as the limits let it."""
+    counts: dict[str, int] = {}
+    async with tenure.open_store("memory:") as store:
+        began = anyio.current_time()
+        async with anyio.create_task_group() as group:
+            for name in TEXTS:
+                group.start_soon(count_words, store, name, counts)
+        print(f"{sum(counts.values())} words of {len(counts)} pages in {anyio.current_time() - began:.2f} s")
+
+
+if __name__ == "__main__":
+    anyio.run(main, backend=sys.argv[1] if len(sys.argv) > 1 else "asyncio")

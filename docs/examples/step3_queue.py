@@ -1,0 +1,46 @@
+"""Step 3: the pages become tasks of a queue. Who puts them and who takes them need not know each other.
+
+Run it: python step3_queue.py [asyncio | trio]
+"""
+
+import sys
+
+import anyio
+
+import tenure
+
+TEXTS = {f"page {n}": "word " * n for n in range(12)}
+
+
+async def put_pages(queue: tenure.WorkQueue) -> list[int]:
+    """Put a task for each page. A page that is still in the queue is not put again."""
+    items = [tenure.Item({"page": name}, key=name) for name in TEXTS]
+    return [outcome for outcome in await queue.put_many(items) if isinstance(outcome, int)]
+
+
+async def take_pages(queue: tenure.WorkQueue) -> None:
+    """Take tasks until none has come for a tenth of a second. Each is leased for its block, and done when that ends."""
+    while True:
+        try:
+            async with queue.take(timeout=0.1) as task:
+                await anyio.sleep(0.01)  # the download
+                task.set_result(len(TEXTS[task.payload["page"]].split()))
+        except tenure.AcquireTimeout:
+            return
+
+
+async def main() -> None:
+    """Put, take with three takers, and add up the results."""
+    async with tenure.open_store("memory:") as store:
+        queue = tenure.WorkQueue(store, "pages")
+        task_ids = await put_pages(queue)
+        async with anyio.create_task_group() as group:
+            for _ in range(3):
+                group.start_soon(take_pages, queue)
+        words = sum([await queue.result(task_id) for task_id in task_ids])
+        print(f"{words} words of {len(task_ids)} pages")
+        print(await queue.statistics())
+
+
+if __name__ == "__main__":
+    anyio.run(main, backend=sys.argv[1] if len(sys.argv) > 1 else "asyncio")

@@ -1,0 +1,221 @@
+"""The docs are true as far as a machine can tell: programs run, links lead somewhere, public names are described."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import anyio
+import pytest
+
+import tenure
+
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+PAGES = sorted(DOCS.rglob("*.md"))
+EXAMPLES = sorted((DOCS / "examples").glob("*.py"))
+LINKED = [*PAGES, ROOT / "README.md"]
+BACKENDS = ("asyncio", "trio")
+ROOMS = ("tenure", "tenure.local", "tenure.observe", "tenure.testing", "tenure.engines")
+
+BLOCK = re.compile(r"^```python(?: +(?P<info>\S+))?\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL)
+FENCED = re.compile(r"^( *)```.*?^\1```$", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+HEADING = re.compile(r"^#+ +(.+)$", re.MULTILINE)
+TEST_FILE = re.compile(r"\btests/[\w/]+\.py\b")
+
+
+# What users get but do not make, and methods that only the patterns call.
+MADE_INSIDE = {"Hold", "Lease", "Taking", "Task"}
+INNER = {
+    "Store": {
+        *("call", "call_at", "compose_soon", "key", "listen", "notice", "obtain", "send", "session"),
+        *("session_at_once", "settle", "start_job"),
+    },
+    "Task": {"seconds_left", "settle", "verdict", "stop", "lose"},
+}
+FOR_ONE_CALLER = re.compile(r"\bFor the [\w ]+ alone\.")
+
+
+def name_of(page):
+    return page.relative_to(ROOT).as_posix()
+
+
+def blocks(info=None):
+    """The Python blocks of all pages, with what stands behind the word "python"."""
+    for page in PAGES:
+        for number, found in enumerate(BLOCK.finditer(page.read_text("utf-8"))):
+            if info is None or found["info"] == info:
+                yield pytest.param(found["code"], id=f"{name_of(page)}-{number}")
+
+
+def anchors(text):
+    """The anchors of the headings of a page, as they are commonly made."""
+    return {
+        re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+        for heading in HEADING.findall(FENCED.sub("", text))
+    }
+
+
+def dead_links(page, text):
+    """The relative links of a page that lead nowhere."""
+    for target in LINK.findall(FENCED.sub("", text)):
+        if re.match(r"[a-z]+:", target):
+            continue
+        path, _, anchor = target.partition("#")
+        file = (page.parent / path).resolve() if path else page
+        there = file.exists()
+        if not there or (anchor and anchor not in anchors(file.read_text("utf-8") if path else text)):
+            yield target
+
+
+def undescribed(value, text):
+    """The parameters of a public class or function, and the public methods of a class, that a page does not name."""
+    callables = {value.__name__: value}
+    if inspect.isclass(value):
+        callables = {
+            name: member
+            for name, member in vars(value).items()
+            if not name.startswith("_")
+            and (inspect.isfunction(member) or isinstance(member, property))
+            and name not in INNER.get(value.__name__, ())
+            and not FOR_ONE_CALLER.search(member.__doc__ or "")
+        }
+        if not issubclass(value, BaseException) and value.__name__ not in MADE_INSIDE:
+            callables[value.__name__] = value
+    for name, member in callables.items():
+        names = {name}
+        if not isinstance(member, property):
+            names |= {p for p in inspect.signature(member).parameters if p not in {"self", "args", "options"}}
+        yield from (f"{value.__name__}: {name}" for name in names if not re.search(rf"\b{name}\b", text))
+
+
+# ------------------------------------------------------------------------------------------------------- programs
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda file: file.name)
+def test_an_example_runs(example, backend, tmp_path):
+    source = example.read_text("utf-8")
+    if "tenure.cli" in source:
+        need("tenure.cli._run", "run")
+    if "sqlite:" in source:
+        need("tenure.engines.sqlite", "SqliteEngine")
+    done = subprocess.run(
+        [sys.executable, "-W", "error", str(example), backend],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(example.parent)},
+        capture_output=True,
+        text=True,
+        timeout=50,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("code", list(blocks("runnable")))
+def test_a_runnable_block_runs(code, backend, tmp_path, monkeypatch):
+    if "sqlite:" in code:
+        need("tenure.engines.sqlite", "SqliteEngine")
+    monkeypatch.chdir(tmp_path)
+    names = {"__name__": "block"}
+    exec(compile(code, "<block>", "exec"), names)
+    anyio.run(names["main"], backend=backend)
+
+
+@pytest.mark.parametrize("code", list(blocks()))
+def test_a_block_is_python(code):
+    compile(code, "<block>", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda file: file.name)
+def test_an_example_stands_in_the_tutorial_as_it_is(example):
+    shown = [param.values[0] for param in blocks(f"examples/{example.name}")]
+    assert shown == [example.read_text("utf-8")]
+
+
+# ------------------------------------------------------------------------------------------------ links and names
+
+
+@pytest.mark.parametrize("page", LINKED, ids=name_of)
+def test_every_link_leads_somewhere(page):
+    assert list(dead_links(page, page.read_text("utf-8"))) == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_every_test_that_a_page_names_exists(page):
+    named = set(TEST_FILE.findall(page.read_text("utf-8")))
+    assert [file for file in sorted(named) if not (ROOT / file).exists()] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_every_page_is_reached_from_the_index(page):
+    seen, to_do = set(), [DOCS / "index.md"]
+    while to_do:
+        here = to_do.pop()
+        if here in seen or here.suffix != ".md" or not here.exists():
+            continue
+        seen.add(here)
+        targets = (target.partition("#")[0] for target in LINK.findall(here.read_text("utf-8")))
+        to_do += [(here.parent / target).resolve() for target in targets if target and ":" not in target]
+    assert page in seen
+
+
+def need(module, name):
+    """Skip where a part is not built yet."""
+    if not hasattr(pytest.importorskip(module), name):
+        pytest.skip(f"{module} has no {name} yet")
+
+
+def reference():
+    return "\n".join(page.read_text("utf-8") for page in sorted((DOCS / "reference").glob("*.md")))
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_every_public_name_stands_in_the_reference(room):
+    text = reference()
+    exported = importlib.import_module(room).__all__
+    assert [name for name in exported if not re.search(rf"\b{name}\b", text)] == []
+
+
+@pytest.mark.parametrize("name", tenure.__all__)
+def test_every_argument_and_method_stands_in_the_reference(name):
+    assert list(undescribed(getattr(tenure, name), reference())) == []
+
+
+# --------------------------------------------------------------------------- the tests above, tested on planted faults
+
+
+def test_dead_links_are_seen(tmp_path):
+    (tmp_path / "there.md").write_text("# The title, with `code`\n")
+    page = tmp_path / "page.md"
+    text = (
+        "# Here\n[a](there.md) [b](gone.md) [c](there.md#the-title-with-code) [d](there.md#gone) [e](#here)"
+        " [f](#gone) [g](https://example.org/gone.md)\n```\n[h](gone.md)\n```\n"
+    )
+    page.write_text(text)
+    assert list(dead_links(page, text)) == ["gone.md", "there.md#gone", "#gone"]
+
+
+def test_undescribed_arguments_are_seen():
+    class Thing:
+        def __init__(self, size, *, colour=None): ...
+
+        def turn(self, degrees): ...
+
+        @property
+        def weight(self): ...
+
+    assert sorted(undescribed(Thing, "A Thing of a size can turn.")) == [
+        "Thing: colour",
+        "Thing: degrees",
+        "Thing: weight",
+    ]
