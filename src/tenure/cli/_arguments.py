@@ -1,0 +1,203 @@
+"""The options of `tenure run`: read, checked one by one, and checked together."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import NoReturn
+
+from tenure.processor import PRESETS
+
+from ._misuse import Misuse
+
+DEFAULT_STORE = "sqlite:///tenure.db"
+_WORKERS = 10
+_QUEUE_SIZE = 10_000
+_PERIODS = {"s": 1.0, "m": 60.0, "h": 3600.0}
+_RATE = re.compile(r"(\d+(?:\.\d+)?)/([smh])")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+
+_DESCRIPTION = """\
+Call a function for every input, durably. Each input becomes a task in the store; stop the command at any moment, even
+with kill -9, and the same command goes on where it stopped, each input done once on record."""
+
+_EPILOG = """\
+inputs:
+  FILE            each line is an input, a str without its line end
+  FILE.jsonl      each line is a JSON value, blank lines are skipped
+  -               lines from standard input; needs --run
+  --from GLOB     the names of matching files are the inputs, in sorted order; ** matches any directories
+
+handler:
+  module:function is imported with the working directory on the path and called as function(input); if its parameter
+  is named task, or annotated tenure.Task, it gets the task. Sync functions run in threads. What it returns is the
+  result (JSON); if it raises, the input is tried again, and is dead after the last try.
+
+exit code:
+  0 all is done   1 something died, or the run was interrupted   2 misuse, told in one line
+
+examples:
+  tenure run tenure.examples:words poems.txt --results words.jsonl
+  tenure run tenure.examples:digest --from 'src/**/*.py' --workers 4 --results digests.jsonl
+  tenure run shop:order orders.jsonl --rate 600/m --retries 5 --timeout 30"""
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """So many starts `per` so many seconds."""
+
+    number: float
+    per: float
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What `tenure run` was told; `run` None means that the name is made from the rest."""
+
+    handler: str
+    inputs: tuple[str, ...] = ()
+    globs: tuple[str, ...] = ()
+    store: str = DEFAULT_STORE
+    run: str | None = None
+    fresh: bool = False
+    workers: int = _WORKERS
+    rate: Rate | None = None
+    retries: int = 3
+    timeout: float | None = None
+    queue_size: int = _QUEUE_SIZE
+    results: str | None = None
+    backend: str = "asyncio"
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise Misuse(f"{message} (see {self.prog} --help)")
+
+
+def parse_run(words: Sequence[str]) -> Options:
+    """The options of `tenure run`. Raises `Misuse`."""
+    given = _parser().parse_intermixed_args(words)
+    preset = PRESETS.get(given.preset)
+    if given.inputs and given.globs:
+        raise Misuse("give either input files or --from, not both")
+    if not given.inputs and not given.globs:
+        raise Misuse("there is no input: name files of lines, - for standard input, or --from 'GLOB'")
+    if "-" in given.inputs and given.run is None:
+        raise Misuse("standard input (-) needs --run NAME, by which the run is found again")
+    if given.inputs.count("-") > 1:
+        raise Misuse("standard input (-) can be read only once")
+    rate = given.rate
+    if rate is None and preset is not None:
+        rate = Rate(preset.rate, 1.0)
+    _check_backend(given.backend)
+    return Options(
+        handler=given.handler,
+        inputs=tuple(given.inputs),
+        globs=tuple(given.globs),
+        store=given.store,
+        run=given.run,
+        fresh=given.fresh,
+        workers=given.workers or (preset.workers if preset else _WORKERS),
+        rate=rate or None,
+        retries=given.retries,
+        timeout=given.timeout,
+        queue_size=preset.queue_size if preset else _QUEUE_SIZE,
+        results=given.results,
+        backend=given.backend,
+    )
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(
+        prog="tenure run",
+        description=_DESCRIPTION,
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    add = parser.add_argument
+    add("handler", metavar="module:handler", help="the function to call for each input")
+    add("inputs", metavar="INPUTS", nargs="*", help="files of lines, or - for standard input")
+    add(
+        "--from",
+        metavar="GLOB",
+        dest="globs",
+        action="append",
+        default=[],
+        help="names of files; may be repeated",
+    )
+    add("--store", metavar="URL", default=DEFAULT_STORE, help="where the run is kept (default: %(default)s)")
+    add(
+        "--run",
+        metavar="NAME",
+        type=_name,
+        help="the run's name (default: made from handler, inputs and options)",
+    )
+    add("--fresh", action="store_true", help="forget what the run has done so far and start it anew")
+    add("--workers", metavar="N", type=_count, help=f"how many inputs at a time (default: {_WORKERS})")
+    add(
+        "--rate",
+        metavar="N/s",
+        type=_rate,
+        help="at most so many starts: 100/s, 600/m, 10/h, or none (the default)",
+    )
+    add(
+        "--retries",
+        metavar="N",
+        type=_count,
+        default=3,
+        help="tries of each input in all (default: %(default)s)",
+    )
+    add("--timeout", metavar="S", type=_seconds, help="seconds that a try may take (default: no limit)")
+    add("--preset", choices=tuple(PRESETS), help="defaults for workers, rate and queue: %(choices)s")
+    add("--results", metavar="FILE", help="where to write a line of JSON for each input that has ended")
+    add(
+        "--backend",
+        choices=("asyncio", "uvloop", "trio"),
+        default="asyncio",
+        help="the event loop (default: %(default)s)",
+    )
+    return parser
+
+
+def _name(text: str) -> str:
+    if not _NAME.fullmatch(text):
+        raise argparse.ArgumentTypeError(f"{text!r} is no name: use up to 100 letters, digits, dots, - and _")
+    return text
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or not int(text):
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number of at least 1")
+    return int(text)
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not (math.isfinite(seconds) and seconds > 0):
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds above 0")
+    return seconds
+
+
+def _rate(text: str) -> Rate | bool:
+    """A rate; False for none, which a preset's does not replace."""
+    if text == "none":
+        return False
+    match = _RATE.fullmatch(text)
+    if match is None or not float(match[1]):
+        raise argparse.ArgumentTypeError(f"{text!r} is no rate: write 100/s, 600/m, 10/h or none")
+    return Rate(float(match[1]), _PERIODS[match[2]])
+
+
+def _check_backend(name: str) -> None:
+    if name == "uvloop" and find_spec("uvloop") is None:
+        raise Misuse("--backend uvloop: uvloop is not installed; pip install 'tenure[cli]'")
+    if name == "trio" and find_spec("trio") is None:
+        raise Misuse("--backend trio: trio is not installed; pip install 'tenure[trio]'")

@@ -1,0 +1,86 @@
+"""From `module:function` to something that can be called for each task."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from operator import attrgetter
+from pathlib import Path
+from typing import Any
+
+from tenure.shared import Task
+from tenure.shared._worker import is_async
+
+from ._misuse import Misuse
+
+
+@dataclass(frozen=True, slots=True)
+class Handler:
+    """A function of one input; `is_async` says how to call it, `wants_task` that it takes the task itself."""
+
+    function: Callable[[Any], Any]
+    is_async: bool
+    wants_task: bool
+
+
+def load_handler(spec: str) -> Handler:
+    """Import a handler, with the working directory first on the path. Raises `Misuse`."""
+    module, colon, name = spec.partition(":")
+    if not (colon and module and name):
+        raise Misuse(f"{spec!r} names no handler: write module:function, such as tenure.examples:digest")
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    function = _attribute(_module(module), name)
+    if not callable(function):
+        raise Misuse(f"{spec} is no function but {_kind(function)}: name a function of one input")
+    return Handler(function, is_async(function), _wants_task(spec, function))
+
+
+def _module(name: str) -> Any:
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as problem:
+        if problem.name is not None and (name == problem.name or name.startswith(f"{problem.name}.")):
+            raise Misuse(
+                f"there is no module {problem.name!r}, neither in {Path.cwd()} nor installed"
+            ) from problem
+        raise Misuse(f"module {name} cannot be imported: {problem}; install what it needs") from problem
+    except (Exception, SystemExit) as problem:
+        text = f"{type(problem).__name__}: {problem}"
+        raise Misuse(f"module {name} cannot be imported: {text}; see python -c 'import {name}'") from problem
+
+
+def _attribute(module: Any, name: str) -> Any:
+    try:
+        return attrgetter(name)(module)
+    except AttributeError as problem:
+        own = [name for name, _ in inspect.getmembers(module, inspect.isfunction) if not name.startswith("_")]
+        there = f"; its functions are {', '.join(own[:8])}" if own else ""
+        raise Misuse(f"module {module.__name__} has no {name!r}{there}") from problem
+
+
+def _wants_task(spec: str, function: Callable[..., Any]) -> bool:
+    try:
+        signature = inspect.signature(function)
+    except ValueError:  # some that are written in C tell nothing
+        return False
+    try:
+        bound = signature.bind(None)
+    except TypeError:
+        raise Misuse(f"{spec}{signature} cannot be called with one argument, the input") from None
+    parameter = signature.parameters[next(iter(bound.arguments))]
+    if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+        return False
+    annotation = parameter.annotation
+    if isinstance(annotation, str):
+        return parameter.name == "task" or annotation.rpartition(".")[2] == "Task"
+    return parameter.name == "task" or annotation is Task
+
+
+def _kind(value: object) -> str:
+    name = type(value).__name__
+    return f"{'an' if name[:1] in 'aeiou' else 'a'} {name}"

@@ -1,0 +1,50 @@
+"""Where inputs come from: read in portions, each with the position that follows it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+Position = dict[str, Any]
+"""How far a source was read, as JSON. `end` tells that all was read, `share` how much of it (None: unknown)."""
+
+PORTION = 256
+"""How many inputs there are in a portion at most; the engines take as many in one step."""
+
+
+@dataclass(frozen=True, slots=True)
+class Portion:
+    """Inputs, and the position after them."""
+
+    items: list[Any]
+    position: Position
+
+
+class Source(Protocol):
+    """A sequence of inputs that can be read again from any position.
+
+    Its methods block, and raise `Misuse` when the input is not what it was, or cannot be read.
+    Thread safety: one call at a time, on any thread.
+    """
+
+    skipped: list[str]
+    """What could not be looked at, in a line each."""
+
+    may_wait: bool
+    """Whether reading may wait for somebody to write; a thread that does so may be abandoned, and the source closed."""
+
+    def check(self, position: Position) -> None:
+        """Make sure that what was read up to the position is still the same, as far as it can be told."""
+        ...
+
+    def open(self, position: Position | None) -> None:
+        """Go to the position; None: to the beginning."""
+        ...
+
+    def read(self) -> Portion:
+        """The next portion; its position has `end` set when nothing comes after it."""
+        ...
+
+    def close(self) -> None:
+        """Give back what is open."""
+        ...

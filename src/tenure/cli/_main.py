@@ -1,0 +1,86 @@
+"""From the words of the command line to an exit code."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+
+from tenure.errors import TenureError
+
+from ._misuse import Interrupted, Misuse
+
+
+def _run(words: Sequence[str]) -> int:
+    from ._arguments import parse_run
+    from ._run import run
+
+    return run(parse_run(words))
+
+
+_COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {"run": _run}
+
+_HELP = """\
+usage: tenure [--version] [--help] COMMAND ...
+
+commands:
+  run    call a function for every input, durably: stop it at any moment, and the same command goes on
+
+`tenure COMMAND --help` tells more."""
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Carry out a command line (this process's own by default) and give the exit code.
+
+    0: all is done; 1: something died, or the run was interrupted; 2: misuse, told in one line.
+    """
+    words = sys.argv[1:] if words is None else words
+    try:
+        return _dispatch(words)
+    except (Exception, BaseExceptionGroup) as problem:
+        told = _worst(problem)
+        if told is None:
+            raise
+        print(f"tenure: {_one_line(told)}", file=sys.stderr)
+        return 2 if isinstance(told, Misuse) else 1
+    except KeyboardInterrupt:
+        print("tenure: interrupted", file=sys.stderr)
+        return 1
+
+
+def _dispatch(words: Sequence[str]) -> int:
+    match words:
+        case ["--help" | "-h" | "help", *_]:
+            print(_HELP)
+            return 0
+        case ["--version" | "-V", *_]:
+            from importlib.metadata import version
+
+            print(f"tenure {version('tenure')}")
+            return 0
+        case [str(name), *rest] if name in _COMMANDS:
+            return _COMMANDS[name](rest)
+        case [str(name), *_]:
+            raise Misuse(f"there is no command {name!r}; there is {', '.join(_COMMANDS)} (see tenure --help)")
+        case _:
+            raise Misuse("a command is missing: tenure run MODULE:HANDLER ... (see tenure --help)")
+
+
+def _worst(problem: BaseException) -> BaseException | None:
+    """Of what was raised at once, the one to be told; None if it is a fault of ours."""
+    leaves = list(_leaves(problem))
+    if not all(isinstance(leaf, (Misuse, Interrupted, TenureError, OSError)) for leaf in leaves):
+        return None
+    return min(leaves, key=lambda leaf: (not isinstance(leaf, Misuse), not isinstance(leaf, Interrupted)))
+
+
+def _leaves(problem: BaseException) -> Iterator[BaseException]:
+    if isinstance(problem, BaseExceptionGroup):
+        group: BaseExceptionGroup[BaseException] = problem
+        for part in group.exceptions:
+            yield from _leaves(part)
+    else:
+        yield problem
+
+
+def _one_line(problem: BaseException) -> str:
+    return " ".join((str(problem) or type(problem).__name__).split())

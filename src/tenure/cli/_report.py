@@ -1,0 +1,77 @@
+"""What is told at the end."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tenure.shared import QueueStatistics, TaskRecord
+
+from ._tally import Tally
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """A run when this command ends; `finished` tells that nothing is left to be done."""
+
+    name: str
+    finished: bool
+    statistics: QueueStatistics
+    tally: Tally
+    dead: tuple[TaskRecord, ...] = ()
+    results: str | None = None
+
+    @property
+    def all_done(self) -> bool:
+        """Whether every input is done."""
+        return self.finished and self.statistics.done == self.statistics.put
+
+    @property
+    def ended(self) -> int:
+        """How many inputs have ended in any way."""
+        return self.statistics.put - self.statistics.unfinished
+
+
+def table(outcome: Outcome) -> str:
+    """The run in figures; seconds and rate are those of all its commands, as far as they lived to store them."""
+    s, tally = outcome.statistics, outcome.tally
+    rows = [
+        ("run", f"{outcome.name}, {'finished' if outcome.finished else 'unfinished'}"),
+        ("inputs", f"{s.put:,}{'' if outcome.finished else ' so far'}"),
+        ("done", f"{s.done:,}"),
+        ("retried", f"{tally.retried:,}"),
+        ("dead", f"{s.dead:,}"),
+    ]
+    rows += [
+        (name, f"{n:,}")
+        for name, n in (("discarded", s.discarded), ("cancelled", s.cancelled), ("expired", s.expired))
+        if n
+    ]
+    if len(tally.times):
+        rows += [
+            (f"p{percent}", _time(tally.times.quantile(percent / 100) or 0.0)) for percent in (50, 95, 99)
+        ]
+    if tally.seconds:
+        rows += [("rate", f"{outcome.ended / tally.seconds:,.1f}/s"), ("seconds", f"{tally.seconds:,.1f}")]
+    if outcome.results is not None:
+        rows.append(("results", outcome.results))
+    return "\n".join(f"{name:<10} {value}" for name, value in rows)
+
+
+def dead_letters(outcome: Outcome) -> list[str]:
+    """Some of the dead, in a line each."""
+    lines = [f"dead: {_short(repr(record.payload))}: {_short(record.error)}" for record in outcome.dead]
+    more = outcome.statistics.dead - len(lines)
+    return [*lines, f"dead: and {more:,} more"] if lines and more > 0 else lines
+
+
+def _short(text: str) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= 120 else f"{text[:117]}..."
+
+
+def _time(seconds: float) -> str:
+    if seconds < 1e-3:
+        return f"{seconds * 1e6:.0f} us"
+    if seconds < 1:
+        return f"{seconds * 1e3:.3g} ms"
+    return f"{seconds:.3g} s"

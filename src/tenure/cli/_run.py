@@ -1,0 +1,176 @@
+"""`tenure run`: the parts put together."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Generator
+from contextlib import AsyncExitStack, contextmanager
+from pathlib import Path
+
+import anyio
+import anyio.to_thread
+
+from tenure.engines import open_store
+from tenure.errors import EngineError, StoreUnavailable
+from tenure.shared import RateLimiter, Worker, WorkQueue
+from tenure.store import Store
+from tenure.upkeep import unwrapped_task_group
+
+from ._arguments import Options
+from ._calling import Calling
+from ._handler import Handler, load_handler
+from ._inputs import Source
+from ._misuse import Interrupted, Misuse
+from ._paced import PacedWorker
+from ._plan import Plan, check_results, make_plan, name_of, open_source
+from ._progress import Progress, Screen
+from ._record import Record, check_same
+from ._report import Outcome, dead_letters, table
+from ._results import Results
+from ._steward import INPUT, Steward
+from ._stop import Stop
+from ._tally import Keeper, Tally, total
+
+TTL = 10.0
+"""Seconds after which what a killed process had is taken up by others."""
+
+_SHOWN = 3
+_SWITCH = 0.0002
+
+
+def run(options: Options) -> int:
+    """Carry out a run, tell what became of it, give the exit code. Raises `Misuse`, `Interrupted`, `TenureError`."""
+    handler = load_handler(options.handler)
+    check_results(options)
+    source = open_source(options)
+    screen = Screen(sys.stderr)
+    job = _Job(options, handler, make_plan(options), source, screen)
+    loop = {} if options.backend == "trio" else {"use_uvloop": options.backend == "uvloop"}
+    backend = "trio" if options.backend == "trio" else "asyncio"
+    with _nimble_threads():
+        outcome = anyio.run(job.carry_out, backend=backend, backend_options=loop)
+    for line in (*source.skipped[:_SHOWN], *dead_letters(outcome)):
+        screen.say(line)
+    print(table(outcome), flush=True)
+    if not outcome.finished:
+        screen.say("tenure: stopped before the end; the same command goes on from here")
+    return 0 if outcome.all_done else 1
+
+
+@contextmanager
+def _nimble_threads() -> Generator[None]:
+    # Python lets a thread compute for 5 ms while others wait; the event loop and the thread of the store need far less
+    # at a time, but often. Digests of small files go twice as fast with a shorter turn.
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(_SWITCH)
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(before)
+
+
+class _Job:
+    """One command: a process's part in a run."""
+
+    def __init__(
+        self, options: Options, handler: Handler, plan: Plan, source: Source, screen: Screen
+    ) -> None:
+        self._options = options
+        self._handler = handler
+        self._plan = plan
+        self._source = source
+        self._screen = screen
+        self._name = options.run or name_of(plan)
+        self._results = None if options.results is None else Results(Path(options.results))
+        self._tally = Tally()
+        self._finished = False
+
+    async def carry_out(self) -> Outcome:
+        """Work until the run is finished, or somebody asks to stop. Cancellation: what was at hand is given back."""
+        async with AsyncExitStack() as stack:
+            store = await self._open_store(stack)
+            record = Record(store, self._name, self._options)
+            generation = 0
+            async with unwrapped_task_group() as group:
+                stop = Stop(group.cancel_scope, self._say)
+                await group.start(stop.listen)
+                with stop.ends():
+                    generation = await self._begin(record)
+                if generation and not self._finished:
+                    await self._work(store, record, generation, stop)
+                group.cancel_scope.cancel()
+            if not generation:
+                raise Interrupted("stopped before it began; nothing was done")
+            return await self._outcome(record.queue(generation))
+
+    async def _open_store(self, stack: AsyncExitStack) -> Store:
+        url = self._options.store
+        try:
+            return await stack.enter_async_context(open_store(url, ttl=TTL))
+        except (ValueError, EngineError, StoreUnavailable) as problem:
+            raise Misuse(f"--store {url}: {problem}") from problem
+
+    async def _begin(self, record: Record) -> int:
+        """Find or make the run, and check that it can go on; gives its generation."""
+        fresh = self._options.fresh
+        entry = await record.look()
+        if not fresh:
+            if entry is not None:
+                check_same(self._name, entry.plan, self._plan)
+            await self._check(record.queue(1 if entry is None else entry.generation))
+        if entry is None or fresh:
+            entry = await record.begin(self._plan, fresh=fresh, patience=1.5 * TTL)
+        return entry.generation
+
+    async def _check(self, queue: WorkQueue) -> None:
+        if self._results is not None:
+            await self._results.check(queue)
+        position = (await queue.cursors()).get(INPUT)
+        statistics = await queue.statistics()
+        if position is not None:
+            await anyio.to_thread.run_sync(self._source.check, position, abandon_on_cancel=True)
+            if position["end"] and not statistics.unfinished:
+                self._say(f"run {self._name} is finished; --fresh would start it anew")
+                self._finished = self._results is None or await self._results.is_complete(queue)
+                return
+        begun = statistics.put - statistics.unfinished
+        self._say(f"run {self._name} {f'goes on after {begun:,} inputs' if statistics.put else 'begins'}")
+
+    async def _work(self, store: Store, record: Record, generation: int, stop: Stop) -> None:
+        queue = record.queue(generation)
+        worker = self._worker(store, queue)
+        keeper = Keeper(queue, self._tally, anyio.current_time())
+        progress = Progress(queue, self._tally, self._screen)
+        steward = Steward(record, generation, self._source, self._results, worker, stop)
+        async with unwrapped_task_group() as group:
+            for job in (worker.run, keeper.keep, progress.show):
+                group.start_soon(job)
+            await steward.see_through()
+            await worker.drain()
+            await keeper.store()
+            group.cancel_scope.cancel()
+        self._finished = steward.finished
+
+    def _worker(self, store: Store, queue: WorkQueue) -> Worker | PacedWorker:
+        o = self._options
+        calling = Calling(self._handler, self._tally, workers=o.workers, timeout=o.timeout, tries=o.retries)
+        if o.rate is None:
+            return Worker(queue, calling.call, concurrency=o.workers)
+        # a second's worth at once, not an hour's
+        burst = max(1.0, o.rate.number / o.rate.per)
+        limiter = RateLimiter(store, f"run:{self._name}", rate=o.rate.number, per=o.rate.per, burst=burst)
+        return PacedWorker(queue, calling.call, limiter, concurrency=o.workers)
+
+    async def _outcome(self, queue: WorkQueue) -> Outcome:
+        statistics = await queue.statistics()
+        return Outcome(
+            name=self._name,
+            finished=self._finished,
+            statistics=statistics,
+            tally=total(await queue.cursors()),
+            dead=tuple(await queue.dead(limit=_SHOWN)) if statistics.dead else (),
+            results=self._options.results,
+        )
+
+    def _say(self, text: str) -> None:
+        self._screen.say(f"tenure: {text}")

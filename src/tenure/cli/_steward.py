@@ -1,0 +1,111 @@
+"""The steward: the one process that reads the input and writes the results, while all of them work.
+
+It holds the run's lock for that. When it dies, the next in the line takes over where the store says that it stood.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol, TypeVar, TypeVarTuple
+
+import anyio
+import anyio.to_thread
+
+from tenure.errors import LeaseLost, OutcomeUnknown
+from tenure.shared import Lease, WorkQueue
+from tenure.upkeep import unwrapped_task_group
+
+from ._inputs import Source
+from ._misuse import Interrupted, Misuse
+from ._record import Record
+from ._results import Results
+from ._stop import Stop
+
+T = TypeVar("T")
+Args = TypeVarTuple("Args")
+
+INPUT = "input"
+"""The cursor that tells how far the input was read."""
+
+
+class _Drains(Protocol):
+    async def drain(self) -> None: ...
+
+
+class Steward:
+    """This process's part in leading one generation of a run; `finished` tells that nothing is left to be done.
+
+    Thread safety: none.
+    """
+
+    def __init__(
+        self,
+        record: Record,
+        generation: int,
+        source: Source,
+        results: Results | None,
+        worker: _Drains,
+        stop: Stop,
+    ) -> None:
+        self.finished = False
+        self._record = record
+        self._generation = generation
+        self._queue: WorkQueue = record.queue(generation)
+        self._source = source
+        self._results = results
+        self._worker = worker
+        self._stop = stop
+
+    async def see_through(self) -> None:
+        """Wait for the lead and lead, until the run is finished or somebody asks to stop.
+
+        Raises `Misuse` for input that cannot be used, `Interrupted` if the run was started anew elsewhere, `OSError`
+        when results cannot be written. Cancellation: the next process goes on from what is on record.
+        """
+        while not (self.finished or self._stop.asked):
+            with self._stop.ends() as scope:
+                try:
+                    async with self._record.lock() as lease:
+                        self._stop.spare(scope)
+                        await self._lead(lease)
+                except* (LeaseLost, OutcomeUnknown):
+                    pass  # this process was out of touch for too long; it lines up again
+
+    async def _lead(self, lease: Lease) -> None:
+        entry = await self._record.look()
+        if entry is None or entry.generation != self._generation:
+            raise Interrupted(f"run {self._record.name} was started anew by another process; this one stops")
+        await self._record.purge_old(entry)
+        over = anyio.Event()
+        async with unwrapped_task_group() as group:
+            if self._results is not None:
+                group.start_soon(self._results.follow, self._queue, lease, over)
+            with self._stop.ends():
+                await self._feed(lease)
+                await self._queue.join()
+                self.finished = True
+            await self._worker.drain()
+            over.set()
+
+    async def _feed(self, lease: Lease) -> None:
+        """Put the input, portion by portion, each together with the position after it."""
+        position = (await self._queue.cursors()).get(INPUT)
+        if position is not None and position["end"]:
+            return
+        try:
+            await self._in_thread(self._source.open, position)
+            while position is None or not position["end"]:
+                portion = await self._in_thread(self._source.read)
+                position = portion.position
+                lease.check()
+                try:
+                    await self._queue.put_many(portion.items, cursor=(INPUT, position))
+                except ValueError as problem:
+                    raise Misuse(
+                        f"an input cannot be stored ({problem}); mend it and give --fresh"
+                    ) from problem
+        finally:
+            self._source.close()
+
+    async def _in_thread(self, function: Callable[[*Args], T], *args: *Args) -> T:
+        return await anyio.to_thread.run_sync(function, *args, abandon_on_cancel=self._source.may_wait)

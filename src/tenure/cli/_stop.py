@@ -1,0 +1,63 @@
+"""Signals: the first one asks to stop, the second one stops."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Generator
+from contextlib import ExitStack, contextmanager
+
+import anyio
+from anyio import TASK_STATUS_IGNORED, CancelScope
+from anyio.abc import TaskStatus
+
+
+class Stop:
+    """Whether somebody has asked to stop (`asked`), and what ends then.
+
+    Thread safety: none.
+    """
+
+    def __init__(self, everything: CancelScope, say: Callable[[str], object]) -> None:
+        self.asked = False
+        self._everything = everything
+        self._say = say
+        self._scopes: set[CancelScope] = set()
+
+    async def listen(self, *, task_status: TaskStatus[None] = TASK_STATUS_IGNORED) -> None:
+        """Heed SIGINT and SIGTERM until cancelled. Cancellation: the signals do again what they did before."""
+        with ExitStack() as stack:
+            try:
+                signals = stack.enter_context(anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM))
+            except NotImplementedError:  # asyncio on Windows: Ctrl-C cancels everything at once
+                task_status.started()
+                return
+            task_status.started()
+            async for _ in signals:
+                if self.asked:
+                    self._say("stops at once")
+                    self._everything.cancel()
+                    return
+                self.ask()
+
+    def ask(self) -> None:
+        """Take no more, finish what is at hand."""
+        self.asked = True
+        self._say("finishes what is at hand; once more stops at once")
+        for scope in self._scopes:
+            scope.cancel()
+
+    @contextmanager
+    def ends(self) -> Generator[CancelScope]:
+        """A stretch that is cancelled when somebody asks to stop."""
+        with CancelScope() as scope:
+            self._scopes.add(scope)
+            if self.asked:
+                scope.cancel()
+            try:
+                yield scope
+            finally:
+                self._scopes.discard(scope)
+
+    def spare(self, scope: CancelScope) -> None:
+        """The stretch is not to be cancelled any more."""
+        self._scopes.discard(scope)

@@ -1,0 +1,69 @@
+"""What this process has seen of a run, stored now and then, and what all processes have seen together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import anyio
+
+from tenure.shared import WorkQueue
+
+from ._times import Times
+
+_PREFIX = "tally:"
+_EVERY = 1.0
+
+
+@dataclass(slots=True)
+class Tally:
+    """How many tries failed and were repeated, how long tries took, and for how many seconds the run was under way."""
+
+    retried: int = 0
+    seconds: float = 0.0
+    times: Times = field(default_factory=Times)
+
+    def value(self) -> dict[str, Any]:
+        """As JSON."""
+        return {"retried": self.retried, "seconds": round(self.seconds, 3), "times": self.times.buckets()}
+
+
+def total(cursors: Mapping[str, Any], *, without: str = "") -> Tally:
+    """The tallies of all processes among the cursors of a run, but for one."""
+    sum_ = Tally()
+    for name, value in cursors.items():
+        if name.startswith(_PREFIX) and name != _PREFIX + without:
+            sum_.retried += value["retried"]
+            sum_.seconds += value["seconds"]
+            sum_.times.merge(Times(value["times"]))
+    return sum_
+
+
+class Keeper:
+    """Stores this process's tally with the run, once a second while it changes.
+
+    A process that is killed takes what it saw in its last second with it. What became of tasks does not depend on it.
+
+    Thread safety: none.
+    """
+
+    def __init__(self, queue: WorkQueue, tally: Tally, began: float) -> None:
+        self._queue = queue
+        self._tally = tally
+        self._began = began
+        self._stored = 0
+
+    async def keep(self) -> None:
+        """Store it now and then, until cancelled. Cancellation: the last second is not stored."""
+        while True:
+            await anyio.sleep(_EVERY)
+            if len(self._tally.times) != self._stored:
+                await self.store()
+
+    async def store(self) -> None:
+        """Store it now. Cancellation: it may or may not be stored."""
+        self._stored = len(self._tally.times)
+        self._tally.seconds = anyio.current_time() - self._began
+        name = _PREFIX + self._queue.store.process
+        await self._queue.put_many([], cursor=(name, self._tally.value()))

@@ -1,0 +1,137 @@
+"""The `tenure` command, in this process and in real ones, in an empty directory."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections import namedtuple
+
+import anyio
+import pytest
+
+import tenure
+from tenure.cli import main
+
+# A killed process is missed after a second, so that tests need not wait for ten.
+SHORT = """
+import sys, tenure.cli._run as run
+run.TTL = 1.0
+from tenure.cli import main
+sys.exit(main())
+"""
+PATIENCE = 50  # seconds; never waited for when all is well
+
+Ended = namedtuple("Ended", "code out err")
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path, monkeypatch):
+    """The working directory of the test; what is imported from it is forgotten."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("tenure.cli._run.TTL", 1.0)
+    path, modules = list(sys.path), set(sys.modules)
+    yield tmp_path
+    sys.path[:] = path
+    for name in set(sys.modules) - modules:
+        if str(tmp_path) in str(getattr(sys.modules[name], "__file__", "")):
+            del sys.modules[name]
+
+
+@pytest.fixture
+def command(capsys):
+    """Runs `tenure WORDS` in this process."""
+
+    def run(*words):
+        code = main([str(word) for word in words])
+        return Ended(code, *capsys.readouterr())
+
+    return run
+
+
+@pytest.fixture
+def misused(command, here):
+    """Runs `tenure WORDS`, which must be refused in one line, with nothing made; gives the line."""
+
+    def run(*words):
+        before = sorted(here.rglob("*"))
+        ended = command(*words)
+        assert ended.code == 2, ended
+        assert ended.out == ""
+        assert ended.err.count("\n") == 1
+        assert [f for f in sorted(here.rglob("*")) if "__pycache__" not in f.parts] == before
+        return ended.err
+
+    return run
+
+
+@pytest.fixture
+def handlers(here):
+    """Writes a module of handlers into the working directory."""
+
+    def write(name, source):
+        (here / f"{name}.py").write_text(source)
+
+    return write
+
+
+@pytest.fixture
+def start():
+    """Starts `tenure WORDS` as a process of its own."""
+    with contextlib.ExitStack() as stack:
+
+        def run(*words, **options):
+            pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | options
+            child = subprocess.Popen([sys.executable, "-c", SHORT, *map(str, words)], text=True, **pipes)
+            stack.callback(end, child)
+            return child
+
+        yield run
+
+
+def end(child):
+    if child.poll() is None:
+        child.send_signal(signal.SIGCONT)
+        child.kill()
+    child.communicate()
+
+
+@pytest.fixture
+def until():
+    """Waits until something holds."""
+
+    def wait(condition):
+        limit = time.monotonic() + PATIENCE
+        while not condition():
+            assert time.monotonic() < limit, "waited in vain"
+            time.sleep(0.01)
+
+    return wait
+
+
+def lines(path):
+    """The values of a file of JSON lines."""
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+@pytest.fixture
+def read():
+    """The values of a file of JSON lines."""
+    return lines
+
+
+@pytest.fixture
+def queue_of():
+    """What a run's queue tells: `queue_of(name, lambda queue: queue.verify())`."""
+
+    def ask(name, question, url="sqlite:///tenure.db"):
+        async def asked():
+            async with tenure.open_store(url) as store:
+                return await question(tenure.WorkQueue(store, f"run:{name}"))
+
+        return anyio.run(asked)
+
+    return ask

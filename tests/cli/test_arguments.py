@@ -1,0 +1,133 @@
+"""Options are read, checked, and refused in one line."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from importlib.metadata import version
+
+import pytest
+
+from tenure.cli._arguments import DEFAULT_STORE, Rate, parse_run
+from tenure.cli._misuse import Misuse
+from tenure.processor import PRESETS
+
+
+def test_defaults():
+    options = parse_run(["m:f", "a.txt"])
+    assert (options.handler, options.inputs, options.globs) == ("m:f", ("a.txt",), ())
+    assert (options.store, options.run, options.fresh) == (DEFAULT_STORE, None, False)
+    assert (options.workers, options.rate, options.retries, options.timeout) == (10, None, 3, None)
+    assert (options.results, options.backend, options.queue_size) == (None, "asyncio", 10_000)
+
+
+def test_options_may_stand_anywhere():
+    options = parse_run(
+        "--workers 3 m:f --store memory: a.txt --results r.jsonl b.txt --timeout 1.5 -".split()
+        + ["--run", "x"]
+    )
+    assert options.inputs == ("a.txt", "b.txt", "-")
+    assert (options.workers, options.store, options.results, options.timeout) == (
+        3,
+        "memory:",
+        "r.jsonl",
+        1.5,
+    )
+
+
+def test_from_may_be_repeated():
+    assert parse_run(["m:f", "--from", "a/*", "--from", "b/*"]).globs == ("a/*", "b/*")
+
+
+@pytest.mark.parametrize(
+    ("text", "rate"),
+    [
+        ("100/s", Rate(100, 1)),
+        ("600/m", Rate(600, 60)),
+        ("10/h", Rate(10, 3600)),
+        ("0.5/s", Rate(0.5, 1)),
+        ("none", None),
+    ],
+)
+def test_rates(text, rate):
+    assert parse_run(["m:f", "a", "--rate", text]).rate == rate
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_a_preset_fills_the_defaults(name):
+    preset = PRESETS[name]
+    options = parse_run(["m:f", "a", "--preset", name])
+    assert (options.workers, options.rate) == (preset.workers, Rate(preset.rate, 1))
+    assert options.queue_size == preset.queue_size
+    options = parse_run(["m:f", "a", "--preset", name, "--workers", "7", "--rate", "none"])
+    assert (options.workers, options.rate) == (7, None)
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ("", "required: module:handler"),
+        ("m:f", "there is no input"),
+        ("m:f a --from b", "not both"),
+        ("m:f -", "needs --run"),
+        ("m:f - - --run x", "only once"),
+        ("m:f a --workers 0", "--workers: '0' is no whole number"),
+        ("m:f a --workers many", "--workers: 'many'"),
+        ("m:f a --retries -1", "--retries"),
+        ("m:f a --timeout 0", "--timeout: '0' is no number of seconds"),
+        ("m:f a --timeout nan", "--timeout: 'nan'"),
+        ("m:f a --rate 100", "write 100/s"),
+        ("m:f a --rate 0/s", "write 100/s"),
+        ("m:f a --rate 5/d", "write 100/s"),
+        ("m:f a --preset huge", "--preset: invalid choice: 'huge'"),
+        ("m:f a --backend curio", "--backend: invalid choice: 'curio'"),
+        ("m:f a --run a/b", "--run: 'a/b' is no name"),
+        ("m:f a --nonsense", "unrecognized arguments: --nonsense"),
+        ("m:f a --work 3", "unrecognized arguments: --work"),
+    ],
+)
+def test_what_is_wrong_is_told(words, told):
+    with pytest.raises(Misuse) as caught:
+        parse_run(words.split())
+    assert told in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(("backend", "extra"), [("uvloop", "tenure[cli]"), ("trio", "tenure[trio]")])
+def test_a_missing_loop_names_the_extra(backend, extra, monkeypatch):
+    monkeypatch.setattr("tenure.cli._arguments.find_spec", lambda _: None)
+    with pytest.raises(Misuse) as caught:
+        parse_run(["m:f", "a", "--backend", backend])
+    assert extra in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ([], "a command is missing"),
+        (["rnu"], "there is no command 'rnu'"),
+        (["run"], "see tenure run --help"),
+    ],
+)
+def test_wrong_commands(misused, words, told):
+    assert told in misused(*words)
+
+
+def test_version(command):
+    assert command("--version") == (0, f"tenure {version('tenure')}\n", "")
+
+
+def test_help(command, capsys):
+    assert "tenure COMMAND --help" in command("--help").out
+    with pytest.raises(SystemExit) as ended:
+        command("run", "--help")
+    assert ended.value.code == 0
+    out = capsys.readouterr().out
+    for word in ("--from", "--results", "--fresh", "exit code", "tenure.Task"):
+        assert word in out
+
+
+def test_help_needs_no_loop():
+    modules = "import sys, tenure.cli; tenure.cli.main(['--help']); print({'asyncio', 'trio', 'anyio'} & set(sys.modules))"
+    told = subprocess.run([sys.executable, "-c", modules], capture_output=True, text=True, check=True).stdout
+    assert told.startswith("usage: tenure")

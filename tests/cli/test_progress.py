@@ -1,0 +1,183 @@
+"""What is shown on the way and at the end."""
+
+from __future__ import annotations
+
+import io
+import random
+
+import pytest
+
+import tenure
+from tenure.cli._progress import Screen, Snapshot, bar, duration, quiet_line, snapshot
+from tenure.cli._report import Outcome, dead_letters, table
+from tenure.cli._tally import Tally, total
+from tenure.cli._times import Times
+
+
+def seen(**changes):
+    given = {
+        "done": 0,
+        "dead": 0,
+        "others": 0,
+        "retried": 0,
+        "known": 0,
+        "exactly": True,
+        "guess": 0,
+        "rate": 0.0,
+    }
+    return Snapshot(**given | changes)
+
+
+def counts(**changes):
+    fields = dict.fromkeys(tenure.QueueStatistics.__dataclass_fields__, 0) | {"paused": False, "oldest": 0.0}
+    return tenure.QueueStatistics(**fields | changes)
+
+
+@pytest.mark.parametrize(
+    ("s", "line"),
+    [
+        (seen(), "[....................] 0/0  0/s"),
+        (seen(known=10, guess=10, done=5, rate=2.5), "[##########..........] 5/10  2.5/s  2 s left"),
+        (
+            seen(known=5000, exactly=False, guess=20_000, done=2000, rate=100),
+            "[##..................] 2,000/~20,000  100/s  3 min 0 s left",
+        ),
+        (seen(known=40, exactly=False, guess=None, done=20, rate=10), "[##########..........] 20/>40  10/s"),
+        (
+            seen(known=4, guess=4, done=2, dead=1, others=1, retried=3),
+            "[####################] 4/4  0/s  3 retried  1 dead",
+        ),
+        (seen(known=4, guess=4, paused=True), "[....................] 0/4  0/s  paused"),
+    ],
+)
+def test_the_bar(s, line):
+    assert bar(s) == line
+
+
+def test_the_quiet_line():
+    assert (
+        quiet_line(seen(known=4000, guess=4000, done=1000, rate=1))
+        == "1,000 of 4,000 ended, 1/s, 50 min 0 s left"
+    )
+    assert quiet_line(seen(known=4000, exactly=False, guess=9000)) == "0 of about 9,000 ended, 0/s"
+    assert quiet_line(seen(known=4000, exactly=False, guess=None)) == "0 of 4,000 or more ended, 0/s"
+
+
+def test_a_snapshot_guesses_from_the_share_that_was_read():
+    statistics = counts(put=100, done=10, dead=1, discarded=2, waiting=87)
+    s = snapshot(statistics, {"input": {"end": False, "share": 0.25}}, 3, 5.0)
+    assert (s.known, s.exactly, s.guess, s.ended, s.retried) == (100, False, 400, 13, 3)
+    assert snapshot(statistics, {"input": {"end": True, "share": 1}}, 0, 0).guess == 100
+    assert snapshot(statistics, {}, 0, 0).guess is None
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(0, "0 s"), (0.2, "1 s"), (59, "59 s"), (61, "1 min 1 s"), (7300, "2 h 1 min")]
+)
+def test_durations(seconds, text):
+    assert duration(seconds) == text
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def test_what_is_said_stands_above_the_bar(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "20")
+    stream = Terminal()
+    screen = Screen(stream)
+    screen.draw("a bar that is longer than the terminal")
+    screen.say("note")
+    screen.draw("")
+    shown = stream.getvalue().split("\r\x1b[K")
+    assert shown == ["", "a bar that is longe", "note\na bar that is longe", ""]
+
+
+def test_without_a_terminal_there_are_only_lines():
+    stream = io.StringIO()
+    screen = Screen(stream)
+    screen.say("note")
+    screen.draw("")
+    assert stream.getvalue() == "note\n"
+    assert not screen.is_terminal
+
+
+@pytest.mark.parametrize("shape", ["uniform", "lognormal", "constant"])
+def test_quantiles_are_right_to_one_percent(shape):
+    rng = random.Random(7)
+    draw = {
+        "uniform": lambda: rng.uniform(0.001, 2),
+        "lognormal": lambda: rng.lognormvariate(-5, 2),
+        "constant": lambda: 0.02,
+    }[shape]
+    values = sorted(draw() for _ in range(5000))
+    times = Times()
+    for value in values:
+        times.add(value)
+    for share in (0, 0.5, 0.95, 0.99, 1):
+        exact = values[int(share * (len(values) - 1))]
+        assert times.quantile(share) == pytest.approx(exact, rel=0.011)
+
+
+def test_sketches_are_small_merge_and_can_be_stored():
+    one, two = Times(), Times()
+    for i in range(1, 100_000):
+        (one if i % 2 else two).add(i * 1e-4)
+    one.merge(two)
+    one.add(0)
+    one.add(1e12)
+    assert len(one) == 100_001
+    again = Times(one.buckets())
+    assert again.quantile(0.5) == one.quantile(0.5) == pytest.approx(5, rel=0.02)
+    assert len(one.buckets()) < 1400
+    assert Times().quantile(0.5) is None
+
+
+def test_tallies_of_all_processes_add_up():
+    one, two = Tally(retried=2, seconds=1.5), Tally(retried=1, seconds=0.5)
+    one.times.add(0.1)
+    two.times.add(0.3)
+    cursors = {"tally:a": one.value(), "tally:b": two.value(), "input": {"end": True}}
+    both = total(cursors)
+    assert (both.retried, both.seconds, len(both.times)) == (3, 2.0, 2)
+    assert total(cursors, without="a").retried == 1
+
+
+def test_the_table():
+    times = Times()
+    for _ in range(100):
+        times.add(0.02)
+    outcome = Outcome(
+        "x-1", True, counts(put=1200, done=1198, dead=2), Tally(7, 4.0, times), results="r.jsonl"
+    )
+    assert table(outcome).splitlines() == [
+        "run        x-1, finished",
+        "inputs     1,200",
+        "done       1,198",
+        "retried    7",
+        "dead       2",
+        "p50        20 ms",
+        "p95        20 ms",
+        "p99        20 ms",
+        "rate       300.0/s",
+        "seconds    4.0",
+        "results    r.jsonl",
+    ]
+    assert not outcome.all_done
+
+
+def test_the_table_of_a_run_without_anything():
+    outcome = Outcome("x-1", True, counts(), Tally())
+    assert outcome.all_done
+    assert table(outcome).splitlines()[1:] == ["inputs     0", "done       0", "retried    0", "dead       0"]
+    assert "discarded  1" in table(Outcome("x-1", True, counts(put=1, discarded=1), Tally()))
+
+
+def test_dead_letters_are_shown_in_a_line_each():
+    record = tenure.TaskRecord(1, "dead", "x" * 500, 0, None, 3, 3, 0.0, error="ValueError: two\nlines")
+    lines = dead_letters(Outcome("x-1", True, counts(put=9, dead=5), Tally(), dead=(record,)))
+    assert lines[0].startswith("dead: 'xxx")
+    assert lines[0].endswith("...: ValueError: two lines")
+    assert lines[1:] == ["dead: and 4 more"]
+    assert len(lines[0]) < 300

@@ -1,0 +1,630 @@
+"""`tenure run` as a whole: in this process, and in real ones that are stopped, drained and killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import sysconfig
+import time
+from pathlib import Path
+
+import pytest
+
+LONG = bool(os.environ.get("TENURE_LONG"))
+BACKENDS = ("asyncio", "uvloop", "trio")
+
+HANDLERS = """
+import time, anyio, tenure
+
+def shout(text):
+    return text.upper()
+
+async def double(value):
+    await anyio.sleep(0)
+    return {"twice": value * 2}
+
+async def slow(text):
+    with open("log", "a") as log:
+        log.write(f"{text}\\\\n")
+    await anyio.sleep(0.2)
+
+def slow_thread(text):
+    with open("log", "a") as log:
+        log.write(f"{text}\\\\n")
+    time.sleep(0.2)
+
+async def never_ends(text):
+    open("started", "a").close()
+    await anyio.sleep_forever()
+
+def picky(text):
+    if text == "bad":
+        raise ValueError("I do not like it")
+
+async def stalls(task):
+    if task.attempt == 1:
+        await anyio.sleep(60)
+    return task.attempt
+
+async def picks(text):
+    raise tenure.Discard("no use")
+""".replace("\\\\", "\\")
+
+
+@pytest.fixture(autouse=True)
+def run_handlers(handlers):
+    handlers("run_handlers", HANDLERS)
+
+
+@pytest.fixture
+def numbers(here):
+    """Writes a file of so many numbers, a line each."""
+
+    def write(count, name="numbers.txt"):
+        (here / name).write_text("".join(f"{i}\n" for i in range(count)))
+        return name
+
+    return write
+
+
+def rows(out):
+    """The table as a dict."""
+    return dict(line.split(maxsplit=1) for line in out.splitlines())
+
+
+def inputs_of(values):
+    return sorted(value["input"] for value in values)
+
+
+# ---------------------------------------------------------------------------------------------- in this process
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("store", ["memory:", "sqlite:///tenure.db"])
+def test_a_run(command, here, read, numbers, backend, store):
+    words = [
+        "run",
+        "run_handlers:shout",
+        numbers(600),
+        "--backend",
+        backend,
+        "--store",
+        store,
+        "--results",
+        "r.jsonl",
+    ]
+    ended = command(*words)
+    assert ended.code == 0
+    table = rows(ended.out)
+    assert (table["inputs"], table["done"], table["retried"], table["dead"]) == ("600", "600", "0", "0")
+    assert table["run"].startswith("shout-")
+    assert table["run"].endswith(", finished")
+    assert {"p50", "p95", "p99", "rate", "seconds"} <= set(table)
+    values = read(here / "r.jsonl")
+    assert inputs_of(values) == sorted(map(str, range(600)))
+    assert values[0] == {
+        "input": values[0]["input"],
+        "status": "done",
+        "result": values[0]["input"],
+        "error": None,
+        "attempts": 1,
+    }
+
+
+def test_json_lines_and_the_working_directory(command, here, read):
+    (here / "in.jsonl").write_text('1\n\n"x"\n[3]\n')
+    assert command("run", "run_handlers:double", "in.jsonl", "--results", "r.jsonl").code == 0
+    found = {json.dumps(v["input"]): v["result"]["twice"] for v in read(here / "r.jsonl")}
+    assert found == {"1": 2, '"x"': "xx", "[3]": [3, 3]}
+
+
+def test_names_of_files_and_the_digest(command, here, read):
+    (here / "texts").mkdir()
+    (here / "texts" / "a.txt").write_bytes(b"one two\nthree\n")
+    (here / "texts" / "b.txt").write_bytes(b"")
+    assert command("run", "tenure.examples:digest", "--from", "texts/*.txt", "--results", "r.jsonl").code == 0
+    values = {value["input"]: value["result"] for value in read(here / "r.jsonl")}
+    assert set(values) == {"texts/a.txt", "texts/b.txt"}
+    assert {k: values["texts/a.txt"][k] for k in ("words", "lines", "bytes")} == {
+        "words": 3,
+        "lines": 2,
+        "bytes": 14,
+    }
+    assert values["texts/b.txt"]["sha256"].startswith("e3b0c44298fc")
+
+
+def test_an_input_without_lines(command, numbers):
+    ended = command("run", "run_handlers:shout", numbers(0))
+    assert (ended.code, rows(ended.out)["inputs"]) == (0, "0")
+
+
+def test_a_finished_run_prints_its_table_and_does_nothing(command, here, numbers):
+    words = ["run", "run_handlers:shout", numbers(10), "--results", "r.jsonl"]
+    first = command(*words)
+    before = (here / "r.jsonl").read_bytes()
+    (here / "run_handlers.py").write_text("def shout(text): raise RuntimeError('called')")
+    second = command(*words)
+    assert second.code == 0
+    assert "is finished; --fresh would start it anew" in second.err
+    assert rows(second.out) == rows(first.out)
+    assert (here / "r.jsonl").read_bytes() == before
+
+
+def test_a_finished_run_writes_its_results_where_they_are_missing(command, here, numbers):
+    words = ["run", "run_handlers:shout", numbers(10)]
+    assert command(*words).code == 0
+    assert command(*words, "--results", "a.jsonl").code == 0
+    assert command(*words, "--results", "b.jsonl").code == 0
+    assert (here / "a.jsonl").read_bytes() == (here / "b.jsonl").read_bytes()
+    (here / "a.jsonl").write_text("")
+    assert command(*words, "--results", "a.jsonl").code == 0
+    assert (here / "a.jsonl").read_bytes() == (here / "b.jsonl").read_bytes()
+
+
+def test_what_makes_another_run(command, numbers):
+    numbers(3)
+    names = [
+        rows(command("run", *words.split()).out)["run"]
+        for words in (
+            "run_handlers:shout numbers.txt",
+            "run_handlers:shout numbers.txt --workers 3 --rate 1000/s --backend trio --results r.jsonl",
+            "run_handlers:shout numbers.txt --retries 5",
+            "run_handlers:shout numbers.txt --timeout 5",
+            "run_handlers:shout --from numbers.*",
+            "run_handlers:picky numbers.txt",
+            "run_handlers:shout numbers.txt --run mine",
+        )
+    ]
+    assert names[0] == names[1]
+    assert len(set(names)) == 6
+    assert names[-1] == "mine, finished"
+
+
+def test_fresh(command, here, numbers, read, queue_of):
+    words = ["run", "run_handlers:shout", numbers(300), "--results", "r.jsonl", "--run", "x"]
+    for generation in (1, 2, 3):
+        ended = command(*words, *(["--fresh"] if generation > 1 else []))
+        assert (ended.code, rows(ended.out)["done"]) == (0, "300")
+        assert len(read(here / "r.jsonl")) == 300
+        (here / "run_handlers.py").write_text(f"def shout(text): return {generation}")
+        sys.modules.pop("run_handlers")
+    assert {value["result"] for value in read(here / "r.jsonl")} == {2}
+    for name in ("x", "x:2", "x:3"):
+        audit = queue_of(name, lambda queue: queue.verify())
+        assert audit, audit.problems
+        assert audit.statistics.put == 300
+        left = queue_of(name, lambda queue: queue.browse("ended"))
+        assert bool(left) == (name == "x:3")
+    assert "is finished" in command(*words).err
+
+
+def test_fresh_takes_other_inputs(command, numbers):
+    assert command("run", "run_handlers:shout", numbers(5), "--run", "x").code == 0
+    numbers(7, "others.txt")
+    refused = command("run", "run_handlers:shout", "others.txt", "--run", "x")
+    assert refused.code == 2
+    assert "has another handler or other inputs" in refused.err
+    ended = command("run", "run_handlers:shout", "others.txt", "--run", "x", "--fresh")
+    assert (ended.code, rows(ended.out)["done"]) == (0, "7")
+    assert command("run", "run_handlers:shout", "others.txt", "--run", "x", "--retries", "9").code == 0
+
+
+def test_the_dead_are_told(command, here, read):
+    (here / "in.txt").write_text("good\nbad\nfine\n")
+    ended = command("run", "run_handlers:picky", "in.txt", "--retries", "2", "--results", "r.jsonl")
+    assert ended.code == 1
+    table = rows(ended.out)
+    assert (table["done"], table["retried"], table["dead"]) == ("2", "1", "1")
+    assert "dead: 'bad': ValueError: I do not like it" in ended.err
+    dead = [value for value in read(here / "r.jsonl") if value["status"] == "dead"]
+    assert dead == [
+        {
+            "input": "bad",
+            "status": "dead",
+            "result": None,
+            "error": "ValueError: I do not like it",
+            "attempts": 2,
+        }
+    ]
+    assert command("run", "run_handlers:picky", "in.txt", "--retries", "2", "--results", "r.jsonl").code == 1
+
+
+@pytest.mark.parametrize("handler", ["a_set", "not_a_number"])
+def test_results_that_are_no_json_are_failures(command, here, handlers, handler):
+    handlers("odd_results", "def a_set(x): return {1}\ndef not_a_number(x): return float('nan')")
+    (here / "in.txt").write_text("x\n")
+    ended = command("run", f"odd_results:{handler}", "in.txt", "--retries", "1")
+    assert (ended.code, rows(ended.out)["dead"]) == (1, "1")
+
+
+def test_discarded_is_not_done(command, here):
+    (here / "in.txt").write_text("x\n")
+    ended = command("run", "run_handlers:picks", "in.txt")
+    assert (ended.code, rows(ended.out)["discarded"], rows(ended.out)["retried"]) == (1, "1", "0")
+
+
+@pytest.mark.parametrize("rate", [[], ["--rate", "100/s"]])
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_a_try_that_takes_too_long_is_repeated(command, here, read, backend, rate):
+    (here / "in.txt").write_text("x\n")
+    words = [
+        "run",
+        "run_handlers:stalls",
+        "in.txt",
+        "--timeout",
+        "0.2",
+        "--results",
+        "r.jsonl",
+        "--backend",
+        backend,
+    ]
+    ended = command(*words, *rate)
+    assert (ended.code, rows(ended.out)["retried"]) == (0, "1")
+    assert read(here / "r.jsonl")[0]["result"] == 2
+
+
+def test_a_rate(command, numbers, handlers):
+    handlers("timed", "import time\ntimes = []\ndef stamp(text): times.append(time.monotonic())")
+    ended = command("run", "timed:stamp", numbers(30), "--rate", "1200/m", "--workers", "30")
+    assert (ended.code, rows(ended.out)["done"]) == (0, "30")
+    times = sys.modules["timed"].times
+    assert max(times) - min(times) >= 0.4  # 20 at once, 10 more at 20 in a second
+
+
+def test_a_failing_rated_run(command, here, read):
+    (here / "in.txt").write_text("good\nbad\n")
+    ended = command(
+        "run", "run_handlers:picky", "in.txt", "--retries", "2", "--rate", "50/s", "--results", "r.jsonl"
+    )
+    assert (ended.code, rows(ended.out)["done"], rows(ended.out)["dead"]) == (1, "1", "1")
+
+
+def test_flaky_ends_well(command, here, numbers):
+    (here / "in.txt").write_text("".join(f"{i}\n" for i in range(50)) + "never\n")
+    ended = command("run", "tenure.examples:flaky", "in.txt", "--preset", "medium", "--rate", "none")
+    assert (ended.code, rows(ended.out)["done"], rows(ended.out)["dead"]) == (1, "50", "1")
+    assert int(rows(ended.out)["retried"]) > 2
+
+
+# -------------------------------------------------------------------------------------------------------- misuse
+
+
+MISUSES = {
+    "no such module": ("run nope_x:f numbers.txt", "there is no module 'nope_x'"),
+    "no such handler": ("run run_handlers:nope numbers.txt", "its functions are"),
+    "no handler": ("run run_handlers numbers.txt", "write module:function"),
+    "no such input": ("run run_handlers:shout nope.txt", "nope.txt: there is no such file"),
+    "a directory": ("run run_handlers:shout .", "is a directory"),
+    "no match": ("run run_handlers:shout --from nope/*", "matches no file"),
+    "no such scheme": (
+        "run run_handlers:shout numbers.txt --store mysql://x",
+        "--store mysql://x: 'mysql' is no engine",
+    ),
+    "a wrong url": ("run run_handlers:shout numbers.txt --store sqlite:x.db", "write sqlite:///FILE"),
+    "no url": ("run run_handlers:shout numbers.txt --store x.db", "is no store URL"),
+    "no such place": (
+        "run run_handlers:shout numbers.txt --store sqlite:///nope/x.db",
+        "there is no directory",
+    ),
+    "no database": (
+        "run run_handlers:shout numbers.txt --store sqlite:///numbers.txt",
+        "is no SQLite database",
+    ),
+    "no place for results": ("run run_handlers:shout numbers.txt --results nope/r.jsonl", "make it first"),
+    "results are a directory": ("run run_handlers:shout numbers.txt --results .", "is a directory"),
+    "results are an input": ("run run_handlers:shout numbers.txt --results ./numbers.txt", "is an input too"),
+    "a wrong option": ("run run_handlers:shout numbers.txt --workers 0", "is no whole number"),
+}
+
+
+@pytest.mark.parametrize(("words", "told"), MISUSES.values(), ids=MISUSES)
+def test_misuse_is_told_in_one_line_and_nothing_is_made(misused, numbers, words, told):
+    numbers(3)
+    assert told in misused(*words.split())
+
+
+def test_results_of_others_are_not_touched(command, here, numbers):
+    (here / "r.jsonl").write_text("precious\n")
+    words = ["run", "run_handlers:shout", numbers(3), "--results", "r.jsonl"]
+    ended = command(*words)
+    assert (ended.code, ended.err.count("\n")) == (2, 1)
+    assert "exists and is not of this run" in ended.err
+    assert (here / "r.jsonl").read_text() == "precious\n"
+    assert command(*words, "--fresh").code == 0
+    assert "precious" not in (here / "r.jsonl").read_text()
+
+
+def test_a_changed_input_is_refused(command, here, numbers):
+    words = ["run", "run_handlers:shout", numbers(10)]
+    assert command(*words).code == 0
+    numbers(11)
+    ended = command(*words)
+    assert (ended.code, ended.err.count("\n")) == (2, 1)
+    assert "changed since it was read; give --fresh" in ended.err
+    assert rows(command(*words, "--fresh").out)["done"] == "11"
+
+
+def test_a_wrong_line_stops_the_run_and_can_be_mended(command, here, read):
+    path = here / "in.jsonl"
+    good = "".join(f"{i}\n" for i in range(600))
+    path.write_text(f"{good}oops\n")
+    words = ["run", "run_handlers:double", "in.jsonl", "--results", "r.jsonl"]
+    ended = command(*words)
+    assert ended.code == 2
+    assert "in.jsonl, line 601, is no JSON value" in ended.err
+    path.write_text(f"{good}600\n")
+    ended = command(*words)
+    assert (ended.code, rows(ended.out)["done"]) == (0, "601")
+    assert inputs_of(read(here / "r.jsonl")) == list(range(601))
+
+
+# ------------------------------------------------------------------------------------------------ real processes
+
+
+def test_standard_input(start, here, read):
+    child = start("run", "run_handlers:shout", "-", "--run", "piped", "--results", "r.jsonl")
+    out, err = child.communicate("a\nb\nc")
+    assert child.returncode == 0, err
+    assert rows(out)["run"] == "piped, finished"
+    assert inputs_of(read(here / "r.jsonl")) == ["a", "b", "c"]
+
+
+def test_standard_input_is_worked_on_as_it_comes(start, here, until):
+    child = start("run", "run_handlers:shout", "-", "--run", "piped", "--results", "r.jsonl")
+    child.stdin.write("a\n")
+    child.stdin.flush()
+    until(lambda: (here / "r.jsonl").exists() and '"input": "a"' in (here / "r.jsonl").read_text())
+    child.send_signal(signal.SIGINT)
+    _, err = child.communicate()
+    assert (child.returncode, "the same command goes on" in err) == (1, True)
+
+
+def test_standard_input_is_skipped_as_far_as_it_was_read(start, here, read, until):
+    text = "".join(f"{i}\n" for i in range(2000))
+    child = start("run", "run_handlers:slow", "-", "--run", "piped", "--results", "r.jsonl", "--workers", 100)
+    child.stdin.write(text[: len(text) // 2])
+    child.stdin.flush()
+    until(lambda: (here / "log").exists() and len((here / "log").read_text()) > 200)
+    child.kill()
+    child.wait()
+    child = start(
+        "run", "run_handlers:slow", "-", "--run", "piped", "--results", "r.jsonl", "--workers", 1000
+    )
+    _, err = child.communicate(text)
+    assert child.returncode == 0, err
+    assert inputs_of(read(here / "r.jsonl")) == sorted(text.split())
+    again = start("run", "run_handlers:slow", "-", "--run", "piped")
+    assert again.communicate("something else\n")
+    assert again.returncode == 0
+
+
+def test_other_standard_input_is_refused(start, until, here):
+    child = start("run", "run_handlers:slow", "-", "--run", "piped")
+    child.stdin.write("a\nb\nc\n")
+    child.stdin.flush()
+    until((here / "log").exists)
+    child.kill()
+    child.wait()
+    child = start("run", "run_handlers:slow", "-", "--run", "piped")
+    _, err = child.communicate("x\ny\nz\n1\n2\n")
+    assert child.returncode == 2
+    assert "standard input: changed since it was read; give --fresh" in err
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    "words", ["slow", "slow_thread", "slow --rate 30/s", "slow --backend trio", "slow --backend uvloop"]
+)
+def test_a_signal_drains(start, here, numbers, until, read, queue_of, how, words):
+    handler, *options = words.split()
+    command = ["run", f"run_handlers:{handler}", numbers(60), "--run", "x", "--results", "r.jsonl", *options]
+    child = start(*command)
+    until(lambda: (here / "log").exists() and len((here / "log").read_text().split()) > 12)
+    child.send_signal(how)
+    out, err = child.communicate()
+    assert child.returncode == 1, err
+    assert "finishes what is at hand" in err
+    assert "the same command goes on from here" in err
+    begun = (here / "log").read_text().split()
+    assert 12 < len(begun) < 60
+    assert int(rows(out)["done"]) == len(begun)  # what was begun was finished, nothing was given back
+    assert rows(out)["run"] == "x, unfinished"
+    assert inputs_of(read(here / "r.jsonl")) == sorted(begun)
+    assert queue_of("x", lambda queue: queue.statistics()).leased == 0
+    child = start(*command, "--workers", "30", *(["--rate", "none"] if "--rate" in words else []))
+    _, err = child.communicate()
+    assert child.returncode == 0, err
+    assert f"goes on after {len(begun)} inputs" in err
+    assert sorted((here / "log").read_text().split()) == sorted(map(str, range(60)))
+    assert inputs_of(read(here / "r.jsonl")) == sorted(map(str, range(60)))
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_second_signal_stops_at_once(start, here, numbers, until, queue_of, backend):
+    child = start("run", "run_handlers:never_ends", numbers(30), "--run", "x", "--backend", backend)
+    until((here / "started").exists)
+    child.send_signal(signal.SIGINT)
+    until(lambda: "finishes what is at hand" in child.stderr.readline())
+    child.send_signal(signal.SIGINT)
+    out, _ = child.communicate(timeout=20)
+    assert child.returncode == 1
+    assert rows(out)["done"] == "0"
+    statistics = queue_of("x", lambda queue: queue.statistics())
+    assert (statistics.waiting, statistics.leased) == (30, 0)
+    assert {r.attempts for r in queue_of("x", lambda queue: queue.browse("waiting"))} == {0}
+
+
+@pytest.mark.timeout(300)
+def test_killed_again_and_again(start, here, numbers, read, queue_of):
+    count = 1000
+    command = [
+        "run",
+        "run_handlers:shout",
+        numbers(count),
+        "--run",
+        "x",
+        "--results",
+        "r.jsonl",
+        "--workers",
+        "4",
+    ]
+    for _ in range(10):
+        child = start(*command, "--rate", "70/s")
+        time.sleep(random.uniform(0.3, 1.3))
+        assert child.poll() is None, child.communicate()
+        child.kill()
+        child.wait()
+    child = start(*command)
+    out, err = child.communicate()
+    assert child.returncode == 0, err
+    assert rows(out)["done"] == "1,000"
+    assert inputs_of(read(here / "r.jsonl")) == sorted(map(str, range(count)))
+    audit = queue_of("x", lambda queue: queue.verify())
+    assert audit, audit.problems
+    assert (audit.statistics.put, audit.statistics.done) == (count, count)
+
+
+@pytest.mark.skipif(not LONG, reason="takes minutes; set TENURE_LONG=1")
+@pytest.mark.timeout(1200)
+def test_ten_kills_over_ten_thousand_real_files(start, here, read, queue_of):
+    """The README's first command, killed ten times."""
+    library = sysconfig.get_path("stdlib")
+    names = [f"{library}/**/*.py", f"{sysconfig.get_path('purelib')}/**/*.py", f"{library}/**/*.pyc"]
+    globs = [word for name in names for word in ("--from", name)]
+    command = ["run", "tenure.examples:digest", *globs, "--run", "x", "--results", "r.jsonl"]
+    killed = 0
+    while killed < 10:
+        child = start(*command)
+        time.sleep(random.uniform(0.4, 1.2))
+        assert child.poll() is None, "too fast to be killed ten times"
+        child.kill()
+        child.wait()
+        killed += 1
+    child = start(*command)
+    out, err = child.communicate()
+    assert child.returncode == 0, err
+    values = read(here / "r.jsonl")
+    assert len(values) >= 10_000
+    assert len({value["input"] for value in values}) == len(values)
+    assert {value["status"] for value in values} == {"done"}
+    audit = queue_of("x", lambda queue: queue.verify())
+    assert audit, audit.problems
+    assert audit.statistics.done == audit.statistics.put == len(values)
+    sys.stdout.write(f"{killed} kills\n{out}")
+
+
+def test_two_at_once_work_together(start, here, numbers, read, queue_of):
+    command = [
+        "run",
+        "run_handlers:slow",
+        numbers(300),
+        "--run",
+        "x",
+        "--results",
+        "r.jsonl",
+        "--workers",
+        "15",
+    ]
+    children = [start(*command) for _ in range(2)]
+    ended = [child.communicate() for child in children]
+    assert [child.returncode for child in children] == [0, 0], ended
+    assert sorted((here / "log").read_text().split()) == sorted(map(str, range(300)))
+    assert inputs_of(read(here / "r.jsonl")) == sorted(map(str, range(300)))
+    assert {rows(out)["done"] for out, _ in ended} == {"300"}
+    assert queue_of("x", lambda queue: queue.verify())
+
+
+def test_the_second_takes_over_when_the_first_is_killed(start, here, numbers, read, until):
+    command = [
+        "run",
+        "run_handlers:slow",
+        numbers(120),
+        "--run",
+        "x",
+        "--results",
+        "r.jsonl",
+        "--workers",
+        "4",
+    ]
+    first = start(*command)
+    until(lambda: (here / "log").exists())
+    second = start(*command)
+    time.sleep(1.0)
+    first.kill()
+    _, err = second.communicate()
+    assert second.returncode == 0, err
+    assert inputs_of(read(here / "r.jsonl")) == sorted(map(str, range(120)))
+
+
+def test_a_frozen_one_does_not_spoil_anything(start, here, numbers, read, until, queue_of):
+    command = [
+        "run",
+        "run_handlers:slow",
+        numbers(120),
+        "--run",
+        "x",
+        "--results",
+        "r.jsonl",
+        "--workers",
+        "4",
+    ]
+    first = start(*command)
+    until(lambda: (here / "log").exists())
+    time.sleep(0.7)
+    first.send_signal(signal.SIGSTOP)
+    second = start(*command)
+    until(lambda: len(set((here / "log").read_text().split())) > 80)
+    first.send_signal(signal.SIGCONT)
+    for child in (first, second):
+        _, err = child.communicate()
+        assert child.returncode == 0, err
+    assert inputs_of(read(here / "r.jsonl")) == sorted(map(str, range(120)))
+    assert queue_of("x", lambda queue: queue.verify())
+
+
+def test_fresh_does_not_disturb_a_run_that_is_under_way(start, here, numbers, until):
+    command = ["run", "run_handlers:slow", numbers(100), "--run", "x", "--workers", "2"]
+    first = start(*command)
+    until(lambda: (here / "log").exists())
+    second = start(*command, "--fresh")
+    _, err = second.communicate()
+    assert second.returncode == 2
+    assert re.search(r"run x is under way elsewhere \(.*\); stop it before --fresh", err)
+    assert first.poll() is None
+
+
+def test_quiet_lines(start, numbers, here):
+    hurry = (
+        "import sys, tenure.cli._progress as p; p._FIRST = 0.3; from tenure.cli import main; sys.exit(main())"
+    )
+    words = [sys.executable, "-c", hurry, "run", "run_handlers:slow", numbers(80)]
+    told = subprocess.run(words, capture_output=True, text=True, check=True).stderr.splitlines()
+    shown = [line for line in told if re.fullmatch(r"\d+ of 80 ended, [\d.]+/s(, \d+ s left)?", line)]
+    assert 1 <= len(shown) <= 5, told
+
+
+@pytest.mark.parametrize("count", [1_000_000 if LONG else 30_000])
+@pytest.mark.timeout(1200)
+def test_memory_is_bounded(numbers, count):
+    """A million lines would be some 100 MB of tasks; the queue holds ten thousand."""
+    measure = (
+        "import sys, resource; from tenure.cli import main; code = main();"
+        "print('peak', resource.getrusage(resource.RUSAGE_SELF).ru_maxrss); sys.exit(code)"
+    )
+    numbers(count)
+    peaks = {}
+    for name, few in (("few.txt", 2_000), ("numbers.txt", count)):
+        numbers(few, name)
+        words = [sys.executable, "-c", measure, "run", "run_handlers:double", name, "--workers", "100"]
+        done = subprocess.run(
+            [*words, "--results", f"{name}.jsonl"], capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        assert Path(f"{name}.jsonl").read_bytes().count(b"\n") == few
+        peaks[name] = int(rows(done.stdout)["peak"])
+    assert peaks["numbers.txt"] - peaks["few.txt"] < 40_000, peaks  # kilobytes
