@@ -44,6 +44,11 @@ class Job:
         self._scope = CancelScope()
         self._ended = anyio.Event()
 
+    @property
+    def ended(self) -> bool:
+        """Whether it has run to its end, or was ended."""
+        return self._ended.is_set()
+
     async def end(self) -> None:
         """Cancel the job and wait until it has ended. Cancellation: it is being cancelled all the same."""
         self.cancel()
@@ -97,6 +102,11 @@ class Upkeep:
     def names(self) -> tuple[str, ...]:
         """The names of the jobs that run, in the order of their start."""
         return tuple(job.name for job in self._jobs)
+
+    def cancel(self) -> None:
+        """Cancel all jobs that still run, in no order and without waiting: the last resort."""
+        for job in self._jobs:
+            job.cancel()
 
     def start(self, name: str, function: Callable[..., Awaitable[object]], *args: Any) -> Job:
         """Start a job at once, without waiting for anything."""

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections import namedtuple
+from typing import NamedTuple
 
 import anyio
 import pytest
@@ -25,7 +25,13 @@ sys.exit(main())
 """
 PATIENCE = 50  # seconds; never waited for when all is well
 
-Ended = namedtuple("Ended", "code out err")
+
+class Ended(NamedTuple):
+    """How a command ended."""
+
+    code: int
+    out: str
+    err: str
 
 
 @pytest.fixture(autouse=True)

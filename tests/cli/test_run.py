@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import random
@@ -416,9 +417,16 @@ def test_other_standard_input_is_refused(start, until, here):
     assert "standard input: changed since it was read; give --fresh" in err
 
 
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize(
-    "words", ["slow", "slow_thread", "slow --rate 30/s", "slow --backend trio", "slow --backend uvloop"]
+    ("words", "how"),
+    [
+        ("slow", signal.SIGINT),
+        ("slow", signal.SIGTERM),
+        ("slow_thread", signal.SIGINT),
+        ("slow --rate 30/s", signal.SIGINT),
+        ("slow --backend trio", signal.SIGINT),
+        ("slow --backend uvloop", signal.SIGINT),
+    ],
 )
 def test_a_signal_drains(start, here, numbers, until, read, queue_of, how, words):
     handler, *options = words.split()
@@ -459,6 +467,7 @@ def test_a_second_signal_stops_at_once(start, here, numbers, until, queue_of, ba
     assert {r.attempts for r in queue_of("x", lambda queue: queue.browse("waiting"))} == {0}
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_killed_again_and_again(start, here, numbers, read, queue_of):
     count = 1000
@@ -489,7 +498,8 @@ def test_killed_again_and_again(start, here, numbers, read, queue_of):
     assert (audit.statistics.put, audit.statistics.done) == (count, count)
 
 
-@pytest.mark.skipif(not LONG, reason="takes minutes; set TENURE_LONG=1")
+@pytest.mark.slow
+@pytest.mark.skipif(not LONG, reason="takes long; set TENURE_LONG=1")
 @pytest.mark.timeout(1200)
 def test_ten_kills_over_ten_thousand_real_files(start, here, read, queue_of):
     """The README's first command, killed ten times."""
@@ -539,6 +549,7 @@ def test_two_at_once_work_together(start, here, numbers, read, queue_of):
     assert queue_of("x", lambda queue: queue.verify())
 
 
+@pytest.mark.slow
 def test_the_second_takes_over_when_the_first_is_killed(start, here, numbers, read, until):
     command = [
         "run",
@@ -552,7 +563,7 @@ def test_the_second_takes_over_when_the_first_is_killed(start, here, numbers, re
         "4",
     ]
     first = start(*command)
-    until(lambda: (here / "log").exists())
+    until((here / "log").exists)
     second = start(*command)
     time.sleep(1.0)
     first.kill()
@@ -561,6 +572,7 @@ def test_the_second_takes_over_when_the_first_is_killed(start, here, numbers, re
     assert inputs_of(read(here / "r.jsonl")) == sorted(map(str, range(120)))
 
 
+@pytest.mark.slow
 def test_a_frozen_one_does_not_spoil_anything(start, here, numbers, read, until, queue_of):
     command = [
         "run",
@@ -574,7 +586,7 @@ def test_a_frozen_one_does_not_spoil_anything(start, here, numbers, read, until,
         "4",
     ]
     first = start(*command)
-    until(lambda: (here / "log").exists())
+    until((here / "log").exists)
     time.sleep(0.7)
     first.send_signal(signal.SIGSTOP)
     second = start(*command)
@@ -590,12 +602,26 @@ def test_a_frozen_one_does_not_spoil_anything(start, here, numbers, read, until,
 def test_fresh_does_not_disturb_a_run_that_is_under_way(start, here, numbers, until):
     command = ["run", "run_handlers:slow", numbers(100), "--run", "x", "--workers", "2"]
     first = start(*command)
-    until(lambda: (here / "log").exists())
+    until((here / "log").exists)
     second = start(*command, "--fresh")
     _, err = second.communicate()
     assert second.returncode == 2
     assert re.search(r"run x is under way elsewhere \(.*\); stop it before --fresh", err)
     assert first.poll() is None
+
+
+def test_the_bar_on_a_terminal(start, numbers):
+    ours, theirs = os.openpty()
+    child = start("run", "run_handlers:slow", numbers(60), stderr=theirs)
+    os.close(theirs)
+    shown = b""
+    with contextlib.suppress(OSError):  # how a terminal tells that nobody writes to it any more
+        while chunk := os.read(ours, 4096):
+            shown += chunk
+    os.close(ours)
+    assert child.wait() == 0
+    assert re.search(rb"\r\x1b\[K\[[#.]{20}\]  ?\d+/60  ", shown), shown
+    assert shown.endswith(b"\r\x1b[K"), shown
 
 
 def test_quiet_lines(start, numbers, here):

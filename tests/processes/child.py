@@ -1,4 +1,4 @@
-"""A process for the tests beside it: `child.py LOOP ROLE URL LOG [NUMBER]`. What it does stands in the log, line by line.
+"""A process for the tests beside it: `child.py LOOP ROLE URL LOG NUMBER`. What it does stands in the log, line by line.
 
 Each line is written in one piece to a file opened for appending, so lines of several processes never mix.
 """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from typing import cast
 
 from tenure.errors import TenureError
 
@@ -75,8 +76,7 @@ def _worst(problem: BaseException) -> BaseException | None:
 
 def _leaves(problem: BaseException) -> Iterator[BaseException]:
     if isinstance(problem, BaseExceptionGroup):
-        group: BaseExceptionGroup[BaseException] = problem
-        for part in group.exceptions:
+        for part in cast("BaseExceptionGroup[BaseException]", problem).exceptions:
             yield from _leaves(part)
     else:
         yield problem

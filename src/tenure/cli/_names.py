@@ -12,6 +12,8 @@ from ._misuse import Misuse
 _PATIENCE = 0.5
 """Seconds after which a portion is given although it is small: matching files may be far between."""
 
+_MOST_SKIPPED = 10
+
 
 class Names:
     """The names that glob patterns match, pattern by pattern, each in order, each name once.
@@ -71,7 +73,8 @@ class Names:
             self._names = self._globs[glob].names(after, self._skip)
 
     def _skip(self, problem: OSError) -> None:
-        self.skipped.append(f"{problem.filename}: skipped ({problem.strerror})")
+        if len(self.skipped) < _MOST_SKIPPED:
+            self.skipped.append(f"{problem.filename}: skipped ({problem.strerror})")
 
 
 def _speakable(name: str) -> str:

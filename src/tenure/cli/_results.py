@@ -45,6 +45,12 @@ class Results:
                 f"--results {self.path} exists and is not of this run; move it away, name another file, or give --fresh"
             )
 
+    async def claim(self, queue: WorkQueue) -> None:
+        """Note that the file belongs to a run that begins. Cancellation: it may or may not be noted."""
+        if await self._recorded(queue) is None:
+            # should somebody just have noted more, everything is written again, to the same effect
+            await self._note(queue)
+
     async def is_complete(self, queue: WorkQueue) -> bool:
         """Whether all that has ended stands in the file. Cancellation: no effect."""
         offset, rank = await self._recorded(queue) or (-1, 0)

@@ -120,6 +120,8 @@ class _Job:
             await self._check(record.queue(1 if entry is None else entry.generation))
         if entry is None or fresh:
             entry = await record.begin(self._plan, fresh=fresh, patience=1.5 * TTL)
+            if self._results is not None:
+                await self._results.claim(record.queue(entry.generation))
         return entry.generation
 
     async def _check(self, queue: WorkQueue) -> None:
@@ -141,7 +143,7 @@ class _Job:
         worker = self._worker(store, queue)
         keeper = Keeper(queue, self._tally, anyio.current_time())
         progress = Progress(queue, self._tally, self._screen)
-        steward = Steward(record, generation, self._source, self._results, worker, stop)
+        steward = Steward(record, generation, self._source, self._results, worker, stop, self._say)
         async with unwrapped_task_group() as group:
             for job in (worker.run, keeper.keep, progress.show):
                 group.start_soon(job)

@@ -46,6 +46,7 @@ class Steward:
         results: Results | None,
         worker: _Drains,
         stop: Stop,
+        say: Callable[[str], object],
     ) -> None:
         self.finished = False
         self._record = record
@@ -55,6 +56,7 @@ class Steward:
         self._results = results
         self._worker = worker
         self._stop = stop
+        self._say = say
 
     async def see_through(self) -> None:
         """Wait for the lead and lead, until the run is finished or somebody asks to stop.
@@ -62,6 +64,7 @@ class Steward:
         Raises `Misuse` for input that cannot be used, `Interrupted` if the run was started anew elsewhere, `OSError`
         when results cannot be written. Cancellation: the next process goes on from what is on record.
         """
+        await self._tell_who_leads()
         while not (self.finished or self._stop.asked):
             with self._stop.ends() as scope:
                 try:
@@ -70,6 +73,14 @@ class Steward:
                         await self._lead(lease)
                 except* (LeaseLost, OutcomeUnknown):
                     pass  # this process was out of touch for too long; it lines up again
+
+    async def _tell_who_leads(self) -> None:
+        holders = (await self._record.lock().holders()).holders
+        if holders:
+            who, ttl = holders[0].process, self._queue.store.ttl
+            self._say(
+                f"{who} leads the run; this one works along, and leads when that ends or has been dead for {ttl:g} s"
+            )
 
     async def _lead(self, lease: Lease) -> None:
         entry = await self._record.look()

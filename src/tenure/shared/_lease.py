@@ -17,7 +17,10 @@ from anyio import CancelScope
 from tenure.engine import Acquire, Claimed, Granted, Operation, Release, Reply
 from tenure.errors import AcquireTimeout, LeaseLost
 from tenure.local._park import on_task_end, this_task
-from tenure.store import Obtained, Session, Settlement, Store
+from tenure.store import Obtained, Session, Settlement, Store, check_seconds
+
+_ONE_TRY = 1.0
+"""Seconds (or the settle_timeout, if it is longer) after which a single try is given up: the engine is away."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,32 +48,34 @@ class Lease:
     Thread safety: `check` and `remaining` belong on the event loop's thread.
     """
 
-    __slots__ = ("_leave", "_obtained", "_scope", "_session", "key", "lost", "token")
+    __slots__ = ("_ended", "_scope", "_session", "key", "lost", "token")
 
     def __init__(self, key: str, obtained: Obtained, scope: CancelScope) -> None:
         answer: Granted | Claimed = obtained.answer
         self.key = key
         self.token = answer.token
         self.lost: str | None = None
-        self._obtained = obtained
+        self._ended = False
         self._session: Session = obtained.session
         self._scope = scope
         self._session.add(self)
 
     def __repr__(self) -> str:
-        state = f"lost={self.lost!r}" if self.lost else f"remaining={self.remaining():.3f}"
+        state = f"lost={self.lost!r}" if self.lost else "released" if self._ended else "held"
         return f"<{type(self).__name__} {self.key} token={self.token} {state}>"
 
     def remaining(self) -> float:
-        """For how many seconds the lease would last if no further renewal came through; 0 once it is lost."""
-        return 0.0 if self.lost else self._session.remaining()
+        """For how many seconds the lease would last if no further renewal came through; 0 once it is over."""
+        return 0.0 if self.lost or self._ended else self._session.remaining()
 
     def check(self) -> None:
-        """Raise `LeaseLost` if the lease is lost or its time has passed; costs nothing, sends nothing.
+        """Raise `LeaseLost` if the lease is lost, its time has passed, or the block was left ("released").
 
-        Call it right before a side effect: a process that was frozen may run one more step before its cancellation
-        reaches it.
+        It costs nothing and sends nothing. Call it right before a side effect: a process that was frozen may run one
+        more step before its cancellation reaches it.
         """
+        if self._ended:
+            raise LeaseLost(self.key, self.lost or "released")
         if self.lost or self._session.look():
             raise LeaseLost(self.key, self.lost or "expired")
 
@@ -78,6 +83,12 @@ class Lease:
         """The session is lost: cancel the body. For the session alone."""
         self.lost = reason
         self._scope.cancel(f"{self.key} lost: {reason}")
+
+    def end(self) -> None:
+        """The block is being left. For the hold alone."""
+        self.lost = self.lost or self._session.look()
+        self._ended = True
+        self._session.drop(self)
 
 
 class Hold:
@@ -91,6 +102,7 @@ class Hold:
         "_lease",
         "_obtained",
         "_scope",
+        "_settlement",
         "_since",
         "_store",
         "_task",
@@ -100,7 +112,9 @@ class Hold:
         "_wish",
     )
 
-    def __init__(self, store: Store, wish: HoldWish, *, ttl: float, timeout: float | None, exclusive: bool) -> None:
+    def __init__(
+        self, store: Store, wish: HoldWish, *, ttl: float, timeout: float | None, exclusive: bool
+    ) -> None:
         check_timeout(timeout)
         self._store = store
         self._wish = wish
@@ -108,7 +122,13 @@ class Hold:
         self._timeout = timeout
         self._exclusive = exclusive
         self._lease: Lease | None = None
+        self._settlement: Settlement | None = None
         self._task: object = None
+
+    @property
+    def holds(self) -> bool:
+        """Whether it was entered and not yet left."""
+        return self._lease is not None and self._settlement is None
 
     async def __aenter__(self) -> Lease:
         """Obtain the lease. Raises `AcquireTimeout`, `CapacityMismatch`, `StoreClosed`, `EngineError`.
@@ -122,7 +142,8 @@ class Hold:
             if (self._wish.key, task) in self._store.entered:
                 raise RuntimeError(f"{self._wish.key}: this task holds it already and would wait for itself")
             self._store.entered[self._wish.key, task] = self
-        started = anyio.current_time()
+        observer = self._store.observer
+        started = 0.0 if observer is None else anyio.current_time()
         try:
             self._obtained = await self._obtain()
         except BaseException:
@@ -131,10 +152,10 @@ class Hold:
         self._scope = scope = CancelScope()
         scope.__enter__()
         self._lease = lease = Lease(self._wish.key, self._obtained, scope)
-        self._since = anyio.current_time()
         self._unwatch = on_task_end(task, self._abandoned)
-        if self._store.observer is not None:
-            self._store.notice("lease.acquired", key=lease.key, token=lease.token, waited=self._since - started)
+        if observer is not None:
+            self._since = anyio.current_time()
+            observer.notice("lease.acquired", key=lease.key, token=lease.token, waited=self._since - started)
         return lease
 
     async def __aexit__(
@@ -149,54 +170,61 @@ class Hold:
             raise RuntimeError(f"{self._wish.key}: this hold was not entered")
         settlement = self._give_back(lease)
         if this_task() is not self._task:
-            raise RuntimeError(f"{lease.key}: left from another task than it was entered in; it has been released")
-        lost = lease.lost
+            raise RuntimeError(
+                f"{lease.key}: left from another task than it was entered in; it has been released"
+            )
         try:
             ended_by_us = bool(self._scope.__exit__(kind, error, trace))
         except BaseException as rest:
-            # trio: the scope took its own cancellations out of a group and raises what is left
-            if lost and isinstance(rest, Exception):
-                rest.add_note(f"{lease.key} was lost meanwhile ({lost})")
+            # the scope took its own cancellations out of a group, and raises what is left of it
+            await settlement.wait(self._store.settle_timeout)
+            _tell_of_the_loss(rest, lease)
             raise
         await settlement.wait(self._store.settle_timeout)
-        if lost and (ended_by_us or error is None):
-            raise LeaseLost(lease.key, lost) from None
-        if lost and isinstance(error, Exception):
-            error.add_note(f"{lease.key} was lost meanwhile ({lost})")
+        if lease.lost and (ended_by_us or error is None):
+            raise LeaseLost(lease.key, lease.lost) from None
+        _tell_of_the_loss(error, lease)
         return False
+
+    def compose(self) -> None:
+        """The task ended without leaving the block: nobody is there any more to hold it. For the store alone."""
+        if self._lease is not None:
+            self._give_back(self._lease)
 
     async def _obtain(self) -> Obtained:
         if self._timeout is None:
             return await self._store.obtain(self._wish, self._ttl)
         ahead: list[int] = []
-        if self._timeout == 0:
-            obtained = await self._store.obtain(replace(self._wish, wait=False), self._ttl)
+        wish = self._wish if self._timeout else replace(self._wish, wait=False)
+        with anyio.move_on_after(self._timeout or max(self._store.settle_timeout, _ONE_TRY)):
+            obtained = await self._store.obtain(wish, self._ttl, ahead.append)
             if obtained.answer is not Reply.REFUSED:
                 return obtained
-        else:
-            with anyio.move_on_after(self._timeout):
-                return await self._store.obtain(self._wish, self._ttl, ahead.append)
         raise AcquireTimeout(self._wish.key, self._timeout, ahead=ahead[-1] if ahead else None)
 
     def _give_back(self, lease: Lease) -> Settlement:
         """Synchronous: from here on nothing can stop it."""
-        lease.lost = lease.lost or self._obtained.session.look()
-        self._unwatch()
-        self._forget()
-        settlement = self._store.settle(self._wish, self._obtained)
-        self._obtained.session.drop(lease)
-        if self._store.observer is not None:
-            fields = {"key": lease.key, "token": lease.token}
-            if lease.lost:
-                self._store.notice("lease.lost", reason=lease.lost, **fields)
-            else:
-                self._store.notice("lease.released", held=anyio.current_time() - self._since, **fields)
-        return settlement
+        if self._settlement is None:
+            self._unwatch()
+            del self._unwatch  # it knows this hold: together they would wait for the garbage collector
+            self._forget()
+            self._settlement = self._store.settle(self._wish, self._obtained)
+            lease.end()
+            self._notice_end(lease)
+        return self._settlement
+
+    def _notice_end(self, lease: Lease) -> None:
+        if self._store.observer is None:
+            return
+        if lease.lost:
+            self._store.notice("lease.lost", key=lease.key, token=lease.token, reason=lease.lost)
+        else:
+            held = anyio.current_time() - self._since
+            self._store.notice("lease.released", key=lease.key, token=lease.token, held=held)
 
     def _abandoned(self) -> None:
-        # the task ended without leaving the block: nobody is there any more to hold it
-        if self._lease is not None:
-            self._give_back(self._lease)
+        # called outside of any task, where not even the time can be told on every loop
+        self._store.compose_soon(self)
 
     def _forget(self) -> None:
         if self._exclusive:
@@ -204,6 +232,11 @@ class Hold:
 
 
 def check_timeout(timeout: float | None) -> None:
-    """A time limit is None, or a number of seconds not below 0."""
-    if timeout is not None and not timeout >= 0:
-        raise ValueError(f"timeout must be None or a number of seconds, not below 0: {timeout!r}")
+    """A time limit is None, or a number of seconds not below 0. Raises `TypeError`, `ValueError`."""
+    if timeout is not None:
+        check_seconds("timeout", timeout)
+
+
+def _tell_of_the_loss(error: BaseException | None, lease: Lease) -> None:
+    if lease.lost and isinstance(error, Exception):
+        error.add_note(f"{lease.key} was lost meanwhile ({lease.lost})")

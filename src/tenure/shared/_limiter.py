@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from heapq import heappop, heappush
 from math import inf, isfinite
 from typing import Any
 
@@ -16,6 +17,9 @@ from tenure.errors import OutcomeUnknown, StoreClosed, WouldExceedDeadline
 from tenure.local._line import Line, Waiter
 from tenure.store import Session, Store, Turns
 
+_AT_ONCE = 1e-6
+"""Seconds: engines add and subtract times as floats, and what is free must not be refused for a rounding error."""
+
 
 class RateLimiter:
     """So many per so many seconds over all who use the store, with bursts.
@@ -24,19 +28,19 @@ class RateLimiter:
     spending is booked in one round trip, in the order in which callers come, costs included; who has to wait does so
     here, without asking again.
 
-    Thread safety: none; a description, to be shared between tasks. Limiters of equal names should have equal rates: each
-    booking follows the rate of the one who books. Source: the generic cell rate algorithm (ITU-T I.371); giving back as
-    in Go's `rate.Reservation.CancelAt`.
+    Thread safety: none; a description, to be shared between tasks. Limiters of equal names should have equal rates:
+    each booking follows the rate of the one who books. Source: the generic cell rate algorithm (ITU-T I.371); giving
+    back as in Go's `rate.Reservation.CancelAt`.
     """
 
-    __slots__ = ("_burst", "_key", "_rate", "_store", "name")
+    __slots__ = ("_burst", "_key", "_rate", "_spenders", "name")
 
     def __init__(
         self, store: Store, name: str, *, rate: float, per: float = 1.0, burst: float | None = None
     ) -> None:
         _check_positive("rate", rate)
         _check_positive("per", per)
-        self._store = store
+        self._spenders = store.listen(store.key("rate", "*")[:-1], lambda: _Spenders(store))
         self._key = store.key("rate", name)
         self._rate = rate / per
         self._burst = float(max(1.0, rate) if burst is None else burst)
@@ -47,31 +51,34 @@ class RateLimiter:
     def __repr__(self) -> str:
         return f"<RateLimiter {self.name!r} {self._rate:g}/s burst={self._burst:g}>"
 
-    async def acquire(self, cost: float = 1, fail_fast: bool = False) -> None:  # noqa: FBT001, FBT002 the contract
+    async def acquire(self, cost: float = 1, fail_fast: bool = False) -> None:
         """Spend `cost` as soon as the rate allows it.
 
-        A wait that the caller's deadline does not leave time for books nothing: by default it sleeps out its scope, with
-        `fail_fast` it raises `WouldExceedDeadline` at once. Raises `ValueError` if the cost is above the burst,
+        A wait that the caller's deadline does not leave time for books nothing: by default it sleeps out its scope,
+        with `fail_fast` it raises `WouldExceedDeadline` at once. Raises `ValueError` if the cost is above the burst,
         `OutcomeUnknown`, `StoreClosed`, `EngineError`.
-        Cancellation: what was booked is given back, as far as later bookings have not overtaken it; what was
-        booked while the caller was being cancelled is given back too.
+        Cancellation: what was booked is given back, as far as later bookings have not overtaken it.
         """
-        spending = await self._spend(cost, current_effective_deadline() - anyio.current_time())
-        if not spending.booked:
+        while True:
+            patience = max(0.0, current_effective_deadline() - anyio.current_time())
+            spending = await self._spend(cost, patience)
+            if spending.booked:
+                break
             if fail_fast:
                 raise WouldExceedDeadline(self._key, spending.delay)
-            await anyio.sleep_forever()
-        if spending.delay > 0:
+            # the scope ends here, unless its deadline is moved meanwhile
+            await anyio.sleep(patience)
+        if spending.delay > _AT_ONCE:
             try:
                 await anyio.sleep(spending.delay)
             except BaseException:
-                self._spender().refund(_Refund(cost, spending.booking, self._rate))
+                self._spenders.refund(self._key, cost, self._rate, spending)
                 raise
 
     async def try_acquire(self, cost: float = 1) -> bool:
         """Spend `cost` if the rate allows it at once; tells whether it did. Raises as `acquire` does.
 
-        Cancellation: it may or may not be spent.
+        Cancellation: nothing is spent.
         """
         return (await self._spend(cost, 0.0)).booked
 
@@ -79,106 +86,155 @@ class RateLimiter:
         _check_positive("cost", cost)
         if cost > self._burst:
             raise ValueError(f"cost must be at most the burst of {self._burst:g}: {cost!r}")
-        request = SpendRequest(float(cost), None if max_wait == inf else max(0.0, max_wait))
-        return await self._spender().spend(_Wish(request, self._rate, self._burst))
-
-    def _spender(self) -> _Spender:
-        return self._store.listen(self._key, lambda: _Spender(self._store, self._key))
+        wish = _Wish(float(cost), None if max_wait == inf else max_wait + _AT_ONCE, self._rate, self._burst)
+        return await self._spenders.spend(self._key, wish)
 
 
 @dataclass(frozen=True, slots=True)
 class _Wish:
-    request: SpendRequest
+    cost: float
+    max_wait: float | None
     rate: float
     burst: float
 
 
-@dataclass(frozen=True, slots=True)
-class _Refund:
-    cost: float
-    booking: float
-    rate: float
+class _Spenders:
+    """The spenders of this process, as long as they have something to say: other keys take no memory."""
 
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._by_key: dict[str, _Spender] = {}
+        self._closed = False
 
-class _Spender:
-    """All of this process's spendings on one key: what comes while a batch is on its way forms the next."""
+    async def spend(self, key: str, wish: _Wish) -> Spending:
+        if self._closed:
+            raise StoreClosed("the store is closed")
+        return await self._of(key).spend(wish)
 
-    def __init__(self, store: Store, key: str) -> None:
-        self._key = key
-        self._line: Line[_Wish, Spending] = Line(lambda _: None)
-        self._turns = Turns(store, store.ttl, self)
-        self._gathered: deque[Waiter[_Wish, Spending] | _Refund] = deque()
-        self._sent: list[Waiter[_Wish, Spending] | _Refund] = []
-
-    async def spend(self, wish: _Wish) -> Spending:
-        waiter = self._line.join(wish)
-        self._gathered.append(waiter)
-        self._turns.kick()
-        return await self._line.wait(waiter)
-
-    def refund(self, refund: _Refund) -> None:
-        self._gathered.append(refund)
-        self._turns.kick()
-
-    def next_operation(self, session: Session, n: int) -> Operation[Any] | None:
-        self._sent = []
-        terms: tuple[float, float] | None = None
-        requests: list[SpendRequest] = []
-        while self._gathered and len(requests) < CAP:
-            first = self._gathered[0]
-            if isinstance(first, _Refund):
-                if not requests:
-                    self._sent.append(self._gathered.popleft())
-                    return Refund(session.id, n, self._key, first.cost, first.booking, first.rate)
-                break
-            wish = first.want
-            if terms not in (None, (wish.rate, wish.burst)):
-                break
-            self._gathered.popleft()
-            if first.waiting:
-                terms = (wish.rate, wish.burst)
-                requests.append(wish.request)
-                self._sent.append(first)
-        if terms is None:
-            return None
-        return Spend(session.id, n, self._key, tuple(requests), *terms)
-
-    def on_answer(self, session: Session, answer: Any) -> None:
-        del session
-        waiters = [waiter for waiter in self._sent if isinstance(waiter, Waiter)]
-        if waiters:
-            for waiter, spending in zip(waiters, answer.answers, strict=True):
-                if not self._line.grant(waiter, spending) and spending.booked:
-                    wish = waiter.want
-                    self._gathered.append(_Refund(wish.request.cost, spending.booking, wish.rate))
-        self._go_on()
-
-    def on_gone(self, *, resent: bool) -> None:
-        if resent:
-            self._fail(lambda: OutcomeUnknown(self._key, "spending"))
-        else:
-            self._gathered.extendleft(reversed(self._sent))
-            self._go_on()
-
-    def on_error(self, error: Exception) -> None:
-        self._fail(lambda: type(error)(str(error)))
+    def refund(self, key: str, cost: float, rate: float, spending: Spending) -> None:
+        if not self._closed:
+            self._of(key).refund(cost, rate, spending)
 
     def on_hint(self, hint: Hint) -> None:
         """Nobody sends any."""
 
     def close(self) -> None:
+        """The store closes."""
+        self._closed = True
+        for spender in list(self._by_key.values()):
+            spender.close()
+
+    def forget(self, key: str, spender: _Spender) -> None:
+        if self._by_key.get(key) is spender:
+            del self._by_key[key]
+
+    def _of(self, key: str) -> _Spender:
+        spender = self._by_key.get(key)
+        if spender is None:
+            spender = self._by_key[key] = _Spender(self._store, key, self)
+        return spender
+
+
+class _Spender:
+    """All of this process's spendings on one key: what comes while a batch is on its way forms the next."""
+
+    def __init__(self, store: Store, key: str, all_of_them: _Spenders) -> None:
+        self._key = key
+        self._spenders = all_of_them
+        self._line: Line[_Wish, Spending] = Line(self._left)
+        self._turns = Turns(store, store.ttl, self)
+        self._gathered: deque[Waiter[_Wish, Spending]] = deque()
+        self._sent: list[Waiter[_Wish, Spending]] = []
+        self._refunds: list[tuple[float, float, float]] = []  # (-booking, cost, rate)
+        self._refunding: tuple[float, float, float] | None = None
+
+    async def spend(self, wish: _Wish) -> Spending:
+        self._turns.kick()
+        waiter = self._line.join(wish)
+        self._gathered.append(waiter)
+        return await self._line.wait(waiter)
+
+    def refund(self, cost: float, rate: float, spending: Spending) -> None:
+        # the latest first: each uncovers the one before, where the other order would lose all but one
+        heappush(self._refunds, (-spending.booking, cost, rate))
+        self._turns.kick()
+
+    def close(self) -> None:
         self._line.fail_all(lambda: StoreClosed("the store was closed"))
 
-    def _fail(self, make_error: Callable[[], Exception]) -> None:
-        for waiter in self._sent or list(self._gathered):
-            if isinstance(waiter, Waiter):
-                self._line.fail(waiter, make_error())
-        self._go_on()
+    # what Turns asks
 
-    def _go_on(self) -> None:
+    def next_operation(self, session: Session, n: int) -> Operation[Any] | None:
+        # refunds first: whoever books before them waits for what nobody spends, and buries it
+        self._refunding = heappop(self._refunds) if self._refunds else None
+        if self._refunding is not None:
+            booking, cost, rate = self._refunding
+            return Refund(session.id, n, self._key, cost, -booking, rate)
+        operation = self._next_spend(session, n)
+        if operation is None:
+            self._spenders.forget(self._key, self)
+        return operation
+
+    def _next_spend(self, session: Session, n: int) -> Spend | None:
+        terms: tuple[float, float] | None = None
+        while self._gathered and len(self._sent) < CAP:
+            waiter = self._gathered[0]
+            wish = waiter.want
+            if waiter.waiting:
+                if terms not in (None, (wish.rate, wish.burst)):
+                    break
+                terms = (wish.rate, wish.burst)
+                self._sent.append(waiter)
+            self._gathered.popleft()
+        if terms is None:
+            return None
+        requests = tuple(SpendRequest(waiter.want.cost, waiter.want.max_wait) for waiter in self._sent)
+        return Spend(session.id, n, self._key, requests, *terms)
+
+    def on_answer(self, session: Session, answer: Any) -> None:
+        del session
+        sent, self._sent = self._sent, []
+        if sent:
+            for waiter, spending in zip(sent, answer.answers, strict=True):
+                if not self._line.grant(waiter, spending):
+                    self._take_back(waiter.want, spending)
+        self._turns.kick()
+
+    def on_gone(self, *, resent: bool) -> None:
+        if resent:
+            self._fail(lambda: OutcomeUnknown(self._key, "spending"))
+            return
+        self._gathered.extendleft(reversed(self._sent))
         self._sent = []
-        if self._gathered:
+        if self._refunding is not None:
+            heappush(self._refunds, self._refunding)
+        self._turns.kick()
+
+    def on_error(self, error: Exception, session: Session | None) -> None:
+        if session is None:
+            self._sent.extend(self._gathered)
+            self._gathered.clear()
+            self._refunds.clear()
+        self._fail(lambda: type(error)(*error.args))
+
+    # inside
+
+    def _left(self, waiter: Waiter[_Wish, Spending]) -> None:
+        if waiter.granted:
+            self._take_back(waiter.want, waiter.value)
+
+    def _take_back(self, wish: _Wish, spending: Spending) -> None:
+        if spending.booked:  # by way of all of them: this one may have been replaced meanwhile
+            self._spenders.refund(self._key, wish.cost, wish.rate, spending)
+
+    def _fail(self, make_error: Callable[[], Exception]) -> None:
+        sent, self._sent = self._sent, []
+        for waiter in sent:
+            self._line.fail(waiter, make_error())
+        if self._gathered or self._refunds:
             self._turns.kick()
+        else:
+            self._spenders.forget(self._key, self)
 
 
 def _check_positive(name: str, value: float) -> None:

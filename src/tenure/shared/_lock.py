@@ -44,8 +44,9 @@ class Lock:
     """Mutual exclusion over all who use the store: one holder at a time, first come, first served.
 
     `async with Lock(store, "report") as lease` holds it for the block; `hold(timeout=5)` limits the wait. The hold is
-    renewed while the block runs; if it is lost all the same, the block is cancelled and `LeaseLost` raised. `ttl` is how
-    many seconds the lock outlives a holder that died (the store's by default). Locks with equal names are one lock.
+    renewed while the block runs; if it is lost all the same, the block is cancelled and `LeaseLost` raised. `ttl` is
+    for how many seconds the lock outlives a holder that died (the store's by default). Locks with equal names are one
+    lock.
 
     A lease can outlive its holder's belief in it (a frozen process); hand `lease.token` to what you write to, or call
     `lease.check()` right before side effects.
@@ -55,12 +56,13 @@ class Lock:
     Chubby (Burrows 2006, "sequencers").
     """
 
-    __slots__ = ("_key", "_store", "_ttl", "name")
+    __slots__ = ("_key", "_store", "_ttl", "_wish", "name")
 
     def __init__(self, store: Store, name: str, *, ttl: float | None = None) -> None:
         self._store = store
         self._key = store.key("lock", name)
         self._ttl = store.ttl if ttl is None else check_ttl(ttl)
+        self._wish = HoldWish(self._key, 1)
         self.name = name
 
     def __repr__(self) -> str:
@@ -69,11 +71,12 @@ class Lock:
     def hold(self, timeout: float | None = None) -> Hold:
         """Hold the lock for a block; gives a `Lease`.
 
-        `timeout` in seconds limits the wait (None: for ever; 0: one try). Entering raises `AcquireTimeout`,
-        `RuntimeError` if this task holds the lock already, `StoreClosed`, `EngineError`; leaving raises `LeaseLost`.
+        `timeout` in seconds limits the wait (None: for ever; 0: one try, given up after a second or so if the engine
+        does not answer). Entering raises `AcquireTimeout`, `RuntimeError` if this task holds the lock already,
+        `StoreClosed`, `EngineError`; leaving raises `LeaseLost`.
         Cancellation: while waiting, no place is kept and nothing is held.
         """
-        return Hold(self._store, HoldWish(self._key, 1), ttl=self._ttl, timeout=timeout, exclusive=True)
+        return Hold(self._store, self._wish, ttl=self._ttl, timeout=timeout, exclusive=True)
 
     async def __aenter__(self) -> Lease:
         """Hold the lock, however long it takes. Cancellation: nothing is held."""
@@ -83,10 +86,17 @@ class Lock:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool:
         """Give it back. Cancellation: see `Hold`."""
-        hold = self._store.entered.get((self._key, this_task()))
-        if not isinstance(hold, Hold):
-            raise RuntimeError(f"{self._key}: not held by this task")
-        return await hold.__aexit__(kind, error, trace)
+        hold = self._store.entered.get((self._key, this_task())) or self._held_by_another_task()
+        if isinstance(hold, Hold):
+            return await hold.__aexit__(kind, error, trace)
+        raise RuntimeError(f"{self._key}: not held by this task")
+
+    def _held_by_another_task(self) -> object:
+        # whoever leaves a block that this task did not enter leaves it for the one who did, and there is but one
+        for (key, _), hold in self._store.entered.items():
+            if key == self._key and isinstance(hold, Hold) and hold.holds:
+                return hold
+        return None
 
     async def holders(self) -> Who:
         """Who holds the lock and who waits for it, since when. Cancellation: has no effect."""

@@ -4,34 +4,32 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from random import uniform
 from typing import Any
 
-import anyio
-
-from tenure.engine import CAP, Accepted, Leave, NewTask, Operation, Put, PutRequest, Queued, Reply
+from tenure.engine import CAP, Accepted, Leave, NewTask, Operation, Put, PutRequest, Reply
 from tenure.errors import OutcomeUnknown, QueueFull, StoreClosed
 from tenure.local._line import Line, Waiter
-from tenure.store import Session, Store, Turns
+from tenure.store import Alarm, Session, Store, Turns
 
 _MOST_BYTES = 4 * 2**20
 
 
 class _Request:
-    """One caller's tasks. It is a thing that its session may lose while it waits on the engine."""
+    """One caller's tasks; what its session may lose is its place in the line on the engine."""
 
-    __slots__ = ("again", "queued_in", "request", "sent", "size", "waiter")
+    __slots__ = ("again", "queued_in", "request", "room", "sent", "size", "waiter")
 
     def __init__(self, request: PutRequest, again: Callable[[_Request], None]) -> None:
         self.request = request
         self.size = sum(len(task.payload) for task in request.tasks)
         self.again = again
         self.sent = False
+        self.room = False
         self.queued_in: Session | None = None
         self.waiter: Waiter[_Request, Accepted]
 
     def lose(self, reason: str) -> None:
-        """Its place is lost with the session: stand in line again."""
+        """Its place is lost with the session: stand in line again. For the session alone."""
         del reason
         self.again(self)
 
@@ -51,7 +49,7 @@ class Producers:
         self._gathered: deque[_Request] = deque()
         self._sent: list[_Request] = []
         self._queued: dict[str, _Request] = {}
-        self._asking = False
+        self._alarm = Alarm(store, self.ask_everything)
 
     def __len__(self) -> int:
         return len(self._line)
@@ -73,12 +71,11 @@ class Producers:
     # what Turns asks
 
     def next_operation(self, session: Session, n: int) -> Operation[Any] | None:
-        self._sent = []
         tasks = size = 0
         while self._gathered and tasks < CAP and size < _MOST_BYTES:
             request = self._gathered.popleft()
             if request.waiter.waiting:
-                request.sent = True
+                request.sent, request.room = True, False
                 self._sent.append(request)
                 tasks += len(request.request.tasks)
                 size += request.size
@@ -89,15 +86,19 @@ class Producers:
     def on_answer(self, session: Session, answer: Any) -> None:
         sent, self._sent = self._sent, []
         for request, reply in zip(sent, answer.answers, strict=True):
-            self._dequeue(request)
             if isinstance(reply, Accepted):
                 self._line.grant(request.waiter, reply)
             elif reply is Reply.REFUSED:
                 self._line.fail(request.waiter, QueueFull(self._key, self.max_size))
             elif not request.waiter.waiting:
-                self._withdraw(request)
+                self._withdraw(request.request.producer)
+            elif request.room or session.lost is not None:
+                self._again(request)
             else:
-                self._enqueue(session, request, reply)
+                self._queued[request.request.producer] = request
+                request.queued_in = session
+                session.add(request)
+                self._alarm.set(reply.ask_again_in)
         self._go_on()
 
     def on_gone(self, *, resent: bool) -> None:
@@ -105,21 +106,32 @@ class Producers:
             self._fail(lambda: OutcomeUnknown(self._key, "putting"))
         else:
             self._gathered.extendleft(reversed(self._sent))
+            self._sent = []
             self._go_on()
 
-    def on_error(self, error: Exception) -> None:
-        self._fail(lambda: type(error)(str(error)))
+    def on_error(self, error: Exception, session: Session | None) -> None:
+        if session is None:
+            self._sent.extend(self._gathered)
+            self._gathered.clear()
+        for request in self._sent:
+            # it may have a place from an earlier answer
+            self._withdraw(request.request.producer)
+        self._fail(lambda: type(error)(*error.args))
 
     # hints
 
-    def on_room(self, name: str) -> bool:
-        """Slots are reserved for a producer; False if there is none of that name."""
-        request = self._queued.get(name)
-        if request is not None:
+    def on_room(self, name: str) -> None:
+        """Slots are reserved for a producer."""
+        if (request := self._queued.get(name)) is not None:
             self._again(request)
-        elif all(name != r.request.producer for r in (*self._sent, *self._gathered)):
-            return False
-        return True
+            return
+        for request in self._sent:
+            if request.request.producer == name:
+                # the answer on its way is older than this
+                request.room = True
+                return
+        if all(request.request.producer != name for request in self._gathered):
+            self._withdraw(name)
 
     def ask_everything(self) -> None:
         """Ask again where all of those in the line stand."""
@@ -131,22 +143,6 @@ class Producers:
         self._line.fail_all(lambda: StoreClosed("the store was closed"))
 
     # inside
-
-    def _enqueue(self, session: Session, request: _Request, reply: Queued) -> None:
-        if session.lost is not None:
-            self._again(request)
-            return
-        self._queued[request.request.producer] = request
-        request.queued_in = session
-        session.add(request)
-        if not self._asking:
-            self._asking = True
-            pause = max(0.05, reply.ask_again_in)
-            self._store.call_at(anyio.current_time() + pause * uniform(1, 1.1), self._on_time)
-
-    def _on_time(self) -> None:
-        self._asking = False
-        self.ask_everything()
 
     def _again(self, request: _Request) -> None:
         self._dequeue(request)
@@ -163,19 +159,17 @@ class Producers:
         request = waiter.want
         self._dequeue(request)
         if request.sent and not waiter.granted:
-            self._withdraw(request)
+            self._withdraw(request.request.producer)
 
-    def _withdraw(self, request: _Request) -> None:
-        self._store.send(Leave(self._key, request.request.producer), lambda _: None)
+    def _withdraw(self, producer: str) -> None:
+        self._store.send(Leave(self._key, producer), lambda _: None)
 
     def _fail(self, make_error: Callable[[], Exception]) -> None:
-        for request in self._sent or list(self._gathered):
+        sent, self._sent = self._sent, []
+        for request in sent:
             self._line.fail(request.waiter, make_error())
         self._go_on()
 
     def _go_on(self) -> None:
-        self._sent = []
         if self._gathered:
             self._turns.kick()
-
-

@@ -55,9 +55,9 @@ class Item:
 class QueueStatistics:
     """A queue at one moment.
 
-    put = waiting + delayed + leased + done + dead + cancelled + expired + discarded + purged. `reserved` slots belong to
-    producers whose turn has come, `producers` wait for one; `oldest` is for how many seconds the longest waiting task has
-    been ready.
+    put = waiting + delayed + leased + done + dead + cancelled + expired + discarded + purged. `reserved` slots belong
+    to producers whose turn has come, `producers` wait for one; `oldest` is for how many seconds the longest waiting
+    task has been ready.
     """
 
     put: int
@@ -123,7 +123,7 @@ class _Link:
     def on_hint(self, hint: Hint) -> None:
         match hint.news:
             case Notice.READY:
-                self.takers.look_again()
+                self.takers.on_ready()
             case Notice.ROOM:
                 self.producers.on_room(hint.name)
             case Notice.STOP:
@@ -148,16 +148,17 @@ class _Link:
 class WorkQueue:
     """Tasks for whoever takes them: at least once, and completed once on record.
 
-    A task that was taken is leased for as long as its block lasts; a taker that dies loses it to the next, and whatever a
-    stale taker still sends is refused. Order: higher priority first, then first come, first served; with `aging`, a task
-    that has been ready for longer than that many seconds precedes all that have not. At most `max_size` tasks are
-    unfinished; producers beyond that wait in line. A failed task is tried again by `retry`, then kept as a dead letter; so
-    is one delivered `max_deliveries` times to takers that died. Results are kept for `results_ttl` seconds (None: for
-    good), payloads of ended tasks only with `keep_payloads`. No payload or result may have more than `max_payload` bytes.
+    A task that was taken is leased for as long as its block lasts; a taker that dies loses it to the next, and
+    whatever a stale taker still sends is refused. Order: higher priority first, then first come, first served; with
+    `aging`, a task that has been ready for longer than that many seconds precedes all that have not. At most
+    `max_size` tasks are unfinished; producers beyond that wait in line. A failed task is tried again by `retry`, then
+    kept as a dead letter; so is one delivered `max_deliveries` times to takers that died. Results are kept for
+    `results_ttl` seconds (None: for good), payloads of ended tasks only with `keep_payloads`. No payload or result may
+    have more than `max_payload` bytes.
 
-    Thread safety: none; a description, to be shared between tasks. Descriptions of one queue in one process should agree:
-    the one made last counts. Source: leases fenced by token as in BullMQ and Temporal; one exchange that settles and
-    takes, as BullMQ's fetch on completion, for whole batches.
+    Thread safety: none; a description, to be shared between tasks. Descriptions of one queue in one process should
+    agree: the one made last counts. Source: leases fenced by token as in BullMQ and Temporal; one exchange that
+    settles and takes, as BullMQ's fetch on completion, for whole batches.
     """
 
     def __init__(
@@ -209,9 +210,9 @@ class WorkQueue:
     ) -> int:
         """Put a task and give its id; waits in line while the queue is full.
 
-        `priority`: higher first; `delay`: seconds before it may be taken; `key`: refuses a duplicate while a task with that
-        key is unfinished; `expires`: seconds after which it is dropped if nobody has taken it. Raises `DuplicateTask`,
-        `PayloadTooLarge`, `OutcomeUnknown`, `StoreClosed`, `EngineError`, and what the codec raises.
+        `priority`: higher first; `delay`: seconds before it may be taken; `key`: refuses a duplicate while a task with
+        that key is unfinished; `expires`: seconds after which it is dropped if nobody has taken it. Raises
+        `DuplicateTask`, `PayloadTooLarge`, `OutcomeUnknown`, `StoreClosed`, `EngineError`, and what the codec raises.
         Cancellation: while waiting, nothing is put and no place is kept; when it is under way, it may be put.
         """
         return self._one(await self._put([Item(payload, priority, delay, key, expires)], wait=True))
@@ -232,9 +233,9 @@ class WorkQueue:
     ) -> list[int | DuplicateTask]:
         """Put many tasks, payloads or `Item`s, and give for each its id or the `DuplicateTask` in its way.
 
-        They are put in order, in atomic portions of at most 256 (and of `max_size`); each portion waits in line while the
-        queue is full. `cursor` is a (name, value) that is stored in the same step as the last portion; `cursors()` gives
-        it back. Raises as `put` does, before anything is put if an item is wrong.
+        They are put in order, in atomic portions of at most 256 (and of `max_size`); each portion waits in line while
+        the queue is full. `cursor` is a (name, value) that is stored in the same step as the last portion; `cursors()`
+        gives it back. Raises as `put` does, before anything is put if an item is wrong.
         Cancellation: portions that were put stay.
         """
         entries = [item if isinstance(item, Item) else Item(item) for item in items]
@@ -244,8 +245,10 @@ class WorkQueue:
         self, items: Sequence[Item], *, wait: bool, cursor: tuple[str, Any] | None = None
     ) -> list[int | DuplicateTask]:
         tasks = [self._new_task(item) for item in items]
-        stored = None if cursor is None else (cursor[0], self.store.codec.encode(cursor[1]))
-        portion = min(CAP, self.max_size)
+        stored = None
+        if cursor is not None:
+            stored = (_check_name("cursor", cursor[0]), self.store.codec.encode(cursor[1]))
+        portion = min(CAP, self._link.producers.max_size)
         outcomes: list[int | DuplicateTask] = []
         for start in range(0, max(1, len(tasks)), portion):
             part = tuple(tasks[start : start + portion])
@@ -259,8 +262,8 @@ class WorkQueue:
             raise ValueError(f"priority must be an int within ±{_HIGHEST}: {item.priority!r}")
         if not 0 <= item.delay < inf:
             raise ValueError(f"delay must be a number of seconds, not below 0: {item.delay!r}")
-        if item.key is not None and (not isinstance(item.key, str) or not item.key):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise ValueError(f"key must be a str that is not empty, or None: {item.key!r}")
+        if item.key is not None:
+            _check_name("key", item.key)
         if item.expires is not None:
             _check_seconds("expires", item.expires)
         payload = encode(self.store, self.key, "payload", item.payload, self.max_payload)
@@ -282,11 +285,13 @@ class WorkQueue:
     def take(self, timeout: float | None = None) -> Taking:
         """Take a task for a block, `async with queue.take() as task`.
 
-        Leaving the block completes the task. An exception fails the try: the task is tried again later or becomes a dead
-        letter, and the exception goes on (`RetryLater` and `Discard` say what should happen and end here). A cancellation
-        from outside gives the task back without counting an attempt. If the lease is lost or somebody cancels the task,
-        the block is cancelled and `LeaseLost` or `TaskCancelled` raised. `timeout` in seconds limits the wait for a task
-        (None: for ever; 0: one try). Entering raises `AcquireTimeout`, `StoreClosed`, `EngineError`.
+        Leaving the block completes the task; `LeaseLost` is raised if the engine did not accept that. An exception
+        fails the try: the task is tried again later or becomes a dead letter, and the exception goes on (`RetryLater`
+        and `Discard` say what should happen and end here). A cancellation from outside gives the task back without
+        counting an attempt. If the lease is lost or somebody cancels the task, the block is cancelled and `LeaseLost`
+        or `TaskCancelled` raised. `timeout` in seconds limits the wait for a task (None: for ever; 0: one try, given
+        up when the engine has not answered within the store's `settle_timeout`). Entering raises `AcquireTimeout`,
+        `StoreClosed`, `EngineError`.
         Cancellation: while waiting, nothing is taken.
         """
         return Taking(self, timeout)
@@ -296,7 +301,8 @@ class WorkQueue:
     async def result(self, task_id: int) -> Any:
         """Wait until the task has ended and give its result.
 
-        Raises `TaskFailed`, `TaskCancelled`, `ResultUnavailable`, `StoreClosed`, `EngineError`. Cancellation: no effect.
+        Raises `TaskFailed`, `TaskCancelled`, `ResultUnavailable`, `StoreClosed`, `EngineError`.
+        Cancellation: no effect.
         """
         outcome = await self._link.watchers.outcome(task_id)
         if outcome.state == "done":
@@ -332,7 +338,9 @@ class WorkQueue:
         """
         counted = _statistics(await self._count(Count(self.key)))
         recounted = _statistics(await self._count(Count(self.key, recount=True)))
-        problems = [] if counted.put == _ended(counted) + counted.unfinished else ["the states do not add up to put"]
+        problems: list[str] = []
+        if counted.put != _ended(counted) + counted.unfinished:
+            problems.append("the states do not add up to put")
         if recounted.put != _ended(recounted) + recounted.unfinished:
             problems.append("the records do not add up to put")
         return Audit(recounted, tuple(problems))
@@ -340,11 +348,12 @@ class WorkQueue:
     async def browse(self, state: str, *, after: int = 0, limit: int = 100) -> list[TaskRecord]:
         """Look at tasks that are "waiting", "delayed", "leased", "dead" or "ended" (in any way).
 
-        At most `limit`, those after the `id` (of ended and dead tasks: the `rank`) that is given. Payloads of ended tasks
-        are None unless the queue keeps them. Cancellation: no effect.
+        At most `limit`, those after the `id` (of ended and dead tasks: the `rank`) that is given. Payloads of ended
+        tasks are None unless the queue keeps them. Cancellation: no effect.
         """
         if state not in ("waiting", "delayed", "leased", "dead", "ended"):
             raise ValueError(f"state must be waiting, delayed, leased, dead or ended, not {state!r}")
+        _check_count("limit", limit)
         page = await self.store.call(Browse(self.key, state, after, limit))
         return [self._record(record) for record in page.records]
 
@@ -417,6 +426,13 @@ def _statistics(counts: QueueCounts) -> QueueStatistics:
 
 def _ended(s: QueueStatistics) -> int:
     return s.done + s.dead + s.cancelled + s.expired + s.discarded + s.purged
+
+
+def _check_name(what: str, name: str) -> str:
+    if not isinstance(name, str) or not name:  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ValueError(f"{what} must be a str that is not empty: {name!r}")
+    name.encode()  # no lone surrogates: engines could not store them
+    return name
 
 
 def _check_count(name: str, value: int) -> None:

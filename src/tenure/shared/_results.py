@@ -9,9 +9,10 @@ import anyio
 from tenure.engine import Count, GetResult, Outcome, QueueCounts, Reply, Unfinished
 from tenure.errors import ResultUnavailable, StoreClosed
 from tenure.local._line import Line
-from tenure.store import Store
+from tenure.store import Session, Store
 
 _DRAINED = ""
+_LEAST_PAUSE = 0.05
 
 
 class Watchers:
@@ -29,41 +30,35 @@ class Watchers:
         """Wait for the end of a task. Raises `ResultUnavailable`. Cancellation: has no effect."""
         while True:
             session = await self._store.session(self._store.ttl)
-            line = self._lines.setdefault(str(task_id), Line(lambda _: None))
-            waiter = line.join(None)
+            watch = _Watch(self._lines, str(task_id), session)
             try:
                 answer = await self._store.call(GetResult(self._key, task_id, session.id))
                 if isinstance(answer, Outcome):
                     return answer
                 if answer is Reply.UNKNOWN:
                     raise ResultUnavailable(self._key, task_id)
-                if answer is Reply.GONE:
-                    session.lose("gone")
                 if isinstance(answer, Unfinished):
-                    with anyio.move_on_after(_pause(answer.ask_again_in)):
-                        await line.wait(waiter)
+                    await watch.wait(answer.ask_again_in)
+                else:
+                    session.lose("gone")
             finally:
-                line.leave(waiter)
-                if not len(line):
-                    self._lines.pop(str(task_id), None)
+                watch.end()
 
     async def drained(self) -> None:
         """Wait until no task is unfinished. Cancellation: has no effect."""
         while True:
             session = await self._store.session(self._store.ttl)
-            line = self._lines.setdefault(_DRAINED, Line(lambda _: None))
-            waiter = line.join(None)
+            watch = _Watch(self._lines, _DRAINED, session)
             try:
                 answer = await self._store.call(Count(self._key, session.id))
-                if answer is Reply.GONE:
+                if not isinstance(answer, QueueCounts):
                     session.lose("gone")
-                if isinstance(answer, QueueCounts):
-                    if not (answer.waiting or answer.delayed or answer.leased):
-                        return
-                    with anyio.move_on_after(_pause(answer.ask_again_in)):
-                        await line.wait(waiter)
+                elif answer.waiting or answer.delayed or answer.leased:
+                    await watch.wait(answer.ask_again_in)
+                else:
+                    return
             finally:
-                line.leave(waiter)
+                watch.end()
 
     def wake(self, name: str = _DRAINED) -> None:
         """A hint came for a task, or for the whole queue."""
@@ -74,14 +69,41 @@ class Watchers:
 
     def wake_all(self) -> None:
         """Hints may have been lost."""
-        for name in self._lines:
+        for name in list(self._lines):
             self.wake(name)
 
     def close(self) -> None:
         """The store closes."""
-        for line in self._lines.values():
+        for line in list(self._lines.values()):
             line.fail_all(lambda: StoreClosed("the store was closed"))
 
 
-def _pause(ask_again_in: float) -> float:
-    return max(0.05, ask_again_in) * uniform(1, 1.1)
+class _Watch:
+    """One caller's wait for a hint: begun before the engine is asked, so that no hint is missed."""
+
+    __slots__ = ("_line", "_lines", "_name", "_session", "_waiter")
+
+    def __init__(self, lines: dict[str, Line[None, None]], name: str, session: Session) -> None:
+        self._lines = lines
+        self._name = name
+        self._session = session
+        self._line = lines.setdefault(name, Line(lambda _: None))
+        self._waiter = self._line.join(None)
+        session.add(self)
+
+    async def wait(self, ask_again_in: float) -> None:
+        """Wait for a hint, or until it is time to ask again."""
+        with anyio.move_on_after(max(_LEAST_PAUSE, ask_again_in) * uniform(1, 1.05)):
+            await self._line.wait(self._waiter)
+
+    def lose(self, reason: str) -> None:
+        """The engine watches for this process no more: ask again. For the session alone."""
+        del reason
+        self._line.grant(self._waiter, None)
+
+    def end(self) -> None:
+        """Wait no more."""
+        self._session.drop(self)
+        self._line.leave(self._waiter)
+        if not len(self._line) and self._lines.get(self._name) is self._line:
+            del self._lines[self._name]

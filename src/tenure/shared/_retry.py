@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass
+from math import inf
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,11 +26,11 @@ class Retry:
     def __post_init__(self) -> None:
         if not isinstance(self.attempts, int) or self.attempts < 1:  # pyright: ignore[reportUnnecessaryIsInstance]
             raise ValueError(f"attempts must be an int, at least 1: {self.attempts!r}")
-        if not self.backoff >= 0:
+        if not 0 <= self.backoff < inf:
             raise ValueError(f"backoff must be a number of seconds, not below 0: {self.backoff!r}")
-        if not self.factor >= 1:
-            raise ValueError(f"factor must be at least 1: {self.factor!r}")
-        if not self.max_backoff >= 0:
+        if not 1 <= self.factor < inf:
+            raise ValueError(f"factor must be a number, at least 1: {self.factor!r}")
+        if not 0 <= self.max_backoff < inf:
             raise ValueError(f"max_backoff must be a number of seconds, not below 0: {self.max_backoff!r}")
         if not 0 <= self.jitter <= 1:
             raise ValueError(f"jitter must be a share from 0 to 1: {self.jitter!r}")
@@ -40,25 +41,25 @@ class Retry:
             full = min(self.max_backoff, self.backoff * self.factor ** (failures - 1))
         except OverflowError:
             full = self.max_backoff
-        return full * (1 - self.jitter * random.random())  # noqa: S311 no secret
+        return full * (1 - self.jitter * random.random())
 
 
-class RetryLater(Exception):  # noqa: N818 it is a message, not an error
+class RetryLater(Exception):
     """Raise it in a handler: this try failed, try again after `delay` seconds (and not after the usual backoff).
 
     It counts as an attempt; after the last one the task is dead.
     """
 
     def __init__(self, delay: float, reason: str = "") -> None:
-        if not delay >= 0:
+        if not 0 <= delay < inf:
             raise ValueError(f"delay must be a number of seconds, not below 0: {delay!r}")
         super().__init__(reason or f"try again in {delay:g} s")
         self.delay = delay
 
 
-class Discard(Exception):  # noqa: N818 it is a message, not an error
+class Discard(Exception):
     """Raise it in a handler: the task is not worth another try and no dead letter either; `reason` is kept."""
 
     def __init__(self, reason: str = "") -> None:
         super().__init__(reason)
-        self.reason = reason
+        self.reason = str(reason)

@@ -14,11 +14,11 @@ READERS = 2**30
 class RWLock:
     """Many readers or one writer, over all who use the store, first come, first served.
 
-    A reader that comes after a waiting writer waits behind it, so that neither side starves; readers that stand together
-    at the head are let in together. Each reader has a lease of its own.
+    A reader that comes after a waiting writer waits behind it, so that neither side starves; readers that stand
+    together at the head are let in together. Each reader has a lease of its own.
 
-    Thread safety: none; a description, to be shared between tasks. Source: the fair read-write lock of tokio, in which a
-    writer takes all permits of a semaphore.
+    Thread safety: none; a description, to be shared between tasks. Source: the fair read-write lock of tokio, in which
+    a writer takes all permits of a semaphore.
     """
 
     __slots__ = ("_key", "_store", "_ttl", "name")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from types import TracebackType
+from typing import cast
 
 from tenure.engine import Resize
 from tenure.local._park import this_task
@@ -50,19 +51,19 @@ class Semaphore:
         """Hold one permit. Cancellation: nothing is held."""
         hold = self.hold()
         lease = await hold.__aenter__()
-        self._entered().append(hold)
+        self._entered_here().append(hold)
         return lease
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool:
         """Give it back. Cancellation: see `Hold`."""
-        holds = self._entered()
-        if not holds:
-            raise RuntimeError(f"{self._key}: not held by this task")
-        hold = holds.pop()
+        holds = self._entered_here()
+        hold = holds.pop() if holds else None
         if not holds:
             del self._store.entered[self._key, this_task()]
+        if hold is None:
+            raise RuntimeError(f"{self._key}: not held by this task")
         return await hold.__aexit__(kind, error, trace)
 
     async def resize(self, permits: int) -> None:
@@ -80,10 +81,8 @@ class Semaphore:
         """Who holds permits and who waits for some, since when. Cancellation: has no effect."""
         return await who(self._store, self._key)
 
-    def _entered(self) -> list[Hold]:
-        found = self._store.entered.setdefault((self._key, this_task()), [])
-        assert isinstance(found, list)
-        return found  # pyright: ignore[reportUnknownVariableType]
+    def _entered_here(self) -> list[Hold]:
+        return cast("list[Hold]", self._store.entered.setdefault((self._key, this_task()), []))
 
 
 def _check_permits(permits: int, most: int) -> int:
@@ -92,5 +91,3 @@ def _check_permits(permits: int, most: int) -> int:
     if not 1 <= permits <= most:
         raise ValueError(f"permits must be from 1 to {most}, not {permits}")
     return permits
-
-

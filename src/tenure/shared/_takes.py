@@ -1,16 +1,15 @@
 """Takers: settling what was taken and taking more, in one exchange for all of this process.
 
 Group commit without a timer: an exchange leaves when there is something to settle or somebody to serve and none is on
-its way; what gathers meanwhile leaves with the next. A process without work has its want registered on the engine and is
-hinted when there is some.
+its way; what gathers meanwhile leaves with the next. A process without work has its want registered on the engine and
+is hinted when there is some. The engine counts on whom it has hinted and tells nobody else, so a process that has fewer
+takers by then takes the tasks all the same, and gives them back for others to be hinted.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from math import inf
-from random import uniform
 from typing import Any, Protocol
 
 import anyio
@@ -18,12 +17,13 @@ import anyio
 from tenure.engine import CAP, Exchange, Exchanged, Operation, Settle, Taken, Verdict
 from tenure.errors import StoreClosed
 from tenure.local._line import Line, Waiter
-from tenure.store import Session, Store, Turns
+from tenure.store import Alarm, Session, Store, Turns
 
-OnSettled = Callable[[bool], object]
+OnSettled = Callable[[str | None], object]
+"""Is told None if the verdict was accepted, else why not, in the words of `LeaseLost`."""
 
 
-class Dismissed(Exception):  # noqa: N818 a message from worker to runner
+class Dismissed(Exception):
     """A group of takers shall take no more."""
 
 
@@ -45,19 +45,25 @@ class Takers:
         self.aging: float | None = None
         self.max_deliveries = 20
         self.keep = False
-        self.holders: dict[int, Holder] = {}
         self._store = store
         self._key = key
         self._line: Line[object, tuple[Session, Taken]] = Line(self._left)
+        self._probes: dict[Waiter[object, tuple[Session, Taken]], bool] = {}  # in line too; True: asked for
         self._turns = Turns(store, store.ttl, self)
         self._settling: deque[tuple[Session, Settle, OnSettled]] = deque()
         self._sent: list[tuple[Session, Settle, OnSettled]] = []
-        self._wanted = 0
-        self._registered = 0
+        self._holders: dict[int, Holder | None] = {}  # by token; None: on its way to its taker
+        self._stopped: set[int] = set()  # tokens that nobody here has yet
+        self._wanted = 0  # tasks, by the exchange on its way, which registers what it does not get
+        self._waiting = False
+        self._registered = 0  # takers that the engine counts on, before the exchange on its way
         self._registered_in: Session | None = None
-        self._hinted = False
-        self._next_ask = 0.0
-        self._probes: dict[Waiter[object, tuple[Session, Taken]], bool] = {}
+        self._hinted = False  # while an exchange was on its way
+        self._owed = 0  # tasks that the engine has offered to this process alone
+        self._asking = False
+        self._alarm = Alarm(store, self.look_again)
+        self._quiet: Line[None, None] = Line(_nothing)
+        self._closed = False
 
     def __len__(self) -> int:
         return len(self._line)
@@ -67,33 +73,45 @@ class Takers:
 
         Cancellation: what was taken is given back.
         """
-        waiter = self._line.join(group)
-        if len(self._line) > self._registered:
-            self._turns.kick()
-        return await self._line.wait(waiter)
+        while True:
+            self._check_open()
+            if len(self._line) >= self._registered:
+                self._turns.kick()
+            session, taken = await self._line.wait(self._line.join(group))
+            if session.lost is None and not self._closed:
+                return session, taken
+            self._give_back(session, taken)
 
     async def take_at_once(self) -> tuple[Session, Taken] | None:
         """Take the next task if there is one now. Raises and cancellation as for `take`."""
-        waiter = self._line.join(None)
-        self._probes[waiter] = False
+        self._check_open()
         self._turns.kick()
+        probe = self._line.join(None)
+        self._probes[probe] = False
         try:
-            return await self._line.wait(waiter)
+            session, taken = await self._line.wait(probe)
         except anyio.WouldBlock:
             return None
         finally:
-            self._probes.pop(waiter, None)
+            self._probes.pop(probe, None)
+        if session.lost is None and not self._closed:
+            return session, taken
+        self._give_back(session, taken)
+        return None
+
+    def hold(self, token: int, holder: Holder) -> None:
+        """Who took the task is there now."""
+        self._holders[token] = holder
+        if token in self._stopped:
+            holder.stop()
 
     def settle(self, session: Session, settle: Settle, on_settled: OnSettled) -> None:
-        """Hand over a verdict; `on_settled` is told whether it was accepted."""
-        self._settling.append((session, settle, on_settled))
-        self._turns.kick()
-
-    def look_again(self) -> None:
-        """There may be tasks."""
-        self._hinted = True  # also if the answer to an older question is still to come
-        self._registered = 0
-        if len(self._line):
+        """Let go of a task with a verdict. Synchronous; from here on nothing can stop it."""
+        self._holders.pop(settle.token, None)
+        if session.lost is not None:  # the engine takes the task back with the session
+            on_settled(session.lost)
+        else:
+            self._settling.append((session, settle, on_settled))
             self._turns.kick()
 
     def dismiss(self, group: object) -> None:
@@ -102,28 +120,36 @@ class Takers:
             if waiter.want is group:
                 self._line.fail(waiter, Dismissed())
 
+    async def quiet(self) -> None:
+        """Wait until no exchange is on its way and every verdict is acknowledged. Cancellation: has no effect."""
+        while self._turns.busy or self._settling:
+            await self._quiet.wait(self._quiet.join(None))
+
     # what Turns asks
 
     def next_operation(self, session: Session, n: int) -> Operation[Any] | None:
-        self._sent = []
         while self._settling and len(self._sent) < CAP:
             entry = self._settling.popleft()
             if entry[0] is session:
                 self._sent.append(entry)
-            else:  # its session is over, and the engine has taken the task back
-                entry[2](False)
-        want = min(len(self._line), CAP)
-        if not self._sent and want <= self._registered and not self._probes:
+            else:  # its session was lost before this could be said
+                entry[2](entry[0].lost)
+        want = min(CAP, max(len(self._line), self._owed))
+        if not (self._sent or self._probes or self._asking or self._owed or want > self._registered):
+            self._wake_quiet()
             return None
-        self._probes = dict.fromkeys(self._probes, True)
-        self._wanted, self._hinted = want, False
+        # who came for one try waits for this answer only
+        self._probes = {probe: True for probe in self._probes if probe.waiting}
+        self._waiting = len(self._line) > len(self._probes)
+        self._wanted, self._owed = want, 0
+        self._hinted = self._asking = False
         return Exchange(
             session.id,
             n,
             self._key,
             tuple(entry[1] for entry in self._sent),
             want,
-            True,
+            self._waiting,
             self.aging,
             self.max_deliveries,
             self.keep,
@@ -131,88 +157,131 @@ class Takers:
 
     def on_answer(self, session: Session, answer: Exchanged) -> None:
         sent, self._sent = self._sent, []
+        session.unsettled.pop(self, None)
         for _, settle, on_settled in sent:
-            on_settled(settle.token not in answer.refused)
+            on_settled("refused" if settle.token in answer.refused else None)
         for taken in answer.tasks:
-            taker = self._line.head()
-            if session.lost is not None:
-                break  # the engine takes them back with the session
-            if taker is None or not self._line.grant(taker, (session, taken)):
-                self._give_back(session, taken)
-        for probe in [probe for probe, asked in self._probes.items() if asked]:
-            self._line.fail(probe, anyio.WouldBlock())
+            self._hand_over(session, taken)
         for token in answer.stop:
             self.stop(token)
-        self._register(session, 0 if self._hinted else self._wanted - len(answer.tasks))
-        if len(self._line):
-            self._ask_later(answer.ask_again_in)
+        if self._stopped:
+            self._stopped &= self._holders.keys()
+        for probe in [probe for probe, asked in self._probes.items() if asked]:
+            self._line.fail(probe, anyio.WouldBlock())
+        idle = self._wanted - len(answer.tasks) if self._waiting else 0
+        if self._hinted:
+            # by the registration of this exchange, or by the one before: that can no longer be told
+            self._owed = max(idle, self._registered - self._wanted)
+            idle = 0
+        self._register(session, idle)
+        if idle or self._holders or len(self._line):
+            self._alarm.set(answer.ask_again_in)
         self._go_on()
 
     def on_gone(self, *, resent: bool) -> None:
-        del resent
-        self._registered = 0
         sent, self._sent = self._sent, []
         for _, _, on_settled in sent:
-            on_settled(False)
+            on_settled("unacknowledged" if resent else "gone")
+        self._registered = self._owed = 0
         self._go_on()
 
-    def on_error(self, error: Exception) -> None:
-        self._registered = 0
-        sent, self._sent = self._sent, []
-        for _, _, on_settled in sent:
-            on_settled(False)
-        self._line.fail_all(lambda: type(error)(str(error)))
+    def on_error(self, error: Exception, session: Session | None) -> None:
+        self._settling.extendleft(reversed(self._sent))
+        self._sent = []
+        self._registered = self._owed = 0
+        self._asking = False
+        if session is None:
+            while self._settling:
+                lost, _, on_settled = self._settling.popleft()
+                on_settled(lost.lost or "unacknowledged")
+        elif self._settling:  # sent again at each heartbeat; without success for a ttl, the session ends
+            session.unsettled.setdefault(self, anyio.current_time())
+        self._line.fail_all(lambda: type(error)(*error.args))
+        self._wake_quiet()
+
+    def send_again(self) -> None:
+        """Try once more what the engine has refused. For the session alone."""
+        self._turns.kick()
 
     # hints
 
+    def on_ready(self) -> None:
+        """There may be tasks, and the engine counts on all who are registered to take them."""
+        if self._turns.busy:
+            self._hinted = True
+            return
+        self._owed, self._registered = max(self._owed, self._registered), 0
+        if self._owed or len(self._line):
+            self._turns.kick()
+
+    def look_again(self) -> None:
+        """Hints may have been lost."""
+        self._registered = 0
+        if len(self._line) or self._holders:
+            self._asking = True
+            self._turns.kick()
+
     def stop(self, token: int) -> None:
-        """The cancellation of a task that is held here was requested."""
-        if (holder := self.holders.get(token)) is not None:
+        """The cancellation of a task that was given to this process was requested."""
+        holder = self._holders.get(token)
+        if holder is None:
+            self._stopped.add(token)  # it may still be on its way
+        else:
             holder.stop()
 
     def close(self) -> None:
-        """The store closes; settlements go on."""
+        """The store closes; verdicts still go out."""
+        self._closed = True
         self._line.fail_all(lambda: StoreClosed("the store was closed"))
 
     def lose(self, reason: str) -> None:
-        """The session under which this process is registered as idle is lost."""
+        """The session under which takers are registered is lost, or the store closes. For the session alone."""
         del reason
         if self._registered_in is not None:
             session, self._registered_in = self._registered_in, None
             session.drop(self)
-        self.look_again()
+        self._registered = self._owed = 0
+        if len(self._line):
+            self._turns.kick()
 
     # inside
 
-    def _register(self, session: Session, want: int) -> None:
-        self._registered = want
-        if session.lost is not None:
-            self._registered = 0
-        elif want > 0 and self._registered_in is not session:
-            self._registered_in = session
-            session.add(self)
+    def _check_open(self) -> None:
+        if self._closed:
+            raise StoreClosed("the store is closed")
+
+    def _hand_over(self, session: Session, taken: Taken) -> None:
+        taker = self._line.head()
+        if taker is None or session.lost is not None:
+            self._give_back(session, taken)
+        else:
+            self._holders[taken.token] = None
+            self._line.grant(taker, (session, taken))
 
     def _left(self, waiter: Waiter[object, tuple[Session, Taken]]) -> None:
         if waiter.granted:
-            session, taken = waiter.value
-            self._give_back(session, taken)
+            self._give_back(*waiter.value)
 
     def _give_back(self, session: Session, taken: Taken) -> None:
-        self.settle(session, Settle(taken.id, taken.token, Verdict.GIVE_BACK), lambda _: None)
+        self.settle(session, Settle(taken.id, taken.token, Verdict.GIVE_BACK), _nothing)
 
-    def _ask_later(self, seconds: float) -> None:
-        if seconds == inf:
-            return
-        pause = max(0.02, seconds)
-        when = anyio.current_time() + pause + uniform(0, min(0.1 * pause, 0.2))
-        if self._next_ask <= anyio.current_time() or when < self._next_ask:
-            self._next_ask = when
-            self._store.call_at(when, self._on_time)
-
-    def _on_time(self) -> None:
-        if anyio.current_time() >= self._next_ask:
-            self.look_again()
+    def _register(self, session: Session, idle: int) -> None:
+        self._registered = idle if session.lost is None else 0
+        if self._registered and self._registered_in is not session:
+            self._registered_in = session
+            session.add(self)
 
     def _go_on(self) -> None:
-        if self._settling or self._probes or len(self._line) > self._registered:
+        if self._settling or self._probes or self._asking or self._owed or len(self._line) > self._registered:
             self._turns.kick()
+        else:
+            self._wake_quiet()
+
+    def _wake_quiet(self) -> None:
+        if len(self._quiet):
+            for waiter in self._quiet:
+                self._quiet.grant(waiter, None)
+
+
+def _nothing(_: object) -> None:
+    pass

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import anyio
 from anyio import CancelScope
@@ -11,15 +11,12 @@ from anyio import CancelScope
 from tenure.engine import Progress, Reply, Settle, Taken, Verdict
 from tenure.errors import AcquireTimeout, LeaseLost, PayloadTooLarge, TaskCancelled
 from tenure.local._line import Line
-from tenure.local._park import this_task
+from tenure.local._park import on_task_end, this_task
 from tenure.store import Session, Store
 
 from ._lease import check_timeout
 from ._retry import Discard, Retry, RetryLater
-from ._takes import Takers
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from ._takes import OnSettled, Takers
 
 _LONGEST_ERROR = 2000
 
@@ -59,7 +56,6 @@ class Task:
         "_result",
         "_scope",
         "_session",
-        "_taken",
         "attempt",
         "cancelled",
         "deliveries",
@@ -71,8 +67,14 @@ class Task:
     )
 
     def __init__(self, queue: Source, session: Session, taken: Taken, scope: CancelScope) -> None:
-        self.id, self.token, self._payload, self.priority, failures, self.deliveries, self.waited, self._progress = taken
-        self.attempt = failures + 1
+        self.id = taken.id
+        self.token = taken.token
+        self.priority = taken.priority
+        self.attempt = taken.attempts + 1
+        self.deliveries = taken.deliveries
+        self.waited = taken.waited
+        self._payload = taken.payload
+        self._progress = taken.progress
         self.lost: str | None = None
         self.cancelled = False
         self._queue = queue
@@ -80,10 +82,11 @@ class Task:
         self._scope: CancelScope | None = scope
         self._result = b"null"
         session.add(self)
-        queue.takers.holders[self.token] = self
+        queue.takers.hold(self.token, self)
 
     def __repr__(self) -> str:
-        state = f"lost={self.lost!r}" if self.lost else "cancelled" if self.cancelled else "held"
+        state = "cancelled" if self.cancelled else "held" if self._scope is not None else "settled"
+        state = f"lost={self.lost!r}" if self.lost else state
         return f"<Task {self.id} of {self._queue.key} attempt={self.attempt} {state}>"
 
     @property
@@ -106,26 +109,36 @@ class Task:
     async def progress(self, value: Any) -> None:
         """Report how far the task is: for whoever looks, and for a next delivery.
 
-        Raises `LeaseLost` if the task is no longer this holder's, `PayloadTooLarge`, `EngineError`.
+        Raises `LeaseLost` if the task is no longer this holder's, `PayloadTooLarge`, `EngineError`, `StoreClosed`, and
+        what the codec raises. If the cancellation of the task was requested, the block is cancelled.
         Cancellation: the report may or may not be stored.
         """
         queue = self._queue
         data = encode(queue.store, queue.key, "progress", value, queue.max_payload)
         answer = await queue.store.call(Progress(queue.key, self.id, self.token, data))
         if answer is Reply.REFUSED:
-            raise LeaseLost(f"{queue.key} task {self.id}", self.lost or "refused")
+            raise LeaseLost(self._name, self.lost or "refused")
         if answer is Reply.REQUESTED:
             self.stop()
 
     def check(self) -> None:
-        """Raise `LeaseLost` if the task is lost, or its time has passed; costs nothing, sends nothing."""
+        """Raise `LeaseLost` if the task is lost, its time has passed, or the block was left ("released").
+
+        It costs nothing and sends nothing. Call it right before a side effect.
+        """
+        if self._scope is None:
+            raise LeaseLost(self._name, self.lost or "released")
         if self.lost or self._session.is_over():
-            raise LeaseLost(f"{self._queue.key} task {self.id}", self.lost or "expired")
+            raise LeaseLost(self._name, self.lost or "expired")
+
+    @property
+    def _name(self) -> str:
+        return f"{self._queue.key} task {self.id}"
 
     # for the session and the takers
 
     def lose(self, reason: str) -> None:
-        """The session is lost."""
+        """The session is lost, or the store closes."""
         self.lost = reason
         if self._scope is not None:
             self._scope.cancel(f"task {self.id} lost: {reason}")
@@ -138,26 +151,32 @@ class Task:
 
     # for the block and the worker
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether it has been let go of."""
+        return self._scope is None
+
     def verdict(self, error: BaseException | None, retry: Retry) -> Settle:
         """What the way in which the body ended means for the task."""
         ttl = self._queue.results_ttl
         if error is None:
             return Settle(self.id, self.token, Verdict.DONE, self._result, 0.0, ttl)
         if isinstance(error, Discard):
-            return Settle(self.id, self.token, Verdict.DISCARD, error.reason.encode(), 0.0, ttl)
+            return Settle(
+                self.id, self.token, Verdict.DISCARD, error.reason.encode(errors="replace"), 0.0, ttl
+            )
         if not isinstance(error, Exception):
             verdict = Verdict.CANCEL if self.cancelled else Verdict.GIVE_BACK
             return Settle(self.id, self.token, verdict, ttl=ttl)
-        text = describe(error).encode()
+        text = describe(error).encode(errors="replace")
         if self.attempt >= retry.attempts:
             return Settle(self.id, self.token, Verdict.DEAD, text)
         delay = error.delay if isinstance(error, RetryLater) else retry.delay(self.attempt)
         return Settle(self.id, self.token, Verdict.RETRY, text, delay)
 
-    def settle(self, settle: Settle, on_settled: Callable[[bool], object]) -> None:
+    def settle(self, settle: Settle, on_settled: OnSettled) -> None:
         """Let go of the task: synchronous, so that nothing can stop it."""
         self._scope = None
-        del self._queue.takers.holders[self.token]
         self._queue.takers.settle(self._session, settle, on_settled)
         self._session.drop(self)
 
@@ -167,8 +186,12 @@ class Task:
 
 
 def describe(error: BaseException) -> str:
-    """An error in a line or two, for the record."""
-    text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    """An error in a line or two, for the record; also one that cannot say what it is."""
+    try:
+        text = str(error)
+    except Exception:  # noqa: BLE001 whatever it is, the task must be settled
+        text = ""
+    text = f"{type(error).__name__}: {text}" if text else type(error).__name__
     parts: tuple[BaseException, ...] = getattr(error, "exceptions", ())
     if isinstance(error, BaseExceptionGroup):
         text += " [" + "; ".join(map(describe, parts)) + "]"
@@ -181,7 +204,7 @@ class Taking:
     Thread safety: none.
     """
 
-    __slots__ = ("_entered_in", "_queue", "_scope", "_task", "_timeout")
+    __slots__ = ("_entered_in", "_queue", "_scope", "_task", "_timeout", "_unwatch")
 
     def __init__(self, queue: Source, timeout: float | None) -> None:
         check_timeout(timeout)
@@ -199,6 +222,7 @@ class Taking:
         self._scope = scope = CancelScope()
         scope.__enter__()
         self._task = Task(self._queue, session, taken, scope)
+        self._unwatch = on_task_end(self._entered_in, self._abandoned)
         return self._task
 
     async def __aexit__(
@@ -211,62 +235,87 @@ class Taking:
         task = self._task
         if task is None:
             raise RuntimeError(f"{self._queue.key}: this take was not entered")
-        lost = task.lost
+        name = f"{self._queue.key} task {task.id}"
         settle = task.verdict(error, self._queue.retry)
         acknowledged = _Acknowledgement()
-        limit = task.seconds_left() if settle.verdict is Verdict.DONE else self._queue.store.settle_timeout
-        task.settle(settle, acknowledged)
+        # where no error goes on, nothing else tells that the verdict came too late
+        silent = error is None or isinstance(error, (RetryLater, Discard))
+        limit = self._queue.store.settle_timeout
+        if silent and task.lost is None:
+            limit = max(limit, task.seconds_left())
+        if not task.is_settled:
+            self._unwatch()
+            task.settle(settle, acknowledged)
         if this_task() is not self._entered_in:
-            raise RuntimeError(f"task {task.id}: left from another task than it was entered in; it has been settled")
-        name = f"{self._queue.key} task {task.id}"
+            raise RuntimeError(f"{name}: left from another task than it was entered in; it has been settled")
         try:
             ended_by_us = bool(self._scope.__exit__(kind, error, trace))
         except BaseException as rest:
-            if lost and isinstance(rest, Exception):
-                rest.add_note(f"{name} was lost meanwhile ({lost})")
+            # the scope took its own cancellations out of a group, and raises what is left of it
+            await acknowledged.wait(limit)
+            _tell_of_the_loss(rest, name, task)
             raise
         await acknowledged.wait(limit)
-        if lost and (ended_by_us or error is None):
-            raise LeaseLost(name, lost) from None
         if ended_by_us and error is not None:
+            if task.lost is not None:
+                raise LeaseLost(name, task.lost) from None
             raise TaskCancelled(self._queue.key, task.id) from None
-        if error is None and not acknowledged.accepted:
-            raise LeaseLost(name, "unacknowledged" if acknowledged.accepted is None else "refused")
-        if lost and isinstance(error, Exception):
-            error.add_note(f"{name} was lost meanwhile ({lost})")
-        return isinstance(error, (RetryLater, Discard))
+        if silent and acknowledged.problem is not None:
+            raise LeaseLost(name, task.lost or acknowledged.problem) from error
+        _tell_of_the_loss(error, name, task)
+        return silent and error is not None
+
+    def compose(self) -> None:
+        """The task ended without leaving the block: nobody is there any more to do it. For the store alone."""
+        task = self._task
+        if task is not None and not task.is_settled:
+            task.settle(Settle(task.id, task.token, Verdict.GIVE_BACK), _nothing)
+
+    def _abandoned(self) -> None:
+        # called outside of any task, where not even the time can be told on every loop
+        self._queue.store.compose_soon(self)
 
     async def _take(self) -> tuple[Session, Taken]:
+        takers = self._queue.takers
         if self._timeout is None:
-            return await self._queue.takers.take()
-        if self._timeout == 0:
-            found = await self._queue.takers.take_at_once()
+            return await takers.take()
+        # one try takes as long as the engine takes to answer, but not for ever when it is away
+        with anyio.move_on_after(self._timeout or self._queue.store.settle_timeout):
+            found = await (takers.take() if self._timeout else takers.take_at_once())
             if found is not None:
                 return found
-        else:
-            with anyio.move_on_after(self._timeout):
-                return await self._queue.takers.take()
         raise AcquireTimeout(f"{self._queue.key} task", self._timeout)
 
 
 class _Acknowledgement:
-    """Whether the engine has accepted a settlement: None while it has not answered."""
+    """Whether the engine has accepted a verdict: `problem` is None if it has, else why not."""
 
-    __slots__ = ("_line", "accepted")
+    __slots__ = ("_answered", "_line", "problem")
 
     def __init__(self) -> None:
-        self.accepted: bool | None = None
+        self.problem: str | None = "unacknowledged"
+        self._answered = False
         self._line: Line[None, None] | None = None
 
-    def __call__(self, accepted: bool) -> None:  # noqa: FBT001 a callback
-        self.accepted = accepted
+    def __call__(self, problem: str | None) -> None:
+        self.problem = problem
+        self._answered = True
         if self._line is not None:
             for waiter in self._line:
                 self._line.grant(waiter, None)
 
     async def wait(self, seconds: float) -> None:
         """Wait for the answer in a shield, at most so long."""
-        if self.accepted is None:
-            self._line = Line(lambda _: None)
+        if not self._answered:
+            self._line = Line(_nothing)
             with anyio.move_on_after(seconds, shield=True):
                 await self._line.wait(self._line.join(None))
+
+
+def _tell_of_the_loss(error: BaseException | None, name: str, task: Task) -> None:
+    if task.lost and isinstance(error, Exception):
+        error.add_note(f"{name} was lost meanwhile ({task.lost})")
+
+
+def _nothing(_: object) -> None:
+    pass

@@ -20,9 +20,10 @@ import anyio.lowlevel
 from anyio import CancelScope
 
 from tenure.engine import Settle, Verdict
+from tenure.errors import EngineError, StoreClosed
 from tenure.local import Threads
 from tenure.local._line import Line
-from tenure.store import Session
+from tenure.local._park import this_task
 from tenure.upkeep import unwrapped_task_group
 
 from ._queue import WorkQueue
@@ -46,8 +47,8 @@ _EVENTS = {
 class WorkerStatistics:
     """A worker at one moment: how many of its `concurrency` runners are `busy`, and what became of its tasks.
 
-    `retried` tries failed and will be repeated, `dead` failed for good, `lost` were settled too late; `abandoned` threads
-    of sync handlers still run although their tasks are lost or timed out.
+    `retried` tries failed and will be repeated, `dead` failed for good, `lost` were settled too late; `abandoned`
+    threads of sync handlers still run although their tasks are lost or timed out.
     """
 
     concurrency: int
@@ -65,11 +66,11 @@ class WorkerStatistics:
 class Worker:
     """Takes the tasks of a queue, `concurrency` at a time, and hands each to `handler(task)`.
 
-    What the handler returns is the result (None: what `task.set_result` has set); an exception fails the try, as `retry`
-    (the queue's by default) says; `RetryLater` and `Discard` say it themselves. A try that takes longer than `timeout`
-    seconds is cancelled and fails with `TimeoutError`. A sync function runs in a thread, of which there are as many as
-    `concurrency`; one that cannot be stopped is abandoned and its outcome refused, and it keeps its thread until it ends.
-    If a task's lease is lost, or it is cancelled, its handler is cancelled.
+    What the handler returns is the result (None: what `task.set_result` has set); an exception fails the try, as
+    `retry` (the queue's by default) says; `RetryLater` and `Discard` say it themselves. A try that takes longer than
+    `timeout` seconds is cancelled and fails with `TimeoutError`. A sync function runs in a thread, of which there are
+    as many as `concurrency`; one that cannot be stopped is abandoned and its outcome refused, and it keeps its thread
+    until it ends. If a task's lease is lost, or it is cancelled, its handler is cancelled.
 
     Thread safety: none; belongs to the event loop of its store.
     """
@@ -94,13 +95,14 @@ class Worker:
         self._concurrency = concurrency
         self._timeout = timeout
         self._retry = retry or queue.retry
-        self._threads = None if is_async(handler) else Threads(concurrency)
+        # a thread for each runner, so that one whose thread cannot be stopped takes nothing until that has ended
+        self._threads = [] if is_async(handler) else [Threads(1) for _ in range(concurrency)]
+        self._resting: set[CancelScope] = set()
+        self._problem: Exception | None = None
         self._draining = False
         self._running = False
         self._busy = 0
-        self._unsettled = 0
         self._counts: Counter[str] = Counter()
-        self._settled: Line[None, None] = Line(lambda _: None)
         self._ended: Line[None, None] = Line(lambda _: None)
 
     def __repr__(self) -> str:
@@ -116,25 +118,32 @@ class Worker:
         if self._running:
             raise RuntimeError(f"{self!r}: runs already")
         self._running = True
+        self._problem = None
         try:
             async with unwrapped_task_group() as group:
                 for number in range(self._concurrency):
-                    group.start_soon(self._runner, name=f"tenure worker {self._queue.name} {number}")
+                    name = f"tenure worker {self._queue.name} {number}"
+                    group.start_soon(self._runner, number, group.cancel_scope, name=name)
         finally:
-            with anyio.move_on_after(self._queue.store.settle_timeout, shield=True):
-                while self._unsettled:
-                    await self._settled.wait(self._settled.join(None))
-            self._running = False
-            for waiter in self._ended:
-                self._ended.grant(waiter, None)
+            try:
+                with anyio.move_on_after(self._queue.store.settle_timeout, shield=True):
+                    await self._queue.takers.quiet()
+            finally:
+                self._running = False
+                for waiter in self._ended:
+                    self._ended.grant(waiter, None)
+        if self._problem is not None:
+            raise self._problem
 
     async def drain(self) -> None:
-        """Take no more tasks, finish those at hand, end `run`; return when that is done.
+        """Take no more tasks, finish those at hand, end `run`; return when that is done and nothing is leased any more.
 
         Cancellation: the worker goes on draining.
         """
         self._draining = True
         self._queue.takers.dismiss(self)
+        for scope in self._resting:
+            scope.cancel("the worker is drained")
         if self._running:
             await self._ended.wait(self._ended.join(None))
         else:
@@ -153,70 +162,95 @@ class Worker:
             cancelled=counts["task.cancelled"],
             given_back=counts["task.given_back"],
             lost=counts["task.lost"],
-            abandoned=0 if self._threads is None else self._threads.statistics().abandoned,
+            abandoned=sum(threads.statistics().abandoned for threads in self._threads),
         )
 
-    async def _runner(self) -> None:
-        while not self._draining:
-            with CancelScope() as scope:
-                try:
+    async def _runner(self, number: int, everybody: CancelScope) -> None:
+        handle: Callable[[Task], Awaitable[Any]] = self._handler
+        threads = self._threads[number] if self._threads else None
+        if threads is not None:
+            handle = functools.partial(self._in_thread, threads)
+        try:
+            while not self._draining:
+                with CancelScope() as scope:
+                    if threads is not None and threads.statistics().busy:
+                        await self._rest(threads, scope)
                     while not (self._draining or scope.cancel_called):
                         session, taken = await self._queue.takers.take(self)
-                        if session.lost is None:
-                            await self._work(Task(self._queue, session, taken, scope), session, scope)
-                except Dismissed:
-                    return
+                        await self._work(Task(self._queue, session, taken, scope), handle, scope)
+        except Dismissed:
+            pass
+        except (StoreClosed, EngineError) as problem:
+            # it hits all runners alike: one of them tells, the others end
+            self._problem = problem
+            everybody.cancel()
 
-    async def _work(self, task: Task, session: Session, scope: CancelScope) -> None:
+    async def _rest(self, threads: Threads, scope: CancelScope) -> None:
+        """Wait until the abandoned thread has ended."""
+        self._resting.add(scope)
+        try:
+            await threads.run(_nothing)
+        finally:
+            self._resting.discard(scope)
+
+    async def _in_thread(self, threads: Threads, task: Task) -> Any:
+        outcome = await threads.run(self._handler, task)
+        return await outcome if inspect.isawaitable(outcome) else outcome
+
+    async def _work(self, task: Task, handle: Callable[[Task], Awaitable[Any]], scope: CancelScope) -> None:
         """Handle and settle one task; raises nothing but cancellations and the like."""
-        del session
         started = anyio.current_time()
         self._busy += 1
         if self._timeout is not None:
             scope.deadline = started + self._timeout
-        error: BaseException | None = None
+        problem: BaseException | None = None
         try:
-            result = await self._call(task)
+            result = await handle(task)
             if result is not None:
                 task.set_result(result)
-        except BaseException as problem:  # noqa: BLE001 cancellations are raised again below
-            error = problem
+        except BaseException as error:  # noqa: BLE001 cancellations are raised again below
+            problem = error
         self._busy -= 1
         scope.deadline = inf
-        settle = task.verdict(self._reason(task, error, scope), self._retry)
-        self._unsettled += 1
+        failure = self._failure(task, problem, scope)
+        settle = task.verdict(failure, self._retry)
         seconds = anyio.current_time() - started
-        task.settle(settle, lambda accepted: self._on_settled(task, settle, seconds, accepted=accepted))
-        if error is not None and not isinstance(error, Exception):
-            raise error
+        task.settle(settle, lambda refused: self._on_settled(task, settle, seconds, refused))
+        if problem is not None and not isinstance(problem, Exception) and not _is_stray(problem):
+            raise problem
 
-    def _call(self, task: Task) -> Awaitable[Any]:
-        if self._threads is not None:
-            return self._threads.run(self._handler, task)
-        return self._handler(task)
-
-    def _reason(self, task: Task, error: BaseException | None, scope: CancelScope) -> BaseException | None:
-        cancelled = error is not None and not isinstance(error, Exception)
-        if cancelled and scope.cancel_called and not task.cancelled and task.lost is None:
+    def _failure(self, task: Task, problem: BaseException | None, scope: CancelScope) -> BaseException | None:
+        if problem is None or isinstance(problem, Exception):
+            return problem
+        if scope.cancel_called and not task.cancelled and task.lost is None:
             return TimeoutError(f"not done within {self._timeout:g} s")
-        return error
+        if _is_stray(problem):
+            return RuntimeError("the handler ended as cancelled, and nobody cancelled it")
+        return problem
 
-    def _on_settled(self, task: Task, settle: Settle, seconds: float, *, accepted: bool) -> None:
-        self._unsettled -= 1
-        event = _EVENTS[settle.verdict] if accepted else "task.lost"
+    def _on_settled(self, task: Task, settle: Settle, seconds: float, refused: str | None) -> None:
+        event = "task.lost" if refused else _EVENTS[settle.verdict]
         self._counts[event] += 1
         store = self._queue.store
         if store.observer is not None:
             store.notice(event, queue=self._queue.key, id=task.id, attempt=task.attempt, seconds=seconds)
-        if not self._unsettled and len(self._settled):
-            for waiter in self._settled:
-                self._settled.grant(waiter, None)
+
+
+def _is_stray(problem: BaseException) -> bool:
+    """Whether a handler let out an asyncio cancellation of something else: the runner must not end by it."""
+    cancelling = getattr(this_task(), "cancelling", None)
+    return (
+        isinstance(problem, anyio.get_cancelled_exc_class()) and cancelling is not None and not cancelling()
+    )
+
+
+def _nothing() -> None:
+    pass
 
 
 def is_async(function: object) -> bool:
     """Whether calling it gives an awaitable, as far as its definition tells."""
     while isinstance(function, functools.partial):
         function = function.func  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
-    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
-        getattr(type(function), "__call__", None)  # pyright: ignore[reportUnknownArgumentType]
-    )
+    call = getattr(type(function), "__call__", None)  # noqa: B004 it is not asked whether it can be called
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)

@@ -4,7 +4,20 @@ from ._codec import Codec, JsonCodec
 from ._places import Obtained, Wish
 from ._sessions import Session
 from ._settling import Settlement
-from ._store import Store, StoreStatistics, check_ttl
-from ._turns import Turns
+from ._store import Store, StoreStatistics, check_seconds, check_ttl
+from ._turns import Alarm, Turns
 
-__all__ = ("Codec", "JsonCodec", "Obtained", "Session", "Settlement", "Store", "StoreStatistics", "Turns", "Wish", "check_ttl")
+__all__ = (
+    "Alarm",
+    "Codec",
+    "JsonCodec",
+    "Obtained",
+    "Session",
+    "Settlement",
+    "Store",
+    "StoreStatistics",
+    "Turns",
+    "Wish",
+    "check_seconds",
+    "check_ttl",
+)

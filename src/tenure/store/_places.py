@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
+from math import inf
 from random import uniform
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import anyio
 
@@ -31,11 +31,12 @@ from tenure.engine import (
 )
 from tenure.errors import CapacityMismatch, StoreClosed
 from tenure.local._line import Line, Waiter
+from tenure.local._park import checkpoint
 
 from ._sessions import Session, Sessions
 from ._settling import Settlement
 from ._timers import Timers
-from ._wire import Wire
+from ._wire import Call, Wire
 
 _LEAST_PAUSE = 0.05
 
@@ -57,8 +58,7 @@ class Wish(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Obtained:
+class Obtained(NamedTuple):
     """What was obtained, from which session and under which name."""
 
     session: Session
@@ -76,15 +76,15 @@ class Places:
         self._wire = wire
         self._sessions = sessions
         self._timers = timers
-        self._line: Line[str, Any] = Line(lambda _: None)
-        self._by_name: dict[str, _Waiting | None] = {}
-        self._by_key: dict[str, dict[_Waiting, None]] = {}
+        self._line: Line[str, Any] = Line(_nothing)
+        self._by_name: dict[str, _Attempt] = {}
+        self._by_key: dict[str, dict[_Attempt, None]] = {}
         self._asking: dict[str, float] = {}
 
     def __len__(self) -> int:
         return len(self._line)
 
-    async def obtain(self, wish: Wish, ttl: float, ahead: Callable[[int], None] = lambda _: None) -> Obtained:
+    async def obtain(self, wish: Wish, ttl: float, ahead: Callable[[int], None] | None = None) -> Obtained:
         """Ask for it and wait until it is there; `ahead` is told how many are ahead in the line.
 
         Raises `CapacityMismatch`, `EngineError`, `StoreClosed`. The answer REFUSED is returned as it is.
@@ -92,74 +92,94 @@ class Places:
         """
         while True:
             session = self._sessions.current(ttl) or await self._sessions.get(ttl)
-            name = session.new_name()
-            waiting = _Waiting(session, wish.key, name, self._line)
-            self._by_name[name] = waiting
-            session.add(waiting)
+            attempt = _Attempt(self._line, session, wish, ahead)
+            # known here before anything is sent, so that no hint is missed
+            self._by_name[attempt.name] = attempt
             try:
-                answer = await self._ask(waiting, wish, ahead)
+                answer = await self._attempt(attempt)
             except BaseException:
-                self.settle(wish, name, session)
+                self.settle(wish, attempt.name, session)
                 raise
             finally:
-                session.drop(waiting)
-                self._leave_line(waiting)
-            if session.lost is None and answer is not Reply.GONE:
-                if isinstance(answer, (Granted, Claimed)):
-                    return Obtained(session, name, answer)
-                del self._by_name[name]
-                if isinstance(answer, Mismatch):
-                    raise CapacityMismatch(wish.key, asked=getattr(wish, "capacity", 0), stored=answer.stored)
-                return Obtained(session, name, answer)
-            self.settle(wish, name, session)
-            session.lose("gone")
+                self._end(attempt)
+            # the session may have ended without anybody noticing yet
+            if session.look() is None and answer is not Reply.GONE and not self._sessions.closed:
+                if not isinstance(answer, (Granted, Claimed)):
+                    del self._by_name[attempt.name]
+                    if isinstance(answer, Mismatch):
+                        raise CapacityMismatch(
+                            wish.key, asked=getattr(wish, "capacity", 0), stored=answer.stored
+                        )
+                return Obtained(session, attempt.name, answer)
+            self.settle(wish, attempt.name, session)
             if self._sessions.closed:
                 raise StoreClosed("the store was closed")
+            session.lose("gone")
 
     def settle(self, wish: Wish, name: str, session: Session) -> Settlement:
         """Give back what was obtained under this name, or its place. Synchronous; nothing can stop it."""
         self._by_name.pop(name, None)
         return Settlement(self._wire, wish.undo(name), session)
 
-    async def _ask(self, waiting: _Waiting, wish: Wish, ahead: Callable[[int], None]) -> Any:
-        operation = wish.ask(waiting.session.id, waiting.name)
+    async def _attempt(self, attempt: _Attempt) -> Any:
+        operation = attempt.wish.ask(attempt.session.id, attempt.name)
         while True:
-            waiter = waiting.join()
-            answer = await self._wire.call(operation)
-            if not isinstance(answer, (Queued, Waiting)):
-                return answer
-            if isinstance(answer, Queued):
-                ahead(answer.place - 1)
-            self._by_key.setdefault(waiting.key, {})[waiting] = None
-            self._ask_later(waiting.key, answer.ask_again_in)
-            news = await self._line.wait(waiter)
+            attempt.news = None
+            attempt.call = self._wire.send(operation, partial(self._on_answer, attempt))
+            if (news := attempt.news) is None:
+                news = await attempt.wait()
+            else:
+                await checkpoint()
+            if isinstance(news, Exception):
+                raise news
             if not isinstance(news, Notice):
                 return news
+
+    def _on_answer(self, attempt: _Attempt, answer: object) -> None:
+        if isinstance(answer, (Queued, Waiting)):
+            self._queued(attempt, answer)
+        else:
+            attempt.tell(answer)
+
+    def _queued(self, attempt: _Attempt, answer: Queued | Waiting) -> None:
+        if attempt.ended:
+            return
+        if isinstance(answer, Queued) and attempt.ahead is not None:
+            attempt.ahead(answer.place - 1)
+        self._by_key.setdefault(attempt.wish.key, {})[attempt] = None
+        self._ask_later(attempt.wish.key, answer.ask_again_in)
+
+    def _end(self, attempt: _Attempt) -> None:
+        attempt.end()
+        key = attempt.wish.key
+        group = self._by_key.get(key)
+        if group is not None:
+            group.pop(attempt, None)
+            if not group:
+                del self._by_key[key]
+
+    def close(self) -> None:
+        """Wake all who wait with `StoreClosed`."""
+        self._line.fail_all(lambda: StoreClosed("the store was closed"))
 
     # hints
 
     def on_hint(self, hint: Hint) -> None:
         """A hint for a holder, participant or claimer. What nobody waits for or holds is given back."""
-        if hint.name in self._by_name:
-            waiting = self._by_name[hint.name]
-            if waiting is not None:
-                waiting.tell(hint.news)
+        if (attempt := self._by_name.get(hint.name)) is not None:
+            attempt.tell(hint.news)
             return
         match hint.news:
             case Granted():
-                self._wire.send(Release(hint.key, hint.name), _ignore)
+                self._wire.send(Release(hint.key, hint.name), _nothing)
             case Claimed():
-                self._wire.send(GiveBack(hint.key, hint.name), _ignore)
+                self._wire.send(GiveBack(hint.key, hint.name), _nothing)
             case Tripped() | Broken():
-                self._wire.send(Withdraw(hint.key, hint.name), _ignore)
+                self._wire.send(Withdraw(hint.key, hint.name), _nothing)
             case Notice.ROOM:
-                self._wire.send(Leave(hint.key, hint.name), _ignore)
+                self._wire.send(Leave(hint.key, hint.name), _nothing)
             case _:
                 pass
-
-    def close(self) -> None:
-        """Wake all who wait with `StoreClosed`."""
-        self._line.fail_all(lambda: StoreClosed("the store was closed"))
 
     # asking again
 
@@ -169,9 +189,10 @@ class Places:
             self._ask_now(key)
 
     def _ask_later(self, key: str, seconds: float) -> None:
+        # one timer for all who wait for a key; it stays when they leave, so that a busy key does not pile them up
         pause = max(seconds, _LEAST_PAUSE)
         when = anyio.current_time() + pause + uniform(0, min(0.1 * pause, 0.5))
-        if when < self._asking.get(key, when + 1):
+        if when < self._asking.get(key, inf):
             self._asking[key] = when
             self._timers.call_at(when, partial(self._on_time, key, when))
 
@@ -181,66 +202,75 @@ class Places:
 
     def _ask_now(self, key: str) -> None:
         self._asking.pop(key, None)
-        by_session: dict[Session, list[_Waiting]] = {}
-        for waiting in self._by_key.get(key, ()):
-            by_session.setdefault(waiting.session, []).append(waiting)
+        by_session: dict[Session, list[_Attempt]] = {}
+        for attempt in self._by_key.get(key, ()):
+            by_session.setdefault(attempt.session, []).append(attempt)
         for session, group in by_session.items():
-            names = tuple(waiting.name for waiting in group)
+            names = tuple(attempt.name for attempt in group)
             self._wire.send(Ask(session.id, key, names), partial(self._on_answers, key, group))
 
-    def _on_answers(self, key: str, group: list[_Waiting], answers: object) -> None:
-        if not isinstance(answers, Asked):  # GONE comes to light at the next heartbeat
-            self._ask_later(key, 1.0)
+    def _on_answers(self, key: str, group: list[_Attempt], answers: object) -> None:
+        if not isinstance(answers, Asked):  # an error; GONE comes to light at the next heartbeat
+            if key in self._by_key:
+                self._ask_later(key, 1.0)
             return
-        for waiting, answer in zip(group, answers.answers, strict=True):
+        for attempt, answer in zip(group, answers.answers, strict=True):
             match answer:
-                case Queued(ask_again_in=seconds):
-                    self._ask_later(key, seconds)
+                case Queued():
+                    self._queued(attempt, answer)
                 case Granted():
-                    waiting.tell(answer)
+                    attempt.tell(answer)
                 case _:
-                    waiting.tell(Notice.ASK)
-
-    def _leave_line(self, waiting: _Waiting) -> None:
-        waiting.end()
-        group = self._by_key.get(waiting.key)
-        if group is not None and group.pop(waiting, waiting) is None and not group:
-            del self._by_key[waiting.key]
-            self._asking.pop(waiting.key, None)
+                    attempt.tell(Notice.ASK)
 
 
-class _Waiting:
-    """One attempt to obtain something: known here before anything is sent, so that no hint is missed."""
+class _Attempt:
+    """One attempt to obtain something."""
 
-    __slots__ = ("_line", "_waiter", "key", "name", "session")
+    __slots__ = ("_line", "_waiter", "ahead", "call", "ended", "name", "news", "session", "wish")
 
-    def __init__(self, session: Session, key: str, name: str, line: Line[str, Any]) -> None:
+    def __init__(
+        self, line: Line[str, Any], session: Session, wish: Wish, ahead: Callable[[int], None] | None
+    ) -> None:
         self.session = session
-        self.key = key
-        self.name = name
+        self.name = session.new_name()
+        self.wish = wish
+        self.ahead = ahead
+        self.call: Call[Any] | None = None
+        self.news: object = None
+        self.ended = False
         self._line = line
         self._waiter: Waiter[str, Any] | None = None
 
-    def join(self) -> Waiter[str, Any]:
-        self.end()
-        self._waiter = self._line.join(self.key)
-        return self._waiter
+    async def wait(self) -> object:
+        """Wait for news. Cancellation: there will be none any more."""
+        self.session.add(self)
+        try:
+            self._waiter = self._line.join(self.name)
+            return await self._line.wait(self._waiter)
+        finally:
+            self._waiter = None
+            self.session.drop(self)
 
     def tell(self, news: object) -> None:
         """Hand over what came; a second time nothing happens."""
-        if self._waiter is not None:
+        if self._waiter is None:
+            self.news = news
+        else:
             self._line.grant(self._waiter, news)
 
     def lose(self, reason: str) -> None:
+        """The session is lost. For the session alone."""
         del reason
         self.tell(Reply.GONE)
 
     def end(self) -> None:
-        """Step out of the local line; the engine's is another matter."""
-        if self._waiter is not None and not self._waiter.granted:
-            self._line.leave(self._waiter)
-        self._waiter = None
+        """What was not yet sent need not be sent, and what comes now comes too late."""
+        self.ended = True
+        if self.call is not None:
+            self.call.wanted = False
+            self.call = None  # it knows this attempt: together they would wait for the garbage collector
 
 
-def _ignore(_: object) -> None:
+def _nothing(_: object) -> None:
     pass

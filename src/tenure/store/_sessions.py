@@ -1,8 +1,8 @@
 """Sessions: this process's life signs on the engine, one for each ttl, each with one heartbeat.
 
 A session may be trusted until `sent + ttl - margin`: `sent` was read on the loop's clock before the renewal that the
-engine acknowledged was first sent, so that the engine cannot end it earlier. When that moment passes, or the engine says
-that the session has gone, it is lost for good, and with it all that it held.
+engine acknowledged was first sent, so that the engine cannot end it earlier. When that moment passes, or the engine
+says that the session has gone, it is lost for good, and with it all that it held.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from itertools import count
 from math import inf
+from threading import get_ident
 from typing import Protocol
 
 import anyio
@@ -35,7 +36,15 @@ class Held(Protocol):
     """What a session holds or waits for."""
 
     def lose(self, reason: str) -> None:
-        """The session is lost. Called once, synchronously; must not raise."""
+        """The session is lost, or the store closes. Called once, synchronously; must not raise."""
+        ...
+
+
+class Unsettled(Protocol):
+    """Something that is being given back and that the engine has not acknowledged."""
+
+    def send_again(self) -> None:
+        """Send it once more if the engine has refused it."""
         ...
 
 
@@ -52,9 +61,11 @@ class Session:
         self.deadline = -inf
         self.lost: str | None = None
         self.held: dict[Held, None] = {}
-        self.unsettled: dict[int, float] = {}
-        self.beats = 0
+        self.unsettled: dict[Unsettled, float] = {}
+        """What was given back and is not acknowledged, and since when."""
+        self._told = False
         self._boot_deadline = -inf
+        self._thread = get_ident()
         self._wire = wire
         self._line: Line[None, None] = Line(lambda _: None)
         self._leaving: Line[None, None] = Line(lambda _: None)
@@ -86,10 +97,8 @@ class Session:
         """Whether it may no longer be trusted; from any thread, without effect."""
         if self.lost is not None or boot_time() >= self._boot_deadline:
             return True
-        try:
-            return anyio.current_time() >= self.deadline
-        except RuntimeError:  # a thread without a loop: there the boot clock alone has to do
-            return False
+        # another thread has no loop, or one with a clock of its own: there the boot clock alone has to do
+        return get_ident() == self._thread and anyio.current_time() >= self.deadline
 
     def add(self, held: Held) -> None:
         """Something is held, or waited for, under this session."""
@@ -98,22 +107,29 @@ class Session:
     def drop(self, held: Held) -> None:
         """It is not any more. When the last has left a lost session, the engine is told that it is over."""
         self.held.pop(held, None)
-        if self.lost is not None:
+        if self._told:
             self._close_if_left()
+
+    def dismiss(self, reason: str) -> None:
+        """Tell all who hold or wait under it that it is over for them; the session itself lasts until it is lost."""
+        if not self._told:
+            self._told = True
+            for held in list(self.held):
+                held.lose(reason)
+            self._wake_openers()
 
     def lose(self, reason: str) -> None:
         """End it for good; whoever holds or waits under it is told."""
         if self.lost is None:
             self.lost = reason
-            for held in list(self.held):
-                held.lose(reason)
-            self._settle_waiters()
+            self.dismiss(reason)
             self._close_if_left()
 
     def _close_if_left(self) -> None:
         # not before: bodies that are being cancelled may still be at work
         if not self.held:
-            self._wire.send(CloseSession(self.id), lambda _: None)
+            if self.lost is not None:
+                self._wire.send(CloseSession(self.id), lambda _: None)
             for waiter in self._leaving:
                 self._leaving.grant(waiter, None)
 
@@ -137,9 +153,8 @@ class Session:
         while True:
             self._extend(sent, boot)
             await anyio.sleep_until(sent + self.ttl / 3)
-            if self._is_unsettled():
-                self.lose("unacknowledged")
-            if self.lost is not None:
+            self._look_after_the_unsettled()
+            if self.look() is not None:
                 return
             sent, boot = anyio.current_time(), boot_time()
             with anyio.CancelScope(deadline=self.deadline):
@@ -158,15 +173,16 @@ class Session:
     def _extend(self, sent: float, boot: float) -> None:
         self.deadline = sent + self.ttl - self.margin
         self._boot_deadline = boot + self.ttl - self.margin
-        self.beats += 1
         if self.deadline > anyio.current_time():
-            self._settle_waiters()
+            self._wake_openers()
 
-    def _is_unsettled(self) -> bool:
-        oldest = next(iter(self.unsettled.values()), inf)
-        return anyio.current_time() - oldest > self.ttl
+    def _look_after_the_unsettled(self) -> None:
+        if anyio.current_time() - next(iter(self.unsettled.values()), inf) > self.ttl:
+            self.lose("unacknowledged")
+        for unsettled in list(self.unsettled):
+            unsettled.send_again()
 
-    def _settle_waiters(self) -> None:
+    def _wake_openers(self) -> None:
         for waiter in self._line:
             self._line.grant(waiter, None)
 
@@ -193,15 +209,13 @@ class Sessions:
         self.closed = False
 
     def __iter__(self) -> Iterator[Session]:
-        """All that are alive, or were lost and still have somebody who has not noticed."""
-        return iter(list(self._jobs))
+        """All that are alive, or were lost and still have somebody who has not left."""
+        return (session for session in list(self._jobs) if session.lost is None or session.held)
 
     def current(self, ttl: float) -> Session | None:
         """The session for this ttl if it can be used at once."""
         session = self._by_ttl.get(ttl)
-        if session is None or session.look() is not None or session.deadline <= anyio.current_time():
-            return None
-        return session
+        return None if session is None or session.deadline == -inf or session.look() is not None else session
 
     async def get(self, ttl: float) -> Session:
         """The session for this ttl, opened if need be. Raises `EngineError`, `StoreClosed`.
@@ -209,22 +223,20 @@ class Sessions:
         Cancellation: a session that is being opened is opened for others.
         """
         while True:
+            if self.closed:
+                raise StoreClosed("the store was closed")
             session = self._by_ttl.get(ttl)
             if session is None or session.look() is not None:
-                if self.closed:
-                    raise StoreClosed("the store is closed")
-                session = self._by_ttl[ttl] = Session(f"{self._process}/{next(self._numbers)}", ttl, self._wire)
-                self._jobs[session] = self._upkeep().start(f"heartbeat {session.id}", self._keep, session)
-            elif session.deadline > anyio.current_time():
+                self._jobs = {
+                    s: job for s, job in self._jobs.items() if s.lost is None or s.held or not job.ended
+                }
+                session = self._by_ttl[ttl] = Session(
+                    f"{self._process}/{next(self._numbers)}", ttl, self._wire
+                )
+                self._jobs[session] = self._upkeep().start(f"heartbeat {session.id}", session.keep)
+            elif session.deadline > -inf:
                 return session
             await session.opened()
-
-    async def _keep(self, session: Session) -> None:
-        try:
-            await session.keep()
-        finally:
-            if session.lost is not None:
-                del self._jobs[session]
 
     async def end(self) -> None:
         """End the heartbeats. Cancellation: they end all the same."""

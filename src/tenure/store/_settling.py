@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import count
 from typing import Any
 
 import anyio
@@ -13,28 +12,39 @@ from tenure.local._line import Line
 from ._sessions import Session
 from ._wire import Wire
 
-_numbers = count()
-
 
 class Settlement:
-    """Something that is being given back.
+    """Something that is being given back. `answer` is the engine's acknowledgement, None until it is there.
 
+    One that the engine refuses with an error is sent again at the session's next heartbeats.
     Thread safety: none.
     """
 
-    __slots__ = ("_line", "_number", "_session", "answer")
+    __slots__ = ("_line", "_operation", "_refused", "_session", "_wire", "answer")
 
     def __init__(self, wire: Wire, operation: Operation[Any], session: Session) -> None:
         self.answer: Any = None
-        self._line: Line[None, None] | None = None
-        self._number = next(_numbers)
+        self._wire = wire
+        self._operation = operation
         self._session = session
-        session.unsettled[self._number] = anyio.current_time()
+        self._refused = False
+        self._line: Line[None, None] | None = None
         wire.send(operation, self._answered)
+        if self.answer is None:
+            session.unsettled[self] = anyio.current_time()
+
+    def send_again(self) -> None:
+        """Send it once more if the engine has refused it. For the session alone."""
+        if self._refused:
+            self._refused = False
+            self._wire.send(self._operation, self._answered)
 
     def _answered(self, answer: Any) -> None:
+        if isinstance(answer, Exception):
+            self._refused = True
+            return
         self.answer = answer
-        self._session.unsettled.pop(self._number, None)
+        self._session.unsettled.pop(self, None)
         if self._line is not None:
             for waiter in self._line:
                 self._line.grant(waiter, None)
@@ -45,6 +55,10 @@ class Settlement:
         Cancellation: only a native one is noticed, and has no effect on the settlement.
         """
         if self.answer is None:
-            self._line = Line(lambda _: None)
+            self._line = self._line or Line(_nothing)
             with anyio.move_on_after(seconds, shield=True):
                 await self._line.wait(self._line.join(None))
+
+
+def _nothing(_: object) -> None:
+    pass

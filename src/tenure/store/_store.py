@@ -7,6 +7,7 @@ import socket
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from math import inf
 from secrets import token_hex
 from typing import Any, Protocol, Self, TypeVar
 
@@ -27,6 +28,8 @@ from ._timers import Timers
 from ._wire import Call, Source, Wire
 
 T = TypeVar("T")
+
+_NOT_OPEN = "the store is not open: use `async with open_store(...) as store`"
 
 
 class Listener(Protocol):
@@ -81,12 +84,14 @@ class Store(AsyncContextManagerMixin):
         close_timeout: float = 5.0,
         observer: Observer | None = None,
     ) -> None:
+        if not isinstance(namespace, str):  # pyright: ignore[reportUnnecessaryIsInstance] as below for names
+            raise TypeError(f"namespace must be a str, not {type(namespace).__name__}")
         if not namespace:
             raise ValueError("namespace must not be empty")
         self.ttl = check_ttl(ttl)
         self.namespace = namespace
-        self.settle_timeout = _check_seconds("settle_timeout", settle_timeout)
-        self.close_timeout = _check_seconds("close_timeout", close_timeout)
+        self.settle_timeout = check_seconds("settle_timeout", settle_timeout)
+        self.close_timeout = check_seconds("close_timeout", close_timeout)
         self.codec: Codec = codec or JsonCodec()
         self.observer = observer
         self.process = f"{socket.gethostname()}:{os.getpid()}:{token_hex(4)}"
@@ -116,12 +121,22 @@ class Store(AsyncContextManagerMixin):
             raise RuntimeError("a store can be opened only once; call open_store again")
         async with unwrapped_task_group() as group:
             self._upkeep = upkeep = Upkeep(group)
-            link = await upkeep.open("link", self._engine.serve, self.process, self._on_hint)
-            carriers = [upkeep.start("wire", self._wire.run), upkeep.start("timers", self._timers.run), link]
             try:
-                yield self
+                link = await upkeep.open("link", self._engine.serve, self.process, self._on_hint)
+                carriers = [
+                    upkeep.start("wire", self._wire.run),
+                    upkeep.start("timers", self._timers.run),
+                    link,
+                ]
+                try:
+                    yield self
+                finally:
+                    await self._close(carriers)
             finally:
-                await self._close(carriers)
+                # whatever stopped the closing, a native cancellation for instance: nothing is left
+                self._closing = self._sessions.closed = True
+                upkeep.cancel()
+                self._wire.close()
 
     async def ping(self) -> float:
         """Go to the engine and back; gives the seconds that it took.
@@ -133,8 +148,13 @@ class Store(AsyncContextManagerMixin):
         return anyio.current_time() - start
 
     async def statistics(self) -> StoreStatistics:
-        """This store at this moment. Cancellation: has no effect."""
+        """This store at this moment; also while it closes. Raises `RuntimeError` if it was never opened.
+
+        Cancellation: has no effect.
+        """
         await anyio.lowlevel.checkpoint()
+        if self._upkeep is None:
+            raise RuntimeError(_NOT_OPEN)
         sessions = [session for session in self._sessions if session.lost is None]
         return StoreStatistics(
             url=self.url,
@@ -143,7 +163,7 @@ class Store(AsyncContextManagerMixin):
             held=sum(len(session.held) for session in sessions),
             waiting=len(self._places),
             pending=self._wire.pending,
-            jobs=self._running().names,
+            jobs=self._upkeep.names,
             available=self._wire.down is None,
             closing=self._closing,
         )
@@ -171,7 +191,9 @@ class Store(AsyncContextManagerMixin):
         return self._wire.send(operation, on_answer)
 
     def compose_soon(self, source: Source) -> None:
-        """Have `source.compose()` called at the end of the loop's turn."""
+        """Have `source.compose()` called at the end of the loop's turn; also while the store closes."""
+        if self._upkeep is None:
+            raise RuntimeError(_NOT_OPEN)
         self._wire.compose_soon(source)
 
     def call_at(self, when: float, function: Callable[[], None]) -> None:
@@ -191,7 +213,7 @@ class Store(AsyncContextManagerMixin):
         """The session for a ttl if it is open already."""
         return self._sessions.current(ttl)
 
-    async def obtain(self, wish: Wish, ttl: float, ahead: Callable[[int], None] = lambda _: None) -> Obtained:
+    async def obtain(self, wish: Wish, ttl: float, ahead: Callable[[int], None] | None = None) -> Obtained:
         """Obtain what is wished for, or wait for it. Raises `CapacityMismatch`, `EngineError`, `StoreClosed`.
 
         Cancellation: nothing is held, no place is kept.
@@ -219,49 +241,58 @@ class Store(AsyncContextManagerMixin):
 
     def _running(self) -> Upkeep:
         if self._upkeep is None:
-            raise RuntimeError("the store is not open: use `async with open_store(...) as store`")
+            raise RuntimeError(_NOT_OPEN)
         if self._closing:
             raise StoreClosed("the store is closed")
         return self._upkeep
 
     def _on_hint(self, hint: Hint) -> None:
+        listener = self._listeners.get(hint.key)
         if hint.news is Notice.RESYNC:
             self._places.ask_everything()
             for listener in list(self._listeners.values()):
                 listener.on_hint(hint)
-        elif (listener := self._listeners.get(hint.key)) is not None:
-            listener.on_hint(hint)
-        else:
+        elif listener is None or hint.news is Notice.ASK or not isinstance(hint.news, Notice):
             self._places.on_hint(hint)
+        else:
+            listener.on_hint(hint)
 
     async def _close(self, carriers: list[Job]) -> None:
-        """Refuse, wake, end the bodies, close the sessions, end the jobs: in this order."""
+        """Refuse, wake, end the bodies, settle, close the sessions, end the jobs: in this order."""
         self._closing = self._sessions.closed = True
         with CancelScope(shield=True):
             self._places.close()
             for listener in list(self._listeners.values()):
                 listener.close()
-            sessions = list(self._sessions)
-            for session in sessions:
-                session.lose("closed")
+            # the sessions last until the bodies have ended: what these clean up, they still hold
+            for session in self._sessions:
+                session.dismiss("closed")
             with anyio.move_on_after(self.close_timeout):
-                for session in sessions:
+                for session in self._sessions:
                     await session.left()
+            limit = anyio.current_time() + self.settle_timeout
+            with CancelScope(deadline=limit):
+                await self._wire.settled()
+            for session in self._sessions:
+                session.lose("closed")
             await self._sessions.end()
-            with anyio.move_on_after(self.settle_timeout):
+            with CancelScope(deadline=limit):
                 await self._wire.settled()
             for job in carriers:
                 await job.end()
 
 
 def check_ttl(ttl: float) -> float:
-    """A ttl that can be kept: a number of seconds, 0.5 at least."""
-    if not ttl >= LEAST_TTL:
-        raise ValueError(f"ttl must be at least {LEAST_TTL} seconds, not {ttl!r}")
+    """A ttl that can be kept: a finite number of seconds, 0.5 at least."""
+    if not LEAST_TTL <= check_seconds("ttl", ttl) < inf:
+        raise ValueError(f"ttl must be at least {LEAST_TTL} seconds, and finite, not {ttl!r}")
     return float(ttl)
 
 
-def _check_seconds(name: str, seconds: float) -> float:
+def check_seconds(name: str, seconds: float) -> float:
+    """A number of seconds, not below 0. Raises `TypeError`, `ValueError`."""
+    if not isinstance(seconds, (int, float)) or isinstance(seconds, bool):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise TypeError(f"{name} must be a number of seconds, not {type(seconds).__name__}")
     if not seconds >= 0:
         raise ValueError(f"{name} must be a number of seconds, not below 0: {seconds!r}")
     return float(seconds)

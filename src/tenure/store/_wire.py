@@ -12,7 +12,7 @@ import anyio
 from anyio.lowlevel import checkpoint
 
 from tenure.engine import CAP, A, Engine, Operation, Reply
-from tenure.errors import StoreUnavailable
+from tenure.errors import EngineError, StoreClosed, StoreUnavailable
 from tenure.local._line import Line, Waiter
 
 _FIRST_BACKOFF = 0.05
@@ -73,7 +73,12 @@ class Wire:
         """
         call = Call(operation, on_answer)
         if self._immediate:
-            on_answer(self.apply(operation))
+            try:
+                answer = self.apply(operation)
+            except EngineError as problem:
+                on_answer(problem)
+            else:
+                on_answer(answer)
         else:
             if urgent:
                 self._calls.appendleft(call)
@@ -95,7 +100,7 @@ class Wire:
             self._wake()
 
     async def call(self, operation: Operation[A], *, urgent: bool = False) -> A:
-        """Send an operation and wait for its answer. Raises `EngineError`.
+        """Send an operation and wait for its answer. Raises `EngineError`, `StoreClosed`.
 
         Cancellation: what had not yet been sent is not sent; otherwise the operation may or may not be applied.
         """
@@ -120,6 +125,10 @@ class Wire:
         """Wait until nothing is pending. Cancellation: has no effect."""
         while self.pending or self._sources:
             await self._idle_watchers.wait(self._idle_watchers.join(None))
+
+    def close(self) -> None:
+        """Nothing is carried any more: whoever still waits for an answer gets `StoreClosed`."""
+        self._callers.fail_all(lambda: StoreClosed("the store was closed"))
 
     async def run(self) -> None:
         """Carry batches until cancelled. Cancellation: the batch on its way may or may not be applied."""

@@ -96,7 +96,7 @@ class MemoryEngine:
         """Apply one operation at once. Cancellation: not a checkpoint."""
         state = self._state
         state.now = max(state.now, self._clock())
-        state.steps_left = state.cap
+        state.steps_left, state.unfinished = state.cap, False
         answer: Any = None
         if self._clear_up():
             answer = self._handlers[type(operation)](operation)
@@ -135,16 +135,16 @@ class MemoryEngine:
     def _clear_up(self) -> bool:
         """Do what time has made due; False if the cap was reached before all was done."""
         state = self._state
-        unfinished, state.unfinished = state.unfinished, {}
-        for again, key in unfinished:
-            again(key)
+        unserved, state.unserved = state.unserved, {}
+        for key in unserved:
+            self._holds.serve(key)
         if state.soonest_expiry <= state.now:
-            self._end_expired("")
+            self._end_expired()
         self._tasks.clear_up()
         self._claims.clear_up()
         return not state.unfinished
 
-    def _end_expired(self, _: str) -> None:
+    def _end_expired(self) -> None:
         state = self._state
         expired = [session for session in state.sessions.values() if session.expires <= state.now]
         for session in sorted(expired, key=lambda s: (s.expires, s.id)):
@@ -152,7 +152,7 @@ class MemoryEngine:
                 things = session.things[family]
                 drop = partial(self._drop[family], session)
                 while things:
-                    if not state.step(self._end_expired, ""):
+                    if not state.step():
                         return
                     thing = next(iter(things))
                     del things[thing]
@@ -179,5 +179,5 @@ class MemoryEngine:
         if session is None:
             return Reply.GONE
         session.expires = self._state.soonest_expiry = -1.0
-        self._end_expired("")
+        self._end_expired()
         return Reply.OK

@@ -163,15 +163,12 @@ class Claims:
     def clear_up(self) -> None:
         """Wake the resources that have rested enough, in the order of their time, pool and name."""
         while self._resting and self._resting[0][0] <= self._state.now:
-            if not self._state.step(self._again, ""):
+            if not self._state.step():
                 return
             _, name, resource = heappop(self._resting)
             item = self._pools[name].items[resource]
             item.rests = False
             self._offer(name, self._pools[name], item)
-
-    def _again(self, _: str) -> None:
-        self.clear_up()
 
     def _free(self, name: str, pool: Pool, item: Item) -> None:
         assert item.claim is not None

@@ -148,7 +148,8 @@ class Holds:
             too_big = hold.weight > line.capacity
             if not too_big and line.used + hold.weight > line.capacity:
                 break
-            if not self._state.step(self.serve, key):
+            if not self._state.step():
+                self._state.unserved[key] = None
                 return
             del line.waiting[hold.holder]
             if too_big:

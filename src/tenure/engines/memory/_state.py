@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from math import inf
 from typing import Any
@@ -39,7 +38,8 @@ class State:
         self.hints: list[Hint] = []
         self.watches: dict[Thing, dict[str, None]] = {}
         self.steps_left = cap
-        self.unfinished: dict[tuple[Callable[[str], None], str], None] = {}
+        self.unfinished = False
+        self.unserved: dict[str, None] = {}
 
     def token(self) -> int:
         self.last_token = max(self.last_token + 1, int(self.now * 1e6))
@@ -50,12 +50,12 @@ class State:
     ) -> None:
         self.hints.append(Hint(process, key, name, news))
 
-    def step(self, again: Callable[[str], None], key: str) -> bool:
-        """Take one step of the budget; without one left, note that `again(key)` is to be called to go on."""
+    def step(self) -> bool:
+        """Take one step of the budget; without one left, the operation is unfinished."""
         if self.steps_left > 0:
             self.steps_left -= 1
             return True
-        self.unfinished[again, key] = None
+        self.unfinished = True
         return False
 
     # sessions

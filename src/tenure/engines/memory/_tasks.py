@@ -51,6 +51,7 @@ class Tasks:
         self._queues: dict[str, Queue] = {}
         self._last_id = 0
         self._last_ending = 0
+        self._ended_lately = 0
         self._expiring: list[tuple[float, int, str]] = []
         self._outdated: list[tuple[float, int, str]] = []
 
@@ -77,7 +78,7 @@ class Tasks:
     def _put(self, queue: Queue, session: Session, request: PutRequest) -> Accepted | Queued | Reply:
         name = request.producer
         if (producer := queue.reserved.pop(name, None)) is not None:
-            del session.things["producers"][queue.name, name]
+            del producer.session.things["producers"][queue.name, name]
             queue.reserved_slots -= producer.count
             answer = self._accept(queue, request)
             self._admit(queue)
@@ -295,6 +296,7 @@ class Tasks:
         self._remove(queue, task)
         queue.counts[state] += 1
         self._last_ending += 1
+        self._ended_lately += 1
         now = self._state.now
         expires = None if ttl is None else now + ttl
         if expires is not None:
@@ -486,25 +488,23 @@ class Tasks:
     # ------------------------------------------------------------------------------------------ clearing up
 
     def clear_up(self) -> None:
-        """Expire tasks, in the order of their time and id; forget outdated records, a few at a time."""
+        """Expire tasks, in the order of their time and id; forget outdated records, a few more than came."""
         now = self._state.now
         while self._expiring and self._expiring[0][0] <= now:
             _, task_id, name = self._expiring[0]
             queue = self._queues[name]
             task = queue.tasks.get(task_id)
             if task is not None and task.session is None and task.expires is not None:
-                if not self._state.step(self._again, ""):
+                if not self._state.step():
                     return
                 queue.step_out(task)
                 self._end(queue, task, "expired", b"", 3600.0)
             heappop(self._expiring)
-        for _ in range(16):
+        forget, self._ended_lately = 16 + 2 * self._ended_lately, 0
+        for _ in range(forget):
             if not self._outdated or self._outdated[0][0] > now:
                 return
             _, task_id, name = heappop(self._outdated)
             ended = self._queues[name].ended.get(task_id)
             if ended is not None and ended.expires is not None and ended.expires <= now:
                 del self._queues[name].ended[task_id]
-
-    def _again(self, _: str) -> None:
-        self.clear_up()

@@ -26,11 +26,11 @@ __all__ = ("SqliteEngine",)
 class SqliteEngine:
     """Keeps everything in the SQLite file at `path`, which is made if need be; its directory must exist.
 
-    All processes of one machine that open the file share its state. `synchronous` is "NORMAL" (safe against the death of
-    processes; the loss of power may take the last moments with it) or "FULL" (safe against that too, at the price of one
-    flush of the disk for each batch). `busy_timeout` is for how many seconds a batch waits while other processes
-    write. `clock` gives seconds and serves instead of the system's clocks. With `inline`, there is no thread: the file is
-    used on the event loop's own thread, which stands still meanwhile; made for tests in virtual time.
+    All processes of one machine that open the file share its state. `synchronous` is "NORMAL" (safe against the death
+    of processes; the loss of power may take the last moments with it) or "FULL" (safe against that too, at the price of
+    one flush of the disk for each batch). `busy_timeout` is for how many seconds a batch waits while other processes
+    write. `clock` gives seconds and serves instead of the system's clocks. With `inline`, there is no thread: the file
+    is used on the event loop's own thread, which stands still meanwhile; made for tests in virtual time.
 
     Raises `ValueError` for a path that means no file.
     Thread safety: none; an engine belongs to one event loop. Other engines may be open on the same file.
@@ -100,9 +100,7 @@ class SqliteEngine:
         async with self._linked() as link:
             await link.serve(process, deliver, partial(self._started, process, deliver, task_status))
 
-    def _started(
-        self, process: str, deliver: Callable[[Hint], None], task_status: TaskStatus[None]
-    ) -> None:
+    def _started(self, process: str, deliver: Callable[[Hint], None], task_status: TaskStatus[None]) -> None:
         task_status.started()
         deliver(Hint(process, "", "", Notice.RESYNC))
 

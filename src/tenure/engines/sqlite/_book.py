@@ -28,7 +28,7 @@ from ._sql import CLAIMS, COUNTERS, HOLDS, QUEUES, TASKS
 from ._state import State
 from ._tasks import Tasks
 
-_FAILURES = (sqlite3.Error, OverflowError, UnicodeError)
+_FAILURES = (sqlite3.Error, OverflowError, ValueError)
 
 
 class Book:

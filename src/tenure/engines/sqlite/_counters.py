@@ -39,8 +39,10 @@ class Rates:
     def spend(self, op: Spend) -> Spent | Reply:
         state = self._state
         session = state.session(op.session)
+        if session is None:
+            return Reply.GONE
         known = state.repeated(session, op.n, name := f"spend {op.key}")
-        if known is not None or session is None:
+        if known is not None:
             return known
         before = self._arrival(op.key)
         arrival = state.now if before is None else before
@@ -60,8 +62,10 @@ class Rates:
     def refund(self, op: Refund) -> Reply:
         state = self._state
         session = state.session(op.session)
+        if session is None:
+            return Reply.GONE
         known = state.repeated(session, op.n, name := f"spend {op.key}")
-        if known is not None or session is None:
+        if known is not None:
             return known
         arrival = self._arrival(op.key)
         if arrival is not None:

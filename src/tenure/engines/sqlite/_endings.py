@@ -8,7 +8,7 @@ from typing import Any
 from tenure.engine import Notice
 
 from ._queue import DELAYED, Queue, Queues
-from ._sql import SESSIONS, TASKS
+from ._sql import SESSIONS, TASKS, joined
 from ._state import State
 
 
@@ -81,7 +81,7 @@ class Endings:
                 rows.append((*row, at, size))
                 at += size
             run = self._state.run
-            run(TASKS.record, rows=json.dumps(rows), bytes=b"".join(self._results), now=self._state.wall)
+            run(TASKS.record, rows=json.dumps(rows), bytes=joined(self._results), now=self._state.wall)
             run(TASKS.delete, ids=str([row[0] for row in rows]))
             self.count += len(rows)
         if self._returned:

@@ -16,6 +16,7 @@ from ._clock import Clocks
 from ._hints import Mailbox
 from ._opening import open_file
 from ._patience import Patience
+from ._refusals import explain
 
 _neighbours: dict[tuple[int, int], WeakSet[File]] = {}
 _neighbours_lock = threading.Lock()
@@ -37,8 +38,9 @@ class File:
         served: Callable[[str], bool],
         poke: Callable[[], None],
     ) -> None:
+        self._path = str(path)
         self._db = open_file(path, clocks, synchronous, patience)
-        self._book = Book(self._db, clocks, patience=patience, served=served, path=str(path))
+        self._book = Book(self._db, clocks, patience=patience, served=served, path=self._path)
         self._mailbox = Mailbox(self._rows)
         self._version = self._data_version()
         self.poke = poke
@@ -58,8 +60,11 @@ class File:
         return answers, hints
 
     def begin_serving(self, process: str) -> None:
-        """Read the hints for a process from now on."""
-        self._mailbox.add(process)
+        """Read the hints for a process from now on. Raises `EngineError`."""
+        try:
+            self._mailbox.add(process)
+        except sqlite3.Error as problem:
+            raise explain(self._path, problem) from problem
 
     def look(self, processes: Container[str]) -> tuple[bool, list[Hint]]:
         """Whether somebody else has changed the file since the last look, and the hints that came for the processes."""

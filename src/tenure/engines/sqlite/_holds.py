@@ -41,7 +41,7 @@ class Hold(NamedTuple):
 
 @dataclass(slots=True)
 class Line:
-    """The state of one key; written back by `Holds.save`."""
+    """The state of one key; written back by `Holds._save`. `head` is the ordinal of its head, once it was looked up."""
 
     key: str
     id: int
@@ -51,6 +51,7 @@ class Line:
     ordinal: int = 0
     held: int = 0
     waiting: int = 0
+    head: int | None = None
 
 
 class Holds:
@@ -145,7 +146,9 @@ class Holds:
             return Holdings(0, 0, (), ())
         held = state.all(HOLDS.holders, line=line.id, limit=op.limit)
         waiting = state.all(HOLDS.waiting, line=line.id, limit=op.limit)
-        return Holdings(line.capacity, line.used, tuple(map(self._show, held)), tuple(map(self._show, waiting)))
+        return Holdings(
+            line.capacity, line.used, tuple(map(self._show, held)), tuple(map(self._show, waiting))
+        )
 
     def go_on(self) -> None:
         """Serve the lines whose serving was cut short."""
@@ -199,12 +202,14 @@ class Holds:
             return Reply.UNKNOWN
         if hold.token:
             return Granted(hold.token)
-        head = self._state.one(HOLDS.head, line=line.id)[0]
-        return Queued(hold.ordinal - head + 1, self._state.ask_again_in())
+        if line.head is None:
+            line.head = self._state.one(HOLDS.head, line=line.id)[0]
+            assert line.head is not None
+        return Queued(hold.ordinal - line.head + 1, self._state.ask_again_in())
 
     def _show(self, row: Any) -> Holder:
-        *shown, since = row
-        return Holder(*shown, seconds(self._state.wall - since))
+        process, holder, token, weight, value, since = row
+        return Holder(process, holder, token, weight, value, seconds(self._state.wall - since))
 
     def _changed(self, key: str) -> None:
         self._state.fire("hold", key, Notice.CHANGED)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TypeVar
 
 import anyio
@@ -44,7 +45,9 @@ class Inline:
 
     def poke(self) -> None:
         """Look soon."""
-        self.call_soon(self._look_once)
+        # RuntimeError: the loop is closed, and nobody listens
+        with suppress(RuntimeError):
+            self.call_soon(self._look_once)
 
     async def end(self, function: Callable[[], object]) -> None:
         """Run a last function. Cancellation: it was run."""

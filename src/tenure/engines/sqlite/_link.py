@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -35,7 +36,9 @@ class Link:
         self._patience = patience
         self._listeners = listeners
         self._file: File | None = None
-        self._runner = runner = Inline(self._look) if inline else EngineThread(f"tenure {path.name}", self._look)
+        self._runner = runner = (
+            Inline(self._look) if inline else EngineThread(f"tenure {path.name}", self._look)
+        )
         self._make = partial(
             File,
             path,
@@ -54,9 +57,7 @@ class Link:
         """Apply a batch. Cancellation: it is applied all the same."""
         return await self._runner.call(partial(self._execute, operations))
 
-    async def serve(
-        self, process: str, deliver: Callable[[Hint], None], started: Callable[[], None]
-    ) -> None:
+    async def serve(self, process: str, deliver: Callable[[Hint], None], started: Callable[[], None]) -> None:
         """Deliver the hints for a process. Cancellation: this is how it ends."""
         self._listeners[process] = deliver
         try:
@@ -101,7 +102,9 @@ class Link:
 
     def _bring(self, hints: Sequence[Hint]) -> None:
         if hints:
-            self._runner.call_soon(partial(self._deliver, hints))
+            # RuntimeError: the loop is closed, and nobody listens
+            with suppress(RuntimeError):
+                self._runner.call_soon(partial(self._deliver, hints))
 
     # on the loop
 

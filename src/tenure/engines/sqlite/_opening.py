@@ -21,8 +21,11 @@ VERSION = 1
 _OLDEST_LIBRARY = (3, 35)
 _MOUNTS = Path("/proc/self/mounts")
 _NETWORK = frozenset(
-    "nfs nfs3 nfs4 cifs smb smb2 smb3 smbfs afs ceph glusterfs lustre ncpfs davfs"
-    " fuse.sshfs fuse.glusterfs fuse.s3fs fuse.rclone fuse.davfs fuse.cephfs fuse.smbnetfs".split()
+    {
+        *("nfs", "nfs3", "nfs4", "cifs", "smb", "smb2", "smb3", "smbfs", "afs", "ncpfs", "davfs"),
+        *("ceph", "glusterfs", "lustre", "fuse.ceph", "fuse.glusterfs"),
+        *("fuse.sshfs", "fuse.s3fs", "fuse.rclone", "fuse.davfs", "fuse.smbnetfs"),
+    }
 )
 
 
@@ -124,9 +127,12 @@ def _end_other_boots(db: sqlite3.Connection, clocks: Clocks) -> None:
 def _configure(db: sqlite3.Connection, path: str, synchronous: str, patience: Patience) -> None:
     mode = patience.wait_for(lambda: _row(db, "PRAGMA journal_mode = WAL"))
     if mode != "wal":
-        raise EngineError(f"{path}: this place allows no write-ahead log (journal mode {mode}); use a local disk")
+        raise EngineError(
+            f"{path}: this place allows no write-ahead log (journal mode {mode}); use a local disk"
+        )
     db.execute(f"PRAGMA synchronous = {synchronous}")
-    db.execute("PRAGMA wal_autocheckpoint = 1000")
+    # pages that change all the time are copied back once per checkpoint: fewer of them, less to write
+    db.execute("PRAGMA wal_autocheckpoint = 2000")
     db.execute("PRAGMA journal_size_limit = 67108864")
     db.execute("PRAGMA temp_store = MEMORY")
     db.execute("PRAGMA cache_size = -8192")

@@ -1,8 +1,9 @@
-"""The state of one queue: its counters, its producers and takers. Read once per transaction, written back at its end."""
+"""The state of one queue: its counters, producers and takers. Read once per transaction, written back at its end."""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, fields
+from operator import attrgetter
 from typing import Any
 
 from tenure.engine import Notice
@@ -39,6 +40,10 @@ class Row:
     ordinal: int
 
 
+_COLUMNS = tuple(field.name for field in fields(Row))
+_row_of: attrgetter[tuple[Any, ...]] = attrgetter(*_COLUMNS)
+
+
 class Queue(Row):
     """One queue; `known_due` is the due time of its next delayed task, as long as `due_is_known`."""
 
@@ -46,7 +51,7 @@ class Queue(Row):
 
     def __init__(self, *row: Any) -> None:
         super().__init__(*row)
-        self.stored: dict[str, Any] = asdict(self)
+        self.stored: tuple[Any, ...] = row
         self.known_due: int | None = None
         self.due_is_known = False
 
@@ -88,10 +93,9 @@ class Queues:
 
     def save(self) -> None:
         for queue in self._queues.values():
-            row = asdict(queue)
+            row = _row_of(queue)
             if row != queue.stored:
-                del row["name"]
-                self._state.run(QUEUES.save, **row)
+                self._state.run(QUEUES.save, **dict(zip(_COLUMNS, row, strict=True)))
 
     def find(self, name: str) -> Queue | None:
         queue = self._queues.get(name)

@@ -29,7 +29,10 @@ def explain(path: str, problem: Exception) -> EngineError:
 
 def is_busy(problem: sqlite3.Error) -> bool:
     """Somebody else has the lock, in whatever way."""
-    return _has_code(problem) and problem.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+    return _has_code(problem) and problem.sqlite_errorcode & 0xFF in (
+        sqlite3.SQLITE_BUSY,
+        sqlite3.SQLITE_LOCKED,
+    )
 
 
 def _has_code(problem: sqlite3.Error) -> bool:

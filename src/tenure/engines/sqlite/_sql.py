@@ -1,14 +1,16 @@
 """The statements of the room's `.sql` files, by name.
 
-A file is a row of blocks, parted by empty lines. A block begins with `-- name: a sentence`, may go on with comment lines
-(inputs and outputs), and the rest is one statement.
+A file is a row of blocks, parted by empty lines. A block begins with `-- name: a sentence`, may go on with comment
+lines (inputs and outputs), and the rest is one statement.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from importlib.resources import files
 
+_ROOM = "tenure.engines.sqlite"
 _BLOCK = re.compile(r"^-- (\w+): .*\n(?:--.*\n)*((?:.+\n)+)", re.MULTILINE)
 
 
@@ -19,12 +21,17 @@ class Statements:
     """
 
     def __init__(self, file: str) -> None:
-        text = files(__package__).joinpath("sql", f"{file}.sql").read_text("utf-8")
+        text = files(_ROOM).joinpath("sql", f"{file}.sql").read_text("utf-8")
         self.named: dict[str, str] = {name: sql.strip() for name, sql in _BLOCK.findall(text)}
         vars(self).update(self.named)
 
     def __getattr__(self, name: str) -> str:
         raise AttributeError(f"no statement is called {name}")
+
+
+def joined(parts: Sequence[bytes]) -> bytes:
+    """Parts as one value, of which a statement takes each with substr(); which gives NULL for a part of nothing."""
+    return b"".join((*parts, b"."))
 
 
 HOLDS = Statements("holds")

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import Any
 
-from tenure.engine import Broken, Claimed, Granted, Hint, Notice, Reply, Tripped
+from tenure.engine import Broken, Claimed, Granted, Hint, Notice, Tripped
 
 from ._clock import FAR, Clocks
 from ._sql import SESSIONS
@@ -101,7 +101,9 @@ class State:
         self.last_rank += 1
         return self.last_rank
 
-    def hint(self, process: str, key: str, name: str, news: Granted | Claimed | Tripped | Broken | Notice) -> None:
+    def hint(
+        self, process: str, key: str, name: str, news: Granted | Claimed | Tripped | Broken | Notice
+    ) -> None:
         self.hints.append(Hint(process, key, name, news))
 
     def step(self) -> bool:
@@ -148,10 +150,8 @@ class State:
 
     # numbered answers: a session belongs to the process that opened it, so they need not be in the file
 
-    def repeated(self, session: Session | None, n: int, name: str) -> Any:
-        """The answer that was given to the same numbered operation before, GONE, or None for a new one."""
-        if session is None:
-            return Reply.GONE
+    def repeated(self, session: Session, n: int, name: str) -> Any:
+        """The answer that was given to the same numbered operation before, or None for a new one."""
         known = self._new_replies.get((session.id, name)) or self._replies.get(session.id, {}).get(name)
         return known[1] if known is not None and known[0] == n else None
 

@@ -31,7 +31,7 @@ from tenure.engine import (
 from ._clock import micros, seconds
 from ._endings import Endings
 from ._queue import LEASED, Queue, Queues
-from ._sql import QUEUES, TASKS
+from ._sql import QUEUES, TASKS, joined
 from ._state import Session, State
 
 _EXPIRED_TTL = 3600.0
@@ -79,8 +79,10 @@ class Tasks:
     def put(self, op: Put) -> PutAnswer | Reply:
         state = self._state
         session = state.session(op.session)
+        if session is None:
+            return Reply.GONE
         known = state.repeated(session, op.n, name := f"put {op.queue}")
-        if known is not None or session is None:
+        if known is not None:
             return known
         queue = self._queues.get(op.queue)
         queue.max_size = op.max_size
@@ -158,8 +160,10 @@ class Tasks:
     def exchange(self, op: Exchange) -> Exchanged | Reply:
         state, queues = self._state, self._queues
         session = state.session(op.session)
+        if session is None:
+            return Reply.GONE
         known = state.repeated(session, op.n, name := f"exchange {op.queue}")
-        if known is not None or session is None:
+        if known is not None:
             return known
         queue = queues.get(op.queue)
         refused = self._settle_all(queue, session, op.settle)
@@ -413,7 +417,9 @@ class Batch:
             expires = None
             if new.expires is not None:
                 expires = state.wall + micros(new.expires)
-                state.soonest_task = min(expires, expires if state.soonest_task is None else state.soonest_task)
+                state.soonest_task = min(
+                    expires, expires if state.soonest_task is None else state.soonest_task
+                )
             place = queue.line_up(ready_at, state.wall)
             self._rows.append((state.last_task, place, new.priority, ready_at, expires, new.key, new.payload))
             ids.append(state.last_task)
@@ -437,7 +443,7 @@ class Batch:
             rows.append((task, place, priority, ready_at, expires, key_at, key_size, end, len(payload)))
             end += len(payload)
         if rows:
-            self._state.run(TASKS.insert, queue=self._queue.id, rows=json.dumps(rows), bytes=b"".join(parts))
+            self._state.run(TASKS.insert, queue=self._queue.id, rows=json.dumps(rows), bytes=joined(parts))
 
     def _twin(self, key: str) -> int | None:
         if key not in self._twins:

@@ -15,7 +15,7 @@ SELECT name FROM queue WHERE id = :id
 INSERT INTO queue (name) VALUES (:name)
 
 -- save: Keep the state of a queue.
--- in: all columns
+-- in: all columns but the name
 UPDATE queue SET paused = :paused, max_size = :max_size, live = :live, waiting = :waiting, delayed = :delayed,
   put = :put, done = :done, dead = :dead, cancelled = :cancelled, expired = :expired, discarded = :discarded,
   purged = :purged, reserved = :reserved, producers = :producers, takers = :takers, stops = :stops, ordinal = :ordinal

@@ -243,12 +243,13 @@ CREATE INDEX taker_queue ON taker (queue)
 -- taker_session: Where a session is idle.
 CREATE INDEX taker_session ON taker (session)
 
--- task: An unfinished task; place 0: waiting, 1: delayed, 2: leased. Times are in microseconds of the wall clock.
+-- task: An unfinished task; place 0: waiting, 1: delayed, 2: leased. Times are in microseconds of the wall clock. A number
+-- beyond 64 bits would come out of JSON as a float.
 CREATE TABLE task (
   id INTEGER PRIMARY KEY,
   queue INTEGER NOT NULL,
   place INTEGER NOT NULL,
-  priority INTEGER NOT NULL,
+  priority INTEGER NOT NULL CHECK (typeof(priority) = 'integer'),
   ready_at INTEGER NOT NULL,
   attempts INTEGER NOT NULL DEFAULT 0,
   deliveries INTEGER NOT NULL DEFAULT 0,

@@ -1,0 +1,111 @@
+"""The statements that run often find their rows through an index: no scan of a table, no sorting."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+
+import pytest
+
+from tenure.engines.sqlite import _sql
+from tenure.engines.sqlite._opening import create
+
+FILES = ("holds", "claims", "counters", "hints", "queues", "sessions", "tasks")
+
+# What these go through is small, or is the very thing that is asked for.
+SCANS = {
+    "holds.unserved": "the few lines whose serving was cut short",
+    "hints.forget": "in the order of ids, up to a limit",
+    "sessions.beginning": "one row of numbers",
+    "sessions.numbers": "as above",
+    "sessions.boot": "as above",
+    "sessions.change_boot": "as above",
+    "sessions.end_all": "at opening",
+    "sessions.end_far": "at opening",
+}
+SORTS = {
+    "sessions.task_watchers": "the watchers of the tasks of one operation",
+}
+
+
+@pytest.fixture(scope="module")
+def database():
+    db = sqlite3.connect(":memory:")
+    create(db)
+    yield db
+    db.close()
+
+
+STATEMENTS = {
+    f"{file}.{name}": sql for file in FILES for name, sql in getattr(_sql, file.upper()).named.items()
+}
+
+
+@pytest.mark.parametrize("name", STATEMENTS)
+def test_index_is_used(database, name):
+    sql = STATEMENTS[name]
+    values = dict.fromkeys(re.findall(r":(\w+)", sql), 0)
+    values |= dict.fromkeys({"ids", "rows", "tasks"} & set(values), "[]")
+    plan = [row[3] for row in database.execute(f"EXPLAIN QUERY PLAN {sql}", values)]
+    # json_each is a table of what was handed in, a subquery one of what an index found
+    scans = [
+        step
+        for step in plan
+        if step.startswith("SCAN")
+        and "VIRTUAL TABLE" not in step
+        and "CONSTANT ROW" not in step
+        and not step.startswith(("SCAN (", "SCAN SUBQUERY"))
+    ]
+    sorts = [step for step in plan if "TEMP B-TREE" in step]
+    assert bool(scans) == (name in SCANS), plan
+    assert bool(sorts) == (name in SORTS), plan
+
+
+def test_all_statements_are_known():
+    for file in FILES:
+        text = "".join(getattr(_sql, file.upper()).named.values())
+        assert "-- " not in text
+    assert set(SCANS) | set(SORTS) <= set(STATEMENTS)
+
+
+def test_a_statement_that_does_not_exist():
+    with pytest.raises(AttributeError, match="no statement is called nothing"):
+        _ = _sql.TASKS.nothing
+
+
+HOT = {
+    "due": "task_due (queue=?)",
+    "first_by_priority": "task_priority (queue=?)",
+    "first_by_age": "task_age (queue=? AND ready_at<?)",
+    "promote": "task_due (queue=? AND ready_at<?)",
+    "leased": "INTEGER PRIMARY KEY (rowid=?)",
+    "lease": "INTEGER PRIMARY KEY (rowid=?)",
+    "release": "INTEGER PRIMARY KEY (rowid=?)",
+    "record": "INTEGER PRIMARY KEY (rowid=?)",
+    "delete": "INTEGER PRIMARY KEY (rowid=?)",
+    "twin": "task_key (queue=? AND key=?)",
+    "stops": "task_stop (session=? AND queue=? AND stop>?)",
+    "next_of_session": "task_lease (session=?)",
+    "expired": "task_expiry (expires<?)",
+    "oldest": "task_age (queue=?)",
+    "browse_unleased": "task_queue (queue=? AND rowid>?)",
+    "browse_leased": "task_queue (queue=? AND rowid>?)",
+    "in_state": "task_queue (queue=?)",
+    "browse_ended": "ended_state (queue=? AND state=? AND seq>?)",
+    "dead": "ended_state (queue=? AND state=? AND seq>?)",
+}
+
+
+@pytest.mark.parametrize("name", HOT)
+def test_the_right_index_is_used(database, name):
+    sql = getattr(_sql.TASKS, name)
+    values = dict.fromkeys(re.findall(r":(\w+)", sql), 0)
+    values |= dict.fromkeys({"ids", "rows"} & set(values), "[]")
+    plan = [row[3] for row in database.execute(f"EXPLAIN QUERY PLAN {sql}", values)]
+    assert any(step.endswith(HOT[name]) for step in plan), plan
+
+
+def test_beginning_reads_the_ends_of_indexes_only(database):
+    plan = [row[3] for row in database.execute(f"EXPLAIN QUERY PLAN {_sql.SESSIONS.beginning}")]
+    looks = [step for step in plan if step.startswith(("SCAN", "SEARCH"))]
+    assert [step for step in looks if "INDEX" not in step] == ["SCAN meta", "SCAN unserved"]  # one row; none

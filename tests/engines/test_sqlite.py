@@ -1,0 +1,615 @@
+"""The file: opening and refusing it, sharing it, and what becomes of it when disks are full and processes die."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+from contextlib import asynccontextmanager
+
+import anyio
+import pytest
+
+from tenure import engine as e
+from tenure.engines.sqlite import SqliteEngine, _opening
+from tenure.errors import EngineError, StoreUnavailable
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "store.db"
+
+
+@pytest.fixture(params=[False, True], ids=["thread", "inline"])
+def inline(request):
+    return request.param
+
+
+@asynccontextmanager
+async def serving(engine, process="p1", hints=None):
+    """The engine, open for one process, whose hints go into a list."""
+    async with anyio.create_task_group() as group:
+        await group.start(engine.serve, process, ([] if hints is None else hints).append)
+        try:
+            yield engine
+        finally:
+            group.cancel_scope.cancel()
+
+
+async def one(engine, operation):
+    (answer,) = await engine.execute([operation])
+    return answer
+
+
+async def until(condition):
+    with anyio.fail_after(5):
+        while not condition():
+            await anyio.sleep(0.001)
+
+
+def put(n, *payloads, session="s1", max_size=10**6):
+    tasks = tuple(e.NewTask(payload) for payload in payloads)
+    return e.Put(session, n, "q", (e.PutRequest("m", tasks),), max_size)
+
+
+def lock(path):
+    """Another writer, in the middle of its work."""
+    other = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    other.execute("BEGIN IMMEDIATE")
+    return other
+
+
+# ---------------------------------------------------------------------------------------------- working
+
+
+async def test_operations_are_applied_in_order_and_each_is_answered(path, inline):
+    async with serving(SqliteEngine(path, inline=inline)) as engine:
+        answers = await engine.execute(
+            [e.OpenSession("s1", "p1", 30.0), e.Acquire("s1", "k", "a", 1), e.Release("k", "a"), e.Ping()]
+        )
+        assert answers[0] is e.Reply.OK
+        assert isinstance(answers[1], e.Granted)
+        assert answers[2:] == [e.Reply.RELEASED, e.Reply.OK]
+
+
+async def test_what_is_stored_outlives_the_engine(path, inline):
+    async with serving(SqliteEngine(path, inline=inline)) as engine:
+        await engine.execute([e.OpenSession("s1", "p1", 30.0), put(1, b"one", b"two")])
+    async with serving(SqliteEngine(path, inline=inline)) as engine:
+        answer = await one(engine, e.Exchange("s1", 1, "q", want=5))
+        assert [task.payload for task in answer.tasks] == [b"one", b"two"]
+
+
+async def test_closing_leaves_one_file(path, inline):
+    engine = SqliteEngine(path, inline=inline)
+    async with serving(engine):
+        assert repr(engine).endswith("open>")
+        await one(engine, e.OpenSession("s1", "p1", 30.0))
+    assert repr(engine).endswith("closed>")
+    assert os.listdir(path.parent) == [path.name]
+
+
+async def test_an_engine_can_serve_again(path, inline):
+    engine = SqliteEngine(path, inline=inline)
+    for _ in range(3):
+        async with serving(engine):
+            assert await one(engine, e.Ping()) is e.Reply.OK
+
+
+async def test_who_is_served_is_told_to_ask_for_everything(path, inline):
+    hints = []
+    async with serving(SqliteEngine(path, inline=inline), "p1", hints):
+        await until(lambda: hints == [e.Hint("p1", "", "", e.Notice.RESYNC)])
+
+
+async def test_several_stores_share_an_engine(path, inline):
+    engine = SqliteEngine(path, inline=inline)
+    hints = []
+    async with serving(engine, "p1"):
+        async with serving(engine, "p2", hints):
+            await engine.execute([e.OpenSession("s1", "p1", 30.0), e.OpenSession("s2", "p2", 30.0)])
+            await engine.execute([e.Acquire("s1", "k", "a", 1), e.Acquire("s2", "k", "b", 1)])
+            await one(engine, e.Release("k", "a"))
+            await until(lambda: len(hints) == 2)
+            assert isinstance(hints[1].news, e.Granted)
+        assert await one(engine, e.Ping()) is e.Reply.OK
+
+
+async def test_without_being_served_nothing_is_executed(path):
+    engine = SqliteEngine(path)
+    with pytest.raises(StoreUnavailable, match="does not serve"):
+        await engine.execute([e.Ping()])
+    with pytest.raises(RuntimeError, match="not immediate"):
+        engine.apply(e.Ping())
+    assert engine.immediate is False
+    assert engine.url == f"sqlite:///{path}"
+    assert not path.exists()
+
+
+async def test_an_operation_that_fails_fails_alone(path, inline):
+    async with serving(SqliteEngine(path, inline=inline)) as engine:
+        answers = await engine.execute(
+            [
+                e.OpenSession("s1", "p1", 30.0),
+                e.Acquire("s1", "k", "a", 2**70),
+                e.Acquire("s1", "k", "b", 1),
+                e.Acquire("s1", "k", "\ud800", 1),
+            ]
+        )
+        assert answers[0] is e.Reply.OK
+        assert isinstance(answers[1], EngineError)
+        assert str(path) in str(answers[1])
+        assert isinstance(answers[2], e.Granted)
+        assert isinstance(answers[3], EngineError)
+
+
+async def test_expiry_in_virtual_time(path, virtual_clock):
+    hints = []
+    engine = SqliteEngine(path, clock=anyio.current_time, inline=True)
+    async with serving(engine, "p1", hints):
+        await engine.execute([e.OpenSession("s1", "p1", 10.0), e.OpenSession("s2", "p1", 1000.0)])
+        await engine.execute([e.Acquire("s1", "k", "a", 1)])
+        assert await one(engine, e.Acquire("s2", "k", "b", 1)) == e.Queued(1, 10.0)
+        await anyio.sleep(10.0)
+        assert await one(engine, e.Ping()) is e.Reply.OK
+        await anyio.sleep(0.01)
+        assert [type(hint.news) for hint in hints] == [e.Notice, e.Granted]
+
+
+@pytest.mark.parametrize("synchronous", [("NORMAL", 1), ("FULL", 2)])
+async def test_settings(path, synchronous):
+    async with serving(SqliteEngine(path, inline=True, synchronous=synchronous[0])) as engine:
+        db = engine._link._file._db
+        assert db.execute("PRAGMA synchronous").fetchone()[0] == synchronous[1]
+        assert db.execute("PRAGMA journal_mode").fetchone()[0] == "wal"
+
+
+# ---------------------------------------------------------------------------------------------- refusing
+
+
+async def refused(engine, match):
+    with pytest.raises(EngineError, match=match) as raised:
+        await engine.serve("p1", print)
+    assert str(engine._path) in str(raised.value)
+
+
+@pytest.mark.parametrize("path", ["", ":memory:", "file:store.db?mode=memory"])
+def test_a_path_that_means_no_file(path):
+    with pytest.raises(ValueError, match="memory engine"):
+        SqliteEngine(path)
+
+
+def test_wrong_arguments(path):
+    with pytest.raises(ValueError, match="synchronous"):
+        SqliteEngine(path, synchronous="OFF")
+    with pytest.raises(ValueError, match="busy_timeout"):
+        SqliteEngine(path, busy_timeout=float("nan"))
+
+
+async def test_a_file_that_is_no_database(path, inline):
+    path.write_bytes(b"something else entirely, and longer than a header\n" * 100)
+    before = path.read_bytes()
+    await refused(SqliteEngine(path, inline=inline), "no SQLite database")
+    assert path.read_bytes() == before
+
+
+async def test_the_database_of_another_application(path, inline):
+    db = sqlite3.connect(path)
+    db.execute("CREATE TABLE theirs (a)")
+    db.close()
+    before = path.read_bytes()
+    await refused(SqliteEngine(path, inline=inline), "another application")
+    assert path.read_bytes() == before
+
+
+async def test_the_empty_database_of_another_application(path):
+    db = sqlite3.connect(path)
+    db.execute("PRAGMA application_id = 12345")
+    db.close()
+    await refused(SqliteEngine(path), "another application")
+
+
+async def test_the_schema_of_a_newer_version(path):
+    async with serving(SqliteEngine(path)):
+        pass
+    db = sqlite3.connect(path)
+    db.execute("PRAGMA user_version = 99")
+    db.close()
+    await refused(SqliteEngine(path), "schema version 99")
+
+
+async def test_a_directory(tmp_path):
+    await refused(SqliteEngine(tmp_path), "is a directory")
+
+
+async def test_a_missing_directory(tmp_path):
+    await refused(SqliteEngine(tmp_path / "missing" / "store.db"), "no directory .*missing; make it")
+
+
+def connect_with(monkeypatch, mode):
+    connect = sqlite3.connect
+
+    def connect_in_mode(name, **options):
+        return connect(f"file:{name}?mode={mode}", uri=True, **options)
+
+    monkeypatch.setattr(sqlite3, "connect", connect_in_mode)
+
+
+async def test_a_read_only_file(path, monkeypatch):
+    async with serving(SqliteEngine(path)):
+        pass
+    connect_with(monkeypatch, "ro")
+    await refused(SqliteEngine(path), "is read-only")
+
+
+async def test_a_place_where_no_file_can_be_made(path, monkeypatch):
+    connect_with(monkeypatch, "rw")
+    await refused(SqliteEngine(path), "cannot be opened")
+
+
+async def test_a_network_file_system(path, monkeypatch):
+    mounts = path.with_name("mounts")
+    mounts.write_text(f"/dev/vda / ext4 rw 0 0\nserver:/export {path.parent} nfs4 rw 0 0\n")
+    monkeypatch.setattr(_opening, "_MOUNTS", mounts)
+    await refused(SqliteEngine(path), r"network file system \(nfs4\)")
+
+
+def test_the_kind_of_a_file_system(tmp_path, monkeypatch):
+    mounts = tmp_path / "mounts"
+    monkeypatch.setattr(_opening, "_MOUNTS", mounts)
+    assert _opening.file_system(tmp_path) == ""
+    (tmp_path / "a b" / "c").mkdir(parents=True)
+    lines = ["/dev/vda / ext4 rw 0 0", f"//server/share {tmp_path}/a\\040b cifs rw 0 0"]
+    mounts.write_text("\n".join(lines))
+    assert _opening.file_system(tmp_path) == "ext4"
+    assert _opening.file_system(tmp_path / "a b" / "c") == "cifs"
+    mounts.write_text("\n".join([*lines, f"tmpfs {tmp_path}/a\\040b tmpfs rw 0 0"]))
+    assert _opening.file_system(tmp_path / "a b" / "c") == "tmpfs"
+
+
+async def test_an_old_library(path, monkeypatch):
+    monkeypatch.setattr(sqlite3, "sqlite_version_info", (3, 34, 1))
+    await refused(SqliteEngine(path), r"3\.35 or later")
+
+
+async def test_a_damaged_file(path, inline):
+    async with serving(SqliteEngine(path)) as engine:
+        await engine.execute([e.OpenSession("s1", "p1", 30.0), put(1, *[b"x" * 3000] * 200)])
+    content = bytearray(path.read_bytes())
+    content[200 * 4096 : 230 * 4096] = os.urandom(30 * 4096)
+    content[8192:12288] = os.urandom(4096)
+    path.write_bytes(content)
+    with pytest.RaisesGroup(pytest.RaisesExc(EngineError, match="is damaged"), flatten_subgroups=True):
+        async with serving(SqliteEngine(path, inline=inline)) as engine:
+            answers = await engine.execute(
+                [e.Browse("q", "waiting", limit=1000), e.Exchange("s1", 2, "q", want=200)]
+            )
+            raise next(answer for answer in answers if isinstance(answer, EngineError))
+
+
+# ---------------------------------------------------------------------------------------------- the disk
+
+
+async def test_a_full_disk(path):
+    async with serving(SqliteEngine(path, inline=True)) as engine:
+        db = engine._link._file._db
+        await engine.execute([e.OpenSession("s1", "p1", 300.0), put(1, b"first")])
+        pages = db.execute("PRAGMA page_count").fetchone()[0]
+        db.execute(f"PRAGMA max_page_count = {pages + 20}")
+        small, big, lease = await engine.execute(
+            [put(2, b"second"), put(3, b"x" * 500_000), e.Acquire("s1", "k", "a", 1)]
+        )
+        assert isinstance(small, e.PutAnswer)
+        assert isinstance(big, EngineError)
+        assert "disk is full" in str(big)
+        assert isinstance(lease, e.Granted)
+        assert (await one(engine, e.Count("q", recount=True))).waiting == 2
+        db.execute("PRAGMA max_page_count = 100000")
+        assert isinstance(await one(engine, put(3, b"x" * 500_000)), e.PutAnswer)
+        trusted, counts = await engine.execute([e.Count("q"), e.Count("q", recount=True)])
+        assert trusted == counts
+        assert counts.put == counts.waiting == 3
+
+
+async def test_outdated_records_and_hints_are_forgotten(path):
+    now = 1000.0
+    async with serving(SqliteEngine(path, inline=True, clock=lambda: now)) as engine:
+        db = engine._link._file._db
+        await engine.execute([e.OpenSession("s1", "p1", 10**6), e.OpenSession("s2", "elsewhere", 10**6)])
+        settle = ()
+        for n in range(1, 51):
+            now += 70.0
+            await one(engine, put(n, *[b"x"] * 20))
+            await one(engine, e.Exchange("s2", n, "q", want=1000, wait=True))
+            exchanged = await one(engine, e.Exchange("s1", n, "q", settle, want=20))
+            settle = tuple(
+                e.Settle(task.id, task.token, e.Verdict.DONE, ttl=100.0) for task in exchanged.tasks
+            )
+            await engine.execute(
+                [e.Acquire("s1", "k", "a", 1), e.Acquire("s2", "k", f"b{n}", 1), e.Release("k", "a")]
+            )
+            await one(engine, e.Release("k", f"b{n}"))
+        assert db.execute("SELECT count(*) FROM ended").fetchone()[0] < 100
+        assert 0 < db.execute("SELECT count(*) FROM hint").fetchone()[0] < 10
+
+
+# ---------------------------------------------------------------------------------------------- sharing
+
+
+async def test_hints_reach_another_engine_of_this_process_at_once(path, inline):
+    hints = []
+    async with (
+        serving(SqliteEngine(path, inline=inline), "p1") as first,
+        serving(SqliteEngine(path, inline=inline), "p2", hints) as second,
+    ):
+        await first.execute([e.OpenSession("s1", "p1", 30.0), e.Acquire("s1", "k", "a", 1)])
+        await second.execute([e.OpenSession("s2", "p2", 30.0), e.Acquire("s2", "k", "b", 1)])
+        await anyio.sleep(0.7)  # by now they look seldom
+        start = time.perf_counter()
+        await one(first, e.Release("k", "a"))
+        await until(lambda: len(hints) == 2)
+        assert time.perf_counter() - start < 0.04
+        assert (hints[1].key, hints[1].name) == ("k", "b")
+
+
+NEWS = [
+    e.Granted(7),
+    e.Claimed("r", (("zone", b"\xff\0"),), 8),
+    e.Tripped(1, 2),
+    e.Broken(3),
+    e.Notice.READY,
+]
+
+
+async def test_all_kinds_of_hints_cross_the_file(path):
+    hints = []
+    async with (
+        serving(SqliteEngine(path, inline=True), "p1") as first,
+        serving(SqliteEngine(path, inline=True), "p2", hints) as second,
+    ):
+        await second.execute([e.OpenSession("s2", "p2", 30.0), e.Acquire("s2", "k", "b", 1)])
+        await first.execute(
+            [e.OpenSession("s1", "p1", 30.0), e.AddResource("k", "x", (("zone", b"\xff\0"),))]
+        )
+        await first.execute([e.Claim("s1", "k", "a"), e.Acquire("s1", "k", "a", 1)])
+        await second.execute(
+            [e.Claim("s2", "k", "b"), e.Arrive("s2", "k", "b", 2), e.Arrive("s2", "l", "b", 2)]
+        )
+        await second.execute(
+            [e.Exchange("s2", 1, "q", want=1), e.Release("k", "b"), e.Acquire("s2", "k", "c", 1)]
+        )
+        await first.execute(
+            [e.GiveBack("k", "a"), e.Arrive("s1", "k", "a", 2), e.ResetBarrier("l"), put(1, b"x")]
+        )
+        await first.execute([e.Release("k", "a")])
+        await until(lambda: len(hints) == 6)
+        assert [type(hint.news) for hint in hints[1:]] == [
+            e.Claimed,
+            e.Tripped,
+            e.Broken,
+            e.Notice,
+            e.Granted,
+        ]
+        assert hints[1].news.metadata == (("zone", b"\xff\0"),)
+
+
+CHILD = """
+import anyio, sys
+from tenure import engine as e
+from tenure.engines.sqlite import SqliteEngine
+
+async def main(path):
+    engine = SqliteEngine(path)
+    hints = []
+    async with anyio.create_task_group() as group:
+        await group.start(engine.serve, "child", hints.append)
+        await engine.execute([e.OpenSession("child", "child", 30.0), e.Acquire("child", "k", "c", 1)])
+        print("waiting", flush=True)
+        while not any(isinstance(hint.news, e.Granted) for hint in hints):
+            await anyio.sleep(0.001)
+        print("granted", flush=True)
+        await engine.execute([e.Release("k", "c"), e.CloseSession("child")])
+        group.cancel_scope.cancel()
+
+anyio.run(main, sys.argv[1])
+"""
+
+
+async def test_hints_reach_another_process(path):
+    hints = []
+    async with serving(SqliteEngine(path), "p1", hints) as engine:
+        await engine.execute([e.OpenSession("s1", "p1", 30.0), e.Acquire("s1", "k", "a", 1)])
+        with subprocess.Popen(
+            [sys.executable, "-c", CHILD, path], stdout=subprocess.PIPE, text=True
+        ) as child:
+            assert await anyio.to_thread.run_sync(child.stdout.readline) == "waiting\n"
+            await engine.execute([e.Acquire("s1", "k", "b", 1), e.Release("k", "a")])
+            assert await anyio.to_thread.run_sync(child.stdout.readline) == "granted\n"
+            await until(lambda: len(hints) == 2)
+            assert hints[1].name == "b"
+            assert child.wait(10) == 0
+
+
+OPENER = """
+import anyio, sys
+from tenure.engines.sqlite import SqliteEngine
+
+async def main(path):
+    async with anyio.create_task_group() as group:
+        await group.start(SqliteEngine(path).serve, "p", lambda hint: None)
+        group.cancel_scope.cancel()
+
+sys.stdin.readline()
+anyio.run(main, sys.argv[1])
+"""
+
+
+async def test_two_open_a_fresh_file_at_once(path):
+    children = [
+        subprocess.Popen([sys.executable, "-c", OPENER, path], stdin=subprocess.PIPE, text=True)
+        for _ in range(4)
+    ]
+    await anyio.sleep(1.0)  # until all of them have imported everything
+    for child in children:
+        child.stdin.write("\n")
+        child.stdin.close()
+    assert [child.wait(20) for child in children] == [0] * 4
+
+
+async def test_a_batch_waits_while_another_writes_and_the_loop_goes_on(path):
+    async with serving(SqliteEngine(path)) as engine:
+        await one(engine, e.Ping())
+        other = lock(path)
+        turns = 0
+        async with anyio.create_task_group() as group:
+
+            async def batch():
+                assert await one(engine, e.Ping()) is e.Reply.OK
+                group.cancel_scope.cancel()
+
+            group.start_soon(batch)
+            while True:
+                await anyio.sleep(0.01)
+                turns += 1
+                if turns == 20:
+                    other.execute("COMMIT")
+                    other.close()
+        assert turns >= 20
+
+
+async def test_a_file_that_stays_locked(path, inline):
+    async with serving(SqliteEngine(path, inline=inline, busy_timeout=0.1)) as engine:
+        await one(engine, e.OpenSession("s1", "p1", 30.0))
+        other = lock(path)
+        start = time.monotonic()
+        with pytest.raises(StoreUnavailable, match="locked by another process"):
+            await engine.execute([e.Acquire("s1", "k", "a", 1)])
+        assert 0.1 <= time.monotonic() - start < 1.0
+        other.close()
+        assert await one(engine, e.Ask("s1", "k", ("a",))) == e.Asked((e.Reply.UNKNOWN,))
+
+
+async def test_opening_a_file_that_stays_locked(path, inline):
+    async with serving(SqliteEngine(path)):
+        pass
+    other = lock(path)
+    with pytest.raises(StoreUnavailable):
+        await SqliteEngine(path, inline=inline, busy_timeout=0.1).serve("p1", print)
+    other.close()
+
+
+async def test_closing_does_not_wait_for_the_lock(path):
+    async with serving(SqliteEngine(path, busy_timeout=30.0)) as engine:
+        other = lock(path)
+        with anyio.move_on_after(0.05):
+            await one(engine, e.Ping())
+        start = time.monotonic()
+    assert time.monotonic() - start < 1.0
+    other.close()
+
+
+async def test_a_cancelled_opening_leaves_nothing(path):
+    async with serving(SqliteEngine(path)):
+        pass
+    other = lock(path)
+    engine = SqliteEngine(path, busy_timeout=30.0)
+    start = time.monotonic()
+    with anyio.move_on_after(0.05):
+        await engine.serve("p1", print)
+    assert time.monotonic() - start < 1.0
+    assert threading.active_count() == 1 or "tenure" not in str(threading.enumerate())
+    other.close()
+    async with serving(engine):
+        assert await one(engine, e.Ping()) is e.Reply.OK
+
+
+async def test_a_cancelled_batch_is_applied_all_the_same(path):
+    async with serving(SqliteEngine(path)) as engine:
+        await one(engine, e.OpenSession("s1", "p1", 30.0))
+        other = lock(path)
+        with anyio.move_on_after(0.05) as scope:
+            await engine.execute([e.Acquire("s1", "k", "a", 1)])
+        assert scope.cancelled_caught
+        other.execute("COMMIT")
+        other.close()
+        (answer,) = (await one(engine, e.Ask("s1", "k", ("a",)))).answers
+        assert isinstance(answer, e.Granted)
+
+
+# ---------------------------------------------------------------------------------------------- dying
+
+WRITER = """
+import anyio, sys
+from tenure import engine as e
+from tenure.engines.sqlite import SqliteEngine
+
+async def main(path):
+    engine = SqliteEngine(path)
+    async with anyio.create_task_group() as group:
+        await group.start(engine.serve, "child", lambda hint: None)
+        await engine.execute([e.OpenSession("child", "child", 0.05)])
+        settle = ()
+        print("ready", flush=True)
+        for n in range(1, 10**6):
+            tasks = (e.NewTask(b"x" * 500), e.NewTask(b"y", delay=0.001), e.NewTask(b"z", expires=0.01))
+            answers = await engine.execute([
+                e.OpenSession("child", "child", 0.05),
+                e.Put("child", n, "q", (e.PutRequest("m", tasks),), 10**6),
+                e.Exchange("child", n, "q", settle, want=5),
+            ])
+            taken = answers[2].tasks
+            settle = tuple(e.Settle(t.id, t.token, list(e.Verdict)[t.id % 6], ttl=1.0) for t in taken[1:])
+
+anyio.run(main, sys.argv[1])
+"""
+
+
+@pytest.mark.backends("asyncio")
+async def test_killed_in_the_middle(path):
+    for rest in (0.05, 0.15, 0.25, 0.1, 0.2):
+        with subprocess.Popen(
+            [sys.executable, "-c", WRITER, path], stdout=subprocess.PIPE, text=True
+        ) as child:
+            await anyio.to_thread.run_sync(child.stdout.readline)
+            await anyio.sleep(rest)
+            child.send_signal(signal.SIGKILL)
+        await anyio.sleep(0.1)
+        async with serving(SqliteEngine(path)) as engine:
+            while await one(engine, e.Ping()) is e.Reply.MORE:
+                pass
+            trusted, counted = await engine.execute([e.Count("q"), e.Count("q", recount=True)])
+            assert trusted == counted
+            assert counted.leased == 0
+            ended = counted.done + counted.dead + counted.cancelled + counted.expired + counted.discarded
+            assert counted.put == counted.waiting + counted.delayed + ended > 0
+    db = sqlite3.connect(path)
+    assert db.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+    db.close()
+
+
+async def test_sessions_end_with_the_boot(path, monkeypatch, inline):
+    async with serving(SqliteEngine(path, inline=inline)) as engine:
+        await engine.execute([e.OpenSession("s1", "p1", 3000.0), put(1, b"x"), e.Acquire("s1", "k", "a", 1)])
+        await engine.execute([e.Exchange("s1", 1, "q", want=1)])
+    async with serving(SqliteEngine(path, inline=inline)) as engine:
+        assert (await one(engine, e.Count("q"))).leased == 1
+    monkeypatch.setattr(_opening, "boot_id", lambda: "another boot")
+    async with serving(SqliteEngine(path, inline=inline)) as engine:
+        assert await one(engine, e.RenewSession("s1")) is e.Reply.GONE
+        assert (await one(engine, e.Count("q"))).waiting == 1
+        assert (await one(engine, e.Holders("k"))).used == 0
+
+
+async def test_sessions_end_with_the_boot_where_boots_have_no_name(path, monkeypatch):
+    monkeypatch.setattr(_opening, "boot_id", lambda: "")
+    for now, answer in ((5000.0, e.Reply.OK), (4990.0, e.Reply.OK), (10.0, e.Reply.GONE)):
+        async with serving(SqliteEngine(path, inline=True, clock=lambda now=now: now)) as engine:
+            if now == 5000.0:
+                await one(engine, e.OpenSession("s1", "p1", 100.0))
+            if now == 4990.0:
+                continue
+            assert await one(engine, e.RenewSession("s1")) is answer

@@ -1,0 +1,1194 @@
+from __future__ import annotations
+
+import asyncio
+import math
+from itertools import pairwise
+
+import anyio
+import pytest
+
+from tenure import AcquireTimeout, EngineError, LeaseLost, Lock, Semaphore, StoreClosed, open_store
+from tenure.engine import (
+    Acquire,
+    CloseSession,
+    Granted,
+    Hint,
+    Holders,
+    Notice,
+    OpenSession,
+    Release,
+    RenewSession,
+    Reply,
+)
+from tenure.engines.memory import MemoryEngine
+from tenure.testing import Fault, FaultyEngine
+
+KEY = "tenure:lock:report"
+
+# The stores of these tests have a ttl of 3 seconds and so a margin of 0.3: they beat every second, and what got
+# through at t is trusted until t + 2.7.
+
+
+def lost(caught):
+    return caught.value.key, caught.value.reason
+
+
+# losing it
+
+
+async def test_it_is_kept_for_as_long_as_the_block_lasts(store, virtual_clock):
+    async with Lock(store, "report") as lease:
+        for _ in range(60):
+            await anyio.sleep(1)
+            lease.check()
+            assert 1.699 <= lease.remaining() <= 2.7
+    assert lease.lost is None
+
+
+@pytest.mark.parametrize("trouble", ["stalled", "down", "refused"])
+@pytest.mark.parametrize("beats", [0, 1, 20])
+async def test_missed_renewals_lose_it_when_the_last_has_run_out_and_not_before(
+    faulty, faulty_store, virtual_clock, trouble, beats
+):
+    with pytest.raises(LeaseLost) as caught:
+        async with Lock(faulty_store, "report") as lease:
+            await anyio.sleep(beats + 0.5)
+            if trouble == "stalled":
+                faulty.pause()
+            elif trouble == "down":
+                faulty.down = True
+            else:
+                faulty.refused = RenewSession
+            await anyio.sleep_until(beats + 2.69)
+            lease.check()
+            assert lease.remaining() == pytest.approx(0.01)
+            try:
+                await anyio.sleep_forever()
+            finally:
+                assert virtual_clock.now() == pytest.approx(beats + 2.7)
+                assert (lease.lost, lease.remaining()) == ("expired", 0)
+                faulty.down = False
+                faulty.resume()
+    assert lost(caught) == (KEY, "expired")
+    assert virtual_clock.now() <= beats + 4.5
+
+
+async def test_what_counts_is_when_the_renewal_was_sent(faulty, faulty_store, virtual_clock):
+    async with Lock(faulty_store, "report") as lease:
+        faulty.plan(Fault.DELAY, on=RenewSession)  # by a second: sent at 1, answered at 2
+        await anyio.sleep_until(1.99)
+        assert lease.remaining() == pytest.approx(0.71)
+        await anyio.sleep_until(2.001)
+        # that one got it until 3.7, and the next went out at once
+        assert lease.remaining() == pytest.approx(2.699, abs=0.01)
+
+
+async def test_a_renewal_that_comes_too_late_revives_nothing(faulty, faulty_store, virtual_clock):
+    with pytest.raises(LeaseLost) as caught:
+        async with Lock(faulty_store, "report"):
+            await anyio.sleep(0.5)
+            faulty.pause(before_effect=True)
+            try:
+                await anyio.sleep_forever()
+            finally:
+                # the renewal sits in the buffer of a stopped server, which goes on now
+                faulty.resume()
+    assert lost(caught) == (KEY, "expired")
+    assert virtual_clock.now() == pytest.approx(2.7)
+    async with Lock(faulty_store, "report").hold(timeout=0.1):  # nobody waits for a ttl
+        pass
+
+
+@pytest.mark.parametrize("taken", [False, True])
+async def test_a_session_that_the_engine_has_ended_loses_it(store, open_store_on, virtual_clock, taken):
+    async with open_store_on() as other:
+        with pytest.raises(LeaseLost) as caught:
+            async with Lock(store, "report") as lease:
+                await other.call(CloseSession(lease._session.id))
+                if taken:
+                    async with Lock(other, "report").hold(timeout=0) as next_lease:
+                        assert next_lease.token > lease.token
+                await anyio.sleep_forever()
+        assert lost(caught) == (KEY, "gone")
+        assert virtual_clock.now() == pytest.approx(1)
+
+
+async def test_a_session_found_gone_by_an_operation_loses_it_at_once(store, virtual_clock):
+    with pytest.raises(LeaseLost, match="gone"):
+        async with Lock(store, "report") as lease:
+            await store.call(CloseSession(lease._session.id))
+            async with Lock(store, "other") as other:  # under a new session
+                assert lease.lost == "gone"
+                other.check()
+            await anyio.sleep_forever()
+    assert virtual_clock.now() == 0
+
+
+async def test_a_loss_ends_only_what_was_lost(faulty, virtual_clock):
+    # two ttls are two sessions
+    ended = []
+
+    async def hold(store, name, ttl):
+        with pytest.raises(LeaseLost):
+            async with Lock(store, name, ttl=ttl):
+                await anyio.sleep_forever()
+        ended.append(name)
+
+    async with open_store(faulty) as store, anyio.create_task_group() as group:
+        for name, ttl in (("a", 3), ("b", 3), ("c", 30)):
+            group.start_soon(hold, store, name, ttl)
+        await virtual_clock.settle()
+        (gone,) = (session for session in store._sessions if session.ttl == 3)
+        await store.call(CloseSession(gone.id))
+        await virtual_clock.advance(5)
+        assert sorted(ended) == ["a", "b"]
+        (left,) = (session for session in store._sessions if session.held)
+        await store.call(CloseSession(left.id))
+
+
+async def test_the_body_is_waited_for(faulty, faulty_store, virtual_clock):
+    with pytest.raises(LeaseLost):
+        async with Lock(faulty_store, "report") as lease:
+            faulty.down = True
+            try:
+                await anyio.sleep_forever()
+            finally:
+                faulty.down = False
+                with anyio.CancelScope(shield=True):
+                    await anyio.sleep(10)
+                with pytest.raises(LeaseLost, match="expired"):
+                    lease.check()
+    assert 12.7 <= virtual_clock.now() <= 12.8
+
+
+async def test_a_body_that_does_not_notice_is_told_when_it_leaves(faulty, faulty_store, freeze):
+    with pytest.raises(LeaseLost, match="expired"):
+        async with Lock(faulty_store, "report") as lease:
+            freeze(5)
+    assert lease.lost == "expired"
+
+
+async def test_a_lost_lease_is_settled_too(faulty, faulty_store, virtual_clock, nothing_of):
+    with pytest.raises(LeaseLost):
+        async with Lock(faulty_store, "report"):
+            faulty.pause()  # renewals are applied, their answers do not come
+            try:
+                await anyio.sleep_forever()
+            finally:
+                faulty.resume()
+    await nothing_of(faulty_store, KEY)
+    assert virtual_clock.now() == pytest.approx(2.7)
+
+
+async def test_loss_is_final(store, virtual_clock):
+    # another one held it in between; the late renewal must not give it back
+    async with open_store(store._engine, ttl=3.0) as other:
+        with pytest.raises(LeaseLost):
+            async with Lock(store, "report") as lease:
+                await other.call(CloseSession(lease._session.id))
+                async with Lock(other, "report").hold(timeout=0):
+                    pass
+                assert await store.call(RenewSession(lease._session.id)) is Reply.GONE
+                await anyio.sleep_forever()
+        async with Lock(other, "report").hold(timeout=0) as lease:
+            await anyio.sleep(10)
+            lease.check()
+
+
+async def test_after_a_loss_the_next_lease_is_renewed(faulty, faulty_store, virtual_clock):
+    lock = Lock(faulty_store, "report")
+    with pytest.raises(LeaseLost):
+        async with lock:
+            faulty.down = True
+            try:
+                await anyio.sleep(6)
+            finally:
+                faulty.down = False
+    async with lock as lease:
+        await anyio.sleep(9)
+        lease.check()
+
+
+async def test_held_for_twenty_ttls_there_is_one_heartbeat(faulty, faulty_store, virtual_clock):
+    async with Lock(faulty_store, "a"), Lock(faulty_store, "b"), Lock(faulty_store, "c"):
+        before = faulty.batches
+        await anyio.sleep(60)
+        assert faulty.batches - before == pytest.approx(60, abs=2)
+        assert sum("heartbeat" in name for name in (await faulty_store.statistics()).jobs) == 1
+
+
+# check and remaining
+
+
+async def test_check_sees_that_the_time_has_passed_before_the_loop_does(store, freeze, virtual_clock):
+    with pytest.raises(LeaseLost, match="expired"):
+        async with Lock(store, "report") as lease:
+            freeze(2.69)
+            lease.check()
+            freeze(0.011)
+            assert lease.lost is None
+            assert lease.remaining() == 0
+            lease.check()
+    assert lease.lost == "expired"
+
+
+async def test_check_sees_that_the_machine_slept(sleep_of_the_machine, store, virtual_clock):
+    with pytest.raises(LeaseLost) as caught:
+        async with Lock(store, "report") as lease:
+            sleep_of_the_machine(1.6)
+            lease.check()
+            await anyio.sleep(1.5)  # a renewal
+            sleep_of_the_machine(3)
+            assert lease.remaining() == 0
+            lease.check()
+    assert lost(caught) == (KEY, "suspended")
+    assert virtual_clock.now() == 1.5
+
+
+async def test_the_heartbeat_sees_that_the_machine_slept(sleep_of_the_machine, store, virtual_clock):
+    with pytest.raises(LeaseLost, match="suspended"):
+        async with Lock(store, "report"):
+            sleep_of_the_machine(3)
+            await anyio.sleep_forever()
+    assert virtual_clock.now() == pytest.approx(1)
+
+
+async def test_a_lease_is_of_no_use_after_its_block(store):
+    async with Lock(store, "report") as lease:
+        lease.check()
+        assert repr(lease) == f"<Lease {KEY} token={lease.token} held>"
+    with pytest.raises(LeaseLost, match="released"):
+        lease.check()
+    assert lease.lost is None
+    assert lease.remaining() == 0
+    assert repr(lease) == f"<Lease {KEY} token={lease.token} released>"
+
+
+async def test_repr_of_a_lost_lease(store):
+    with pytest.raises(LeaseLost):
+        async with Lock(store, "report") as lease:
+            lease._session.lose("gone")
+            assert repr(lease) == f"<Lease {KEY} token={lease.token} lost='gone'>"
+
+
+async def test_the_body_sees_no_deadline(store):
+    async with Lock(store, "report"):
+        assert anyio.current_effective_deadline() == math.inf
+    with anyio.fail_after(100):
+        outer = anyio.current_effective_deadline()
+        async with Lock(store, "report").hold(timeout=5):
+            assert anyio.current_effective_deadline() == outer
+
+
+async def test_tokens_rise(store, open_store_on):
+    async with open_store_on() as other:
+        tokens = []
+        for number in range(20):
+            async with Lock((store, other)[number % 2], "report") as lease:
+                tokens.append(lease.token)
+    assert all(earlier < later for earlier, later in pairwise(tokens))
+
+
+# what leaves the block
+
+
+async def test_the_bodys_own_error_leaves_with_a_note(faulty, faulty_store, virtual_clock):
+    with pytest.raises(KeyError) as caught:
+        async with Lock(faulty_store, "report") as lease:
+            faulty.down = True
+            try:
+                await anyio.sleep_forever()
+            finally:
+                faulty.down = False
+                raise KeyError("mine")
+    assert caught.value.__notes__ == [f"{KEY} was lost meanwhile (expired)"]
+    assert lease.lost == "expired"
+
+
+async def test_an_error_without_a_loss_leaves_as_it_is(store, nothing_of):
+    with pytest.raises(KeyError) as caught:
+        async with Lock(store, "report") as lease:
+            raise KeyError("mine")
+    assert not hasattr(caught.value, "__notes__")
+    assert lease.lost is None
+    await nothing_of(store, KEY)
+
+
+async def test_groups_lose_the_cancellation_and_keep_their_errors(store, virtual_clock):
+    async def child():
+        try:
+            await anyio.sleep_forever()
+        finally:
+            raise KeyError("mine")
+
+    with pytest.RaisesGroup(pytest.RaisesExc(KeyError)) as caught:
+        async with Lock(store, "report") as lease:
+            async with anyio.create_task_group() as group:
+                group.start_soon(child)
+                group.start_soon(anyio.sleep_forever)
+                await virtual_clock.settle()
+                lease._session.lose("gone")
+                await anyio.sleep_forever()
+    assert caught.value.__notes__ == [f"{KEY} was lost meanwhile (gone)"]
+
+
+async def test_a_group_that_was_only_cancelled_is_a_loss(store, virtual_clock):
+    with pytest.raises(LeaseLost):
+        async with Lock(store, "report") as lease:
+            async with anyio.create_task_group() as group:
+                group.start_soon(anyio.sleep_forever)
+                await virtual_clock.settle()
+                lease._session.lose("gone")
+
+
+@pytest.mark.parametrize("first", ["loss", "outside", "outside, then loss while cleaning up"])
+async def test_a_cancellation_from_outside_is_never_replaced(store, virtual_clock, first):
+    after = []
+    with anyio.CancelScope() as outside:
+        async with Lock(store, "report") as lease:
+            actions = [lambda: lease._session.lose("gone"), outside.cancel]
+            if first != "loss":
+                actions.reverse()
+            actions[0]()
+            if "while" not in first:
+                actions[1]()
+            try:
+                await anyio.sleep_forever()
+            finally:
+                if "while" in first:
+                    with anyio.CancelScope(shield=True):
+                        await anyio.sleep(1)
+                        actions[1]()
+                        await anyio.sleep(1)
+        after.append("the block")
+    assert outside.cancelled_caught
+    assert after == []
+    assert lease.lost == "gone"
+
+
+@pytest.mark.backends("asyncio")
+async def test_a_native_cancellation_is_never_replaced(store, virtual_clock, nothing_of):
+    async def body():
+        async with Lock(store, "report"):
+            await anyio.sleep_forever()
+
+    task = asyncio.create_task(body())
+    await virtual_clock.settle()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    await nothing_of(store, KEY)
+
+
+@pytest.mark.backends("asyncio")
+async def test_a_native_cancellation_in_the_turn_of_the_loss_is_not_lost(store, virtual_clock):
+    leases = []
+
+    async def body():
+        async with Lock(store, "report") as lease:
+            leases.append(lease)
+            await anyio.sleep_forever()
+
+    task = asyncio.create_task(body())
+    await virtual_clock.settle()
+    leases[0]._session.lose("gone")
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+async def test_a_timeout_around_the_block_is_that_timeout(store, virtual_clock, nothing_of):
+    with pytest.raises(TimeoutError) as caught:
+        with anyio.fail_after(5):
+            async with Lock(store, "report"):
+                await anyio.sleep_forever()
+    assert not isinstance(caught.value, AcquireTimeout)
+    assert virtual_clock.now() == 5
+    await nothing_of(store, KEY)
+
+
+@pytest.mark.parametrize("how", ["lock", "hold"])
+async def test_left_in_another_task_it_is_released_and_told(store, virtual_clock, nothing_of, how):
+    entered, left = anyio.Event(), anyio.Event()
+    block = Lock(store, "report")
+    if how == "hold":
+        block = block.hold()
+    leases = []
+
+    async def enter():
+        leases.append(await block.__aenter__())
+        entered.set()
+        await left.wait()
+        if how == "hold":  # what it left to others can still be left properly
+            assert await block.__aexit__(None, None, None) is False
+
+    async def leave():
+        await entered.wait()
+        with pytest.raises(
+            RuntimeError, match="left from another task than it was entered in; it has been released"
+        ):
+            await block.__aexit__(None, None, None)
+        await nothing_of(store, KEY)
+        left.set()
+
+    if how == "hold":
+        async with anyio.create_task_group() as group:
+            group.start_soon(enter)
+            group.start_soon(leave)
+    else:
+        with pytest.RaisesGroup(RuntimeError):  # the loops complain of the scope that was not left
+            async with anyio.create_task_group() as group:
+                group.start_soon(enter)
+                group.start_soon(leave)
+    with pytest.raises(LeaseLost, match="released"):
+        leases[0].check()
+    assert not store.entered
+
+
+async def test_what_an_ended_task_held_is_released(store, virtual_clock, nothing_of):
+    async def forgetful():
+        await Lock(store, "report").hold().__aenter__()
+        assert (await store.call(Holders(KEY))).holders
+
+    with pytest.RaisesGroup(RuntimeError):
+        async with anyio.create_task_group() as group:
+            group.start_soon(forgetful)
+    await virtual_clock.settle()
+    await nothing_of(store, KEY)
+    assert not store.entered
+    assert virtual_clock.now() == 0
+
+
+async def test_a_cancelled_program_keeps_its_lease_while_it_cleans_up(store, open_store_on, virtual_clock):
+    got_it = []
+
+    async def other():
+        async with open_store_on(ttl=3.0) as theirs, Lock(theirs, "report"):
+            got_it.append(virtual_clock.now())
+
+    async with anyio.create_task_group() as group:
+        with anyio.CancelScope() as program:
+            async with open_store_on(ttl=3.0) as ours, Lock(ours, "report") as lease:
+                group.start_soon(other)
+                await anyio.sleep(1)
+                program.cancel()
+                try:
+                    await anyio.sleep_forever()
+                finally:
+                    with anyio.CancelScope(shield=True):
+                        await anyio.sleep(20)
+                        lease.check()
+    assert got_it == pytest.approx([21])
+
+
+# giving back
+
+
+async def test_it_is_given_back_before_the_first_await_of_leaving(nothing_of):
+    async with open_store("memory:") as store:
+        hold = Lock(store, "report").hold()
+        await hold.__aenter__()
+        assert_done(hold.__aexit__(None, None, None))
+        await nothing_of(store, KEY)
+
+
+async def test_leaving_waits_for_the_acknowledgement_but_not_for_ever(faulty, virtual_clock):
+    async with open_store(faulty, ttl=30, settle_timeout=2.5) as store:
+        with anyio.CancelScope() as scope:
+            async with Lock(store, "report"):
+                scope.cancel()
+                faulty.plan(Fault.DELAY, on=Release)
+        assert virtual_clock.now() == 1
+        async with Lock(store, "report"):
+            faulty.pause()
+        assert virtual_clock.now() == 3.5
+        faulty.resume()
+
+
+@pytest.mark.parametrize("native", [False, True], ids=["scope", "native"])
+@pytest.mark.parametrize("ending", ["returns", "raises", "after a loss"])
+async def test_cancelled_at_every_step_nothing_is_left(
+    request, open_store_on, cancelled_at_every_step, nothing_of, native, ending, virtual_clock
+):
+    if native and virtual_clock.backend != "asyncio":
+        pytest.skip("a native cancellation is asyncio's")
+
+    async with open_store_on(ttl=3.0) as store:
+
+        async def scenario():
+            try:
+                async with Lock(store, "report") as lease:
+                    await anyio.lowlevel.checkpoint()
+                    if ending == "raises":
+                        raise KeyError
+                    if ending == "after a loss":
+                        lease._session.lose("gone")
+                        await anyio.sleep_forever()
+            except (KeyError, LeaseLost):
+                pass
+
+        steps = 0
+        async for _ in cancelled_at_every_step(scenario, native=native):
+            steps += 1
+            await nothing_of(store, KEY)
+            assert not store.entered
+            assert not store._places._by_name
+            assert not any(session.held for session in store._sessions)
+        assert steps >= 3
+    assert virtual_clock.now() < 1
+
+
+@pytest.mark.parametrize("native", [False, True], ids=["scope", "native"])
+@pytest.mark.parametrize("timeout", [None, 5])
+async def test_cancelled_at_every_step_of_waiting_the_next_is_served(
+    open_store_on, cancelled_at_every_step, nothing_of, virtual_clock, native, timeout
+):
+    if native and virtual_clock.backend != "asyncio":
+        pytest.skip("a native cancellation is asyncio's")
+
+    async with open_store_on(ttl=3.0) as one, open_store_on(ttl=3.0) as two:
+        served = 0
+
+        async def scenario():
+            async with Lock(one, "report").hold(timeout=timeout):
+                await anyio.lowlevel.checkpoint()
+
+        async def holder(task_status):
+            async with Lock(two, "report"):
+                task_status.started()
+                await virtual_clock.settle()
+
+        async def behind():
+            nonlocal served
+            async with Lock(two, "report"):
+                served += 1
+
+        async def contended():
+            async with anyio.create_task_group() as group:
+                await group.start(holder)
+                waiting = True
+
+                async def come_behind():
+                    while waiting and not (await two.call(Holders(KEY))).waiting:
+                        await anyio.lowlevel.checkpoint()
+                    await behind()
+
+                group.start_soon(come_behind)
+                try:
+                    await scenario()
+                finally:
+                    waiting = False
+
+        steps = 0
+        async for _ in cancelled_at_every_step(contended, native=native):
+            steps += 1
+            with anyio.fail_after(0.5):
+                await behind()
+            await nothing_of(one, KEY)
+            assert not one.entered
+            assert not one._places._by_name
+        assert steps >= 4
+    assert virtual_clock.now() < 1
+
+
+# the windows of cancellation while waiting
+
+
+class Waiter:
+    """A task that waits for the lock, takes it and gives it back."""
+
+    def __init__(self, store, log, name, how):
+        self.store = store
+        self.log = log
+        self.name = name
+        self.native = how == "native"
+        self.scope = anyio.CancelScope()
+        self.task = None
+
+    async def run(self):
+        if self.native:
+            self.task = asyncio.current_task()
+        try:
+            with self.scope:
+                async with Lock(self.store, "report"):
+                    self.log.append(self.name)
+                    await anyio.lowlevel.checkpoint()
+        except asyncio.CancelledError:
+            if not self.native:
+                raise
+
+    def cancel(self):
+        if self.native:
+            self.task.cancel()
+        else:
+            self.scope.cancel()
+
+
+@pytest.fixture(params=["scope", "native"])
+def how(request, virtual_clock):
+    if request.param == "native" and virtual_clock.backend != "asyncio":
+        pytest.skip("a native cancellation is asyncio's")
+    return request.param
+
+
+class HandOver:
+    """A lock that is held, and is handed to the head of the line in one step, without any other in between."""
+
+    def __init__(self, engine, clock):
+        self.engine = engine
+        self.clock = clock
+        self.hold = None
+
+    async def take(self, store):
+        self.hold = Lock(store, "report").hold()
+        await self.hold.__aenter__()
+
+    async def give(self, *, before=lambda: None, after=lambda: None):
+        """Call a function right before the hand-over and one right after it."""
+        if self.engine.immediate:
+            before()
+            assert_done(self.hold.__aexit__(None, None, None))
+            after()
+        else:
+            self.engine.pause()  # the engine grants, and the hint is held back
+            await self.hold.__aexit__(None, None, None)
+            before()
+            self.engine.resume()
+            after()
+
+
+def assert_done(coroutine):
+    with pytest.raises(StopIteration):
+        coroutine.send(None)
+
+
+@pytest.fixture(params=["memory", "wire"])
+def hand_over(request, faulty, virtual_clock):
+    return HandOver(MemoryEngine() if request.param == "memory" else faulty, virtual_clock)
+
+
+async def windows(hand_over, how, nothing_of, *, before=(), after=(), newcomer=False):
+    """Two wait, and those of them that are named are cancelled right before or right after the hand-over."""
+    log = []
+    async with open_store(hand_over.engine, ttl=30.0) as store, anyio.create_task_group() as group:
+        waiters = [Waiter(store, log, name, how) for name in "abc"]
+        await hand_over.take(store)
+        for waiter in waiters[:2]:
+            group.start_soon(waiter.run)
+            await hand_over.clock.settle()
+
+        def cancel(which):
+            for index in which:
+                waiters[index].cancel()
+            if newcomer and which:
+                group.start_soon(waiters[2].run)
+
+        await hand_over.give(before=lambda: cancel(before), after=lambda: cancel(after))
+        await hand_over.clock.settle()
+        await nothing_of(store, KEY)
+        assert not store.entered
+        assert not store._places._by_name
+    return log
+
+
+async def test_w1_cancelled_while_parked(hand_over, how, nothing_of):
+    log = []
+    async with open_store(hand_over.engine, ttl=30.0) as store, anyio.create_task_group() as group:
+        await hand_over.take(store)
+        waiters = [Waiter(store, log, name, how) for name in "abc"]
+        for waiter in waiters:
+            group.start_soon(waiter.run)
+            await hand_over.clock.settle()
+        waiters[1].cancel()
+        await hand_over.clock.settle()
+        assert len((await store.call(Holders(KEY))).waiting) == 2
+        await hand_over.give()
+        await hand_over.clock.settle()
+        await nothing_of(store, KEY)
+    assert log == ["a", "c"]
+
+
+async def test_w2_cancelled_then_handed_over(hand_over, how, nothing_of):
+    assert await windows(hand_over, how, nothing_of, before=[0]) == ["b"]
+
+
+async def test_w2n_the_same_with_a_newcomer(hand_over, how, nothing_of):
+    assert await windows(hand_over, how, nothing_of, before=[0], newcomer=True) == ["b", "c"]
+
+
+async def test_w3_handed_over_then_cancelled(hand_over, how, nothing_of):
+    # a scope no longer reaches one who has been woken: it enters, and meets the cancellation inside
+    expected = ["b"] if how == "native" else ["a", "b"]
+    assert await windows(hand_over, how, nothing_of, after=[0]) == expected
+
+
+async def test_w3n_the_same_with_a_newcomer(hand_over, how, nothing_of):
+    expected = ["b", "c"] if how == "native" else ["a", "b", "c"]
+    assert await windows(hand_over, how, nothing_of, after=[0], newcomer=True) == expected
+
+
+async def test_all_cancelled_in_the_turn_of_the_hand_over(hand_over, how, nothing_of):
+    assert await windows(hand_over, how, nothing_of, before=[0, 1], newcomer=True) == ["c"]
+
+
+async def test_one_who_was_stopped_after_the_grant_does_not_enter_with_a_dead_session(hand_over, freeze):
+    entered = []
+
+    async def wait(store):
+        async with Lock(store, "report") as lease:
+            lease.check()
+            entered.append(lease._session.id)
+
+    async with (
+        open_store(hand_over.engine, ttl=3.0) as store,
+        open_store(hand_over.engine, ttl=60.0) as other,
+    ):
+        async with anyio.create_task_group() as group:
+            await hand_over.take(other)
+            group.start_soon(wait, store)
+            await hand_over.clock.settle()
+            (before,) = (session.id for session in store._sessions)
+            await hand_over.give(after=lambda: freeze(5))
+    assert len(entered) == 1
+    assert entered != [before]
+
+
+# hints
+
+
+async def test_a_doubled_hint_does_not_release_what_is_held(faulty, faulty_store, virtual_clock):
+    lock = Lock(faulty_store, "report")
+
+    async def other():
+        async with lock as lease:
+            await anyio.sleep(5)
+            lease.check()
+            (holder,) = (await faulty_store.call(Holders(KEY))).holders
+            assert holder.token == lease.token
+            faulty_store._on_hint(Hint(faulty_store.process, KEY, holder.holder, Granted(lease.token)))
+            assert (await faulty_store.call(Holders(KEY))).holders == (holder,)
+
+    async with anyio.create_task_group() as group:
+        async with lock:
+            group.start_soon(other)
+            await virtual_clock.settle()
+            faulty.plan(Fault.DUPLICATE_HINT)
+    assert faulty.suffered == {Fault.DUPLICATE_HINT: 1}
+
+
+async def test_a_lost_hint_costs_a_ttl_at_most(open_store_on, faulty, faulty_store, virtual_clock):
+    lock = Lock(faulty_store, "report")
+
+    async def other():
+        async with lock:
+            pass
+
+    async with anyio.create_task_group() as group:
+        async with lock:
+            group.start_soon(other)
+            await virtual_clock.advance(10)
+            faulty.plan(Fault.LOST_HINT)
+    assert 10 <= virtual_clock.now() <= 13.5
+
+
+async def test_told_that_hints_may_be_lost_it_asks_at_once(faulty, faulty_store, virtual_clock):
+    lock = Lock(faulty_store, "report")
+    entered = []
+
+    async def other():
+        async with lock:
+            entered.append(virtual_clock.now())
+
+    async with anyio.create_task_group() as group:
+        async with lock:
+            for _ in range(3):
+                group.start_soon(other)
+            await virtual_clock.settle()
+            faulty.plan(Fault.LOST_HINT)
+        faulty_store._on_hint(Hint(faulty_store.process, "", "", Notice.RESYNC))
+    assert entered == [0, 0, 0]
+
+
+async def test_a_grant_that_nobody_waits_for_is_given_back(store, virtual_clock, nothing_of):
+    async with Lock(store, "other") as lease:
+        session = lease._session.id
+        granted = await store.call(Acquire(session, KEY, "stranger", 1))
+        store._on_hint(Hint(store.process, KEY, "stranger", granted))
+        await nothing_of(store, KEY)
+        # and no word about what nobody holds does any harm
+        for news in (Granted(7), Notice.ASK, Notice.CHANGED, Notice.STOP):
+            store._on_hint(Hint(store.process, KEY, "nobody", news))
+        await nothing_of(store, KEY)
+
+
+async def test_hints_that_come_before_the_answer(faulty, faulty_store, virtual_clock):
+    # the answer "queued" is on its way when the grant arrives
+    async with open_store(faulty._engine, ttl=30.0) as other:
+        entered = []
+
+        async def wait():
+            async with Lock(faulty_store, "report"):
+                entered.append(virtual_clock.now())
+
+        async with Lock(faulty_store, "warm"), anyio.create_task_group() as group:
+            async with Lock(other, "report"):
+                faulty.pause()
+                group.start_soon(wait)
+                await virtual_clock.settle()
+            held_back, faulty._held_back = faulty._held_back, []
+            assert held_back
+            for deliver in held_back:
+                deliver()
+            await virtual_clock.settle()
+            assert entered == [0]
+            faulty.resume()
+
+
+# faults on the way
+
+
+@pytest.mark.parametrize("fault", [Fault.LOST_REQUEST, Fault.LOST_REPLY, Fault.DUPLICATE, Fault.CUT])
+@pytest.mark.parametrize("operation", [OpenSession, Acquire, Release])
+async def test_a_fault_on_a_free_lock_costs_one_more_try(
+    faulty, faulty_store, virtual_clock, nothing_of, fault, operation
+):
+    faulty.plan(fault, on=operation)
+    for _ in range(3):
+        async with Lock(faulty_store, "report").hold(timeout=1):
+            pass
+    await nothing_of(faulty_store, KEY)
+    assert faulty.suffered == {fault: 1}
+    assert virtual_clock.now() <= 0.05
+
+
+@pytest.mark.parametrize("before_effect", [False, True])
+async def test_the_body_has_ended_before_the_next_one_may_enter(
+    faulty, faulty_store, virtual_clock, before_effect
+):
+    ended, entered = [], []
+
+    async def next_one():
+        async with open_store(faulty._engine) as other, Lock(other, "report"):
+            entered.append(virtual_clock.now())
+
+    async with anyio.create_task_group() as group:
+        with pytest.raises(LeaseLost):
+            async with Lock(faulty_store, "report"):
+                group.start_soon(next_one)
+                await anyio.sleep(7.5)
+                faulty.pause(before_effect=before_effect)  # only for this process
+                try:
+                    await anyio.sleep_forever()
+                finally:
+                    ended.append(virtual_clock.now())
+        await virtual_clock.advance(5)
+        faulty.resume()
+    assert ended == [pytest.approx(9.7)]
+    assert 9.9 <= entered[0] <= 11.5
+
+
+@pytest.mark.parametrize("tenths", range(0, 35, 5))
+async def test_a_stall_while_acquiring_never_locks_anybody_out(faulty, virtual_clock, nothing_of, tenths):
+    async with open_store(faulty, ttl=2.0) as store:
+        for seconds in (0.0, 0.3, 1.0):  # cut short before, while and after the stall, or not at all
+            faulty.pause(before_effect=tenths % 2 == 0)
+            async with anyio.create_task_group() as group:
+
+                async def acquire(limit):
+                    with anyio.move_on_after(limit):
+                        try:
+                            async with Lock(store, "report"):
+                                pass
+                        except LeaseLost:
+                            pass
+
+                for limit in (seconds, seconds + tenths / 10, math.inf):
+                    group.start_soon(acquire, limit)
+                await anyio.sleep(tenths / 10)
+                faulty.resume()
+            async with Lock(store, "report").hold(timeout=0.1):
+                pass
+            await nothing_of(store, KEY)
+
+
+async def test_a_release_that_comes_again_later_does_not_touch_the_next_holder(store, virtual_clock):
+    lock = Lock(store, "report")
+    async with lock:
+        (first,) = (await store.call(Holders(KEY))).holders
+    async with lock as lease:
+        assert await store.call(Release(KEY, first.holder)) is Reply.UNKNOWN
+        (holder,) = (await store.call(Holders(KEY))).holders
+        assert holder.token == lease.token
+        assert holder.holder != first.holder
+
+
+async def test_an_outage_lets_waiters_wait_and_holders_lose(faulty, faulty_store, virtual_clock):
+    log = []
+
+    async def wait(name, timeout=None):
+        try:
+            async with Lock(faulty_store, "report").hold(timeout=timeout) as lease:
+                log.append((name, "enters"))
+                lease.check()
+        except AcquireTimeout as error:
+            log.append((name, type(error).__name__))
+
+    async def hold():
+        try:
+            async with Lock(faulty_store, "report"):
+                await anyio.sleep_forever()
+        except LeaseLost as error:
+            log.append(("holder", error.reason))
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(hold)
+        await virtual_clock.settle()
+        group.start_soon(wait, "early")
+        group.start_soon(wait, "short", 4.5)
+        await virtual_clock.settle()
+        faulty.down = True
+        await virtual_clock.advance(2.69)
+        assert log == []
+        await virtual_clock.advance(0.01)
+        assert (await faulty_store.statistics()).available is False
+        await virtual_clock.advance(1.1)
+        assert log == [("holder", "expired")]
+        group.start_soon(wait, "late")
+        group.start_soon(wait, "now or never", 0)
+        await virtual_clock.advance(20)
+        assert log[1:] == [("short", "AcquireTimeout"), ("now or never", "AcquireTimeout")]
+        faulty.down = False
+        await virtual_clock.advance(2)
+    assert sorted(log[3:]) == [("early", "enters"), ("late", "enters")]
+    assert (await faulty_store.statistics()).available is True
+
+
+async def test_who_loses_the_session_while_waiting_stands_in_line_again(store, open_store_on, virtual_clock):
+    entered = []
+
+    async def wait(number):
+        async with Lock(store, "report") as lease:
+            entered.append((number, lease._session.id))
+
+    async with open_store_on(ttl=30.0) as other, anyio.create_task_group() as group:
+        async with Lock(other, "report"):
+            for number in range(3):
+                group.start_soon(wait, number)
+            await virtual_clock.settle()
+            before = {who.holder for who in (await other.call(Holders(KEY))).waiting}
+            (session,) = (session.id for session in store._sessions)
+            await other.call(CloseSession(session))
+            assert not (await other.call(Holders(KEY))).waiting
+            await virtual_clock.advance(1.1)  # the heartbeat learns of it
+            after = {who.holder for who in (await other.call(Holders(KEY))).waiting}
+            assert len(before) == len(after) == 3
+            assert not before & after
+    assert sorted(number for number, _ in entered) == [0, 1, 2]
+    assert session not in {session for _, session in entered}
+
+
+async def test_a_waiter_outlives_many_ttls(store, open_store_on, virtual_clock):
+    async with open_store_on(ttl=0.5) as other, anyio.create_task_group() as group:
+        entered = []
+
+        async def wait():
+            async with Lock(other, "report") as lease:
+                lease.check()
+                entered.append(virtual_clock.now())
+
+        async with Lock(store, "report"):
+            group.start_soon(wait)
+            await virtual_clock.advance(50)
+    assert entered == pytest.approx([50], abs=0.1)
+
+
+async def test_a_release_that_the_engine_refuses_is_sent_again(faulty, faulty_store, virtual_clock):
+    async with Lock(faulty_store, "other") as other:
+        faulty.refused = Release
+        async with Lock(faulty_store, "report"):
+            pass
+        assert virtual_clock.now() == 1  # the acknowledgement was waited for
+        faulty.refused = ()
+        async with Lock(faulty_store, "report"):
+            assert virtual_clock.now() <= 2.1
+        other.check()
+
+
+async def test_what_is_not_acknowledged_for_a_ttl_ends_the_session(faulty, faulty_store, virtual_clock):
+    with pytest.raises(LeaseLost) as caught:
+        async with Lock(faulty_store, "other"):
+            faulty.refused = Release
+            async with Lock(faulty_store, "report"):
+                pass
+            await anyio.sleep_forever()
+    assert lost(caught) == ("tenure:lock:other", "unacknowledged")
+    assert 4 <= virtual_clock.now() <= 6
+    faulty.refused = ()
+    async with Lock(faulty_store, "report").hold(timeout=1), Lock(faulty_store, "other").hold(timeout=1):
+        pass
+
+
+async def test_an_engine_that_refuses_to_grant_says_why(faulty, faulty_store, virtual_clock, nothing_of):
+    faulty.refused = Acquire
+    with pytest.raises(EngineError, match="refused"):
+        async with Lock(faulty_store, "report"):
+            pytest.fail("not granted")
+    faulty.refused = OpenSession
+    with pytest.raises(EngineError, match="refused"):
+        async with Lock(faulty_store, "report", ttl=5):
+            pytest.fail("not granted")
+    faulty.refused = ()
+    async with Lock(faulty_store, "report", ttl=5):
+        pass
+    await nothing_of(faulty_store, KEY)
+
+
+@pytest.mark.parametrize("seed", range(10))
+async def test_among_all_faults_there_is_one_holder_and_tokens_rise(virtual_clock, nothing_of, seed):
+    rates = {
+        Fault.LOST_REQUEST: 0.05,
+        Fault.CUT: 0.05,
+        Fault.LOST_REPLY: 0.05,
+        Fault.DUPLICATE: 0.05,
+        Fault.DELAY: 0.05,
+        Fault.LOST_HINT: 0.2,
+        Fault.DUPLICATE_HINT: 0.2,
+    }
+    engine = MemoryEngine()
+    inside = 0
+    tokens = []
+
+    async def work(store, number):
+        nonlocal inside
+        for turn in range(5):
+            with anyio.move_on_after(2 if (number + turn) % 4 == 0 else math.inf):
+                try:
+                    async with Lock(store, "report") as lease:
+                        inside += 1
+                        assert inside == 1
+                        tokens.append(lease.token)
+                        try:
+                            await anyio.sleep(0.1)
+                            lease.check()
+                        finally:
+                            inside -= 1
+                except LeaseLost:
+                    pass
+
+    async def process(number):
+        async with open_store(
+            FaultyEngine(engine, seed=10 * seed + number, rates=rates, delay=0.3), ttl=3.0
+        ) as store:
+            async with anyio.create_task_group() as group:
+                for task in range(5):
+                    group.start_soon(work, store, task)
+            await nothing_of_mine(store)
+
+    async def nothing_of_mine(store):
+        held = await store.call(Holders(KEY))
+        assert store.process not in {who.process for who in (*held.holders, *held.waiting)}
+
+    async with anyio.create_task_group() as group:
+        for number in range(4):
+            group.start_soon(process, number)
+    assert len(tokens) >= 60
+    assert tokens == sorted(set(tokens))
+
+
+async def test_closing_the_store_ends_the_body_and_waits_for_it(store, open_store_on, virtual_clock):
+    log = []
+
+    async def work(theirs, entered):
+        try:
+            async with Lock(theirs, "report") as lease:
+                entered.set()
+                try:
+                    await anyio.sleep_forever()
+                finally:
+                    with anyio.CancelScope(shield=True):
+                        await anyio.sleep(4)  # longer than the ttl: what it cleans up, it still holds
+                        assert not (await store.call(Holders(KEY))).waiting
+                        (holder,) = (await store.call(Holders(KEY))).holders
+                        assert holder.token == lease.token
+        except LeaseLost as error:
+            log.append((error.reason, virtual_clock.now()))
+
+    async with anyio.create_task_group() as group:
+        async with open_store_on(ttl=3.0, close_timeout=5) as theirs:
+            entered = anyio.Event()
+            group.start_soon(work, theirs, entered)
+            await entered.wait()
+        log.append(("closed", virtual_clock.now()))
+    assert log == [("closed", 4), ("closed", 4)]
+
+
+async def test_a_body_that_takes_too_long_is_not_waited_for(open_store_on, virtual_clock):
+    caught = []
+
+    async def work(store, entered):
+        try:
+            async with Lock(store, "report") as lease:
+                entered.set()
+                with anyio.CancelScope(shield=True):
+                    await anyio.sleep(100)
+                with pytest.raises(LeaseLost):
+                    lease.check()
+        except LeaseLost as error:
+            caught.append(error.reason)
+
+    async with anyio.create_task_group() as group:
+        async with open_store_on(ttl=3.0, close_timeout=5) as store:
+            entered = anyio.Event()
+            group.start_soon(work, store, entered)
+            await entered.wait()
+        assert virtual_clock.now() == pytest.approx(5, abs=0.01)
+    assert caught == ["closed"]
+
+
+async def test_a_closing_store_wakes_those_who_wait(store, open_store_on, virtual_clock, nothing_of):
+    caught = []
+
+    async def wait(theirs):
+        with pytest.raises(StoreClosed):
+            async with Lock(theirs, "report"):
+                pytest.fail("not granted")
+        caught.append(virtual_clock.now())
+
+    async with Lock(store, "report"), anyio.create_task_group() as group:
+        async with open_store_on(ttl=3.0) as theirs:
+            for _ in range(5):
+                group.start_soon(wait, theirs)
+            await virtual_clock.settle()
+    assert caught == [0] * 5
+    await nothing_of(store, KEY)
+
+
+async def test_a_semaphores_leases_are_apart(store, virtual_clock):
+    # one task holds several permits; each lease is its own
+    semaphore = Semaphore(store, "permits", 3)
+    async with semaphore.hold() as one, semaphore.hold(2) as two:
+        assert one.token < two.token
+        with pytest.raises(AcquireTimeout):
+            async with semaphore.hold(timeout=1):
+                pytest.fail("not granted")
+        one.check()
+        two.check()
+
+
+async def test_the_observer_is_told(open_store_on, virtual_clock):
+    seen = []
+
+    class Observer:
+        def notice(self, event, /, **fields):
+            seen.append((event, fields))
+
+    async with open_store_on(ttl=3.0, observer=Observer()) as store:
+        async with Lock(store, "report") as lease:
+            await anyio.sleep(2)
+        with pytest.raises(LeaseLost):
+            async with Lock(store, "report") as second:
+                second._session.lose("gone")
+    token = lease.token
+    assert seen[0] == ("lease.acquired", {"key": KEY, "token": token, "waited": 0})
+    assert seen[1] == ("lease.released", {"key": KEY, "token": token, "held": 2})
+    assert seen[3] == ("lease.lost", {"key": KEY, "token": second.token, "reason": "gone"})

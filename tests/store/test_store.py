@@ -1,0 +1,408 @@
+from __future__ import annotations
+
+import asyncio
+
+import anyio
+import pytest
+
+import tenure
+from tenure import EngineError, Lock, StoreClosed, StoreUnavailable, open_store
+from tenure.engine import Ping
+from tenure.engines.memory import MemoryEngine
+from tenure.store import JsonCodec
+from tenure.testing import FaultyEngine
+
+
+class Away(FaultyEngine):
+    """Can be away."""
+
+    down = False
+
+    async def execute(self, operations):
+        if self.down:
+            await anyio.lowlevel.checkpoint()
+            raise StoreUnavailable("away")
+        return await super().execute(operations)
+
+
+@pytest.fixture
+def away():
+    return Away(MemoryEngine())
+
+
+# opening
+
+
+async def test_it_is_opened_once():
+    store = open_store("memory:")
+    async with store:
+        with pytest.raises(RuntimeError):
+            async with store:
+                pytest.fail("opened twice")
+    with pytest.raises(RuntimeError, match="only once"):
+        async with store:
+            pytest.fail("opened again")
+
+
+async def test_before_it_is_opened():
+    store = open_store("memory:")
+    assert repr(store) == "<Store memory: new pending=0>"
+    with pytest.raises(RuntimeError, match="not open: use `async with open_store"):
+        await store.ping()
+    with pytest.raises(RuntimeError, match="not open"):
+        await store.statistics()
+    with pytest.raises(RuntimeError, match="not open"):
+        await store.session(30.0)
+
+
+async def test_once_it_is_closed():
+    async with open_store("memory:") as store:
+        assert repr(store) == "<Store memory: open pending=0>"
+    assert repr(store) == "<Store memory: closing pending=0>"
+    for call in (store.ping, lambda: store.session(30.0), lambda: store.call(Ping())):
+        with pytest.raises(StoreClosed):
+            await call()
+    statistics = await store.statistics()
+    assert statistics.closing
+    assert statistics.jobs == ()
+
+
+@pytest.mark.parametrize("engine", ["memory", "wire"])
+async def test_what_it_tells_of_itself(engine, virtual_clock):
+    where = "memory:" if engine == "memory" else FaultyEngine(MemoryEngine())
+    async with open_store(where) as store, Lock(store, "a"), Lock(store, "b", ttl=5):
+        async with anyio.create_task_group() as group:
+            group.start_soon(Lock(store, "a").__aenter__)
+            await virtual_clock.settle()
+            statistics = await store.statistics()
+            group.cancel_scope.cancel()
+    assert statistics.url == "memory:"
+    assert statistics.process == store.process
+    assert (statistics.sessions, statistics.held, statistics.waiting, statistics.pending) == (2, 3, 1, 0)
+    assert statistics.jobs[:3] == ("link", "wire", "timers")
+    assert len(statistics.jobs) == 5
+    assert statistics.available
+    assert not statistics.closing
+
+
+async def test_processes_have_names_of_their_own():
+    assert len({open_store("memory:").process for _ in range(100)}) == 100
+
+
+async def test_ping_takes_a_round_trip(away, virtual_clock):
+    async with open_store(away) as store:
+        assert await store.ping() == 0
+        away.pause()
+        async with anyio.create_task_group() as group:
+            pinged = []
+
+            async def ping():
+                pinged.append(await store.ping())
+
+            group.start_soon(ping)
+            await anyio.sleep(3)
+            away.resume()
+        assert pinged == [3]
+
+
+async def test_a_link_that_cannot_be_made_is_the_error_of_opening():
+    class Broken(FaultyEngine):
+        async def serve(self, process, deliver, *, task_status):
+            await anyio.lowlevel.checkpoint()
+            raise EngineError("wrong version")
+
+    store = open_store(Broken(MemoryEngine()))
+    with pytest.raises(EngineError, match="wrong version"):
+        async with store:
+            pytest.fail("opened")
+    with pytest.raises(StoreClosed):
+        await store.ping()
+
+
+async def test_opening_can_be_cancelled(virtual_clock):
+    class Slow(FaultyEngine):
+        async def serve(self, process, deliver, *, task_status):
+            await anyio.sleep_forever()
+
+    with anyio.move_on_after(1) as scope:
+        async with open_store(Slow(MemoryEngine())):
+            pytest.fail("opened")
+    assert scope.cancelled_caught
+
+
+async def test_a_link_that_breaks_for_good_ends_the_block():
+    class Brittle(FaultyEngine):
+        async def serve(self, process, deliver, *, task_status):
+            task_status.started()
+            await anyio.lowlevel.checkpoint()
+            raise EngineError("the file is gone")
+
+    with pytest.raises(EngineError, match="the file is gone"):
+        async with open_store(Brittle(MemoryEngine())):
+            await anyio.sleep_forever()
+
+
+async def test_an_engine_with_a_fault_ends_the_block_too(virtual_clock):
+    class Faulty(FaultyEngine):
+        async def execute(self, operations):
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        async with open_store(Faulty(MemoryEngine())) as store:
+            async with Lock(store, "a"):
+                pytest.fail("granted")
+
+
+async def test_the_blocks_own_error_leaves_as_it_was_raised():
+    error = KeyError("mine")
+    with pytest.raises(KeyError) as caught:
+        async with open_store("memory:") as store, Lock(store, "a"):
+            raise error
+    assert caught.value is error
+
+
+# URLs and arguments
+
+
+@pytest.mark.parametrize(
+    ("url", "words"),
+    [
+        ("", "is no store URL"),
+        ("jobs.db", "is no store URL"),
+        ("/tmp/jobs.db", "is no store URL"),
+        ("memory:shared", "write memory: and nothing behind it"),
+        ("sqlite:jobs.db", "write sqlite:///FILE"),
+        ("sqlite:/jobs.db", "write sqlite:///FILE"),
+        ("sqlite://jobs.db", "write sqlite:///FILE"),
+        ("sqlite:///", "write sqlite:///FILE"),
+        ("sqlite:///jobs.db?mode=ro", "write sqlite:///FILE"),
+        ("sqlite:///jobs.db#1", "write sqlite:///FILE"),
+        ("redis://user:secret@localhost", "redis: this engine is not in this version"),
+        ("postgresql://user:secret@localhost", "postgresql: this engine is not in this version"),
+        ("mysql://user:secret@localhost", "'mysql' is no engine"),
+    ],
+)
+def test_a_wrong_url_is_named(url, words):
+    with pytest.raises(ValueError, match=words) as caught:
+        open_store(url)
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("url", ["memory:", "memory://", "MEMORY:"])
+def test_memory_by_url(url):
+    assert open_store(url).url == "memory:"
+
+
+@pytest.mark.parametrize("where", [None, 5, b"memory:", MemoryEngine])
+def test_what_is_no_engine_is_refused(where):
+    if where is MemoryEngine:
+        where = object()
+    with pytest.raises(TypeError, match="by its URL or over an engine"):
+        open_store(where)
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "words"),
+    [
+        ({"ttl": 0.49}, ValueError, "ttl must be at least 0.5 seconds"),
+        ({"ttl": -1}, ValueError, "ttl must be"),
+        ({"ttl": float("nan")}, ValueError, "ttl must be"),
+        ({"ttl": float("inf")}, ValueError, "ttl must be .* finite"),
+        ({"ttl": "30"}, TypeError, "ttl must be a number of seconds, not str"),
+        ({"settle_timeout": -1}, ValueError, "settle_timeout must be"),
+        ({"settle_timeout": None}, TypeError, "settle_timeout must be"),
+        ({"close_timeout": float("nan")}, ValueError, "close_timeout must be"),
+        ({"close_timeout": True}, TypeError, "close_timeout must be"),
+        ({"namespace": ""}, ValueError, "namespace must not be empty"),
+        ({"namespace": 5}, TypeError, "namespace must be a str"),
+        ({"retries": 5}, TypeError, "retries"),
+    ],
+)
+def test_wrong_options_are_named(options, error, words):
+    with pytest.raises(error, match=words):
+        open_store("memory:", **options)
+
+
+def test_keys_are_made_of_namespace_kind_and_name():
+    store = open_store("memory:", namespace="app")
+    assert store.key("lock", "a") == "app:lock:a"
+    assert store.key("queue", "a") != store.key("lock", "a")
+
+
+def test_the_codec_is_json_unless_told_otherwise():
+    codec = open_store("memory:").codec
+    assert isinstance(codec, JsonCodec)
+    assert codec.encode({"a": [1, "ä", None]}) == '{"a":[1,"ä",null]}'.encode()
+    assert codec.decode(codec.encode({"a": [1, "ä", None]})) == {"a": [1, "ä", None]}
+    with pytest.raises(ValueError):
+        codec.encode(float("nan"))
+    with pytest.raises(TypeError):
+        codec.encode(object())
+    own = object()
+    assert open_store("memory:", codec=own).codec is own
+
+
+# closing
+
+
+async def test_whoever_calls_while_the_engine_is_away_is_woken_by_closing(away, virtual_clock):
+    caught = []
+
+    async def call(store):
+        with pytest.raises(StoreClosed):
+            await store.ping()
+        caught.append(virtual_clock.now())
+
+    async def wait(store):
+        with pytest.raises(StoreClosed):
+            async with Lock(store, "a"):
+                pytest.fail("granted")
+        caught.append(virtual_clock.now())
+
+    async with anyio.create_task_group() as group:
+        async with open_store(away) as store:
+            away.down = True
+            for _ in range(3):
+                group.start_soon(call, store)
+                group.start_soon(wait, store)
+            await anyio.sleep(10)
+    # the waiters at once, the callers when a second of settling has passed in vain
+    assert caught == pytest.approx([10] * 3 + [11] * 3)
+
+
+async def test_closing_takes_no_longer_than_it_may(away, virtual_clock):
+    async def hold(store):
+        with pytest.raises(tenure.LeaseLost):
+            async with Lock(store, "a"):
+                with anyio.CancelScope(shield=True):
+                    await anyio.sleep(100)
+
+    async with anyio.create_task_group() as group:
+        async with open_store(away, ttl=3.0, close_timeout=2, settle_timeout=0.5) as store:
+            group.start_soon(hold, store)
+            await virtual_clock.settle()
+            away.down = True
+        assert virtual_clock.now() == pytest.approx(2.5)
+
+
+async def test_what_is_under_way_is_still_answered(away, virtual_clock):
+    got = []
+
+    async def call(store):
+        got.append(await store.ping())
+
+    async with anyio.create_task_group() as group:
+        async with open_store(away) as store:
+            away.pause()
+            group.start_soon(call, store)
+            await virtual_clock.settle()
+            group.start_soon(later, 0.5, away.resume)
+    assert got == [0.5]
+
+
+async def later(seconds, fn):
+    await anyio.sleep(seconds)
+    fn()
+
+
+async def test_the_engine_forgets_the_process(virtual_clock):
+    engine = MemoryEngine()
+    async with open_store(engine) as store:
+        async with Lock(store, "a"), Lock(store, "b", ttl=5):
+            assert repr(engine) == "<MemoryEngine sessions=2>"
+    assert repr(engine) == "<MemoryEngine sessions=0>"
+
+
+async def test_a_body_of_a_lost_session_is_waited_for_too(virtual_clock):
+    ended = []
+
+    async def hold(store):
+        with pytest.raises(tenure.LeaseLost, match="gone"):
+            async with Lock(store, "a") as lease:
+                lease._session.lose("gone")
+                with anyio.CancelScope(shield=True):
+                    await anyio.sleep(3)
+                ended.append(virtual_clock.now())
+
+    async with anyio.create_task_group() as group:
+        async with open_store("memory:", ttl=0.5, close_timeout=5) as store:
+            group.start_soon(hold, store)
+            await virtual_clock.advance(1)
+            await store.session(0.5)  # another one, in the meantime
+        assert ended == [pytest.approx(3)]
+        assert virtual_clock.now() == ended[0]
+
+
+async def test_cancelled_it_closes_all_the_same(away, virtual_clock):
+    with anyio.CancelScope() as scope:
+        async with open_store(away) as store, Lock(store, "a"):
+            scope.cancel()
+            await anyio.sleep_forever()
+    assert scope.cancelled_caught
+    assert (await store.statistics()).jobs == ()
+    assert repr(away._engine) == "<MemoryEngine sessions=0>"
+
+
+async def test_cancelled_it_still_waits_for_bodies_in_other_tasks(away, virtual_clock):
+    ended = []
+
+    async def hold(store):
+        with pytest.raises(tenure.LeaseLost, match="closed"):
+            async with Lock(store, "a"):
+                with anyio.CancelScope(shield=True):
+                    await anyio.sleep(3)
+                    ended.append(virtual_clock.now())
+
+    async with anyio.create_task_group() as group:
+        with anyio.CancelScope() as scope:
+            async with open_store(away, ttl=0.5) as store:
+                group.start_soon(hold, store)
+                await virtual_clock.settle()
+                scope.cancel()
+        assert ended == [pytest.approx(3)]
+        assert repr(away._engine) == "<MemoryEngine sessions=0>"
+
+
+@pytest.mark.backends("asyncio")
+@pytest.mark.parametrize("blows", [1, 2, 3, 4])
+async def test_a_native_cancellation_while_it_closes_leaves_nothing(away, virtual_clock, blows):
+    async def hold(store):
+        try:
+            async with Lock(store, "a"):
+                with anyio.CancelScope(shield=True):
+                    await anyio.sleep(3)
+        except tenure.LeaseLost:
+            pass
+
+    async with anyio.create_task_group() as group:
+        stores = []
+
+        async def main():
+            async with open_store(away) as store:
+                stores.append(store)
+                group.start_soon(hold, store)
+                await virtual_clock.settle()
+                away.down = True
+
+        task = asyncio.create_task(main())
+        await virtual_clock.advance(1)
+        for _ in range(blows):
+            task.cancel()
+            await virtual_clock.settle()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert virtual_clock.now() < 3
+        assert (await stores[0].statistics()).jobs == ()
+
+
+async def test_several_stores_over_one_engine_are_several_processes():
+    engine = MemoryEngine()
+    async with open_store(engine) as one, open_store(engine) as two:
+        async with Lock(one, "a") as lease:
+            (holder,) = (await Lock(two, "a").holders()).holders
+            assert (holder.process, holder.token) == (one.process, lease.token)
+            with pytest.raises(tenure.AcquireTimeout):
+                async with Lock(two, "a").hold(timeout=0):
+                    pytest.fail("held twice")
+        async with Lock(two, "a").hold(timeout=0):
+            pass

@@ -1,0 +1,261 @@
+from __future__ import annotations
+
+import anyio
+import pytest
+
+from tenure.engine import CAP, Count, Ping, Release, Reply
+from tenure.errors import EngineError, StoreClosed, StoreUnavailable
+from tenure.store._wire import Wire
+
+
+class Recorder:
+    """An engine that answers an operation with its key, takes a second for each batch, and keeps the batches."""
+
+    immediate = False
+    url = "recorder:"
+
+    def __init__(self):
+        self.batches = []
+        self.failures = []
+        self.answers = {}
+
+    async def execute(self, operations):
+        self.batches.append([operation.key for operation in operations])
+        failure = self.failures.pop(0) if self.failures else None
+        await anyio.sleep(1)
+        if failure is not None:
+            raise failure
+        return [self._answer(operation.key) for operation in operations]
+
+    def _answer(self, key):
+        answers = self.answers.get(key)
+        return answers.pop(0) if answers else f"{key}!"
+
+
+class Immediate:
+    immediate = True
+    url = "immediate:"
+
+    def __init__(self, *answers):
+        self.answers = list(answers)
+
+    def apply(self, operation):
+        answer = self.answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+def op(key):
+    return Release(key, "")
+
+
+@pytest.fixture
+def engine():
+    return Recorder()
+
+
+@pytest.fixture
+async def wire(engine, virtual_clock):
+    wire = Wire(engine)
+    async with anyio.create_task_group() as group:
+        group.start_soon(wire.run)
+        await virtual_clock.settle()
+        yield wire
+        group.cancel_scope.cancel()
+
+
+async def test_a_call_gives_the_answer(wire, virtual_clock):
+    assert await wire.call(op("a")) == "a!"
+    assert virtual_clock.now() == 1
+    assert wire.pending == 0
+
+
+async def test_what_comes_in_one_turn_travels_together_and_the_rest_in_the_next_batch(
+    wire, engine, virtual_clock
+):
+    async with anyio.create_task_group() as group:
+        for key in "abc":
+            wire.send(op(key), lambda _: None)
+        await virtual_clock.settle()
+        for key in "de":
+            group.start_soon(wire.call, op(key))
+        wire.send(op("f"), lambda _: None)
+        assert wire.pending == 4
+    assert virtual_clock.now() == 2
+    first, second = engine.batches
+    assert first == ["a", "b", "c"]
+    assert sorted(second) == ["d", "e", "f"]
+
+
+async def test_a_batch_has_its_bounds(wire, engine, virtual_clock):
+    for number in range(2 * CAP + 1):
+        wire.send(op(str(number)), lambda _: None)
+    await wire.settled()
+    assert [len(batch) for batch in engine.batches] == [CAP, CAP, 1]
+    assert [key for batch in engine.batches for key in batch] == [
+        str(number) for number in range(2 * CAP + 1)
+    ]
+
+
+async def test_what_is_urgent_goes_first(wire, engine):
+    wire.send(op("a"), lambda _: None)
+    wire.send(op("b"), lambda _: None, urgent=True)
+    await wire.settled()
+    assert engine.batches == [["b", "a"]]
+
+
+async def test_it_is_sent_again_until_it_gets_through(wire, engine, virtual_clock):
+    engine.failures = [StoreUnavailable("away")] * 8
+    answers = []
+    call = wire.send(op("a"), answers.append)
+    await virtual_clock.advance(1.01)
+    assert str(wire.down) == "away"
+    await wire.settled()
+    assert answers == ["a!"]
+    assert call.tries == 9
+    assert wire.down is None
+    # the pauses double from 50 ms to a second, each shortened by half at the most
+    longest = 0.05 + 0.1 + 0.2 + 0.4 + 0.8 + 1 + 1 + 1
+    assert 9 + longest / 2 <= virtual_clock.now() <= 9 + longest
+
+
+async def test_after_a_success_the_pauses_are_short_again(wire, engine, virtual_clock):
+    engine.failures = [StoreUnavailable("away")] * 6
+    await wire.call(op("a"))
+    began = virtual_clock.now()
+    engine.failures = [StoreUnavailable("away")]
+    await wire.call(op("b"))
+    assert 2.025 <= virtual_clock.now() - began <= 2.05
+
+
+async def test_order_is_kept_when_it_is_sent_again(wire, engine, virtual_clock):
+    engine.failures = [StoreUnavailable("away")]
+    wire.send(op("a"), lambda _: None)
+    wire.send(op("b"), lambda _: None)
+    await virtual_clock.settle()
+    wire.send(op("c"), lambda _: None)
+    await wire.settled()
+    assert engine.batches == [["a", "b"], ["a", "b", "c"]]
+
+
+async def test_an_operation_that_fails_alone_fails_alone(wire, engine):
+    engine.answers["b"] = [EngineError("b is bad")]
+    answers = []
+    for key in "abc":
+        wire.send(op(key), answers.append)
+    with pytest.raises(EngineError, match="d is bad"):
+        engine.answers["d"] = [EngineError("d is bad")]
+        await wire.call(op("d"))
+    assert [str(answer) for answer in answers] == ["a!", "b is bad", "c!"]
+
+
+async def test_more_means_once_more_before_the_rest(wire, engine, virtual_clock):
+    engine.answers = {"b": [Reply.MORE, Reply.MORE], "c": [Reply.MORE]}
+    answers = []
+    for key in "abc":
+        wire.send(op(key), answers.append)
+    await virtual_clock.settle()
+    wire.send(op("d"), answers.append)
+    await wire.settled()
+    assert engine.batches == [["a", "b", "c"], ["b", "c", "d"], ["b"]]
+    assert answers == ["a!", "c!", "d!", "b!"]
+
+
+async def test_cancelled_before_it_left_it_does_not_leave(wire, engine, virtual_clock):
+    wire.send(op("a"), lambda _: None)
+    await virtual_clock.settle()
+    with anyio.move_on_after(0.5):
+        await wire.call(op("b"))
+    await wire.settled()
+    assert engine.batches == [["a"]]
+
+
+async def test_cancelled_under_way_it_is_not_sent_again(wire, engine, virtual_clock):
+    engine.failures = [StoreUnavailable("away")]
+    with anyio.move_on_after(0.5):
+        await wire.call(op("a"))
+    await wire.call(op("b"))
+    assert engine.batches == [["a"], ["b"]]
+
+
+async def test_sources_speak_once_at_the_end_of_the_turn(wire, engine, virtual_clock):
+    class Source:
+        gathered = 0
+
+        def compose(self):
+            wire.send(op(f"gathered {self.gathered}"), lambda _: None)
+
+    source = Source()
+    for _ in range(5):
+        source.gathered += 1
+        wire.compose_soon(source)
+    await virtual_clock.settle()
+    for _ in range(3):
+        source.gathered += 1
+        wire.compose_soon(source)
+    await wire.settled()
+    assert engine.batches == [["gathered 5"], ["gathered 8"]]
+
+
+async def test_a_source_with_nothing_to_say_says_nothing(wire, engine):
+    class Silent:
+        def compose(self):
+            pass
+
+    wire.compose_soon(Silent())
+    await wire.settled()
+    assert engine.batches == []
+
+
+async def test_settled_means_answered(wire, engine, virtual_clock):
+    await wire.settled()
+    assert virtual_clock.now() == 0
+    wire.send(op("a"), lambda _: wire.send(op("b"), lambda _: None))
+    async with anyio.create_task_group() as group:
+        for _ in range(3):
+            group.start_soon(wire.settled)
+    assert virtual_clock.now() == 2
+    assert engine.batches == [["a"], ["b"]]
+
+
+async def test_closed_it_tells_those_who_still_wait(engine, virtual_clock):
+    wire = Wire(engine)
+    caught = []
+
+    async def call():
+        with pytest.raises(StoreClosed):
+            await wire.call(op("a"))
+        caught.append(virtual_clock.now())
+
+    async with anyio.create_task_group() as group:
+        for _ in range(3):
+            group.start_soon(call)
+        await virtual_clock.settle()
+        wire.close()
+    assert caught == [0, 0, 0]
+
+
+async def test_an_engine_that_answers_too_little_is_a_fault(engine, virtual_clock):
+    wire = Wire(engine)
+    engine._answer = None
+
+    async def execute(_):
+        return []
+
+    engine.execute = execute
+    wire.send(op("a"), lambda _: None)
+    with pytest.raises(ValueError):
+        await wire.run()
+
+
+async def test_an_immediate_engine_is_called_at_once():
+    wire = Wire(Immediate(Reply.MORE, Reply.MORE, "sent", EngineError("bad"), "called", EngineError("worse")))
+    answers = []
+    wire.send(Ping(), answers.append)
+    wire.send(Ping(), answers.append)
+    assert [str(answer) for answer in answers] == ["sent", "bad"]
+    assert await wire.call(Count("q")) == "called"
+    with pytest.raises(EngineError, match="worse"):
+        await wire.call(Count("q"))
+    assert wire.pending == 0
