@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from math import inf
-from typing import Any
+from typing import Any, cast
 
 import anyio
 import anyio.lowlevel
@@ -217,7 +217,7 @@ class Worker:
         seconds = anyio.current_time() - started
         task.settle(settle, lambda refused: self._on_settled(task, settle, seconds, refused))
         if problem is not None and not isinstance(problem, Exception) and not _is_stray(problem):
-            raise problem
+            raise _cancellation(problem)
 
     def _failure(self, task: Task, problem: BaseException | None, scope: CancelScope) -> BaseException | None:
         if problem is None or isinstance(problem, Exception):
@@ -234,6 +234,16 @@ class Worker:
         store = self._queue.store
         if store.observer is not None:
             store.notice(event, queue=self._queue.key, id=task.id, attempt=task.attempt, seconds=seconds)
+
+
+def _cancellation(problem: BaseException) -> BaseException:
+    """Of a group of cancellations and errors (trio), the cancellations: the errors are the task's, not the worker's."""
+    if isinstance(problem, BaseExceptionGroup):
+        group = cast("BaseExceptionGroup[BaseException]", problem)
+        cancelled, rest = group.split(anyio.get_cancelled_exc_class())
+        if cancelled is not None and (rest is None or isinstance(rest, Exception)):
+            return cast("BaseException", cancelled)
+    return problem
 
 
 def _is_stray(problem: BaseException) -> bool:
