@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sys
+import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import cast
 
@@ -18,6 +21,9 @@ def _run(words: Sequence[str]) -> int:
     return run(parse_run(words))
 
 
+_PATIENCE = 0.5
+"""Seconds for threads that are about to end."""
+
 _COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {"run": _run}
 
 _HELP = """\
@@ -30,11 +36,19 @@ commands:
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Carry out a command line (this process's own by default) and give the exit code.
+    """Carry out a command line and give the exit code.
 
-    0: all is done; 1: something died, or the run was interrupted; 2: misuse, told in one line.
+    0: all is done; 1: something died, or the run was interrupted; 2: misuse, told in one line. Without `words`, it is
+    this process's own command line; then the process ends here if threads are left that nothing can stop.
     """
-    words = sys.argv[1:] if words is None else words
+    if words is not None:
+        return _carry_out(words)
+    code = _carry_out(sys.argv[1:])
+    _end_in_spite_of_threads(code)
+    return code
+
+
+def _carry_out(words: Sequence[str]) -> int:
     try:
         return _dispatch(words)
     except (Exception, BaseExceptionGroup) as problem:
@@ -64,6 +78,19 @@ def _dispatch(words: Sequence[str]) -> int:
             raise Misuse(f"there is no command {name!r}; there is {', '.join(_COMMANDS)} (see tenure --help)")
         case _:
             raise Misuse("a command is missing: tenure run MODULE:HANDLER ... (see tenure --help)")
+
+
+def _end_in_spite_of_threads(code: int) -> None:
+    """Python waits at its end for threads, such as those of handlers that were abandoned; nobody else does."""
+    limit = time.monotonic() + _PATIENCE
+    for thread in threading.enumerate():
+        if thread is threading.current_thread() or thread.daemon:
+            continue
+        thread.join(max(0.0, limit - time.monotonic()))
+        if thread.is_alive():
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(code)
 
 
 def _worst(problem: BaseException) -> BaseException | None:

@@ -242,7 +242,8 @@ def _cancellation(problem: BaseException) -> BaseException:
         group = cast("BaseExceptionGroup[BaseException]", problem)
         cancelled, rest = group.split(anyio.get_cancelled_exc_class())
         if cancelled is not None and (rest is None or isinstance(rest, Exception)):
-            return cast("BaseException", cancelled)
+            return cancelled
+        return group
     return problem
 
 
