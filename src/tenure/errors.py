@@ -53,7 +53,7 @@ class LeaseLost(TenureError):
 
     `reason` is "expired" (the session could not be renewed in time), "gone" (the engine no longer knew the session),
     "refused" (the token was stale), "unacknowledged" (the outcome of completing a task is unknown), "suspended" (the
-    machine slept through the lease) or "closed" (the store was closed meanwhile).
+    machine slept through the lease), "closed" (the store was closed meanwhile) or "released" (the block was left).
     """
 
     def __init__(self, key: str, reason: str) -> None:

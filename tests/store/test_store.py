@@ -7,7 +7,7 @@ import pytest
 
 import tenure
 from tenure import EngineError, Lock, StoreClosed, StoreUnavailable, open_store
-from tenure.engine import Ping
+from tenure.engine import Holders, Ping
 from tenure.engines.memory import MemoryEngine
 from tenure.store import JsonCodec
 from tenure.testing import FaultyEngine
@@ -406,3 +406,21 @@ async def test_several_stores_over_one_engine_are_several_processes():
                     pytest.fail("held twice")
         async with Lock(two, "a").hold(timeout=0):
             pass
+
+
+async def test_one_who_is_granted_in_the_turn_of_closing_does_not_enter():
+    engine = MemoryEngine()
+    async with open_store(engine) as store:
+        session = await store.session(30.0)
+
+        def apply(operation):
+            store._sessions.closed = True  # what closing does first
+            return engine.apply(operation)
+
+        store._wire.apply = apply
+        with pytest.raises(StoreClosed):
+            async with Lock(store, "a"):
+                pytest.fail("entered")
+        # bodies that clean up while the store closes hold what they hold
+        assert session.lost is None
+        assert engine.apply(Holders("tenure:lock:a")).holders == ()

@@ -34,7 +34,8 @@ class Engine(Protocol):
         """Apply operations in order, each atomically, and give one answer for each, in the same order.
 
         An operation that fails alone is answered with an `EngineError` instance. Raises `StoreUnavailable` when the
-        outcome of the whole batch is unknown; sending it again is then safe.
+        outcome of the whole batch is unknown; sending it again is then safe. After that nothing of the batch may take
+        effect any more that has not done so already: an acquisition must not arrive behind its own release.
         Cancellation: the batch may or may not have been applied.
         """
         ...

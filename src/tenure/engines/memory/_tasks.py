@@ -270,8 +270,8 @@ class Tasks:
         self._unlease(queue, task, ended=True)
         if task.stop:
             self._end(queue, task, "cancelled", b"", task.ttl)
-        elif task.deliveries >= task.max_deliveries:
-            error = f"delivered {task.deliveries} times without a verdict"
+        elif (silent := task.deliveries - task.attempts) >= task.max_deliveries:
+            error = f"delivered {silent} times without a verdict"
             self._end(queue, task, "dead", error.encode(), None)
         else:
             self._return(queue, task)

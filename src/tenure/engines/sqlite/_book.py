@@ -21,6 +21,7 @@ from ._endings import Endings
 from ._hints import write_hints
 from ._holds import Holds
 from ._patience import Patience
+from ._producers import Producers
 from ._queue import Queues
 from ._refusals import explain
 from ._sessions import Sessions
@@ -61,6 +62,7 @@ class Book:
         self._claims = claims = Claims(state)
         self._queues = queues = Queues(state)
         self._endings = endings = Endings(state, queues)
+        producers = Producers(state, queues)
         self._tasks = tasks = Tasks(state, queues, endings)
         admin = Admin(state, queues, endings)
         self._sessions = sessions = Sessions(
@@ -69,7 +71,7 @@ class Book:
                 (HOLDS.next_of_session, holds.drop),
                 (CLAIMS.next_of_session, claims.drop),
                 (COUNTERS.next_of_session, barriers.drop),
-                (QUEUES.next_producer_of_session, tasks.drop_producer),
+                (QUEUES.next_producer_of_session, producers.drop),
                 (TASKS.next_of_session, tasks.drop),
                 (QUEUES.next_taker_of_session, tasks.drop_taker),
             ],
@@ -91,8 +93,8 @@ class Book:
             e.GiveBack: claims.give_back,
             e.EditClaim: claims.edit,
             e.Resources: claims.resources,
-            e.Put: tasks.put,
-            e.Leave: tasks.leave,
+            e.Put: producers.put,
+            e.Leave: producers.leave,
             e.Exchange: tasks.exchange,
             e.Progress: tasks.progress,
             e.GetResult: tasks.result,
