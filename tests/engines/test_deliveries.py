@@ -4,11 +4,23 @@ from __future__ import annotations
 
 import pytest
 
-from tenure.engine import Browse, CloseSession, Exchange, NewTask, OpenSession, Put, PutRequest, Settle, Verdict
+from tenure.engine import (
+    Browse,
+    CloseSession,
+    Exchange,
+    NewTask,
+    OpenSession,
+    Put,
+    PutRequest,
+    Settle,
+    Verdict,
+)
 from tenure.engines.memory import MemoryEngine
 
 
-@pytest.mark.parametrize(("failures", "crashes", "state"), [(5, 1, "waiting"), (5, 2, "dead"), (0, 2, "dead")])
+@pytest.mark.parametrize(
+    ("failures", "crashes", "state"), [(5, 1, "waiting"), (5, 2, "dead"), (0, 2, "dead")]
+)
 def test_only_deliveries_without_a_verdict_count(failures, crashes, state):
     engine = MemoryEngine(clock=lambda: 1.0)
     engine.apply(OpenSession("p/0", "p", 30.0))

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 from math import inf, nan
 from random import Random
 
@@ -9,6 +10,7 @@ import pytest
 import tenure
 from tenure import OutcomeUnknown, RateLimiter, StoreClosed, WouldExceedDeadline
 from tenure.engine import Refund, Spend
+from tenure.local._line import Line
 from tenure.testing import Fault, assert_checkpoints
 
 NEAR = 0.002  # engines may keep time in microseconds
@@ -36,9 +38,12 @@ async def test_a_burst_comes_back_after_a_pause_and_not_more(store, virtual_cloc
 
 async def test_what_is_free_is_not_refused_for_a_rounding_error(store, virtual_clock):
     limiter = RateLimiter(store, "api", rate=3, burst=1)
-    random = Random(3)
     for _ in range(200):
-        await anyio.sleep(1 / 3 + random.random())
+        assert await limiter.try_acquire()
+        await anyio.sleep(1 / 3)
+    assert await limiter.try_acquire()
+    for _ in range(200):
+        await anyio.sleep(0.4)
         assert await limiter.try_acquire()
         assert not await limiter.try_acquire()
 
@@ -267,6 +272,27 @@ async def test_nothing_is_spent_wherever_it_is_cancelled_natively(
         assert await limiter.try_acquire() is not spent, k
         await anyio.sleep(10)
         spent = False
+
+
+@pytest.mark.backends("asyncio")
+async def test_booked_and_then_cancelled_in_the_same_turn(store, virtual_clock, monkeypatch):
+    """W3, natively: the only cancellation that still reaches one that was handed something."""
+
+    class Cancelling(Line):
+        __slots__ = ()
+
+        def grant(self, waiter, value):
+            granted = super().grant(waiter, value)
+            spending.cancel()
+            return granted
+
+    monkeypatch.setattr("tenure.shared._limiter.Line", Cancelling)
+    limiter = RateLimiter(store, "api", rate=1, burst=1)
+    spending = asyncio.get_running_loop().create_task(limiter.try_acquire())
+    with pytest.raises(asyncio.CancelledError):
+        await spending
+    await virtual_clock.settle()
+    assert await limiter.try_acquire()
 
 
 async def test_cancelled_while_the_booking_is_on_its_way(faulty, faulty_store, virtual_clock):

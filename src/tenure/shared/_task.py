@@ -243,7 +243,9 @@ class Taking:
         limit = self._queue.store.settle_timeout
         if silent and task.lost is None:
             limit = max(limit, task.seconds_left())
-        if not task.is_settled:
+        if task.is_settled:  # another task has left the block before
+            acknowledged(None)
+        else:
             self._unwatch()
             task.settle(settle, acknowledged)
         if this_task() is not self._entered_in:

@@ -194,7 +194,7 @@ class Worker:
             self._resting.discard(scope)
 
     async def _in_thread(self, threads: Threads, task: Task) -> Any:
-        outcome = await threads.run(self._handler, task)
+        (outcome,) = await threads.run(_boxed, self._handler, task)
         return await outcome if inspect.isawaitable(outcome) else outcome
 
     async def _work(self, task: Task, handle: Callable[[Task], Awaitable[Any]], scope: CancelScope) -> None:
@@ -253,6 +253,11 @@ def _is_stray(problem: BaseException) -> bool:
     return (
         isinstance(problem, anyio.get_cancelled_exc_class()) and cancelling is not None and not cancelling()
     )
+
+
+def _boxed(handler: Callable[[Task], Any], task: Task) -> tuple[Any]:
+    # a function that gives a coroutine: trio would not let it out of its thread
+    return (handler(task),)
 
 
 def _nothing() -> None:

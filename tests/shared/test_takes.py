@@ -1,0 +1,889 @@
+"""Takers: who gets which task and when, whatever becomes of hints, answers, sessions and the takers themselves."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from random import Random
+
+import anyio
+import pytest
+
+import tenure
+from tenure import AcquireTimeout, EngineError, LeaseLost, StoreClosed, WorkQueue
+from tenure.engine import Exchange, Notice, OpenSession, RenewSession
+from tenure.engines.memory import MemoryEngine
+from tenure.testing import Fault, FaultyEngine, assert_checkpoints
+
+
+async def nothing_leased(queue, *, left=None):
+    statistics = await queue.statistics()
+    assert statistics.leased == 0
+    if left is not None:
+        assert statistics.waiting == left
+    assert await queue.verify()
+
+
+async def take_all(queue):
+    payloads = []
+    with pytest.raises(AcquireTimeout):
+        while True:
+            async with queue.take(timeout=0) as task:
+                payloads.append(task.payload)
+    return payloads
+
+
+@asynccontextmanager
+async def a_taker(queue):
+    """Somebody who waits for a task, for as long as the block lasts."""
+    async with anyio.create_task_group() as group:
+        group.start_soon(queue.takers.take)
+        await anyio.lowlevel.checkpoint()
+        yield
+        group.cancel_scope.cancel()
+
+
+# who gets what
+
+
+async def test_takers_are_served_in_the_order_in_which_they_came(store, virtual_clock):
+    queue = WorkQueue(store, "jobs")
+    got = []
+
+    async def take(n):
+        async with queue.take() as task:
+            got.append((n, task.payload))
+
+    async with anyio.create_task_group() as group:
+        for n in range(5):
+            group.start_soon(take, n)
+            await virtual_clock.settle()
+        await queue.put_many(range(5))
+    assert sorted(got) == [(n, n) for n in range(5)]
+
+
+async def test_processes_are_served_in_the_order_in_which_they_came(engine, virtual_clock):
+    async with (
+        tenure.open_store(engine, ttl=300) as a,
+        tenure.open_store(engine, ttl=300) as b,
+        tenure.open_store(engine, ttl=300) as c,
+    ):
+        queues = [WorkQueue(store, "jobs") for store in (a, b, c)]
+        got = []
+
+        async def take(n):
+            async with queues[n].take() as task:
+                got.append((n, task.payload))
+
+        async with anyio.create_task_group() as group:
+            for n in (1, 0, 2):
+                group.start_soon(take, n)
+                await virtual_clock.settle()
+            for k in range(3):
+                await queues[0].put(k)
+                await virtual_clock.settle()
+        assert got == [(1, 0), (0, 1), (2, 2)]
+
+
+async def test_each_task_is_taken_by_one(open_store_on, virtual_clock):
+    # the sketch looks and then removes, so that two workers see one task
+    async with open_store_on(ttl=3) as a, open_store_on(ttl=3) as b:
+        queues = [WorkQueue(store, "jobs") for store in (a, b)]
+        taken = []
+
+        async def work(queue):
+            while True:
+                async with queue.take() as task:
+                    taken.append(task.payload)
+                    await anyio.sleep(0.01)
+
+        async with anyio.create_task_group() as group:
+            for n in range(20):
+                group.start_soon(work, queues[n % 2])
+            await queues[0].put_many(range(500))
+            await queues[1].join()
+            group.cancel_scope.cancel()
+        assert sorted(taken) == list(range(500))
+        await nothing_leased(queues[0], left=0)
+
+
+async def test_it_is_a_checkpoint(store):
+    queue = WorkQueue(store, "jobs")
+    await queue.put_many(range(2))
+    for timeout in (None, 0):
+        with assert_checkpoints():
+            await _take_and_settle(queue, timeout)
+
+
+async def _take_and_settle(queue, timeout):
+    async with queue.take(timeout):
+        pass
+
+
+# trying once
+
+
+async def test_one_try_on_an_empty_queue(store, virtual_clock):
+    queue = WorkQueue(store, "jobs")
+    start = virtual_clock.now()
+    with pytest.raises(AcquireTimeout):
+        async with queue.take(timeout=0):
+            pytest.fail("taken")
+    assert virtual_clock.now() == start
+    await queue.put(1)
+    async with queue.take(timeout=0) as task:
+        assert task.payload == 1
+
+
+async def test_one_try_behind_others(store, virtual_clock):
+    queue = WorkQueue(store, "jobs")
+    async with a_taker(queue):
+        with pytest.raises(AcquireTimeout):
+            async with queue.take(timeout=0):
+                pytest.fail("taken")
+    await queue.put(1)
+    assert await take_all(queue) == [1]
+
+
+async def test_one_try_while_an_exchange_is_on_its_way(faulty, faulty_store, virtual_clock):
+    queue = WorkQueue(faulty_store, "jobs")
+    await queue.put(0)
+    faulty.pause()
+    async with a_taker(queue):
+        await virtual_clock.settle()
+        async with anyio.create_task_group() as group:
+            for _ in range(2):
+                group.start_soon(_try_once, queue)
+            await virtual_clock.settle()
+            faulty.resume()
+
+
+async def _try_once(queue):
+    with pytest.raises(AcquireTimeout):
+        async with queue.take(timeout=0):
+            pytest.fail("taken")
+
+
+async def test_one_try_when_the_engine_is_away(faulty, virtual_clock):
+    async with tenure.open_store(faulty, ttl=300, settle_timeout=2) as store:
+        queue = WorkQueue(store, "jobs")
+        await queue.put(1)
+        faulty.pause()
+        start = virtual_clock.now()
+        await _try_once(queue)
+        assert virtual_clock.now() - start == 2
+        faulty.resume()
+        await virtual_clock.settle()
+        await nothing_leased(queue, left=1)
+
+
+async def test_one_try_leaves_no_registration_behind(engine, virtual_clock):
+    async with tenure.open_store(engine, ttl=300) as a, tenure.open_store(engine, ttl=300) as b:
+        queue, other = (WorkQueue(store, "jobs") for store in (a, b))
+        await _try_once(queue)
+        start = virtual_clock.now()
+        async with anyio.create_task_group() as group:
+            group.start_soon(_take_and_settle, other, None)
+            await virtual_clock.settle()
+            await queue.put(1)
+        assert virtual_clock.now() - start < 0.1
+
+
+async def test_a_time_limit(store, virtual_clock):
+    queue = WorkQueue(store, "jobs")
+    start = virtual_clock.now()
+    with pytest.raises(AcquireTimeout) as refused:
+        async with queue.take(timeout=2.5):
+            pytest.fail("taken")
+    assert virtual_clock.now() - start == 2.5
+    assert refused.value.seconds == 2.5
+
+
+# delays, and hints
+
+
+async def test_a_delayed_task_comes_when_it_is_due(store, virtual_clock):
+    queue = WorkQueue(store, "jobs")
+    start = virtual_clock.now()
+    await queue.put("later", delay=2)
+    await queue.put("sooner", delay=1)
+    for payload, due in (("sooner", 1), ("later", 2)):
+        async with queue.take() as task:
+            assert task.payload == payload
+            assert due <= virtual_clock.now() - start <= due + 0.3
+
+
+async def test_a_task_delayed_for_many_ttls_starts_once(store, virtual_clock):
+    """Row 15: kombu#337, celery#2481: a delay above the visibility timeout makes copies."""
+    queue = WorkQueue(store, "jobs")
+    start = virtual_clock.now()
+    starts = []
+
+    async def work():
+        while True:
+            async with queue.take():
+                starts.append(virtual_clock.now() - start)
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(work)
+        group.start_soon(work)
+        await queue.put(1, delay=100)
+        await anyio.sleep(200)
+        group.cancel_scope.cancel()
+    assert starts == [pytest.approx(100.1, abs=0.2)]
+
+
+async def test_a_new_task_that_is_due_sooner(store, virtual_clock):
+    queue = WorkQueue(store, "jobs")
+    start = virtual_clock.now()
+    await queue.put("later", delay=50)
+
+    async def put():
+        await anyio.sleep(1)
+        await queue.put("sooner", delay=1)
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(put)
+        async with queue.take() as task:
+            assert task.payload == "sooner"
+            assert 2 <= virtual_clock.now() - start <= 2.3
+
+
+async def test_many_delayed_tasks_due_at_once(store, virtual_clock):
+    """Row 19: more than one exchange may promote."""
+    queue = WorkQueue(store, "jobs")
+    await queue.put_many([tenure.Item(n, delay=5) for n in range(1000)])
+    start = virtual_clock.now()
+    taken = 0
+
+    async def work():
+        nonlocal taken
+        while True:
+            async with queue.take():
+                taken += 1
+
+    async with anyio.create_task_group() as group:
+        for _ in range(20):
+            group.start_soon(work)
+        await queue.join()
+        group.cancel_scope.cancel()
+    assert taken == 1000
+    assert virtual_clock.now() - start < 6
+
+
+@pytest.mark.parametrize("rate", [0.5, 1.0])
+async def test_lost_hints(engine, virtual_clock, rate):
+    link = FaultyEngine(engine, rates={Fault.LOST_HINT: rate}, seed=5)
+    async with tenure.open_store(link, ttl=3) as a, tenure.open_store(engine, ttl=3) as b:
+        queue, other = (WorkQueue(store, "jobs") for store in (a, b))
+        for n in range(5):
+            async with anyio.create_task_group() as group:
+                group.start_soon(_take_and_settle, queue, None)
+                await virtual_clock.settle()
+                await other.put(n)
+                start = virtual_clock.now()
+            assert virtual_clock.now() - start <= 3.3
+
+
+async def test_doubled_hints(engine, virtual_clock):
+    link = FaultyEngine(engine, rates={Fault.DUPLICATE_HINT: 1})
+    async with tenure.open_store(link, ttl=3) as a, tenure.open_store(engine, ttl=3) as b:
+        queue, other = (WorkQueue(store, "jobs") for store in (a, b))
+        async with anyio.create_task_group() as group:
+            for _ in range(5):
+                group.start_soon(_take_and_settle, queue, None)
+            await virtual_clock.settle()
+            for n in range(5):
+                await other.put(n)
+        await nothing_leased(other, left=0)
+        assert (await other.statistics()).done == 5
+
+
+async def test_a_hint_for_takers_that_have_left_is_passed_on(engine, virtual_clock):
+    """The engine counts on whom it has hinted, and tells nobody else."""
+    async with tenure.open_store(engine, ttl=300) as a, tenure.open_store(engine, ttl=300) as b:
+        queue, other = (WorkQueue(store, "jobs") for store in (a, b))
+        async with a_taker(queue), a_taker(queue):
+            await virtual_clock.settle()
+        start = virtual_clock.now()
+        async with anyio.create_task_group() as group:
+            group.start_soon(_take_and_settle, other, None)
+            group.start_soon(_take_and_settle, other, None)
+            await virtual_clock.settle()
+            await queue.put_many([1, 2])
+        assert virtual_clock.now() - start < 0.1
+        await nothing_leased(queue, left=0)
+        # nobody waits: given back, and given back once
+        recording = await queue.browse("ended")
+        assert [record.deliveries for record in recording] == [1, 1]
+
+
+async def test_a_hint_while_an_exchange_without_its_taker_is_on_its_way(engine, virtual_clock):
+    link = FaultyEngine(engine)
+    async with tenure.open_store(link, ttl=300) as a, tenure.open_store(engine, ttl=300) as b:
+        queue, other = (WorkQueue(store, "jobs") for store in (a, b))
+        async with anyio.create_task_group() as group:
+            async with a_taker(queue):
+                await virtual_clock.settle()
+                link.pause()  # the next exchange registers the taker anew, its answer is on its way
+                queue.takers.look_again()
+                await virtual_clock.settle()
+            group.start_soon(_take_and_settle, other, None)
+            await virtual_clock.settle()
+            start = virtual_clock.now()
+            await other.put(1)  # the hint goes to the first, and overtakes the answer
+            await virtual_clock.settle()
+            link.resume()
+        assert virtual_clock.now() - start < 0.1
+
+
+async def test_a_taker_that_comes_while_its_process_is_still_registered(store, virtual_clock):
+    # the registration of the one before serves it: then it must be asked for in time as well
+    queue = WorkQueue(store, "jobs")
+    async with a_taker(queue):
+        await virtual_clock.settle()
+    await queue.put(1, delay=5)
+    start = virtual_clock.now()
+    async with queue.take():
+        assert virtual_clock.now() - start <= 5.3
+
+
+async def test_a_taker_that_comes_after_one_that_left_on_the_way(faulty, faulty_store, virtual_clock):
+    queue = WorkQueue(faulty_store, "jobs")
+    await queue.put(1, delay=5)
+    start = virtual_clock.now()
+    faulty.pause()
+    async with a_taker(queue):
+        await virtual_clock.settle()
+    faulty.resume()
+    await virtual_clock.settle()
+    async with queue.take():
+        assert virtual_clock.now() - start <= 5.3
+
+
+async def test_idle_takers_cost_next_to_nothing(recording, virtual_clock):
+    """Row 19: dramatiq#691, 500 k operations in two idle days."""
+    async with tenure.open_store(recording, ttl=30) as store:
+        queue = WorkQueue(store, "jobs")
+        async with anyio.create_task_group() as group:
+            for _ in range(50):
+                group.start_soon(queue.takers.take)
+            await anyio.sleep(60)
+            recording.take()
+            await anyio.sleep(3000)
+            kinds = [type(operation) for operation in recording.take()]
+            group.cancel_scope.cancel()
+        assert set(kinds) == {RenewSession, Exchange}
+        assert kinds.count(RenewSession) <= 301
+        # a look around once a session could have died
+        assert kinds.count(Exchange) <= 3000 / 20 + 1
+
+
+async def test_nobody_waits_nothing_is_sent(recording, virtual_clock):
+    async with tenure.open_store(recording, ttl=30) as store:
+        queue = WorkQueue(store, "jobs")
+        await _try_once(queue)
+        async with a_taker(queue):
+            await virtual_clock.settle()
+        recording.take()
+        await anyio.sleep(3000)
+        assert {type(operation) for operation in recording.take()} == {RenewSession}
+
+
+# cancellation
+
+
+@pytest.mark.parametrize("native", [False, True])
+@pytest.mark.parametrize("timeout", [None, 0, 10])
+async def test_wherever_taking_is_cancelled(
+    store, cancelled_at_every_step, native, timeout, anyio_backend_name
+):
+    if native and anyio_backend_name != "asyncio":
+        return
+    queue = WorkQueue(store, "jobs")
+    await queue.put(1)
+
+    async def scenario():
+        async with queue.take(timeout):
+            await anyio.lowlevel.checkpoint()
+
+    async for k in cancelled_at_every_step(scenario, native=native):
+        await queue.takers.quiet()
+        statistics = await queue.statistics()
+        assert (statistics.leased, statistics.waiting + statistics.done) == (0, 1), k
+        if statistics.done:
+            await queue.purge("done")
+            queue = WorkQueue(store, f"jobs {k}")
+            await queue.put(1)
+        else:
+            # neither an attempt nor a delivery is counted
+            (record,) = await queue.browse("waiting")
+            assert (record.attempts, record.deliveries) == (0, 0)
+
+
+@pytest.mark.parametrize("native", [False, True])
+async def test_wherever_a_waiting_taker_is_cancelled(
+    store, virtual_clock, cancelled_at_every_step, native, anyio_backend_name
+):
+    if native and anyio_backend_name != "asyncio":
+        return
+    queue = WorkQueue(store, "jobs")
+
+    async def scenario():
+        async with anyio.create_task_group() as group:
+            group.start_soon(put_later)
+            async with queue.take():
+                await anyio.lowlevel.checkpoint()
+
+    async def put_later():
+        await anyio.sleep(1)
+        await queue.put(1)
+
+    async for _ in cancelled_at_every_step(scenario, native=native):
+        await virtual_clock.settle()
+        await nothing_leased(queue)
+        await take_all(queue)
+
+
+@pytest.mark.parametrize("newcomer", [False, True], ids=["W2", "W2N"])
+@pytest.mark.parametrize("turns", range(6))
+async def test_cancelled_around_the_turn_in_which_a_task_is_handed_over(
+    faulty, faulty_store, virtual_clock, newcomer, turns
+):
+    """W1 to W3: cancelled so many turns of the loop after the answer was let go, the last time long after it."""
+    queue = WorkQueue(faulty_store, "jobs")
+    got = []
+
+    async def take(name):
+        async with queue.take() as task:
+            got.append((name, task.payload))
+
+    await queue.put("the task")
+    async with anyio.create_task_group() as group:
+        with anyio.CancelScope() as scope:
+            async with anyio.create_task_group() as inner:
+                faulty.pause()
+                inner.start_soon(take, "cancelled")
+                await virtual_clock.settle()
+                faulty.resume()
+                for _ in range(turns):
+                    await anyio.lowlevel.checkpoint()
+                scope.cancel()
+                if newcomer:
+                    group.start_soon(take, "newcomer")
+        await virtual_clock.settle()
+        await queue.takers.quiet()
+        got += [("later", payload) for payload in await take_all(queue)]
+        # whoever was cancelled after it had the task may have completed it or given it back
+        done = (await queue.statistics()).done
+        assert done == 1
+        assert 1 <= len(got) <= 2
+        await nothing_leased(queue, left=0)
+        group.cancel_scope.cancel()
+
+
+@pytest.mark.backends("asyncio")
+async def test_handed_a_task_and_then_cancelled_in_the_same_turn(store, virtual_clock):
+    """W3, natively: the only cancellation that still reaches one that was handed something."""
+    queue = WorkQueue(store, "jobs")
+    taking = asyncio.get_running_loop().create_task(queue.takers.take())
+    await virtual_clock.settle()
+    granted = queue.takers._line.grant
+
+    def grant_and_cancel(waiter, value):
+        granted(waiter, value)
+        taking.cancel()
+        return True
+
+    queue.takers._line = _Substitute(queue.takers._line, grant=grant_and_cancel)
+    await queue.put(1)
+    with pytest.raises(asyncio.CancelledError):
+        await taking
+    await virtual_clock.settle()
+    await nothing_leased(queue, left=1)
+
+
+class _Substitute:
+    def __init__(self, inner, **methods):
+        self._inner = inner
+        self.__dict__.update(methods)
+
+    def __getattr__(self, name):
+        return getattr(self._inner, name)
+
+    def __len__(self):
+        return len(self._inner)
+
+    def __iter__(self):
+        return iter(self._inner)
+
+
+async def test_takers_that_leave_while_the_exchange_is_on_its_way(faulty, faulty_store, virtual_clock):
+    queue = WorkQueue(faulty_store, "jobs")
+    await queue.put_many(range(3))
+    faulty.pause()
+    async with a_taker(queue), a_taker(queue), a_taker(queue):
+        await virtual_clock.settle()
+    faulty.resume()
+    await queue.takers.quiet()
+    await nothing_leased(queue, left=3)
+    assert await take_all(queue) == [0, 1, 2]
+
+
+# sessions
+
+
+async def test_stranded_tasks_are_taken_up_without_any_traffic(engine, virtual_clock):
+    """Rows 1 to 4, 9 and 24: nobody puts, nobody finishes, no user code: time alone brings them back."""
+    link = FaultyEngine(engine)
+    async with tenure.open_store(link, ttl=3) as dead, tenure.open_store(engine, ttl=3) as alive:
+        queue, other = (WorkQueue(store, "jobs") for store in (dead, alive))
+        await queue.put_many(range(3))
+        async with anyio.create_task_group() as group:
+            for _ in range(3):
+                group.start_soon(_take_and_hold, queue)
+            await virtual_clock.settle()
+            assert (await other.statistics()).leased == 3
+            link.pause(before_effect=True)
+            died = virtual_clock.now()
+            for n in range(3):
+                async with other.take() as task:
+                    assert virtual_clock.now() - died <= 3 + 1
+                    assert task.payload == n
+                    assert (task.attempt, task.deliveries) == (1, 2)
+            link.resume()
+            group.cancel_scope.cancel()
+        await nothing_leased(other, left=0)
+
+
+async def _take_and_hold(queue):
+    with pytest.raises(LeaseLost):
+        async with queue.take():
+            await anyio.sleep(1000)
+
+
+async def test_takers_that_have_waited_for_long_take_them_up_too(engine, virtual_clock):
+    """Row 2: taskiq-redis reclaims nothing on an idle queue."""
+    link = FaultyEngine(engine)
+    async with tenure.open_store(link, ttl=3) as dead, tenure.open_store(engine, ttl=3) as alive:
+        queue, other = (WorkQueue(store, "jobs") for store in (dead, alive))
+        async with anyio.create_task_group() as group:
+            group.start_soon(_take_and_hold, queue)
+            await virtual_clock.settle()
+            await queue.put(1)
+            await virtual_clock.settle()
+            took_up = []
+
+            async def take():
+                async with other.take():
+                    took_up.append(virtual_clock.now())
+
+            group.start_soon(take)
+            await anyio.sleep(100)
+            link.pause(before_effect=True)
+            died = virtual_clock.now()
+            await anyio.sleep(4)
+            assert took_up
+            assert took_up[0] - died <= 4
+            link.resume()
+
+
+@pytest.mark.parametrize("engine", ["memory", "wire"], indirect=True)
+async def test_ten_thousand_stranded_tasks_at_once(engine, virtual_clock):
+    """Row 8: saq's sweep takes up to five seconds for each, one after the other."""
+    link = FaultyEngine(engine)
+    count = 10_000
+    async with tenure.open_store(link, ttl=3) as dead, tenure.open_store(engine, ttl=3) as alive:
+        queue, other = (WorkQueue(store, "jobs", max_size=count) for store in (dead, alive))
+        await queue.put_many(range(count))
+        async with anyio.create_task_group() as group:
+            for _ in range(count):
+                group.start_soon(queue.takers.take)
+            await virtual_clock.settle()
+            assert (await other.statistics()).leased == count
+            link.pause(before_effect=True)
+            died = virtual_clock.now()
+            taken = []
+
+            async def take():
+                while len(taken) < count:
+                    _, task = await other.takers.take()
+                    taken.append(task)
+
+            async with anyio.create_task_group() as takers:
+                for _ in range(100):
+                    takers.start_soon(take)
+                while len(taken) < count:
+                    await anyio.sleep(0.1)
+                takers.cancel_scope.cancel()
+            assert virtual_clock.now() - died <= 4
+            taken.sort(key=lambda task: task.token)
+            assert sorted(task.id for task in taken) == [task.id for task in taken]
+            assert {task.deliveries for task in taken} == {2}
+            link.resume()
+            group.cancel_scope.cancel()
+
+
+async def test_the_session_is_lost_while_takers_wait(faulty, faulty_store, virtual_clock):
+    """Row 6: the worker stays up and consumes nothing."""
+    queue = WorkQueue(faulty_store, "jobs")
+    async with anyio.create_task_group() as group:
+        group.start_soon(_take_and_settle, queue, None)
+        await virtual_clock.settle()
+        faulty.pause(before_effect=True)
+        await anyio.sleep(10)
+        faulty.resume()
+        await queue.put(1)
+    await nothing_leased(queue, left=0)
+
+
+async def test_the_session_is_lost_while_a_task_is_on_its_way(engine, virtual_clock):
+    link = FaultyEngine(engine)
+    async with tenure.open_store(link, ttl=3) as a, tenure.open_store(engine, ttl=3) as b:
+        queue, other = (WorkQueue(store, "jobs") for store in (a, b))
+        await other.put(1)
+        taken = []
+
+        async def take():
+            async with queue.take() as task:
+                task.check()
+                taken.append(task.token)
+
+        async with queue.take():
+            pass
+        await other.put(2)
+        async with anyio.create_task_group() as group:
+            link.pause()
+            group.start_soon(take)
+            await anyio.sleep(2.8)  # lost here, not yet there
+            assert (await other.statistics()).leased == 1
+            link.resume()
+        # whoever got it, got it under a session that was alive
+        assert len(taken) == 1
+        await nothing_leased(other, left=0)
+        assert (await other.statistics()).done == 2
+
+
+async def test_the_session_is_lost_between_the_grant_and_the_first_step(store, virtual_clock):
+    queue = WorkQueue(store, "jobs")
+    granted = queue.takers._line.grant
+    losses = []
+
+    def grant_and_lose(waiter, value):
+        granted(waiter, value)
+        if not losses:
+            losses.append(value)
+            value[0].lose("expired")
+        return True
+
+    queue.takers._line = _Substitute(queue.takers._line, grant=grant_and_lose)
+    await queue.put(1)
+    async with queue.take() as task:
+        task.check()
+        assert task.token > losses[0][1].token
+    await nothing_leased(queue, left=0)
+
+
+@pytest.mark.parametrize("fault", [Fault.LOST_REPLY, Fault.LOST_REQUEST, Fault.CUT, Fault.DUPLICATE])
+async def test_no_task_is_lost_or_taken_twice_with_an_answer(faulty, faulty_store, virtual_clock, fault):
+    queue = WorkQueue(faulty_store, "jobs")
+    await queue.put_many(range(10))
+    for n in range(10):
+        faulty.plan(fault, on=Exchange)
+        async with queue.take() as task:
+            assert (task.payload, task.deliveries) == (n, 1)
+            faulty.plan(fault, on=Exchange)
+    assert faulty.suffered[fault] == 20
+    assert (await queue.statistics()).done == 10
+
+
+@pytest.mark.parametrize("seed", range(6))
+async def test_under_all_sorts_of_faults(engine, virtual_clock, seed):
+    faults = dict.fromkeys(
+        (Fault.LOST_REPLY, Fault.LOST_REQUEST, Fault.CUT, Fault.DUPLICATE, Fault.DELAY), 0.05
+    )
+    hints = dict.fromkeys((Fault.LOST_HINT, Fault.DUPLICATE_HINT), 0.2)
+    random = Random(seed)
+    links = [FaultyEngine(engine, seed=seed + n, rates=faults | hints, delay=0.3) for n in range(3)]
+    done, lost = [], []
+
+    async def work(queue):
+        while True:
+            try:
+                with anyio.move_on_after(random.choice((0.01, 0.1, 100))):
+                    async with queue.take() as task:
+                        await anyio.sleep(random.random() / 10)
+                        payload = task.payload
+                    done.append(payload)
+            except LeaseLost as loss:
+                lost.append(loss)
+
+    async def nemesis():
+        while True:
+            await anyio.sleep(random.random() * 10)
+            link = random.choice(links)
+            link.pause(before_effect=random.random() < 0.5)
+            await anyio.sleep(random.random() * 5)
+            link.resume()
+
+    async with (
+        tenure.open_store(engine, ttl=3) as calm,
+        tenure.open_store(links[0], ttl=3) as a,
+        tenure.open_store(links[1], ttl=3) as b,
+        tenure.open_store(links[2], ttl=3) as c,
+    ):
+        truth = WorkQueue(calm, "jobs", results_ttl=None)
+        async with anyio.create_task_group() as group:
+            group.start_soon(nemesis)
+            for n in range(12):
+                group.start_soon(
+                    work, WorkQueue((a, b, c)[n % 3], "jobs", results_ttl=None, max_deliveries=1000)
+                )
+            for n in range(150):
+                await truth.put(n, delay=random.choice((0, 0, 1)))
+                await anyio.sleep(random.random() / 5)
+            with anyio.fail_after(300):
+                await truth.join()
+            group.cancel_scope.cancel()
+            for link in links:
+                link.resume()
+        statistics = await truth.statistics()
+        assert (statistics.done, statistics.put) == (150, 150)
+        assert await truth.verify()
+        # whoever was told that it completed the task did so, and alone
+        assert len(done) == len(set(done))
+        assert len(done) + len(lost) >= 150
+
+
+# errors, and closing
+
+
+class Grumpy(FaultyEngine):
+    """Refuses operations of some kinds."""
+
+    kinds = ()
+
+    async def execute(self, operations):
+        answers = iter(await super().execute([o for o in operations if not isinstance(o, self.kinds)]))
+        return [
+            EngineError("the disk is full") if isinstance(o, self.kinds) else next(answers)
+            for o in operations
+        ]
+
+
+async def test_a_verdict_that_the_engine_refuses_for_a_while(virtual_clock):
+    engine = Grumpy(MemoryEngine())
+
+    async def recover():
+        await anyio.sleep(1.5)
+        engine.kinds = ()
+
+    async with tenure.open_store(engine, ttl=3) as store, anyio.create_task_group() as group:
+        queue = WorkQueue(store, "jobs")
+        await queue.put(1)
+        async with queue.take():
+            engine.kinds = Exchange
+            group.start_soon(recover)
+        assert (await queue.statistics()).done == 1
+        session = store.session_at_once(3.0)
+        await anyio.sleep(30)
+        assert session.lost is None
+
+
+async def test_a_verdict_that_the_engine_refuses_for_good(virtual_clock):
+    engine = Grumpy(MemoryEngine())
+    async with tenure.open_store(engine, ttl=3) as store:
+        queue = WorkQueue(store, "jobs")
+        await queue.put(1)
+        with pytest.raises(LeaseLost, match="unacknowledged"):
+            async with queue.take():
+                engine.kinds = Exchange
+        await anyio.sleep(6)
+        engine.kinds = ()
+        # the session has been given up, so the task is not held for ever by one who does not work on it
+        async with queue.take(timeout=0) as task:
+            assert task.deliveries == 2
+
+
+async def test_an_error_is_told_to_those_who_wait(virtual_clock):
+    engine = Grumpy(MemoryEngine())
+    async with tenure.open_store(engine, ttl=3) as store:
+        queue = WorkQueue(store, "jobs")
+        engine.kinds = Exchange
+        for timeout in (None, 0, 5):
+            with pytest.raises(EngineError, match="the disk is full"):
+                await _take_and_settle(queue, timeout)
+        engine.kinds = ()
+        await queue.put(1)
+        await _take_and_settle(queue, None)
+
+
+async def test_when_no_session_can_be_opened(virtual_clock):
+    engine = Grumpy(MemoryEngine())
+    engine.kinds = OpenSession
+    async with tenure.open_store(engine, ttl=3) as store:
+        queue = WorkQueue(store, "jobs")
+        with pytest.raises(EngineError, match="the disk is full"):
+            await _take_and_settle(queue, None)
+        batches = engine.batches
+        await anyio.sleep(100)
+        assert engine.batches == batches
+
+
+async def test_closing_wakes_those_who_wait(engine, virtual_clock):
+    async def take(queue, timeout=None):
+        with pytest.raises(StoreClosed):
+            await _take_and_settle(queue, timeout)
+
+    async with anyio.create_task_group() as group:
+        async with tenure.open_store(engine, ttl=3) as store:
+            queue = WorkQueue(store, "jobs")
+            for _ in range(3):
+                group.start_soon(take, queue)
+            await virtual_clock.settle()
+    for timeout in (None, 0, 5):
+        await take(queue, timeout)
+
+
+async def test_closing_while_an_exchange_is_on_its_way(faulty, virtual_clock):
+    async def take(queue):
+        with pytest.raises(StoreClosed):
+            await _take_and_settle(queue, None)
+
+    async with anyio.create_task_group() as group:
+        async with tenure.open_store(faulty, ttl=3) as store:
+            queue = WorkQueue(store, "jobs")
+            await _try_once(queue)
+            await queue.put(1)
+            faulty.pause()
+            group.start_soon(take, queue)
+            await virtual_clock.settle()
+        faulty.resume()
+        # the busy link has ended: nobody waits for an answer that cannot come
+        group.start_soon(take, queue)
+    # the engine could not be told: it finds out by itself
+    await anyio.sleep(4)
+    async with tenure.open_store(faulty, ttl=3) as store:
+        await nothing_leased(WorkQueue(store, "jobs"), left=1)
+
+
+async def test_a_store_that_was_never_opened():
+    queue = WorkQueue(tenure.open_store("memory:"), "jobs")
+    for timeout in (None, 0, 5):
+        with pytest.raises(RuntimeError, match="not open"):
+            await _take_and_settle(queue, timeout)
+    assert len(queue.takers) == 0
+
+
+async def test_a_resync_finds_what_was_missed(engine, virtual_clock):
+    link = FaultyEngine(engine, rates={Fault.LOST_HINT: 1})
+    async with tenure.open_store(link, ttl=300) as a, tenure.open_store(engine, ttl=300) as b:
+        queue, other = (WorkQueue(store, "jobs") for store in (a, b))
+        start = virtual_clock.now()
+        async with anyio.create_task_group() as group:
+            group.start_soon(_take_and_settle, queue, None)
+            await virtual_clock.settle()
+            await other.put(1)
+            await virtual_clock.settle()
+            a._on_hint(tenure.engine.Hint(a.process, "", "", Notice.RESYNC))
+        assert virtual_clock.now() - start < 0.1
