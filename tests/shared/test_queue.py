@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from contextlib import suppress
 from itertools import count
-from itertools import count
 
 import anyio
 import pytest
