@@ -430,7 +430,6 @@ async def test_wrong_options(store, options):
 
 
 EXAMPLES = count()
-EXAMPLES = count()
 STEPS = st.lists(
     st.one_of(
         st.tuples(
