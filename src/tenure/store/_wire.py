@@ -151,6 +151,8 @@ class Wire:
                 await anyio.sleep(uniform(0.5, 1) * backoff)
                 backoff = min(2 * backoff, _LONGEST_BACKOFF)
                 continue
+            except EngineError as problem:  # no engine should; its store must not end by it
+                answers = [problem] * len(batch)
             backoff, self.down, self._in_flight = _FIRST_BACKOFF, None, 0
             more = [call for call, answer in zip(batch, answers, strict=True) if answer is Reply.MORE]
             self._calls.extendleft(reversed(more))
