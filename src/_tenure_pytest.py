@@ -1,4 +1,4 @@
-"""Tenure's fixtures for pytest, known to it by themselves once tenure is installed.
+"""Tenure's fixtures and options for pytest, known to it by themselves once tenure is installed.
 
 Pytest imports this before a coverage tool has started and in every project of the environment. So it stands outside
 the package, and imports the package only when a fixture is used.
@@ -15,7 +15,30 @@ if TYPE_CHECKING:
 
     from tenure.testing import VirtualClock
 
-__all__ = ("pytest_pyfunc_call", "virtual_clock")
+__all__ = (
+    "explore_options",
+    "pytest_addoption",
+    "pytest_configure",
+    "pytest_pyfunc_call",
+    "virtual_clock",
+)
+
+explore_options: dict[str, Any] = {}
+"""What was said about explorations on the command line: seeds, seed, backend."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the options of `tenure.testing.explored`."""
+    group = parser.getgroup("tenure", "explorations (tenure.testing.explored)")
+    group.addoption("--explore-seeds", type=int, metavar="N", help="how many seeds each exploration tries")
+    group.addoption("--explore-seed", metavar="SEED", help="repeat this seed or schedule alone")
+    group.addoption("--explore-backend", choices=("asyncio", "trio"), help="explore on this loop alone")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Keep what was said for `tenure.testing.explored`, which asks when a test runs."""
+    for name in ("seeds", "seed", "backend"):
+        explore_options[name] = config.getoption(f"explore_{name}")
 
 
 @pytest.fixture

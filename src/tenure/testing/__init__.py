@@ -1,25 +1,56 @@
-"""What users take to test their own concurrent code: virtual time, leak checks, checkpoints, faults."""
+"""What users take to test their own concurrent code: schedules, cancellations, virtual time, faults, referees."""
 
+from typing import TYPE_CHECKING, Any
+
+from ._cancellable import Cancellable, cancellable, newcomer
 from ._checkpoints import assert_checkpoints, assert_no_checkpoints
 from ._clock import VirtualClock, run, virtual_backend_options
 from ._deadlock import DeadlockError
+from ._everywhere import Cancellations, cancel_everywhere
+from ._explore import Exploration, ScheduleFailed, explore, replay
+from ._explored import explored
 from ._faults import Fault, FaultyEngine
 from ._leaks import LeakCheck, LeakError, assert_no_leaks
 
+if TYPE_CHECKING:
+    from .contract import EngineContract
+
 __all__ = (
+    "Cancellable",
+    "Cancellations",
     "DeadlockError",
+    "EngineContract",
+    "Exploration",
     "Fault",
     "FaultyEngine",
     "LeakCheck",
     "LeakError",
+    "ScheduleFailed",
     "VirtualClock",
     "assert_checkpoints",
     "assert_no_checkpoints",
     "assert_no_leaks",
+    "cancel_everywhere",
+    "cancellable",
+    "explore",
+    "explored",
+    "newcomer",
+    "replay",
     "run",
     "virtual_backend_options",
 )
 
 # They are known by the name under which they are imported.
 for _name in __all__:
-    globals()[_name].__module__ = __name__
+    if _name in globals():
+        globals()[_name].__module__ = __name__
+
+
+def __getattr__(name: str) -> Any:
+    if name == "EngineContract":
+        # It needs pytest, and the rest does not.
+        from . import contract
+
+        contract.EngineContract.__module__ = __name__
+        return contract.EngineContract
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -6,30 +6,47 @@ import asyncio
 import math
 import operator
 import selectors
-from typing import TYPE_CHECKING, Any
+import threading
+from collections import deque
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, cast
 
 from ._deadlock import DeadlockError, describe
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Generator
     from contextvars import Context
+
+    from ._director import Director
 
 
 class AsyncioTime:
     """The time of a `VirtualClock` on asyncio. Calling it makes an event loop that runs on it."""
 
     backend = "asyncio"
+    director: Director | None = None
+    """Who decides what is open, while a scenario runs; only in loops that are `ordered`."""
 
     def __init__(self, settle: float, patience: float) -> None:
         self.quiet_for = settle
         self.patience = patience
         self.seconds = 0.0
+        self.is_ordered = False
         self.deadlock: DeadlockError | None = None
         self._settling: list[asyncio.Future[None]] = []
 
     def __call__(self) -> asyncio.AbstractEventLoop:
         self.deadlock = None
         return _VirtualLoop(self)
+
+    @contextmanager
+    def ordered(self) -> Generator[None]:
+        """Loops that are made inside of the block leave the order of their callbacks to the director."""
+        self.is_ordered = True
+        try:
+            yield
+        finally:
+            self.is_ordered = False
 
     def options(self) -> dict[str, Any]:
         return {"loop_factory": self}
@@ -52,6 +69,9 @@ class AsyncioTime:
 
     def deadlocked(self) -> DeadlockError:
         tasks = [(task.get_name(), task.get_coro()) for task in asyncio.all_tasks()]
+        if self.director is not None:
+            self.director.note("nothing can go on")
+            self.director = None
         self.deadlock = DeadlockError(describe(sorted(tasks, key=operator.itemgetter(0))))
         return self.deadlock
 
@@ -59,7 +79,9 @@ class AsyncioTime:
 class _VirtualLoop(asyncio.SelectorEventLoop):
     def __init__(self, virtual: AsyncioTime) -> None:
         self._virtual = virtual
-        super().__init__(_VirtualSelector(virtual))
+        super().__init__(_VirtualSelector(virtual, self))
+        if virtual.is_ordered:
+            self._ready = _Ready(virtual)
 
     def time(self) -> float:
         return self._virtual.seconds
@@ -72,24 +94,75 @@ class _VirtualLoop(asyncio.SelectorEventLoop):
             return asyncio.TimerHandle(when, callback, args, self, context)
         return super().call_at(when, callback, *args, context=context)
 
+    def timers(self, until: float) -> list[float]:
+        """The times, up to `until`, for which timers are set; sorted, and none of them twice."""
+        scheduled: list[asyncio.TimerHandle] = getattr(self, "_scheduled")  # noqa: B009
+        return sorted(
+            {timer.when() for timer in scheduled if timer.when() <= until and not timer.cancelled()}
+        )
 
-class _VirtualSelector(selectors.DefaultSelector):
+
+class _Ready(deque[asyncio.Handle]):
+    """The queue of a loop's callbacks, in which each turn is put into the order that the director wants."""
+
     def __init__(self, virtual: AsyncioTime) -> None:
         super().__init__()
         self._virtual = virtual
+        self.new_turn = False
+
+    def popleft(self) -> asyncio.Handle:
+        director = self._virtual.director
+        if director is None:
+            return super().popleft()
+        if self.new_turn:
+            self.new_turn = False
+            handles = list(self)
+            order = director.arrange([_task_of(handle) for handle in handles], now=self._virtual.seconds)
+            self.clear()
+            self.extend(handles[place] for place in order)
+        handle = super().popleft()
+        if not handle.cancelled():
+            director.before_step(_task_of(handle), now=self._virtual.seconds)
+        return handle
+
+
+def _task_of(handle: asyncio.Handle) -> asyncio.Task[Any] | None:
+    """The task of which this is the next step, or None for any other callback."""
+    owner: Any = getattr(getattr(handle, "_callback", None), "__self__", None)
+    return cast("asyncio.Task[Any]", owner) if isinstance(owner, asyncio.Task) else None
+
+
+class _VirtualSelector(selectors.DefaultSelector):
+    def __init__(self, virtual: AsyncioTime, loop: _VirtualLoop) -> None:
+        super().__init__()
+        self._virtual = virtual
+        self._loop = loop
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        virtual = self._virtual
+        director = virtual.director
+        if virtual.is_ordered:
+            cast("_Ready", getattr(self._loop, "_ready")).new_turn = True  # noqa: B009
         if timeout is not None and timeout <= 0:
+            if director is not None:
+                timers = self._loop.timers(virtual.seconds + director.lateness)
+                chosen = director.hurry(timers) if timers else None
+                if chosen is not None:
+                    virtual.seconds = max(virtual.seconds, timers[chosen])
             return super().select(0)
         # Nothing can run: `timeout` is how far away the next timer is, if there is one.
-        virtual = self._virtual
         events = super().select(virtual.quiet_for)
-        if events or virtual.wake_settling():
+        if events or (director is not None and director.idle()) or virtual.wake_settling():
             return events
         if timeout is not None:
+            if director is not None:
+                timers = self._loop.timers(virtual.seconds + timeout + director.lateness)
+                timeout = timers[director.late(timers)] - virtual.seconds
             virtual.seconds += timeout
             return []
         only_the_loops_own_pipe = len(self.get_map()) <= 1
+        if only_the_loops_own_pipe and virtual.is_ordered and threading.active_count() == 1:
+            raise virtual.deadlocked()
         events = super().select(virtual.patience if only_the_loops_own_pipe else None)
         if not events and only_the_loops_own_pipe:
             raise virtual.deadlocked()

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import math
+import threading
 import time
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from ._deadlock import DeadlockError, describe
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
+
     import trio
+
+    from ._director import Director
 
 # Trio's own task for calls from other threads always waits for its pipe.
 OWN_PIPES = 1
@@ -19,12 +25,14 @@ class TrioTime:
     """The time of a `VirtualClock` on trio; also the instrument that watches for deadlocks."""
 
     backend = "trio"
+    director: Director | None = None
 
     def __init__(self, settle: float, patience: float) -> None:
         from trio.testing import MockClock
 
         self.quiet_for = settle
         self.patience = patience
+        self.is_ordered = False
         self._mock = MockClock(autojump_threshold=settle)
         self.deadlock: DeadlockError | None = None
         self._stuck_since: float | None = None
@@ -44,12 +52,16 @@ class TrioTime:
         self.deadlock = None
         self._stuck_since = None
 
-    def before_task_step(self, task: trio.lowlevel.Task) -> None:  # noqa: ARG002 # the instrument's signature
+    def before_task_step(self, task: trio.lowlevel.Task) -> None:
         self._stuck_since = None
+        if self.director is not None:
+            self.director.before_step(task, now=self._mock.current_time())
 
     def before_io_wait(self, timeout: float) -> None:  # noqa: ARG002 # the instrument's signature
         import trio
 
+        if self.director is not None and self._directed(self.director):
+            return
         statistics = trio.lowlevel.current_statistics()
         if (
             statistics.tasks_runnable
@@ -59,14 +71,50 @@ class TrioTime:
             self._stuck_since = None
             return
         now = time.perf_counter()
+        # Only another thread could still help.
+        patience = 0 if self.is_ordered and threading.active_count() == 1 else self.patience
         if self._stuck_since is None:
             self._stuck_since = now
-        elif now - self._stuck_since > self.patience:
-            self._stuck_since = math.inf
+        elif now - self._stuck_since >= patience:
+            self._stuck_since = None
             self._give_up()
         else:
             # The clock polls without a pause while it has nothing to jump to.
             time.sleep(0.001)
+
+    def _directed(self, director: Director) -> bool:
+        """Let the director say how the time passes. True if something can run now."""
+        runner = _runner()
+        now = self._mock.current_time()
+        if runner.runq:
+            timers = _timers(runner, now + director.lateness)
+            chosen = director.hurry(timers) if timers else None
+            if chosen is not None:
+                self._mock.jump(max(0.0, timers[chosen] - now))
+            return True
+        if director.idle():
+            return True
+        first = runner.deadlines.next_deadline()
+        if first == math.inf or runner.waiting_for_idle:
+            return False
+        timers = _timers(runner, first + director.lateness)
+        self._mock.jump(max(0.0, timers[director.late(timers)] - now))
+        return True
+
+    @contextmanager
+    def ordered(self) -> Generator[None]:
+        """Runs that begin inside of the block leave the order of tasks to the director, no longer to a coin."""
+        from trio._core import _run
+
+        private: Any = _run
+        saved = private._r, private._ALLOW_DETERMINISTIC_SCHEDULING
+        private._r, private._ALLOW_DETERMINISTIC_SCHEDULING = _Order(self), True
+        self.is_ordered = True
+        try:
+            yield
+        finally:
+            self.is_ordered = False
+            private._r, private._ALLOW_DETERMINISTIC_SCHEDULING = saved
 
     def _give_up(self) -> None:
         import trio
@@ -76,9 +124,57 @@ class TrioTime:
             return
         # Root holds three nurseries, one inside the other; the innermost runs the main task.
         main = root.child_nurseries[-1]
-        report = describe((task.name, task.coro) for task in _below(main))
+        tasks = _below(main)
+        if self.deadlock is not None:
+            # The cancellation did not reach them: they wait in shielded scopes.
+            _break_shields(tasks)
+            return
+        report = describe((task.name, task.coro) for task in tasks)
         self.deadlock = DeadlockError(report)
+        if self.director is not None:
+            self.director.note("nothing can go on")
+            self.director = None
         main.cancel_scope.cancel(reason=report)
+
+
+class _Order:
+    """Stands in for trio's source of randomness, of which it asks nothing but the order of a batch."""
+
+    def __init__(self, time: TrioTime) -> None:
+        self._time = time
+
+    def shuffle(self, batch: list[Any]) -> None:
+        director = self._time.director
+        if director is not None:
+            order = director.arrange(batch, now=self._time.now())
+            # A batch is taken from its end.
+            batch[:] = [batch[place] for place in reversed(order)]
+
+    def uniform(self, low: float, high: float) -> float:
+        return (low + high) / 2
+
+
+def _runner() -> Any:
+    from trio._core import _run
+
+    private: Any = _run
+    return private.GLOBAL_RUN_CONTEXT.runner
+
+
+def _timers(runner: Any, until: float) -> list[float]:
+    """The times, up to `until`, at which a deadline expires; sorted, and none of them twice."""
+    heap: list[tuple[float, int, Any]] = runner.deadlines._heap
+    if not heap or heap[0][0] > until:
+        return []
+    return sorted({when for when, _, scope in heap if when <= until and scope._registered_deadline == when})
+
+
+def _break_shields(tasks: list[trio.lowlevel.Task]) -> None:
+    for task in tasks:
+        status: Any = task._cancel_status
+        while status is not None and status._scope is not None:
+            status._scope.shield = False
+            status = status._parent
 
 
 def _waiting_for_io(io_statistics: Any) -> int:

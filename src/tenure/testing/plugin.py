@@ -1,5 +1,3 @@
-"""The `virtual_clock` fixture, for `-p tenure.testing.plugin` where plugins are not loaded by themselves."""
+"""The fixture and the options, for `-p tenure.testing.plugin` where plugins are not loaded by themselves."""
 
-from _tenure_pytest import pytest_pyfunc_call, virtual_clock
-
-__all__ = ("pytest_pyfunc_call", "virtual_clock")
+pytest_plugins = ("_tenure_pytest",)

@@ -1,0 +1,116 @@
+"""The marks that a scenario sets for an exploration: what may be cancelled, and who comes at the worst moment."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from typing import TYPE_CHECKING, Any, Self
+
+import anyio
+import anyio.lowlevel
+
+from ._director import Newcomer, current_director
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from ._director import Director
+
+
+class Cancellable:
+    """The context manager that `cancellable()` returns.
+
+    Thread safety: for the task that entered it.
+    """
+
+    def __init__(self) -> None:
+        self._scope = anyio.CancelScope()
+        self._director: Director | None = None
+        self._native = False
+        self._caught = False
+        self.host: Any = None
+
+    @property
+    def cancel_called(self) -> bool:
+        """It was cancelled, whether or not that took effect."""
+        return self._native or self._scope.cancel_called
+
+    @property
+    def cancelled_natively(self) -> bool:
+        """It was cancelled by its task's own `cancel()`."""
+        return self._native
+
+    @property
+    def cancelled_caught(self) -> bool:
+        """It was cancelled, and ended by that."""
+        return self._caught or self._scope.cancelled_caught
+
+    def cancel(self, *, native: bool = False) -> None:
+        """Cancel the block by its scope, or (asyncio only) its task by `task.cancel()`; only once.
+
+        Cancellation: does not wait.
+        """
+        if self.cancel_called:
+            return
+        if native:
+            self._native = True
+            self.host.cancel()
+        else:
+            self._scope.cancel()
+
+    def __enter__(self) -> Self:
+        self.host = _native_task()
+        self._scope.__enter__()
+        self._director = current_director()
+        if self._director is not None:
+            self._director.enter(self)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        if self._director is not None:
+            self._director.leave(self)
+        if self._native:
+            # What was asked for natively ends here, whether it was delivered or swallowed on the way.
+            self.host.uncancel()
+            if isinstance(error, asyncio.CancelledError):
+                self._scope.__exit__(None, None, None)
+                self._caught = True
+                return True
+        return bool(self._scope.__exit__(kind, error, trace))
+
+
+def cancellable() -> Cancellable:
+    """Mark a block that an exploration may cancel at any moment.
+
+    Written `with cancellable() as scope:`, it is a cancel scope: what is cancelled ends with the block, and
+    `scope.cancelled_caught` tells. On asyncio some are cancelled by the task's own `cancel()` instead; the block
+    catches that too. Outside of `explore()` and `cancel_everywhere()` nobody cancels it.
+    """
+    return Cancellable()
+
+
+async def newcomer() -> None:
+    """Wait for the worst moment to arrive: as `cancel_everywhere()` has cancelled another, and before that one runs.
+
+    In its runs without such a moment it returns when nothing else can run; elsewhere it is a checkpoint.
+
+    Cancellation: nothing is lost.
+    """
+    director = current_director()
+    if director is None or not director.newcomers_wait:
+        await anyio.lowlevel.checkpoint()
+        return
+    waiting = Newcomer(_native_task(), anyio.Event())
+    director.newcomers.append(waiting)
+    await waiting.arrives.wait()
+
+
+def _native_task() -> Any:
+    if "trio" in sys.modules:
+        from trio import lowlevel
+
+        if lowlevel.in_trio_task():
+            return lowlevel.current_task()
+    return asyncio.current_task()

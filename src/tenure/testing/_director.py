@@ -1,0 +1,117 @@
+"""What decides, in one run of a loop, all that the loop leaves open; this one decides as the loop would.
+
+The loops of virtual time ask a director: in which order do the tasks that are ready take their step, how far does the
+clock jump, and does anything else happen between two steps. Directors that explore are in `_chance` and `_everywhere`.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, NamedTuple
+
+import anyio
+
+from ._trace import Trace
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Sequence
+
+    from ._cancellable import Cancellable
+
+MAX_TURNS = 100_000
+
+
+class Newcomer(NamedTuple):
+    """A task that waits for the moment in which to arrive."""
+
+    task: object
+    arrives: anyio.Event
+
+
+class Director:
+    """Keeps the natural order: first come first served on asyncio, first created first served on trio."""
+
+    newcomers_wait = True
+    lateness = 0.0
+    """Up to how many seconds late a timer may come, together with later ones."""
+
+    def __init__(self, *, tracing: bool = False) -> None:
+        self.steps = 0
+        self.turns = 0
+        self.trace = Trace() if tracing else None
+        self.whole: anyio.CancelScope | None = None
+        self.blocks: list[Cancellable] = []
+        self.endless = False
+        self.newcomers: list[Newcomer] = []
+        self._numbers: dict[object, int] = {}
+
+    def number(self, task: object) -> int:
+        """Count the tasks of the run as they are first seen; unlike their ids, the same in every run."""
+        return self._numbers.setdefault(task, len(self._numbers))
+
+    def arrange(self, tasks: Sequence[object | None], *, now: float) -> Sequence[int]:  # noqa: ARG002
+        """Give the order in which a turn's steps are taken. None stands for a callback of the loop's own."""
+        self.turns += 1
+        if self.turns > MAX_TURNS and not self.endless:
+            self.endless = True
+            if self.whole is not None:
+                self.whole.cancel()
+        for task in tasks:
+            if task is not None:
+                self.number(task)
+        return range(len(tasks))
+
+    def before_step(self, task: object | None, *, now: float) -> None:
+        """A task is about to take its step, or (None) a callback of the loop's own to be called."""
+        self.steps += 1
+        if self.trace is not None and task is not None:
+            self.trace.step(self.number(task), task, now)
+
+    def idle(self) -> bool:
+        """Nothing can run before the time jumps. True if something can now."""
+        newcomers, self.newcomers = self.newcomers, []
+        for newcomer in newcomers:
+            newcomer.arrives.set()
+        return bool(newcomers)
+
+    def late(self, timers: Sequence[float]) -> int:  # noqa: ARG002
+        """Choose, of the times at which timers are set, the one to jump to; they are close together, and sorted."""
+        return 0
+
+    def hurry(self, timers: Sequence[float]) -> int | None:  # noqa: ARG002
+        """The same while tasks are ready to run; None lets no time pass."""
+        return None
+
+    def enter(self, block: Cancellable) -> None:
+        """A block begins that may be cancelled."""
+        self.blocks.append(block)
+
+    def leave(self, block: Cancellable) -> None:
+        """It has ended."""
+        self.blocks.remove(block)
+
+    def note(self, what: str) -> None:
+        """Put a line of its own into the trace."""
+        if self.trace is not None:
+            self.trace.note(what)
+
+
+class _Current:
+    director: Director | None = None
+
+
+def current_director() -> Director | None:
+    """The director of the run that is under way in this process, if there is one."""
+    return _Current.director
+
+
+@contextmanager
+def directing(director: Director) -> Generator[None]:
+    """While the block lasts, `director` is the current one."""
+    if _Current.director is not None:
+        raise RuntimeError("an exploration is under way already: they cannot be nested")
+    _Current.director = director
+    try:
+        yield
+    finally:
+        _Current.director = None

@@ -1,0 +1,206 @@
+"""Running a scenario under many schedules, on both loops, and telling the one that breaks it."""
+
+from __future__ import annotations
+
+import binascii
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import TYPE_CHECKING
+
+from ._chance import ChanceDirector
+from ._runs import BACKENDS, checked_backends, run_once
+from ._shrink import shrunk
+
+if TYPE_CHECKING:
+    from ._trace import Trace
+
+Scenario = Callable[[], Awaitable[object]]
+
+
+class ScheduleFailed(AssertionError):
+    """A scenario failed under a schedule that was found for it; the scenario's own error is the `__cause__`.
+
+    `seed` and `backend` are what `replay()` takes to repeat it, `schedule` is the shortest schedule found that fails in
+    the same way and can be given in place of the seed, and `trace` tells what happened under that one.
+    """
+
+    def __init__(self, message: str, *, seed: int | str, schedule: str, backend: str, trace: str) -> None:
+        super().__init__(message)
+        self.seed = seed
+        self.schedule = schedule
+        self.backend = backend
+        self.trace = trace
+
+
+@dataclass(frozen=True)
+class Exploration:
+    """What an exploration that found nothing has done: its runs, and all the steps that tasks took in them."""
+
+    runs: int
+    steps: int
+
+
+@dataclass(frozen=True)
+class _Ways:
+    """How schedules are drawn: the arguments that have to be the same when one is repeated."""
+
+    strict: bool
+    cancel: bool
+
+    def director(
+        self, backend: str, choose: Callable[[int], int], *, tracing: bool = False
+    ) -> ChanceDirector:
+        return ChanceDirector(
+            choose,
+            # Trio promises no order even without us.
+            reorder=not self.strict or backend == "trio",
+            cancel=self.cancel,
+            native=backend == "asyncio",
+            tracing=tracing,
+        )
+
+    def __str__(self) -> str:
+        return (", strict=True" if self.strict else "") + ("" if self.cancel else ", cancel=False")
+
+
+def explore(
+    scenario: Scenario,
+    *,
+    seeds: int | Iterable[int] = 200,
+    backends: Sequence[str] = BACKENDS,
+    strict: bool = False,
+    cancel: bool = True,
+) -> Exploration:
+    """Run `scenario` under many schedules, in virtual time, and raise `ScheduleFailed` for the first that breaks it.
+
+    `scenario` is an async function without arguments that does everything anew in each run: it makes what it tests,
+    starts its tasks, and asserts what must hold. It fails by any error, by a deadlock (nothing can go on and no timer
+    is set), by not ending, or by leaving a task behind. `seeds` is how many schedules to try on each of the `backends`
+    ("asyncio", "trio"), or which: the same seed is the same schedule on the same loop, as long as all that the scenario
+    does depends on nothing else. Threads, sockets and the order of sets are not in the hand of a schedule.
+
+    A schedule decides in which order the tasks that are ready take their next step, in each turn of the loop;
+    which timers that are close together (0.1 s) come late, together; and, with `cancel`, what is cancelled: the blocks
+    that are marked by `cancellable()`, at any moment between two steps, and in one run of four the scenario as a
+    whole, which then must end without an error. `strict` leaves the order of ready tasks as asyncio keeps it, first
+    come first served, and varies only time and cancellation; trio keeps no order, so there it changes nothing.
+
+    What failed is made shorter, if hypothesis is installed, and told step by step. Raises `ValueError` for bad
+    arguments.
+
+    The ideas are those of Coyote, Shuttle and trio's own deterministic scheduling; the cancellations between two steps
+    are those in which the locks of asyncio and anyio were once found wanting (python/cpython#90155, anyio #947, #1145).
+    """
+    numbers = _checked(seeds, backends)
+    ways = _Ways(strict, cancel)
+    runs = steps = 0
+    for backend in backends:
+        for seed in numbers:
+            director, error, choices = _run(scenario, backend, ways, _drawing(seed))
+            runs += 1
+            steps += director.steps
+            if error is not None:
+                raise _failure(scenario, seed, backend, ways, error, choices) from error
+    return Exploration(runs, steps)
+
+
+def replay(
+    scenario: Scenario, seed: int | str, backend: str, *, strict: bool = False, cancel: bool = True
+) -> str:
+    """Run `scenario` once, under the schedule of a seed (or of `ScheduleFailed.schedule`), and give the trace.
+
+    The other arguments are those of `explore()`. Raises `ScheduleFailed` if it fails again.
+    """
+    _checked([0], [backend])
+    ways = _Ways(strict, cancel)
+    choose = _drawing(seed) if isinstance(seed, int) else _repeating(_decoded(seed))
+    director, error, choices = _run(scenario, backend, ways, choose, tracing=True)
+    trace = _text(director.trace)
+    if error is not None:
+        message = f"seed={seed!r} on {backend}: {_told(error)}\n{trace}"
+        raise ScheduleFailed(
+            message, seed=seed, schedule=_encoded(choices), backend=backend, trace=trace
+        ) from error
+    return trace
+
+
+def _run(
+    scenario: Scenario, backend: str, ways: _Ways, choose: Callable[[int], int], *, tracing: bool = False
+) -> tuple[ChanceDirector, BaseException | None, list[int]]:
+    choices: list[int] = []
+
+    def chosen(n: int) -> int:
+        if n <= 1:
+            return 0
+        choice = choose(n)
+        choices.append(choice)
+        return choice
+
+    director = ways.director(backend, chosen, tracing=tracing)
+    return director, run_once(scenario, backend, director), choices
+
+
+def _failure(
+    scenario: Scenario, seed: int, backend: str, ways: _Ways, error: BaseException, choices: list[int]
+) -> ScheduleFailed:
+    def fails(choose: Callable[[int], int]) -> tuple[bool, list[int]]:
+        _, found, made = _run(scenario, backend, ways, choose)
+        return type(found) is type(error), made
+
+    shortest = shrunk(fails, choices)
+    director, again, choices = _run(scenario, backend, ways, _repeating(shortest), tracing=True)
+    trace = _text(director.trace)
+    schedule = _encoded(choices)
+    lines = [
+        f"seed={seed} on {backend}: {_told(error)}",
+        f"repeat it with: replay(scenario, {seed}, {backend!r}{ways})",
+        f"the shortest found that fails so: replay(scenario, {schedule!r}, {backend!r}{ways})",
+        trace,
+    ]
+    if again is None:
+        lines.append("this time it did not fail: the scenario depends on something besides the schedule")
+    elif str(again) != str(error):
+        lines.append(_told(again))
+    return ScheduleFailed("\n".join(lines), seed=seed, schedule=schedule, backend=backend, trace=trace)
+
+
+def _drawing(seed: int) -> Callable[[int], int]:
+    draw = Random(seed).random
+    return lambda n: int(draw() * n)
+
+
+def _repeating(choices: Sequence[int]) -> Callable[[int], int]:
+    remaining = iter(choices)
+    return lambda n: min(next(remaining, 0), n - 1)
+
+
+def _encoded(choices: Sequence[int]) -> str:
+    numbers = bytes(min(choice, 255) for choice in choices).rstrip(b"\0") or b"\0"
+    return urlsafe_b64encode(numbers).decode().rstrip("=")
+
+
+def _decoded(schedule: str) -> bytes:
+    try:
+        return urlsafe_b64decode(schedule + "=" * (-len(schedule) % 4))
+    except (binascii.Error, ValueError) as error:
+        raise ValueError(
+            f"seed: a number, or a schedule as ScheduleFailed tells it, not {schedule!r}"
+        ) from error
+
+
+def _told(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+
+
+def _text(trace: Trace | None) -> str:
+    return "" if trace is None else trace.text()
+
+
+def _checked(seeds: int | Iterable[int], backends: Sequence[str]) -> list[int]:
+    checked_backends(backends)
+    numbers = list(range(seeds) if isinstance(seeds, int) else seeds)
+    if not numbers:
+        raise ValueError(f"seeds: how many (at least 1) or which, not {seeds!r}")
+    return numbers

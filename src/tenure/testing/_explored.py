@@ -1,0 +1,78 @@
+"""The form of an exploration that pytest runs: a decorator for async test functions."""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Any, overload
+
+from ._explore import explore, replay
+from ._runs import BACKENDS
+
+AsyncTest = Callable[..., Awaitable[object]]
+Test = Callable[..., None]
+
+
+@overload
+def explored(test: AsyncTest, /) -> Test: ...
+@overload
+def explored(
+    *,
+    seeds: int | Iterable[int] = 200,
+    backends: Sequence[str] = BACKENDS,
+    strict: bool = False,
+    cancel: bool = True,
+) -> Callable[[AsyncTest], Test]: ...
+def explored(
+    test: AsyncTest | None = None,
+    /,
+    *,
+    seeds: int | Iterable[int] = 200,
+    backends: Sequence[str] = BACKENDS,
+    strict: bool = False,
+    cancel: bool = True,
+) -> Test | Callable[[AsyncTest], Test]:
+    """Make a test of an async function, which passes if `explore()` finds no schedule that breaks it.
+
+    Write `@explored` or `@explored(seeds=1000)`; the arguments are those of `explore()`. Fixtures are made once for all
+    runs together, so what a run changes has to be made inside of the function.
+
+    With pytest, `--explore-seeds=N` sets how many seeds each such test tries, and `--explore-seed=S` (a seed, or a
+    schedule as a failure tells it) repeats that one alone, on `--explore-backend=NAME` if given.
+    """
+    if test is None:
+        return functools.partial(_explored, seeds=seeds, backends=backends, strict=strict, cancel=cancel)
+    return _explored(test, seeds=seeds, backends=backends, strict=strict, cancel=cancel)
+
+
+def _explored(
+    test: AsyncTest, *, seeds: int | Iterable[int], backends: Sequence[str], strict: bool, cancel: bool
+) -> Test:
+    seeds = seeds if isinstance(seeds, int) else tuple(seeds)
+
+    @functools.wraps(test)
+    def runs(*args: Any, **kwargs: Any) -> None:
+        asked = _asked()
+        scenario = functools.partial(test, *args, **kwargs)
+        chosen = backends if asked.get("backend") is None else (asked["backend"],)
+        if asked.get("seed") is not None:
+            seed: int | str = int(asked["seed"]) if asked["seed"].isdecimal() else asked["seed"]
+            for backend in chosen:
+                print(replay(scenario, seed, backend, strict=strict, cancel=cancel))  # noqa: T201
+            return
+        explore(
+            scenario,
+            seeds=seeds if asked.get("seeds") is None else asked["seeds"],
+            backends=chosen,
+            strict=strict,
+            cancel=cancel,
+        )
+
+    return runs
+
+
+def _asked() -> dict[str, Any]:
+    """What was said on pytest's command line, if pytest runs."""
+    plugin = sys.modules.get("_tenure_pytest")
+    return getattr(plugin, "explore_options", {})

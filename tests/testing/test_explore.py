@@ -1,0 +1,446 @@
+"""Schedules: what is broken is found, shortened, told and repeated; what is right passes."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import subprocess
+import sys
+
+import anyio
+import pytest
+from anyio.lowlevel import checkpoint
+
+from tenure.testing import DeadlockError, ScheduleFailed, cancellable, explore, explored, replay
+
+pytest_plugins = ("pytester",)
+BACKENDS = ("asyncio", "trio")
+each_backend = pytest.mark.parametrize("backend", BACKENDS)
+
+
+async def start_all(*calls):
+    async with anyio.create_task_group() as group:
+        for call in calls:
+            group.start_soon(call)
+
+
+async def lost_update():
+    count = 0
+
+    async def add():
+        nonlocal count
+        seen = count
+        await checkpoint()
+        count = seen + 1
+
+    await start_all(add, add)
+    assert count == 2, f"count is {count}"
+
+
+async def guarded_update():
+    count = 0
+    lock = anyio.Lock()
+
+    async def add():
+        nonlocal count
+        async with lock:
+            seen = count
+            await checkpoint()
+            count = seen + 1
+
+    await start_all(*[add] * 5)
+    assert count == 5
+
+
+async def order_matters():
+    """Fails only if the second runs before the first, which asyncio never does."""
+    seen = []
+
+    async def say(what):
+        seen.append(what)
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(say, 1)
+        group.start_soon(say, 2)
+    assert seen == [1, 2]
+
+
+async def embrace():
+    one, other = anyio.Lock(), anyio.Lock()
+
+    async def take(first, second):
+        async with first:
+            await checkpoint()
+            async with second:
+                pass
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(take, one, other)
+        group.start_soon(take, other, one)
+
+
+@each_backend
+def test_a_lost_update_is_found(backend):
+    with pytest.raises(ScheduleFailed, match="count is 1") as failure:
+        explore(lost_update, backends=[backend])
+    assert failure.value.backend == backend
+    assert isinstance(failure.value.__cause__, AssertionError)
+    assert re.search(r"\bseed=\d+\b", str(failure.value))
+    assert f"replay(scenario, {failure.value.seed}, {backend!r})" in str(failure.value)
+
+
+def test_what_is_right_passes_on_both_loops():
+    found = explore(guarded_update, seeds=50)
+    assert found.runs == 100
+    assert found.steps > 500
+
+
+@each_backend
+def test_a_failure_is_repeated_from_its_seed_and_from_its_schedule(backend):
+    with pytest.raises(ScheduleFailed) as failure:
+        explore(order_matters, backends=[backend])
+    for seed in (failure.value.seed, failure.value.schedule):
+        with pytest.raises(ScheduleFailed, match="AssertionError") as again:
+            replay(order_matters, seed, backend)
+        assert again.value.trace
+    assert replay(order_matters, "AA", "asyncio")
+
+
+@each_backend
+def test_the_trace_tells_who_ran_and_where_each_waits(backend):
+    with pytest.raises(ScheduleFailed) as failure:
+        explore(lost_update, backends=[backend])
+    lines = failure.value.trace.splitlines()
+    assert any(
+        re.search(r"add#\d+ +waits in add, test_explore.py:\d+: await checkpoint\(\)", line) for line in lines
+    )
+    assert any(re.search(r"add#\d+ +ends", line) for line in lines)
+    assert failure.value.trace in str(failure.value)
+
+
+@each_backend
+def test_a_failure_is_shortened(backend):
+    """Ten tasks run about, but only one change of the natural order matters."""
+
+    async def scenario():
+        async def busy():
+            for _ in range(5):
+                await checkpoint()
+
+        async with anyio.create_task_group() as group:
+            for _ in range(5):
+                group.start_soon(busy)
+            await lost_update()
+
+    with pytest.raises(ScheduleFailed) as failure:
+        explore(scenario, backends=[backend])
+    # The natural order fails as well, so nothing has to be drawn, and nothing cancelled.
+    assert failure.value.schedule == "AA"
+    assert "cancelled" not in failure.value.trace
+
+
+@each_backend
+def test_a_deadlock_is_reported_as_one(backend):
+    with pytest.raises(ScheduleFailed, match="DeadlockError") as failure:
+        explore(embrace, backends=[backend])
+    assert isinstance(failure.value.__cause__, DeadlockError)
+    assert "nothing can go on" in failure.value.trace
+
+
+@each_backend
+def test_a_deadlock_in_a_shielded_wait_ends_all_the_same(backend):
+    async def scenario():
+        with anyio.CancelScope(shield=True):
+            await anyio.Event().wait()
+
+    with pytest.raises(ScheduleFailed, match="DeadlockError"):
+        explore(scenario, seeds=1, backends=[backend], cancel=False)
+
+
+@each_backend
+def test_a_scenario_that_does_not_end_is_reported(backend, monkeypatch):
+    monkeypatch.setattr("tenure.testing._director.MAX_TURNS", 500)
+
+    async def scenario():
+        while True:
+            await checkpoint()
+
+    with pytest.raises(ScheduleFailed, match="does not end"):
+        explore(scenario, seeds=1, backends=[backend], cancel=False)
+
+
+def test_a_task_left_behind_is_reported():
+    tasks = []
+
+    async def scenario():
+        tasks.append(asyncio.create_task(asyncio.sleep(60), name="forgotten"))
+
+    with pytest.raises(ScheduleFailed, match="left behind: forgotten"):
+        explore(scenario, seeds=1, backends=["asyncio"])
+
+
+def test_an_error_that_only_the_loop_hears_of_is_reported():
+    async def scenario():
+        asyncio.get_running_loop().call_soon(lambda: 1 / 0)
+        await checkpoint()
+        await checkpoint()
+
+    with pytest.raises(ScheduleFailed, match="ZeroDivisionError"):
+        explore(scenario, seeds=1, backends=["asyncio"], cancel=False)
+
+
+def test_strict_keeps_the_order_of_asyncio():
+    explore(order_matters, strict=True, backends=["asyncio"])
+    with pytest.raises(ScheduleFailed, match="strict=True"):
+        # trio keeps none
+        explore(order_matters, strict=True, backends=["trio"])
+
+
+@each_backend
+@pytest.mark.parametrize("strict", [False, True])
+def test_timers_that_are_close_come_together_or_one_by_one(backend, strict):
+    seen = set()
+
+    async def scenario():
+        times = []
+
+        async def nap(seconds):
+            await anyio.sleep(seconds)
+            times.append(anyio.current_time())
+
+        async with anyio.create_task_group() as group:
+            for seconds in (1, 1.05, 2):
+                group.start_soon(nap, seconds)
+        assert times == sorted(times)
+        assert times[-1] == 2
+        seen.add((times[0], times[1]))
+
+    explore(scenario, seeds=40, backends=[backend], strict=strict, cancel=False)
+    assert seen == {(1, 1.05), (1.05, 1.05)}
+
+
+@each_backend
+def test_the_scenario_as_a_whole_is_cancelled_in_some_runs(backend):
+    ended = []
+
+    async def scenario():
+        try:
+            for _ in range(5):
+                await checkpoint()
+        except BaseException:
+            ended.append("cancelled")
+            raise
+        ended.append("done")
+
+    explore(scenario, seeds=100, backends=[backend])
+    assert {"cancelled", "done"} == set(ended)
+    ended.clear()
+    explore(scenario, seeds=100, backends=[backend], cancel=False)
+    assert {"done"} == set(ended)
+
+
+@each_backend
+def test_cleaning_up_that_hangs_when_cancelled_is_found(backend):
+    async def scenario():
+        try:
+            await anyio.sleep(1)
+        finally:
+            with anyio.CancelScope(shield=True):
+                if anyio.current_time() < 1:
+                    await anyio.Event().wait()
+
+    with pytest.raises(ScheduleFailed, match="DeadlockError"):
+        explore(scenario, backends=[backend])
+    explore(scenario, backends=[backend], cancel=False)
+
+
+@each_backend
+def test_marked_blocks_are_cancelled_and_catch_it(backend):
+    outcomes = set()
+
+    async def scenario():
+        with cancellable() as scope:
+            await anyio.sleep(1)
+        outcomes.add((scope.cancel_called, scope.cancelled_caught))
+
+    explore(scenario, backends=[backend])
+    # Cancelled too late, a block ends as it would.
+    assert outcomes >= {(False, False), (True, True)}
+    assert (False, True) not in outcomes
+
+
+def test_on_asyncio_some_are_cancelled_natively_and_no_trace_of_it_stays():
+    counts = set()
+
+    async def scenario():
+        with cancellable() as scope:
+            try:
+                await anyio.sleep(1)
+            except asyncio.CancelledError as error:
+                counts.add("anyio" if "scope" in str(error) else "native")
+                raise
+        assert asyncio.current_task().cancelling() == 0
+        await checkpoint()
+        assert scope.cancel_called or not scope.cancelled_caught
+
+    explore(scenario, backends=["asyncio"])
+    assert counts == {"anyio", "native"}
+
+
+async def test_outside_of_an_exploration_nobody_cancels_a_marked_block():
+    with cancellable() as scope:
+        await checkpoint()
+    assert not scope.cancel_called
+    with cancellable() as scope:
+        scope.cancel()
+        await anyio.sleep(60)
+    assert scope.cancelled_caught
+
+
+@each_backend
+def test_a_lock_that_forgets_to_hand_on_is_found(backend):
+    """The waiter is woken, and cancelled in the same turn: what it was given is lost (W3)."""
+
+    class Forgetful:
+        def __init__(self):
+            self.held = False
+            self.line = []
+
+        async def acquire(self):
+            if not self.held:
+                self.held = True
+                return
+            event = anyio.Event()
+            self.line.append(event)
+            try:
+                await event.wait()
+                await checkpoint()
+            except BaseException:
+                if event in self.line:
+                    self.line.remove(event)
+                raise
+
+        def release(self):
+            if self.line:
+                self.line.pop(0).set()
+            else:
+                self.held = False
+
+    async def scenario():
+        lock = Forgetful()
+
+        async def use():
+            with cancellable():
+                await lock.acquire()
+                try:
+                    await checkpoint()
+                finally:
+                    lock.release()
+
+        await start_all(use, use, use)
+        await lock.acquire()
+
+    with pytest.raises(ScheduleFailed, match="Deadlock"):
+        explore(scenario, backends=[backend])
+
+
+PRINT_TRACES = """
+import sys
+sys.path.insert(0, {folder!r})
+junk = [object() for _ in range({junk})]
+import anyio
+from tenure.testing import cancellable, replay
+
+async def scenario():
+    lock = anyio.Lock()
+    async def use(n):
+        with anyio.move_on_after(0.03 * n):
+            with cancellable():
+                async with lock:
+                    await anyio.sleep(0.02)
+    async with anyio.create_task_group() as group:
+        for n in range(6):
+            group.start_soon(use, n)
+
+for strict in (False, True):
+    for backend in ("asyncio", "trio"):
+        for seed in range(25):
+            print(replay(scenario, seed, backend, strict=strict))
+"""
+
+
+def test_the_same_seed_gives_the_same_trace_in_every_process():
+    traces = {
+        subprocess.run(
+            [sys.executable, "-c", PRINT_TRACES.format(folder=".", junk=junk)],
+            check=True,
+            capture_output=True,
+            text=True,
+        ).stdout
+        for junk in (0, 12345)
+    }
+    assert len(traces) == 1
+    assert traces.pop().count("cancelled") > 20
+
+
+@explored(seeds=20)
+async def test_a_decorated_test_is_explored(tmp_path):
+    assert tmp_path.is_dir()
+    await guarded_update()
+
+
+@explored
+async def test_a_bare_decorator_does():
+    await checkpoint()
+
+
+def test_the_options_of_pytest(pytester):
+    pytester.makepyfile("""
+        import anyio
+        from tenure.testing import explored
+
+        runs = []
+
+        @explored(seeds=3)
+        async def test_one():
+            runs.append(1)
+            await anyio.sleep(1)
+
+        def test_how_many():
+            print("runs:", len(runs))
+    """)
+    quiet = ("-p", "no:cacheprovider", "-s")
+    for arguments, runs in (((), 6), (("--explore-seeds=7",), 14), (("--explore-seed=5",), 2)):
+        result = pytester.runpytest_subprocess(*quiet, *arguments)
+        result.assert_outcomes(passed=2)
+        result.stdout.fnmatch_lines([f"*runs: {runs}*"])
+    result = pytester.runpytest_subprocess(*quiet, "--explore-seed=5", "--explore-backend=trio")
+    result.stdout.fnmatch_lines(["*runs: 1*"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "name"),
+    [
+        ({"seeds": 0}, "seeds"),
+        ({"seeds": []}, "seeds"),
+        ({"backends": "asyncio"}, "backends"),
+        ({"backends": ()}, "backends"),
+        ({"backends": ["uvloop"]}, "backends"),
+    ],
+)
+def test_bad_arguments_are_refused(arguments, name):
+    with pytest.raises(ValueError, match=f"^{name}: "):
+        explore(guarded_update, **arguments)
+
+
+def test_a_schedule_that_is_none_is_refused():
+    with pytest.raises(ValueError, match="^seed: "):
+        replay(guarded_update, "no schedule!", "asyncio")
+
+
+def test_one_inside_of_another_is_refused():
+    async def scenario():
+        explore(guarded_update)
+
+    with pytest.raises(ScheduleFailed, match="nested"):
+        explore(scenario, seeds=1, cancel=False)
