@@ -1,0 +1,44 @@
+"""The engine contract as tests: classes for pytest that any engine's author can run."""
+
+import pkgutil
+
+import pytest
+
+# Before they are imported: so that a failed assertion shows its values.
+pytest.register_assert_rewrite(*(module.name for module in pkgutil.iter_modules(__path__, f"{__name__}.")))
+
+from ._barriers import BarrierContract  # noqa: E402
+from ._batches import BatchContract  # noqa: E402
+from ._claims import ClaimContract  # noqa: E402
+from ._hints import HintContract  # noqa: E402
+from ._holdings import HoldingContract  # noqa: E402
+from ._holds import LockContract  # noqa: E402
+from ._rates import RateContract  # noqa: E402
+from ._resending import ResendingContract  # noqa: E402
+from ._sessions import SessionContract  # noqa: E402
+from ._shares import ShareContract  # noqa: E402
+from ._tasks import TaskContract  # noqa: E402
+
+__all__ = ("EngineContract",)
+
+
+class EngineContract(
+    SessionContract,
+    LockContract,
+    HoldingContract,
+    ShareContract,
+    ClaimContract,
+    TaskContract,
+    RateContract,
+    BarrierContract,
+    HintContract,
+    BatchContract,
+    ResendingContract,
+):
+    """All that the contract asks of an engine, as tests for pytest.
+
+    A subclass named `Test...` gives a fixture `engine`, and `advance` if its time can be set: see the guide "Write an
+    engine". The tests are async and run by anyio's plugin, on the loops that the `anyio_backend` fixture names.
+
+    Thread safety: none needed; pytest makes one for each test.
+    """

@@ -1,0 +1,192 @@
+"""What all parts of the contract's test suite stand on: an engine, its time, its hints, and operations in one line."""
+
+# ruff: noqa: ARG002 - fixtures are asked for by name
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from typing import Any
+
+import anyio
+import pytest
+from anyio.abc import TaskGroup
+
+from tenure.engine import (
+    A,
+    Acquire,
+    CloseSession,
+    Engine,
+    Granted,
+    Hint,
+    Notice,
+    OpenSession,
+    Operation,
+    Queued,
+    Release,
+    Reply,
+)
+from tenure.errors import EngineError
+
+Advance = Callable[[float], Awaitable[object]]
+"""`await advance(seconds)`: let the engine's time pass."""
+
+Hints = Callable[[str], Awaitable["Inbox"]]
+"""`inbox = await hints(process)`: from now on collect the hints for the process."""
+
+LASTING = 1000.0
+"""The ttl of sessions that are to outlive a test, in seconds."""
+
+_REPEATS = 10_000
+
+
+def _ignore(_: Hint) -> None:
+    pass
+
+
+class Do:
+    """Executes operations: `answer = await do(operation)`, and the usual ones in one line.
+
+    Sends an operation again for as long as the answer is MORE, and raises an `EngineError` that was answered.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self._number = 0
+
+    async def __call__(self, operation: Operation[A]) -> A:
+        """Execute one operation to its end."""
+        for _ in range(_REPEATS):
+            (answer,) = await self.engine.execute([operation])
+            if isinstance(answer, EngineError):
+                raise answer
+            if answer is not Reply.MORE:
+                return answer
+        pytest.fail(f"{operation} was answered MORE {_REPEATS} times: clearing up never ends")
+
+    async def batch(self, *operations: Operation[Any]) -> list[Any]:
+        """Execute operations as one batch; what was answered MORE is sent again alone, in its turn."""
+        answers = list(await self.engine.execute(operations))
+        assert len(answers) == len(operations), "one answer for each operation"
+        for i, operation in enumerate(operations):
+            if answers[i] is Reply.MORE:
+                answers[i] = await self(operation)
+            elif isinstance(answers[i], EngineError):
+                raise answers[i]
+        return answers
+
+    def number(self) -> int:
+        """A fresh number for `Put`, `Exchange`, `Spend` and `Refund`: higher than all before."""
+        self._number += 1
+        return self._number
+
+    async def open(self, process: str = "p1", ttl: float = LASTING) -> str:
+        """Open a session of the process; gives its id."""
+        session = f"{process} session {self.number()}"
+        assert await self(OpenSession(session, process, ttl)) is Reply.OK
+        return session
+
+    async def hold(
+        self, session: str, key: str, holder: str, capacity: int = 1, weight: int = 1, value: bytes = b""
+    ) -> int:
+        """Acquire what is free; gives the token."""
+        answer = await self(Acquire(session, key, holder, capacity, weight, value))
+        assert isinstance(answer, Granted), f"{holder} was to get {key} at once, not {answer}"
+        return answer.token
+
+    async def queue(
+        self, session: str, key: str, holder: str, capacity: int = 1, weight: int = 1, value: bytes = b""
+    ) -> Queued:
+        """Acquire what is not free; gives the place in the line."""
+        answer = await self(Acquire(session, key, holder, capacity, weight, value))
+        assert isinstance(answer, Queued), f"{holder} was to wait for {key}, not {answer}"
+        return answer
+
+
+class Inbox:
+    """The hints for one process, as they come in."""
+
+    def __init__(self, process: str, do: Do, patience: float) -> None:
+        self.process = process
+        self._do = do
+        self._patience = patience
+        self._hints: list[Hint] = []
+        self._came = anyio.Event()
+
+    def deliver(self, hint: Hint) -> None:
+        """Take a hint in. RESYNC is left out: an engine may send it at any time."""
+        if hint.news is not Notice.RESYNC:
+            self._hints.append(hint)
+            self._came.set()
+
+    async def new(self) -> list[Hint]:
+        """All the hints since the last call, in the order in which they came.
+
+        What is still on its way comes too: a grant of its own to the same process follows behind and is waited for.
+        """
+        do = self._do
+        session = await do.open(self.process)
+        await do.hold(session, session, "first")
+        await do.queue(session, session, "last")
+        await do(Release(session, "first"))
+        with anyio.move_on_after(self._patience):
+            while not (self._hints and self._hints[-1].key == session):
+                self._came = anyio.Event()
+                await self._came.wait()
+        hints, self._hints = self._hints, []
+        assert hints, f"no hint for {self.process} in {self._patience} s"
+        assert hints.pop().key == session, f"no hint for {self.process} of its own grant"
+        await do(CloseSession(session))
+        assert {hint.process for hint in hints} <= {self.process}, (
+            f"{self.process} was told what others are to hear"
+        )
+        return hints
+
+
+class ContractBase:
+    """The fixtures of the suite; a subclass gives at least `engine`."""
+
+    pytestmark = pytest.mark.anyio
+
+    margin = 0.0
+    """Seconds by which times may be off, since time passes on a real engine while the test asks; 0 for a set clock."""
+
+    patience = 5.0
+    """Seconds that a hint may take on its way."""
+
+    @pytest.fixture
+    def engine(self) -> Engine:
+        """Give a fresh engine without any state; also as a generator, or async."""
+        raise NotImplementedError("the subclass gives a fixture `engine`: a fresh engine without any state")
+
+    @pytest.fixture
+    def advance(self, engine: Engine) -> Advance:
+        """Let the engine's time pass; the subclass overrides it if it can do better than wait."""
+        return anyio.sleep
+
+    @pytest.fixture
+    async def links(self, engine: Engine) -> AsyncGenerator[TaskGroup]:
+        """What serves the engine, for as long as the test lasts."""
+        async with anyio.create_task_group() as group:
+            await group.start(engine.serve, "nobody", _ignore)
+            yield group
+            group.cancel_scope.cancel()
+
+    @pytest.fixture
+    async def do(self, engine: Engine, links: TaskGroup) -> Do:
+        """Execute operations on the engine, which is served."""
+        return Do(engine)
+
+    @pytest.fixture
+    async def hints(self, engine: Engine, links: TaskGroup, do: Do) -> Hints:
+        """Collect the hints for a process from now on."""
+
+        async def collect(process: str) -> Inbox:
+            inbox = Inbox(process, do, self.patience)
+            await links.start(engine.serve, process, inbox.deliver)
+            return inbox
+
+        return collect
+
+    def about(self, seconds: float) -> Any:
+        """What equals a number of seconds that is off by no more than `margin`, and what rounding takes."""
+        return pytest.approx(seconds, abs=self.margin + 1e-5)

@@ -1,0 +1,176 @@
+"""Batches: in order, each operation atomic and alone, whoever else sends some at the same time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import anyio
+from anyio.lowlevel import checkpoint
+
+from tenure.engine import (
+    CAP,
+    Acquire,
+    Arrive,
+    Ask,
+    Granted,
+    Holders,
+    OpenSession,
+    Operation,
+    Ping,
+    Queued,
+    Release,
+    Reply,
+    SetValue,
+    Spend,
+    SpendRequest,
+    Tripped,
+)
+from tenure.errors import EngineError
+
+from ._base import LASTING, ContractBase, Do
+
+
+class BatchContract(ContractBase):
+    """What the contract says of batches.
+
+    Thread safety: none needed; pytest makes one for each test.
+    """
+
+    async def test_the_engine_says_what_it_is(self, do: Do) -> None:
+        assert isinstance(do.engine.url, str)
+        assert isinstance(do.engine.immediate, bool)
+        if do.engine.immediate:
+            assert do.engine.apply(Ping()) is Reply.OK
+
+    # order
+
+    async def test_operations_are_answered_in_their_order(self, do: Do) -> None:
+        answers = await do.batch(
+            OpenSession("s", "p1", LASTING),
+            Acquire("s", "k", "a", 1),
+            Acquire("s", "k", "b", 1),
+            Release("k", "a"),
+            Ask("s", "k", ("a", "b")),
+            Release("k", "b"),
+            Release("k", "b"),
+            Ping(),
+        )
+        opened, granted, queued, released, asked, *rest = answers
+        assert opened is Reply.OK
+        assert isinstance(granted, Granted)
+        assert isinstance(queued, Queued)
+        assert released is Reply.RELEASED
+        assert asked.answers[0] is Reply.UNKNOWN
+        assert isinstance(asked.answers[1], Granted)
+        assert rest == [Reply.RELEASED, Reply.UNKNOWN, Reply.OK]
+
+    async def test_nothing_is_answered_by_nothing(self, do: Do) -> None:
+        assert list(await do.engine.execute(())) == []
+
+    async def test_a_batch_may_be_as_long_as_a_store_makes_it(self, do: Do) -> None:
+        session = await do.open()
+        answers = await do.batch(*(Acquire(session, "k", str(i), 10**6) for i in range(CAP)))
+        tokens = [answer.token for answer in answers]
+        assert tokens == sorted(set(tokens))
+        assert (await do(Holders("k"))).used == CAP
+
+    async def test_the_same_operation_twice_in_a_batch(self, do: Do) -> None:
+        session = await do.open()
+        acquire = Acquire(session, "k", "a", 1)
+        spend = Spend(session, do.number(), "k", (SpendRequest(1.0),), 0.001, 2.0)
+        first, again, spent, spent_again = await do.batch(acquire, acquire, spend, spend)
+        assert isinstance(first, Granted)
+        assert again == first
+        assert spent_again == spent
+        (spent,) = await do.batch(Spend(session, do.number(), "k", (SpendRequest(1.0),), 0.001, 2.0))
+        assert spent.answers[0].delay == 0
+
+    async def test_an_operation_that_fails_fails_alone(self, do: Do) -> None:
+        """What an engine cannot take is its own affair; it says so in its place, and all the others are applied."""
+        session = await do.open()
+        hopeless: tuple[Operation[Any], ...] = (
+            Acquire(session, "\ud800", "a", 1),
+            Acquire(session, "big", "a", 2**70),
+            SetValue("k", "a", 2**70, b""),
+        )
+        for i, operation in enumerate(hopeless):
+            before, answer, after = await do.engine.execute(
+                (Acquire(session, "k", f"{i}", 10), operation, Acquire(session, "l", f"{i}", 10))
+            )
+            assert isinstance(before, Granted)
+            assert isinstance(after, Granted)
+            assert isinstance(answer, EngineError | Granted | Reply)
+        assert ((await do(Holders("k"))).used, (await do(Holders("l"))).used) == (3, 3)
+
+    # several callers
+
+    async def test_callers_at_the_same_time_never_hold_too_much_together(self, do: Do) -> None:
+        session = await do.open()
+        tokens: list[int] = []
+
+        async def caller(name: int) -> None:
+            for i in range(5):
+                holder = f"{name} {i}"
+                answers = await do.batch(
+                    Acquire(session, "k", holder, 3, wait=False), Holders("k"), Release("k", holder)
+                )
+                assert 0 < answers[1].used <= 3
+                if isinstance(answers[0], Granted):
+                    tokens.append(answers[0].token)
+
+        async with anyio.create_task_group() as group:
+            for name in range(6):
+                group.start_soon(caller, name)
+        assert tokens
+        assert len(set(tokens)) == len(tokens)
+        assert (await do(Holders("k"))).used == 0
+
+    async def test_callers_at_the_same_time_share_a_line(self, do: Do) -> None:
+        session = await do.open()
+        await do.hold(session, "k", "first")
+        await self._at_once(do, [Acquire(session, "k", f"waiter {i}", 1) for i in range(8)])
+        line = [waiter.holder for waiter in (await do(Holders("k"))).waiting]
+        assert len(set(line)) == 8
+        tokens: list[int] = []
+        for holder, following in zip(["first", *line], line, strict=False):
+            await do(Release("k", holder))
+            tokens.append(await do.hold(session, "k", following))
+        assert tokens == sorted(set(tokens))
+
+    async def test_callers_at_the_same_time_book_what_there_is_and_no_more(self, do: Do) -> None:
+        sessions = [await do.open(f"p{i}") for i in range(20)]
+        request = SpendRequest(1.0, max_wait=0.0)
+        answers = await self._at_once(
+            do, [Spend(session, do.number(), "k", (request,), 1e-6, 10.0) for session in sessions]
+        )
+        assert sum(answer.answers[0].booked for answer in answers) == 10
+
+    async def test_callers_at_the_same_time_trip_a_barrier_once(self, do: Do) -> None:
+        session = await do.open()
+        answers = await self._at_once(do, [Arrive(session, "k", str(i), 8) for i in range(8)])
+        assert sorted(type(answer).__name__ for answer in answers) == ["Tripped"] + ["Waiting"] * 7
+        outcomes = [await do(Arrive(session, "k", str(i), 8)) for i in range(8)]
+        assert sorted(o.place for o in outcomes if isinstance(o, Tripped)) == list(range(8))
+
+    async def _at_once(self, do: Do, operations: list[Any]) -> list[Any]:
+        answers: list[Any] = []
+
+        async def caller(operation: Operation[Any]) -> None:
+            answers.append(await do(operation))
+
+        async with anyio.create_task_group() as group:
+            for operation in operations:
+                group.start_soon(caller, operation)
+        return answers
+
+    async def test_a_batch_that_is_cancelled_harms_nobody(self, do: Do) -> None:
+        session = await do.open()
+        for i in range(10):
+            async with anyio.create_task_group() as group:
+                group.start_soon(do.engine.execute, [Acquire(session, f"k{i}", "a", 1), Ping()])
+                for _ in range(i % 5):
+                    await checkpoint()
+                group.cancel_scope.cancel()
+            assert await do(Ping()) is Reply.OK
+            token = await do.hold(session, f"k{i}", "a")
+            assert await do(Acquire(session, f"k{i}", "a", 1)) == Granted(token)

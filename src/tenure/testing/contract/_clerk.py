@@ -1,0 +1,224 @@
+"""One session at one queue, which numbers its batches: the hands of the tests of tasks."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Protocol
+
+import pytest
+
+from tenure.engine import (
+    Accepted,
+    Browse,
+    CancelTask,
+    CloseSession,
+    Count,
+    Exchange,
+    Exchanged,
+    GetResult,
+    NewTask,
+    Notice,
+    Outcome,
+    Put,
+    PutRequest,
+    QueueCounts,
+    Queued,
+    Record,
+    RenewSession,
+    Reply,
+    Settle,
+    Taken,
+    Unfinished,
+    Verdict,
+)
+
+from ._base import LASTING, ContractBase, Do, Inbox
+
+
+class Clerk:
+    """A session that puts tasks into a queue, takes them and settles them.
+
+    Thread safety: none; one clerk belongs to one test.
+    """
+
+    def __init__(self, do: Do, session: str, queue: str) -> None:
+        self.do = do
+        self.session = session
+        self.queue = queue
+
+    # putting
+
+    async def request(
+        self,
+        producer: str,
+        *tasks: NewTask,
+        max_size: int = 10_000,
+        wait: bool = True,
+        cursor: tuple[str, bytes] | None = None,
+    ) -> Accepted | Queued | Reply:
+        """Send one producer's request, and return the answer to it."""
+        request = PutRequest(producer, tasks, wait, cursor)
+        answer = await self.do(Put(self.session, self.do.number(), self.queue, (request,), max_size))
+        if isinstance(answer, Reply):
+            return answer
+        (only,) = answer.answers
+        return only
+
+    async def put(self, *tasks: NewTask, max_size: int = 10_000) -> tuple[int, ...]:
+        """Put tasks that are all new, and return their ids."""
+        answer = await self.request("producer", *tasks, max_size=max_size)
+        assert isinstance(answer, Accepted)
+        ids = tuple(task for task in answer.ids if isinstance(task, int))
+        assert len(ids) == len(tasks)
+        return ids
+
+    # taking and settling
+
+    async def exchange(
+        self,
+        *settle: Settle,
+        want: int = 0,
+        wait: bool = False,
+        aging: float | None = None,
+        max_deliveries: int = 20,
+        keep: bool = False,
+    ) -> Exchanged:
+        """Settle and take, in one step."""
+        number, queue = self.do.number(), self.queue
+        answer = await self.do(
+            Exchange(self.session, number, queue, settle, want, wait, aging, max_deliveries, keep)
+        )
+        assert isinstance(answer, Exchanged), answer
+        return answer
+
+    async def take(self, want: int = 1, *, max_deliveries: int = 20, keep: bool = False) -> tuple[Taken, ...]:
+        """Take up to so many tasks, without waiting for any."""
+        return (await self.exchange(want=want, max_deliveries=max_deliveries, keep=keep)).tasks
+
+    async def take_one(self, *, max_deliveries: int = 20, keep: bool = False) -> Taken:
+        """Take the task that is there."""
+        tasks = await self.take(max_deliveries=max_deliveries, keep=keep)
+        assert len(tasks) == 1
+        return tasks[0]
+
+    async def idle(self, want: int = 1) -> Exchanged:
+        """Wait for tasks; there are none yet."""
+        answer = await self.exchange(want=want, wait=True)
+        assert answer.tasks == ()
+        return answer
+
+    async def settle(
+        self,
+        task: Taken,
+        verdict: Verdict = Verdict.DONE,
+        result: bytes = b"",
+        *,
+        delay: float = 0.0,
+        ttl: float | None = None,
+    ) -> None:
+        """Settle a task that this session has."""
+        answer = await self.exchange(Settle(task.id, task.token, verdict, result, delay, ttl))
+        assert answer.refused == ()
+
+    async def end(self, task: int, state: str) -> None:
+        """Bring a task that nobody has into an ended state; it must be the next in the order."""
+        if state == "cancelled":
+            assert await self.do(CancelTask(self.queue, task)) is Reply.CANCELLED
+        else:
+            taken = await self.take_one()
+            assert taken.id == task
+            await self.settle(taken, Verdict(state))
+
+    # looking
+
+    async def count(self) -> QueueCounts:
+        """The state of the queue."""
+        counts = await self.do(Count(self.queue))
+        assert isinstance(counts, QueueCounts)
+        return counts
+
+    async def recount(self) -> QueueCounts:
+        """The state of the queue by its tasks, which must be the same, but for the time that has passed."""
+        counts, recounted = await self.count(), await self.do(Count(self.queue, recount=True))
+        assert isinstance(recounted, QueueCounts)
+        assert _timeless(recounted) == _timeless(counts)
+        return recounted
+
+    async def portrait(self) -> tuple[QueueCounts, list[list[Record]]]:
+        """All that can be seen of the queue, apart from what changes by itself with the time."""
+        states = ("waiting", "delayed", "leased", "ended", "dead")
+        pages = [[record._replace(age=0.0) for record in await self.browse(state)] for state in states]
+        return _timeless(await self.count()), pages
+
+    async def browse(self, state: str, after: int = 0, limit: int = 100) -> tuple[Record, ...]:
+        """The tasks in a state."""
+        page = await self.do(Browse(self.queue, state, after, limit))
+        return page.records
+
+    async def result(self, task: int, watch: str = "") -> Outcome | Unfinished | Reply:
+        """What became of a task."""
+        return await self.do(GetResult(self.queue, task, watch))
+
+    async def state(self, task: int) -> str:
+        """The state of a task, or the reply that tells why there is none."""
+        answer = await self.result(task)
+        return answer.value if isinstance(answer, Reply) else answer.state
+
+    # the session
+
+    async def renew(self) -> None:
+        """Renew the session."""
+        assert await self.do(RenewSession(self.session)) is Reply.OK
+
+    async def close(self) -> None:
+        """End the session."""
+        assert await self.do(CloseSession(self.session)) is not Reply.GONE
+
+    async def begin_to_close(self) -> None:
+        """Send the end of the session once, and leave the rest to whoever comes next."""
+        await self.do.engine.execute([CloseSession(self.session)])
+
+
+def _timeless(counts: QueueCounts) -> QueueCounts:
+    return replace(counts, oldest=0.0, ask_again_in=0.0)
+
+
+def plain(count: int, *, priority: int = 0, delay: float = 0.0) -> tuple[NewTask, ...]:
+    """Tasks with the payloads 0, 1, 2 ..."""
+    return tuple(NewTask(b"%d" % n, priority, delay) for n in range(count))
+
+
+def payloads(tasks: tuple[Taken, ...]) -> list[bytes]:
+    """What was in the tasks."""
+    return [task.payload for task in tasks]
+
+
+async def names(inbox: Inbox, notice: Notice) -> list[str]:
+    """The names in the notices that came since the last look; nothing else may have come."""
+    hints = await inbox.new()
+    assert [hint.news for hint in hints] == [notice] * len(hints)
+    return [hint.name for hint in hints]
+
+
+class OpenClerk(Protocol):
+    """`a = await clerk("a")`: open a session of process a, at the queue "jobs"."""
+
+    async def __call__(self, process: str, *, queue: str = "jobs", ttl: float = LASTING) -> Clerk:
+        """Open a session. Cancellation: it may have been opened."""
+        ...
+
+
+class ClerkBase(ContractBase):
+    """Tests whose actors are clerks.
+
+    Thread safety: none needed; pytest makes one for each test.
+    """
+
+    @pytest.fixture
+    def clerk(self, do: Do) -> OpenClerk:
+        """Open sessions at queues."""
+
+        async def open_clerk(process: str, *, queue: str = "jobs", ttl: float = LASTING) -> Clerk:
+            return Clerk(do, await do.open(process, ttl), queue)
+
+        return open_clerk

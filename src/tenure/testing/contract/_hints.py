@@ -1,0 +1,199 @@
+"""Hints: those who were granted something are told, they alone, once, and nothing is lost with a lost hint."""
+
+from __future__ import annotations
+
+import anyio
+
+from tenure.engine import (
+    Acquire,
+    Ask,
+    Asked,
+    CloseSession,
+    Granted,
+    Hint,
+    Holders,
+    Holdings,
+    Notice,
+    Release,
+    Reply,
+    SetValue,
+)
+
+from ._base import ContractBase, Do, Hints, Inbox
+
+
+class HintContract(ContractBase):
+    """What the contract says of hints, on a link that loses none.
+
+    Thread safety: none needed; pytest makes one for each test.
+    """
+
+    async def test_only_who_was_granted_is_told(self, do: Do, hints: Hints) -> None:
+        inboxes = [await hints(f"p{i}") for i in range(4)]
+        sessions = [await do.open(f"p{i}") for i in range(4)]
+        await do.hold(sessions[0], "k", "0")
+        for i in (1, 2, 3):
+            await do.queue(sessions[i], "k", str(i))
+        await do(Release("k", "0"))
+        assert [[hint.name for hint in await inbox.new()] for inbox in inboxes] == [[], ["1"], [], []]
+
+    async def test_one_message_for_each_hand_over(self, do: Do, hints: Hints) -> None:
+        """However many wait: the whole herd would cost as many messages as there are waiters, each time."""
+        inbox = await hints("p1")
+        session = await do.open("p1")
+        await do.hold(session, "k", "0")
+        for i in range(1, 31):
+            await do.queue(session, "k", str(i))
+        for i in range(30):
+            await do(Release("k", str(i)))
+        assert [hint.name for hint in await inbox.new()] == [str(i) for i in range(1, 31)]
+
+    async def test_a_hint_carries_what_asking_would_answer(self, do: Do, hints: Hints) -> None:
+        inbox = await hints("p1")
+        session = await do.open("p1")
+        await do.hold(session, "k", "a")
+        await do.queue(session, "k", "b")
+        await do(Release("k", "a"))
+        (hint,) = await inbox.new()
+        assert await do(Ask(session, "k", ("b",))) == Asked((hint.news,))  # pyright: ignore[reportArgumentType]
+        assert await do(Acquire(session, "k", "b", 1)) == hint.news
+
+    async def test_what_is_answered_needs_no_hint(self, do: Do, hints: Hints) -> None:
+        inbox = await hints("p1")
+        session = await do.open("p1")
+        await do.hold(session, "k", "a")
+        await do(Acquire(session, "k", "a", 1))
+        await do(Acquire(session, "k", "b", 1, wait=False))
+        await do.queue(session, "k", "c")
+        await do(Release("k", "c"))
+        await do(Release("k", "a"))
+        assert await inbox.new() == []
+
+    async def test_who_left_or_died_is_not_told(self, do: Do, hints: Hints) -> None:
+        gone, next_one = await hints("p1"), await hints("p2")
+        session, mortal, other = await do.open("p1"), await do.open("p1"), await do.open("p2")
+        await do.hold(other, "k", "a")
+        await do.queue(session, "k", "leaves")
+        await do.queue(mortal, "k", "dies")
+        await do.queue(other, "k", "b")
+        await do(Release("k", "leaves"))
+        await do(CloseSession(mortal))
+        await do(Release("k", "a"))
+        assert await gone.new() == []
+        assert [hint.name for hint in await next_one.new()] == ["b"]
+
+    async def test_two_sessions_of_one_process_are_told_once(self, do: Do, hints: Hints) -> None:
+        inbox = await hints("p1")
+        first, second = await do.open("p1"), await do.open("p1")
+        await do.hold(first, "k", "a")
+        await do.queue(second, "k", "b")
+        await do(Release("k", "a"))
+        assert [hint.name for hint in await inbox.new()] == ["b"]
+
+    async def test_what_nobody_heard_is_learnt_by_asking(self, do: Do, hints: Hints) -> None:
+        session, other = await do.open("p1"), await do.open("p2")
+        await do.hold(session, "k", "a")
+        await do.queue(other, "k", "b")
+        await do.queue(other, "k", "c")
+        await do(Release("k", "a"))
+        inbox = await hints("p2")
+        asked = await do(Ask(other, "k", ("b", "c")))
+        assert isinstance(asked, Asked)
+        assert isinstance(asked.answers[0], Granted)
+        await do(Release("k", "b"))
+        assert [hint.name for hint in await inbox.new()] == ["c"]
+
+    async def test_a_process_can_be_served_again(self, do: Do) -> None:
+        session = await do.open("p1")
+        await do.hold(session, "k", "0")
+        for i in (1, 2, 3):
+            await do.queue(session, "k", str(i))
+        for i in range(3):
+            inbox = Inbox("p1", do, self.patience)
+            async with anyio.create_task_group() as group:
+                await group.start(do.engine.serve, "p1", inbox.deliver)
+                await do(Release("k", str(i)))
+                assert str(i + 1) in {hint.name for hint in await inbox.new()}
+                group.cancel_scope.cancel()
+
+    async def test_who_is_not_served_any_more_is_left_alone(self, do: Do, hints: Hints) -> None:
+        other = await hints("p2")
+        session = await do.open("p1")
+        heard: list[Hint] = []
+        await do.hold(session, "k", "a")
+        await do.queue(session, "k", "b")
+        async with anyio.create_task_group() as group:
+            await group.start(do.engine.serve, "p1", heard.append)
+            group.cancel_scope.cancel()
+        heard.clear()
+        await do(Release("k", "a"))
+        assert await other.new() == []
+        assert heard == []
+
+    async def test_the_engine_works_while_others_come_and_go(self, do: Do, hints: Hints) -> None:
+        inbox = await hints("p1")
+        session = await do.open("p1")
+        for i in range(3):
+            async with anyio.create_task_group() as group:
+                for j in range(3):
+                    await group.start(do.engine.serve, f"guest {i} {j}", _ignore)
+                group.cancel_scope.cancel()
+            await do.hold(session, f"k{i}", "a")
+            await do.queue(session, f"k{i}", "b")
+            await do(Release(f"k{i}", "a"))
+        assert [hint.key for hint in await inbox.new()] == ["k0", "k1", "k2"]
+
+    # watching
+
+    async def test_who_watches_a_key_is_told_of_the_next_change(self, do: Do, hints: Hints) -> None:
+        inbox = await hints("watcher")
+        watcher, session = await do.open("watcher"), await do.open("p1")
+        changed = [Hint("watcher", "k", "", Notice.CHANGED)]
+        assert await do(Holders("k", watch=watcher)) == Holdings(0, 0, (), ())
+        token = await do.hold(session, "k", "a")
+        assert await inbox.new() == changed
+        await do(Holders("k", watch=watcher))
+        await do(SetValue("k", "a", token, b"new"))
+        assert await inbox.new() == changed
+        await do(Holders("k", watch=watcher))
+        await do(Release("k", "a"))
+        assert await inbox.new() == changed
+
+    async def test_a_watch_is_for_one_change(self, do: Do, hints: Hints) -> None:
+        inbox = await hints("watcher")
+        watcher, session = await do.open("watcher"), await do.open("p1")
+        await do(Holders("k", watch=watcher))
+        await do(Holders("k", watch=watcher))
+        for holder in "abc":
+            await do.hold(session, "k", holder)
+            await do(Release("k", holder))
+        assert len(await inbox.new()) == 1
+
+    async def test_all_who_watch_are_told(self, do: Do, hints: Hints) -> None:
+        inboxes = [await hints(process) for process in ("p1", "p2", "p3")]
+        watchers = [await do.open(process) for process in ("p1", "p2")]
+        session = await do.open("p3")
+        for watcher in watchers:
+            await do(Holders("k", watch=watcher))
+        await do.hold(session, "k", "a")
+        assert [len(await inbox.new()) for inbox in inboxes] == [1, 1, 0]
+
+    async def test_a_watcher_that_closed_its_session_is_not_told(self, do: Do, hints: Hints) -> None:
+        inbox = await hints("watcher")
+        watcher, session = await do.open("watcher"), await do.open("p1")
+        await do(Holders("k", watch=watcher))
+        await do(CloseSession(watcher))
+        await do.hold(session, "k", "a")
+        assert await inbox.new() == []
+
+    async def test_the_change_of_one_key_is_not_that_of_another(self, do: Do, hints: Hints) -> None:
+        inbox = await hints("watcher")
+        watcher, session = await do.open("watcher"), await do.open("p1")
+        await do(Holders("k", watch=watcher))
+        await do.hold(session, "l", "a")
+        assert await do(Release("k", "nobody")) is Reply.UNKNOWN
+        assert await inbox.new() == []
+
+
+def _ignore(_: Hint) -> None:
+    pass

@@ -1,0 +1,197 @@
+"""Sending again: because an answer was lost, or because it was MORE."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from tenure.engine import (
+    CAP,
+    Accepted,
+    Acquire,
+    AddResource,
+    Arrive,
+    Claim,
+    Claimed,
+    Count,
+    Exchange,
+    GiveBack,
+    Granted,
+    Holders,
+    NewTask,
+    OpenSession,
+    Operation,
+    Ping,
+    Put,
+    PutAnswer,
+    PutRequest,
+    Queued,
+    Refund,
+    Release,
+    RenewSession,
+    Reply,
+    Resize,
+    Resources,
+    Settle,
+    SetValue,
+    Spend,
+    SpendRequest,
+    Spent,
+    Tripped,
+    Verdict,
+)
+
+from ._base import LASTING, Advance, ContractBase, Do, Hints
+
+
+class ResendingContract(ContractBase):
+    """What the contract says of sending again, and of MORE.
+
+    Thread safety: none needed; pytest makes one for each test.
+    """
+
+    async def _twice(self, do: Do, *batch: Operation[Any]) -> list[Any]:
+        """Send a batch, and send it again as if the answers had got lost."""
+        first = [_timeless(answer) for answer in await do.batch(*batch)]
+        again = [_timeless(answer) for answer in await do.batch(*batch)]
+        assert again == first
+        return first
+
+    async def test_sessions_may_be_asked_for_again(self, do: Do) -> None:
+        session = await do.open()
+        await self._twice(do, OpenSession("s", "p1", LASTING), RenewSession("s"), RenewSession(session))
+
+    async def test_holds_may_be_asked_for_again(self, do: Do) -> None:
+        session = await do.open()
+        token = await do.hold(session, "mine", "a")
+        await self._twice(
+            do,
+            Acquire(session, "k", "a", 2),
+            Acquire(session, "k", "b", 2, 2),
+            Acquire(session, "k", "c", 2, wait=False),
+            SetValue("mine", "a", token, b"value"),
+            Resize("l", 3),
+        )
+        holdings = await do(Holders("k"))
+        assert (holdings.used, len(holdings.holders), len(holdings.waiting)) == (1, 1, 1)
+
+    async def test_resources_may_be_asked_for_again(self, do: Do) -> None:
+        session = await do.open()
+        claims = [Claim(session, "k", holder) for holder in "ab"]
+        _, claimed, queued = await self._twice(do, AddResource("k", "r", ()), *claims)
+        assert isinstance(claimed, Claimed)
+        assert isinstance(queued, Queued)
+        page = await do(Resources("k"))
+        assert (len(page.resources), page.waiting) == (1, 1)
+        assert await do.batch(GiveBack("k", "a"), GiveBack("k", "a")) == [Reply.RELEASED, Reply.UNKNOWN]
+        assert isinstance(await do(Claim(session, "k", "b")), Claimed)
+
+    async def test_tasks_may_be_asked_for_again(self, do: Do) -> None:
+        """Also what one store can have under way at the same time: what it puts and what it takes."""
+        session = await do.open()
+        put = PutRequest("m", (NewTask(b"1"), NewTask(b"2")))
+        crowded = PutRequest("n", (NewTask(b"3"),), wait=False)
+        answer, taken = await self._twice(
+            do,
+            Put(session, do.number(), "q", (put, crowded), 2),
+            Exchange(session, do.number(), "q", want=1),
+        )
+        assert isinstance(answer.answers[0], Accepted)
+        assert answer.answers[1] is Reply.REFUSED
+        (task,) = taken.tasks
+        done = Settle(task.id, task.token, Verdict.DONE, b"result")
+        (settled,) = await self._twice(do, Exchange(session, do.number(), "q", (done,)))
+        assert settled.refused == ()
+        counts = await do(Count("q", recount=True))
+        assert not isinstance(counts, Reply)
+        assert (counts.put, counts.waiting, counts.leased, counts.done) == (2, 1, 0, 1)
+
+    async def test_spendings_may_be_asked_for_again(self, do: Do) -> None:
+        session = await do.open()
+        twice = (SpendRequest(2.0), SpendRequest(2.0))
+        (spent,) = await self._twice(do, Spend(session, do.number(), "k", twice, 1.0, 3.0))
+        last = spent.answers[-1].booking
+        await self._twice(do, Refund(session, do.number(), "k", 2.0, last, 1.0))
+        spent = await do(Spend(session, do.number(), "k", (SpendRequest(2.0),), 1.0, 3.0))
+        assert isinstance(spent, Spent)
+        assert spent.answers[0].delay == self.about(1.0)
+
+    async def test_arrivals_may_be_asked_for_again(self, do: Do) -> None:
+        session = await do.open()
+        await self._twice(do, Arrive(session, "k", "a", 3), Arrive(session, "k", "b", 3))
+        (tripped,) = await self._twice(do, Arrive(session, "k", "c", 3))
+        assert isinstance(tripped, Tripped)
+        assert await self._twice(do, Arrive(session, "k", "a", 3)) == [Tripped(tripped.generation, 0)]
+
+    async def test_giving_back_again_gives_back_nothing_more(self, do: Do) -> None:
+        session = await do.open()
+        for holder in "abc":
+            await do(Acquire(session, "k", holder, 1))
+        releases = [Release("k", "a"), Release("k", "c")]
+        assert await do.batch(*releases) == [Reply.RELEASED, Reply.LEFT]
+        assert await do.batch(*releases) == [Reply.UNKNOWN, Reply.UNKNOWN]
+        assert [held.holder for held in (await do(Holders("k"))).holders] == ["b"]
+
+    # MORE
+
+    async def _populate(self, do: Do, count: int) -> None:
+        """Many sessions that will end together, with a hold each."""
+        batch: list[Operation[Any]] = []
+        for i in range(count):
+            batch += OpenSession(f"s{i}", "p1", 2.0), Acquire(f"s{i}", "k", f"s{i}", 10**6)
+            if len(batch) == CAP or i == count - 1:
+                await do.batch(*batch)
+                batch.clear()
+
+    async def test_the_end_of_many_takes_several_turns(self, do: Do, advance: Advance) -> None:
+        """So that everybody else gets a turn between."""
+        await self._populate(do, 1000)
+        heir = await do.open("p2")
+        await do.queue(heir, "k", "heir", 10**6, 10**6)
+        await advance(2.1 + self.margin)
+        turns = 1
+        while await do.engine.execute([Ping()]) == [Reply.MORE]:
+            turns += 1
+            assert turns <= 1000
+        assert turns >= 1000 // CAP
+        assert [held.holder for held in (await do(Holders("k"))).holders] == ["heir"]
+
+    async def test_what_is_answered_more_is_done_once_when_it_is_sent_again(
+        self, do: Do, advance: Advance
+    ) -> None:
+        session = await do.open()
+        await self._populate(do, 2 * CAP + 1)
+        await advance(2.1 + self.margin)
+        batch: tuple[Operation[Any], ...] = (
+            Acquire(session, "k", "a", 10**6),
+            Spend(session, do.number(), "k", (SpendRequest(1.0),), 1.0, 2.0),
+            Put(session, do.number(), "k", (PutRequest("m", (NewTask(b""),)),), 1),
+        )
+        assert Reply.MORE in await do.engine.execute(batch)
+        answers = await do.batch(*batch)
+        assert [type(answer) for answer in answers] == [Granted, Spent, PutAnswer]
+        assert isinstance(answers[2].answers[0], Accepted)
+        spent = await do(Spend(session, do.number(), "k", (SpendRequest(2.0),), 1.0, 2.0))
+        assert isinstance(spent, Spent)
+        assert spent.answers[0].delay == self.about(1.0)
+        assert (await do(Holders("k"))).used == 1
+
+    async def test_a_hand_over_to_many_loses_none_of_them(self, do: Do, hints: Hints) -> None:
+        inbox = await hints("p1")
+        session = await do.open("p1")
+        await do.hold(session, "k", "writer", 2**30, 2**30)
+        readers = [f"reader {i:04}" for i in range(2 * CAP + 9)]
+        for reader in readers:
+            await do.queue(session, "k", reader, 2**30)
+        await do(Release("k", "writer"))
+        await do(Ping())
+        held = (await do(Holders("k", limit=10_000))).holders
+        assert [one.holder for one in held] == readers
+        tokens = [one.token for one in held]
+        assert tokens == sorted(set(tokens))
+        assert [hint.name for hint in await inbox.new()] == readers
+
+
+def _timeless(answer: Any) -> Any:
+    """The answer without what changes by itself while time passes."""
+    return replace(answer, ask_again_in=0.0) if hasattr(answer, "ask_again_in") else answer

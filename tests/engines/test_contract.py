@@ -1,0 +1,77 @@
+"""All our engines keep the engine contract."""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter
+
+import anyio
+import pytest
+
+from tenure.engines.memory import MemoryEngine
+from tenure.engines.sqlite import SqliteEngine
+from tenure.testing import FaultyEngine
+from tenure.testing.contract import EngineContract
+
+
+class Time:
+    """The engine's clock, set by hand."""
+
+    def __init__(self):
+        self.now = 1000.0
+
+    def __call__(self):
+        return self.now
+
+    async def advance(self, seconds):
+        self.now += seconds
+
+
+class InSetTime(EngineContract):
+    @pytest.fixture
+    def time(self):
+        return Time()
+
+    @pytest.fixture
+    def advance(self, time):
+        return time.advance
+
+
+class TestMemory(InSetTime):
+    @pytest.fixture
+    def engine(self, time):
+        return MemoryEngine(clock=time)
+
+
+class TestWire(InSetTime):
+    """Over the memory engine too, operations can travel in batches."""
+
+    @pytest.fixture
+    def engine(self, time):
+        return FaultyEngine(MemoryEngine(clock=time))
+
+
+@pytest.fixture(scope="module")
+def empty_file(tmp_path_factory):
+    """A store in which nothing has happened. Making one takes longer than most of the tests."""
+    path = tmp_path_factory.mktemp("empty") / "store.db"
+
+    async def make():
+        async with anyio.create_task_group() as group:
+            await group.start(SqliteEngine(path, clock=Time(), inline=True).serve, "p", lambda hint: None)
+            group.cancel_scope.cancel()
+
+    anyio.run(make)
+    return path
+
+
+@pytest.mark.parametrize("inline", [False, True], ids=["thread", "inline"])
+class TestSqlite(InSetTime):
+    @pytest.fixture
+    def engine(self, time, tmp_path, empty_file, inline):
+        return SqliteEngine(shutil.copy(empty_file, tmp_path), clock=time, inline=inline)
+
+
+def test_no_part_of_the_contract_hides_a_test_of_another():
+    tests = [name for part in EngineContract.__mro__ for name in vars(part) if name.startswith("test_")]
+    assert [name for name, times in Counter(tests).items() if times > 1] == []
