@@ -13,7 +13,7 @@ import pytest
 from tenure import engine as e
 from tenure.engines.memory import MemoryEngine
 from tenure.testing.contract import EngineContract
-from tenure.testing.contract._base import Do, Inbox
+from tenure.testing.contract._contract import Do, Inbox
 
 # ---------------------------------------------------------------------------------------------- tokens
 

@@ -23,9 +23,9 @@ class Cancellable:
     Thread safety: for the task that entered it.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, director: Director | None) -> None:
         self._scope = anyio.CancelScope()
-        self._director: Director | None = None
+        self._director = director
         self._native = False
         self._caught = False
         self.host: Any = None
@@ -61,7 +61,6 @@ class Cancellable:
     def __enter__(self) -> Self:
         self.host = _native_task()
         self._scope.__enter__()
-        self._director = current_director()
         if self._director is not None:
             self._director.enter(self)
         return self
@@ -88,7 +87,7 @@ def cancellable() -> Cancellable:
     `scope.cancelled_caught` tells. On asyncio some are cancelled by the task's own `cancel()` instead; the block
     catches that too. Outside of `explore()` and `cancel_everywhere()` nobody cancels it.
     """
-    return Cancellable()
+    return Cancellable(current_director())
 
 
 async def newcomer() -> None:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ._cancellable import Cancellable
 from ._director import Director
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    import anyio
+    from ._director import Block
 
 LATENESS = 0.1
 # How likely it is, in runs of each kind, that something is cancelled in one turn of the loop: one in so many.
@@ -44,7 +43,7 @@ class ChanceDirector(Director):
         self._native = native
         self._intensity = INTENSITIES[choose(len(INTENSITIES))] if cancel else 0
         self._whole_in = choose(FIRST_TURNS) if cancel and choose(4) == 3 else -1
-        self._victim: Cancellable | anyio.CancelScope | None = None
+        self._victim: Block | None = None
         self._steps_before = 0
 
     def arrange(self, tasks: Sequence[object | None], *, now: float) -> Sequence[int]:
@@ -88,7 +87,7 @@ class ChanceDirector(Director):
             order.append(callbacks.pop() if chosen < 0 else steps.pop(chosen))
         return order
 
-    def _drawn_victim(self) -> Cancellable | anyio.CancelScope | None:
+    def _drawn_victim(self) -> Block | None:
         if self._whole_in >= 0 and not any(block.cancelled_natively for block in self.blocks):
             self._whole_in -= 1
             if self._whole_in < 0:
@@ -101,17 +100,17 @@ class ChanceDirector(Director):
 
     def _cancel(self) -> bool:
         victim, self._victim = self._victim, None
-        if victim is None:
+        if victim is None or victim.cancel_called:
             return False
-        if isinstance(victim, Cancellable):
-            if victim not in self.blocks:
-                return False
-            # Never both kinds at once: asyncio would make one error of them.
-            whole = self.whole is not None and self.whole.cancel_called
-            native = self._native and not whole and self._choose(3) == 2
-            self.note(f"#{self.number(victim.host)} is cancelled{', natively' if native else ''}")
-            victim.cancel(native=native)
-        else:
+        if victim is self.whole:
             self.note("the whole scenario is cancelled")
             victim.cancel()
+            return True
+        if victim not in self.blocks:
+            return False
+        # Never both kinds at once: asyncio would make one error of them.
+        whole = self.whole is not None and self.whole.cancel_called
+        native = self._native and not whole and self._choose(3) == 2
+        self.note(f"#{self.number(victim.host)} is cancelled{', natively' if native else ''}")
+        victim.cancel(native=native)
         return True

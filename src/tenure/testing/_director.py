@@ -7,7 +7,7 @@ clock jump, and does anything else happen between two steps. Directors that expl
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import anyio
 
@@ -16,9 +16,28 @@ from ._trace import Trace
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
 
-    from ._cancellable import Cancellable
-
 MAX_TURNS = 100_000
+
+
+class Block(Protocol):
+    """A block of a scenario that may be cancelled."""
+
+    host: Any
+    """The native task that runs it."""
+
+    @property
+    def cancel_called(self) -> bool:
+        """It was cancelled."""
+        ...
+
+    @property
+    def cancelled_natively(self) -> bool:
+        """It was, by its task's own `cancel()`."""
+        ...
+
+    def cancel(self, *, native: bool = False) -> None:
+        """Cancel it, unless it was."""
+        ...
 
 
 class Newcomer(NamedTuple):
@@ -39,8 +58,8 @@ class Director:
         self.steps = 0
         self.turns = 0
         self.trace = Trace() if tracing else None
-        self.whole: anyio.CancelScope | None = None
-        self.blocks: list[Cancellable] = []
+        self.whole: Block | None = None
+        self.blocks: list[Block] = []
         self.endless = False
         self.newcomers: list[Newcomer] = []
         self._numbers: dict[object, int] = {}
@@ -82,11 +101,11 @@ class Director:
         """The same while tasks are ready to run; None lets no time pass."""
         return None
 
-    def enter(self, block: Cancellable) -> None:
+    def enter(self, block: Block) -> None:
         """A block begins that may be cancelled."""
         self.blocks.append(block)
 
-    def leave(self, block: Cancellable) -> None:
+    def leave(self, block: Block) -> None:
         """It has ended."""
         self.blocks.remove(block)
 

@@ -7,14 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ._director import Director
+from ._director import Block, Director
 from ._explore import ScheduleFailed
 from ._runs import BACKENDS, checked_backends, run_once
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
-
-    from ._cancellable import Cancellable
 
 
 @dataclass(frozen=True)
@@ -48,11 +46,11 @@ class _Scout(Director):
         self.entered = 0
         self.had_newcomers = False
         self._is_parked = _parked_on_asyncio if backend == "asyncio" else _parked_on_trio
-        self._numbered: dict[Cancellable, int] = {}
+        self._numbered: dict[Block, int] = {}
         # The points before the step that is under way: it may yet wake who was parked there.
-        self._last: list[tuple[int, Cancellable]] = []
+        self._last: list[tuple[int, Block]] = []
 
-    def enter(self, block: Cancellable) -> None:
+    def enter(self, block: Block) -> None:
         super().enter(block)
         self._numbered[block] = self.entered
         self.entered += 1
@@ -86,11 +84,11 @@ class _Sniper(Director):
         self._point = point
         self._native = native
         self._newcomer = newcomer
-        self._entered: list[Cancellable] = []
+        self._entered: list[Block] = []
         self._fired = False
         self._arriving: set[object] = set()
 
-    def enter(self, block: Cancellable) -> None:
+    def enter(self, block: Block) -> None:
         super().enter(block)
         self._entered.append(block)
 

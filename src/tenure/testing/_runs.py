@@ -10,13 +10,15 @@ import anyio
 import anyio.lowlevel
 
 from ._asyncio_time import AsyncioTime
+from ._cancellable import Cancellable
 from ._director import MAX_TURNS, directing
 from ._trio_time import TrioTime
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-    from ._director import Director
+    from ._cancellable import Cancellable
+from ._director import Director
 
 PATIENCE = 5.0
 BACKENDS = ("asyncio", "trio")
@@ -61,7 +63,7 @@ async def _watched(scenario: Callable[[], Awaitable[object]], director: Director
     own_task = _asyncio_task()
     if own_task is not None:
         asyncio.get_running_loop().set_exception_handler(lambda _, context: unhandled.append(context))
-    with anyio.CancelScope() as director.whole:
+    with Cancellable(None) as director.whole:
         await scenario()
     if director.endless:
         raise AssertionError(

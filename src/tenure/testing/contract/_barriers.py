@@ -17,7 +17,7 @@ from tenure.engine import (
     Withdraw,
 )
 
-from ._base import Advance, ContractBase, Do, Hints
+from ._contract import Advance, ContractBase, Do, Hints
 
 
 class BarrierContract(ContractBase):

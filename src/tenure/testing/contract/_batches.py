@@ -27,7 +27,7 @@ from tenure.engine import (
 )
 from tenure.errors import EngineError
 
-from ._base import LASTING, ContractBase, Do
+from ._contract import LASTING, ContractBase, Do
 
 
 class BatchContract(ContractBase):

@@ -25,7 +25,7 @@ from tenure.engine import (
     Resources,
 )
 
-from ._base import Advance, ContractBase, Do, Hints, Inbox
+from ._contract import Advance, ContractBase, Do, Hints, Inbox
 
 EU: Metadata = (("zone", b"eu"),)
 US: Metadata = (("zone", b"us"),)
@@ -370,7 +370,7 @@ class ClaimContract(ContractBase):
         dead, session = await do.open("dead", 1.0), await do.open("p1")
         await _add(do, "x")
         await _claim(do, session, "a")
-        await _queue(do, dead, "b", quarantine=60.0)
+        await _queue(do, dead, "b", quarantine=0.9)
         await _back(do, "a")
         await advance(1.5)
         assert await _states(do) == {"x": "resting"}

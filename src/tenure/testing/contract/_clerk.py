@@ -32,7 +32,7 @@ from tenure.engine import (
     Verdict,
 )
 
-from ._base import LASTING, ContractBase, Do, Inbox
+from ._contract import LASTING, ContractBase, Do, Inbox
 
 
 class Clerk:

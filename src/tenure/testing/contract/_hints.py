@@ -19,7 +19,7 @@ from tenure.engine import (
     SetValue,
 )
 
-from ._base import ContractBase, Do, Hints, Inbox
+from ._contract import ContractBase, Do, Hints, Inbox
 
 
 class HintContract(ContractBase):

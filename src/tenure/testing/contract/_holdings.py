@@ -15,7 +15,7 @@ from tenure.engine import (
     SetValue,
 )
 
-from ._base import Advance, ContractBase, Do
+from ._contract import Advance, ContractBase, Do
 
 
 class HoldingContract(ContractBase):

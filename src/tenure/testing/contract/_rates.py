@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tenure.engine import CloseSession, Refund, Reply, Spend, Spending, SpendRequest, Spent
 
-from ._base import Advance, ContractBase, Do
+from ._contract import Advance, ContractBase, Do
 
 
 class RateContract(ContractBase):

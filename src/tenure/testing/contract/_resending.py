@@ -41,7 +41,7 @@ from tenure.engine import (
     Verdict,
 )
 
-from ._base import LASTING, Advance, ContractBase, Do, Hints
+from ._contract import LASTING, Advance, ContractBase, Do, Hints
 
 
 class ResendingContract(ContractBase):

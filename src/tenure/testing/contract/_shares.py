@@ -20,7 +20,7 @@ from tenure.engine import (
     Resize,
 )
 
-from ._base import Advance, ContractBase, Do, Hints
+from ._contract import Advance, ContractBase, Do, Hints
 
 _ALL = 2**30
 """The capacity of a lock for readers and writers: a reader weighs 1, a writer all of it."""

@@ -21,8 +21,8 @@ from tenure.engine import (
     Verdict,
 )
 
-from ._base import Advance, Do, Hints
 from ._clerk import Clerk, ClerkBase, OpenClerk, payloads, plain
+from ._contract import Advance, Do, Hints
 
 _STATES: tuple[str, ...] = (
     "done",

@@ -24,8 +24,8 @@ from tenure.engine import (
     Verdict,
 )
 
-from ._base import Advance, Do, Hints
 from ._clerk import Clerk, ClerkBase, OpenClerk, names, payloads, plain
+from ._contract import Advance, Do, Hints
 
 ENDINGS = ("done", "dead", "discarded", "cancelled")
 
@@ -371,6 +371,33 @@ class PutContract(ClerkBase):
         assert await do(Leave("jobs", "dead")) is Reply.UNKNOWN
         counts = await a.count()
         assert (counts.reserved, counts.producers) == (1, 0)
+
+    async def test_what_a_producer_does_not_need_of_its_room_goes_to_the_next(
+        self, clerk: OpenClerk, hints: Hints
+    ) -> None:
+        a = await clerk("a")
+        news = await hints("a")
+        await a.put(*plain(2), max_size=2)
+        twins = (NewTask(b"1", key="k"), NewTask(b"2", key="k"))
+        await a.request("m", *twins, max_size=2)
+        await a.request("n", *plain(1), max_size=2)
+        await a.exchange(*(Settle(task.id, task.token, Verdict.DONE) for task in await a.take(2)))
+        assert isinstance(await a.request("m", *twins, max_size=2), Accepted)
+        assert await names(news, Notice.ROOM) == ["m", "n"]
+        counts = await a.count()
+        assert (counts.put, counts.reserved, counts.producers) == (3, 1, 0)
+
+    @pytest.mark.parametrize("place", ["reserved", "accepted"])
+    async def test_a_producer_whose_turn_has_come_may_die(self, clerk: OpenClerk, place: str) -> None:
+        a, b = await clerk("a"), await clerk("b")
+        await a.put(*plain(1), max_size=1)
+        await b.request("m", *plain(1), max_size=1)
+        await a.settle(await a.take_one())
+        if place == "accepted":
+            assert isinstance(await b.request("m", *plain(1), max_size=1), Accepted)
+        await b.close()
+        counts = await a.count()
+        assert (counts.reserved, counts.producers, counts.put) == (0, 0, 1 + (place == "accepted"))
 
     # ------------------------------------------------------------------------------------------ sending again
 

@@ -24,8 +24,8 @@ from tenure.engine import (
     Verdict,
 )
 
-from ._base import Advance, Do, Hints
 from ._clerk import ClerkBase, OpenClerk, names, payloads, plain
+from ._contract import Advance, Do, Hints
 
 
 class SettleContract(ClerkBase):

@@ -23,8 +23,8 @@ from tenure.engine import (
     Verdict,
 )
 
-from ._base import Advance, Do, Hints
 from ._clerk import ClerkBase, OpenClerk, payloads, plain
+from ._contract import Advance, Do, Hints
 
 
 class TakeContract(ClerkBase):
@@ -230,6 +230,23 @@ class TakeContract(ClerkBase):
         await b.put(*plain(1))
         assert await news.new() == []
         assert len(await other.new()) == 1
+
+    @pytest.mark.parametrize("how", ["told", "busy", "idle"])
+    async def test_a_taker_may_die_whatever_it_waits_for(
+        self, clerk: OpenClerk, hints: Hints, how: str
+    ) -> None:
+        a, b, c = await clerk("a"), await clerk("b"), await clerk("c")
+        news = await hints("c")
+        await a.idle()
+        if how == "told":
+            await b.put(*plain(1))
+        elif how == "busy":
+            await a.exchange()
+        await a.close()
+        await c.exchange(want=2, wait=True)
+        await b.put(*plain(1))
+        assert len(await news.new()) == 1
+        assert (await b.count()).waiting + (await b.count()).leased == 1 + (how == "told")
 
     async def test_who_got_a_part_waits_for_the_rest(self, clerk: OpenClerk, hints: Hints) -> None:
         a = await clerk("a")

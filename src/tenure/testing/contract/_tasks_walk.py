@@ -30,8 +30,8 @@ from tenure.engine import (
     Verdict,
 )
 
-from ._base import Advance, Do
 from ._clerk import Clerk, ClerkBase, OpenClerk
+from ._contract import Advance, Do
 
 _STEPS = 120
 _TTL = 1.0
