@@ -9,12 +9,13 @@ import selectors
 import threading
 from collections import deque
 from contextlib import contextmanager
+from itertools import groupby
 from typing import TYPE_CHECKING, Any, cast
 
 from ._deadlock import DeadlockError, describe
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
+    from collections.abc import Callable, Generator, Iterable
     from contextvars import Context
 
     from ._director import Director
@@ -116,7 +117,7 @@ class _Ready(deque[asyncio.Handle]):
             return super().popleft()
         if self.new_turn:
             self.new_turn = False
-            handles = list(self)
+            handles = _without_chance(self, director)
             order = director.arrange([_task_of(handle) for handle in handles], now=self._virtual.seconds)
             self.clear()
             self.extend(handles[place] for place in order)
@@ -124,6 +125,22 @@ class _Ready(deque[asyncio.Handle]):
         if not handle.cancelled():
             director.before_step(_task_of(handle), now=self._virtual.seconds)
         return handle
+
+
+def _without_chance(handles: Iterable[asyncio.Handle], director: Director) -> list[asyncio.Handle]:
+    """Those that were cancelled one after the other, as a scope cancels a set of tasks, in the order of their tasks."""
+    ordered: list[asyncio.Handle] = []
+    for cancelled, group in groupby(handles, _was_cancelled):
+        together = list(group)
+        if cancelled and len(together) > 1:
+            together.sort(key=lambda handle: director.number(_task_of(handle)))
+        ordered += together
+    return ordered
+
+
+def _was_cancelled(handle: asyncio.Handle) -> bool:
+    woken_by: Any = getattr(handle, "_args", None)
+    return bool(woken_by) and isinstance(woken_by[0], asyncio.Future) and woken_by[0].cancelled()
 
 
 def _task_of(handle: asyncio.Handle) -> asyncio.Task[Any] | None:

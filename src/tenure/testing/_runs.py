@@ -25,7 +25,13 @@ BACKENDS = ("asyncio", "trio")
 
 
 def checked_backends(backends: Sequence[str]) -> None:
-    """Raise `ValueError` unless these are names of loops on which there is virtual time."""
+    """Raise `ValueError` unless these are loops on which there is virtual time, `RuntimeError` inside of a loop."""
+    try:
+        anyio.get_current_task()
+    except RuntimeError:
+        pass
+    else:
+        raise RuntimeError("an exploration runs loops of its own: call it from a sync function")
     if isinstance(backends, str) or not backends or any(backend not in BACKENDS for backend in backends):
         raise ValueError(f"backends: one or both of {BACKENDS}, not {backends!r}")
 
@@ -64,6 +70,7 @@ async def _watched(scenario: Callable[[], Awaitable[object]], director: Director
     if own_task is not None:
         asyncio.get_running_loop().set_exception_handler(lambda _, context: unhandled.append(context))
     with Cancellable(None) as director.whole:
+        director.number(director.whole.host)
         await scenario()
     if director.endless:
         raise AssertionError(
