@@ -24,7 +24,8 @@ from tenure.testing import Fault, FaultyEngine
 
 
 async def do_one(queue):
-    async with queue.take(timeout=60) as task:
+    # each hint that gets lost costs up to a ttl, and several may in a row
+    async with queue.take(timeout=600) as task:
         return task.payload
 
 
