@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 from anyio import TASK_STATUS_IGNORED, CancelScope, create_task_group
 from anyio.abc import TaskGroup, TaskStatus
 
@@ -67,23 +68,17 @@ class Job:
     async def run_opening(
         self, function: Callable[..., Awaitable[object]], *args: Any, task_status: TaskStatus[None]
     ) -> None:
-        """Run a job that reports when it has started; the shield is up from then on."""
+        """Run a job that reports when it has started; it has no shield before `shield` is called."""
         with self._scope:
-            await function(*args, task_status=_Shielding(self._scope, task_status))
+            await function(*args, task_status=task_status)
+
+    def shield(self) -> None:
+        """Put up the shield of a job that has started."""
+        self._scope.shield = True
 
     def finished(self) -> None:
         """Note that the job has ended."""
         self._ended.set()
-
-
-class _Shielding(TaskStatus[None]):
-    def __init__(self, scope: CancelScope, outer: TaskStatus[None]) -> None:
-        self._scope = scope
-        self._outer = outer
-
-    def started(self, value: None = None) -> None:
-        self._scope.shield = True
-        self._outer.started(value)
 
 
 class Upkeep:
@@ -123,6 +118,10 @@ class Upkeep:
         job = Job(name)
         self._jobs[job] = None
         await self._group.start(self._open, job, function, args, name=f"tenure {name}")
+        # not by the job itself: a caller that is cancelled while it starts would wait behind the shield for ever
+        job.shield()
+        # what reached the job before has reached this task too
+        await anyio.lowlevel.checkpoint_if_cancelled()
         return job
 
     async def _run(self, job: Job, function: Callable[..., Awaitable[object]], args: tuple[Any, ...]) -> None:

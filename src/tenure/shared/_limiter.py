@@ -78,7 +78,7 @@ class RateLimiter:
     async def try_acquire(self, cost: float = 1) -> bool:
         """Spend `cost` if the rate allows it at once; tells whether it did. Raises as `acquire` does.
 
-        Cancellation: nothing is spent.
+        Cancellation: what was spent is given back, as far as later bookings have not overtaken it.
         """
         return (await self._spend(cost, 0.0)).booked
 
