@@ -10,31 +10,52 @@ from ._everywhere import Cancellations, cancel_everywhere
 from ._explore import Exploration, ScheduleFailed, explore, replay
 from ._explored import explored
 from ._faults import Fault, FaultyEngine
+from ._history import Call, Event, History
 from ._leaks import LeakCheck, LeakError, assert_no_leaks
+from ._referee_barrier import Turns, agreement
+from ._referee_holds import Holds, capacity, mutual_exclusion, one_leader
+from ._referee_line import fifo
+from ._referee_tasks import Deliveries, conservation, nothing_lost
+from ._referees import Breach, RefereeError
 
 if TYPE_CHECKING:
     from .contract import EngineContract
 
 __all__ = (
+    "Breach",
+    "Call",
     "Cancellable",
     "Cancellations",
     "DeadlockError",
+    "Deliveries",
     "EngineContract",
+    "Event",
     "Exploration",
     "Fault",
     "FaultyEngine",
+    "History",
+    "Holds",
     "LeakCheck",
     "LeakError",
+    "RefereeError",
     "ScheduleFailed",
+    "Turns",
     "VirtualClock",
+    "agreement",
     "assert_checkpoints",
     "assert_no_checkpoints",
     "assert_no_leaks",
     "cancel_everywhere",
     "cancellable",
+    "capacity",
+    "conservation",
     "explore",
     "explored",
+    "fifo",
+    "mutual_exclusion",
     "newcomer",
+    "nothing_lost",
+    "one_leader",
     "replay",
     "run",
     "virtual_backend_options",
