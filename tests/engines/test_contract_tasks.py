@@ -768,6 +768,7 @@ class TestCheats(ClerkBase):
 
         return play
 
+    @pytest.mark.backends("asyncio")
     @pytest.mark.parametrize(("cheat", "test", "arguments"), CHEATS)
     async def test_a_cheat_is_caught(self, engine, play, cheat, test, arguments):
         cheat(engine)
