@@ -25,7 +25,9 @@ INVOLVED = ("anyio", "trio", "uvloop", "huey")
 
 def found() -> list[str]:
     """The names of all benchmarks: the modules beside this one."""
-    return sorted(m.name for m in pkgutil.iter_modules(benchmarks.__path__) if not m.name.startswith("_"))
+    modules = pkgutil.iter_modules(benchmarks.__path__)
+    # packages are commands of their own
+    return sorted(m.name for m in modules if not m.ispkg and not m.name.startswith("_"))
 
 
 def number(value: float | None) -> str:
