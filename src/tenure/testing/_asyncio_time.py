@@ -117,10 +117,10 @@ class _Ready(deque[asyncio.Handle]):
             return super().popleft()
         if self.new_turn:
             self.new_turn = False
-            handles = _without_chance(self, director)
+            # Other threads may add to the end meanwhile.
+            handles = _without_chance([super(_Ready, self).popleft() for _ in range(len(self))], director)
             order = director.arrange([_task_of(handle) for handle in handles], now=self._virtual.seconds)
-            self.clear()
-            self.extend(handles[place] for place in order)
+            self.extendleft(handles[place] for place in reversed(order))
         handle = super().popleft()
         if not handle.cancelled():
             director.before_step(_task_of(handle), now=self._virtual.seconds)
@@ -178,9 +178,9 @@ class _VirtualSelector(selectors.DefaultSelector):
             virtual.seconds += timeout
             return []
         only_the_loops_own_pipe = len(self.get_map()) <= 1
-        if only_the_loops_own_pipe and virtual.is_ordered and threading.active_count() == 1:
-            raise virtual.deadlocked()
-        events = super().select(virtual.patience if only_the_loops_own_pipe else None)
+        # Only another thread could still help.
+        patience = 0 if virtual.is_ordered and threading.active_count() == 1 else virtual.patience
+        events = super().select(patience if only_the_loops_own_pipe else None)
         if not events and only_the_loops_own_pipe:
             raise virtual.deadlocked()
         return events

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import cast
-
-from tenure.shared import QueueStatistics
+from typing import TYPE_CHECKING, cast
 
 from ._history import BEGAN, REFUSED, Event, Name
 from ._referees import Breach, judge, spans
+
+if TYPE_CHECKING:
+    from tenure.shared import QueueStatistics
 
 _Item = tuple[str, Name]
 _STATES = ("waiting", "delayed", "leased", "done", "dead", "cancelled", "expired", "discarded", "purged")
@@ -88,7 +89,7 @@ def conservation(put: int | QueueStatistics, history: Iterable[Event] | None = N
     `conservation(sent, received=received, buffered=len(buffer))`. With the `history` of the queue, what was put lies
     between the puts that were acknowledged and those that were attempted, and not less is done than was `completed`.
     """
-    if isinstance(put, QueueStatistics):
+    if not isinstance(put, int):
         if parts:
             raise ValueError(f"parts: the statistics know them, not {parts!r}")
         parts = {state: getattr(put, state) for state in _STATES}
