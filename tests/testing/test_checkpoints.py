@@ -66,3 +66,20 @@ async def test_inside_a_cancelled_scope():
         with assert_checkpoints():
             await anyio.lowlevel.checkpoint()
     assert scope.cancelled_caught
+
+
+async def test_a_lock_that_gives_way_in_a_shielded_scope_is_let_pass():
+    lock = anyio.Lock()
+    with assert_checkpoints():
+        await lock.acquire()
+    lock.release()
+
+
+async def test_a_block_that_cannot_be_cancelled_is_seen_on_trio_alone(anyio_backend_name):
+    seen = False
+    try:
+        with assert_checkpoints():
+            await anyio.lowlevel.cancel_shielded_checkpoint()
+    except AssertionError:
+        seen = True
+    assert seen == (anyio_backend_name == "trio")

@@ -17,6 +17,7 @@ from ._referee_holds import Holds, capacity, mutual_exclusion, one_leader
 from ._referee_line import fifo
 from ._referee_tasks import Deliveries, conservation, nothing_lost
 from ._referees import Breach, RefereeError
+from ._waits import Wait
 
 if TYPE_CHECKING:
     from .contract import EngineContract
@@ -41,6 +42,7 @@ __all__ = (
     "ScheduleFailed",
     "Turns",
     "VirtualClock",
+    "Wait",
     "agreement",
     "assert_checkpoints",
     "assert_no_checkpoints",

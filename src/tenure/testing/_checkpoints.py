@@ -16,7 +16,8 @@ def assert_checkpoints() -> Generator[None]:
     """A `with` block, inside an async function, that must give way to other tasks at least once.
 
     Raises `AssertionError` if it ran through in one go. A block that raises is not checked. On trio it must also have
-    been possible to cancel the block, as trio's own check demands; on asyncio that cannot be told from outside.
+    been possible to cancel the block, as trio's own check demands. On asyncio that leaves no trace: anyio's own locks
+    look whether they are cancelled, and then give way in a shielded scope, as would one that does not look.
     """
     if _on_trio():
         from trio import testing

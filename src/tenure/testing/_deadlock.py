@@ -1,46 +1,90 @@
-"""Telling that nothing can ever happen again, and where everybody waits."""
+"""Telling that nothing can ever happen again: who waits for what, and where."""
 
 from __future__ import annotations
 
-import sys
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ._waits import Wait, library_files, name_and_coroutine, suspended, waits
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    from ._director import Director
+
+OWN = Path(__file__).parent
 
 
 class DeadlockError(AssertionError):
     """Every task waits, no timer is set, and nothing came from outside while the virtual clock was patient.
 
-    The message lists the tasks and where each of them waits, innermost call first.
+    `waits` tells for each task what it waits for. `circle` are the names of tasks each of which waits for the next, and
+    the last for the first; it is empty if none was found. The message has both, and where each task waits, innermost
+    call first.
     """
 
+    def __init__(self, message: str, *, waits: Iterable[Wait] = (), circle: Iterable[str] = ()) -> None:
+        super().__init__(message)
+        self.waits = tuple(waits)
+        self.circle = tuple(circle)
 
-def describe(tasks: Iterable[tuple[str, Any]]) -> str:
-    """A report of `tasks`, given as pairs of name and coroutine."""
+
+def deadlock(tasks: Iterable[Any], director: Director | None) -> DeadlockError:
+    """The error that tells of these native tasks, under the names that the director's trace gives them, if any."""
+    named = _named(tasks, director)
+    all_waits = waits(named)
     lines = ["every task waits and no timer is set:"]
-    for name, coroutine in tasks:
-        lines.append(f"  {name}")
+    for wait, (_, coroutine) in zip(all_waits, named, strict=True):
+        lines.append(f"  {wait}")
         lines += [f"    {frame}" for frame in reversed(_frames(coroutine))]
-    return "\n".join(lines)
+    by_name = {wait.task: wait for wait in all_waits}
+    chain, closed = _chain(by_name)
+    if closed or len(chain) > 1:
+        told = ", ".join(str(by_name[name]) for name in chain)
+        lines.append(f"{'in a circle' if closed else 'one after the other'}: {told}")
+    return DeadlockError("\n".join(lines), waits=all_waits, circle=chain if closed else ())
 
 
-def _frames(awaitable: Any) -> list[str]:
-    """The suspended calls of `awaitable`, outermost first, without those inside the loop's own library."""
-    loops = [sys.modules[name].__file__ for name in ("anyio", "asyncio", "trio") if name in sys.modules]
-    folders = tuple(str(Path(file).parent) for file in loops if file)
-    frames: list[str] = []
-    while awaitable is not None:
-        for prefix, following in (("cr", "cr_await"), ("gi", "gi_yieldfrom"), ("ag", "ag_await")):
-            frame = getattr(awaitable, f"{prefix}_frame", None)
-            if frame is not None:
-                if not frame.f_code.co_filename.startswith(folders):
-                    frames.append(
-                        f"{frame.f_code.co_filename}:{frame.f_lineno} in {frame.f_code.co_qualname}"
-                    )
-                awaitable = getattr(awaitable, following, None)
-                break
-        else:
-            awaitable = None
-    return frames
+def _named(tasks: Iterable[Any], director: Director | None) -> list[tuple[str, Any]]:
+    """Each task's name, which no other has, and its coroutine."""
+    if director is not None:
+        numbers = {director.number(task): name_and_coroutine(task) for task in tasks}
+        return [(f"{name.rpartition('.')[2]}#{n}", coro) for n, (name, coro) in sorted(numbers.items())]
+    met: Counter[str] = Counter()
+    named: list[tuple[str, Any]] = []
+    for task in tasks:
+        name, coroutine = name_and_coroutine(task)
+        met[name] += 1
+        named.append((name if met[name] == 1 else f"{name} ({met[name]})", coroutine))
+    return named
+
+
+def _chain(by_name: dict[str, Wait]) -> tuple[list[str], bool]:
+    """Tasks each of which waits for the next, as many as there are; or those, and True, that do so in a circle."""
+    following = {name: wait.on for name, wait in by_name.items()}
+    depth: dict[str, int] = {}
+    while free := [name for name, on in following.items() if not any(each in following for each in on)]:
+        for name in free:
+            depth[name] = len(depth)
+            del following[name]
+    # What is left leads into a circle; otherwise the chain begins with the last to be freed.
+    path = list(following or reversed(depth))[:1]
+    while path and (on := by_name[path[-1]].on):
+        after = (
+            next(each for each in on if each in following) if following else max(on, key=depth.__getitem__)
+        )
+        if after in path:
+            return path[path.index(after) :], True
+        path.append(after)
+    return path, False
+
+
+def _frames(coroutine: Any) -> list[str]:
+    """The suspended calls of `coroutine`, outermost first, without those of the loops' libraries and of this one."""
+    folders = library_files()
+    return [
+        f"{frame.f_code.co_filename}:{frame.f_lineno} in {frame.f_code.co_qualname}"
+        for frame in suspended(coroutine)[0]
+        if not frame.f_code.co_filename.startswith(folders) and Path(frame.f_code.co_filename).parent != OWN
+    ]

@@ -1,4 +1,4 @@
-"""Nothing may be left: no task, no thread, no file or socket."""
+"""Nothing may be left: no task, no thread, no file or socket, and no slot of what the caller names."""
 
 from __future__ import annotations
 
@@ -6,10 +6,13 @@ import sys
 import threading
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import anyio
 import anyio.lowlevel
+
+from ._gauges import checked, gauges, risen
+from ._sockets import socket_text
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -38,13 +41,18 @@ class LeakCheck:
     Thread safety: for the thread that entered it.
     """
 
-    def __init__(self, *, tasks: bool, threads: bool, files: bool, grace: float) -> None:
+    def __init__(
+        self, things: Collection[Any], *, tasks: bool, threads: bool, files: bool, grace: float
+    ) -> None:
+        self._things = things
+        self._gauges: list[dict[str, float]] = []
         self._kinds = {"task": tasks, "thread": threads, "file": files}
         self._grace = grace
         self._before: dict[tuple[str, object], str] = {}
 
     def __enter__(self) -> Self:
         self._before = self._present()
+        self._gauges = [gauges(thing) for thing in self._things]
         return self
 
     def __exit__(
@@ -76,7 +84,7 @@ class LeakCheck:
             with anyio.CancelScope(shield=True):
                 while left and time.monotonic() < until:
                     await anyio.lowlevel.checkpoint()
-                    if any(kind != "task" for kind, _ in left):
+                    if any(kind in ("thread", "file") for kind, _ in left):
                         # Only real time ends a thread, and virtual time must not pass.
                         time.sleep(0.002)
                     left = self._left()
@@ -93,29 +101,43 @@ class LeakCheck:
         return found
 
     def _left(self) -> dict[tuple[str, object], str]:
-        return {key: text for key, text in self._present().items() if key not in self._before}
+        left = {key: text for key, text in self._present().items() if key not in self._before}
+        for place, (thing, before) in enumerate(zip(self._things, self._gauges, strict=True)):
+            for told in risen(before, gauges(thing)):
+                left["slot", (place, told)] = f"{_named(thing)}: {told}"
+        return left
 
     @staticmethod
     def _refuse(left: dict[tuple[str, object], str]) -> None:
         if left:
-            raise LeakError(sorted(left.values()))
+            raise LeakError(sorted(_as_socket(key) or text for key, text in left.items()))
 
 
 def assert_no_leaks(
-    *, tasks: bool = True, threads: bool = True, files: bool = True, grace: float = 1.0
+    *things: object, tasks: bool = True, threads: bool = True, files: bool = True, grace: float = 1.0
 ) -> LeakCheck:
-    """A block, `with` or `async with`, that must leave no task, thread, file or socket behind.
+    """A block, `with` or `async with`, that must leave no task, thread, file or socket behind, and no slot of `things`.
 
     What was there before does not count, nor do the idle worker threads that anyio, trio and asyncio keep for the next
     call. Tasks are those of the running event loop, if there is one. Files and sockets are compared where the system
-    lists them (`/proc/self/fd`). What is about to end has `grace` real seconds for it; `async with` lets tasks run
-    meanwhile. Raises `LeakError` with one line for each thing left, unless the block raised an error itself.
+    lists them (`/proc/self/fd`). Of each of `things` (locks, limiters, pools, streams: whatever has a `statistics()`
+    that is not awaited) no more may be in use, held, open or waited for than before; what it has counted may differ.
+    What is about to end has `grace` real seconds for it; `async with` lets tasks run meanwhile. Raises `LeakError` with
+    one line for each thing left, unless the block raised an error itself; `TypeError` for one of `things` that does
+    not tell what is in use, and `ValueError` for a bad `grace`.
 
     The first uvloop of a process opens a pipe for good: make and close one before, if you test on uvloop.
     """
     if not grace >= 0:
         raise ValueError(f"grace: seconds, zero or more, not {grace!r}")
-    return LeakCheck(tasks=tasks, threads=threads, files=files, grace=grace)
+    checked(things)
+    return LeakCheck(things, tasks=tasks, threads=threads, files=files, grace=grace)
+
+
+def _named(thing: object) -> str:
+    """Its repr, unless that is one with everything in it."""
+    text = repr(thing)
+    return text if len(text) <= 100 else f"<{type(thing).__name__} at {id(thing):#x}>"
 
 
 def _tasks() -> dict[tuple[str, object], str]:
@@ -165,5 +187,12 @@ def _files() -> dict[tuple[str, object], str]:
             target = str(entry.readlink())
         except FileNotFoundError:
             continue  # the listing's own
-        found["file", (entry.name, target)] = f"file {entry.name}: {target}"
+        found["file", (int(entry.name), target)] = f"file {entry.name}: {target}"
     return found
+
+
+def _as_socket(key: tuple[str, Any]) -> str | None:
+    kind, what = key
+    if kind == "file" and what[1].startswith("socket:") and (text := socket_text(what[0])):
+        return f"socket {what[0]}: {text}"
+    return None

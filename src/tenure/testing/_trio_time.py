@@ -8,7 +8,7 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from ._deadlock import DeadlockError, describe
+from ._deadlock import DeadlockError, deadlock
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -129,12 +129,11 @@ class TrioTime:
             # The cancellation did not reach them: they wait in shielded scopes.
             _break_shields(tasks)
             return
-        report = describe((task.name, task.coro) for task in tasks)
-        self.deadlock = DeadlockError(report)
+        self.deadlock = deadlock(tasks, self.director)
         if self.director is not None:
             self.director.note("nothing can go on")
             self.director = None
-        main.cancel_scope.cancel(reason=report)
+        main.cancel_scope.cancel(reason=str(self.deadlock))
 
 
 class _Order:
