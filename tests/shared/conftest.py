@@ -13,23 +13,25 @@ import tenure
 from tenure import EngineError, StoreUnavailable
 from tenure.engine import Holders, Holdings
 from tenure.engines.memory import MemoryEngine
+from tenure.engines.redis import RedisEngine
+from tenure.engines.sqlite import SqliteEngine
 from tenure.testing import FaultyEngine
 
-try:
-    from tenure.engines.sqlite import SqliteEngine
-except ImportError:
-    SqliteEngine = None
-
-ENGINES = ("memory", "wire") if SqliteEngine is None else ("memory", "wire", "sqlite")
+ENGINES = ("memory", "wire", "sqlite", "redis")
 
 
 @pytest.fixture(params=ENGINES)
 def engine(request, tmp_path):
-    """One engine: memory, memory behind a wire on which batches travel, or a file."""
+    """One engine: memory, memory behind a wire on which batches travel, a file, or a server."""
     if request.param == "memory":
         return MemoryEngine()
     if request.param == "wire":
         return FaultyEngine(MemoryEngine())
+    if request.param == "redis":
+        if "virtual_clock" in request.fixturenames:
+            clock = request.getfixturevalue("virtual_clock").now
+            return request.getfixturevalue("inline_redis")(clock)
+        return RedisEngine(request.getfixturevalue("redis_server").url)
     path = tmp_path / "store.db"
     if "virtual_clock" in request.fixturenames:
         return SqliteEngine(path, clock=request.getfixturevalue("virtual_clock").now, inline=True)

@@ -6,20 +6,25 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from tenure.engine import Engine
+from tenure.errors import EngineError
 from tenure.store import Store
 
 __all__ = ("open_store",)
 
-_PLANNED = ("redis", "rediss", "unix", "redis+sentinel", "redis+cluster", "postgresql")
+_REDIS = ("redis", "rediss", "unix")
+_PLANNED = ("redis+sentinel", "redis+cluster", "postgresql")
+_KNOWN = "memory:, sqlite:///FILE or redis://HOST"
 
 
 def open_store(where: str | Engine, **options: Any) -> Store:
     """Make a store over the engine that a URL means; enter it with `async with`.
 
     `memory:` keeps everything in this process; `sqlite:///jobs.db` in a file, relative to the working directory
-    (`sqlite:////var/lib/jobs.db`: absolute). An engine object may be given instead of a URL. Options are those of
-    `Store`: `namespace`, `ttl`, `codec`, `settle_timeout`, `close_timeout`, `observer`. Raises `ValueError` for a URL
-    that means no engine, `TypeError` for what is neither.
+    (`sqlite:////var/lib/jobs.db`: absolute); `redis://[user:password@]host[:port][/database]`, `rediss://` or
+    `unix:///path` on a Redis server (needs the extra `redis`). An engine object may be given instead of a URL.
+    Options are those of `Store`: `namespace`, `ttl`, `codec`, `settle_timeout`, `close_timeout`, `observer`.
+    Raises `ValueError` for a URL that means no engine, `TypeError` for what is neither, `EngineError` when the
+    extra is missing.
     """
     if isinstance(where, str):
         return Store(_engine(where), **options)
@@ -32,7 +37,7 @@ def _engine(url: str) -> Engine:
     scheme, colon, rest = url.partition(":")
     scheme = scheme.lower()
     if not colon:
-        raise ValueError(f"{url!r} is no store URL: it must begin with memory: or sqlite:///")
+        raise ValueError(f"{url!r} is no store URL: write {_KNOWN}")
     if scheme == "memory":
         if rest.strip("/"):
             raise ValueError(f"{url!r}: write memory: and nothing behind it")
@@ -44,9 +49,19 @@ def _engine(url: str) -> Engine:
         from tenure.engines.sqlite import SqliteEngine
 
         return SqliteEngine(path)
+    if scheme in _REDIS:
+        try:
+            from tenure.engines.redis import RedisEngine
+        except ModuleNotFoundError as error:
+            if error.name != "hiredis":
+                raise
+            raise EngineError(
+                f"{scheme}: the Redis engine needs hiredis: pip install 'tenure[redis]'"
+            ) from None
+        return RedisEngine(url)
     if scheme in _PLANNED:
-        raise ValueError(f"{scheme}: this engine is not in this version; use memory: or sqlite:///FILE")
-    raise ValueError(f"{scheme!r} is no engine; use memory: or sqlite:///FILE")
+        raise ValueError(f"{scheme}: this engine is not in this version; use {_KNOWN}")
+    raise ValueError(f"{scheme!r} is no engine; use {_KNOWN}")
 
 
 def _path(url: str) -> str:

@@ -1,0 +1,170 @@
+"""The Redis engine: the contract as scripts, one command for each operation, on one connection."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, NoReturn
+
+import anyio
+import hiredis
+from anyio import TASK_STATUS_IGNORED
+from anyio.abc import TaskStatus
+
+from tenure.engine import CAP, A, Hint, Notice, Operation, Reply
+from tenure.errors import EngineError, StoreUnavailable
+
+from ._address import address
+from ._calls import Call, Calls, answered, hint
+from ._claims import CLAIMS
+from ._counters import COUNTERS
+from ._handshake import TRANSIENT, code_of, refusal
+from ._holds import HOLDS
+from ._link import PATIENCE, Link
+from ._resp import Command, pack
+from ._scripts import all_scripts, script
+from ._sessions import SESSIONS
+from ._tasks import TASKS
+
+__all__ = ("RedisEngine",)
+
+CALLS: Calls = SESSIONS | HOLDS | CLAIMS | COUNTERS | TASKS
+_CHANNEL = "tenure:"
+_KEYS = ("2", "tenure:{0}:rows", "tenure:{0}:order")
+
+
+class RedisEngine:
+    """Keeps everything on a Redis or Valkey server, version 6.2 or later; many machines may share it.
+
+    `url` is `redis://[user:password@]host[:port][/database]`, `rediss://` for TLS (`tls` is a context of your own) or
+    `unix:///path/to/socket[?db=n]`. A server that does not answer for `patience` seconds counts as gone, and the
+    connection is made anew. `clock` (seconds) replaces the server's time in tests.
+
+    Thread safety: none; one engine belongs to one event loop.
+    """
+
+    immediate = False
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        tls: ssl.SSLContext | None = None,
+        patience: float = PATIENCE,
+        clock: Callable[[], float] | None = None,
+    ) -> None:
+        if not patience > 0:
+            raise ValueError(f"patience: seconds, more than zero, not {patience!r}")
+        self._address = address(url, tls)
+        self._clock = clock
+        self._listeners: dict[str, Callable[[Hint], None]] = {}
+        self._link = Link(self._address, self._hear, self._resync, patience=patience)
+        self._baton = anyio.Lock()
+
+    def __repr__(self) -> str:
+        return f"<RedisEngine {self.url!r} {'open' if self._listeners else 'closed'}>"
+
+    @property
+    def url(self) -> str:
+        """Where the server is, without the password."""
+        return str(self._address)
+
+    def apply(self, _operation: Operation[A], /) -> NoReturn:
+        """Raise `RuntimeError`: a server is asked over the network."""
+        raise RuntimeError("the Redis engine is not immediate: use execute")
+
+    async def execute(self, operations: Sequence[Operation[Any]], /) -> Sequence[Any]:
+        """Apply operations in order, each by one script, all sent together.
+
+        Waits while the server cannot be reached. Raises `StoreUnavailable` when the connection breaks meanwhile.
+        Cancellation: they may or may not have been applied.
+        """
+        if not self._listeners:
+            raise StoreUnavailable(f"{self.url}: the engine does not serve")
+        answers: list[Any] = [None] * len(operations)
+        commands: dict[int, Command] = {}
+        for i, operation in enumerate(operations):
+            call = CALLS[type(operation)]
+            command = self._command(call.script, *call.arguments(operation))
+            try:
+                pack([command])
+            except UnicodeEncodeError as error:
+                answers[i] = EngineError(f"{self.url}: a name that cannot be encoded: {error}")
+            else:
+                commands[i] = command
+        for i, raw in (await self._evaluate(commands)).items():
+            call: Call[Any] = CALLS[type(operations[i])]
+            answers[i] = raw if isinstance(raw, EngineError) else answered(call, raw)
+        if any(answer is Reply.MORE for answer in answers):
+            await self._evaluate({0: self._command("sweep", "sweep")})
+        return answers
+
+    async def serve(
+        self,
+        process: str,
+        deliver: Callable[[Hint], None],
+        *,
+        task_status: TaskStatus[None] = TASK_STATUS_IGNORED,
+    ) -> None:
+        """Connect, report started, and deliver the hints for `process` until cancelled; then close the connection.
+
+        Raises `EngineError` for a server that will not do, `StoreUnavailable` for one that cannot be reached.
+        Cancellation: this is how it ends; afterwards no socket is left.
+        """
+        started = partial(self._started, process, deliver, task_status)
+        channel = _CHANNEL + process
+        self._listeners[channel] = deliver
+        try:
+            if self._baton.locked():
+                # another store's task keeps the connection, and hands it on when that store closes
+                await self._link.subscribe(channel)
+                started()
+                async with self._baton:
+                    await self._link.run(None)
+            else:
+                async with self._baton:
+                    self._link.channels[channel] = anyio.Event()
+                    await self._link.run(started)
+        finally:
+            del self._listeners[channel]
+            self._link.forget(channel)
+
+    def _started(self, process: str, deliver: Callable[[Hint], None], task_status: TaskStatus[None]) -> None:
+        task_status.started()
+        deliver(Hint(process, "", "", Notice.RESYNC))
+
+    def _command(self, name: str, *arguments: Any) -> Command:
+        now = "" if self._clock is None else round(self._clock() * 1e6)
+        return ("EVALSHA", script(name).sha, *_KEYS, now, CAP, *arguments)
+
+    async def _evaluate(self, commands: dict[int, Command]) -> dict[int, Any]:
+        """The raw answers, or errors that concern one operation alone."""
+        if not commands:
+            return {}
+        raw = dict(zip(commands, await self._link.execute(list(commands.values())), strict=True))
+        lost: dict[int, Command] = {}
+        for i, answer in raw.items():
+            if isinstance(answer, hiredis.ReplyError):
+                code = code_of(answer)
+                if code == "NOSCRIPT":
+                    lost[i] = commands[i]
+                    continue
+                if code in TRANSIENT:
+                    self._link.drop(str(answer))
+                    raise StoreUnavailable(f"{self.url}: {answer}")
+                raw[i] = refusal(self._address, answer)
+        if lost:
+            # somebody had the server forget its scripts
+            await self._link.execute([("SCRIPT", "LOAD", script.source) for script in all_scripts()])
+            raw |= await self._evaluate(lost)
+        return raw
+
+    def _hear(self, channel: str, message: bytes) -> None:
+        deliver = self._listeners.get(channel)
+        if deliver is not None:
+            deliver(hint(channel.removeprefix(_CHANNEL), message))
+
+    def _resync(self) -> None:
+        for channel, deliver in list(self._listeners.items()):
+            deliver(Hint(channel.removeprefix(_CHANNEL), "", "", Notice.RESYNC))

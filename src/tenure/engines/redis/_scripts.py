@@ -1,0 +1,39 @@
+"""The scripts, put together of the files in `lua/`."""
+
+from __future__ import annotations
+
+from functools import cache
+from hashlib import sha1
+from importlib.resources import files
+from typing import NamedTuple
+
+_PARTS = {
+    "sessions": ("state", "sessions", "operate"),
+    "holds": ("state", "holds", "operate"),
+    "claims": ("state", "claims", "operate"),
+    "counters": ("state", "counters", "operate"),
+    "put": ("state", "tasks", "producers", "operate"),
+    "exchange": ("state", "tasks", "takers", "operate"),
+    "records": ("state", "tasks", "records", "operate"),
+    "sweep": ("state", "holds", "claims", "counters", "tasks", "sweep"),
+}
+
+
+class Script(NamedTuple):
+    """What the server runs, and the name under which it remembers it."""
+
+    source: bytes
+    sha: bytes
+
+
+@cache
+def script(name: str) -> Script:
+    """The script of that name."""
+    folder = files(__spec__.parent) / "lua"
+    source = "\n".join((folder / f"{part}.lua").read_text(encoding="utf-8") for part in _PARTS[name]).encode()
+    return Script(source, sha1(source, usedforsecurity=False).hexdigest().encode())
+
+
+def all_scripts() -> list[Script]:
+    """Every script there is."""
+    return [script(name) for name in _PARTS]

@@ -1,0 +1,148 @@
+"""Tasks, as calls of scripts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from tenure.engine import (
+    Accepted,
+    Browse,
+    CancelTask,
+    Changed,
+    Count,
+    Duplicate,
+    Exchange,
+    Exchanged,
+    GetResult,
+    Leave,
+    Outcome,
+    Page,
+    Progress,
+    Purge,
+    Put,
+    PutAnswer,
+    QueueCounts,
+    Queued,
+    Record,
+    Reply,
+    Requeue,
+    SetPaused,
+    Taken,
+    Unfinished,
+)
+
+from ._calls import Argument, Call, Calls, microseconds, no_words, seconds, text
+
+_PURGE_ORDER = ("waiting", "delayed", "dead", "done", "discarded", "cancelled", "expired")
+
+
+def _or_nothing(duration: float | None) -> Argument:
+    return "" if duration is None else microseconds(duration)
+
+
+def _put(op: Put) -> Iterator[Argument]:
+    yield from ("put", op.session, op.n, op.queue, len(op.requests), op.max_size)
+    for request in op.requests:
+        yield from (request.producer, int(request.wait), *(request.cursor or ("", "")), len(request.tasks))
+        for task in request.tasks:
+            yield from (task.payload, task.priority, microseconds(task.delay))
+            yield from (int(task.key is not None), task.key or "", _or_nothing(task.expires))
+
+
+def _put_answer(raw: Any) -> Accepted | Queued | Reply:
+    match raw:
+        case bytes():
+            return Reply(raw.decode())
+        case [b"queued", place, ask_again_in]:
+            return Queued(place, seconds(ask_again_in))
+        case [b"accepted", *ids]:
+            return Accepted(tuple(Duplicate(task) if twin else task for task, twin in ids))
+        case _:
+            raise AssertionError(f"not an answer: {raw!r}")
+
+
+def _exchange(op: Exchange) -> Iterator[Argument]:
+    yield from ("exchange", op.session, op.n, op.queue, op.want, int(op.wait), _or_nothing(op.aging))
+    yield from (op.max_deliveries, int(op.keep))
+    for s in op.settle:
+        yield from (s.id, s.token, s.verdict.value, s.result, microseconds(s.delay), _or_nothing(s.ttl))
+
+
+def _exchanged(raw: Sequence[Any]) -> Exchanged:
+    _, tasks, refused, stop, paused, ask_again_in = raw
+    return Exchanged(
+        tuple(Taken._make((*fields, seconds(waited), progress)) for *fields, waited, progress in tasks),
+        tuple(refused),
+        tuple(stop),
+        bool(paused),
+        seconds(ask_again_in),
+    )
+
+
+def _result(raw: Sequence[Any]) -> Outcome | Unfinished:
+    match raw:
+        case [b"outcome", state, result, attempts]:
+            return Outcome(text(state), result, attempts)
+        case [b"unfinished", state, progress, ask_again_in]:
+            return Unfinished(text(state), progress, seconds(ask_again_in))
+        case _:
+            raise AssertionError(f"not an answer: {raw!r}")
+
+
+def _changed(raw: Sequence[Any]) -> Changed:
+    return Changed(raw[1], bool(raw[2]))
+
+
+def _page(raw: Sequence[Any]) -> Page:
+    return Page(
+        tuple(
+            Record(
+                seq,
+                task,
+                text(state),
+                payload,
+                priority,
+                text(key) if keyed else None,
+                attempts,
+                deliveries,
+                result,
+                seconds(age),
+            )
+            for seq, task, state, payload, priority, keyed, key, attempts, deliveries, result, age in raw[1]
+        )
+    )
+
+
+def _counts(raw: Sequence[Any]) -> QueueCounts:
+    _, *numbers, paused, oldest, cursors, ask_again_in = raw
+    return QueueCounts(
+        *numbers,
+        paused=bool(paused),
+        oldest=seconds(oldest),
+        cursors=tuple(sorted((text(name), value) for name, value in cursors)),
+        ask_again_in=seconds(ask_again_in),
+    )
+
+
+TASKS: Calls = {
+    Put: Call("put", _put, lambda raw: PutAnswer(tuple(map(_put_answer, raw[1:])))),
+    Leave: Call("put", lambda op: ("leave", op.queue, op.producer), no_words),
+    Exchange: Call("exchange", _exchange, _exchanged),
+    Progress: Call("records", lambda op: ("progress", op.queue, op.id, op.token, op.data), no_words),
+    GetResult: Call("records", lambda op: ("result", op.queue, op.id, op.watch), _result),
+    CancelTask: Call("records", lambda op: ("cancel", op.queue, op.id, _or_nothing(op.ttl)), no_words),
+    Requeue: Call(
+        "records",
+        lambda op: ("requeue", op.queue, int(op.ids is not None), *(op.ids or ())),
+        _changed,
+    ),
+    Purge: Call(
+        "records",
+        lambda op: ("purge", op.queue, *(state for state in _PURGE_ORDER if state in op.states)),
+        _changed,
+    ),
+    Browse: Call("records", lambda op: ("browse", op.queue, op.state, op.after, op.limit), _page),
+    SetPaused: Call("records", lambda op: ("set_paused", op.queue, int(op.paused)), no_words),
+    Count: Call("records", lambda op: ("count", op.queue, op.watch, int(op.recount)), _counts),
+}

@@ -1,0 +1,205 @@
+-- What all scripts share: time, rows, the order, sessions, hints, watches, numbered answers and the step budget.
+--
+-- KEYS[1]  the rows: a hash of packed tables, by a kind and a name ("s:" sessions, "l:" lines, ...)
+-- KEYS[2]  the order: a sorted set whose scores are all 0, so that it is an index of prefixes and numbers:
+--          "E:" when sessions expire, "D:" what else becomes due, "t:" the things of a session, "w:" watches;
+--          the families describe theirs
+-- ARGV[1]  the time in microseconds; "" for the server's own
+-- ARGV[2]  how many steps a loop may take
+-- ARGV[3]  the operation; ARGV[4] and on: its arguments
+-- returns  a word for an answer without words of its own ("ok", "gone", "more", ...), or an array that begins with one
+
+local ROWS, ORDER = KEYS[1], KEYS[2]
+local call = redis.call
+
+local now = tonumber(ARGV[1])
+if not now then
+    local time = call('TIME')
+    now = time[1] * 1000000 + time[2]
+end
+
+-- rows
+
+local function row(name)
+    local packed = call('HGET', ROWS, name)
+    return packed and cmsgpack.unpack(packed)
+end
+
+local function save(name, value)
+    call('HSET', ROWS, name, cmsgpack.pack(value))
+end
+
+local function delete(name)
+    call('HDEL', ROWS, name)
+end
+
+-- the order: numbers have 16 digits, so that bytes sort as numbers do
+
+local function digits(number)
+    return string.format('%016.0f', number)
+end
+
+local function enter(member)
+    call('ZADD', ORDER, 0, member)
+end
+
+local function leave(member)
+    call('ZREM', ORDER, member)
+end
+
+-- The first members with this prefix, at most `limit`; no name has a byte 255, since names are UTF-8.
+local function under(prefix, limit)
+    return call('ZRANGEBYLEX', ORDER, '[' .. prefix, '(' .. prefix .. '\255', 'LIMIT', 0, limit)
+end
+
+-- Visit what follows the prefix in each member above `after`, in order, until `visit` says true.
+local function walk(prefix, after, visit)
+    after = prefix .. after
+    repeat
+        local some = call('ZRANGEBYLEX', ORDER, '(' .. after, '(' .. prefix .. '\255', 'LIMIT', 0, 64)
+        for _, member in ipairs(some) do
+            after = member
+            if visit(string.sub(member, #prefix + 1)) then
+                return
+            end
+        end
+    until #some < 64
+end
+
+local function first(prefix)
+    return under(prefix, 1)[1]
+end
+
+-- Two names as one, and the two again.
+local function both(one, other)
+    return #one .. ':' .. one .. other
+end
+
+local function parts(text)
+    local size, from = string.match(text, '^(%d+):()')
+    return string.sub(text, from, from + size - 1), string.sub(text, from + size)
+end
+
+-- numbers
+
+local function number(name)
+    return call('HINCRBY', ROWS, '#' .. name, 1)
+end
+
+-- tonumber() and "%.0f", because Lua's own conversion rounds to 14 digits
+local function new_token()
+    local last = math.max(tonumber(call('HGET', ROWS, '#token') or 0) + 1, now)
+    call('HSET', ROWS, '#token', string.format('%.0f', last))
+    return last
+end
+
+-- time
+
+local soonest -- when the first session expires
+
+local function look_for_the_soonest()
+    local member = first('E:')
+    soonest = member and tonumber(string.sub(member, 3, 18))
+end
+
+-- Microseconds until the earliest moment at which asking again could help, -1 for never.
+local function ask_again_in(due)
+    local earliest = math.min(soonest or math.huge, due or math.huge)
+    return earliest == math.huge and -1 or math.max(0, earliest - now)
+end
+
+local function ago(time)
+    return math.max(0, now - time)
+end
+
+-- A member under "D:" asks for clearing up at a time: "D:" time, a letter for the kind, its name.
+local function due(time, kind, name)
+    return 'D:' .. digits(time) .. kind .. name
+end
+
+local function something_is_due()
+    look_for_the_soonest()
+    local member = first('D:')
+    return (soonest and soonest <= now) or (member and tonumber(string.sub(member, 3, 18)) <= now)
+end
+
+-- the step budget
+
+local CAP = tonumber(ARGV[2])
+local steps_left = CAP
+local unfinished = false
+
+local function step()
+    if steps_left > 0 then
+        steps_left = steps_left - 1
+        return true
+    end
+    unfinished = true
+    return false
+end
+
+-- hints
+
+local function hint(process, key, name, ...)
+    call('PUBLISH', 'tenure:' .. process, cjson.encode({key, name, ...}))
+end
+
+-- sessions; `id` is a number that is never used again, digits
+
+local function session_of(name)
+    return row('s:' .. name)
+end
+
+-- The families of things, in the order in which an ending session gives them up.
+local HOLD, CLAIM, ARRIVAL, PRODUCER, TASK, TAKER, WATCH, ANSWER = 0, 1, 2, 3, 4, 5, 6, 7
+
+-- Note that a session has something; gives the member that `leave` takes back.
+local function give(session_id, family, name)
+    local member = 't:' .. session_id .. ':' .. family .. digits(number('id')) .. name
+    enter(member)
+    return member
+end
+
+-- watches: one-shot requests to be hinted, by topic
+
+-- A row "w:" topic, session -> {process, thing, member}, a member "w:" topic, number, session.
+
+local function watch(session, topic)
+    local name = both(topic, session.name)
+    if not row('w:' .. name) then
+        local member = 'w:' .. both(topic, digits(number('id'))) .. session.name
+        enter(member)
+        save('w:' .. name, {process = session.process, thing = give(session.id, WATCH, name), member = member})
+    end
+end
+
+local function unwatch(name)
+    local known = row('w:' .. name)
+    leave(known.member)
+    delete('w:' .. name)
+    return known
+end
+
+local function fire(topic, key, name, notice)
+    walk('w:' .. both(topic, ''), '', function(place)
+        local known = unwatch(both(topic, string.sub(place, 17)))
+        leave(known.thing)
+        hint(known.process, key, name, notice)
+    end)
+end
+
+-- numbered answers
+
+local function repeated(session, n, name)
+    local known = row('a:' .. session.id .. ':' .. name)
+    return known and known[1] == n and known[2]
+end
+
+local function remember(session, n, name, answer)
+    local key = 'a:' .. session.id .. ':' .. name
+    if call('HEXISTS', ROWS, key) == 0 then
+        enter('t:' .. session.id .. ':' .. ANSWER .. digits(0) .. name)
+    end
+    save(key, {n, answer})
+    return answer
+end

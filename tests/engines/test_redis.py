@@ -1,0 +1,473 @@
+"""The link to a real Redis server: what it says when the server will not do, and that nothing is lost on the way."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import warnings
+from functools import partial
+
+import anyio
+import hiredis
+import pytest
+
+import tenure
+from tenure import EngineError, Lock, StoreUnavailable, WorkQueue
+from tenure.engine import Acquire, Granted, Holders, OpenSession, Ping, Queued, Release, Reply
+from tenure.engines import open_store
+from tenure.engines.redis import RedisEngine
+from tenure.engines.redis._address import address
+
+
+@pytest.fixture
+def engine(redis_server):
+    return RedisEngine(redis_server.url)
+
+
+@pytest.fixture
+async def serving(engine):
+    """The engine, at work; its hints are in `serving.hints`."""
+    engine.hints = []
+    async with anyio.create_task_group() as group:
+        await group.start(engine.serve, "p", engine.hints.append)
+        yield engine
+        group.cancel_scope.cancel()
+
+
+async def one(engine, operation):
+    (answer,) = await engine.execute([operation])
+    return answer
+
+
+async def hold(lock, granted):
+    async with lock:
+        granted.set()
+
+
+async def until(condition):
+    with anyio.fail_after(10):
+        while not condition():
+            await anyio.sleep(0.002)
+
+
+# ------------------------------------------------------------------------------------------------------ where it is
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("redis://", "redis://localhost:6379"),
+        ("redis://example.org", "redis://example.org:6379"),
+        ("redis://:secret@example.org:7000/3", "redis://example.org:7000/3"),
+        ("redis://me:s%40cret@[::1]/", "redis://me@[::1]:6379"),
+        ("redis://example.org?db=4", "redis://example.org:6379/4"),
+        ("rediss://me:secret@example.org", "rediss://me@example.org:6379"),
+        ("unix:///run/redis.sock", "unix:///run/redis.sock"),
+        ("unix://me:secret@/run/a%20b.sock?db=2", "unix://me@/run/a b.sock?db=2"),
+    ],
+)
+def test_an_address_is_told_without_its_password(url, said):
+    where = address(url)
+    assert str(where) == said
+    assert "cret" not in repr(where)
+    assert "cret" not in repr(RedisEngine(url))
+
+
+def test_a_password_is_decoded():
+    where = address("redis://m%C3%A9:s%40%3Acret@localhost")
+    assert (where.user, where.password) == ("mé", "s@:cret")
+
+
+def test_patience_is_checked():
+    with pytest.raises(ValueError, match="patience: seconds, more than zero, not 0"):
+        RedisEngine("redis://", patience=0)
+
+
+async def test_it_is_not_immediate(engine):
+    with pytest.raises(RuntimeError, match="use execute"):
+        engine.apply(Ping())
+    with pytest.raises(StoreUnavailable, match="does not serve"):
+        await engine.execute([Ping()])
+
+
+# ----------------------------------------------------------------------------------------- servers that will not do
+
+
+async def opened(url, **options):
+    async with open_store(url, **options):
+        pytest.fail("it was opened")
+
+
+async def test_nobody_is_there(tmp_path):
+    with pytest.raises(StoreUnavailable, match="unix:///.*/none: No such file"):
+        await opened(f"unix://{tmp_path}/none")
+
+
+async def test_a_port_where_nobody_listens():
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    with pytest.raises(StoreUnavailable, match=f"redis://127.0.0.1:{port}: .*(refused|failed)"):
+        await opened(f"redis://127.0.0.1:{port}")
+
+
+async def answering(reply, body):
+    """Run `body(port)` with a server that answers everything with `reply`."""
+
+    async def serve(stream):
+        async with stream:
+            await stream.receive()
+            await stream.send(reply)
+            await anyio.sleep_forever()
+
+    async with await anyio.create_tcp_listener(local_host="127.0.0.1") as listener:
+        async with anyio.create_task_group() as group:
+            group.start_soon(listener.serve, serve)
+            try:
+                await body(listener.extra(anyio.abc.SocketAttribute.local_port))
+            finally:
+                group.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize(
+    ("reply", "error", "words"),
+    [
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", EngineError, "this is no Redis server"),
+        (b"-ERR unknown command 'HELLO'\r\n", EngineError, "older than Redis 6.2"),
+        (b"-NOPROTO unsupported protocol version\r\n", EngineError, "older than Redis 6.2"),
+        (
+            b"%2\r\n+version\r\n+6.0.16\r\n+id\r\n:3\r\n",
+            EngineError,
+            "6.2 or later is needed, this is 6.0.16",
+        ),
+        (b"-LOADING Redis is loading the dataset in memory\r\n", StoreUnavailable, "LOADING"),
+        (b"-NOPERM this user has no permissions\r\n", EngineError, "lacks a permission"),
+    ],
+)
+async def test_a_server_that_will_not_do(reply, error, words):
+    async def body(port):
+        with pytest.raises(error, match=words):
+            await opened(f"redis://127.0.0.1:{port}")
+
+    await answering(reply, body)
+
+
+async def test_a_server_that_says_nothing():
+    async with await anyio.create_tcp_listener(local_host="127.0.0.1") as listener:
+        port = listener.extra(anyio.abc.SocketAttribute.local_port)
+        with pytest.raises(StoreUnavailable, match="no answer within 0.05 s"):
+            await opened(RedisEngine(f"redis://127.0.0.1:{port}", patience=0.05))
+
+
+async def test_a_wrong_password(own_redis_server):
+    server = own_redis_server()
+    server("ACL", "SETUSER", "me", "on", ">secret", "~*", "&*", "+@all")
+    with pytest.raises(EngineError, match="refuses this user or password: WRONGPASS") as caught:
+        await opened(f"unix://me:wr0ng@{server.socket}")
+    assert "wr0ng" not in str(caught.value)
+    async with open_store(f"unix://me:secret@{server.socket}?db=3") as store:
+        async with Lock(store, "x"):
+            assert int(server("DBSIZE")) == 0  # it is in the other database
+    server("CONFIG", "SET", "requirepass", "only")
+    with pytest.raises(EngineError, match="refuses this user or password: NOAUTH"):
+        await opened(server.url)
+    async with open_store(f"unix://:only@{server.socket}"):
+        pass
+    with pytest.raises(EngineError, match="DB index is out of range"):
+        await opened(f"unix://:only@{server.socket}?db=99")
+
+
+async def test_who_may_not_kill_its_own_connection_is_told(own_redis_server):
+    server = own_redis_server()
+    subcommands = (
+        ("+client|id", "+client|setname") if server.version < (7, 0) else ("+client", "-client|kill")
+    )
+    server("ACL", "SETUSER", "me", "on", ">secret", "~*", "&*", "+@all", "-client", *subcommands)
+    with pytest.raises(EngineError, match="lacks a permission: NOPERM"):
+        await opened(f"unix://me:secret@{server.socket}")
+
+
+async def test_a_replica_is_refused(own_redis_server):
+    server = own_redis_server()
+    server("REPLICAOF", "127.0.0.1", "1")
+    with pytest.raises(StoreUnavailable, match="this is a replica"):
+        await opened(server.url)
+
+
+async def test_a_server_that_may_drop_keys_is_warned_of(own_redis_server):
+    server = own_redis_server("--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru")
+    with pytest.warns(RuntimeWarning, match="with maxmemory-policy allkeys-lru the server may drop"):
+        async with open_store(server.url):
+            pass
+    server("CONFIG", "SET", "maxmemory-policy", "noeviction")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        async with open_store(server.url):
+            pass
+
+
+async def test_without_memory_an_operation_fails_and_the_next_may_not(own_redis_server):
+    server = own_redis_server()
+    async with open_store(server.url) as store:
+        server("CONFIG", "SET", "maxmemory", "1")
+        with pytest.raises(EngineError, match="OOM"):
+            async with Lock(store, "x"):
+                pytest.fail("it was acquired")
+        server("CONFIG", "SET", "maxmemory", "0")
+        async with Lock(store, "x"):
+            pass
+
+
+# ---------------------------------------------------------------------------------------------------- the one link
+
+
+async def test_a_store_needs_one_connection(engine, redis_server):
+    before = redis_server("INFO", "clients").decode()
+    assert "connected_clients:1\r" in before  # this question's own
+    async with open_store(engine) as store:
+        async with anyio.create_task_group() as group:
+            for n in range(20):
+                group.start_soon(partial(Lock(store, f"lock {n}").__aenter__))
+            await until(lambda: "connected_clients:2\r" in redis_server("INFO", "clients").decode())
+            group.cancel_scope.cancel()
+
+
+async def test_a_lock_cycle_is_two_commands(engine, redis_server):
+    async with open_store(engine) as store:
+        async with Lock(store, "x"):
+            pass
+        redis_server("CONFIG", "RESETSTAT")
+        for _ in range(10):
+            async with Lock(store, "x"):
+                pass
+        stats = redis_server("INFO", "commandstats").decode()
+    assert "cmdstat_evalsha:calls=20," in stats
+
+
+async def test_nothing_is_left_on_the_server(engine, redis_server):
+    async with open_store(engine) as store:
+        for n in range(20):
+            async with Lock(store, f"lock {n}"):
+                pass
+    assert set(redis_server("HKEYS", "tenure:{0}:rows")) == {b"#id", b"#token"}
+    assert redis_server("EXISTS", "tenure:{0}:order") == 0
+
+
+async def test_a_cancelled_caller_leaves_the_stream_in_order(serving):
+    for n in range(50):
+        with anyio.CancelScope() as scope:
+            scope.cancel()
+            await serving.execute([OpenSession("s", "p", 30)])
+        with anyio.CancelScope() as scope:
+            async with anyio.create_task_group() as group:
+                group.start_soon(serving.execute, [Holders("k")])
+                await anyio.sleep(0)
+                group.cancel_scope.cancel()
+        assert await one(serving, OpenSession(f"s{n}", "p", 30)) is Reply.OK
+
+
+async def test_a_name_that_cannot_be_sent_fails_alone(serving):
+    answers = await serving.execute([Ping(), Release("\ud800", "x"), Ping()])
+    assert answers[::2] == [Reply.OK, Reply.OK]
+    assert isinstance(answers[1], EngineError)
+
+
+async def test_forgotten_scripts_are_brought_again(serving, redis_server):
+    for _ in range(3):
+        redis_server("SCRIPT", "FLUSH")
+        assert await serving.execute([Ping(), OpenSession("s", "p", 30), Ping()]) == [Reply.OK] * 3
+
+
+async def test_large_payloads(engine):
+    async with open_store(engine) as store:
+        queue = WorkQueue(store, "jobs")
+        await queue.put_many(["x" * 1_000_000] * 10)
+        async with queue.take() as task:
+            assert len(task.payload) == 1_000_000
+
+
+async def test_two_stores_share_an_engine_and_its_connection(engine, redis_server):
+    async with open_store(engine, namespace="a") as one_store:
+        async with open_store(engine, namespace="b") as other:
+            assert b"connected_clients:2\r" in redis_server("INFO", "clients")
+            async with Lock(one_store, "x"), Lock(other, "x"):
+                pass
+        async with Lock(one_store, "x"):
+            pass
+
+
+async def test_the_connection_is_handed_on_when_the_first_store_closes(engine):
+    async with anyio.create_task_group() as group:
+        ready, leave = anyio.Event(), anyio.Event()
+
+        async def first():
+            async with open_store(engine):
+                ready.set()
+                await leave.wait()
+
+        group.start_soon(first)
+        await ready.wait()
+        async with open_store(engine) as store:
+            for n in range(20):
+                if n == 10:
+                    leave.set()
+                async with Lock(store, "x"):
+                    await anyio.sleep(0.002)
+
+
+async def test_hints_come_on_the_same_connection(serving):
+    for session in ("s1", "s2"):
+        await one(serving, OpenSession(session, "p", 30))
+    assert isinstance(await one(serving, Acquire("s1", "k", "a", 1)), Granted)
+    assert isinstance(await one(serving, Acquire("s2", "k", "b", 1)), Queued)
+    serving.hints.clear()
+    assert await one(serving, Release("k", "a")) is Reply.RELEASED
+    await until(lambda: serving.hints)
+    (told,) = serving.hints
+    assert (told.process, told.key, told.name, type(told.news)) == ("p", "k", "b", Granted)
+
+
+# ----------------------------------------------------------------------------------------------------------- faults
+
+
+async def test_a_killed_connection_is_made_again(engine, redis_server):
+    async with open_store(engine, ttl=5) as store:
+        async with Lock(store, "held") as lease:
+            for _ in range(5):
+                redis_server("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+                redis_server("CLIENT", "KILL", "TYPE", "pubsub", "SKIPME", "yes")
+                async with Lock(store, "x"):
+                    pass
+            lease.check()
+
+
+async def test_waiters_hear_of_their_grant_although_the_message_was_lost(engine, redis_server):
+    async with open_store(engine, ttl=5) as store, open_store(redis_server.url, ttl=5) as other:
+        for _ in range(5):
+            async with anyio.create_task_group() as group:
+                async with Lock(other, "x"):
+                    granted = anyio.Event()
+
+                    group.start_soon(hold, Lock(store, "x"), granted)
+                    await anyio.sleep(0.01)
+                    redis_server("CLIENT", "KILL", "TYPE", "pubsub", "SKIPME", "yes")
+                with anyio.fail_after(4):
+                    await granted.wait()
+
+
+async def test_a_server_that_is_killed_comes_back_with_its_data(own_redis_server):
+    server = own_redis_server("--appendonly", "yes", "--appendfsync", "always")
+    async with open_store(server.url, ttl=10) as store:
+        queue = WorkQueue(store, "jobs")
+        tokens = []
+        for n in range(3):
+            await queue.put(n)
+            async with Lock(store, "x") as lease:
+                tokens.append(lease.token)
+                server.kill()
+                server.start()
+                lease.check()
+        async with Lock(store, "x") as lease:
+            tokens.append(lease.token)
+        assert tokens == sorted(set(tokens))
+        assert (await queue.statistics()).waiting == 3
+
+
+async def test_a_server_that_comes_back_empty_loses_the_leases_and_goes_on(own_redis_server):
+    server = own_redis_server()
+    async with open_store(server.url, ttl=1) as store:
+        with pytest.raises(tenure.LeaseLost):
+            async with Lock(store, "x") as lease:
+                before = lease.token
+                server.kill()
+                server.start()
+                with anyio.fail_after(10):
+                    await anyio.sleep_forever()
+        async with Lock(store, "x") as lease:
+            assert lease.token > before
+
+
+async def test_while_the_server_is_away_leases_end_at_their_deadline_and_not_before(own_redis_server):
+    server = own_redis_server()
+    async with open_store(server.url, ttl=1) as store:
+        with pytest.raises(tenure.LeaseLost):
+            async with Lock(store, "x") as lease:
+                server.kill()
+                remaining, begun = lease.remaining(), anyio.current_time()
+                try:
+                    await anyio.sleep(30)
+                finally:
+                    held = anyio.current_time() - begun
+        assert abs(held - remaining) < 0.3
+        with anyio.move_on_after(0.1) as scope:
+            async with Lock(store, "y"):
+                pytest.fail("it was acquired")
+        assert scope.cancelled_caught
+        server.start()
+        with anyio.fail_after(10):
+            async with Lock(store, "x"):
+                pass
+
+
+async def test_a_server_that_is_frozen_is_given_up_and_found_again(own_redis_server):
+    server = own_redis_server()
+    async with open_store(RedisEngine(server.url, patience=0.3), ttl=30) as store:
+        async with Lock(store, "x") as lease:
+            os.kill(server.process.pid, signal.SIGSTOP)
+            await anyio.sleep(0.5)
+            os.kill(server.process.pid, signal.SIGCONT)
+            with anyio.fail_after(10):
+                async with Lock(store, "y"):
+                    lease.check()
+
+
+async def test_what_a_frozen_server_had_not_read_yet_takes_no_effect_behind_its_own_undoing(own_redis_server):
+    server = own_redis_server()
+    async with open_store(RedisEngine(server.url, patience=0.1), ttl=30) as store:
+        for n in range(3):
+            os.kill(server.process.pid, signal.SIGSTOP)
+            with anyio.move_on_after(0.3):
+                async with Lock(store, f"lock {n}"):
+                    pytest.fail("it was acquired")
+            os.kill(server.process.pid, signal.SIGCONT)
+            with anyio.fail_after(10):
+                async with Lock(store, "x"):
+                    pass
+    reader = server("HKEYS", "tenure:{0}:rows")
+    assert [name for name in reader if name.startswith((b"h:", b"l:", b"s:"))] == []
+
+
+async def test_a_pause_of_the_clients(engine, redis_server):
+    async with open_store(engine, ttl=5) as store:
+        async with Lock(store, "x") as lease:
+            redis_server("CLIENT", "PAUSE", "300", "ALL")
+            async with Lock(store, "y"):
+                lease.check()
+
+
+async def test_a_master_that_becomes_a_replica_is_left(own_redis_server):
+    server = own_redis_server()
+    async with open_store(server.url, ttl=5) as store:
+        server("REPLICAOF", "127.0.0.1", "1")
+        with anyio.move_on_after(0.2) as scope:
+            async with Lock(store, "x"):
+                pytest.fail("it was acquired")
+        assert scope.cancelled_caught
+        server("REPLICAOF", "NO", "ONE")
+        with anyio.fail_after(10):
+            async with Lock(store, "x"):
+                pass
+
+
+def test_without_hiredis_the_extra_is_named(monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "tenure.engines.redis", None)
+    with pytest.raises(ModuleNotFoundError):
+        open_store("redis://")
+    monkeypatch.delitem(__import__("sys").modules, "tenure.engines.redis")
+    for name in [name for name in __import__("sys").modules if name.startswith("tenure.engines.redis.")]:
+        monkeypatch.delitem(__import__("sys").modules, name)
+    monkeypatch.setitem(__import__("sys").modules, "hiredis", None)
+    with pytest.raises(EngineError, match=r"pip install 'tenure\[redis\]'"):
+        open_store("redis://")
+    assert hiredis.__name__ == "hiredis"
