@@ -1,10 +1,34 @@
+import math
+import random
+from contextlib import AsyncExitStack, suppress
+
 import anyio
 import pytest
 
-from tenure.engine import Acquire, Granted, Hint, OpenSession, Ping, Queued, Release, Reply
+import tenure
+from tenure.engine import (
+    Acquire,
+    Arrive,
+    Claim,
+    Count,
+    Exchange,
+    Granted,
+    Hint,
+    Holders,
+    Leave,
+    Notice,
+    OpenSession,
+    Ping,
+    Queued,
+    Release,
+    RenewSession,
+    Reply,
+)
 from tenure.engines.memory import MemoryEngine
-from tenure.errors import StoreUnavailable
-from tenure.testing import Fault, FaultyEngine
+from tenure.engines.sqlite import SqliteEngine
+from tenure.errors import LeaseLost, StoreUnavailable
+from tenure.testing import Fault, FaultyEngine, History, conservation, mutual_exclusion, nothing_lost
+from tenure.testing._faults import LeapingClock
 
 
 class RecordingEngine:
@@ -225,3 +249,261 @@ def test_arguments_are_checked(recording, arguments, named):
 
 def test_faults_of_hints_and_of_batches_are_counted_apart(recording):
     FaultyEngine(recording, rates={Fault.CUT: 0.9, Fault.LOST_HINT: 0.9})
+
+
+# ---------------------------------------------------------------------------------------------------------- reordering
+
+
+async def test_a_batch_is_overtaken_by_the_next(faulty, recording, virtual_clock):
+    faulty.plan(Fault.REORDER)
+    async with anyio.create_task_group() as group:
+        group.start_soon(faulty.execute, [Ping(), Ping()])
+        await virtual_clock.settle()
+        assert recording.applied == []
+        await faulty.execute([RenewSession("s")])
+    assert recording.applied == [RenewSession("s"), Ping(), Ping()]
+    assert virtual_clock.now() == 0
+    assert faulty.suffered == {Fault.REORDER: 1}
+
+
+async def test_a_batch_that_nobody_overtakes_is_late(recording, virtual_clock):
+    faulty = FaultyEngine(recording, delay=2)
+    faulty.plan(Fault.REORDER, times=2)
+    await faulty.execute(BATCH)
+    await faulty.execute(BATCH)
+    assert virtual_clock.now() == 4
+    assert recording.applied == BATCH * 2
+
+
+# ------------------------------------------------------------------------------------------------ one session is paused
+
+
+@pytest.mark.parametrize(
+    "operation",
+    [
+        RenewSession("p/1"),
+        Acquire("p/1", "key", "p/1.1", 1),
+        Release("key", "p/1.1"),
+        Claim("p/1", "pool", "p/1.2"),
+        Arrive("p/1", "barrier", "p/1.3", 2),
+        Leave("queue", "p/1.4"),
+        Exchange("p/1", 1, "queue"),
+        Holders("key", watch="p/1"),
+    ],
+    ids=lambda operation: type(operation).__name__,
+)
+async def test_what_comes_from_a_paused_session_waits_and_takes_effect_late(
+    operation, faulty, recording, virtual_clock
+):
+    faulty.pause_session("p/1")
+    others = [
+        Ping(),
+        RenewSession("p/10"),
+        Release("key", "p/2.1"),
+        Release("key", "p/11.1"),
+        Count("queue", watch="q/1"),
+    ]
+    async with anyio.create_task_group() as group:
+        group.start_soon(faulty.execute, [Ping(), operation])
+        await virtual_clock.advance(100)
+        await faulty.execute(others)
+        assert recording.applied == others
+        assert "paused" in repr(faulty)
+        faulty.resume_session("p/1")
+    assert recording.applied == [*others, Ping(), operation]
+    assert "paused" not in repr(faulty)
+
+
+async def test_a_paused_process_is_all_of_its_sessions(faulty, recording, virtual_clock):
+    faulty.pause_session("p")
+    async with anyio.create_task_group() as group:
+        for session in ("p/1", "p/2", "pp/1"):
+            group.start_soon(faulty.execute, [RenewSession(session)])
+        await virtual_clock.settle()
+        assert recording.applied == [RenewSession("pp/1")]
+        faulty.resume()
+    assert len(recording.applied) == 3
+
+
+@pytest.mark.parametrize("paused", ["p/1", "p"])
+async def test_hints_for_the_process_of_a_paused_session_wait(faulty, recording, paused):
+    seen = []
+    async with anyio.create_task_group() as group:
+        for process in ("p", "q"):
+            await group.start(faulty.serve, process, seen.append)
+        faulty.pause_session(paused)
+        for process in ("p", "q"):
+            recording.listeners[process](Hint(process, "queue", "", Notice.READY))
+        assert [hint.process for hint in seen] == ["q"]
+        faulty.pause()
+        faulty.resume_session(paused)
+        assert len(seen) == 1
+        faulty.resume()
+        assert [hint.process for hint in seen] == ["q", "p"]
+        group.cancel_scope.cancel()
+
+
+async def test_to_resume_what_is_not_paused_does_nothing(faulty):
+    faulty.resume_session("p/1")
+    faulty.resume()
+
+
+# --------------------------------------------------------------------------------------------------- a clock that leaps
+
+
+async def test_a_clock_leaps_forwards_and_backwards(virtual_clock):
+    clock = LeapingClock()
+    faulty = FaultyEngine(MemoryEngine(clock=clock), clock=clock)
+    await faulty.execute([OpenSession("s", "p", 30.0)])
+    faulty.jump(-60)
+    assert clock() == -60
+    await virtual_clock.advance(31)
+    assert list(await faulty.execute([RenewSession("s")])) == [Reply.OK]
+    faulty.jump(91)
+    assert clock() == 62
+    assert list(await faulty.execute([RenewSession("s")])) == [Reply.GONE]
+    assert repr(clock) == "<LeapingClock +31 s>"
+
+
+def test_a_clock_on_top_of_another():
+    clock = LeapingClock(lambda: 5.0)
+    clock.jump(1.5)
+    assert clock() == 6.5
+    for seconds in (math.nan, math.inf):
+        with pytest.raises(ValueError, match="^seconds:"):
+            clock.jump(seconds)
+
+
+def test_a_clock_that_nobody_can_move(faulty):
+    with pytest.raises(RuntimeError, match="^jump: the clock of recording: cannot be moved; .*LeapingClock"):
+        faulty.jump(60)
+
+
+# --------------------------------------------------------------------------------------------------------- with stores
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def leaping(request, tmp_path, virtual_clock):
+    """An engine that several stores share, whose clock can leap."""
+    clock = LeapingClock()
+    if request.param == "memory":
+        engine = MemoryEngine(clock=clock)
+    else:
+        engine = SqliteEngine(tmp_path / "store.db", clock=clock, inline=True)
+    return FaultyEngine(engine, clock=clock)
+
+
+async def test_a_holder_that_is_paused_past_its_ttl_has_lost_its_lease_and_its_fence_is_stale(
+    leaping, virtual_clock
+):
+    async with tenure.open_store(leaping, ttl=3) as one, tenure.open_store(leaping, ttl=3) as other:
+        with pytest.raises(LeaseLost, match="expired"):
+            async with tenure.Lock(one, "report") as stale:
+                leaping.pause_session((await one.session(3.0)).id)
+                await anyio.sleep_forever()
+        assert 2 < virtual_clock.now() - 1 < 3  # the second was spent on trying to give it back
+        async with tenure.Lock(other, "report").hold(timeout=3) as lease:
+            leaping.resume()  # what was sent meanwhile takes effect now: the renewal, the release
+            await anyio.sleep(6)
+            lease.check()
+            (holder,) = (await tenure.Lock(one, "report").holders()).holders
+            assert holder.token == lease.token
+        assert lease.token > stale.token
+        with pytest.raises(LeaseLost):
+            stale.check()
+
+
+async def test_a_task_completed_after_a_pause_past_the_ttl_is_not_completed(leaping, virtual_clock):
+    async with tenure.open_store(leaping, ttl=3) as one, tenure.open_store(leaping, ttl=3) as other:
+        queue = tenure.WorkQueue(other, "jobs")
+        task_id = await queue.put("x")
+        with pytest.raises(LeaseLost):
+            async with tenure.WorkQueue(one, "jobs").take() as task:
+                leaping.pause_session(one.process)
+                task.set_result("stale")
+        async with queue.take(timeout=6) as task:
+            assert task.deliveries == 2
+            leaping.resume_session(one.process)
+            await one.ping()
+            task.set_result("fresh")
+        assert await queue.result(task_id) == "fresh"
+        assert await queue.verify()
+
+
+@pytest.mark.parametrize("seed", range(5))
+async def test_a_clock_that_jumps_back_makes_no_two_holders(leaping, virtual_clock, seed):
+    chance = random.Random(seed)
+    history = History()
+
+    async def user(store):
+        while True:
+            with suppress(LeaseLost):
+                async with tenure.Lock(store, "report") as lease:
+                    with history.held("report", token=lease.token):
+                        await anyio.sleep(chance.uniform(0, 2))
+
+    async with AsyncExitStack() as stack:
+        stores = [await stack.enter_async_context(tenure.open_store(leaping, ttl=3)) for _ in range(3)]
+        group = await stack.enter_async_context(anyio.create_task_group())
+        for store in stores * 2:
+            group.start_soon(user, store)
+        for _ in range(30):
+            await anyio.sleep(chance.uniform(0, 5))
+            leaping.jump(-chance.uniform(0, 10))
+            paused = chance.choice(stores).process
+            leaping.pause_session(paused)
+            await anyio.sleep(chance.uniform(0, 5))
+            leaping.resume_session(paused)
+        group.cancel_scope.cancel()
+    assert mutual_exclusion(history).held > 30
+
+
+async def test_after_a_clock_has_jumped_forwards_the_fence_is_what_holds(leaping, virtual_clock):
+    async with tenure.open_store(leaping, ttl=3) as one, tenure.open_store(leaping, ttl=3) as other:
+        with pytest.raises(LeaseLost, match="gone"):
+            async with tenure.Lock(one, "report") as stale:
+                leaping.jump(60)
+                async with tenure.Lock(other, "report").hold(timeout=0) as lease:
+                    assert lease.token > stale.token
+                    await anyio.sleep_forever()
+        assert virtual_clock.now() <= 1.1  # it is told by its next heartbeat
+
+
+@pytest.mark.parametrize("seed", range(5))
+async def test_batches_that_overtake_one_another_lose_nothing(tmp_path, virtual_clock, seed):
+    inside = (
+        MemoryEngine() if seed % 2 else SqliteEngine(tmp_path / "q.db", clock=virtual_clock.now, inline=True)
+    )
+    faulty = FaultyEngine(
+        inside, seed=seed, delay=0.05, rates={Fault.REORDER: 0.5, Fault.LOST_REPLY: 0.1, Fault.DUPLICATE: 0.1}
+    )
+    history = History()
+
+    async def producer(store, name):
+        queue = tenure.WorkQueue(store, "jobs", max_size=5)
+        for number in range(10):
+            with history.putting("jobs", f"{name} {number}"):
+                await queue.put(f"{name} {number}")
+
+    async def worker(store):
+        while True:
+            async with tenure.WorkQueue(store, "jobs", max_size=5).take() as task:
+                history.taken("jobs", task.payload)
+                await anyio.sleep(0.01)
+            history.completed("jobs", task.payload)
+
+    async with AsyncExitStack() as stack:
+        stores = [await stack.enter_async_context(tenure.open_store(faulty)) for _ in range(3)]
+        async with anyio.create_task_group() as workers:
+            async with anyio.create_task_group() as producers:
+                for store in stores:
+                    workers.start_soon(worker, store)
+                    producers.start_soon(producer, store, store.process)
+            await tenure.WorkQueue(stores[0], "jobs", max_size=5).join()
+            await anyio.sleep(5)  # the last completion is noted
+            workers.cancel_scope.cancel()
+        audit = await tenure.WorkQueue(stores[0], "jobs", max_size=5).verify()
+        assert audit, audit.problems
+        conservation(audit.statistics, history)
+    assert nothing_lost(history).completed == 30
+    assert faulty.suffered[Fault.REORDER] > 10

@@ -9,9 +9,11 @@ from ._deadlock import DeadlockError
 from ._everywhere import Cancellations, cancel_everywhere
 from ._explore import Exploration, ScheduleFailed, explore, replay
 from ._explored import explored
-from ._faults import Fault, FaultyEngine
+from ._faults import Fault, FaultyEngine, LeapingClock
 from ._history import Call, Event, History
 from ._leaks import LeakCheck, LeakError, assert_no_leaks
+from ._proxy import FaultProxy
+from ._race import race
 from ._referee_barrier import Turns, agreement
 from ._referee_holds import Holds, capacity, mutual_exclusion, one_leader
 from ._referee_line import fifo
@@ -33,11 +35,13 @@ __all__ = (
     "Event",
     "Exploration",
     "Fault",
+    "FaultProxy",
     "FaultyEngine",
     "History",
     "Holds",
     "LeakCheck",
     "LeakError",
+    "LeapingClock",
     "RefereeError",
     "ScheduleFailed",
     "Turns",
@@ -58,6 +62,7 @@ __all__ = (
     "newcomer",
     "nothing_lost",
     "one_leader",
+    "race",
     "replay",
     "run",
     "virtual_backend_options",

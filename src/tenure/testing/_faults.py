@@ -1,7 +1,10 @@
-"""An engine whose link fails: slow, cut before or after the effect, doubled, paused; and whose hints get lost."""
+"""An engine whose link fails: slow, out of order, cut before or after the effect, doubled, paused; hints that get lost;
+and a clock that leaps.
+"""
 
 from __future__ import annotations
 
+import math
 from collections import Counter, deque
 from enum import Enum
 from functools import partial
@@ -26,19 +29,22 @@ class Fault(Enum):
     """What can happen to a batch of operations on its way, or to a hint."""
 
     LOST_REQUEST = "lost request"
-    """It never arrives: nothing is applied, the sender is told that the engine is unreachable."""
+    """It never arrives, so it fails before the effect: the sender is told that the engine is unreachable."""
 
     CUT = "cut"
     """The link breaks in the middle: the first few operations are applied, the sender gets no answer at all."""
 
     LOST_REPLY = "lost reply"
-    """All of it is applied, but the sender gets no answer."""
+    """All of it is applied, but the sender gets no answer: it fails after the effect."""
 
     DUPLICATE = "duplicate"
     """It arrives twice: all of it is applied, then all of it again, and the second answers are the ones that count."""
 
     DELAY = "delay"
     """It arrives late."""
+
+    REORDER = "reorder"
+    """It is overtaken by the next batch of another sender; without one, it arrives late."""
 
     LOST_HINT = "lost hint"
     """A hint is not delivered."""
@@ -49,10 +55,39 @@ class Fault(Enum):
 
 _OF_HINTS = (Fault.LOST_HINT, Fault.DUPLICATE_HINT)
 
+_NAMES = ("session", "watch", "holder", "participant", "producer")
+"""The fields of operations that tell who sent them."""
+
 
 class _Planned(NamedTuple):
     fault: Fault
     on: type[Operation[Any]] | None
+
+
+class LeapingClock:
+    """A clock that can leap, for engines that take one: `MemoryEngine(clock=clock)`, `SqliteEngine(path, clock=clock)`.
+
+    It shows what `clock` shows, without one the time of the running event loop, plus the sum of its leaps. Hand it to a
+    `FaultyEngine` too, for its `jump`.
+
+    Thread safety: that of `clock`; the loop's time can only be read on the loop's thread.
+    """
+
+    def __init__(self, clock: Callable[[], float] = anyio.current_time) -> None:
+        self._clock = clock
+        self._ahead = 0.0
+
+    def __call__(self) -> float:
+        return self._clock() + self._ahead
+
+    def jump(self, seconds: float) -> None:
+        """Leap forwards, or backwards by a negative number of seconds."""
+        if not math.isfinite(seconds):
+            raise ValueError(f"seconds: a finite number, not {seconds!r}")
+        self._ahead += seconds
+
+    def __repr__(self) -> str:
+        return f"<LeapingClock {self._ahead:+g} s>"
 
 
 class FaultyEngine:
@@ -60,7 +95,12 @@ class FaultyEngine:
 
     Faults come planned, one by one (`plan`), or at random: `rates` gives for each fault how likely it is to hit a batch
     (or a hint), and the same `seed` repeats the same draws. A planned fault goes first. At most one fault hits a batch.
-    `delay` is how many seconds `Fault.DELAY` takes. `pause` freezes the link until `resume`.
+    `delay` is how many seconds `Fault.DELAY` takes, and for how long at most a batch waits to be overtaken. `pause`
+    freezes the link until `resume`, `pause_session` one process's part of it. `clock` is the one that was given to the
+    engine inside, if `jump` shall move it.
+
+    Batches that are in flight together may change places, as they may on the way to a server. A store sends one batch
+    at a time, so those are batches of several stores over this one object, and each store keeps its own order.
 
     It is never immediate: over the memory engine too, operations travel in batches and can be cancelled on their way.
     `batches` counts what was sent, `suffered` what happened to it.
@@ -71,7 +111,13 @@ class FaultyEngine:
     immediate = False
 
     def __init__(
-        self, engine: Engine, *, seed: int = 0, rates: Mapping[Fault, float] | None = None, delay: float = 1.0
+        self,
+        engine: Engine,
+        *,
+        seed: int = 0,
+        rates: Mapping[Fault, float] | None = None,
+        delay: float = 1.0,
+        clock: LeapingClock | None = None,
     ) -> None:
         rates = dict(rates or {})
         for kinds, name in ((_OF_HINTS, "hints"), (set(Fault) - set(_OF_HINTS), "batches")):
@@ -89,11 +135,14 @@ class FaultyEngine:
         self._engine = engine
         self._rates = rates
         self._delay = delay
+        self._clock = clock
         self._random = Random(seed)
         self._planned: deque[_Planned] = deque()
         self._paused: anyio.Event | None = None
         self._before_effect = False
-        self._held_back: list[Callable[[], None]] = []
+        self._frozen: dict[str, anyio.Event] = {}
+        self._overtaking: anyio.Event | None = None
+        self._held_back: list[tuple[Callable[[Hint], None], Hint]] = []
 
     @property
     def url(self) -> str:
@@ -118,15 +167,43 @@ class FaultyEngine:
         self._paused = self._paused or anyio.Event()
         self._before_effect = before_effect
 
+    def pause_session(self, session: str) -> None:
+        """Hold back what comes from one session from now on, and the hints for its process; all others go on.
+
+        As if its process was frozen (SIGSTOP): what it sends takes effect when it goes on, however late. `session` is
+        the id of a session, or the name of a process (`store.process`) for all of its sessions. Held back is a batch
+        with an operation that carries the session or a name that a store made under it (of a holder, participant or
+        producer). What the same store sends later waits behind that batch.
+        """
+        self._frozen.setdefault(session, anyio.Event())
+
+    def resume_session(self, session: str) -> None:
+        """Let go what was held back of a session."""
+        if (frozen := self._frozen.pop(session, None)) is not None:
+            frozen.set()
+            self._deliver_held_back()
+
     def resume(self) -> None:
-        """Let everything that was held back go, and the link work again."""
+        """Let everything that was held back go, of all sessions too, and the link work again."""
         paused, self._paused = self._paused, None
         self._before_effect = False
-        held_back, self._held_back = self._held_back, []
         if paused is not None:
             paused.set()
-        for deliver in held_back:
-            deliver()
+        for session in list(self._frozen):
+            self.resume_session(session)
+        self._deliver_held_back()
+
+    def jump(self, seconds: float) -> None:
+        """Have the clock of the engine inside leap, forwards or (below 0) backwards; that of the stores does not move.
+
+        Raises `RuntimeError` if this object was made without `clock`. A server's clock cannot be moved from here.
+        """
+        if self._clock is None:
+            raise RuntimeError(
+                f"jump: the clock of {self.url} cannot be moved; give the same clock=LeapingClock() to an engine that"
+                " takes one and to the FaultyEngine"
+            )
+        self._clock.jump(seconds)
 
     def apply(self, operation: Operation[A], /) -> NoReturn:
         """Refuse: only immediate engines apply at once. Raises `RuntimeError`."""
@@ -139,10 +216,14 @@ class FaultyEngine:
         """
         self.batches += 1
         fault = self._next(operations)
-        if self._before_effect:
-            await self._resumed()
         if fault is Fault.DELAY:
             await anyio.sleep(self._delay)
+        if fault is Fault.REORDER:
+            self._overtaking = self._overtaking or anyio.Event()
+            with anyio.move_on_after(self._delay):
+                await self._overtaking.wait()
+        while (held := self._holding(operations)) is not None:
+            await held.wait()
         if fault in {Fault.LOST_REQUEST, Fault.CUT}:
             if fault is Fault.CUT:
                 await self._engine.execute(operations[: self._random.randrange(len(operations))])
@@ -150,9 +231,13 @@ class FaultyEngine:
                 await anyio.lowlevel.checkpoint()
             raise StoreUnavailable(f"{self.url}: {fault.value}")
         answers = await self._engine.execute(operations)
+        if self._overtaking is not None:
+            self._overtaking.set()
+            self._overtaking = None
         if fault is Fault.DUPLICATE:
             answers = await self._engine.execute(operations)
-        await self._resumed()
+        while self._paused is not None:
+            await self._paused.wait()
         if fault is Fault.LOST_REPLY:
             raise StoreUnavailable(f"{self.url}: {fault.value}")
         return answers
@@ -171,22 +256,35 @@ class FaultyEngine:
         await self._engine.serve(process, partial(self._deliver, deliver), task_status=task_status)
 
     def __repr__(self) -> str:
-        state = " paused" if self._paused else ""
+        state = " paused" if self._paused or self._frozen else ""
         return f"<FaultyEngine{state} batches={self.batches} suffered={dict(self.suffered)} over {self._engine!r}>"
 
-    async def _resumed(self) -> None:
-        while self._paused is not None:
-            await self._paused.wait()
+    def _holding(self, operations: Sequence[Operation[Any]]) -> anyio.Event | None:
+        """What must be over before these operations may take effect."""
+        if self._before_effect:
+            return self._paused
+        for session, frozen in self._frozen.items():
+            if any(_is_of(session, operation) for operation in operations):
+                return frozen
+        return None
 
     def _deliver(self, deliver: Callable[[Hint], None], hint: Hint) -> None:
         fault = self._next(())
         if fault is Fault.LOST_HINT:
             return
         for _ in range(2 if fault is Fault.DUPLICATE_HINT else 1):
-            if self._paused is None:
-                deliver(hint)
-            else:
-                self._held_back.append(partial(deliver, hint))
+            self._pass_on(deliver, hint)
+
+    def _pass_on(self, deliver: Callable[[Hint], None], hint: Hint) -> None:
+        if self._paused is not None or any(_is_for(hint, session) for session in self._frozen):
+            self._held_back.append((deliver, hint))
+        else:
+            deliver(hint)
+
+    def _deliver_held_back(self) -> None:
+        held_back, self._held_back = self._held_back, []
+        for deliver, hint in held_back:
+            self._pass_on(deliver, hint)
 
     def _next(self, operations: Sequence[Operation[Any]]) -> Fault | None:
         """The fault that hits this batch; no operations: this hint."""
@@ -212,3 +310,14 @@ class FaultyEngine:
                 if share < 0:
                     return fault
         return None
+
+
+def _is_of(session: str, operation: Operation[Any]) -> bool:
+    """Whether an operation carries the session, or a name that was made under it."""
+    names = (getattr(operation, field, "") for field in _NAMES)
+    # As stores make them: process/session.name
+    return any(name == session or name.startswith((f"{session}.", f"{session}/")) for name in names)
+
+
+def _is_for(hint: Hint, session: str) -> bool:
+    return session == hint.process or session.startswith(f"{hint.process}/")
