@@ -138,10 +138,13 @@ class MemoryEngine:
         unserved, state.unserved = state.unserved, {}
         for key in unserved:
             self._holds.serve(key)
-        if state.soonest_expiry <= state.now:
+        # one after the other: a task that an ended session still seems to have would not expire
+        if not state.unfinished and state.soonest_expiry <= state.now:
             self._end_expired()
-        self._tasks.clear_up()
-        self._claims.clear_up()
+        if not state.unfinished:
+            self._tasks.clear_up()
+        if not state.unfinished:
+            self._claims.clear_up()
         return not state.unfinished
 
     def _end_expired(self) -> None:

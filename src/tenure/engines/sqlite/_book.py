@@ -169,12 +169,14 @@ class Book:
         state = self._state
         if state.unserved:
             self._holds.go_on()
-        if state.soonest_session is not None and state.soonest_session <= state.boot:
-            self._sessions.end_expired()
-        if state.soonest_task is not None and state.soonest_task <= state.wall:
-            self._tasks.clear_up()
-        if state.soonest_rest is not None and state.soonest_rest <= state.wall:
-            self._claims.clear_up()
+        # one after the other: a task that an ended session still seems to have would not expire
+        for due, now, clear_up in (
+            (state.soonest_session, state.boot, self._sessions.end_expired),
+            (state.soonest_task, state.wall, self._tasks.clear_up),
+            (state.soonest_rest, state.wall, self._claims.clear_up),
+        ):
+            if not state.unfinished and due is not None and due <= now:
+                clear_up()
 
     def _begin(self) -> None:
         self._db.execute("BEGIN IMMEDIATE")

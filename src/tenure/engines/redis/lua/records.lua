@@ -46,7 +46,7 @@ operations.cancel = function()
         save_queue(name, queue)
         return 'cancelled'
     elseif not task.stop then
-        task.stop, task.ttl = true, ttl
+        task.stop, task.ttl = digits(number('id')), ttl
         save_task(name, id, task)
         enter(stop_place(name, task))
         hint(task.process, name, string.format('%.0f', task.token), 'stop')

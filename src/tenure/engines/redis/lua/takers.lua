@@ -93,8 +93,8 @@ end
 
 local function stops(name, session)
     local tokens = {}
-    walk('z:' .. both(name, session.id), '', function(token)
-        tokens[#tokens + 1] = tonumber(token)
+    walk('z:' .. both(name, session.id), '', function(place)
+        tokens[#tokens + 1] = tonumber(string.sub(place, 17))
     end)
     return tokens
 end

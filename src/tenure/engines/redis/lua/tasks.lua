@@ -2,12 +2,12 @@
 --
 -- A row "Q:" queue -> {size, paused, tasks, ready, delayed, reserved, producers, ordinal, takers, and how many were put,
 -- done, dead, ...}; a row "T:" queue, id -> an unfinished task {priority, key, expires, ready_at, attempts, deliveries,
--- and while leased: session, process, token, thing, limit, keep; stop and ttl when it shall be cancelled; progress}; a
+-- and while leased: session, process, token, thing, limit, keep; stop, a number, and ttl when it shall be cancelled; progress}; a
 -- field "Y:" queue, id -> its payload; a field "K:" queue, key -> its id. A row "e:" queue, id -> the record of an ended
 -- task {seq, state, priority, key, attempts, deliveries, result, ended_at, expires}. Rows "n:" producers, "k:" takers.
 --
 -- Members: "u:" queue, id for all unfinished; "a:" queue, priority, ready_at, id and "o:" queue, ready_at, id for those
--- that are ready; "d:" queue, ready_at, id for the delayed; "z:" queue, session, token for those to be cancelled; "n:"
+-- that are ready; "d:" queue, ready_at, id for the delayed; "z:" queue, session, stop, token for those to be cancelled; "n:"
 -- queue, ordinal, producer for those who wait; "k:" queue, ordinal, session for idle takers; "y:" queue, letter of the
 -- state, seq, id for endings; "J:" time, id, queue for records to be forgotten; "D:" time, "x", id, queue for expiry.
 
@@ -233,7 +233,7 @@ end
 -- leases
 
 local function stop_place(name, task)
-    return 'z:' .. both(name, task.session) .. digits(task.token)
+    return 'z:' .. both(name, task.session) .. task.stop .. digits(task.token)
 end
 
 local function unlease(name, task)
