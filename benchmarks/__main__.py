@@ -20,7 +20,10 @@ Row = dict[str, Any]
 
 HEADINGS = ("work", "loop", "ours", "peer", "", "unit", "ratio", "CPU s", "reach")
 RIGHT = {"ours", "peer", "ratio", "CPU s"}
-INVOLVED = ("anyio", "trio", "uvloop", "huey")
+INVOLVED = (
+    *("anyio", "trio", "uvloop", "huey", "aiobreaker", "aiolimiter", "aiologic", "aiorwlock", "async-lru"),
+    *("circuitbreaker", "generic-connection-pool", "interlock-cb", "purgatory", "tricycle"),
+)
 
 
 def found() -> list[str]:

@@ -32,7 +32,7 @@ TEST_FILE = re.compile(r"\btests/[\w/]+\.py\b")
 
 
 # What users get but do not make, and methods that only the patterns call.
-MADE_INSIDE = {"Hold", "Lease", "Taking", "Task"}
+MADE_INSIDE = {"Hold", "Lease", "ReadTurn", "Reservation", "TakenTurn", "Taking", "Task", "WriteTurn"}
 INNER = {
     "Store": {
         *("call", "call_at", "compose_soon", "key", "listen", "notice", "obtain", "send", "session"),

@@ -6,6 +6,7 @@ anyio has no such primitive, and building one of ``anyio.Event`` costs several t
 - `park` and `wake`: put the current task to sleep until another task of the same loop wakes it;
 - `checkpoint`: let others run and notice a cancellation, as ``anyio.lowlevel.checkpoint`` does, without its
   look-up;
+- `now`: the loop's clock, as ``anyio.current_time`` without its look-up;
 - `this_task` and `on_task_end`: who is running, and when has it ended;
 - `loop_caller`: how a foreign thread gets a function run on this loop.
 
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
     from trio.lowlevel import Abort, Task
 
-__all__ = ("Parked", "checkpoint", "loop_caller", "on_task_end", "park", "this_task", "wake")
+__all__ = ("Parked", "checkpoint", "loop_caller", "now", "on_task_end", "park", "this_task", "wake")
 
 try:
     from sniffio import thread_local as _running
@@ -97,6 +98,16 @@ def checkpoint() -> Awaitable[None]:
     if _running.name == "trio":
         return _trio().checkpoint()
     return _turn()
+
+
+def now() -> float:
+    """Give the time of the running loop's clock, in seconds.
+
+    Cancellation: not a checkpoint.
+    """
+    if _running.name == "trio":
+        return _trio_time()()
+    return asyncio.get_running_loop().time()
 
 
 def this_task() -> object:
@@ -184,6 +195,13 @@ def _trio() -> ModuleType:
     from trio import lowlevel
 
     return lowlevel
+
+
+@cache
+def _trio_time() -> Callable[[], float]:
+    from trio import current_time
+
+    return current_time
 
 
 class _TrioParked:

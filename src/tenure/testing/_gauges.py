@@ -28,6 +28,8 @@ GAUGES = (
     # of memory streams
     *("current_buffer_used", "open_send_streams", "open_receive_streams"),
     *("tasks_waiting_send", "tasks_waiting_receive"),
+    # of queues
+    *("tasks_waiting_put", "tasks_waiting_get"),
 )
 
 

@@ -1,0 +1,45 @@
+"""What it costs to be watched: steps of tasks a second, with a watch and without."""
+
+from __future__ import annotations
+
+from contextlib import AbstractAsyncContextManager, nullcontext
+from functools import partial
+from time import perf_counter
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+
+from benchmarks._measure import LOOPS, interleaved, on_loop, row
+from tenure.local import BlockingWatch
+
+TASKS = 10
+BARE = "not watched"
+
+
+async def steps(watch: AbstractAsyncContextManager[Any], times: int) -> float:
+    """Steps a second of ten tasks that do nothing else."""
+
+    async def work() -> None:
+        for _ in range(times // TASKS):
+            await anyio.lowlevel.checkpoint()
+
+    async with watch:
+        began = perf_counter()
+        async with anyio.create_task_group() as group:
+            for _ in range(TASKS):
+                group.start_soon(work)
+        return times / (perf_counter() - began)
+
+
+def run(smoke: bool) -> list[dict[str, Any]]:
+    times, rounds = (1_000, 1) if smoke else (200_000, 5)
+    rows: list[dict[str, Any]] = []
+    for loop in LOOPS:
+        contestants = {
+            "ours": lambda loop=loop: on_loop(loop, steps, BlockingWatch(), times),
+            BARE: partial(on_loop, loop, steps, nullcontext(), times),
+        }
+        figures = interleaved(contestants, rounds=rounds)
+        rows.append(row("steps while being watched", loop, figures, BARE))
+    return rows

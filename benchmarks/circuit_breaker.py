@@ -1,0 +1,160 @@
+"""What a guarded call costs over the bare one: microseconds of CPU, of an async function that does nothing, one task.
+
+Measured are ``await breaker.call(fn)`` and ``async with breaker: await fn()``, less ``await fn()`` in a loop of the
+same length. All defaults: ours keeps a window of 100 calls with failures and slow calls, reads the loop's clock twice,
+and gives out permits. interlock-cb does the same (with ``time.monotonic``, whatever the loop's clock is); the others
+count failures in a row, read no clock and measure nothing. A refused call of ours is a checkpoint, theirs are not.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from functools import partial
+from time import process_time
+from typing import TYPE_CHECKING, Any
+
+import aiobreaker
+import circuitbreaker
+import interlock
+import purgatory
+
+from benchmarks._measure import LOOPS, interleaved, on_loop, row
+from tenure.local import CircuitBreaker
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+    from contextlib import AbstractAsyncContextManager
+
+    Call = Callable[[Callable[[], Awaitable[None]]], Awaitable[None]]
+
+UNIT = "CPU us"
+
+
+async def nothing() -> None:
+    """The function that is guarded."""
+
+
+async def ours() -> CircuitBreaker:
+    """A breaker of ours."""
+    return CircuitBreaker()
+
+
+async def ours_in_time() -> CircuitBreaker:
+    """One of ours that remembers the calls of ten seconds."""
+    return CircuitBreaker(window_seconds=10)
+
+
+async def interlock_cb() -> interlock.CircuitBreaker:
+    """The one that does as much as ours."""
+    return interlock.CircuitBreaker(name="bench")
+
+
+async def interlock_cb_in_time() -> interlock.CircuitBreaker:
+    """It, with the calls of ten seconds."""
+    config = interlock.Config(window_type=interlock.WindowType.TIME_BASED, window_size=10)
+    return interlock.CircuitBreaker(name="bench", config=config)
+
+
+async def purgatorys() -> AbstractAsyncContextManager[Any]:
+    """Purgatory's, which has no `call`."""
+    return await purgatory.AsyncCircuitBreakerFactory().get_breaker("bench")
+
+
+async def call_of(make: Callable[[], Awaitable[Any]]) -> Call:
+    """How a breaker calls."""
+    return (await make()).call
+
+
+async def call_of_aiobreaker() -> Call:
+    """How aiobreaker calls."""
+    return aiobreaker.CircuitBreaker().call_async
+
+
+async def call_of_circuitbreaker() -> Call:
+    """How circuitbreaker calls."""
+    return circuitbreaker.CircuitBreaker(name="bench").call_async
+
+
+async def _bare(times: int) -> float:
+    start = process_time()
+    for _ in range(times):
+        await nothing()
+    return process_time() - start
+
+
+async def called(make: Callable[[], Awaitable[Call]], times: int) -> float:
+    """Microseconds that a call through the breaker takes over a bare one."""
+    call = await make()
+    await call(nothing)
+    bare = await _bare(times)
+    start = process_time()
+    for _ in range(times):
+        await call(nothing)
+    return (process_time() - start - bare) / times * 1e6
+
+
+async def entered(make: Callable[[], Awaitable[AbstractAsyncContextManager[Any]]], times: int) -> float:
+    """The same of a call in a block."""
+    breaker = await make()
+    async with breaker:
+        pass
+    bare = await _bare(times)
+    start = process_time()
+    for _ in range(times):
+        async with breaker:
+            await nothing()
+    return (process_time() - start - bare) / times * 1e6
+
+
+async def refused(make: Callable[[], Awaitable[Any]], times: int) -> float:
+    """Microseconds that a refusal takes."""
+    breaker = await make()
+    breaker.force_open()
+    start = process_time()
+    for _ in range(times):
+        with suppress(Exception):
+            await breaker.call(nothing)
+    return (process_time() - start) / times * 1e6
+
+
+def run(smoke: bool) -> list[dict[str, Any]]:
+    times, rounds = (200, 1) if smoke else (100_000, 5)
+    works: dict[str, tuple[Callable[..., Awaitable[float]], dict[str, Callable[..., Any]], str]] = {
+        "closed, call": (
+            called,
+            {
+                "ours": partial(call_of, ours),
+                "interlock-cb": partial(call_of, interlock_cb),
+                "aiobreaker": call_of_aiobreaker,
+                "circuitbreaker": call_of_circuitbreaker,
+            },
+            "<= 2 us",
+        ),
+        "closed, call, time window": (
+            called,
+            {
+                "ours": partial(call_of, ours_in_time),
+                "interlock-cb": partial(call_of, interlock_cb_in_time),
+            },
+            "<= 2 us",
+        ),
+        "closed, async with": (
+            entered,
+            {"ours": ours, "interlock-cb": interlock_cb, "purgatory": purgatorys},
+            "<= 2 us",
+        ),
+        "open, call": (refused, {"ours": ours, "interlock-cb": interlock_cb}, ""),
+    }
+    rows: list[dict[str, Any]] = []
+    for loop in LOOPS:
+        for work, (measure, makes, goal) in works.items():
+            figures = interleaved(
+                {name: partial(on_loop, loop, measure, make, times) for name, make in makes.items()},
+                rounds=rounds,
+            )
+            rows += [
+                row(work, loop, figures, name, unit=UNIT, less_is_better=True, goal=goal)
+                for name in makes
+                if name != "ours"
+            ]
+    return rows

@@ -1,0 +1,142 @@
+"""The token bucket: taking what is there, the accuracy of the rate, and what thousands that wait cost.
+
+aiolimiter is for asyncio, and gives way to nobody when it does not wait. The bare checkpoint is a floor: what gives way
+cannot be faster.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable
+from functools import partial
+from time import perf_counter
+from typing import Any
+
+import aiolimiter
+import anyio
+import anyio.lowlevel
+
+from benchmarks._measure import LOOPS, ROUNDS, interleaved, on_loop, row
+from tenure.local import TokenBucket
+
+CHECKPOINT = "bare checkpoint"
+AIOLIMITER = "aiolimiter"
+
+
+def ours() -> Callable[[], Awaitable[object]]:
+    return TokenBucket(1e12, burst=1e12).acquire
+
+
+def of_nobody() -> Callable[[], Awaitable[object]]:
+    return anyio.lowlevel.checkpoint
+
+
+def of_aiolimiter() -> Callable[[], Awaitable[object]]:
+    return aiolimiter.AsyncLimiter(1e12, 1).acquire
+
+
+async def taken(make: Callable[[], Callable[[], Awaitable[object]]], times: int) -> float:
+    """Tokens a second that one task takes while there are enough."""
+    take = make()
+    start = perf_counter()
+    for _ in range(times):
+        await take()
+    return times / (perf_counter() - start)
+
+
+async def share(
+    make: Callable[[float], Callable[[], Awaitable[object]]], rate: float, seconds: float
+) -> float:
+    """How much of the rate 100 tasks get out of a bucket of one token."""
+    take = make(rate)
+    done = 0
+
+    async def work() -> None:
+        nonlocal done
+        while True:
+            await take()
+            done += 1
+
+    with anyio.move_on_after(seconds):
+        async with anyio.create_task_group() as group:
+            for _ in range(100):
+                group.start_soon(work)
+    return done / (rate * seconds + 1)
+
+
+async def cpu_of_waiting(make: Callable[[float], Callable[[], Awaitable[object]]], waiters: int) -> float:
+    """CPU seconds until so many tasks that wait have been served within a second."""
+    take = make(float(waiters))
+    begin = time.process_time()
+    async with anyio.create_task_group() as group:
+        for _ in range(waiters):
+            group.start_soon(take)
+    return time.process_time() - begin
+
+
+def bucket(rate: float) -> Callable[[], Awaitable[object]]:
+    return TokenBucket(rate).acquire
+
+
+def limiter(rate: float) -> Callable[[], Awaitable[object]]:
+    return aiolimiter.AsyncLimiter(1, 1 / rate).acquire
+
+
+async def nothing(waiters: int) -> float:
+    """CPU seconds of starting so many tasks that make one checkpoint."""
+    begin = time.process_time()
+    async with anyio.create_task_group() as group:
+        for _ in range(waiters):
+            group.start_soon(anyio.lowlevel.checkpoint)
+    return time.process_time() - begin
+
+
+def run(smoke: bool) -> list[dict[str, Any]]:
+    times, seconds, waiters = (200, 0.02, 50) if smoke else (200_000, 1.0, 10_000)
+    rounds = 1 if smoke else ROUNDS
+    rows: list[dict[str, Any]] = []
+    for loop in LOOPS:
+        makes = {"ours": ours, CHECKPOINT: of_nobody}
+        if loop != "trio":
+            makes[AIOLIMITER] = of_aiolimiter
+        figures = interleaved(
+            {name: partial(on_loop, loop, taken, make, times) for name, make in makes.items()}, rounds=rounds
+        )
+        goals = {CHECKPOINT: ">= 0.9x the checkpoint"}
+        rows += [
+            row("TokenBucket, tokens are there", loop, figures, peer, goal=goals.get(peer, ""))
+            for peer in (CHECKPOINT, AIOLIMITER)
+            if peer in figures
+        ]
+        for rate in (100.0, 1_000.0, 10_000.0, 100_000.0):
+            contestants: dict[str, Callable[[], float]] = {
+                "ours": partial(on_loop, loop, share, bucket, rate, seconds),
+                "the rate": lambda: 1.0,
+            }
+            if loop != "trio":
+                contestants[AIOLIMITER] = partial(on_loop, loop, share, limiter, rate, seconds)
+            figures = interleaved(contestants, rounds=rounds)
+            rows += [
+                row(f"TokenBucket, burst 1, {rate:,.0f}/s", loop, figures, peer, unit="share", goal=goal)
+                for peer, goal in (("the rate", "0.99 to 1.01"), (AIOLIMITER, ""))
+                if peer in figures
+            ]
+        figures = interleaved(
+            {
+                "ours": partial(on_loop, loop, cpu_of_waiting, bucket, waiters),
+                "tasks that wait for nothing": partial(on_loop, loop, nothing, waiters),
+            },
+            rounds=rounds,
+        )
+        rows.append(
+            row(
+                f"TokenBucket, {waiters:,} waiters",
+                loop,
+                figures,
+                "tasks that wait for nothing",
+                unit="CPU s",
+                less_is_better=True,
+                goal="<= 0.3 s",
+            )
+        )
+    return rows

@@ -1,0 +1,156 @@
+"""A barrier for tasks of one process: all of its parties go on together, or none of them does.
+
+The broken state is that of Java's `CyclicBarrier`, which `threading.Barrier` has too; "drop" is the way of
+`asyncio.Barrier`. Nobody counts arrivals: who waits is who stands in the line. So a party that leaves cannot
+leave a wrong count behind (python/cpython#155233).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from tenure.errors import BarrierBroken
+from tenure.local._line import Line
+from tenure.local._park import checkpoint
+
+if TYPE_CHECKING:
+    from tenure.local._line import Waiter
+
+__all__ = ("Barrier", "BarrierStatistics")
+
+
+@dataclass(frozen=True, slots=True)
+class BarrierStatistics:
+    """The state of a `Barrier` at one moment."""
+
+    parties: int
+    """How many have to arrive."""
+    tasks_waiting: int
+    """How many wait."""
+    generation: int
+    """How many times all have gone on together, or were told that they do not."""
+    broken: bool
+    """It is broken, until it is reset."""
+
+
+class Barrier:
+    """A meeting point for `parties` tasks: when as many have arrived, all go on; then the next generation may.
+
+    With `on_departure="break"` a party that is cancelled while it waits breaks the barrier: all who wait, and
+    all who come, get `BarrierBroken`, until `reset`. So nobody goes on unless all do. With "drop" it is
+    forgotten and the others wait on for another.
+
+    Cancellation: comes before all go on, or after that. asyncio's native ``task.cancel()`` can do what no
+    cancel scope can: reach a party in the very tick in which all were let go. Then it alone raises, and the
+    others go on.
+
+    Thread safety: none; all on the thread of one loop.
+    """
+
+    __slots__ = ("_breaks", "_broken", "_generation", "_line", "_parties")
+
+    def __init__(self, parties: int, *, on_departure: Literal["break", "drop"] = "break") -> None:
+        """Make a barrier for so many (at least 1); outside a running loop too."""
+        if not isinstance(parties, int):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(f"parties must be an int, not {parties!r}")
+        if parties < 1:
+            raise ValueError(f"parties must be at least 1, not {parties!r}")
+        if on_departure not in ("break", "drop"):
+            raise ValueError(f'on_departure must be "break" or "drop", not {on_departure!r}')
+        self._parties = parties
+        self._breaks = on_departure == "break"
+        self._broken = ""
+        self._generation = 0
+        self._line: Line[int, int] = Line(self._left)
+
+    @property
+    def parties(self) -> int:
+        """How many have to arrive."""
+        return self._parties
+
+    @property
+    def n_waiting(self) -> int:
+        """How many have arrived and wait."""
+        return sum(1 for _ in self._line)
+
+    @property
+    def broken(self) -> bool:
+        """It was aborted, or a party left it, and it was not reset since."""
+        return bool(self._broken)
+
+    async def wait(self) -> int:
+        """Wait for the others and return one's place in the order of arrival, from 0 to `parties` - 1.
+
+        Always a checkpoint. Raises `BarrierBroken` if the barrier is broken, or is broken or reset meanwhile.
+
+        Cancellation: breaks the barrier for all who wait; with "drop" it has no effect.
+        """
+        line = self._line
+        if self._broken or len(line) + 1 >= self._parties:
+            # One who may be the last gives way first: nothing is awaited between the moment when all are let
+            # go and the return, so a cancellation cannot hit one of them and spare the others.
+            try:
+                await checkpoint()
+            except BaseException:
+                self._depart()
+                raise
+            if self._broken:
+                raise self._error()
+            waiting = list(line)
+            if len(waiting) + 1 == self._parties:
+                self._generation += 1
+                for place, waiter in enumerate(waiting):
+                    line.grant(waiter, place)
+                return len(waiting)
+        return await line.wait(line.join(self._generation))
+
+    def abort(self) -> None:
+        """Break the barrier: all who wait, and all who come, get `BarrierBroken`, until `reset`.
+
+        Cancellation: not a checkpoint.
+        """
+        self._break("it was aborted")
+
+    def reset(self) -> None:
+        """Begin anew, broken or not: all who wait get `BarrierBroken`, those who come do not.
+
+        Cancellation: not a checkpoint.
+        """
+        self._break("it was reset")
+        self._broken = ""
+
+    def statistics(self) -> BarrierStatistics:
+        """Give the state of this moment.
+
+        Cancellation: not a checkpoint.
+        """
+        return BarrierStatistics(self._parties, self.n_waiting, self._generation, self.broken)
+
+    async def __aenter__(self) -> int:
+        return await self.wait()
+
+    async def __aexit__(self, *_: object) -> None:
+        pass
+
+    def __repr__(self) -> str:
+        state = f", broken: {self._broken}" if self._broken else ""
+        return f"<Barrier {self.n_waiting}/{self._parties} waiting{state}>"
+
+    def _left(self, waiter: Waiter[int, int]) -> None:
+        # one that was cancelled before a reset and runs after it must not break what came after it
+        if waiter.want == self._generation:
+            self._depart()
+
+    def _depart(self) -> None:
+        if self._breaks:
+            self._break("a party left it")
+
+    def _break(self, reason: str) -> None:
+        if not self._broken:
+            self._broken = reason
+            self._generation += 1
+            self._line.fail_all(self._error)
+
+    def _error(self) -> BarrierBroken:
+        return BarrierBroken(f"the barrier of {self._parties} is broken: {self._broken}")

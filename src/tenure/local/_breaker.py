@@ -1,0 +1,291 @@
+"""The circuit breaker: calls to something that is down are refused at once, until a few of them get through again."""
+
+from __future__ import annotations
+
+import logging
+from contextvars import ContextVar
+from dataclasses import dataclass
+from functools import partial, wraps
+from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, TypeAlias, TypeVar, TypeVarTuple
+
+from tenure.errors import CircuitOpen
+from tenure.local._breaker_outcome import Outcomes
+from tenure.local._breaker_settings import Settings
+from tenure.local._breaker_states import State, States
+from tenure.local._park import checkpoint, now
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Coroutine
+    from types import TracebackType
+
+    from tenure.local._breaker_outcome import Matcher
+    from tenure.observe import Observer
+
+__all__ = ("CircuitBreaker", "CircuitBreakerStatistics")
+
+T = TypeVar("T")
+P = ParamSpec("P")
+Args = TypeVarTuple("Args")
+
+Entered: TypeAlias = "tuple[CircuitBreaker, int, float, Entered | None]"
+
+_log = logging.getLogger("tenure")
+# the blocks that this context is inside of, the innermost first: breaker, permit, since when, and the next
+_inside: ContextVar[Entered | None] = ContextVar("tenure.local.breaker", default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class CircuitBreakerStatistics:
+    """The state of a `CircuitBreaker` as its last call left it."""
+
+    state: State
+    """As `CircuitBreaker.state`."""
+    calls: int
+    """How many calls are in the window.
+
+    While half open, it is that of the probes; while open, the one that made it open.
+    """
+    failures: int
+    """How many of `calls` failed."""
+    slow_calls: int
+    """How many of `calls` were slow; a call may be both."""
+    failure_rate: float | None
+    """Failures per call; None while there are too few calls to judge."""
+    slow_call_rate: float | None
+    """Slow calls per call; None while there are too few calls to judge."""
+    probes: int
+    """How many probes are under way."""
+    refused: int
+    """How many calls were refused so far."""
+    dropped: int
+    """How many failures and successes came too late to count so far: after a change of state, or a probe's time."""
+    opened: int
+    """How often it opened so far; being forced open does not count."""
+
+
+class CircuitBreaker:
+    """Lets calls through while they go well, and refuses them with `CircuitOpen` while they do not.
+
+    ``await breaker.call(fn, *args)``, ``async with breaker:`` and ``@breaker`` are three ways to guard a call.
+
+    *Closed*, it remembers the last `window` calls, or those of the last `window_seconds`. When `failure_rate` of them
+    failed, or `slow_call_rate` of them took more than `slow_call_seconds`, it opens; but not on fewer than `min_calls`
+    calls (a window of fewer calls is judged when it is full). *Open*, it refuses all calls for `open_seconds`; each
+    time that it opens again without having closed, `open_factor` times longer, up to `max_open_seconds`, and shortened
+    at random by up to the share `open_jitter`, so that a fleet does not come back at one moment. Then the next call
+    makes it *half open*: `probes` calls are let through and the rest refused, and the same rates, over `probes` calls,
+    decide, as soon as they are certain, whether it closes or opens again. A probe that has said nothing for
+    `probe_seconds` loses its place to the next call.
+
+    A call that raises what `ignore` matches, or that is cancelled, says nothing, and gives its place as a probe back;
+    one that raises what `record` matches has failed; any other is a success. Both take exception classes or a function
+    of the exception. An exception group is a failure if any exception in it is. What began in one state says nothing in
+    the next: its outcome is dropped.
+
+    `state` and the rest are those of this process; nothing is shared. `observer` is told ``breaker.changed`` (name,
+    old, new). `name` is for that, and for messages. Times are in seconds of the loop's clock. TypeError or ValueError
+    for settings that make no sense.
+
+    Cancellation: a cancelled call has no effect on the breaker.
+
+    Thread safety: none; all on the thread of one loop. It may be used on one loop after the other.
+
+    Source: Nygard, "Release It!"; windows, rates and states as in resilience4j; permits with a generation as in
+    sony/gobreaker, so that outcomes of an earlier state cannot count in a later one.
+    """
+
+    __slots__ = ("_listeners", "_name", "_observer", "_outcomes", "_states")
+
+    def __init__(
+        self,
+        *,
+        failure_rate: float = 0.5,
+        slow_call_rate: float = 1.0,
+        slow_call_seconds: float = 60.0,
+        window: int = 100,
+        window_seconds: float | None = None,
+        min_calls: int = 100,
+        open_seconds: float = 60.0,
+        open_factor: float = 1.0,
+        max_open_seconds: float | None = None,
+        open_jitter: float = 0.0,
+        probes: int = 10,
+        probe_seconds: float = 60.0,
+        record: Matcher = Exception,
+        ignore: Matcher = (),
+        name: str = "",
+        observer: Observer | None = None,
+    ) -> None:
+        """Make a closed breaker; outside a running loop too."""
+        settings = Settings(
+            failure_rate=failure_rate,
+            slow_call_rate=slow_call_rate,
+            slow_call_seconds=slow_call_seconds,
+            window=window,
+            window_seconds=window_seconds,
+            min_calls=min_calls,
+            open_seconds=open_seconds,
+            open_factor=open_factor,
+            max_open_seconds=max_open_seconds,
+            open_jitter=open_jitter,
+            probes=probes,
+            probe_seconds=probe_seconds,
+        )
+        self._outcomes = Outcomes(record, ignore)
+        self._name = name
+        self._observer = observer
+        self._listeners: list[Callable[[State, State], object]] = []
+        self._states = States(settings, self._changed)
+
+    async def call(self, fn: Callable[[*Args], Awaitable[T]], *args: *Args) -> T:
+        """Call and await ``fn(*args)``; return or raise what it does. `CircuitOpen` if it may not be called.
+
+        Adds no checkpoint to a call that is let through; a refusal is one.
+
+        Cancellation: has no effect on the breaker; a probe's place is free again.
+        """
+        states = self._states
+        since = now()
+        permit = states.admit(since) or await self._refuse(since)
+        try:
+            result = await fn(*args)
+        except BaseException as error:
+            states.settle(permit, since, now(), self._outcomes.failed(error))
+            raise
+        states.settle(permit, since, now(), False)
+        return result
+
+    async def __aenter__(self) -> None:
+        """Begin a call, or raise `CircuitOpen`. Cancellation: has no effect."""
+        since = now()
+        permit = self._states.admit(since) or await self._refuse(since)
+        _inside.set((self, permit, since, _inside.get()))
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """End the call that this task has begun last. No checkpoint."""
+        inside = _inside.get()
+        if inside is None or inside[0] is not self:
+            inside = _brought_to_front(self, inside)
+        _, permit, since, outer = inside
+        _inside.set(outer)
+        self._states.settle(permit, since, now(), error is not None and self._outcomes.failed(error))
+
+    def __call__(self, fn: Callable[P, Awaitable[T]]) -> Callable[P, Coroutine[Any, Any, T]]:
+        """Guard each call of the async function `fn`: a decorator.
+
+        Cancellation: as `call`.
+        """
+
+        @wraps(fn)
+        async def guarded(*args: P.args, **options: P.kwargs) -> T:
+            return await self.call(partial(fn, *args, **options))
+
+        return guarded
+
+    @property
+    def state(self) -> State:
+        """The state as the last call left it.
+
+        It goes from "open" to "half_open" not by itself, but when a call comes.
+        """
+        return self._states.state
+
+    def force_open(self) -> None:
+        """Refuse all calls until `reset` or another of these methods; ``retry_after`` is infinite.
+
+        Cancellation: not a checkpoint.
+        """
+        self._states.change("forced_open")
+
+    def disable(self) -> None:
+        """Let all calls through, and remember nothing of them.
+
+        Cancellation: not a checkpoint.
+        """
+        self._states.change("disabled")
+
+    def metrics_only(self) -> None:
+        """Let all calls through, but remember them: `statistics` tells whether it would open.
+
+        Cancellation: not a checkpoint.
+        """
+        self._states.change("metrics_only")
+
+    def reset(self) -> None:
+        """Close, with nothing remembered.
+
+        Cancellation: not a checkpoint.
+        """
+        self._states.change("closed")
+
+    def on_change(self, callback: Callable[[State, State], object]) -> Callable[[], None]:
+        """Have ``callback(old, new)`` called after each change of state; what is returned unregisters it.
+
+        It is called in the middle of whatever made the change: it must be quick, and what it raises (an `Exception`) is
+        logged.
+
+        Cancellation: not a checkpoint.
+        """
+        if not callable(callback):
+            raise TypeError(f"callback must be a function, not {callback!r}")
+        # in a list of its own identity: one function may be registered twice
+        listener = partial(callback)
+        self._listeners.append(listener)
+
+        def unregister() -> None:
+            self._listeners = [each for each in self._listeners if each is not listener]
+
+        return unregister
+
+    def statistics(self) -> CircuitBreakerStatistics:
+        """Give the state as the last call left it.
+
+        Cancellation: not a checkpoint.
+        """
+        states, window = self._states, self._states.window
+        judged = window.calls >= states.enough_calls
+        return CircuitBreakerStatistics(
+            state=states.state,
+            calls=window.calls,
+            failures=window.failures,
+            slow_calls=window.slow,
+            failure_rate=window.failures / window.calls if judged else None,
+            slow_call_rate=window.slow / window.calls if judged else None,
+            probes=len(states.probes),
+            refused=states.refused,
+            dropped=states.dropped,
+            opened=states.opened,
+        )
+
+    def __repr__(self) -> str:
+        window = self._states.window
+        name = f" {self._name!r}" if self._name else ""
+        return f"<CircuitBreaker{name} {self.state}, {window.failures} failed and {window.slow} slow of {window.calls}>"
+
+    async def _refuse(self, now: float) -> NoReturn:
+        name = f"{self._name}: " if self._name else ""
+        message, after = f"{name}the circuit breaker is {self.state}", self._states.retry_after(now)
+        # so that a loop that tries again and again does not lock up the others
+        await checkpoint()
+        raise CircuitOpen(message, retry_after=after)
+
+    def _changed(self, old: State, new: State) -> None:
+        if self._observer is not None:
+            self._observer.notice("breaker.changed", name=self._name, old=old, new=new)
+        for listener in self._listeners:
+            try:
+                listener(old, new)
+            except Exception:  # noqa: BLE001 - it is logged; the call in whose middle this is goes on
+                _log.exception("%r: a listener failed on the change from %s to %s", self, old, new)
+
+
+def _brought_to_front(breaker: CircuitBreaker, inside: Entered | None) -> Entered:
+    # blocks of two async generators in one task may end in another order than they began
+    if inside is None:
+        raise RuntimeError(f"{breaker!r}: left in another task than it was entered in")
+    if inside[0] is breaker:
+        return inside
+    _, permit, since, rest = _brought_to_front(breaker, inside[3])
+    return (breaker, permit, since, (inside[0], inside[1], inside[2], rest))

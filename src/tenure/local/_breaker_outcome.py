@@ -1,0 +1,47 @@
+"""What an exception says about the health of what was called: a failure, a success, or nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias, cast
+
+__all__ = ("Matcher", "Outcomes")
+
+Matcher: TypeAlias = "type[BaseException] | tuple[type[BaseException], ...] | Callable[[Exception], bool]"
+"""Which exceptions are meant: a class, several, or a function that tells."""
+
+
+class Outcomes:
+    """Sorts exceptions: what `ignore` matches says nothing, what `record` matches is a failure, the rest a success.
+
+    What is no `Exception` (cancellation above all) says nothing. A group is as bad as the worst exception in it: a
+    failure if one of them is, else nothing if one says nothing.
+
+    Thread safety: any, if the matching functions are.
+    """
+
+    __slots__ = ("_ignored", "_recorded")
+
+    def __init__(self, record: Matcher, ignore: Matcher) -> None:
+        """Take the two matchers; TypeError for what is none."""
+        self._recorded = _matching("record", record)
+        self._ignored = _matching("ignore", ignore)
+
+    def failed(self, error: BaseException) -> bool | None:
+        """Tell whether `error` is a failure; None when it says nothing either way."""
+        if isinstance(error, BaseExceptionGroup):
+            group = cast("BaseExceptionGroup[BaseException]", error)
+            verdicts = {self.failed(each) for each in group.exceptions}
+            return True if True in verdicts else None if None in verdicts else False
+        if not isinstance(error, Exception) or self._ignored(error):
+            return None
+        return bool(self._recorded(error))
+
+
+def _matching(name: str, matcher: Matcher) -> Callable[[Exception], bool]:
+    if callable(matcher) and not isinstance(matcher, type):
+        return matcher
+    classes = matcher if isinstance(matcher, tuple) else (matcher,)
+    if not all(isinstance(each, type) and issubclass(each, BaseException) for each in classes):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise TypeError(f"{name} must be exception classes or a function, not {matcher!r}")
+    return lambda error: isinstance(error, classes)

@@ -1,0 +1,190 @@
+"""The states of a circuit breaker: a machine without I/O, without a clock, and without tasks.
+
+    closed --a rate is reached--> open --open_seconds pass, a call comes--> half_open --good probes--> closed
+                                   ^                                            |
+                                   +----------------bad probes-----------------+
+
+and from anywhere, by hand, to forced_open, disabled, metrics_only and (back) to closed.
+
+Whoever is let in gets a *permit*, a number, and comes back with it. While closed it is the number of this *era*,
+which ends with the state; a probe gets a number of its own. So an outcome of an earlier era, or of a probe whose place
+was given to another one meanwhile, is recognised as stale and dropped, whatever the state has become. The generations
+are those of sony/gobreaker, the windows, rates and the further states those of resilience4j.
+"""
+
+from __future__ import annotations
+
+from itertools import count
+from math import inf
+from random import random
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from tenure.local._breaker_window import SLOW, CountWindow
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tenure.local._breaker_settings import Settings
+    from tenure.local._breaker_window import TimeWindow
+
+__all__ = ("State", "States")
+
+State: TypeAlias = Literal["closed", "open", "half_open", "forced_open", "disabled", "metrics_only"]
+
+REFUSED = 0
+ROUNDING = 1e-6  # who has slept for `retry_after` must not come too early
+UNSEEN = -1  # the permit of a disabled breaker: nobody asks what became of it
+
+
+class States:
+    """The state of one breaker. All times are readings of one clock, in seconds, and given by the caller.
+
+    `on_change` is called with the old and the new state after each change.
+
+    Thread safety: none.
+    """
+
+    __slots__ = (
+        "_backoff",
+        "_era",
+        "_numbers",
+        "_on_change",
+        "_open_for",
+        "_opened_at",
+        "_passing",
+        "_slow_seconds",
+        "dropped",
+        "opened",
+        "probes",
+        "refused",
+        "settings",
+        "state",
+        "window",
+    )
+
+    state: State
+    """The state as the last call left it: an open breaker becomes half open when a call comes after its time."""
+    window: CountWindow | TimeWindow
+    """The calls of this era; those of the probes while half open; those that opened it while open."""
+    probes: dict[int, float]
+    """The permits of the probes that are under way, and since when, the eldest first."""
+    refused: int
+    """How many calls were refused so far."""
+    dropped: int
+    """How many failures and successes came too late so far, after a change of state or a probe's time."""
+    opened: int
+    """How often it opened so far; not by hand."""
+
+    def __init__(self, settings: Settings, on_change: Callable[[State, State], None]) -> None:
+        """Make a closed one."""
+        self.settings = settings
+        self._slow_seconds = settings.slow_call_seconds
+        self._on_change = on_change
+        self._numbers = count(1)
+        self.probes = {}
+        self.refused = self.dropped = self.opened = 0
+        self._opened_at = self._open_for = 0.0
+        self.state = "closed"
+        self._begin("closed")
+
+    @property
+    def enough_calls(self) -> int:
+        """How many calls have to be in the window before the rates mean anything."""
+        return self.settings.probes if self.state == "half_open" else self.settings.enough_calls
+
+    def admit(self, now: float) -> int:
+        """Let a call in and give its permit; REFUSED (0, the only false one) if it may not."""
+        return self._passing or self._probe(now)
+
+    def settle(self, permit: int, since: float, now: float, failed: bool | None) -> None:
+        """Take in what became of the call that was let in with `permit` at `since`; None is no verdict."""
+        if permit != self._era:
+            self._settle_probe(permit, since, now, failed)
+        elif failed is not None:
+            window = self.window
+            mark = failed if now - since <= self._slow_seconds else failed | SLOW
+            window.add(mark, now)
+            if (window.failures or window.slow) and self.state == "closed":
+                self._judge(window, now)
+
+    def change(self, state: Literal["closed", "forced_open", "disabled", "metrics_only"]) -> None:
+        """Go into a state by hand, with nothing remembered."""
+        self._begin(state)
+
+    def retry_after(self, now: float) -> float:
+        """Tell in how many seconds a call that is refused at `now` may be let in.
+
+        While half open it is at most that: when the eldest probe loses its place, unless it ends before.
+        """
+        if self.state == "open":
+            return max(0.0, self._opened_at + self._open_for - now)
+        if self.probes:
+            return max(0.0, next(iter(self.probes.values())) + self.settings.probe_seconds - now)
+        return inf
+
+    def _begin(self, state: State) -> None:
+        old, self.state = self.state, state
+        self.probes.clear()
+        self._era = next(self._numbers)
+        self._passing = REFUSED
+        if state in {"closed", "metrics_only"}:
+            self._passing = self._era
+        elif state == "disabled":
+            self._passing = UNSEEN
+        if state not in {"open", "half_open"}:
+            self._backoff = self.settings.open_seconds
+            self.window = self.settings.empty_window()
+        elif state == "half_open":
+            self.window = CountWindow(self.settings.probes)
+        if old != state:
+            self._on_change(old, state)
+
+    def _judge(self, window: CountWindow | TimeWindow, now: float) -> None:
+        settings = self.settings
+        if window.calls >= settings.enough_calls and settings.reached(
+            window.calls, window.failures, window.slow
+        ):
+            self._open(now)
+
+    def _open(self, now: float) -> None:
+        settings = self.settings
+        self.opened += 1
+        self._opened_at = now
+        self._open_for = self._backoff * (1 - settings.open_jitter * random())
+        self._backoff = min(self._backoff * settings.open_factor, settings.max_open_seconds or inf)
+        self._begin("open")
+
+    def _probe(self, now: float) -> int:
+        if self.state == "open":
+            # another loop may have another clock: never longer than was meant
+            self._opened_at = min(self._opened_at, now)
+            if self.retry_after(now) <= ROUNDING:
+                self._begin("half_open")
+        if self.state == "half_open":
+            self._take_back(now)
+            if len(self.probes) + self.window.calls < self.settings.probes:
+                permit = next(self._numbers)
+                self.probes[permit] = now
+                return permit
+        self.refused += 1
+        return REFUSED
+
+    def _take_back(self, now: float) -> None:
+        while self.probes and self.retry_after(now) <= ROUNDING:
+            del self.probes[next(iter(self.probes))]
+
+    def _settle_probe(self, permit: int, since: float, now: float, failed: bool | None) -> None:
+        if permit not in self.probes:
+            self.dropped += permit != UNSEEN and failed is not None
+            return
+        del self.probes[permit]
+        if failed is None:
+            return
+        window, settings = self.window, self.settings
+        window.add(failed if now - since <= self._slow_seconds else failed | SLOW, now)
+        # decided as soon as the outcomes that are still missing cannot change it any more
+        missing = settings.probes - window.calls
+        if settings.reached(settings.probes, window.failures, window.slow):
+            self._open(now)
+        elif not settings.reached(settings.probes, window.failures + missing, window.slow + missing):
+            self._begin("closed")

@@ -1,0 +1,111 @@
+"""What a circuit breaker remembers of the calls it let through: the last so many, or those of the last seconds.
+
+A call is remembered as a *mark*: 0, or FAILED, or SLOW, or both. Both windows count in O(1) a call: one in a ring,
+as resilience4j's count-based window; the other in ten slices of time, as failsafe-go's.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from math import inf
+
+__all__ = ("FAILED", "SLOW", "CountWindow", "TimeWindow")
+
+FAILED = 1
+SLOW = 2
+SLICES = 10
+
+
+class CountWindow:
+    """The last `size` calls.
+
+    Thread safety: none.
+    """
+
+    __slots__ = ("_next", "_ring", "_size", "calls", "failures", "slow")
+
+    calls: int
+    """How many calls are in the window."""
+    failures: int
+    """How many of them failed."""
+    slow: int
+    """How many of them were slow; a call may be both."""
+
+    def __init__(self, size: int) -> None:
+        """Make an empty window."""
+        self._size = size
+        self._ring = bytearray(size)
+        self._next = 0
+        self.calls = self.failures = self.slow = 0
+
+    def add(self, mark: int, now: float) -> None:  # noqa: ARG002 - the other window needs the time
+        """Add a call, and forget the oldest if the window is full."""
+        place = self._next
+        old = self._ring[place]
+        if mark != old:
+            self._ring[place] = mark
+            self.failures += (mark & FAILED) - (old & FAILED)
+            self.slow += (mark >> 1) - (old >> 1)
+        place += 1
+        self._next = place if place < self._size else 0
+        if self.calls < self._size:
+            self.calls += 1
+
+
+class TimeWindow:
+    """The calls of the last `seconds`, forgotten a slice of a tenth at a time: when they are 0.9 to 1 times so old.
+
+    The slices begin with the first call. The counts are those of the moment of the last `add`.
+
+    Thread safety: none.
+    """
+
+    __slots__ = ("_ends", "_slices", "_width", "calls", "failures", "slow")
+
+    calls: int
+    """How many calls are in the window."""
+    failures: int
+    """How many of them failed."""
+    slow: int
+    """How many of them were slow; a call may be both."""
+
+    def __init__(self, seconds: float) -> None:
+        """Make an empty window."""
+        self._width = seconds / SLICES
+        self._ends = -inf
+        self._slices: deque[list[int]] = deque()
+        self.calls = self.failures = self.slow = 0
+
+    def add(self, mark: int, now: float) -> None:
+        """Add a call that ended at `now`, and forget those that are too old by then."""
+        late = now - self._ends
+        if not -self._width <= late < 0:
+            self._roll(late, now)
+        part = self._slices[-1]
+        part[0] += 1
+        self.calls += 1
+        if mark:
+            part[1] += mark & FAILED
+            self.failures += mark & FAILED
+            part[2] += mark >> 1
+            self.slow += mark >> 1
+
+    def _roll(self, late: float, now: float) -> None:
+        slices = self._slices
+        if late < 0:  # another loop, with another clock
+            self._ends = now + self._width
+            return
+        if late >= (SLICES - 1) * self._width:
+            slices.clear()
+            self.calls = self.failures = self.slow = 0
+            slices.append([0, 0, 0])
+            self._ends = now + self._width
+            return
+        while now >= self._ends:
+            slices.append([0, 0, 0])
+            self._ends += self._width
+        while len(slices) > SLICES:
+            calls, failures, slow = slices.popleft()
+            self.calls -= calls
+            self.failures -= failures
+            self.slow -= slow

@@ -1,0 +1,232 @@
+"""The bulkhead: so many calls at once, so many more in line, and no kind of call crowds out the others."""
+
+from __future__ import annotations
+
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from functools import partial
+from itertools import count
+from math import inf
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from anyio import move_on_after
+
+from tenure.errors import AcquireTimeout, BulkheadFull
+from tenure.local._line import Line
+from tenure.local._park import checkpoint
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Mapping
+    from types import TracebackType
+
+    from tenure.local._line import Waiter
+
+__all__ = ("Bulkhead", "BulkheadKindStatistics", "BulkheadStatistics")
+
+
+@dataclass(frozen=True, slots=True)
+class BulkheadKindStatistics:
+    """What one kind of call has of a `Bulkhead` at one moment."""
+
+    share: float
+    """Its share, as it was given."""
+    in_use: int
+    """How many are inside."""
+    tasks_waiting: int
+    """How many wait in line; those cancelled in this turn of the loop may still count."""
+    refused: int
+    """How many were refused so far because the line was full."""
+
+
+@dataclass(frozen=True, slots=True)
+class BulkheadStatistics:
+    """The state of a `Bulkhead` at one moment, in numbers of calls."""
+
+    limit: int
+    """How many may be inside at once."""
+    max_waiting: int | None
+    """How many of each kind may wait in line; None is any number."""
+    in_use: int
+    """How many are inside; those that were let in but have not run yet are."""
+    tasks_waiting: int
+    """How many wait in line, of all kinds; those cancelled in this turn of the loop may still count."""
+    refused: int
+    """How many were refused so far because their line was full."""
+    kinds: Mapping[Hashable, BulkheadKindStatistics]
+    """The same for each kind; without shares there is one, None."""
+
+
+class _Lane:
+    __slots__ = ("in_use", "line", "refused", "share")
+
+    def __init__(self, share: float, line: Line[int, None]) -> None:
+        self.share = share
+        self.line = line
+        self.in_use = 0
+        self.refused = 0
+
+
+class Bulkhead:
+    """Lets at most `limit` calls in at once; the others wait in line, first come first served.
+
+    `max_waiting` bounds the line (None: any number; 0: nobody waits): who finds it full is refused with
+    `BulkheadFull`.
+
+    With `shares`, a mapping of kinds to weights (such as ``{"checkout": 3, "search": 1}``), each kind has a line of its
+    own, with room for `max_waiting`. What is free is lent to whoever asks, so one kind alone may have all of it. What
+    becomes free goes to the kind that has the least for its weight, and among equals to whoever has waited longest. So
+    a kind gets back what it lent as fast as calls end, no call is interrupted for it, and each kind that waits gets in
+    sooner or later.
+
+    Cancellation: an `enter` that raises has taken nothing and holds no place in the line.
+
+    Thread safety: none; all on the thread of one loop. It may be used on one loop after the other.
+
+    Source: Nygard, "Release It!"; the sharing is max-min fairness with weights, as schedulers of clusters have it.
+    """
+
+    __slots__ = ("_arrivals", "_in_use", "_lanes", "_limit", "_max_waiting")
+
+    def __init__(
+        self,
+        limit: int,
+        *,
+        max_waiting: int | None = None,
+        shares: Mapping[Hashable, float] | None = None,
+    ) -> None:
+        """Make an empty one; outside a running loop too. TypeError or ValueError for what makes no sense."""
+        _check_count("limit", limit, least=1)
+        if max_waiting is not None:
+            _check_count("max_waiting", max_waiting, least=0)
+        if shares is not None and not shares:
+            raise ValueError("shares must have at least one kind, or be None")
+        self._limit = limit
+        self._max_waiting = max_waiting
+        self._in_use = 0
+        self._arrivals = count()
+        self._lanes: dict[Hashable, _Lane] = {}
+        for kind, share in ({None: 1} if shares is None else shares).items():
+            if not 0 < share < inf:
+                raise ValueError(f"shares must be numbers of more than 0, not {share!r} for {kind!r}")
+            self._lanes[kind] = _Lane(share, Line(partial(self._left, kind)))
+
+    def enter(
+        self, kind: Hashable = None, timeout: float | None = None
+    ) -> AbstractAsyncContextManager[None, None]:
+        """Be inside for a block: ``async with bulkhead.enter():``.
+
+        `kind` is one of those in `shares`, and None without shares; ValueError for any other. `timeout` in seconds
+        limits the wait (None: for ever; 0: one try). Entering raises `BulkheadFull` if the line is full, and
+        `AcquireTimeout`; it is always a checkpoint. Leaving is none.
+
+        Cancellation: while waiting, the place in the line is lost and nothing was taken.
+        """
+        if kind not in self._lanes:
+            raise ValueError(f"kind must be one of {', '.join(map(repr, self._lanes))}, not {kind!r}")
+        if timeout is not None and not timeout >= 0:
+            raise ValueError(f"timeout must be a number of seconds from 0, or None, not {timeout!r}")
+        return _Entrance(self, kind, timeout)
+
+    def statistics(self) -> BulkheadStatistics:
+        """Give the state of this moment.
+
+        Cancellation: not a checkpoint.
+        """
+        kinds = {
+            kind: BulkheadKindStatistics(lane.share, lane.in_use, len(lane.line), lane.refused)
+            for kind, lane in self._lanes.items()
+        }
+        return BulkheadStatistics(
+            limit=self._limit,
+            max_waiting=self._max_waiting,
+            in_use=self._in_use,
+            tasks_waiting=sum(lane.tasks_waiting for lane in kinds.values()),
+            refused=sum(lane.refused for lane in kinds.values()),
+            kinds=MappingProxyType(kinds),
+        )
+
+    def __repr__(self) -> str:
+        waiting = sum(len(lane.line) for lane in self._lanes.values())
+        return f"<Bulkhead {self._in_use}/{self._limit} in use, {waiting} waiting>"
+
+    async def _enter(self, kind: Hashable, timeout: float | None) -> None:
+        lane = self._lanes[kind]
+        # while anybody waits nothing is free, so who finds something free passes nobody by
+        if self._in_use < self._limit:
+            self._take(lane)
+            try:
+                await checkpoint()
+            except BaseException:
+                self._leave(kind)
+                raise
+            return
+        # unlinks those before it that were cancelled in this turn: they are no reason to refuse anybody
+        lane.line.head()
+        if self._max_waiting is not None and len(lane.line) >= self._max_waiting:
+            lane.refused += 1
+            waiting = len(lane.line)
+            await checkpoint()
+            message = f"{_name(kind)}: {self._limit} are inside and {waiting} wait already"
+            raise BulkheadFull(message, limit=self._limit, waiting=waiting)
+        waiter = lane.line.join(next(self._arrivals))
+        if timeout is None:
+            await lane.line.wait(waiter)
+            return
+        with move_on_after(timeout):
+            await lane.line.wait(waiter)
+            return
+        raise AcquireTimeout(_name(kind), timeout)
+
+    def _leave(self, kind: Hashable) -> None:
+        self._in_use -= 1
+        self._lanes[kind].in_use -= 1
+        self._let_in()
+
+    def _take(self, lane: _Lane) -> None:
+        self._in_use += 1
+        lane.in_use += 1
+
+    def _let_in(self) -> None:
+        waiting = [
+            (lane.in_use / lane.share, head.want, lane, head)
+            for lane in self._lanes.values()
+            if (head := lane.line.head()) is not None
+        ]
+        if waiting:
+            *_, lane, head = min(waiting)
+            self._take(lane)
+            lane.line.grant(head, None)
+
+    def _left(self, kind: Hashable, waiter: Waiter[int, None]) -> None:
+        # one that leaves empty-handed lets nobody in: those behind it wait for the same
+        if waiter.granted:
+            self._leave(kind)
+
+
+class _Entrance(AbstractAsyncContextManager[None, None]):
+    __slots__ = ("_bulkhead", "_kind", "_timeout")
+
+    def __init__(self, bulkhead: Bulkhead, kind: Hashable, timeout: float | None) -> None:
+        self._bulkhead = bulkhead
+        self._kind = kind
+        self._timeout = timeout
+
+    async def __aenter__(self) -> None:
+        await self._bulkhead._enter(self._kind, self._timeout)
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._bulkhead._leave(self._kind)
+
+
+def _name(kind: Hashable) -> str:
+    return "bulkhead" if kind is None else f"bulkhead {kind!r}"
+
+
+def _check_count(name: str, value: int, *, least: int) -> None:
+    if not isinstance(value, int):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise TypeError(f"{name} must be an int, not {value!r}")
+    if value < least:
+        raise ValueError(f"{name} must be at least {least}, not {value!r}")

@@ -1,0 +1,261 @@
+"""Many puts, few flushes: what is put within a window goes out together, one value for each key.
+
+The timing is that of lodash's `debounce` (wait, maxWait, leading), of all puts together: each put starts the
+window anew, and a batch goes out when the window has passed without one, when `max_wait` has passed since its
+first put, or when it has `max_items` keys. What is decided is plain and synchronous (`put`, `_next`); one job
+sleeps and flushes.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import AsyncGenerator, Awaitable, Callable, Hashable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+from math import inf
+from typing import TYPE_CHECKING, Generic, Self, TypeVar
+
+import anyio
+from anyio import AsyncContextManagerMixin, BrokenResourceError, ClosedResourceError
+from anyio.lowlevel import checkpoint_if_cancelled
+
+from tenure.local._line import Line
+from tenure.local._outcome import Failed, Returned
+from tenure.local._within import Within, is_within
+from tenure.upkeep import Upkeep, unwrapped_task_group
+
+if TYPE_CHECKING:
+    from tenure.local._line import Waiter
+    from tenure.local._outcome import Outcome
+
+__all__ = ("Coalescer", "CoalescerStatistics")
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+
+
+@dataclass(frozen=True, slots=True)
+class CoalescerStatistics:
+    """The state of a `Coalescer` at one moment, and what it has done."""
+
+    tasks_waiting: int
+    """How many puts wait, those whose batch is being flushed included."""
+    batches: int
+    """How many batches are gathered and not yet being flushed."""
+    flushing: bool
+    """A flush is under way."""
+    flushed: int
+    """How many flushes have succeeded."""
+    failed: int
+    """How many flushes have raised or were cancelled."""
+
+
+class _Batch(Generic[K, V]):
+    __slots__ = ("due", "full", "keys", "last_due", "line")
+
+    def __init__(self, last_due: float) -> None:
+        self.line: Line[tuple[K, V], Outcome[None]] = Line(self._left)
+        self.keys: Counter[K] = Counter()
+        self.last_due = last_due
+        self.due = last_due
+        self.full = False
+
+    def join(self, key: K, value: V) -> Waiter[tuple[K, V], Outcome[None]]:
+        self.keys[key] += 1
+        return self.line.join((key, value))
+
+    def _left(self, waiter: Waiter[tuple[K, V], Outcome[None]]) -> None:
+        key, _ = waiter.want
+        self.keys[key] -= 1
+        if not self.keys[key]:
+            del self.keys[key]
+
+
+class Coalescer(AsyncContextManagerMixin, Generic[K, V]):
+    """Gathers what is put and hands it over in batches: ``await flush({key: value, ...})``.
+
+    Times are in seconds. A batch is flushed when `window` has passed since the last put, at the latest
+    `max_wait` after its first put (None: a stream of puts without a pause is never flushed), or as soon as it
+    has `max_items` different keys (None: any number). `leading=True`: the first put after a pause of a window
+    is flushed at once, on its own, and those that follow it are gathered.
+
+    Of several values for a key the last one counts, or what ``merge(earlier, later)`` makes of them, in the
+    order of the puts. Keys are in the order of their first put. One flush runs at a time, in order; what is put
+    meanwhile is gathered, and no batch grows beyond `max_items`.
+
+    A put waits until its batch is flushed; that is what keeps fast producers back. If the flush, or `merge`,
+    raises an `Exception`, all who have put into the batch get it, and the next batch is flushed all the same.
+
+    Leaving the block refuses new puts (`ClosedResourceError`) and flushes what is gathered at once, shielded
+    from cancellation, for at most `close_timeout` seconds (None: as long as it takes); puts that are then not
+    flushed raise `BrokenResourceError`, and what was being flushed may or may not be done.
+
+    Cancellation: see `put`. A block that is cancelled still flushes what is gathered.
+
+    Thread safety: none; all on the thread of one loop.
+    """
+
+    def __init__(
+        self,
+        flush: Callable[[dict[K, V]], Awaitable[object]],
+        *,
+        window: float,
+        max_wait: float | None = None,
+        max_items: int | None = None,
+        leading: bool = False,
+        merge: Callable[[V, V], V] | None = None,
+        close_timeout: float | None = None,
+    ) -> None:
+        """Make one that gathers nothing before it is entered; outside a running loop too."""
+        if not callable(flush):
+            raise TypeError(f"flush must be an async function, not {flush!r}")
+        if not window >= 0:
+            raise ValueError(f"window must be at least 0 seconds, not {window!r}")
+        if max_wait is not None and not max_wait >= window:
+            raise ValueError(f"max_wait must be at least the window of {window} s, or None, not {max_wait!r}")
+        if max_items is not None and not max_items >= 1:
+            raise ValueError(f"max_items must be at least 1, or None, not {max_items!r}")
+        if close_timeout is not None and not close_timeout >= 0:
+            raise ValueError(f"close_timeout must be at least 0 seconds, or None, not {close_timeout!r}")
+        self._flush = flush
+        self._window = window
+        self._max_wait = inf if max_wait is None else max_wait
+        self._max_items = inf if max_items is None else max_items
+        self._leading = leading
+        self._merge = merge
+        self._close_timeout = close_timeout
+        self._batches: deque[_Batch[K, V]] = deque()
+        self._flushing: _Batch[K, V] | None = None
+        self._quiet_from = -inf
+        self._open = False
+        self._news = anyio.Event()
+        self._flushed = self._failed = 0
+
+    @asynccontextmanager
+    async def __asynccontextmanager__(self) -> AsyncGenerator[Self]:
+        """Start gathering; see the class for what leaving does."""
+        async with unwrapped_task_group() as group:
+            self._open = True
+            finished = anyio.Event()
+            job = Upkeep(group).start("coalescer", self._work, finished)
+            try:
+                yield self
+            finally:
+                self._open = False
+                self._news.set()
+                with anyio.move_on_after(self._close_timeout, shield=True):
+                    await finished.wait()
+                job.cancel()
+
+    async def put(self, key: K, value: V) -> None:
+        """Put a value, and wait until it is flushed; raise what the flush has raised.
+
+        ClosedResourceError outside of the block. BrokenResourceError if the flush was cancelled: by the end of the
+        block, see `close_timeout`, or by something of its own. RuntimeError from inside of `flush`, which would
+        wait for itself.
+
+        Cancellation: before its flush begins, the value is taken out again and the others stay; later, the
+        value goes where the others go. Always a checkpoint.
+        """
+        if is_within(self):
+            raise RuntimeError(f"{self!r} was put into from inside of its own flush: a deadlock")
+        if not self._open:
+            raise ClosedResourceError
+        if self._batches and not self._batches[-1].keys:
+            self._batches.pop()  # all were cancelled: its times are nobody's
+        now = anyio.current_time()
+        leads = self._leading and now >= self._quiet_from and not self._batches
+        self._quiet_from = now + self._window
+        if not self._batches or self._batches[-1].full:
+            self._batches.append(_Batch(now + self._max_wait))
+            self._news.set()
+        batch = self._batches[-1]
+        waiter = batch.join(key, value)
+        batch.due = min(now + self._window, batch.last_due)
+        if leads or len(batch.keys) >= self._max_items:
+            batch.full = True
+            self._news.set()
+        outcome = await batch.line.wait(waiter)
+        try:
+            outcome.result()
+        finally:
+            # the traceback of an error holds this frame: let go of it, or both wait for the garbage collector
+            del outcome, waiter
+
+    def statistics(self) -> CoalescerStatistics:
+        """Give the state of this moment.
+
+        Cancellation: not a checkpoint.
+        """
+        batches = [*self._batches] if self._flushing is None else [self._flushing, *self._batches]
+        return CoalescerStatistics(
+            tasks_waiting=sum(len(batch.line) for batch in batches),
+            batches=len(self._batches),
+            flushing=self._flushing is not None,
+            flushed=self._flushed,
+            failed=self._failed,
+        )
+
+    def __repr__(self) -> str:
+        state = self.statistics()
+        doing = "open" if self._open else "closed"
+        return f"<Coalescer {doing}, {state.tasks_waiting} waiting in {state.batches} batches>"
+
+    async def _work(self, finished: anyio.Event) -> None:
+        try:
+            while self._open or self._batches:
+                self._news = anyio.Event()
+                due = self._next()
+                if due > anyio.current_time():
+                    with anyio.move_on_at(due):
+                        await self._news.wait()
+                else:
+                    await checkpoint_if_cancelled()
+                    await self._flush_one(self._batches.popleft())
+        finally:
+            for batch in self._batches:
+                batch.line.fail_all(partial(BrokenResourceError, "closed before it was flushed"))
+            self._batches.clear()
+            finished.set()
+
+    def _next(self) -> float:
+        # when the first batch is to be flushed
+        if not self._batches:
+            return inf
+        if self._batches[0].full or not self._open:
+            return -inf
+        return self._batches[0].due
+
+    async def _flush_one(self, batch: _Batch[K, V]) -> None:
+        self._flushing = batch
+        within = Within(self)
+        outcome: Outcome[None] | None = None
+        waiters = list(batch.line)
+        try:
+            if values := self._merged(waiters):
+                await self._flush(values)
+                self._flushed += 1
+            outcome = Returned(None)
+        except anyio.get_cancelled_exc_class():
+            self._failed += (
+                1  # by the end of the block, which the job meets again, or by something of its own
+            )
+        except Exception as error:  # noqa: BLE001 - those who put raise it
+            self._failed += 1
+            outcome = Failed(error)
+        finally:
+            within.over = True
+            self._flushing = None
+            for waiter in waiters:
+                if outcome is None:
+                    batch.line.fail(waiter, BrokenResourceError("cancelled while it was being flushed"))
+                else:
+                    batch.line.grant(waiter, outcome)
+
+    def _merged(self, waiters: list[Waiter[tuple[K, V], Outcome[None]]]) -> dict[K, V]:
+        values: dict[K, V] = {}
+        for waiter in waiters:
+            key, value = waiter.want
+            values[key] = self._merge(values[key], value) if self._merge and key in values else value
+        return values

@@ -1,0 +1,132 @@
+"""What a keyed pool has of one key, who waits for it, and whose turn it is when a slot comes free."""
+
+from __future__ import annotations
+
+from heapq import heappop, heappush, heapreplace
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
+
+from tenure.local._line import Line
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable
+
+    from tenure.local._line import Waiter
+    from tenure.upkeep import Job
+
+__all__ = ("KeyedEntry", "Shelf", "Turns", "Want")
+
+K = TypeVar("K", bound="Hashable")
+T = TypeVar("T")
+
+
+class KeyedEntry(Generic[K, T]):
+    """One resource of a keyed pool; times are on the loop's clock."""
+
+    __slots__ = ("born", "idle_from", "resource", "shelf", "since", "users")
+
+    def __init__(self, shelf: Shelf[K, T], resource: T, now: float) -> None:
+        self.shelf = shelf
+        self.resource = resource
+        self.users = 0
+        self.born = self.idle_from = now
+        self.since = now
+        """When it was last known to be good."""
+
+
+class Want(NamedTuple, Generic[K, T]):
+    """What a waiter wants; `number` is its place among all of the pool."""
+
+    number: int
+    shelf: Shelf[K, T]
+    exclusive: bool
+
+
+class Shelf(Generic[K, T]):
+    """All of one key; the pool forgets it when it is empty.
+
+    Cancellation: nothing here awaits.
+
+    Thread safety: none; all on the thread of one loop.
+    """
+
+    __slots__ = ("closing", "creator", "idle", "key", "lent", "line", "probing", "shared")
+
+    def __init__(self, key: K, on_leave: Callable[[Waiter[Want[K, T], KeyedEntry[K, T]]], None]) -> None:
+        self.key = key
+        self.line: Line[Want[K, T], KeyedEntry[K, T]] = Line(on_leave)
+        self.idle: dict[KeyedEntry[K, T], None] = {}
+        """Those that nobody has, the most recently used last."""
+        self.lent: dict[KeyedEntry[K, T], None] = {}
+        """Those that somebody has, or is checking or about to get."""
+        self.shared: KeyedEntry[K, T] | None = None
+        """The one that is lent and that others may share."""
+        self.creator: Job | None = None
+        self.closing = 0
+        self.probing = 0
+        """How many are being checked, to be shared if they pass."""
+
+    @property
+    def slots(self) -> int:
+        """How many slots are in use."""
+        return len(self.idle) + len(self.lent) + self.closing + (self.creator is not None)
+
+    @property
+    def empty(self) -> bool:
+        """There is nothing, and nobody waits for it."""
+        return not self.slots and not self.line
+
+    def wants_a_slot(self, limit: int) -> bool:
+        """Tell whether creating another would help whoever waits."""
+        if self.creator is not None or self.slots >= limit or (head := self.line.head()) is None:
+            return False
+        return head.want.exclusive or not self.probing
+
+
+class Turns(Generic[K, T]):
+    """The shelves that want a slot when all are in use: the one whose first waiter came first has its turn.
+
+    Cancellation: nothing here awaits.
+
+    Thread safety: none; all on the thread of one loop.
+    """
+
+    __slots__ = ("_heap", "_recorded", "_wanting")
+
+    def __init__(self) -> None:
+        self._wanting: set[Shelf[K, T]] = set()
+        # Records are corrected when they come to the top: a head can only be followed by a later one.
+        self._heap: list[tuple[int, Shelf[K, T]]] = []
+        self._recorded: set[Shelf[K, T]] = set()
+
+    def __len__(self) -> int:
+        return len(self._wanting)
+
+    def want(self, shelf: Shelf[K, T], number: int) -> None:
+        """Note that a shelf wants a slot, for the waiter of this number."""
+        self._wanting.add(shelf)
+        if shelf not in self._recorded:
+            self._recorded.add(shelf)
+            heappush(self._heap, (number, shelf))
+
+    def forget(self, shelf: Shelf[K, T]) -> None:
+        """Note that it wants none."""
+        self._wanting.discard(shelf)
+        if not self._wanting:
+            self._heap.clear()
+            self._recorded.clear()
+
+    def first(self) -> tuple[int, Shelf[K, T]] | None:
+        """Give the shelf whose turn it is, and the number of its first waiter."""
+        heap = self._heap
+        while heap:
+            number, shelf = heap[0]
+            head = shelf.line.head()
+            if shelf not in self._wanting or head is None:
+                heappop(heap)
+                self._recorded.discard(shelf)
+                self.forget(shelf)
+            elif head.want.number != number:
+                heapreplace(heap, (head.want.number, shelf))
+            else:
+                return number, shelf
+        return None

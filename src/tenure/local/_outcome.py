@@ -1,0 +1,53 @@
+"""What one call came to, told to several tasks."""
+
+from __future__ import annotations
+
+from typing import Generic, TypeVar
+
+__all__ = ("Failed", "Outcome", "Returned")
+
+T = TypeVar("T")
+
+
+class Returned(Generic[T]):
+    """The call has returned `value`.
+
+    Thread safety: it does not change.
+    """
+
+    __slots__ = ("_value",)
+
+    def __init__(self, value: T) -> None:
+        """Keep what was returned."""
+        self._value = value
+
+    def result(self) -> T:
+        """Return what the call has returned."""
+        return self._value
+
+
+class Failed:
+    """The call has raised. All who share it get the same exception, each with the traceback of the call alone.
+
+    Thread safety: for the tasks of one loop.
+    """
+
+    __slots__ = ("_error", "_traceback")
+
+    def __init__(self, error: BaseException) -> None:
+        """Keep what was raised, in the `except` block that caught it."""
+        self._error = error
+        # without the frame that has caught it, and holds this object
+        self._traceback = error.__traceback__ and error.__traceback__.tb_next
+
+    def result(self) -> object:
+        """Raise what the call has raised."""
+        error = self._error.with_traceback(self._traceback)
+        try:
+            raise error
+        finally:
+            # its traceback holds this frame: let go of both, or they wait for the garbage collector
+            del error, self
+
+
+Outcome = Returned[T] | Failed

@@ -1,0 +1,156 @@
+"""What a pool has and where it is: the bookkeeping, without a wait in it.
+
+Slots are counted, not resources: one is in use from the moment a creation begins until the closing has ended,
+so there are never more than `max_size` open at once, whatever is cancelled in between. A resource is either
+idle or lent, and goes from the one to the other in one step: what is idle nobody has, and what is lent nobody
+closes.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from random import random
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from tenure.local._pool_entry import Entry
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ("Stock",)
+
+T = TypeVar("T")
+# HikariCP's: what was made together does not end together
+JITTER = 0.025
+
+
+class Stock(Generic[T]):
+    """The slots of one pool. All times are seconds; `inf` is never.
+
+    Cancellation: nothing here awaits.
+
+    Thread safety: none; all on the thread of one loop.
+    """
+
+    __slots__ = (
+        *("_check_every", "_idle_timeout", "_leak_after", "_max_lifetime", "closing", "creating"),
+        *("generation", "idle", "lent", "max_size", "min_size"),
+    )
+
+    def __init__(
+        self,
+        min_size: int,
+        max_size: int,
+        *,
+        idle_timeout: float,
+        max_lifetime: float,
+        check_every: float,
+        leak_after: float,
+    ) -> None:
+        self.min_size = min_size
+        self.max_size = max_size
+        self._idle_timeout = idle_timeout
+        self._max_lifetime = max_lifetime
+        self._check_every = check_every
+        self._leak_after = leak_after
+        self.idle: OrderedDict[Entry[T], None] = OrderedDict()
+        """Those that nobody has, the most recently used last."""
+        self.lent: dict[Entry[T], None] = {}
+        """Those that somebody has, or is checking, resetting or about to get."""
+        self.creating = 0
+        self.closing = 0
+        self.generation = 0
+
+    @property
+    def size(self) -> int:
+        """How many slots are in use."""
+        return len(self.idle) + len(self.lent) + self.creating + self.closing
+
+    @property
+    def full(self) -> bool:
+        """No slot is free."""
+        return self.size >= self.max_size
+
+    @property
+    def short(self) -> bool:
+        """There are, or will be, fewer than `min_size`."""
+        return self.size - self.closing < self.min_size
+
+    def add(self, resource: T, now: float) -> Entry[T]:
+        """Put a new one into the slot in which it was created; it is lent."""
+        expires = now + self._max_lifetime * (1 - JITTER * random())
+        entry = Entry(resource, now=now, expires=expires, generation=self.generation)
+        self.creating -= 1
+        self.lent[entry] = None
+        return entry
+
+    def take(self, now: float) -> Entry[T]:
+        """Lend the most recently used one, so that those that are not needed grow idle."""
+        entry, _ = self.idle.popitem()
+        entry.lent_at = now
+        self.lent[entry] = None
+        return entry
+
+    def shelve(self, entry: Entry[T]) -> None:
+        """Make one that is lent idle."""
+        del self.lent[entry]
+        self.idle[entry] = None
+
+    def take_for_check(self, now: float) -> list[Entry[T]]:
+        """Take the idle ones that have not been looked at for so long; they are lent then, as to any borrower."""
+        entries = [entry for entry in self.idle if now >= entry.since + self._check_every]
+        for entry in entries:
+            del self.idle[entry]
+            entry.lent_at = now
+            self.lent[entry] = None
+        return entries
+
+    def shelve_unused(self, entry: Entry[T]) -> None:
+        """Make one idle that nobody has used: the last to be lent again."""
+        self.shelve(entry)
+        self.idle.move_to_end(entry, last=False)
+
+    def drop(self, entry: Entry[T]) -> None:
+        """Take one out, to be closed; its slot is in use until `closing` is counted down."""
+        del (self.lent if entry in self.lent else self.idle)[entry]
+        self.closing += 1
+
+    def worn(self, entry: Entry[T], now: float) -> str | None:
+        """Tell why one must not be lent any more."""
+        if entry.generation != self.generation:
+            return "reloaded"
+        return "lifetime" if now >= entry.expires else None
+
+    def overdue(self, now: float) -> Iterator[tuple[Entry[T], str]]:
+        """Go through the idle ones that have to be closed, the least recently used first, keeping `min_size`.
+
+        Dropping them on the way is expected.
+        """
+        for entry in list(self.idle):
+            if reason := self.worn(entry, now):
+                yield entry, reason
+            elif self.size - self.closing > self.min_size and now >= entry.idle_from + self._idle_timeout:
+                yield entry, "idle"
+
+    def leaking(self, now: float) -> list[Entry[T]]:
+        """Give those that have been lent for too long."""
+        return [entry for entry in self.lent if now >= entry.lent_at + self._leak_after]
+
+    def next_look(self, now: float) -> float:
+        """Tell when `overdue`, `take_for_check` or `leaking` can have more; `inf` for never.
+
+        Whatever happens meanwhile: what is made, lent or becomes idle later is due later than a whole limit from now,
+        and what is lent may be back, and idle, when its lifetime ends.
+        """
+        limits = (self._idle_timeout, self._max_lifetime * (1 - JITTER), self._check_every, self._leak_after)
+        due = now + min(limits)
+        for entry in self.idle:
+            due = min(due, entry.expires, entry.since + self._check_every)
+            if now < (idle_until := entry.idle_from + self._idle_timeout):
+                due = min(due, idle_until)
+        for entry in self.lent:
+            if entry.expires > now:
+                due = min(due, entry.expires)
+            if not entry.reported:
+                due = min(due, entry.lent_at + self._leak_after)
+        return due

@@ -1,0 +1,390 @@
+"""Bounded queues: what is put is taken once, or is still there, whoever is cancelled meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from math import inf
+from typing import Generic, Self, TypeVar
+
+from anyio import ClosedResourceError, EndOfStream, WouldBlock
+
+from tenure.local._line import Line, Waiter
+from tenure.local._park import checkpoint
+from tenure.local._shelf import Entry, Fifo, Ranked
+
+__all__ = ("PriorityQueue", "Queue", "QueueStatistics")
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class QueueStatistics:
+    """The state of a queue at one moment."""
+
+    size: int
+    """How many items are in the queue."""
+    max_size: float
+    """How many there may be."""
+    unfinished: int
+    """How many were put and are not reported as done."""
+    tasks_waiting_put: int
+    """How many tasks wait for room; those cancelled in this turn of the loop may still count."""
+    tasks_waiting_get: int
+    """How many tasks wait for an item; those cancelled in this turn of the loop may still count."""
+    closed: bool
+    """Whether it takes no more items."""
+
+
+class _Queue(Generic[T]):
+    """What both queues are.
+
+    The entry of a putter that was let in from the line has its place on the shelf, but it is not `ready` before the
+    putter has run: asyncio's own `task.cancel()` may still reach it, and a put that raises leaves nothing behind.
+    """
+
+    def __init__(self, max_size: float, shelf: Fifo[T] | Ranked[T]) -> None:
+        if isinstance(max_size, bool) or not (isinstance(max_size, int) or max_size == inf):
+            raise TypeError(f"max_size must be an int or math.inf, not {max_size!r}")
+        if max_size < 1:
+            raise ValueError(f"max_size must be at least 1, not {max_size!r}")
+        self._max_size = max_size
+        self._shelf = shelf
+        self._seq = 0
+        self._unfinished = 0
+        self._closed = False
+        self._getters: Line[None, Entry[T]] = Line(self._getter_left)
+        # the line's own, to see at once that nobody stands there
+        self._getting = self._getters._waiters
+        self._putters: Line[Entry[T], None] = Line(self._putter_left)
+        self._putting = self._putters._waiters
+        self._joining: Line[None, None] = Line(lambda _: None)
+
+    # putting
+
+    def _put_nowait(self, item: T, priority: int) -> None:
+        if self._closed:
+            raise ClosedResourceError
+        if len(self._shelf) >= self._max_size or self._next_putter() is not None:
+            raise WouldBlock
+        self._add(self._entry(item, priority))
+
+    async def _put(self, item: T, priority: int) -> None:
+        # first the checkpoint: what is in the queue may be taken at once, and cannot be withdrawn any more
+        await checkpoint()
+        if self._closed:
+            raise ClosedResourceError
+        entry = self._entry(item, priority)
+        if len(self._shelf) < self._max_size and not (self._putting and self._next_putter()):
+            self._add(entry)
+            return
+        entry.ready = False
+        putter = self._putters.join(entry)
+        self._block(putter)
+        await self._putters.wait(putter)
+        if not putter.want.there:
+            raise ClosedResourceError  # aborted in this turn
+        putter.want.ready = True
+        self._unfinished += 1
+        self._serve()
+
+    def _entry(self, item: T, priority: int) -> Entry[T]:
+        self._seq += 1
+        return Entry(item, priority, self._seq)
+
+    def _add(self, entry: Entry[T]) -> None:
+        self._unfinished += 1
+        if not self._getting:
+            self._shelf.add(entry)
+        elif not self._shelf and (getter := self._getters.head()) is not None:
+            self._getters.grant(getter, entry)
+        else:
+            self._shelf.add(entry)
+            self._serve()
+
+    def _let_in(self) -> None:
+        while len(self._shelf) < self._max_size and (putter := self._next_putter()) is not None:
+            self._unblock(putter)
+            self._shelf.add(putter.want)
+            self._putters.grant(putter, None)
+
+    def _putter_left(self, putter: Waiter[Entry[T], None]) -> None:
+        if not putter.granted:
+            self._unblock(putter)
+        elif putter.want.there:
+            self._shelf.remove(putter.want)
+            self._serve()
+        self._let_in()
+
+    # the order of those who wait for room: that of their coming
+
+    def _next_putter(self) -> Waiter[Entry[T], None] | None:
+        return self._putters.head()
+
+    def _block(self, putter: Waiter[Entry[T], None]) -> None:
+        pass
+
+    def _unblock(self, putter: Waiter[Entry[T], None]) -> None:
+        pass
+
+    # getting
+
+    def get_nowait(self) -> T:
+        """Take the next item, or raise `anyio.WouldBlock`; `anyio.EndOfStream` if there will be none any more.
+
+        Cancellation: not a checkpoint.
+        """
+        entry = self._next()
+        if entry is None:
+            raise WouldBlock
+        self._remove(entry)
+        return entry.item
+
+    async def get(self) -> T:
+        """Take the next item; waits, first come first served, while there is none.
+
+        Raises `anyio.EndOfStream` when the queue is closed and empty. Always a checkpoint.
+
+        Cancellation: nothing is taken; an item that was handed over meanwhile goes to the next, or back to its place.
+        """
+        await checkpoint()
+        entry = self._next()
+        if entry is None:
+            entry = await self._getters.wait(self._getters.join(None))
+        else:
+            self._remove(entry)
+        return entry.item
+
+    def _next(self) -> Entry[T] | None:
+        """The entry that a newcomer may take."""
+        if self._shelf:
+            entry = self._shelf.first()
+            if entry.ready and not (self._getting and self._getters):
+                return entry
+        elif self._closed:
+            raise EndOfStream
+        return None
+
+    def _remove(self, entry: Entry[T]) -> None:
+        self._shelf.remove(entry)
+        if self._putting:
+            self._let_in()
+
+    def _serve(self) -> None:
+        """Hand what is there to those who wait for it."""
+        while self._shelf and (entry := self._shelf.first()).ready:
+            getter = self._getters.head()
+            if getter is None:
+                return
+            self._getters.grant(getter, entry)
+            self._remove(entry)
+        if self._closed and not self._shelf:
+            self._getters.fail_all(EndOfStream)
+
+    def _getter_left(self, getter: Waiter[None, Entry[T]]) -> None:
+        if getter.granted:
+            self._shelf.add(getter.value.again())
+            self._serve()
+
+    @asynccontextmanager
+    async def take(self) -> AsyncGenerator[T]:
+        """A block with the next item, which ends with `task_done`: ``async with queue.take() as item:``.
+
+        The item counts as done however the block ends; put one again that shall be tried again. Raises as `get` does.
+
+        Cancellation: while waiting, nothing is taken; in the block, the item counts as done.
+        """
+        item = await self.get()
+        try:
+            yield item
+        finally:
+            self.task_done()
+
+    def __aiter__(self) -> Self:
+        """Go through the items, taking each, until the queue is closed and empty."""
+        return self
+
+    async def __anext__(self) -> T:
+        """Take the next item. Cancellation: as `get`."""
+        try:
+            return await self.get()
+        except EndOfStream:
+            raise StopAsyncIteration from None
+
+    # being done
+
+    def task_done(self) -> None:
+        """Report one of the items that were taken as done. Raises `ValueError` for more than were put.
+
+        Cancellation: not a checkpoint.
+        """
+        if not self._unfinished:
+            raise ValueError("task_done: called more often than items were put")
+        self._done(1)
+
+    async def join(self) -> None:
+        """Wait until every item that was put is reported as done. Always a checkpoint.
+
+        Cancellation: nothing changes.
+        """
+        if self._unfinished:
+            await self._joining.wait(self._joining.join(None))
+        else:
+            await checkpoint()
+
+    def _done(self, count: int) -> None:
+        self._unfinished -= count
+        if not self._unfinished:
+            for waiter in self._joining:
+                self._joining.grant(waiter, None)
+
+    # closing
+
+    def close(self) -> None:
+        """Take no more items: who puts, or waits to, gets `anyio.ClosedResourceError`.
+
+        What is in the queue can still be taken; after that, takers get `anyio.EndOfStream`. Closing again does nothing.
+
+        Cancellation: not a checkpoint.
+        """
+        self._closed = True
+        self._putters.fail_all(ClosedResourceError)
+        self._serve()
+
+    def abort(self) -> list[T]:
+        """Close, and give what was still in the queue, in its order; it counts as done.
+
+        Cancellation: not a checkpoint.
+        """
+        self._closed = True
+        self._putters.fail_all(ClosedResourceError)
+        dropped: list[T] = []
+        while self._shelf:
+            entry = self._shelf.first()
+            self._shelf.remove(entry)
+            if entry.ready:
+                dropped.append(entry.item)
+        self._serve()
+        self._done(len(dropped))
+        return dropped
+
+    # looking
+
+    def __len__(self) -> int:
+        """How many items are in the queue."""
+        return len(self._shelf)
+
+    def __bool__(self) -> bool:
+        """Tell that there is a queue, empty or not."""
+        return True
+
+    def statistics(self) -> QueueStatistics:
+        """Give the state of the queue.
+
+        Cancellation: not a checkpoint.
+        """
+        return QueueStatistics(
+            size=len(self._shelf),
+            max_size=self._max_size,
+            unfinished=self._unfinished,
+            tasks_waiting_put=len(self._putters),
+            tasks_waiting_get=len(self._getters),
+            closed=self._closed,
+        )
+
+    def __repr__(self) -> str:
+        state = " closed" if self._closed else ""
+        return (
+            f"<{type(self).__name__}{state} {len(self._shelf)}/{self._max_size}, {self._unfinished} unfinished,"
+            f" {len(self._putters)} putting, {len(self._getters)} getting>"
+        )
+
+
+class Queue(_Queue[T]):
+    """A queue of at most `max_size` items (an int, or `math.inf`): first in, first out, in both lines too.
+
+    Putting waits while it is full, taking while it is empty; an item that is put goes straight to the one who has
+    waited longest. `close` lets takers drain it, `abort` empties it and tells what was in it. `join` waits until all
+    that was put was reported by `task_done`; `take` is the block that does so by itself.
+
+    Cancellation: a call that raises has put or taken nothing.
+
+    Thread safety: none; all on the thread of one loop.
+    """
+
+    def __init__(self, max_size: float) -> None:
+        """Make an empty queue; outside a running loop too."""
+        super().__init__(max_size, Fifo())
+
+    def put_nowait(self, item: T) -> None:
+        """Put an item, or raise `anyio.WouldBlock` if there is no room; `anyio.ClosedResourceError` if closed.
+
+        Cancellation: not a checkpoint.
+        """
+        self._put_nowait(item, 0)
+
+    async def put(self, item: T) -> None:
+        """Put an item; waits, first come first served, while the queue is full. Always a checkpoint.
+
+        Raises `anyio.ClosedResourceError` when the queue is closed, also meanwhile.
+
+        Cancellation: the item is not in the queue.
+        """
+        await self._put(item, 0)
+
+
+class PriorityQueue(_Queue[T]):
+    """A queue of at most `max_size` items of which the one with the highest priority is taken first.
+
+    Among equal priorities it is first in, first out; items are never compared. Those who wait for room are let in by
+    the same order. With `aging`, an item that was put (or waits to be put) for more than so many seconds goes before
+    all that were not, the oldest first: so none waits for ever behind a stream of more important ones. The rest is as
+    in `Queue`. The order is kept by a binary heap (Williams 1964) with lazy deletion.
+
+    Cancellation: a call that raises has put or taken nothing.
+
+    Thread safety: none; all on the thread of one loop.
+    """
+
+    def __init__(self, max_size: float, *, aging: float | None = None) -> None:
+        """Make an empty queue; outside a running loop too."""
+        if aging is not None and not aging >= 0:
+            raise ValueError(f"aging must be None or seconds, zero or more, not {aging!r}")
+        super().__init__(max_size, Ranked(aging))
+        self._blocked: Ranked[T] = Ranked(aging)
+        self._blocked_putters: dict[Entry[T], Waiter[Entry[T], None]] = {}
+
+    def put_nowait(self, item: T, priority: int = 0) -> None:
+        """Put an item, or raise `anyio.WouldBlock` if there is no room; `anyio.ClosedResourceError` if closed.
+
+        Cancellation: not a checkpoint.
+        """
+        self._put_nowait(item, priority)
+
+    async def put(self, item: T, priority: int = 0) -> None:
+        """Put an item; waits while the queue is full, behind those of higher or equal priority. Always a checkpoint.
+
+        Raises `anyio.ClosedResourceError` when the queue is closed, also meanwhile.
+
+        Cancellation: the item is not in the queue.
+        """
+        await self._put(item, priority)
+
+    def _next_putter(self) -> Waiter[Entry[T], None] | None:
+        while self._blocked:
+            putter = self._blocked_putters[self._blocked.first()]
+            if putter.waiting:
+                return putter
+            self._unblock(putter)
+        return None
+
+    def _block(self, putter: Waiter[Entry[T], None]) -> None:
+        self._blocked.add(putter.want)
+        self._blocked_putters[putter.want] = putter
+
+    def _unblock(self, putter: Waiter[Entry[T], None]) -> None:
+        if self._blocked_putters.pop(putter.want, None) is not None:
+            self._blocked.remove(putter.want)
+            ready, putter.want = putter.want.ready, putter.want.again()
+            putter.want.ready = ready

@@ -1,0 +1,402 @@
+"""A lock that many may hold to read, or one to write, with a choice of who goes first.
+
+Readers and writers stand in two lines, with tickets in the order in which they came. Whatever the policy, a
+reader goes in if no writer is in, and no writer waits or the reader is *ahead* of those that wait; a writer
+goes in if nobody is in and no reader that waits is ahead. The policies differ in who is ahead:
+
+- fair: who came before the first writer that waits. It is the rule of tokio's ``RwLock``: readers go in
+  together, and none overtakes a writer.
+- writers: who waited already when the last writer went in. So a reader waits for two writers at most: the one
+  that was in when it came, and one more.
+- readers: everybody, while one is in who was in before the first writer waited, and after each write those
+  who waited for its end. So a writer is overtaken only while it could not have gone in anyway; what that adds
+  to its wait is the time for which the last who overtook it stays in.
+
+One who leaves the line, whatever it wanted, sets off the same loop as one who gives the lock back
+(`RWLock._let_in`): the readers behind a writer that gave up go in.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+from anyio import BrokenResourceError, WouldBlock
+
+from tenure.local._line import Line
+from tenure.local._park import checkpoint, on_task_end, this_task
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Coroutine, Generator
+
+    from tenure.local._line import Waiter
+
+__all__ = ("RWLock", "RWLockStatistics", "ReadTurn", "TakenTurn", "WriteTurn")
+
+Policy: TypeAlias = Literal["fair", "readers", "writers"]
+_Want: TypeAlias = tuple[int, object]  # a ticket, and the task that has it
+
+
+@dataclass(frozen=True, slots=True)
+class RWLockStatistics:
+    """The state of an `RWLock` at one moment, in numbers of tasks."""
+
+    policy: Policy
+    """Who goes first."""
+    readers: int
+    """How many hold it to read; one that was let in but has not run yet does."""
+    writers: int
+    """How many hold it to write: 1 or 0."""
+    readers_waiting: int
+    """How many wait to read; those cancelled in this turn of the loop may still count."""
+    writers_waiting: int
+    """How many wait to write; those cancelled in this turn of the loop may still count."""
+    broken: bool
+    """A task ended while it held the lock and others waited: whoever would have to wait is refused."""
+
+    @property
+    def tasks_waiting(self) -> int:
+        """How many wait, to read or to write."""
+        return self.readers_waiting + self.writers_waiting
+
+
+class RWLock:
+    """Many readers or one writer.
+
+    `policy` says who goes first where both wait: "fair" is first come, first served; "readers" lets readers
+    overtake writers that wait, "writers" the other way, both within bounds, so that nobody starves.
+
+    A task holds it once. Asking again, in whatever mode, raises RuntimeError: it would wait for itself. A
+    writer becomes a reader by `downgrade`; a reader cannot become a writer, since two who try would wait for
+    each other.
+
+    A task that ends while it holds the lock breaks it: who waits for it, or would have to, gets
+    `anyio.BrokenResourceError`.
+
+    Cancellation: see the methods.
+
+    Thread safety: none; all on the thread of one loop.
+    """
+
+    __slots__ = (
+        "_ahead",
+        "_broken",
+        "_busy",
+        "_came",
+        "_elders",
+        "_holders",
+        "_phase",
+        "_policy",
+        "_readers",
+        "_watches",
+        "_writer",
+        "_writers",
+    )
+
+    def __init__(self, policy: Policy = "fair") -> None:
+        """Make a free lock; outside a running loop too."""
+        if policy not in ("fair", "readers", "writers"):
+            raise ValueError(f'policy must be "fair", "readers" or "writers", not {policy!r}')
+        self._policy: Policy = policy
+        self._readers: Line[_Want, None] = Line(self._left)
+        self._writers: Line[_Want, None] = Line(self._left)
+        self._came = 0
+        self._ahead = 0
+        # who is in, and since which phase
+        self._holders: dict[object, int] = {}
+        self._writer: object = None
+        # for "readers": a phase ends when a writer begins to wait or has ended; so many are in since before
+        self._phase = 0
+        self._elders = 0
+        self._watches: dict[object, Callable[[], None]] = {}
+        self._broken = False
+        # a writer is in, somebody waits or is watched; otherwise readers come and go without further ado
+        self._busy = False
+
+    def read(self) -> ReadTurn:
+        """Share the lock with other readers: ``async with lock.read():``.
+
+        Entering is always a checkpoint. It raises RuntimeError if this task holds the lock already, and
+        `anyio.BrokenResourceError` if a task that it would have to wait for has ended.
+
+        Cancellation: while it waits, the place in the line is lost and nothing is held.
+        """
+        return ReadTurn(self)
+
+    def write(self) -> WriteTurn:
+        """Have the lock alone: ``async with lock.write():``. The rest is as for `read`.
+
+        Cancellation: while it waits, the place in the line is lost and nothing is held; readers that waited
+        behind it go in.
+        """
+        return WriteTurn(self)
+
+    def read_nowait(self) -> TakenTurn:
+        """Take the lock to read, now, or raise `anyio.WouldBlock`: ``with lock.read_nowait():``.
+
+        It is held when this returns, before the block is entered. RuntimeError if this task holds it already,
+        or outside of a task.
+
+        Cancellation: not a checkpoint.
+        """
+        task = self._asking()
+        if self._writer is not None or not self._is_ahead(self._came):
+            raise WouldBlock
+        self._holders[task] = self._phase
+        if self._busy:
+            self._watch()
+        return TakenTurn(self, task)
+
+    def write_nowait(self) -> TakenTurn:
+        """Take the lock to write, now, or raise `anyio.WouldBlock`: ``with lock.write_nowait():``.
+
+        The rest is as for `read_nowait`.
+
+        Cancellation: not a checkpoint.
+        """
+        task = self._asking()
+        if self._holders or self._readers or self._writers:
+            raise WouldBlock
+        self._begin_write(task)
+        return TakenTurn(self, task)
+
+    def downgrade(self) -> None:
+        """Go on as a reader: no writer comes in between, but readers may come in.
+
+        RuntimeError if this task does not hold the lock to write.
+
+        Cancellation: not a checkpoint.
+        """
+        task = this_task()
+        if task is None or task is not self._writer:
+            raise RuntimeError(f"{self!r} is not held by this task to write")
+        self._end_write()
+
+    def statistics(self) -> RWLockStatistics:
+        """Give the state of this moment.
+
+        Cancellation: not a checkpoint.
+        """
+        writers = int(self._writer is not None)
+        return RWLockStatistics(
+            policy=self._policy,
+            readers=len(self._holders) - writers,
+            writers=writers,
+            readers_waiting=len(self._readers),
+            writers_waiting=len(self._writers),
+            broken=self._broken,
+        )
+
+    def __repr__(self) -> str:
+        held = f"{len(self._holders)} reading" if self._writer is None else "1 writing"
+        waiting = f"{len(self._readers)} and {len(self._writers)} waiting to"
+        return f"<RWLock {self._policy}, {held}, {waiting}{', broken' if self._broken else ''}>"
+
+    async def _read(self, block: _Block) -> None:
+        task = this_task()
+        if task in self._holders or block._task is not None:
+            self._refuse(block._task)
+        block._task = task
+        if self._busy:
+            await self._wait(self._readers, task)
+            return
+        self._holders[task] = self._phase
+        try:
+            await checkpoint()
+        except BaseException:
+            self._give_back(task)
+            raise
+
+    async def _write(self, block: _Block) -> None:
+        task = this_task()
+        if task in self._holders or block._task is not None:
+            self._refuse(block._task)
+        block._task = task
+        if self._holders or self._busy:
+            if not len(self._writers):
+                self._begin_phase()
+            await self._wait(self._writers, task)
+            return
+        self._begin_write(task)
+        try:
+            await checkpoint()
+        except BaseException:
+            self._give_back(task)
+            raise
+
+    def _asking(self) -> object:
+        task = this_task()
+        if task is None:
+            raise RuntimeError("a lock is held by a task, and none is running here")
+        if task in self._holders:
+            self._refuse(None)
+        return task
+
+    def _refuse(self, entered_by: object) -> None:
+        if entered_by is not None:
+            raise RuntimeError(f"this block of {self!r} was entered before, and is for one use")
+        raise RuntimeError(f"{self!r} is held by this task already")
+
+    async def _wait(self, line: Line[_Want, None], task: object) -> None:
+        self._busy = True
+        waiter = line.join((self._came, task))
+        self._came += 1
+        self._let_in()
+        if self._broken:
+            line.fail(waiter, self._error())
+        await line.wait(waiter)
+
+    def _let_in(self) -> None:
+        if self._writer is None:
+            while (reader := self._readers.head()) is not None and self._is_ahead(reader.want[0]):
+                self._holders[reader.want[1]] = self._phase
+                self._readers.grant(reader, None)
+            if not self._holders and (writer := self._writers.head()) is not None:
+                self._begin_write(writer.want[1])
+                self._writers.grant(writer, None)
+        if len(self._readers) or len(self._writers):
+            self._watch()
+        else:
+            self._busy = self._writer is not None or bool(self._watches)
+
+    def _is_ahead(self, ticket: int) -> bool:
+        writer = self._writers.head()
+        if writer is None:
+            return True
+        if self._policy == "fair":
+            return ticket < writer.want[0]
+        return ticket < self._ahead or (self._policy == "readers" and self._elders > 0)
+
+    def _begin_phase(self) -> None:
+        self._phase += 1
+        self._elders = len(self._holders)
+
+    def _begin_write(self, task: object) -> None:
+        self._holders[task] = self._phase
+        self._writer = task
+        self._busy = True
+        if self._policy == "writers":
+            self._ahead = self._came
+
+    def _end_write(self) -> None:
+        self._writer = None
+        if self._policy == "readers":
+            self._ahead = self._came
+        self._let_in()
+        self._begin_phase()
+
+    def _give_back(self, task: object) -> None:
+        try:
+            phase = self._holders.pop(task)
+        except KeyError:
+            raise RuntimeError(f"{self!r} is not held by this block") from None
+        if self._busy:
+            self._watches.pop(task, _nothing_to_do)()
+            if task is self._writer:
+                self._end_write()
+            else:
+                self._elders -= phase < self._phase
+                if not self._holders:
+                    self._let_in()
+
+    def _left(self, waiter: Waiter[_Want, None]) -> None:
+        if waiter.granted:
+            self._give_back(waiter.want[1])
+        else:
+            self._let_in()
+
+    def _watch(self) -> None:
+        # Only while somebody waits: nobody else would learn of it, and readers come and go more quickly.
+        if len(self._watches) < len(self._holders):
+            for task in self._holders:
+                if task not in self._watches:
+                    self._watches[task] = on_task_end(task, self._ended)
+
+    def _ended(self) -> None:
+        self._broken = True
+        self._writers.fail_all(self._error)
+        self._let_in()
+        self._readers.fail_all(self._error)
+
+    def _error(self) -> BrokenResourceError:
+        return BrokenResourceError(f"{self!r}: a task that held it has ended without giving it back")
+
+
+class _Block:
+    __slots__ = ("_lock", "_task")
+
+    def __init__(self, lock: RWLock, task: object = None) -> None:
+        self._lock = lock
+        self._task = task
+
+    def __aexit__(self, *_: object) -> Awaitable[None]:
+        self._lock._give_back(self._task)
+        return _NOTHING
+
+
+class ReadTurn(_Block):
+    """What `RWLock.read` gives: an async context manager for one use.
+
+    Cancellation: see `RWLock.read`; leaving is no checkpoint and works in cancelled scopes.
+
+    Thread safety: none; all on the thread of one loop.
+    """
+
+    __slots__ = ()
+
+    def __aenter__(self) -> Coroutine[Any, Any, None]:
+        return self._lock._read(self)
+
+
+class WriteTurn(_Block):
+    """What `RWLock.write` gives: an async context manager for one use.
+
+    Cancellation: see `RWLock.write`; leaving is no checkpoint and works in cancelled scopes.
+
+    Thread safety: none; all on the thread of one loop.
+    """
+
+    __slots__ = ()
+
+    def __aenter__(self) -> Coroutine[Any, Any, None]:
+        return self._lock._write(self)
+
+
+class TakenTurn(_Block):
+    """What the `_nowait` forms of `RWLock` give: held already, and given back by leaving the block or `release`.
+
+    Cancellation: nothing here is a checkpoint.
+
+    Thread safety: none; all on the thread of one loop.
+    """
+
+    __slots__ = ()
+
+    def release(self) -> None:
+        """Give the lock back; RuntimeError if that was done before.
+
+        Cancellation: not a checkpoint; works in cancelled scopes.
+        """
+        self._lock._give_back(self._task)
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
+    def __aenter__(self) -> Awaitable[None]:
+        return _NOTHING
+
+
+class _Nothing:
+    # what entering or leaving a block awaits that is no checkpoint; a coroutine would cost more
+    def __await__(self) -> Generator[Any, Any, None]:
+        return iter(())  # pyright: ignore[reportReturnType]
+
+
+_NOTHING = _Nothing()
+
+
+def _nothing_to_do() -> None:
+    pass

@@ -1,0 +1,175 @@
+"""One call at a time for each key, shared by all who ask for the same meanwhile.
+
+The semantics are those of Go's `singleflight`, but that the call belongs to all who wait for it and not to
+the one who came first: it runs in a task of its own, goes on while anybody waits for it, and is cancelled
+when the last one has left.
+
+No task may outlive whoever started it. So a flight has a host, in which it runs: the object, where it was
+entered with ``async with``; or else the caller who came first, and who then cannot leave before it has ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Awaitable, Callable, Hashable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self, TypeVar, TypeVarTuple, cast
+
+import anyio
+from anyio import AsyncContextManagerMixin, BrokenResourceError, ClosedResourceError
+from anyio.lowlevel import checkpoint_if_cancelled
+
+from tenure.local._line import Line
+from tenure.local._outcome import Failed, Returned
+from tenure.local._within import Within, is_within
+from tenure.upkeep import Upkeep, unwrapped_task_group
+
+if TYPE_CHECKING:
+    from tenure.local._line import Waiter
+    from tenure.local._outcome import Outcome
+    from tenure.upkeep import Job
+
+__all__ = ("SingleFlight", "SingleFlightStatistics")
+
+R = TypeVar("R")
+Args = TypeVarTuple("Args")
+
+
+@dataclass(frozen=True, slots=True)
+class SingleFlightStatistics:
+    """The state of a `SingleFlight` at one moment."""
+
+    flights: int
+    """For how many keys a call runs, or is being cancelled."""
+    tasks_waiting: int
+    """How many tasks wait for one of them, those who came first included."""
+
+
+class _Flight:
+    __slots__ = ("after", "deserted", "job", "line")
+
+    job: Job
+
+    def __init__(self, after: _Flight | None) -> None:
+        self.line: Line[None, Outcome[Any]] = Line(self._left)
+        self.after = after
+        self.deserted = False
+
+    def _left(self, _: Waiter[None, Outcome[Any]]) -> None:
+        if not self.line:
+            self.deserted = True
+            self.job.cancel()
+
+
+class SingleFlight(AsyncContextManagerMixin):
+    """Lets one call for each key run at a time, and gives what it returns or raises to all who wait for it.
+
+    Nothing is kept: a call that comes after the end starts anew. There is no limit on the number of keys, and
+    one that is not being called takes no memory.
+
+    It may be used as it is; then a call runs inside of the caller who came first. Or with ``async with
+    SingleFlight() as flight``; then calls run in a task group of the object, and leaving the block refuses new
+    callers (`ClosedResourceError`) and waits for the calls under way.
+
+    Cancellation: see `run`. A block that is cancelled cancels the calls that run in it; callers outside of the
+    block get `BrokenResourceError`.
+
+    Thread safety: none; all on the thread of one loop.
+    """
+
+    def __init__(self) -> None:
+        """Make one, with nothing under way; outside a running loop too."""
+        self._flights: dict[Hashable, _Flight] = {}
+        self._upkeep: Upkeep | None = None
+        self._closed = False
+        self._landed = anyio.Event()
+
+    @asynccontextmanager
+    async def __asynccontextmanager__(self) -> AsyncGenerator[Self]:
+        async with unwrapped_task_group() as group:
+            self._upkeep, self._closed = Upkeep(group), False
+            try:
+                yield self
+                self._closed = True
+                while self._flights:
+                    self._landed = anyio.Event()
+                    await self._landed.wait()
+            finally:
+                self._closed = True
+                self._upkeep.cancel()
+
+    async def run(self, key: Hashable, fn: Callable[[*Args], Awaitable[R]], *args: *Args) -> R:
+        """Return or raise what ``await fn(*args)`` does, or what the call under way for an equal key does.
+
+        All get the same object, and the same exception. The call sees the context of whoever came first, and
+        none of the callers' deadlines. RuntimeError from inside of the call for the same key, which would wait
+        for itself; BrokenResourceError if `fn` was cancelled by something of its own. Always a checkpoint.
+
+        Cancellation: the caller leaves, and the call goes on for the others. When the last one has left, it is
+        cancelled (or never begins), and the next to come waits until it has ended. Where the object was not
+        entered, the call runs inside of the caller who came first: cancelled, that one stays until it has ended.
+        """
+        if not callable(fn):
+            raise TypeError(f"fn must be an async function, not {fn!r}")
+        flight = self._flights.get(key)
+        if flight is not None and is_within(flight):
+            raise RuntimeError(f"the call for {key!r} was asked for from inside of itself: a deadlock")
+        if self._closed:
+            raise ClosedResourceError
+        if flight is not None and not flight.deserted:
+            waiter = flight.line.join(None)
+            outcome = await flight.line.wait(waiter)
+        else:
+            flight = self._flights[key] = _Flight(after=flight)
+            waiter = flight.line.join(None)
+            if self._upkeep is not None:
+                flight.job = self._upkeep.start("flight", self._fly, key, flight, fn, *args)
+                outcome = await flight.line.wait(waiter)
+            else:
+                async with unwrapped_task_group() as group:
+                    flight.job = Upkeep(group).start("flight", self._fly, key, flight, fn, *args)
+                    outcome = await flight.line.wait(waiter)
+        try:
+            return cast("R", outcome.result())
+        finally:
+            # the traceback of an error holds this frame: let go of it, or both wait for the garbage collector
+            del outcome, waiter
+
+    def statistics(self) -> SingleFlightStatistics:
+        """Give the state of this moment.
+
+        Cancellation: not a checkpoint.
+        """
+        return SingleFlightStatistics(
+            flights=len(self._flights),
+            tasks_waiting=sum(len(flight.line) for flight in self._flights.values()),
+        )
+
+    def __repr__(self) -> str:
+        state = self.statistics()
+        return f"<SingleFlight {state.flights} under way, {state.tasks_waiting} waiting>"
+
+    async def _fly(
+        self, key: Hashable, flight: _Flight, fn: Callable[[*Args], Awaitable[R]], *args: *Args
+    ) -> None:
+        Within(flight)
+        outcome: Outcome[R] | None = None
+        try:
+            if flight.after is not None:
+                with anyio.CancelScope(shield=True):  # else the next but one might find it running still
+                    await flight.after.job.end()
+                flight.after = None
+            await checkpoint_if_cancelled()
+            outcome = Returned(await fn(*args))
+        except anyio.get_cancelled_exc_class():
+            pass  # it is the end of the job; who may still wait is told below
+        except BaseException as error:  # noqa: BLE001 - the callers raise it
+            outcome = Failed(error)
+        if self._flights.get(key) is flight:
+            del self._flights[key]
+        self._landed.set()
+        if outcome is None:
+            flight.line.fail_all(lambda: BrokenResourceError(f"the call for {key!r} was cancelled"))
+            return
+        for waiter in flight.line:
+            flight.line.grant(waiter, outcome)

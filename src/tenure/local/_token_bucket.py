@@ -1,0 +1,308 @@
+"""A rate with bursts: the generic cell rate algorithm, with a line for those who wait."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import inf, isfinite
+
+import anyio
+from anyio import CancelScope, WouldBlock
+
+from tenure.errors import WouldExceedDeadline
+from tenure.local._line import Line, Waiter
+from tenure.local._park import checkpoint, now
+
+__all__ = ("Reservation", "TokenBucket", "TokenBucketStatistics")
+
+MADE_UP = 0.05
+"""Seconds: tokens that fell due while tasks waited are handed out late if the loop was late, but no later than this."""
+
+TICK = 0.001
+"""Seconds: who keeps the time sleeps no shorter, and then lets in all that fell due. Loops turn in vain for less."""
+
+
+@dataclass(frozen=True, slots=True)
+class TokenBucketStatistics:
+    """The state of a token bucket at one moment."""
+
+    rate: float
+    """Tokens a second."""
+    burst: float
+    """How many tokens the bucket holds."""
+    tokens: float
+    """How many are there now; below zero by what was reserved ahead."""
+    tasks_waiting: int
+    """How many tasks wait, or reservations behind them; those cancelled in this turn of the loop may still count."""
+
+
+class Reservation:
+    """Tokens that are booked: act after `delay` seconds, or `cancel`.
+
+    Thread safety: none; all on the thread of one loop.
+    """
+
+    __slots__ = ("_bucket", "_due", "_n", "_place")
+
+    def __init__(self, bucket: TokenBucket, n: float, due: float) -> None:
+        self._bucket = bucket
+        self._n = n
+        self._due = due
+        self._place: Waiter[_Wish, bool] | None = None
+
+    @property
+    def delay(self) -> float:
+        """Seconds from now until the tokens may be used; zero when they may.
+
+        It was fixed when they were reserved, at the rate of that moment.
+        """
+        return max(0.0, self._due - now())
+
+    def cancel(self) -> bool:
+        """Give the tokens back, if their time has not come; those who wait behind get theirs sooner.
+
+        Tells whether it did. Cancellation: not a checkpoint.
+        """
+        if not self._n or (self._place is None and self._due < now()):
+            return False
+        n, self._n = self._n, 0.0
+        self._bucket._unreserve(n, self._place)
+        return True
+
+    def __repr__(self) -> str:
+        return f"<Reservation of {self._n:g} in {self.delay:g} s>" if self._n else "<Reservation given back>"
+
+
+class _Wish:
+    """What one in the line wants; `booking` for one that has no task, but a reservation."""
+
+    __slots__ = ("booking", "n")
+
+    def __init__(self, n: float, booking: Reservation | None = None) -> None:
+        self.n = n
+        self.booking = booking
+
+
+class TokenBucket:
+    """Lets `rate` tokens a second through, and at most `burst` at once after a pause.
+
+    First come, first served, whatever the weights: who wants many holds up those behind, and is not passed. Waiting
+    takes no lock; one task of the line keeps the time for all. Who gives up, and who gives back a reservation, lets
+    those behind go sooner. Tokens that fell due while tasks waited are not lost by waking late (up to 50 ms), so the
+    rate is exact.
+
+    The algorithm is GCRA (ITU-T I.371): one number, the theoretical arrival time.
+
+    Cancellation: see `acquire`.
+
+    Thread safety: none; all on the thread of one loop.
+    """
+
+    def __init__(self, rate: float, burst: float = 1) -> None:
+        """Make a full bucket; outside a running loop too."""
+        _check_positive("rate", rate)
+        _check_positive("burst", burst)
+        self._burst = float(burst)
+        self._rate, self._per = float(rate), 1 / rate
+        # when the bucket would be full if nobody took any more
+        self._full_at = -inf
+        self._waiting = 0.0
+        self._line: Line[_Wish, bool] = Line(self._left)
+        # the one who keeps the time: the head of the line, taken out of it; there is one while anybody waits
+        self._keeper: _Wish | None = None
+        self._alarm: CancelScope | None = None
+
+    @property
+    def rate(self) -> float:
+        """Tokens a second."""
+        return self._rate
+
+    @property
+    def burst(self) -> float:
+        """How many tokens the bucket holds."""
+        return self._burst
+
+    # taking
+
+    def acquire_nowait(self, n: float = 1) -> None:
+        """Take `n` tokens now, or raise `anyio.WouldBlock`. ValueError for more than the burst.
+
+        Cancellation: not a checkpoint.
+        """
+        self._check(n)
+        if not self._take(n, now()):
+            raise WouldBlock
+
+    async def acquire(self, n: float = 1, fail_fast: bool = False) -> None:
+        """Take `n` tokens; waits, first come first served, until they are there. Always a checkpoint.
+
+        A wait that the scopes around it do not allow (`anyio.current_effective_deadline`) takes nothing and holds no
+        place: with `fail_fast` it raises `WouldExceedDeadline` at once, else it sleeps until the scope ends it.
+        ValueError for more than the burst.
+
+        Cancellation: nothing is taken and the place in the line is lost; those behind go sooner.
+        """
+        if not 0 < n <= self._burst:
+            self._check(n)
+        if self._keeper is None:
+            # what `_take` does, without the calls
+            time = now()
+            full_at = self._full_at
+            if not full_at > time:
+                full_at = time
+            if full_at + (n - self._burst) * self._per <= time:
+                self._full_at = full_at + n * self._per
+                try:
+                    await checkpoint()
+                except BaseException:
+                    self._give_back(n)
+                    raise
+                return
+        while (due := self._due_at(n)) > (deadline := anyio.current_effective_deadline()):
+            if fail_fast:
+                raise WouldExceedDeadline("token bucket", due - now())
+            await anyio.sleep_until(deadline)
+        wish = _Wish(n)
+        if self._keeper is None:
+            self._keeper = wish
+            await self._keep_time(wish)
+            return
+        self._waiting += n
+        if not await self._line.wait(self._line.join(wish)):
+            await self._keep_time(wish)
+
+    def _take(self, n: float, time: float) -> bool:
+        """Take the tokens, if they are there and nobody waits for them."""
+        # the sums are those of `_due_of`, so that what is due is never refused for a rounding error
+        full_at = max(self._full_at, time)
+        if self._keeper is not None or full_at + (n - self._burst) * self._per > time:
+            return False
+        self._full_at = full_at + n * self._per
+        return True
+
+    # waiting
+
+    def _due_of(self, n: float) -> float:
+        """When the next in line may have `n` tokens."""
+        return self._full_at + (n - self._burst) * self._per
+
+    def _due_at(self, n: float) -> float:
+        """When one who joins the line now may have `n` tokens."""
+        ahead = self._waiting + (0.0 if self._keeper is None else self._keeper.n)
+        return max(self._full_at, now()) + (ahead + n - self._burst) * self._per
+
+    async def _keep_time(self, wish: _Wish) -> None:
+        """Sleep until this task may have its tokens; then let in all whose time has come, and hand on the clock."""
+        try:
+            with CancelScope(deadline=self._next_alarm(wish.n)) as self._alarm:
+                await anyio.sleep_forever()
+            self._spend(wish.n, now())
+        finally:
+            self._alarm = None
+            self._keeper = None
+            self._let_in(now())
+
+    def _next_alarm(self, n: float) -> float:
+        # when half of the line is due it is time in any case: were all let in, they would come back to an empty line,
+        # and a loop that was late would have lost the tokens of that time
+        half = self._due_of(n + self._waiting / 2)
+        return max(self._due_of(n), min(now() + TICK, half))
+
+    def _spend(self, n: float, time: float) -> None:
+        """Take the tokens of the next in line, as of the moment when they were due, unless that is long past."""
+        late = max(0.0, time - self._due_of(n) - MADE_UP)
+        self._full_at += n * self._per + late
+
+    def _let_in(self, time: float) -> None:
+        """Grant whatever is due, and make the first whose time has not come the one who keeps the time."""
+        line = self._line
+        while self._keeper is None and (waiter := line.head()) is not None:
+            wish = waiter.want
+            self._waiting -= wish.n
+            if wish.booking is not None or self._due_of(wish.n) <= time:
+                # a reservation needs no waking: whoever made it knows its time
+                self._spend(wish.n, time)
+                if wish.booking is not None:
+                    wish.booking._place = None
+                line.grant(waiter, True)
+            else:
+                self._keeper = wish
+                line.grant(waiter, False)
+
+    def _left(self, waiter: Waiter[_Wish, bool]) -> None:
+        wish = waiter.want
+        if not waiter.granted:
+            self._waiting -= wish.n
+        elif waiter.value:
+            self._give_back(wish.n)
+        else:
+            self._keeper = None
+        self._let_in(now())
+
+    def _give_back(self, n: float) -> None:
+        self._full_at -= n * self._per
+        self._set_alarm()
+
+    def _set_alarm(self) -> None:
+        if self._alarm is not None and self._keeper is not None:
+            self._alarm.deadline = self._next_alarm(self._keeper.n)
+
+    # reserving
+
+    def reserve(self, n: float = 1) -> Reservation:
+        """Book `n` tokens ahead, behind all who wait: act after the reservation's `delay`, or cancel it.
+
+        ValueError for more than the burst. Cancellation: not a checkpoint.
+        """
+        self._check(n)
+        time = now()
+        reservation = Reservation(self, n, max(time, self._due_at(n)))
+        if self._keeper is None:
+            self._full_at = max(self._full_at, time) + n * self._per
+        else:
+            self._waiting += n
+            reservation._place = self._line.join(_Wish(n, reservation))
+        return reservation
+
+    def _unreserve(self, n: float, place: Waiter[_Wish, bool] | None) -> None:
+        if place is None:
+            self._give_back(n)
+        else:
+            self._line.leave(place)
+
+    # the rate
+
+    def set_rate(self, rate: float) -> None:
+        """Change the rate; those who wait go by the new one from now on. What is in the bucket stays.
+
+        Cancellation: not a checkpoint.
+        """
+        _check_positive("rate", rate)
+        time = now()
+        missing = (self._full_at - time) * self._rate if self._full_at > time else 0.0
+        self._rate, self._per = float(rate), 1 / rate
+        self._full_at = time + missing * self._per
+        self._set_alarm()
+
+    # looking
+
+    def statistics(self) -> TokenBucketStatistics:
+        """Give the state of the bucket. Cancellation: not a checkpoint."""
+        tokens = self._burst - max(0.0, self._full_at - now()) * self._rate
+        return TokenBucketStatistics(self._rate, self._burst, tokens, self._tasks_waiting())
+
+    def _tasks_waiting(self) -> int:
+        return len(self._line) + (self._keeper is not None)
+
+    def __repr__(self) -> str:
+        return f"<TokenBucket {self._rate:g}/s, burst {self._burst:g}, {self._tasks_waiting()} waiting>"
+
+    def _check(self, n: float) -> None:
+        if not 0 < n <= self._burst:
+            raise ValueError(f"n must be above 0 and at most the burst of {self._burst:g}, not {n!r}")
+
+
+def _check_positive(name: str, value: float) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise TypeError(f"{name} must be a number, not {value!r}")
+    if not value > 0 or not isfinite(value):
+        raise ValueError(f"{name} must be a number above zero, not {value!r}")

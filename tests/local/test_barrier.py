@@ -1,0 +1,532 @@
+"""The barrier: all parties go on or none does, generation after generation, in every window of cancellation."""
+
+from __future__ import annotations
+
+import anyio
+import anyio.lowlevel
+import pytest
+
+from tenure.errors import BarrierBroken
+from tenure.local._barrier import Barrier, BarrierStatistics
+from tenure.local._park import this_task
+from tenure.testing import (
+    History,
+    agreement,
+    assert_checkpoints,
+    assert_no_checkpoints,
+    cancel_everywhere,
+    cancellable,
+    explore,
+    newcomer,
+)
+
+EVERY_WAY = pytest.mark.parametrize(
+    ("anyio_backend", "how"),
+    [
+        ("asyncio", "scope"),
+        ("uvloop", "scope"),
+        ("trio", "scope"),
+        ("asyncio", "native"),
+        ("uvloop", "native"),
+    ],
+    indirect=["anyio_backend"],
+)
+
+
+class Party:
+    """A task that waits at a barrier, and can be cancelled by its scope or, on asyncio, natively."""
+
+    def __init__(self, barrier, how="scope"):
+        self.barrier = barrier
+        self.how = how
+        self.scope = anyio.CancelScope()
+        self.outcome = None
+
+    async def run(self):
+        self.task = this_task()
+        with self.scope:
+            try:
+                self.outcome = await self.barrier.wait()
+            except anyio.get_cancelled_exc_class():
+                self.outcome = "cancelled"
+                if self.how == "scope":
+                    raise
+            except BarrierBroken:
+                self.outcome = "broken"
+
+    def cancel(self):
+        if self.how == "native":
+            self.task.cancel()
+        else:
+            self.scope.cancel()
+
+
+async def line_up(group, barrier, n, how="scope"):
+    parties = []
+    for _ in range(n):
+        parties.append(Party(barrier, how))
+        group.start_soon(parties[-1].run)
+        await anyio.wait_all_tasks_blocked()
+    return parties
+
+
+def outcomes(parties):
+    return [party.outcome for party in parties]
+
+
+# ---------------------------------------------------------------------------------------------------------- meeting
+
+
+async def test_all_go_on_together_each_with_its_place_in_the_order_of_arrival():
+    barrier = Barrier(3)
+    async with anyio.create_task_group() as group:
+        parties = await line_up(group, barrier, 2)
+        assert outcomes(parties) == [None, None]
+        assert (barrier.parties, barrier.n_waiting, barrier.broken) == (3, 2, False)
+        parties += await line_up(group, barrier, 1)
+    assert outcomes(parties) == [0, 1, 2]
+    assert barrier.n_waiting == 0
+
+
+async def test_it_is_used_again_and_again():
+    barrier, seen = Barrier(3), []
+
+    async def party():
+        for turn in range(5):
+            await barrier.wait()
+            seen.append(turn)
+
+    async with anyio.create_task_group() as group:
+        for _ in range(3):
+            group.start_soon(party)
+    assert seen == sorted(seen) and len(seen) == 15
+    assert barrier.statistics().generation == 5
+
+
+async def test_a_quick_one_cannot_take_a_place_of_the_generation_that_is_just_let_go():
+    barrier = Barrier(2)
+    async with anyio.create_task_group() as group:
+        (slow,) = await line_up(group, barrier, 1)
+        assert await barrier.wait() == 1
+        with anyio.move_on_after(0) as again:  # before the other one has run
+            await barrier.wait()
+    assert again.cancelled_caught
+    assert slow.outcome == 0
+
+
+async def test_more_tasks_than_parties_meet_in_the_order_in_which_they_came():
+    barrier = Barrier(2)
+    async with anyio.create_task_group() as group:
+        parties = await line_up(group, barrier, 5)
+        assert outcomes(parties) == [0, 1, 0, 1, None]
+        group.cancel_scope.cancel()
+
+
+async def test_a_party_alone_does_not_wait_but_gives_way_to_others():
+    barrier = Barrier(1)
+    with assert_checkpoints():
+        assert await barrier.wait() == 0
+    assert barrier.statistics().generation == 1
+
+
+async def test_async_with_waits_on_entering_and_not_on_leaving():
+    barrier, places = Barrier(2), []
+
+    async def party():
+        async with barrier as place:
+            places.append(place)
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(party)
+        group.start_soon(party)
+    assert sorted(places) == [0, 1]
+    assert barrier.n_waiting == 0
+
+
+def test_made_outside_of_a_loop_it_serves_one_loop_after_the_other():
+    barrier = Barrier(2)
+
+    async def meet():
+        async with anyio.create_task_group() as group:
+            parties = await line_up(group, barrier, 2)
+        assert sorted(outcomes(parties)) == [0, 1]
+
+    for backend in ("asyncio", "trio"):
+        anyio.run(meet, backend=backend)
+
+
+# ----------------------------------------------------------------------------------------------------------- broken
+
+
+async def test_one_that_is_cancelled_breaks_it_for_all_until_it_is_reset():
+    barrier = Barrier(3)
+    async with anyio.create_task_group() as group:
+        parties = await line_up(group, barrier, 2)
+        parties[0].cancel()
+        await anyio.wait_all_tasks_blocked()
+        assert outcomes(parties) == ["cancelled", "broken"]
+        assert barrier.broken
+        with pytest.raises(BarrierBroken, match="the barrier of 3 is broken: a party left it"):
+            await barrier.wait()
+        barrier.reset()
+        assert not barrier.broken
+        parties = await line_up(group, barrier, 3)
+        assert outcomes(parties) == [0, 1, 2]
+
+
+async def test_a_party_that_runs_out_of_time_breaks_it(virtual_clock):
+    barrier = Barrier(2)
+    with pytest.raises(TimeoutError), anyio.fail_after(5):
+        await barrier.wait()
+    assert virtual_clock.now() == 5
+    assert barrier.broken
+
+
+@pytest.mark.parametrize("n", [1, 2])
+async def test_one_that_is_cancelled_before_it_comes_breaks_it_too(n):
+    barrier = Barrier(2)
+    async with anyio.create_task_group() as group:
+        parties = await line_up(group, barrier, n - 1)
+        with anyio.CancelScope() as scope:
+            scope.cancel()
+            await barrier.wait()
+    assert outcomes(parties) == ["broken"] * (n - 1), "nobody goes on unless all do"
+    assert barrier.broken
+
+
+async def test_aborting_breaks_it():
+    barrier = Barrier(3)
+    async with anyio.create_task_group() as group:
+        parties = await line_up(group, barrier, 2)
+        with assert_no_checkpoints():
+            barrier.abort()
+            barrier.abort()
+        assert barrier.n_waiting == 0
+        parties += await line_up(group, barrier, 1)
+    assert outcomes(parties) == ["broken"] * 3
+    with pytest.raises(BarrierBroken, match="is broken: it was aborted"):
+        await barrier.wait()
+
+
+async def test_resetting_breaks_it_for_those_who_wait_only():
+    barrier = Barrier(2)
+    async with anyio.create_task_group() as group:
+        parties = await line_up(group, barrier, 1)
+        with assert_no_checkpoints():
+            barrier.reset()
+        parties += await line_up(group, barrier, 2)
+    assert outcomes(parties) == ["broken", 0, 1]
+    assert not barrier.broken
+
+
+async def test_each_party_gets_an_error_of_its_own():
+    barrier, errors = Barrier(3), []
+
+    async def party():
+        with pytest.raises(BarrierBroken) as caught:
+            await barrier.wait()
+        errors.append(caught.value)
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(party)
+        group.start_soon(party)
+        await anyio.wait_all_tasks_blocked()
+        barrier.abort()
+    assert errors[0] is not errors[1]
+
+
+async def test_waiting_at_a_broken_barrier_gives_way_to_others():
+    barrier = Barrier(2)
+    barrier.abort()
+    with assert_checkpoints(), pytest.raises(BarrierBroken):
+        await barrier.wait()
+
+
+async def test_it_works_again_when_it_is_reset_while_one_gives_way_at_the_broken_one():
+    barrier = Barrier(1)
+    barrier.abort()
+    async with anyio.create_task_group() as group:
+        group.start_soon(anyio.lowlevel.checkpoint)
+        party = Party(barrier)
+        group.start_soon(party.run)
+        barrier.reset()
+    assert party.outcome == 0
+
+
+# --------------------------------------------------------------------------------------------------------- "drop"
+
+
+@EVERY_WAY
+async def test_r12_with_drop_the_others_wait_on_and_places_are_right_after_a_cancellation(how):
+    """python/cpython#155233: asyncio's gave [1, 1, 2]."""
+    barrier = Barrier(3, on_departure="drop")
+    async with anyio.create_task_group() as group:
+        parties = await line_up(group, barrier, 2, how)
+        parties[0].cancel()
+        await anyio.wait_all_tasks_blocked()
+        assert barrier.n_waiting == 1 and not barrier.broken
+        parties += await line_up(group, barrier, 2, how)
+    assert outcomes(parties) == ["cancelled", 0, 1, 2]
+
+
+async def test_with_drop_it_can_still_be_aborted_and_reset():
+    barrier = Barrier(2, on_departure="drop")
+    async with anyio.create_task_group() as group:
+        parties = await line_up(group, barrier, 1)
+        barrier.abort()
+        parties += await line_up(group, barrier, 1)
+        barrier.reset()
+        parties += await line_up(group, barrier, 2)
+    assert outcomes(parties) == ["broken", "broken", 0, 1]
+
+
+async def test_with_drop_one_that_is_cancelled_as_the_last_one_comes_leaves_no_mark():
+    barrier = Barrier(2, on_departure="drop")
+    async with anyio.create_task_group() as group:
+        parties = await line_up(group, barrier, 1)
+        with anyio.CancelScope() as scope:
+            scope.cancel()
+            await barrier.wait()
+        assert barrier.n_waiting == 1
+        parties += await line_up(group, barrier, 1)
+    assert outcomes(parties) == [0, 1]
+
+
+# ---------------------------------------------------------------------------------------------------------- windows
+
+
+@EVERY_WAY
+async def test_w2_cancelled_and_then_the_last_one_comes(how):
+    barrier = Barrier(3)
+    async with anyio.create_task_group() as group:
+        parties = await line_up(group, barrier, 2, how)
+        parties[0].cancel()
+        with pytest.raises(BarrierBroken):
+            await barrier.wait()
+    assert outcomes(parties) == ["cancelled", "broken"]
+
+
+@EVERY_WAY
+async def test_w2_with_drop_the_last_one_is_not_the_last_one_any_more(how):
+    barrier = Barrier(3, on_departure="drop")
+    async with anyio.create_task_group() as group:
+        parties = await line_up(group, barrier, 2, how)
+        parties[0].cancel()
+        last = Party(barrier)
+        group.start_soon(last.run)
+        await anyio.wait_all_tasks_blocked()
+        assert barrier.n_waiting == 2
+        await barrier.wait()
+    assert outcomes([*parties, last]) == ["cancelled", 0, 1]
+
+
+@EVERY_WAY
+async def test_w2_cancelled_and_then_reset_it_does_not_break_what_comes_after(how):
+    barrier = Barrier(3)
+    async with anyio.create_task_group() as group:
+        parties = await line_up(group, barrier, 2, how)
+        parties[0].cancel()
+        barrier.reset()
+        parties += await line_up(group, barrier, 3)
+    assert outcomes(parties) == ["cancelled", "broken", 0, 1, 2]
+
+
+@EVERY_WAY
+async def test_w3_let_go_and_then_cancelled(how):
+    barrier = Barrier(2)
+    async with anyio.create_task_group() as group:
+        parties = await line_up(group, barrier, 1, how)
+        assert await barrier.wait() == 1
+        parties[0].cancel()
+    assert outcomes(parties) == [0 if how == "scope" else "cancelled"]
+    assert not barrier.broken
+
+
+@EVERY_WAY
+async def test_w3_told_that_it_is_broken_and_then_cancelled(how):
+    barrier = Barrier(2)
+    async with anyio.create_task_group() as group:
+        parties = await line_up(group, barrier, 1, how)
+        barrier.reset()
+        parties[0].cancel()
+        parties += await line_up(group, barrier, 2)
+    assert outcomes(parties) == ["broken" if how == "scope" else "cancelled", 0, 1]
+
+
+# -------------------------------------------------------------------------------------------------------- schedules
+
+
+async def all_or_none():
+    """Four who meet twice, two of them victims: in each turn all pass or none does."""
+    barrier, history, natively = Barrier(4), History(), []
+
+    async def party(number):
+        for turn in range(2):
+            with history.arriving("barrier", turn=turn, by=f"{number}") as call:
+                call.tell(place=await barrier.wait())
+
+    async def steady(number):
+        try:
+            await party(number)
+        except BarrierBroken:
+            with pytest.raises(BarrierBroken):
+                await barrier.wait()
+
+    async def victim(number):
+        with cancellable() as scope:
+            await steady(number)
+        if scope.cancelled_natively:  # W3: the others went on, and will come again
+            natively.append(number)
+            barrier.abort()
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(steady, 1)
+        group.start_soon(victim, 2)
+        group.start_soon(victim, 3)
+        group.start_soon(steady, 4)
+    if not natively:
+        turns = agreement(history.events(), 4)
+        assert turns.passed == 2 or (turns.broken == 1 and barrier.broken)
+    assert barrier.n_waiting == 0
+
+
+async def two_of_those_who_stay():
+    """With "drop": four who stay and two who may give up meet in pairs, and at most one is left over."""
+    barrier, places, left = Barrier(2, on_departure="drop"), [], []
+
+    async def party(arrival=anyio.lowlevel.checkpoint):
+        await arrival()
+        places.append(await barrier.wait())
+        left.append(None)
+
+    async def victim():
+        with cancellable() as scope:
+            places.append(await barrier.wait())
+        left.append(scope)
+
+    async with anyio.create_task_group() as group:
+        for call in (party, victim, party, victim, party):
+            group.start_soon(call)
+        group.start_soon(party, newcomer)
+        await anyio.sleep(1)
+        assert not barrier.broken
+        assert barrier.n_waiting == 6 - len(left) <= 1
+        while barrier.n_waiting:
+            with anyio.move_on_after(1):
+                places.append(await barrier.wait())
+    if not any(scope is not None and scope.cancelled_natively for scope in left):
+        assert places.count(0) == places.count(1) == len(places) / 2
+    assert barrier.n_waiting == 0 and not barrier.broken
+
+
+async def all_come_again():
+    """Aborted, reset, left by a party that comes again: in the end they meet."""
+    barrier, met, natively = Barrier(3), [], []
+
+    async def party(arrival=anyio.lowlevel.checkpoint):
+        await arrival()
+        while True:
+            try:
+                met.append(await barrier.wait())
+                return
+            except BarrierBroken:
+                await anyio.sleep(0.5)
+                if barrier.broken:
+                    barrier.reset()
+
+    async def victim():
+        with cancellable() as scope:
+            await party()
+            return
+        natively.append(scope.cancelled_natively)
+        await party()
+
+    async def disturber():
+        barrier.reset()
+        await anyio.lowlevel.checkpoint()
+        barrier.abort()
+        await anyio.sleep(0.1)
+        barrier.reset()
+
+    async with anyio.create_task_group() as group:
+        for call in (party, victim, disturber):
+            group.start_soon(call)
+        group.start_soon(party, newcomer)
+        with anyio.move_on_after(60):
+            while len(met) < 3:
+                await anyio.sleep(1)
+        if len(met) < 3:
+            assert any(natively)  # W3: two went on without it
+            group.cancel_scope.cancel()
+    assert sorted(met) == [0, 1, 2] or any(natively)
+    assert barrier.n_waiting == 0
+
+
+SCENARIOS = pytest.mark.parametrize("scenario", [all_or_none, two_of_those_who_stay, all_come_again])
+
+
+@SCENARIOS
+def test_under_any_schedule(scenario):
+    explore(scenario, seeds=100)
+
+
+@SCENARIOS
+def test_cancelled_everywhere(scenario):
+    cancel_everywhere(scenario)
+
+
+async def test_the_same_is_seen_on_both_loops(virtual_clock):
+    barrier, seen = Barrier(3), []
+
+    async def party(number, *delays):
+        for delay in delays:
+            await anyio.sleep(delay)
+            try:
+                outcome = await barrier.wait()
+            except BarrierBroken:
+                outcome = "broken"
+            seen.append((anyio.current_time(), number, outcome))
+
+    start = anyio.current_time()
+    async with anyio.create_task_group() as group:
+        group.start_soon(party, 0, 1, 4, 4)
+        group.start_soon(party, 1, 2, 9)
+        group.start_soon(party, 2, 3)
+        with anyio.move_on_after(8.5):
+            await anyio.sleep(8)
+            await barrier.wait()
+        await anyio.sleep(1)
+        barrier.reset()
+        group.start_soon(party, 3, 3.5)
+    assert sorted((round(at - start, 3), *rest) for at, *rest in seen) == [
+        *((3, 0, 0), (3, 1, 1), (3, 2, 2)),
+        (8.5, 0, "broken"),
+        *((13, 0, 1), (13, 1, 0), (13, 3, 2)),
+    ]
+
+
+# -------------------------------------------------------------------------------------------------- what it tells
+
+
+async def test_it_tells_its_state():
+    barrier = Barrier(3)
+    async with anyio.create_task_group() as group:
+        await line_up(group, barrier, 2)
+        assert barrier.statistics() == BarrierStatistics(3, tasks_waiting=2, generation=0, broken=False)
+        assert repr(barrier) == "<Barrier 2/3 waiting>"
+        barrier.abort()
+    assert barrier.statistics() == BarrierStatistics(3, tasks_waiting=0, generation=1, broken=True)
+    assert repr(barrier) == "<Barrier 0/3 waiting, broken: it was aborted>"
+
+
+@pytest.mark.parametrize(
+    ("parties", "error"), [(0, ValueError), (-1, ValueError), (1.5, TypeError), ("2", TypeError)]
+)
+def test_the_number_of_parties_is_checked(parties, error):
+    with pytest.raises(error, match=r"parties must be .*, not "):
+        Barrier(parties)
+
+
+def test_what_happens_on_a_departure_is_checked():
+    with pytest.raises(ValueError, match=r"on_departure must be .* not 'leave'"):
+        Barrier(2, on_departure="leave")

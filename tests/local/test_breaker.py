@@ -1,0 +1,727 @@
+"""A breaker refuses what would fail, lets few find out whether it still does, and believes nobody who is late."""
+
+import gc
+import logging
+from contextlib import suppress
+from functools import partial
+from math import inf
+
+import anyio
+import anyio.lowlevel
+import pytest
+
+from tenure.errors import CircuitOpen
+from tenure.local._breaker import CircuitBreaker
+from tenure.testing import (
+    assert_checkpoints,
+    assert_no_checkpoints,
+    cancel_everywhere,
+    cancellable,
+    explore,
+    newcomer,
+    run,
+)
+
+
+async def good(value=None, *, seconds=0.0):
+    if seconds:
+        await anyio.sleep(seconds)
+    return value
+
+
+async def bad(error=None, *, seconds=0.0):
+    await good(seconds=seconds)
+    raise OSError("down") if error is None else error
+
+
+async def fail(breaker, times=1, **options):
+    for _ in range(times):
+        with pytest.raises(OSError, match="down"):
+            await breaker.call(partial(bad, **options))
+
+
+async def refusal(breaker):
+    """How it refuses: in how many seconds to come again."""
+    with pytest.raises(CircuitOpen) as refused:
+        await breaker.call(good)
+    return refused.value.retry_after
+
+
+def quick(**options):
+    """A breaker that opens at the first failure and closes at the first success."""
+    return CircuitBreaker(**{"window": 1, "min_calls": 1, "open_seconds": 10.0, "probes": 1} | options)
+
+
+async def tripped(**options):
+    breaker = quick(**options)
+    await fail(breaker)
+    assert breaker.state == "open"
+    return breaker
+
+
+async def half_open(**options):
+    """One that waits for its probes."""
+    breaker = await tripped(**options)
+    await anyio.sleep(10)
+    return breaker
+
+
+def changes(breaker):
+    seen = []
+    breaker.on_change(lambda old, new: seen.append((old, new)))
+    return seen
+
+
+# ------------------------------------------------------------------------------------------------- closed, and opening
+
+
+async def test_a_call_gives_what_the_function_gives():
+    breaker = CircuitBreaker()
+    assert await breaker.call(good, 7) == 7
+    with pytest.raises(OSError, match="mine"):
+        await breaker.call(bad, OSError("mine"))
+
+
+async def test_it_opens_when_enough_of_enough_calls_failed():
+    breaker = CircuitBreaker(failure_rate=0.5, min_calls=4, window=10)
+    await fail(breaker, 3)
+    assert breaker.state == "closed"
+    await breaker.call(good)
+    assert breaker.state == "open"
+    assert breaker.statistics().failure_rate == 0.75
+
+
+async def test_a_rate_just_below_does_not_open_it():
+    breaker = CircuitBreaker(failure_rate=0.55, window=100)
+    for number in range(400):
+        await (fail(breaker) if number % 100 < 54 else breaker.call(good))
+    assert breaker.state == "closed"
+    await fail(breaker, 55)
+    assert breaker.state == "open"
+
+
+async def test_a_window_of_fewer_calls_than_the_minimum_is_judged_when_it_is_full():
+    breaker = CircuitBreaker(window=3)
+    await fail(breaker, 2)
+    assert breaker.state == "closed"
+    await fail(breaker)
+    assert breaker.state == "open"
+
+
+async def test_failures_that_have_left_the_count_window_are_forgotten():
+    breaker = CircuitBreaker(failure_rate=0.5, window=4, min_calls=4)
+    for _ in range(5):
+        await fail(breaker)
+        for _ in range(3):
+            await breaker.call(good)
+    assert breaker.state == "closed"
+    assert breaker.statistics().failures == 1
+
+
+async def test_failures_that_have_left_the_time_window_are_forgotten(virtual_clock):
+    breaker = CircuitBreaker(window_seconds=10, min_calls=4)
+    await fail(breaker, 3)
+    await anyio.sleep(10)
+    await fail(breaker, 3)
+    assert breaker.state == "closed"
+    await anyio.sleep(8.9)
+    await fail(breaker)
+    assert breaker.state == "open"
+
+
+async def test_in_a_time_window_the_number_of_calls_has_no_bound(virtual_clock):
+    breaker = CircuitBreaker(window=2, window_seconds=10, min_calls=300)
+    await fail(breaker, 299)
+    assert breaker.state == "closed"
+    await fail(breaker)
+    assert breaker.state == "open"
+
+
+async def test_slow_calls_open_it_though_none_failed(virtual_clock):
+    breaker = CircuitBreaker(slow_call_rate=0.5, slow_call_seconds=2, window=4, min_calls=4)
+    for seconds in (2, 2.1, 1, 0):
+        await breaker.call(partial(good, seconds=seconds))
+    assert breaker.state == "closed"
+    await breaker.call(partial(good, seconds=3))
+    assert breaker.state == "open"
+    statistics = breaker.statistics()
+    assert (statistics.failures, statistics.slow_calls, statistics.slow_call_rate) == (0, 2, 0.5)
+
+
+async def test_a_slow_failure_counts_as_both(virtual_clock):
+    breaker = CircuitBreaker(slow_call_seconds=2, window=4)
+    await fail(breaker, seconds=3)
+    statistics = breaker.statistics()
+    assert (statistics.calls, statistics.failures, statistics.slow_calls) == (1, 1, 1)
+
+
+async def test_what_is_ignored_says_nothing_and_what_is_not_recorded_is_a_success():
+    breaker = CircuitBreaker(record=OSError, ignore=ConnectionError, window=10)
+    for error in (ConnectionError(), KeyError(), OSError()):
+        with pytest.raises(type(error)):
+            await breaker.call(bad, error)
+    statistics = breaker.statistics()
+    assert (statistics.calls, statistics.failures) == (2, 1)
+
+
+async def test_a_failure_in_a_group_is_a_failure():
+    breaker = quick(record=OSError)
+    with pytest.raises(ExceptionGroup):
+        async with breaker, anyio.create_task_group() as group:
+            group.start_soon(bad)
+            group.start_soon(bad, KeyError())
+    assert breaker.state == "open"
+
+
+# ----------------------------------------------------------------------------------------------------- open, half open
+
+
+async def test_an_open_one_calls_nothing_and_tells_when_to_come_again(virtual_clock):
+    breaker = await tripped(name="billing")
+    assert await refusal(breaker) == 10
+    await anyio.sleep(4)
+    assert await refusal(breaker) == pytest.approx(6)
+    with pytest.raises(CircuitOpen, match="billing: the circuit breaker is open"):
+        async with breaker:
+            pytest.fail("let in")
+    assert breaker.statistics().refused == 3
+
+
+async def test_the_first_call_after_its_time_is_a_probe_and_closes_it(virtual_clock):
+    breaker = await tripped()
+    seen = changes(breaker)
+    await anyio.sleep(await refusal(breaker))
+    assert breaker.state == "open"
+    async with breaker:
+        assert breaker.state == "half_open"
+    assert breaker.state == "closed"
+    assert seen == [("open", "half_open"), ("half_open", "closed")]
+
+
+async def test_it_stays_open_longer_each_time_and_forgets_that_when_it_closes(virtual_clock):
+    breaker, waits = quick(open_factor=3, max_open_seconds=100), []
+    for _ in range(5):
+        await fail(breaker)
+        waits.append(round(await refusal(breaker)))
+        await anyio.sleep(waits[-1])
+    assert waits == [10, 30, 90, 100, 100]
+    await breaker.call(good)
+    await fail(breaker)
+    assert await refusal(breaker) == 10
+    assert breaker.statistics().opened == 6
+
+
+async def test_a_hundred_callers_at_half_open_are_as_many_as_it_has_probes(virtual_clock):
+    """R4, 13: most breakers let all of them through."""
+    breaker, inside, refused = await half_open(probes=3), [], []
+
+    async def caller():
+        try:
+            async with breaker:
+                inside.append(breaker.statistics().probes)
+                await anyio.sleep(1)
+        except CircuitOpen as error:
+            refused.append(error.retry_after)
+
+    async with anyio.create_task_group() as group:
+        for _ in range(100):
+            group.start_soon(caller)
+    assert inside == [1, 2, 3]
+    assert refused == [60.0] * 97
+    assert breaker.state == "closed"
+
+
+async def test_the_verdict_falls_as_soon_as_it_is_certain(virtual_clock):
+    breaker = await half_open(probes=4)
+    await breaker.call(good)
+    await breaker.call(good)
+    await fail(breaker)
+    assert breaker.state == "half_open", "the last one decides"
+    await breaker.call(good)
+    assert breaker.state == "closed"
+
+    breaker = await half_open(probes=4)
+    await fail(breaker, 2)
+    assert breaker.state == "open", "two of four are half, whatever comes"
+
+    breaker = await half_open(probes=4)
+    for _ in range(3):
+        await breaker.call(good)
+    assert breaker.state == "closed", "one of four is less than half"
+
+
+async def test_slow_probes_open_it_again(virtual_clock):
+    breaker = await half_open(probes=2, slow_call_seconds=5, slow_call_rate=1.0)
+    await breaker.call(partial(good, seconds=6))
+    assert breaker.state == "half_open"
+    await breaker.call(partial(good, seconds=6))
+    assert breaker.state == "open"
+
+
+async def test_an_ignored_probe_gives_its_place_to_the_next(virtual_clock):
+    """12: a breaker whose probe says nothing must not stay half open for ever."""
+    breaker = await half_open(ignore=KeyError)
+    for _ in range(3):
+        with pytest.raises(KeyError):
+            await breaker.call(bad, KeyError())
+        assert breaker.state == "half_open"
+    await breaker.call(good)
+    assert breaker.state == "closed"
+
+
+async def test_a_cancelled_probe_decides_nothing_and_gives_its_place_to_the_next(virtual_clock):
+    """R5, 12, 15."""
+    breaker = await half_open()
+    with anyio.move_on_after(1):
+        await breaker.call(anyio.sleep_forever)
+    assert breaker.state == "half_open"
+    assert breaker.statistics().probes == 0
+    await fail(breaker)
+    assert breaker.state == "open"
+
+
+async def test_a_probe_that_hangs_loses_its_place_and_its_say(virtual_clock):
+    """12."""
+    breaker = await half_open(probe_seconds=5)
+    async with anyio.create_task_group() as group:
+        group.start_soon(partial(fail, breaker, seconds=8))
+        await anyio.sleep(1)
+        after = await refusal(breaker)
+        assert after == pytest.approx(4)
+        await anyio.sleep(after)
+        async with breaker:
+            await anyio.sleep(6)
+            assert breaker.statistics().dropped == 1, "the late failure"
+            assert breaker.state == "half_open"
+    assert breaker.state == "closed"
+
+
+async def test_a_late_probe_still_counts_while_nobody_has_its_place(virtual_clock):
+    breaker = await half_open(probe_seconds=5)
+    await breaker.call(partial(good, seconds=8))
+    assert breaker.state == "closed"
+
+
+# ------------------------------------------------------------------------------------------------ cancelled, and stale
+
+
+async def test_cancelled_calls_are_no_failures(virtual_clock):
+    """R6."""
+    breaker = CircuitBreaker(window=3)
+    for _ in range(5):
+        with anyio.move_on_after(1):
+            await breaker.call(anyio.sleep_forever)
+    assert (breaker.state, breaker.statistics().calls) == ("closed", 0)
+
+
+async def test_a_time_limit_within_the_call_is_a_failure(virtual_clock):
+    breaker = quick()
+    with pytest.raises(TimeoutError):
+        async with breaker:
+            with anyio.fail_after(1):
+                await anyio.sleep_forever()
+    assert breaker.state == "open"
+
+
+async def test_a_success_from_before_does_not_close_it(virtual_clock):
+    """R7, 14: a call of the closed era that ends while it is open, and one that ends while it is half open."""
+    breaker = quick(probes=2)
+    async with anyio.create_task_group() as group:
+        group.start_soon(partial(breaker.call, partial(good, seconds=5)))
+        group.start_soon(partial(breaker.call, partial(good, seconds=15)))
+        await anyio.sleep(1)
+        await fail(breaker)
+        await anyio.sleep(9.9)
+        assert (breaker.state, breaker.statistics().dropped) == ("open", 1)
+        await anyio.sleep(1)
+        await breaker.call(good)
+        await anyio.sleep(5)
+        assert (breaker.state, breaker.statistics().dropped) == ("half_open", 2)
+        assert breaker.statistics().calls == 1
+
+
+async def test_a_failure_from_before_does_not_open_it(virtual_clock):
+    """R7, 14."""
+    breaker = quick()
+    async with anyio.create_task_group() as group:
+        group.start_soon(partial(fail, breaker, seconds=5))
+        await anyio.sleep(1)
+        breaker.reset()
+    assert (breaker.state, breaker.statistics().calls, breaker.statistics().dropped) == ("closed", 0, 1)
+
+
+# ------------------------------------------------------------------------------------------------------------- by hand
+
+
+async def test_forced_open_it_refuses_until_it_is_reset(virtual_clock):
+    breaker = quick()
+    breaker.force_open()
+    assert await refusal(breaker) == inf
+    await anyio.sleep(1e6)
+    assert await refusal(breaker) == inf
+    assert breaker.state == "forced_open"
+    breaker.reset()
+    await breaker.call(good)
+    assert breaker.state == "closed"
+
+
+async def test_disabled_it_lets_all_through_and_remembers_nothing():
+    breaker = await tripped()
+    breaker.disable()
+    await fail(breaker, 10)
+    assert (breaker.state, breaker.statistics().calls) == ("disabled", 0)
+    assert breaker.statistics().dropped == 0
+
+
+async def test_with_metrics_only_it_lets_all_through_and_counts():
+    breaker = CircuitBreaker(window=10, min_calls=5)
+    breaker.metrics_only()
+    await fail(breaker, 8)
+    await breaker.call(good)
+    statistics = breaker.statistics()
+    assert (breaker.state, statistics.calls, statistics.failure_rate) == ("metrics_only", 9, 8 / 9)
+
+
+async def test_reset_closes_it_with_nothing_remembered(virtual_clock):
+    breaker = await tripped(open_factor=2)
+    breaker.reset()
+    assert (breaker.state, breaker.statistics().calls) == ("closed", 0)
+    await fail(breaker)
+    assert await refusal(breaker) == 10
+
+
+# ----------------------------------------------------------------------------------------------------------- listeners
+
+
+async def test_listeners_are_told_in_order_until_they_are_taken_off():
+    breaker, seen = quick(), []
+    remove_first = breaker.on_change(lambda *change: seen.append(("first", *change)))
+    same = lambda *change: seen.append(("same", *change))  # noqa: E731 - registered twice
+    breaker.on_change(same)
+    remove_same = breaker.on_change(same)
+    await fail(breaker)
+    assert seen == [("first", "closed", "open"), ("same", "closed", "open"), ("same", "closed", "open")]
+    remove_first()
+    remove_same()
+    remove_same()
+    breaker.reset()
+    assert seen[3:] == [("same", "open", "closed")]
+    breaker.reset()
+    assert len(seen) == 4, "no change, no call"
+
+
+async def test_a_listener_that_fails_is_logged_and_the_call_goes_on(caplog):
+    breaker = quick()
+    breaker.on_change(lambda old, new: 1 / 0)
+    seen = changes(breaker)
+    with caplog.at_level(logging.ERROR, logger="tenure"):
+        await fail(breaker)
+    assert seen == [("closed", "open")]
+    assert "a listener failed on the change from closed to open" in caplog.text
+    assert "ZeroDivisionError" in caplog.text
+
+
+async def test_a_listener_may_switch_the_breaker():
+    breaker = quick()
+    breaker.on_change(lambda old, new: new == "open" and breaker.metrics_only())
+    await fail(breaker)
+    assert breaker.state == "metrics_only"
+    await breaker.call(good)
+
+
+async def test_an_observer_is_told_by_the_name_of_the_breaker():
+    noticed = []
+
+    class Witness:
+        def notice(self, event, /, **fields):
+            noticed.append((event, fields))
+
+    breaker = quick(name="billing", observer=Witness())
+    await fail(breaker)
+    assert noticed == [("breaker.changed", {"name": "billing", "old": "closed", "new": "open"})]
+
+
+# ------------------------------------------------------------------------------------------------------- its interface
+
+
+async def test_a_decorated_function_is_guarded_and_keeps_its_face():
+    breaker = quick()
+
+    @breaker
+    async def charge(amount, *, currency="EUR"):
+        """Charge."""
+        if amount < 0:
+            raise OSError("down")
+        return amount, currency
+
+    assert await charge(3, currency="CHF") == (3, "CHF")
+    assert (charge.__name__, charge.__doc__) == ("charge", "Charge.")
+    with pytest.raises(OSError, match="down"):
+        await charge(-1)
+    with pytest.raises(CircuitOpen):
+        await charge(3)
+
+
+async def test_closed_it_adds_no_checkpoint_and_a_refusal_is_one():
+    breaker = quick()
+    with assert_no_checkpoints():
+        await breaker.call(good)
+        async with breaker:
+            pass
+    breaker.force_open()
+    with assert_checkpoints(), pytest.raises(CircuitOpen):
+        await breaker.call(good)
+    with assert_checkpoints(), pytest.raises(CircuitOpen):
+        async with breaker:
+            pass
+
+
+async def test_it_works_in_a_cancelled_scope():
+    breaker = quick()
+    with anyio.CancelScope() as scope:
+        scope.cancel()
+        await breaker.call(good)
+        async with breaker:
+            pass
+    assert breaker.statistics().calls == 1
+
+
+async def test_blocks_of_one_task_lie_inside_one_another():
+    outer, inner = CircuitBreaker(window=5), CircuitBreaker(window=5)
+    async with outer:
+        async with inner, outer:
+            pass
+        assert (outer.statistics().calls, inner.statistics().calls) == (1, 1)
+    assert outer.statistics().calls == 2
+
+
+async def test_blocks_of_one_task_may_end_in_another_order(virtual_clock):
+    first, second = (CircuitBreaker(window=5, slow_call_seconds=2) for _ in range(2))
+    await first.__aenter__()
+    await anyio.sleep(3)
+    await second.__aenter__()
+    await first.__aexit__(None, None, None)
+    await second.__aexit__(None, None, None)
+    assert (first.statistics().slow_calls, second.statistics().slow_calls) == (1, 0)
+    assert first.statistics().calls == second.statistics().calls == 1
+
+
+async def test_a_block_that_was_not_entered_cannot_be_left():
+    breaker = CircuitBreaker(name="x")
+    with pytest.raises(RuntimeError, match="left in another task than it was entered in"):
+        await breaker.__aexit__(None, None, None)
+    async with breaker:
+        pass
+    with pytest.raises(RuntimeError, match="left in another task"):
+        await breaker.__aexit__(None, None, None)
+
+
+async def test_tasks_that_end_leave_nothing_behind():
+    """One breaker, many tasks, each in its own block, in any order."""
+    breaker = CircuitBreaker(window=100, min_calls=1000)
+
+    async def caller(rounds):
+        for _ in range(rounds):
+            async with breaker:
+                await anyio.lowlevel.checkpoint()
+
+    async with anyio.create_task_group() as group:
+        for rounds in range(8):
+            group.start_soon(caller, rounds)
+    assert breaker.statistics().calls == sum(range(8))
+
+
+async def test_a_call_leaves_no_garbage(virtual_clock):
+    breaker = await half_open()
+    gc.collect()
+    gc.disable()
+    try:
+        await breaker.call(good)
+        breaker.force_open()
+        with suppress(CircuitOpen):
+            await breaker.call(good)
+        assert not [thing for thing in gc.get_objects() if isinstance(thing, CircuitOpen)]
+    finally:
+        gc.enable()
+
+
+def test_one_breaker_may_serve_one_loop_after_the_other():
+    breaker = quick()
+
+    async def trip():
+        await fail(breaker)
+
+    async def recover():
+        assert await refusal(breaker) <= 10
+        await anyio.sleep(10)
+        await breaker.call(good)
+
+    for backend in ("asyncio", "trio", "asyncio"):
+        anyio.run(trip)  # real time
+        run(recover, backend=backend)  # virtual time: another clock
+        assert breaker.state == "closed"
+
+
+def test_it_shows_its_state():
+    breaker = CircuitBreaker(name="billing")
+    assert repr(breaker) == "<CircuitBreaker 'billing' closed, 0 failed and 0 slow of 0>"
+    breaker.force_open()
+    assert repr(breaker) == "<CircuitBreaker 'billing' forced_open, 0 failed and 0 slow of 0>"
+    assert repr(CircuitBreaker()).startswith("<CircuitBreaker closed")
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "error"),
+    [
+        ("failure_rate", 0, ValueError),
+        ("failure_rate", 1.1, ValueError),
+        ("failure_rate", float("nan"), ValueError),
+        ("slow_call_rate", -1, ValueError),
+        ("slow_call_seconds", 0, ValueError),
+        ("window", 0, ValueError),
+        ("window", 1.5, TypeError),
+        ("window_seconds", 0, ValueError),
+        ("window_seconds", inf, ValueError),
+        ("min_calls", 0, ValueError),
+        ("min_calls", "3", TypeError),
+        ("open_seconds", 0, ValueError),
+        ("open_seconds", inf, ValueError),
+        ("open_factor", 0.5, ValueError),
+        ("open_factor", inf, ValueError),
+        ("max_open_seconds", 59, ValueError),
+        ("open_jitter", -0.1, ValueError),
+        ("open_jitter", 1.1, ValueError),
+        ("probes", 0, ValueError),
+        ("probes", None, TypeError),
+        ("probe_seconds", 0, ValueError),
+        ("record", "OSError", TypeError),
+        ("ignore", [OSError], TypeError),
+    ],
+)
+def test_a_setting_that_makes_no_sense_is_refused_by_name(name, value, error):
+    with pytest.raises(error, match=f"^{name} must be"):
+        CircuitBreaker(**{name: value})
+
+
+def test_a_listener_has_to_be_a_function():
+    with pytest.raises(TypeError, match="^callback must be"):
+        CircuitBreaker().on_change("print")
+
+
+# ----------------------------------------------------------------------------------------------------------- schedules
+
+
+async def probes_are_few_and_never_lost():
+    """Callers and victims storm a half-open breaker; whatever becomes of them, the next one gets through."""
+    breaker = CircuitBreaker(window=2, open_seconds=1, probes=2, probe_seconds=100)
+    running, refused = [], []
+    for _ in range(2):
+        with pytest.raises(OSError):
+            await breaker.call(bad)
+    await anyio.sleep(1)
+
+    async def probe():
+        running.append(None)
+        assert breaker.state != "half_open" or len(running) <= 2
+        try:
+            await anyio.sleep(0.01)
+        finally:
+            running.pop()
+
+    async def caller(arrival=anyio.lowlevel.checkpoint):
+        await arrival()
+        try:
+            await breaker.call(probe)
+        except CircuitOpen:
+            refused.append(None)
+
+    async def victim():
+        with cancellable():
+            try:
+                async with breaker:
+                    await probe()
+            except CircuitOpen:
+                refused.append(None)
+
+    async with anyio.create_task_group() as group:
+        for task in (caller, victim, caller, victim):
+            group.start_soon(task)
+        group.start_soon(caller, newcomer)
+    statistics = breaker.statistics()
+    assert statistics.probes == 0 and statistics.refused >= len(refused) and not running
+    for _ in range(2):
+        await breaker.call(good)
+    assert breaker.state == "closed"
+
+
+async def what_is_stale_never_counts():
+    """While somebody switches it again and again, only outcomes of calls that began since then count."""
+    breaker = CircuitBreaker(window=50)
+    began = 0
+
+    async def caller():
+        nonlocal began
+        for _ in range(3):
+            began += 1
+            await breaker.call(anyio.sleep, 0.01)
+
+    async def victim():
+        nonlocal began
+        with cancellable():
+            began += 1
+            await breaker.call(anyio.sleep, 0.01)
+
+    async def switch():
+        nonlocal began
+        for _ in range(3):
+            await anyio.sleep(0.005)
+            breaker.reset()
+            began = 0
+
+    async with anyio.create_task_group() as group:
+        for task in (caller, victim, switch, caller):
+            group.start_soon(task)
+    assert breaker.statistics().calls <= began
+    assert breaker.state == "closed"
+
+
+@pytest.mark.parametrize("scenario", [probes_are_few_and_never_lost, what_is_stale_never_counts])
+def test_it_holds_under_every_schedule(scenario):
+    explore(scenario, seeds=200)
+
+
+@pytest.mark.parametrize("scenario", [probes_are_few_and_never_lost, what_is_stale_never_counts])
+def test_it_holds_wherever_it_is_cancelled(scenario):
+    done = cancel_everywhere(scenario)
+    assert done.windows["W1"] and done.windows["W3"]
+
+
+def test_the_same_happens_on_both_loops():
+    async def story():
+        began, seen = anyio.current_time(), []
+        breaker = CircuitBreaker(window_seconds=4, min_calls=3, open_seconds=2, open_factor=2, probes=2)
+
+        def note(*what):
+            seen.append((round(anyio.current_time() - began, 6), *what))
+
+        breaker.on_change(note)
+
+        async def caller(number):
+            for turn in range(12):
+                await anyio.sleep(0.37 + number * 0.113)
+                try:
+                    await breaker.call(partial(bad if turn % 4 < 2 else good, seconds=0.1 * number))
+                    note(number, "good")
+                except CircuitOpen as error:
+                    note(number, round(error.retry_after, 6))
+                except OSError:
+                    note(number, "bad")
+
+        async with anyio.create_task_group() as group:
+            for number in range(4):
+                group.start_soon(caller, number)
+        return seen
+
+    on_asyncio, on_trio = (run(story, backend=backend) for backend in ("asyncio", "trio"))
+    assert on_asyncio == on_trio
+    assert {what for _, *what in map(tuple, on_asyncio) for what in what} >= {"half_open", "good", "bad"}

@@ -1,0 +1,514 @@
+"""So many at once, so many in line, each kind its share, and nothing lost in any window of cancellation."""
+
+from collections import Counter
+from contextlib import AsyncExitStack
+
+import anyio
+import anyio.lowlevel
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tenure.errors import AcquireTimeout, BulkheadFull
+from tenure.local._bulkhead import Bulkhead
+from tenure.local._park import this_task
+from tenure.testing import assert_checkpoints, cancel_everywhere, cancellable, explore, newcomer, run
+
+EVERY_WAY = pytest.mark.parametrize(
+    ("anyio_backend", "how"),
+    [("asyncio", "scope"), ("trio", "scope"), ("asyncio", "native")],
+    indirect=["anyio_backend"],
+)
+
+
+class Guest:
+    """A task that enters and stays until it is told to go; it can be cancelled by scope or, on asyncio, natively."""
+
+    def __init__(self, bulkhead, kind=None, *, timeout=None, how="scope"):
+        self.bulkhead = bulkhead
+        self.kind = kind
+        self.timeout = timeout
+        self.how = how
+        self.scope = anyio.CancelScope()
+        self.leave = anyio.Event()
+        self.outcome = None
+
+    async def run(self):
+        self.task = this_task()
+        with self.scope:
+            try:
+                async with self.bulkhead.enter(self.kind, timeout=self.timeout):
+                    self.outcome = "inside"
+                    await self.leave.wait()
+                self.outcome = "left"
+            except (BulkheadFull, AcquireTimeout) as error:
+                self.outcome = type(error)
+            except anyio.get_cancelled_exc_class():
+                self.outcome = "cancelled"
+                if self.how == "scope":
+                    raise
+
+    def cancel(self):
+        if self.how == "native":
+            self.task.cancel()
+        else:
+            self.scope.cancel()
+
+
+async def settle():
+    """Let everybody run until they wait; anyio's own way takes 0.1 s each time."""
+    for _ in range(10):
+        await anyio.lowlevel.checkpoint()
+
+
+async def come(group, bulkhead, *kinds, **options):
+    guests = [Guest(bulkhead, kind, **options) for kind in kinds]
+    for guest in guests:
+        group.start_soon(guest.run)
+        await settle()
+    return guests
+
+
+def outcomes(guests):
+    return [guest.outcome for guest in guests]
+
+
+async def go(*guests):
+    for guest in guests:
+        guest.leave.set()
+    await settle()
+
+
+async def test_so_many_are_inside_and_the_others_follow_first_come_first_served():
+    bulkhead = Bulkhead(2)
+    async with anyio.create_task_group() as group:
+        a, b, c, d = await come(group, bulkhead, *[None] * 4)
+        assert outcomes([a, b, c, d]) == ["inside", "inside", None, None]
+        assert repr(bulkhead) == "<Bulkhead 2/2 in use, 2 waiting>"
+        await go(b)
+        assert outcomes([a, b, c, d]) == ["inside", "left", "inside", None]
+        await go(a, c, d)
+    assert repr(bulkhead) == "<Bulkhead 0/2 in use, 0 waiting>"
+
+
+async def test_who_finds_the_line_full_is_refused():
+    bulkhead = Bulkhead(1, max_waiting=1)
+    async with anyio.create_task_group() as group:
+        inside, waiting = await come(group, bulkhead, None, None)
+        with assert_checkpoints(), pytest.raises(BulkheadFull, match="1 are inside and 1 wait") as full:
+            async with bulkhead.enter():
+                pytest.fail("let in")
+        assert (full.value.limit, full.value.waiting) == (1, 1)
+        statistics = bulkhead.statistics()
+        assert (statistics.in_use, statistics.tasks_waiting, statistics.refused) == (1, 1, 1)
+        await go(inside, waiting)
+
+
+async def test_with_no_line_at_all_who_finds_it_occupied_is_refused():
+    bulkhead = Bulkhead(1, max_waiting=0)
+    async with bulkhead.enter():
+        with pytest.raises(BulkheadFull):
+            async with bulkhead.enter():
+                pytest.fail("let in")
+    async with bulkhead.enter():
+        pass
+
+
+async def test_an_exception_gives_the_slot_back():
+    bulkhead = Bulkhead(1)
+    with pytest.raises(KeyError):
+        async with bulkhead.enter():
+            raise KeyError
+    assert bulkhead.statistics().in_use == 0
+
+
+async def test_entering_is_a_checkpoint_and_leaving_is_none():
+    bulkhead = Bulkhead(1)
+    with assert_checkpoints():
+        async with bulkhead.enter():
+            pass
+    async with AsyncExitStack() as stack:
+        await stack.enter_async_context(bulkhead.enter())
+        with anyio.CancelScope() as scope:
+            scope.cancel()
+            await stack.aclose()
+        assert bulkhead.statistics().in_use == 0
+
+
+async def test_a_timeout_ends_the_wait_and_not_the_stay(virtual_clock):
+    bulkhead = Bulkhead(1)
+    async with bulkhead.enter(timeout=1):
+        began = virtual_clock.now()
+        with pytest.raises(AcquireTimeout) as late:
+            async with bulkhead.enter(timeout=2):
+                pytest.fail("let in")
+        assert virtual_clock.now() - began == pytest.approx(2)
+        assert (late.value.key, late.value.seconds) == ("bulkhead", 2)
+        await anyio.sleep(5)
+    assert bulkhead.statistics().tasks_waiting == bulkhead.statistics().in_use == 0
+
+
+async def test_a_timeout_of_zero_tries_once(virtual_clock):
+    bulkhead = Bulkhead(1)
+    async with bulkhead.enter(timeout=0):
+        with assert_checkpoints(), pytest.raises(AcquireTimeout):
+            async with bulkhead.enter(timeout=0):
+                pytest.fail("let in")
+    async with bulkhead.enter(timeout=0):
+        pass
+    assert virtual_clock.now() == pytest.approx(0, abs=1e-3)
+
+
+# ---------------------------------------------------------------------------------------------------------------- kinds
+
+
+async def test_one_kind_alone_borrows_everything():
+    bulkhead = Bulkhead(4, shares={"checkout": 3, "search": 1})
+    async with anyio.create_task_group() as group:
+        guests = await come(group, bulkhead, *["search"] * 5)
+        assert outcomes(guests) == ["inside"] * 4 + [None]
+        await go(*guests)
+
+
+async def test_a_lender_is_served_first_until_it_has_its_share():
+    bulkhead = Bulkhead(4, shares={"checkout": 3, "search": 1})
+    async with anyio.create_task_group() as group:
+        searches = await come(group, bulkhead, *["search"] * 6)
+        checkouts = await come(group, bulkhead, *["checkout"] * 4)
+        for number in range(3):
+            await go(searches[number])
+            assert outcomes(checkouts).count("inside") == number + 1
+        assert outcomes(searches) == ["left"] * 3 + ["inside", None, None]
+        await go(checkouts[0])
+        assert outcomes(checkouts) == ["left", "inside", "inside", "inside"]
+        await go(searches[3])
+        assert outcomes(searches)[4] == "inside"
+        kinds = bulkhead.statistics().kinds
+        assert [(kinds[kind].in_use, kinds[kind].tasks_waiting) for kind in ("checkout", "search")] == [
+            (3, 0),
+            (1, 1),
+        ]
+        await go(*searches, *checkouts)
+
+
+async def test_equals_go_by_who_has_waited_longest():
+    bulkhead = Bulkhead(1, shares={"a": 5, "b": 1, "c": 1})
+    async with anyio.create_task_group() as group:
+        guests = await come(group, bulkhead, "a", "b", "a", "c", "a")
+        for number in range(5):
+            assert outcomes(guests) == ["left"] * number + ["inside"] + [None] * (4 - number)
+            await go(guests[number])
+
+
+async def test_each_kind_has_a_line_of_its_own():
+    bulkhead = Bulkhead(1, max_waiting=1, shares={"a": 1, "b": 1})
+    async with anyio.create_task_group() as group:
+        guests = await come(group, bulkhead, "a", "a", "a", "b", "b")
+        assert outcomes(guests) == ["inside", None, BulkheadFull, None, BulkheadFull]
+        statistics = bulkhead.statistics()
+        assert (statistics.tasks_waiting, statistics.refused) == (2, 2)
+        assert statistics.kinds["b"].refused == 1
+        await go(*guests)
+        with pytest.raises(TypeError):
+            statistics.kinds["c"] = statistics.kinds["b"]
+
+
+async def test_errors_name_the_kind():
+    bulkhead = Bulkhead(1, max_waiting=1, shares={"search": 1})
+    async with bulkhead.enter("search"):
+        with pytest.raises(AcquireTimeout, match="bulkhead 'search'"):
+            async with bulkhead.enter("search", timeout=0):
+                pytest.fail("let in")
+
+
+@pytest.mark.parametrize(("shares", "kind"), [(None, "a"), ({"a": 1}, None), ({"a": 1}, "b")])
+def test_a_kind_without_a_share_is_refused(shares, kind):
+    with pytest.raises(ValueError, match="^kind must be one of"):
+        Bulkhead(1, shares=shares).enter(kind)
+
+
+# --------------------------------------------------------------------------------------------------------- cancellation
+
+
+@EVERY_WAY
+async def test_cancelled_waiters_cost_no_capacity(how):
+    """R2 and window 1: hyx's bulkhead loses a slot with each of them."""
+    bulkhead = Bulkhead(3)
+    async with anyio.create_task_group() as group:
+        inside = await come(group, bulkhead, *[None] * 3)
+        victims = await come(group, bulkhead, None, None, how=how)
+        for victim in victims:
+            victim.cancel()
+        await settle()
+        assert outcomes(victims) == ["cancelled"] * 2
+        await go(*inside)
+        again = await come(group, bulkhead, *[None] * 3)
+        assert outcomes(again) == ["inside"] * 3
+        await go(*again)
+
+
+@EVERY_WAY
+async def test_cancelled_and_then_let_in_it_passes_the_slot_on(how):
+    """2, window 2."""
+    bulkhead = Bulkhead(1)
+    async with anyio.create_task_group() as group:
+        (inside,) = await come(group, bulkhead, None)
+        (victim,) = await come(group, bulkhead, None, how=how)
+        (heir,) = await come(group, bulkhead, None)
+        victim.cancel()
+        inside.leave.set()
+        await settle()
+        assert outcomes([victim, heir]) == ["cancelled", "inside"]
+        await go(heir)
+
+
+@EVERY_WAY
+async def test_a_newcomer_in_that_turn_does_not_queue_behind_the_dead(how):
+    """2, window 2N: with and without a bound of the line."""
+    bulkhead = Bulkhead(1, max_waiting=1)
+    async with anyio.create_task_group() as group:
+        async with AsyncExitStack() as stay:
+            await stay.enter_async_context(bulkhead.enter())
+            (victim,) = await come(group, bulkhead, None, how=how)
+            victim.cancel()
+            newcomer_ = Guest(bulkhead)
+            with anyio.move_on_after(0):  # what it does before it parks, it does in this turn
+                await newcomer_.run()
+            assert newcomer_.outcome == "cancelled"
+            assert bulkhead.statistics().refused == 0, "it found room in the line"
+            await stay.aclose()
+        async with bulkhead.enter():
+            pass
+        await settle()
+        assert victim.outcome == "cancelled"
+
+
+@EVERY_WAY
+async def test_let_in_and_then_cancelled_it_leaves_nothing_behind(how):
+    """1, window 3."""
+    bulkhead = Bulkhead(1)
+    async with anyio.create_task_group() as group:
+        async with bulkhead.enter():
+            (victim,) = await come(group, bulkhead, None, how=how)
+            (heir,) = await come(group, bulkhead, None)
+        victim.cancel()
+        await settle()
+        assert outcomes([victim, heir]) == ["cancelled", "inside"]
+        await go(heir)
+    assert bulkhead.statistics().in_use == 0
+
+
+async def test_cancelled_in_the_checkpoint_of_a_free_slot_it_has_taken_nothing():
+    bulkhead = Bulkhead(1)
+    with anyio.CancelScope() as scope:
+        scope.cancel()
+        async with bulkhead.enter():
+            pytest.fail("let in")
+    assert bulkhead.statistics().in_use == 0
+
+
+async def test_nobody_barges_between_the_hand_over_and_the_wake_up():
+    """3."""
+    bulkhead = Bulkhead(1, max_waiting=0)
+    patient = Bulkhead(1)
+    async with anyio.create_task_group() as group:
+        async with patient.enter():
+            (heir,) = await come(group, patient, None)
+        assert patient.statistics().in_use == 1 and heir.outcome is None
+        with pytest.raises(AcquireTimeout):
+            async with patient.enter(timeout=0):
+                pytest.fail("barged in")
+        await go(heir)
+    assert bulkhead.statistics().in_use == 0
+
+
+async def all_get_in_and_none_stays():
+    """Two kinds and their victims: never too many inside, and all who were not cancelled get in."""
+    bulkhead, inside, served = Bulkhead(2, shares={"a": 2, "b": 1}), Counter(), []
+
+    async def stay(kind, timeout=None):
+        async with bulkhead.enter(kind, timeout=timeout):
+            inside[kind] += 1
+            assert inside.total() <= 2
+            statistics = bulkhead.statistics()
+            assert statistics.in_use >= inside.total()
+            assert sum(each.in_use for each in statistics.kinds.values()) == statistics.in_use <= 2
+            try:
+                await anyio.sleep(0.01)
+            finally:
+                inside[kind] -= 1
+        served.append(kind)
+
+    async def guest(kind, arrival=anyio.lowlevel.checkpoint):
+        await arrival()
+        await stay(kind)
+
+    async def victim(kind):
+        with cancellable():
+            await stay(kind)
+
+    async def hasty(kind):
+        try:
+            await stay(kind, timeout=0.01)
+        except AcquireTimeout:
+            served.append(kind)
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(guest, "a")
+        group.start_soon(guest, "b")
+        group.start_soon(victim, "a")
+        group.start_soon(hasty, "b")
+        group.start_soon(guest, "a")
+        group.start_soon(guest, "b", newcomer)
+    statistics = bulkhead.statistics()
+    assert statistics.in_use == statistics.tasks_waiting == 0
+    assert len(served) >= 5
+
+
+async def the_bound_of_the_line_holds():
+    """Whoever is refused found the line full; the others get in."""
+    bulkhead, refused, served = Bulkhead(1, max_waiting=2), [], []
+
+    async def guest(arrival=anyio.lowlevel.checkpoint):
+        await arrival()
+        try:
+            async with bulkhead.enter():
+                assert bulkhead.statistics().in_use == 1
+                assert bulkhead.statistics().tasks_waiting <= 2
+                await anyio.sleep(0.01)
+            served.append(None)
+        except BulkheadFull as error:
+            refused.append(error.waiting)
+
+    async def victim():
+        with cancellable():
+            await guest()
+
+    async with anyio.create_task_group() as group:
+        for task in (guest, victim, guest, victim, guest):
+            group.start_soon(task)
+        group.start_soon(guest, newcomer)
+    statistics = bulkhead.statistics()
+    assert statistics.in_use == statistics.tasks_waiting == 0
+    assert set(refused) <= {2} and statistics.refused >= len(refused)
+    assert 4 <= len(served) + len(refused) <= 6
+
+
+SCENARIOS = pytest.mark.parametrize("scenario", [all_get_in_and_none_stays, the_bound_of_the_line_holds])
+
+
+@SCENARIOS
+def test_it_holds_under_every_schedule(scenario):
+    explore(scenario, seeds=200)
+
+
+@SCENARIOS
+def test_it_holds_wherever_it_is_cancelled(scenario):
+    done = cancel_everywhere(scenario)
+    assert set(done.windows) == {"W1", "W2", "W2N", "W3"}
+
+
+# ------------------------------------------------------------------------------------------------------------ the model
+
+
+@given(
+    limit=st.integers(1, 4),
+    shares=st.lists(st.integers(1, 4), min_size=1, max_size=3),
+    steps=st.lists(
+        st.tuples(st.sampled_from(["come", "come", "go", "cancel"]), st.integers(0, 5)), max_size=25
+    ),
+)
+@pytest.mark.backends("asyncio")
+async def test_it_lets_in_whom_the_model_lets_in(limit, shares, steps):
+    """The model keeps one list in order of arrival, and looks through all of it each time."""
+    bulkhead = Bulkhead(limit, shares=dict(enumerate(shares)))
+    inside, waiting = [], []
+
+    def in_use(kind):
+        return sum(guest.kind == kind for guest in inside)
+
+    async with anyio.create_task_group() as group:
+        for step, number in steps:
+            if step == "come":
+                (guest,) = await come(group, bulkhead, number % len(shares))
+                waiting.append(guest)
+            elif step == "go" and inside:
+                await go(inside.pop(number % len(inside)))
+            elif step == "cancel" and waiting:
+                waiting.pop(number % len(waiting)).cancel()
+                await settle()
+            while waiting and len(inside) < limit:
+                best = min(waiting, key=lambda guest: in_use(guest.kind) / shares[guest.kind])
+                waiting.remove(best)
+                inside.append(best)
+            assert outcomes(inside) == ["inside"] * len(inside)
+            assert outcomes(waiting) == [None] * len(waiting)
+        group.cancel_scope.cancel()
+    assert bulkhead.statistics().in_use == bulkhead.statistics().tasks_waiting == 0
+
+
+def test_the_same_happens_on_both_loops():
+    async def story():
+        bulkhead, seen = Bulkhead(2, max_waiting=2, shares={"a": 2, "b": 1}), []
+        began = anyio.current_time()
+
+        def note(*what):
+            seen.append((round(anyio.current_time() - began, 6), *what))
+
+        async def guest(number, kind):
+            await anyio.sleep(0.1 * number)
+            try:
+                async with bulkhead.enter(kind, timeout=0.75 if number % 3 else None):
+                    note(number, kind, "in")
+                    await anyio.sleep(0.33)
+                note(number, kind, "out")
+            except (BulkheadFull, AcquireTimeout) as error:
+                note(number, kind, type(error).__name__)
+
+        async with anyio.create_task_group() as group:
+            for number in range(20):
+                group.start_soon(guest, number, "ab"[number % 5 > 2])
+        return seen
+
+    on_asyncio, on_trio = (run(story, backend=backend) for backend in ("asyncio", "trio"))
+    assert on_asyncio == on_trio
+    assert {"in", "out", "BulkheadFull"} <= {what for *_, what in on_asyncio}
+
+
+def test_one_bulkhead_may_serve_one_loop_after_the_other():
+    bulkhead = Bulkhead(1)
+
+    async def crowd():
+        async with anyio.create_task_group() as group:
+            for guest in [Guest(bulkhead) for _ in range(3)]:
+                guest.leave.set()
+                group.start_soon(guest.run)
+
+    for backend in ("asyncio", "trio", "asyncio"):
+        anyio.run(crowd, backend=backend)
+    assert bulkhead.statistics().in_use == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "name", "error"),
+    [
+        ({"limit": 0}, "limit", ValueError),
+        ({"limit": 1.5}, "limit", TypeError),
+        ({"limit": None}, "limit", TypeError),
+        ({"max_waiting": -1}, "max_waiting", ValueError),
+        ({"max_waiting": "1"}, "max_waiting", TypeError),
+        ({"shares": {}}, "shares", ValueError),
+        ({"shares": {"a": 0}}, "shares", ValueError),
+        ({"shares": {"a": 1, "b": float("inf")}}, "shares", ValueError),
+        ({"shares": {"a": float("nan")}}, "shares", ValueError),
+    ],
+)
+def test_a_setting_that_makes_no_sense_is_refused_by_name(options, name, error):
+    with pytest.raises(error, match=f"^{name} must"):
+        Bulkhead(**{"limit": 1} | options)
+
+
+@pytest.mark.parametrize("timeout", [-1, float("nan")])
+def test_a_timeout_that_makes_no_sense_is_refused(timeout):
+    with pytest.raises(ValueError, match="^timeout must"):
+        Bulkhead(1).enter(timeout=timeout)

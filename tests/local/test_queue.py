@@ -1,0 +1,572 @@
+"""Queues inside a process: first in first out, by priority, closed, aborted, and under every schedule."""
+
+from __future__ import annotations
+
+import math
+
+import anyio
+import pytest
+from anyio import ClosedResourceError, EndOfStream, WouldBlock
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from tenure.local import PriorityQueue, Queue
+from tenure.testing import (
+    assert_checkpoints,
+    assert_no_leaks,
+    cancel_everywhere,
+    cancellable,
+    explore,
+    newcomer,
+    run,
+)
+
+QUEUES = [Queue, PriorityQueue]
+either = pytest.mark.parametrize("make", QUEUES)
+
+
+def drained(queue):
+    items = []
+    while len(queue):
+        items.append(queue.get_nowait())
+    return items
+
+
+# ------------------------------------------------------------------------------------------------------ what it does
+
+
+@either
+async def test_items_come_out_in_the_order_in_which_they_went_in(make):
+    queue = make(10)
+    for n in range(5):
+        await queue.put(n)
+    queue.put_nowait(5)
+    assert [await queue.get() for _ in range(5)] == [0, 1, 2, 3, 4]
+    assert queue.get_nowait() == 5
+
+
+@either
+async def test_a_full_queue_makes_putters_wait_in_line(make):
+    queue = make(2)
+    done = []
+
+    async def put(n):
+        await queue.put(n)
+        done.append(n)
+
+    async with anyio.create_task_group() as group:
+        for n in range(6):
+            group.start_soon(put, n)
+            await anyio.wait_all_tasks_blocked()
+        assert done == [0, 1]
+        assert queue.statistics().tasks_waiting_put == 4
+        with pytest.raises(WouldBlock):
+            queue.put_nowait(9)
+        for n in range(6):
+            assert await queue.get() == n
+            await anyio.wait_all_tasks_blocked()
+        assert done == [0, 1, 2, 3, 4, 5]
+
+
+@either
+async def test_takers_wait_in_line(make):
+    queue = make(2)
+    got = []
+
+    async def take(n):
+        got.append((n, await queue.get()))
+
+    async with anyio.create_task_group() as group:
+        for n in range(4):
+            group.start_soon(take, n)
+            await anyio.wait_all_tasks_blocked()
+        assert queue.statistics().tasks_waiting_get == 4
+        for n in range(4):
+            queue.put_nowait(n)
+            await anyio.wait_all_tasks_blocked()
+    assert got == [(0, 0), (1, 1), (2, 2), (3, 3)]
+    with pytest.raises(WouldBlock):
+        queue.get_nowait()
+
+
+@either
+async def test_nobody_barges_in_between_the_hand_over_and_the_wake_up(make):
+    queue = make(1)
+    async with anyio.create_task_group() as group:
+        group.start_soon(queue.get)
+        await anyio.wait_all_tasks_blocked()
+        queue.put_nowait(1)
+        with pytest.raises(WouldBlock):
+            queue.get_nowait()
+
+
+async def test_higher_priority_comes_first_and_items_are_never_compared():
+    queue = PriorityQueue(20)
+    items = [object() for _ in range(6)]
+    for priority, item in zip((0, 5, -1, 5, 0, 9), items, strict=True):
+        await queue.put(item, priority)
+    assert drained(queue) == [items[n] for n in (5, 1, 3, 0, 4, 2)]
+
+
+async def test_a_blocked_putter_of_high_priority_is_let_in_first():
+    """asyncio lets them in as they came."""
+    queue = PriorityQueue(1)
+    await queue.put("first")
+    async with anyio.create_task_group() as group:
+        for item, priority in (("low", 0), ("high", 9), ("middle", 5), ("high too", 9)):
+            group.start_soon(queue.put, item, priority)
+            await anyio.wait_all_tasks_blocked()
+        got = []
+        for _ in range(5):
+            got.append(await queue.get())
+            await anyio.wait_all_tasks_blocked()
+    assert got == ["first", "high", "high too", "middle", "low"]
+
+
+async def test_aging_bounds_the_wait(virtual_clock):
+    queue = PriorityQueue(100, aging=10)
+    await queue.put("old", 0)
+    await anyio.sleep(8)
+    await queue.put("younger", 1)
+    await anyio.sleep(2)
+    await queue.put("important", 100)
+    assert await queue.get() == "important"
+    await queue.put("important", 100)
+    await anyio.sleep(0.5)
+    assert [await queue.get() for _ in range(3)] == ["old", "important", "younger"]
+
+
+async def test_the_time_in_front_of_a_full_queue_counts_for_aging(virtual_clock):
+    queue = PriorityQueue(1, aging=10)
+    await queue.put("first", 0)
+    async with anyio.create_task_group() as group:
+        group.start_soon(queue.put, "blocked", 0)
+        await anyio.sleep(11)
+        group.start_soon(queue.put, "important", 9)
+        await anyio.sleep(1)
+        assert await queue.get() == "first"
+        await anyio.sleep(0)
+        assert await queue.get() == "blocked"
+        assert await queue.get() == "important"
+
+
+@either
+async def test_every_call_is_a_checkpoint(make):
+    queue = make(3)
+    with assert_checkpoints():
+        await queue.put(1)
+    with assert_checkpoints():
+        await queue.get()
+    queue.task_done()
+    with assert_checkpoints():
+        await queue.join()
+
+
+@pytest.mark.parametrize("size", [0, -1, 0.5, "3", None, True])
+@either
+def test_a_wrong_size_is_refused(make, size):
+    with pytest.raises((ValueError, TypeError), match="max_size must be"):
+        make(size)
+
+
+def test_a_wrong_aging_is_refused():
+    with pytest.raises(ValueError, match="aging must be"):
+        PriorityQueue(1, aging=-1)
+
+
+@either
+async def test_without_a_bound(make):
+    queue = make(math.inf)
+    for n in range(1000):
+        queue.put_nowait(n)
+    assert len(queue) == 1000
+    assert queue
+
+
+@either
+async def test_what_it_shows(make):
+    queue = make(2)
+    await queue.put(1)
+    assert repr(queue) == f"<{make.__name__} 1/2, 1 unfinished, 0 putting, 0 getting>"
+    queue.close()
+    assert " closed " in repr(queue)
+    assert queue.statistics().closed
+
+
+# ------------------------------------------------------------------------------------------------- being done, closing
+
+
+@either
+async def test_join_waits_until_all_is_done(make):
+    queue = make(10)
+    done = []
+
+    async def work():
+        async for item in queue:
+            await anyio.sleep(0)
+            done.append(item)
+            queue.task_done()
+
+    async with anyio.create_task_group() as group:
+        for n in range(5):
+            await queue.put(n)
+        group.start_soon(work)
+        await queue.join()
+        assert done == [0, 1, 2, 3, 4]
+        queue.close()
+    with pytest.raises(ValueError, match="more often"):
+        queue.task_done()
+
+
+@either
+async def test_a_block_reports_its_item_however_it_ends(make):
+    queue = make(10)
+    for n in range(3):
+        await queue.put(n)
+    async with queue.take() as item:
+        assert item == 0
+    with pytest.raises(ZeroDivisionError):
+        async with queue.take():
+            raise ZeroDivisionError
+    with anyio.CancelScope() as scope:
+        async with queue.take():
+            scope.cancel()
+            await anyio.sleep(1)
+    await queue.join()
+
+
+@either
+async def test_a_closed_queue_is_drained(make):
+    queue = make(10)
+    for n in range(3):
+        await queue.put(n)
+    queue.close()
+    queue.close()
+    with pytest.raises(ClosedResourceError):
+        queue.put_nowait(4)
+    with pytest.raises(ClosedResourceError):
+        await queue.put(4)
+    assert [item async for item in queue] == [0, 1, 2]
+    with pytest.raises(EndOfStream):
+        queue.get_nowait()
+    with pytest.raises(EndOfStream):
+        await queue.get()
+
+
+@either
+async def test_closing_wakes_everybody_who_waits(make):
+    full, empty = make(1), make(1)
+    await full.put(1)
+    errors = []
+
+    async def attempt(function, *args):
+        try:
+            await function(*args)
+        except (ClosedResourceError, EndOfStream) as error:
+            errors.append(type(error))
+
+    async with anyio.create_task_group() as group:
+        for _ in range(2):
+            group.start_soon(attempt, full.put, 2)
+            group.start_soon(attempt, empty.get)
+        await anyio.wait_all_tasks_blocked()
+        full.close()
+        empty.close()
+    assert sorted(errors, key=str) == [ClosedResourceError] * 2 + [EndOfStream] * 2
+    assert drained(full) == [1]
+
+
+@either
+async def test_abort_tells_what_it_dropped(make):
+    queue = make(3)
+    for n in range(3):
+        await queue.put(n)
+    assert await queue.get() == 0
+    queue.task_done()
+    assert queue.abort() == [1, 2]
+    await queue.join()
+    with pytest.raises(EndOfStream):
+        await queue.get()
+    assert queue.abort() == []
+
+
+# ------------------------------------------------------------------------------------------- cancellation and schedules
+
+
+async def conservation(make, *, size=1, close=False):
+    """What was put is taken once, or still there; what a cancelled put was to put is nowhere."""
+    queue = make(size)
+    put, taken = [], []
+
+    async def produce(n):
+        with cancellable():
+            await queue.put(n)
+            put.append(n)
+
+    async def consume():
+        with cancellable():
+            item = await queue.get()
+            taken.append(item)
+
+    async def late():
+        await newcomer()
+        with cancellable():
+            await queue.put(10)
+            put.append(10)
+
+    async with anyio.create_task_group() as group:
+        for n in range(3):
+            group.start_soon(produce, n)
+            group.start_soon(consume)
+        group.start_soon(late)
+        with anyio.move_on_after(5):
+            group.start_soon(anyio.sleep, 1)
+            await anyio.sleep(10)
+        group.cancel_scope.cancel()
+    left = drained(queue)
+    assert sorted(taken + left) == sorted(put)
+    state = queue.statistics()
+    assert (state.size, state.tasks_waiting_get, state.tasks_waiting_put) == (0, 0, 0)
+    assert state.unfinished == len(put)
+
+
+async def fair(make):
+    """Nobody waits while it could go on, and items keep the order in which they were put."""
+    queue = make(2)
+    got = []
+
+    async def produce(name):
+        for n in range(3):
+            await queue.put((name, n))
+
+    async def consume():
+        async for item in queue:
+            got.append(item)
+
+    async def victim():
+        for _ in range(3):
+            try:
+                with cancellable():
+                    got.append(await queue.get())
+                    await anyio.sleep(0)
+            except EndOfStream:
+                return
+
+    async with anyio.create_task_group() as consumers:
+        consumers.start_soon(consume)
+        async with anyio.create_task_group() as group:
+            group.start_soon(produce, "a")
+            group.start_soon(produce, "b")
+            consumers.start_soon(victim)
+        queue.close()
+        await anyio.sleep(1)
+        consumers.cancel_scope.cancel()
+    for name in "ab":
+        # one consumer may write its item down before another that was served before
+        assert sorted(n for who, n in got if who == name) == [0, 1, 2]
+
+
+async def one_consumer_sees_the_order(make):
+    queue = make(1)
+    got = []
+
+    async def produce(name):
+        for n in range(4):
+            with cancellable():
+                await queue.put((name, n))
+
+    async def consume():
+        async for item in queue:
+            got.append(item)
+
+    async with anyio.create_task_group() as consumers:
+        consumers.start_soon(consume)
+        async with anyio.create_task_group() as group:
+            for name in "abc":
+                group.start_soon(produce, name)
+        queue.close()
+    for name in "abc":
+        mine = [n for who, n in got if who == name]
+        assert mine == sorted(mine)
+
+
+async def parked_takers(make):
+    queue = make(2)
+    put, taken = [], []
+
+    async def take():
+        with cancellable():
+            taken.append(await queue.get())
+
+    async def produce():
+        await anyio.sleep(1)
+        for n in range(3):
+            await queue.put(n)
+            put.append(n)
+
+    async def late():
+        await newcomer()
+        with cancellable():
+            taken.append(await queue.get())
+
+    async with anyio.create_task_group() as group:
+        for _ in range(3):
+            group.start_soon(take)
+        group.start_soon(produce)
+        group.start_soon(late)
+        await anyio.sleep(2)
+        group.cancel_scope.cancel()
+    assert sorted(taken + drained(queue)) == put
+
+
+async def parked_putters(make):
+    queue = make(1)
+    queue.put_nowait(0)
+    put, taken = [0], []
+
+    async def produce(n):
+        with cancellable():
+            await queue.put(n)
+            put.append(n)
+
+    async def take():
+        await anyio.sleep(1)
+        for _ in range(2):
+            taken.append(await queue.get())
+
+    async def late():
+        await newcomer()
+        with cancellable():
+            await queue.put(9)
+            put.append(9)
+
+    async with anyio.create_task_group() as group:
+        for n in (1, 2, 3):
+            group.start_soon(produce, n)
+        group.start_soon(take)
+        group.start_soon(late)
+        await anyio.sleep(2)
+        group.cancel_scope.cancel()
+    left = drained(queue)
+    assert sorted(taken + left) == sorted(put)
+    assert len(left) <= 1
+
+
+PARKED = [parked_takers, parked_putters]
+SCENARIOS = [conservation, fair, one_consumer_sees_the_order, *PARKED]
+
+
+@either
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_under_any_schedule(make, scenario):
+    explore(lambda: scenario(make), seeds=300)
+
+
+@either
+@pytest.mark.parametrize("scenario", [conservation, one_consumer_sees_the_order, *PARKED])
+def test_cancelled_anywhere(make, scenario):
+    seen = cancel_everywhere(lambda: scenario(make))
+    if scenario in PARKED:
+        assert {"W1", "W2", "W2N", "W3"} <= set(seen.windows)
+
+
+@either
+def test_the_same_on_both_loops(make):
+    def trace(backend):
+        events = []
+
+        async def scenario():
+            queue = make(2)
+
+            async def produce(n):
+                await anyio.sleep(n / 10)
+                await queue.put(n)
+                events.append(("put", n))
+
+            async def consume(n):
+                await anyio.sleep(0.25 + n / 7)
+                events.append(("got", n, await queue.get()))
+
+            async with anyio.create_task_group() as group:
+                for n in range(8):
+                    group.start_soon(produce, n)
+                    group.start_soon(consume, n)
+
+        run(scenario, backend=backend)
+        return events
+
+    assert trace("asyncio") == trace("trio")
+
+
+@either
+async def test_many_that_wait_and_are_cancelled_in_reverse(make):
+    """R16: the time per waiter must not grow with their number."""
+    queue = make(1)
+    await queue.put(0)
+    scopes = []
+
+    async def wait():
+        with anyio.CancelScope() as scope:
+            scopes.append(scope)
+            await queue.put(1)
+
+    async with assert_no_leaks(queue, threads=False, files=False):
+        async with anyio.create_task_group() as group:
+            for _ in range(2000):
+                group.start_soon(wait)
+            await anyio.wait_all_tasks_blocked()
+            for scope in reversed(scopes):
+                scope.cancel()
+    assert drained(queue) == [0]
+
+
+# --------------------------------------------------------------------------------------------------- a plain model
+
+
+class PlainPriorityQueue(RuleBasedStateMachine):
+    """One task does everything at once: a sorted list is the model."""
+
+    def __init__(self):
+        super().__init__()
+        self.queue = PriorityQueue(4)
+        self.model = []
+        self.seq = 0
+        self.unfinished = 0
+
+    @rule(priority=st.integers(-2, 2))
+    def put(self, priority):
+        self.seq += 1
+        try:
+            self.queue.put_nowait(self.seq, priority)
+        except WouldBlock:
+            assert len(self.model) == 4
+        else:
+            assert len(self.model) < 4
+            self.model.append((-priority, self.seq))
+            self.model.sort()
+            self.unfinished += 1
+
+    @rule()
+    def get(self):
+        try:
+            item = self.queue.get_nowait()
+        except WouldBlock:
+            assert not self.model
+        else:
+            assert self.model.pop(0)[1] == item
+
+    @precondition(lambda self: self.unfinished > len(self.model))
+    @rule()
+    def done(self):
+        self.queue.task_done()
+        self.unfinished -= 1
+
+    @invariant()
+    def agrees(self):
+        state = self.queue.statistics()
+        assert (state.size, state.unfinished) == (len(self.model), self.unfinished)
+
+
+TestPlainPriorityQueue = PlainPriorityQueue.TestCase
+TestPlainPriorityQueue.settings = settings(max_examples=100, stateful_step_count=40)

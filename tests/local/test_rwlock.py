@@ -1,0 +1,789 @@
+"""The read-write lock: who goes in with whom and before whom, in every window of cancellation, and who starves not."""
+
+from __future__ import annotations
+
+from itertools import groupby
+
+import anyio
+import anyio.lowlevel
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tenure.local._park import this_task
+from tenure.local._rwlock import RWLock, RWLockStatistics
+from tenure.testing import (
+    assert_checkpoints,
+    assert_no_checkpoints,
+    cancel_everywhere,
+    cancellable,
+    explore,
+    newcomer,
+    run,
+)
+
+POLICIES = ("fair", "readers", "writers")
+ALL_POLICIES = pytest.mark.parametrize("policy", POLICIES)
+EVERY_WAY = pytest.mark.parametrize(
+    ("anyio_backend", "how"),
+    [
+        ("asyncio", "scope"),
+        ("uvloop", "scope"),
+        ("trio", "scope"),
+        ("asyncio", "native"),
+        ("uvloop", "native"),
+    ],
+    indirect=["anyio_backend"],
+)
+
+
+class Task:
+    """A task that holds the lock until it is told to leave, and can be cancelled by its scope or natively."""
+
+    def __init__(self, lock, mode, how="scope"):
+        self.lock = lock
+        self.mode = mode
+        self.how = how
+        self.scope = anyio.CancelScope()
+        self.leaving = anyio.Event()
+        self.outcome = None
+
+    async def run(self):
+        self.task = this_task()
+        with self.scope:
+            try:
+                async with self.lock.read() if self.mode == "r" else self.lock.write():
+                    self.outcome = "in"
+                    await self.leaving.wait()
+                self.outcome = "done"
+            except anyio.get_cancelled_exc_class():
+                self.outcome = "cancelled"
+                if self.how == "scope":
+                    raise
+            except anyio.BrokenResourceError:
+                self.outcome = "broken"
+
+    def cancel(self):
+        if self.how == "native":
+            self.task.cancel()
+        else:
+            self.scope.cancel()
+
+    async def leave(self):
+        self.leaving.set()
+        await anyio.wait_all_tasks_blocked()
+
+
+async def line_up(group, lock, modes, how="scope"):
+    tasks = []
+    for mode in modes:
+        tasks.append(Task(lock, mode, how))
+        group.start_soon(tasks[-1].run)
+        await anyio.wait_all_tasks_blocked()
+    return tasks
+
+
+def who_is_in(tasks):
+    return [number for number, task in enumerate(tasks) if task.outcome == "in"]
+
+
+def leave_all(tasks):
+    for task in tasks:
+        task.leaving.set()
+
+
+# ---------------------------------------------------------------------------------------------------------- holding
+
+
+@ALL_POLICIES
+async def test_readers_share_it_and_a_writer_has_it_alone(policy):
+    lock = RWLock(policy)
+    async with anyio.create_task_group() as group:
+        tasks = await line_up(group, lock, "rrw")
+        assert who_is_in(tasks) == [0, 1]
+        await tasks[0].leave()
+        assert who_is_in(tasks) == [1]
+        await tasks[1].leave()
+        assert who_is_in(tasks) == [2]
+        tasks += await line_up(group, lock, "rw")
+        assert who_is_in(tasks) == [2]
+        leave_all(tasks)
+    assert lock.statistics() == RWLockStatistics(policy, 0, 0, 0, 0, broken=False)
+
+
+async def test_entering_gives_way_to_others_and_leaving_does_not():
+    lock = RWLock()
+    for block in (lock.read(), lock.write()):
+        with assert_checkpoints():
+            await block.__aenter__()
+        with assert_no_checkpoints():
+            await block.__aexit__(None, None, None)
+
+
+@pytest.mark.parametrize("mode", "rw")
+@EVERY_WAY
+async def test_cancelled_in_the_checkpoint_of_a_free_lock_it_holds_nothing(how, mode):
+    lock = RWLock()
+    task = Task(lock, mode, how)
+    task.task = this_task()
+    task.cancel()
+    await task.run()
+    assert task.outcome == "cancelled"
+    lock.write_nowait().release()
+
+
+async def test_leaving_works_in_a_cancelled_scope():
+    lock = RWLock()
+    async with anyio.create_task_group() as group:
+        with anyio.CancelScope() as scope:
+            async with lock.write():
+                tasks = await line_up(group, lock, "rr")
+                scope.cancel()
+        await anyio.wait_all_tasks_blocked()
+        assert who_is_in(tasks) == [0, 1]
+        leave_all(tasks)
+
+
+async def test_nobody_barges_between_the_hand_over_and_the_wake_up():
+    lock = RWLock()
+    async with anyio.create_task_group() as group:
+        held = lock.write_nowait()
+        (task,) = await line_up(group, lock, "w")
+        held.release()
+        assert task.outcome is None and lock.statistics().writers == 1
+        with pytest.raises(anyio.WouldBlock):
+            lock.read_nowait()
+        leave_all([task])
+
+
+@pytest.mark.parametrize("first", "rw")
+@pytest.mark.parametrize("second", "rw")
+async def test_a_task_that_asks_again_is_refused_instead_of_waiting_for_itself(first, second):
+    lock = RWLock()
+    blocks = {"r": (lock.read, lock.read_nowait), "w": (lock.write, lock.write_nowait)}
+    async with blocks[first][0]():
+        with pytest.raises(RuntimeError, match="held by this task already"):
+            async with blocks[second][0]():
+                pass
+        with pytest.raises(RuntimeError, match="held by this task already"):
+            blocks[second][1]()
+        assert lock.statistics().readers + lock.statistics().writers == 1
+    lock.write_nowait().release()
+
+
+async def test_a_block_is_for_one_use():
+    lock = RWLock()
+    block = lock.read()
+    async with block:
+        pass
+    with pytest.raises(RuntimeError, match="for one use"):
+        async with block:
+            pass
+    taken = lock.write_nowait()
+    taken.release()
+    with pytest.raises(RuntimeError, match="not held by this block"):
+        taken.release()
+
+
+def test_made_outside_of_a_loop_it_serves_one_loop_after_the_other():
+    lock = RWLock()
+
+    async def use():
+        async with anyio.create_task_group() as group:
+            leave_all(await line_up(group, lock, "wrrw"))
+
+    for backend in ("asyncio", "trio"):
+        anyio.run(use, backend=backend)
+
+
+# ------------------------------------------------------------------------------------------------------- not waiting
+
+
+async def test_taking_it_without_waiting():
+    lock = RWLock()
+    with assert_no_checkpoints():
+        with lock.read_nowait():
+            assert lock.statistics().readers == 1
+        with lock.write_nowait():
+            assert lock.statistics().writers == 1
+        async with lock.read_nowait():
+            assert lock.statistics().readers == 1
+        taken = lock.write_nowait()
+        taken.release()
+    assert lock.statistics() == RWLockStatistics("fair", 0, 0, 0, 0, broken=False)
+
+
+@ALL_POLICIES
+async def test_what_would_have_to_wait_is_refused(policy):
+    lock = RWLock(policy)
+    async with anyio.create_task_group() as group:
+        tasks = await line_up(group, lock, "r")
+        lock.read_nowait().release()
+        with pytest.raises(anyio.WouldBlock):
+            lock.write_nowait()
+        tasks += await line_up(group, lock, "w")
+        if policy == "readers":
+            lock.read_nowait().release()
+        else:
+            with pytest.raises(anyio.WouldBlock):
+                lock.read_nowait()
+        await tasks[0].leave()
+        with pytest.raises(anyio.WouldBlock):
+            lock.read_nowait()
+        leave_all(tasks)
+
+
+@pytest.mark.backends("asyncio")
+async def test_outside_of_a_task_nobody_could_hold_it():
+    lock, caught = RWLock(), []
+
+    def callback():
+        with pytest.raises(RuntimeError, match="held by a task"):
+            lock.read_nowait()
+        caught.append(True)
+
+    __import__("asyncio").get_running_loop().call_soon(callback)
+    await anyio.sleep(0.01)
+    assert caught
+
+
+# ------------------------------------------------------------------------------------------------------- downgrading
+
+
+async def test_a_writer_becomes_a_reader_without_another_writer_in_between():
+    lock = RWLock()
+    async with anyio.create_task_group() as group:
+        async with lock.write():
+            tasks = await line_up(group, lock, "rrwr")
+            with assert_no_checkpoints():
+                lock.downgrade()
+            await anyio.wait_all_tasks_blocked()
+            assert who_is_in(tasks) == [0, 1]
+            assert lock.statistics() == RWLockStatistics("fair", 3, 0, 1, 1, broken=False)
+            with pytest.raises(RuntimeError, match="not held by this task to write"):
+                lock.downgrade()
+        await tasks[0].leave()
+        await tasks[1].leave()
+        assert who_is_in(tasks) == [2]
+        leave_all(tasks)
+
+
+async def test_who_is_not_the_writer_cannot_downgrade():
+    lock = RWLock()
+    with pytest.raises(RuntimeError, match="not held by this task to write"):
+        lock.downgrade()
+    async with anyio.create_task_group() as group:
+        tasks = await line_up(group, lock, "w")
+        with pytest.raises(RuntimeError, match="not held by this task to write"):
+            lock.downgrade()
+        leave_all(tasks)
+
+
+@ALL_POLICIES
+async def test_downgraded_it_keeps_writers_out_until_it_leaves(policy):
+    lock = RWLock(policy)
+    async with anyio.create_task_group() as group:
+        with lock.write_nowait():
+            tasks = await line_up(group, lock, "w")
+            lock.downgrade()
+            await anyio.wait_all_tasks_blocked()
+            assert who_is_in(tasks) == []
+        await anyio.wait_all_tasks_blocked()
+        assert who_is_in(tasks) == [0]
+        leave_all(tasks)
+
+
+# ---------------------------------------------------------------------------------------------------------- policies
+
+
+async def test_fair_is_first_come_first_served_readers_together():
+    lock = RWLock()
+    async with anyio.create_task_group() as group:
+        tasks = await line_up(group, lock, "rrwrrwr")
+        for expected in ([0, 1], [2], [3, 4], [5], [6]):
+            assert who_is_in(tasks) == expected
+            for number in expected:
+                await tasks[number].leave()
+
+
+async def test_writers_overtake_readers_but_for_those_who_have_waited_for_a_write():
+    lock = RWLock("writers")
+    async with anyio.create_task_group() as group:
+        tasks = await line_up(group, lock, "wrwrww")
+        for expected in ([0], [2], [1, 3], [4], [5]):
+            assert who_is_in(tasks) == expected
+            for number in expected:
+                await tasks[number].leave()
+
+
+async def test_readers_overtake_writers_as_long_as_one_is_in_who_was_there_before():
+    lock = RWLock("readers")
+    async with anyio.create_task_group() as group:
+        tasks = await line_up(group, lock, "rwrr")
+        assert who_is_in(tasks) == [0, 2, 3]
+        await tasks[2].leave()
+        tasks += await line_up(group, lock, "r")
+        assert who_is_in(tasks) == [0, 3, 4]
+        await tasks[0].leave()
+        tasks += await line_up(group, lock, "r")
+        assert who_is_in(tasks) == [3, 4], "the writer would have to wait for the newcomer alone"
+        await tasks[3].leave()
+        await tasks[4].leave()
+        assert who_is_in(tasks) == [1]
+        leave_all(tasks)
+
+
+async def test_readers_that_waited_for_a_write_go_before_the_next():
+    lock = RWLock("readers")
+    async with anyio.create_task_group() as group:
+        tasks = await line_up(group, lock, "wwrr")
+        await tasks[0].leave()
+        assert who_is_in(tasks) == [2, 3]
+        tasks += await line_up(group, lock, "r")
+        assert who_is_in(tasks) == [2, 3, 4]
+        await tasks[2].leave()
+        await tasks[3].leave()
+        tasks += await line_up(group, lock, "r")
+        assert who_is_in(tasks) == [4]
+        await tasks[4].leave()
+        assert who_is_in(tasks) == [1]
+        leave_all(tasks)
+
+
+@ALL_POLICIES
+async def test_r11_neither_readers_nor_writers_starve(virtual_clock, policy):
+    """aiorwlock: a reader waited for as long as two writers kept coming."""
+    lock, waited = RWLock(policy), {"r": [], "w": []}
+    hold = 1.0
+
+    async def work(mode, pause):
+        await anyio.sleep(pause)
+        while True:
+            asked = anyio.current_time()
+            async with lock.read() if mode == "r" else lock.write():
+                waited[mode].append(anyio.current_time() - asked)
+                await anyio.sleep(hold)
+
+    with anyio.move_on_after(200):
+        async with anyio.create_task_group() as group:
+            for number in range(3):
+                group.start_soon(work, "r", number * 0.4)
+                group.start_soon(work, "w", number * 0.3 + 0.1)
+    longest = {mode: max(waits) for mode, waits in waited.items()}
+    # so many writes and, between them, reads come before one that asks, of three tasks each
+    bounds = {"fair": (3 + 2, 2 + 3), "readers": (1 + 1, 2 + 3 * 2), "writers": (2 + 1, 2 + 3)}[policy]
+    assert longest["r"] <= bounds[0] * hold + 1e-6
+    assert longest["w"] <= bounds[1] * hold + 1e-6
+    assert min(map(len, waited.values())) > 30
+
+
+# ----------------------------------------------------------------------------------------------------------- leaving
+
+
+@ALL_POLICIES
+@EVERY_WAY
+async def test_r10_the_readers_behind_a_writer_that_gives_up_go_in(how, policy):
+    """aiorwlock and tricycle: they stayed parked until the first reader left."""
+    lock = RWLock(policy)
+    async with anyio.create_task_group() as group:
+        tasks = await line_up(group, lock, "rwrr", how)
+        tasks[1].cancel()
+        await anyio.wait_all_tasks_blocked()
+        assert who_is_in(tasks) == [0, 2, 3]
+        leave_all(tasks)
+
+
+@EVERY_WAY
+async def test_the_readers_behind_the_second_writer_wait_on_when_the_first_gives_up(how):
+    lock = RWLock()
+    async with anyio.create_task_group() as group:
+        tasks = await line_up(group, lock, "rwrwr", how)
+        tasks[1].cancel()
+        await anyio.wait_all_tasks_blocked()
+        assert who_is_in(tasks) == [0, 2]
+        leave_all(tasks)
+
+
+@EVERY_WAY
+async def test_w2_cancelled_and_then_given_to_the_next(how):
+    lock = RWLock()
+    async with anyio.create_task_group() as group:
+        held = lock.write_nowait()
+        tasks = await line_up(group, lock, "wrr", how)
+        tasks[0].cancel()
+        held.release()
+        assert lock.statistics().readers == 2
+        await anyio.wait_all_tasks_blocked()
+        assert [task.outcome for task in tasks] == ["cancelled", "in", "in"]
+        leave_all(tasks)
+
+
+@pytest.mark.parametrize("mode", "rw")
+@EVERY_WAY
+async def test_w2n_a_newcomer_neither_barges_nor_waits_behind_the_dead(how, mode):
+    lock = RWLock()
+    async with anyio.create_task_group() as group:
+        held = lock.write_nowait()
+        tasks = await line_up(group, lock, "w", how)
+        tasks[0].cancel()
+        held.release()
+        async with lock.read() if mode == "r" else lock.write():
+            pass
+    assert lock.statistics().tasks_waiting == 0
+
+
+@EVERY_WAY
+async def test_w2n_readers_go_in_together_when_the_writer_before_them_was_just_cancelled(how):
+    lock = RWLock()
+    async with anyio.create_task_group() as group:
+        tasks = await line_up(group, lock, "rwr", how)
+        tasks[1].cancel()
+        with lock.read_nowait():
+            async with anyio.create_task_group() as newcomers:
+                tasks += await line_up(newcomers, lock, "r", how)
+                assert who_is_in(tasks) == [0, 2, 3]
+                leave_all(tasks)
+
+
+@pytest.mark.parametrize("mode", "rw")
+@EVERY_WAY
+async def test_w3_given_and_then_cancelled(how, mode):
+    lock = RWLock()
+    async with anyio.create_task_group() as group:
+        held = lock.write_nowait()
+        tasks = await line_up(group, lock, [mode, "w"], how)
+        held.release()
+        tasks[0].cancel()
+        await anyio.wait_all_tasks_blocked()
+        assert [task.outcome for task in tasks] == ["cancelled", "in"]
+        leave_all(tasks)
+
+
+async def test_thousands_come_and_go_and_are_cancelled_backwards():
+    lock = RWLock()
+    async with anyio.create_task_group() as group:
+        held = lock.write_nowait()
+        tasks = [Task(lock, "rw"[number % 2]) for number in range(2000)]
+        for task in tasks:
+            group.start_soon(task.run)
+        await anyio.wait_all_tasks_blocked()
+        for task in reversed(tasks):
+            task.cancel()
+        await anyio.wait_all_tasks_blocked()
+        assert lock.statistics() == RWLockStatistics("fair", 0, 1, 0, 0, broken=False)
+        held.release()
+    lock.write_nowait().release()
+
+
+# ------------------------------------------------------------------------------------------------- holders that die
+
+
+async def forgetful(lock, mode, done=None):
+    lock.read_nowait() if mode == "r" else lock.write_nowait()
+    if done is not None:
+        await done.wait()
+
+
+@pytest.mark.parametrize("early", [True, False])
+@pytest.mark.parametrize(("dead", "waiting"), [("w", "r"), ("w", "w"), ("r", "w")])
+async def test_r13_a_task_that_ends_while_it_holds_the_lock_breaks_it(virtual_clock, dead, waiting, early):
+    """anyio.Lock: for ever on asyncio, BrokenResourceError on trio."""
+    lock, done = RWLock(), anyio.Event()
+    async with anyio.create_task_group() as group:
+        group.start_soon(forgetful, lock, dead, done)
+        await virtual_clock.settle()
+        if early:
+            done.set()
+            await virtual_clock.settle()
+        tasks = [Task(lock, waiting), Task(lock, waiting)]
+        for task in tasks:
+            group.start_soon(task.run)
+        await virtual_clock.settle()
+        done.set()
+    assert [task.outcome for task in tasks] == ["broken", "broken"]
+    assert lock.statistics().broken
+    with pytest.raises(
+        anyio.BrokenResourceError, match="a task that held it has ended without giving it back"
+    ):
+        async with lock.write():
+            pass
+    with assert_checkpoints(), pytest.raises(anyio.BrokenResourceError):
+        async with lock.write():
+            pass
+    assert lock.statistics().tasks_waiting == 0
+
+
+async def test_when_a_reader_died_those_who_wait_go_on_to_read_but_not_to_write(virtual_clock):
+    lock, done = RWLock(), anyio.Event()
+    async with anyio.create_task_group() as group:
+        group.start_soon(forgetful, lock, "r", done)
+        await virtual_clock.settle()
+        tasks = [Task(lock, mode) for mode in "wr"]
+        for task in tasks:
+            group.start_soon(task.run)
+            await virtual_clock.settle()
+        done.set()
+        await virtual_clock.settle()
+        assert [task.outcome for task in tasks] == ["broken", "in"]
+        leave_all(tasks)
+    async with lock.read():
+        pass
+
+
+async def test_one_that_overtook_a_writer_and_died_breaks_it_too(virtual_clock):
+    lock = RWLock("readers")
+    async with anyio.create_task_group() as group:
+        tasks = [Task(lock, mode) for mode in "rw"]
+        for task in tasks:
+            group.start_soon(task.run)
+            await virtual_clock.settle()
+        group.start_soon(forgetful, lock, "r")
+        await virtual_clock.settle()
+        assert [task.outcome for task in tasks] == ["in", "broken"]
+        leave_all(tasks)
+
+
+@pytest.mark.parametrize("gives_up", [True, False])
+async def test_a_task_that_has_given_it_back_may_end(virtual_clock, gives_up):
+    lock = RWLock()
+    async with anyio.create_task_group() as group:
+        tasks = [Task(lock, mode) for mode in "rw"]
+        for task in tasks:
+            group.start_soon(task.run)
+            await virtual_clock.settle()
+        if gives_up:
+            tasks[1].cancel()
+            await virtual_clock.settle()
+        tasks[0].leaving.set()
+        await virtual_clock.settle()
+        assert [task.outcome for task in tasks] == ["done", "cancelled" if gives_up else "in"]
+        tasks[1].leaving.set()
+    assert not lock.statistics().broken
+    assert not lock._watches, "the ended tasks are not kept"
+
+
+# --------------------------------------------------------------------------------------------------------- schedules
+
+
+class Watcher:
+    """Who is in: many readers or one writer. Nobody overtakes a writer that waits and stays (for "fair")."""
+
+    def __init__(self):
+        self.readers = self.writers = self.served = 0
+
+    async def use(self, lock, mode):
+        async with lock.read() if mode == "r" else lock.write():
+            self._in(mode, 1)
+            try:
+                await anyio.sleep(0.01)
+                if mode == "d":
+                    lock.downgrade()
+                    self._in("w", -1)
+                    mode = "r"
+                    self._in(mode, 1)
+                    await anyio.sleep(0.01)
+            finally:
+                self._in(mode, -1)
+            self.served += 1
+
+    def _in(self, mode, n):
+        if mode == "r":
+            self.readers += n
+        else:
+            self.writers += n
+        assert self.writers <= 1 and not (self.readers and self.writers)
+
+
+def contention(policy):
+    async def scenario():
+        lock, watcher = RWLock(policy), Watcher()
+
+        async def steady(mode, arrival=anyio.lowlevel.checkpoint):
+            await arrival()
+            await watcher.use(lock, mode)
+
+        async def victim(mode):
+            with cancellable():
+                await watcher.use(lock, mode)
+
+        async def thief():
+            for take in (lock.read_nowait, lock.write_nowait):
+                try:
+                    with take():
+                        watcher._in("rw"[take == lock.write_nowait], 1)
+                        watcher._in("rw"[take == lock.write_nowait], -1)
+                except anyio.WouldBlock:
+                    pass
+                await anyio.lowlevel.checkpoint()
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(steady, "r")
+            group.start_soon(victim, "w")
+            group.start_soon(victim, "r")
+            group.start_soon(steady, "d")
+            group.start_soon(steady, "r", newcomer)
+            group.start_soon(thief)
+        assert watcher.served >= 3
+        assert lock.statistics() == RWLockStatistics(policy, 0, 0, 0, 0, broken=False)
+        lock.write_nowait().release()
+
+    return scenario
+
+
+def r10(policy):
+    """Two readers meet inside, behind a writer that may give up: nobody else lets the second in."""
+
+    async def scenario():
+        lock, met, gone = RWLock(policy), anyio.Event(), anyio.Event()
+
+        async def first():
+            async with lock.read():
+                with anyio.move_on_after(1):
+                    await gone.wait()
+                if gone.is_set():
+                    with anyio.fail_after(1):
+                        await met.wait()
+
+        async def writer():
+            with cancellable() as scope:
+                async with lock.write():
+                    pass
+            if scope.cancelled_caught:
+                gone.set()
+
+        async def second():
+            async with lock.read():
+                met.set()
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(first)
+            group.start_soon(writer)
+            group.start_soon(second)
+        assert lock.statistics().tasks_waiting == 0
+
+    return scenario
+
+
+SCENARIOS = pytest.mark.parametrize("make", [contention, r10])
+
+
+@SCENARIOS
+@ALL_POLICIES
+def test_under_any_schedule(make, policy):
+    explore(make(policy), seeds=60)
+
+
+@SCENARIOS
+@ALL_POLICIES
+def test_cancelled_everywhere(make, policy):
+    cancel_everywhere(make(policy))
+
+
+@ALL_POLICIES
+def test_the_same_is_seen_on_both_loops(policy):
+    async def story():
+        lock, seen = RWLock(policy), []
+
+        async def work(number):
+            for turn in range(6):
+                # no two of them come or go at the same time
+                await anyio.sleep(((number * 7 + turn * 3) % 5) / 4 + number / 1000)
+                writes = (number + turn) % 3 == 0
+                async with lock.write() if writes else lock.read():
+                    seen.append((number, turn, "write" if writes else "read"))
+                    await anyio.sleep(0.3 + number / 100 + turn / 10000)
+
+        async with anyio.create_task_group() as group:
+            for number in range(6):
+                group.start_soon(work, number)
+        return seen
+
+    # those who are let in together run in any order on trio
+    told = [[*map(sorted, _together(run(story, backend=backend)))] for backend in ("asyncio", "trio")]
+    assert told[0] == told[1]
+    assert sum(map(len, told[0])) == 36
+
+
+def _together(seen):
+    return [list(group) for _, group in groupby(seen, key=lambda entry: entry[2] == "read" or entry)]
+
+
+class Model:
+    """What a fair lock means, on lists: who is in, and who waits, in one line."""
+
+    def __init__(self):
+        self.holding, self.waiting = [], []
+
+    def may_enter(self, mode):
+        return not self.holding or (mode == "r" and all(task.mode == "r" for task in self.holding))
+
+    def come(self, task):
+        self.waiting.append(task)
+        self.let_in()
+
+    def let_in(self):
+        while self.waiting and self.may_enter(self.waiting[0].mode):
+            self.holding.append(self.waiting.pop(0))
+
+    def leave(self, task):
+        (self.holding if task in self.holding else self.waiting).remove(task)
+        self.let_in()
+
+
+STEP = st.one_of(
+    st.tuples(st.sampled_from(["r", "w", "leave", "cancel", "cancel"]), st.integers(0, 20)),
+    st.just(("turn", 0)),
+)
+
+
+@pytest.mark.parametrize(
+    ("anyio_backend", "how"),
+    [("asyncio", "scope"), ("trio", "scope"), ("asyncio", "native")],
+    indirect=["anyio_backend"],
+)
+@settings(max_examples=60)
+@given(steps=st.lists(STEP, min_size=5, max_size=40))
+async def test_any_mixture_within_one_turn_does_as_the_model_does(how, virtual_clock, steps):
+    lock, model = RWLock(), Model()
+    async with anyio.create_task_group() as group:
+        for step, number in [*steps, ("turn", 0)]:
+            match step:
+                case "r" | "w":
+                    (task,) = await line_up(group, lock, step, how)
+                    model.come(task)
+                case "leave" if there := [task for task in model.holding if task.outcome == "in"]:
+                    task = there[number % len(there)]
+                    await task.leave()
+                    model.leave(task)
+                case "cancel" if model.waiting:
+                    task = model.waiting[number % len(model.waiting)]
+                    task.cancel()
+                    model.leave(task)
+                case "turn":
+                    await anyio.wait_all_tasks_blocked()
+                    assert all(task.outcome == "in" for task in model.holding)
+                    assert all(task.outcome is None for task in model.waiting)
+                    seen = lock.statistics()
+                    assert seen.readers + seen.writers == len(model.holding)
+                    assert seen.tasks_waiting == len(model.waiting)
+        group.cancel_scope.cancel()
+    assert lock.statistics() == RWLockStatistics("fair", 0, 0, 0, 0, broken=False)
+
+
+# -------------------------------------------------------------------------------------------------- what it tells
+
+
+async def test_it_tells_its_state():
+    lock = RWLock("readers")
+    async with anyio.create_task_group() as group:
+        tasks = await line_up(group, lock, "rrww")
+        assert lock.statistics() == RWLockStatistics("readers", 2, 0, 0, 2, broken=False)
+        assert lock.statistics().tasks_waiting == 2
+        assert repr(lock) == "<RWLock readers, 2 reading, 0 and 2 waiting to>"
+        leave_all(tasks)
+
+
+@pytest.mark.parametrize("policy", ["", "Fair", None, 1])
+def test_the_policy_is_checked(policy):
+    with pytest.raises(ValueError, match=r"policy must be .*, not "):
+        RWLock(policy)

@@ -1,0 +1,376 @@
+"""A rate with bursts: exact, first come first served whatever the weights, and nothing lost by who gives up."""
+
+from __future__ import annotations
+
+import math
+
+import anyio
+import pytest
+from anyio import WouldBlock
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, rule
+
+from tenure import WouldExceedDeadline
+from tenure.local import TokenBucket
+from tenure.testing import assert_checkpoints, cancel_everywhere, cancellable, explore, newcomer, run
+
+
+def near(*times):
+    return [pytest.approx(time, abs=1e-6) for time in times]
+
+
+# ------------------------------------------------------------------------------------------------------ what it does
+
+
+async def test_a_burst_and_then_the_rate(virtual_clock):
+    bucket = TokenBucket(10, burst=3)
+    times = []
+    begin = virtual_clock.now()
+    for _ in range(6):
+        await bucket.acquire()
+        times.append(virtual_clock.now() - begin)
+    assert times == near(0, 0, 0, 0.1, 0.2, 0.3)
+
+
+async def test_a_pause_fills_the_bucket_and_no_more(virtual_clock):
+    bucket = TokenBucket(10, burst=3)
+    await bucket.acquire(3)
+    await anyio.sleep(100)
+    for _ in range(3):
+        bucket.acquire_nowait()
+    with pytest.raises(WouldBlock):
+        bucket.acquire_nowait()
+
+
+async def test_first_come_first_served_whatever_the_weights(virtual_clock):
+    """R8: aiolimiter serves the light ones first, and the heavy one never."""
+    bucket = TokenBucket(10, burst=10)
+    await bucket.acquire(10)
+    begin, got = virtual_clock.now(), []
+
+    async def acquire(n):
+        await bucket.acquire(n)
+        got.append((n, virtual_clock.now() - begin))
+
+    async with anyio.create_task_group() as group:
+        for n in (1, 10, 1, 2):
+            group.start_soon(acquire, n)
+            await virtual_clock.settle()
+    assert got == [(n, pytest.approx(at)) for n, at in ((1, 0.1), (10, 1.1), (1, 1.2), (2, 1.4))]
+
+
+async def test_nobody_passes_those_who_wait(virtual_clock):
+    bucket = TokenBucket(1, burst=5)
+    await bucket.acquire(5)
+    async with anyio.create_task_group() as group:
+        group.start_soon(bucket.acquire, 4)
+        await anyio.sleep(3)
+        with pytest.raises(WouldBlock):
+            bucket.acquire_nowait(1)
+
+
+async def test_who_gives_up_lets_those_behind_go_sooner(virtual_clock):
+    bucket = TokenBucket(1, burst=5)
+    await bucket.acquire(5)
+    begin, got = virtual_clock.now(), []
+
+    async def acquire(n, scope):
+        with scope:
+            await bucket.acquire(n)
+            got.append((n, virtual_clock.now() - begin))
+
+    scopes = [anyio.CancelScope() for _ in range(3)]
+    async with anyio.create_task_group() as group:
+        for n, scope in zip((4, 5, 3), scopes, strict=True):
+            group.start_soon(acquire, n, scope)
+            await virtual_clock.settle()
+        await anyio.sleep(1)
+        scopes[0].cancel()
+        await anyio.sleep(1)
+        scopes[1].cancel()
+    assert got == [(3, pytest.approx(3))]
+
+
+async def test_the_rate_may_change_while_they_wait(virtual_clock):
+    bucket = TokenBucket(1, burst=1)
+    await bucket.acquire()
+    begin, times = virtual_clock.now(), []
+
+    async def acquire():
+        await bucket.acquire()
+        times.append(virtual_clock.now() - begin)
+
+    async with anyio.create_task_group() as group:
+        for _ in range(3):
+            group.start_soon(acquire)
+        await anyio.sleep(0.5)
+        bucket.set_rate(10)
+        assert bucket.rate == 10
+    assert times == near(0.55, 0.65, 0.75)
+    bucket.set_rate(0.5)
+    await bucket.acquire()
+    assert virtual_clock.now() - begin == pytest.approx(2.75)
+
+
+async def test_a_wait_that_the_deadline_forbids_books_nothing(virtual_clock):
+    bucket = TokenBucket(1, burst=1)
+    await bucket.acquire()
+    with anyio.move_on_after(0.5) as scope:
+        with pytest.raises(WouldExceedDeadline) as caught:
+            await bucket.acquire(fail_fast=True)
+        assert caught.value.delay == pytest.approx(1)
+        async with anyio.create_task_group() as group:
+            group.start_soon(bucket.acquire)
+            await virtual_clock.settle()
+            assert bucket.statistics().tasks_waiting == 0
+    assert scope.cancelled_caught
+    await anyio.sleep(0.5)
+    bucket.acquire_nowait()
+    with anyio.move_on_after(2):
+        await bucket.acquire(fail_fast=True)
+
+
+async def test_a_deadline_that_is_moved_lets_it_wait_on(virtual_clock):
+    bucket = TokenBucket(1, burst=1)
+    await bucket.acquire()
+    with anyio.move_on_after(0.5) as scope:
+        async with anyio.create_task_group() as group:
+            group.start_soon(bucket.acquire)
+            await anyio.sleep(0.2)
+            scope.deadline = math.inf
+    assert not scope.cancelled_caught
+
+
+async def test_reservations_take_their_place_in_the_line(virtual_clock):
+    bucket = TokenBucket(1, burst=2)
+    assert bucket.reserve(2).delay == 0
+    first, second = bucket.reserve(), bucket.reserve(2)
+    assert [first.delay, second.delay] == near(1, 3)
+    assert bucket.statistics().tokens == pytest.approx(-3)
+    begin = virtual_clock.now()
+    assert second.cancel()
+    assert not second.cancel()
+    await bucket.acquire()
+    assert virtual_clock.now() - begin == pytest.approx(2)
+    assert not first.cancel()
+
+
+async def test_a_reservation_behind_those_who_wait(virtual_clock):
+    bucket = TokenBucket(1, burst=1)
+    await bucket.acquire()
+    begin, times = virtual_clock.now(), []
+
+    async def acquire():
+        await bucket.acquire()
+        times.append(virtual_clock.now() - begin)
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(acquire)
+        await virtual_clock.settle()
+        kept, given_back = bucket.reserve(), bucket.reserve()
+        assert [kept.delay, given_back.delay] == near(2, 3)
+        group.start_soon(acquire)
+        await virtual_clock.settle()
+        assert given_back.cancel()
+    assert times == near(1, 3)
+
+
+async def test_what_a_late_loop_missed_is_made_up_but_not_a_long_stop(virtual_clock):
+    bucket = TokenBucket(100, burst=1)
+    got = []
+
+    async def acquire():
+        await bucket.acquire()
+        got.append(virtual_clock.now())
+
+    async with anyio.create_task_group() as group:
+        for _ in range(40):
+            group.start_soon(acquire)
+        await virtual_clock.settle()
+        clock = virtual_clock._time
+        if virtual_clock.backend == "trio":
+            clock._mock.jump(10)
+        else:
+            clock.seconds += 10
+        stopped = virtual_clock.now()
+        await anyio.sleep(0.001)
+        assert 5 <= sum(at <= stopped for at in got) <= 8
+
+
+async def test_every_call_is_a_checkpoint():
+    bucket = TokenBucket(1000, burst=1000)
+    with assert_checkpoints():
+        await bucket.acquire()
+
+
+@pytest.mark.parametrize("n", [0, -1, 3, math.inf, math.nan])
+async def test_a_wrong_weight_is_refused(n):
+    bucket = TokenBucket(10, burst=2)
+    with pytest.raises(ValueError, match="n must be above 0 and at most the burst of 2"):
+        await bucket.acquire(n)
+    with pytest.raises(ValueError, match="n must be"):
+        bucket.acquire_nowait(n)
+    with pytest.raises(ValueError, match="n must be"):
+        bucket.reserve(n)
+
+
+@pytest.mark.parametrize("value", [0, -1, math.inf, math.nan, "3", None, True])
+def test_a_wrong_rate_is_refused(value):
+    with pytest.raises((ValueError, TypeError), match="rate must be a number"):
+        TokenBucket(value)
+    with pytest.raises((ValueError, TypeError), match="burst must be a number"):
+        TokenBucket(1, value)
+    with pytest.raises((ValueError, TypeError), match="rate must be a number"):
+        TokenBucket(1).set_rate(value)
+
+
+async def test_what_it_shows(virtual_clock):
+    bucket = TokenBucket(2, burst=3)
+    await bucket.acquire()
+    assert bucket.statistics().tokens == pytest.approx(2)
+    assert repr(bucket) == "<TokenBucket 2/s, burst 3, 0 waiting>"
+    assert repr(bucket.reserve(3)) == "<Reservation of 3 in 0.5 s>"
+    assert (bucket.rate, bucket.burst) == (2, 3)
+
+
+@pytest.mark.parametrize("rate", [0.3, 7, 1e5, 1e9])
+async def test_a_full_bucket_is_never_refused_for_a_rounding_error(virtual_clock, rate):
+    bucket = TokenBucket(rate, burst=3)
+    for n in range(50):
+        bucket.acquire_nowait(3)
+        await anyio.sleep(n / 7 + 3 / rate + 1e-9)
+
+
+# ---------------------------------------------------------------------------------------- cancellation and schedules
+
+
+async def the_rate_holds(cancel=True):
+    """Never more than burst + rate * time, nobody waits for ever, and what was given up is not lost."""
+    bucket = TokenBucket(10, burst=3)
+    begin, got = anyio.current_time(), []
+
+    async def acquire(n):
+        with cancellable():
+            await bucket.acquire(n)
+            got.append((anyio.current_time(), n))
+
+    async def late():
+        await newcomer()
+        with cancellable():
+            await bucket.acquire(2)
+            got.append((anyio.current_time(), 2))
+
+    async with anyio.create_task_group() as group:
+        for n in (1, 2, 1, 3, 1):
+            group.start_soon(acquire, n)
+        group.start_soon(late)
+    for i, (since, _) in enumerate(got):
+        for upto, (until, _) in enumerate(got[i:], i):
+            spent = sum(n for _, n in got[i : upto + 1])
+            # 50 ms are made up, and exploration lets a task that got its tokens run up to 0.1 s later
+            assert spent <= 3 + 10 * (until - since + 0.15) + 1e-6
+    assert anyio.current_time() - begin <= 1.5
+    state = bucket.statistics()
+    assert state.tasks_waiting == 0
+    assert bucket._keeper is None
+    assert bucket._waiting == pytest.approx(0)
+    await anyio.sleep(1)
+    bucket.acquire_nowait(3)
+
+
+def test_under_any_schedule():
+    explore(the_rate_holds, seeds=500)
+
+
+def test_cancelled_anywhere():
+    seen = cancel_everywhere(the_rate_holds)
+    assert {"W1", "W2", "W2N", "W3"} <= set(seen.windows)
+
+
+def test_the_same_on_both_loops():
+    def trace(backend):
+        events = []
+
+        async def scenario():
+            bucket = TokenBucket(3, burst=2)
+
+            async def acquire(n):
+                await anyio.sleep(n / 100)
+                await bucket.acquire(1 + n % 2)
+                events.append((n, round(anyio.current_time() - begin, 6)))
+
+            begin = anyio.current_time()
+            async with anyio.create_task_group() as group:
+                for n in range(8):
+                    group.start_soon(acquire, n)
+
+        run(scenario, backend=backend)
+        return events
+
+    assert trace("asyncio") == trace("trio")
+
+
+@pytest.mark.parametrize("rate", [100, 1_000, 10_000, 100_000])
+async def test_the_rate_is_exact_with_a_burst_of_one(virtual_clock, rate):
+    """R9: aiolimiter gave 934 a second of 10,000."""
+    bucket = TokenBucket(rate)
+    begin = virtual_clock.now()
+    async with anyio.create_task_group() as group:
+        for _ in range(500):
+            group.start_soon(bucket.acquire)
+    assert 499 / rate <= virtual_clock.now() - begin + 1e-9 <= 499 / rate + 0.001
+
+
+# ----------------------------------------------------------------------------------------------------- a plain model
+
+
+class PlainBucket(RuleBasedStateMachine):
+    """Tokens in a bucket, counted with a clock in the hand."""
+
+    def __init__(self):
+        super().__init__()
+        self.time = 1000.0
+        self.tokens = 8.0
+        self.rate = 4.0
+        self.bucket = TokenBucket(4, burst=8)
+        self.patch = pytest.MonkeyPatch()
+        self.patch.setattr("tenure.local._token_bucket.now", lambda: self.time)
+
+    def teardown(self):
+        self.patch.undo()
+
+    @rule(seconds=st.integers(0, 16).map(lambda n: n / 8))
+    def sleep(self, seconds):
+        self.time += seconds
+        self.tokens = min(8.0, self.tokens + seconds * self.rate)
+
+    @rule(n=st.integers(1, 8))
+    def acquire(self, n):
+        try:
+            self.bucket.acquire_nowait(n)
+        except WouldBlock:
+            assert self.tokens < n + 1e-6
+        else:
+            assert self.tokens > n - 1e-6
+            self.tokens -= n
+
+    @rule(n=st.integers(1, 8), back=st.booleans())
+    def reserve(self, n, back):
+        reservation = self.bucket.reserve(n)
+        assert reservation.delay == pytest.approx(max(0.0, (n - self.tokens) / self.rate), abs=1e-6)
+        if not (back and reservation.cancel()):
+            self.tokens -= n
+
+    @rule(rate=st.sampled_from((1, 4, 16)))
+    def set_rate(self, rate):
+        self.bucket.set_rate(rate)
+        self.rate = rate
+
+    @rule()
+    def look(self):
+        assert self.bucket.statistics().tokens == pytest.approx(self.tokens, abs=1e-6)
+
+
+TestPlainBucket = PlainBucket.TestCase
+TestPlainBucket.settings = settings(max_examples=150, stateful_step_count=30)
