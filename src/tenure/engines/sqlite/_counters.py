@@ -28,6 +28,9 @@ from ._state import State
 _SWEEP_EVERY = 32
 _BROKEN = -1
 
+ROUNDING = 1e-6
+"""Seconds: a shorter delay is none, since sums of floats are not exact."""
+
 
 class Rates:
     """Spending at a rate: one number per key, the theoretical arrival time."""
@@ -78,7 +81,9 @@ class Rates:
     def _book(self, op: Spend, request: SpendRequest, before: float) -> Spending:
         now = self._state.now
         arrival = max(now, before) + request.cost / op.rate
-        delay = max(0.0, arrival - op.burst / op.rate - now)
+        delay = arrival - op.burst / op.rate - now
+        if delay < ROUNDING:
+            delay = 0.0
         if request.max_wait is not None and delay > request.max_wait:
             return Spending(False, delay, 0.0)
         return Spending(True, delay, arrival)

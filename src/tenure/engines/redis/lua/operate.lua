@@ -4,4 +4,5 @@ if something_is_due() then
     return 'more'
 end
 local answer = operations[ARGV[3]]()
+keep_numbers()
 return unfinished and 'more' or answer

@@ -29,8 +29,8 @@ local function save(name, value)
     call('HSET', ROWS, name, cmsgpack.pack(value))
 end
 
-local function delete(name)
-    call('HDEL', ROWS, name)
+local function delete(...)
+    call('HDEL', ROWS, ...)
 end
 
 -- the order: numbers have 16 digits, so that bytes sort as numbers do
@@ -39,12 +39,16 @@ local function digits(number)
     return string.format('%016.0f', number)
 end
 
-local function enter(member)
-    call('ZADD', ORDER, 0, member)
+local function enter(member, another)
+    if another then
+        call('ZADD', ORDER, 0, member, 0, another)
+    else
+        call('ZADD', ORDER, 0, member)
+    end
 end
 
-local function leave(member)
-    call('ZREM', ORDER, member)
+local function leave(...)
+    call('ZREM', ORDER, ...)
 end
 
 -- The first members with this prefix, at most `limit`; no name has a byte 255, since names are UTF-8.
@@ -80,17 +84,34 @@ local function parts(text)
     return string.sub(text, from, from + size - 1), string.sub(text, from + size)
 end
 
--- numbers
+-- numbers, each higher than the last of its name; written back once, by `keep_numbers`
 
-local function number(name)
-    return call('HINCRBY', ROWS, '#' .. name, 1)
+local numbers = {}
+
+local function last_number(name)
+    -- tonumber() and "%.0f", because Lua's own conversion rounds to 14 digits
+    return numbers[name] or tonumber(call('HGET', ROWS, '#' .. name) or 0)
 end
 
--- tonumber() and "%.0f", because Lua's own conversion rounds to 14 digits
+local function number(name)
+    numbers[name] = last_number(name) + 1
+    return numbers[name]
+end
+
 local function new_token()
-    local last = math.max(tonumber(call('HGET', ROWS, '#token') or 0) + 1, now)
-    call('HSET', ROWS, '#token', string.format('%.0f', last))
-    return last
+    numbers.token = math.max(last_number('token') + 1, now)
+    return numbers.token
+end
+
+local function keep_numbers()
+    local fields = {}
+    for name, last in pairs(numbers) do
+        fields[#fields + 1] = '#' .. name
+        fields[#fields + 1] = string.format('%.0f', last)
+    end
+    if #fields > 0 then
+        call('HSET', ROWS, unpack(fields))
+    end
 end
 
 -- time
@@ -138,10 +159,17 @@ local function step()
     return false
 end
 
--- hints
+-- hints: on a cluster, whose tags begin with 1, they need not go to all of its nodes, from 7.0 on
+
+local sharded = redis.REDIS_VERSION_NUM and ROWS ~= 'tenure:{0}:rows'
 
 local function hint(process, key, name, ...)
-    call('PUBLISH', 'tenure:' .. process, cjson.encode({key, name, ...}))
+    local text = cjson.encode({key, name, ...})
+    if sharded then
+        call('SPUBLISH', string.sub(ROWS, 1, -5) .. process, text)
+    else
+        call('PUBLISH', 'tenure:' .. process, text)
+    end
 end
 
 -- sessions; `id` is a number that is never used again, digits
@@ -153,9 +181,9 @@ end
 -- The families of things, in the order in which an ending session gives them up.
 local HOLD, CLAIM, ARRIVAL, PRODUCER, TASK, TAKER, WATCH, ANSWER = 0, 1, 2, 3, 4, 5, 6, 7
 
--- Note that a session has something; gives the member that `leave` takes back.
-local function give(session_id, family, name)
-    local member = 't:' .. session_id .. ':' .. family .. digits(number('id')) .. name
+-- Note that a session has something, in the order of `rank`; gives the member that `leave` takes back.
+local function give(session_id, family, name, rank)
+    local member = 't:' .. session_id .. ':' .. family .. digits(rank or number('id')) .. name
     enter(member)
     return member
 end
@@ -168,6 +196,7 @@ local function watch(session, topic)
     local name = both(topic, session.name)
     if not row('w:' .. name) then
         local member = 'w:' .. both(topic, digits(number('id'))) .. session.name
+        numbers.watches = last_number('watches') + 1
         enter(member)
         save('w:' .. name, {process = session.process, thing = give(session.id, WATCH, name), member = member})
     end
@@ -177,10 +206,14 @@ local function unwatch(name)
     local known = row('w:' .. name)
     leave(known.member)
     delete('w:' .. name)
+    numbers.watches = last_number('watches') - 1
     return known
 end
 
 local function fire(topic, key, name, notice)
+    if last_number('watches') == 0 then
+        return
+    end
     walk('w:' .. both(topic, ''), '', function(place)
         local known = unwatch(both(topic, string.sub(place, 17)))
         leave(known.thing)

@@ -92,4 +92,5 @@ local function close_session()
 end
 
 local answer = ({sweep = sweep, close = close_session})[ARGV[3]]()
+keep_numbers()
 return unfinished and 'more' or answer

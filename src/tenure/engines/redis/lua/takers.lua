@@ -42,35 +42,33 @@ local function promote(name, queue)
     return moved
 end
 
--- The next task, taken out of the order.
-local function pop(name, queue, aging)
-    if queue.ready == 0 then
-        return nil
+-- Take up to `want` tasks out of the order: first those that have been ready for too long, then by priority.
+local function take(name, queue, session, want, aging, limit, keep)
+    local taken = {}
+    local function take_one(place)
+        local id = tonumber(string.sub(place, -16))
+        local task = task_of(name, id)
+        step_out(name, queue, id, task)
+        task.session, task.process, task.token = session.id, session.process, new_token()
+        task.deliveries, task.limit, task.keep = task.deliveries + 1, limit, keep or nil
+        task.thing = give(session.id, TASK, both(name, digits(id)), task.token)
+        save_task(name, id, task)
+        taken[#taken + 1] = {id, math.max(0, now - task.ready_at), task}
     end
-    local id
     if aging then
-        local time, oldest = earliest('o:', name)
-        id = now - time > aging and oldest
+        walk('o:' .. both(name, ''), '', function(place)
+            if #taken == want or now - tonumber(string.sub(place, 1, 16)) <= aging then
+                return true
+            end
+            take_one(place)
+        end)
     end
-    id = id or tonumber(string.sub(first('a:' .. both(name, '')), -16))
-    local task = task_of(name, id)
-    step_out(name, queue, id, task)
-    return id, task
-end
-
-local function take(name, session, id, task, limit, keep)
-    task.session, task.process, task.token = session.id, session.process, new_token()
-    task.deliveries, task.limit, task.keep = task.deliveries + 1, limit, keep or nil
-    task.thing = give(session.id, TASK, both(name, digits(id)))
-    save_task(name, id, task)
-end
-
-local function show_taken(name, id, waited)
-    local task = task_of(name, id)
-    return {
-        id, task.token, payload_of(name, id), task.priority, task.attempts, task.deliveries, waited,
-        task.progress or '',
-    }
+    if #taken < want and queue.ready > 0 then
+        for _, place in ipairs(under('a:' .. both(name, ''), want - #taken)) do
+            take_one(place)
+        end
+    end
+    return taken
 end
 
 -- The session is idle until it gets `want` tasks more, or no longer.
@@ -99,13 +97,17 @@ local function stops(name, session)
     return tokens
 end
 
--- The answer, remembered without what the rows of the tasks tell.
-local function exchanged(name, answer)
+-- The answer; it is remembered without what the rows of the tasks tell: their ids and for how long they waited suffice.
+local function exchanged(name, taken, answer)
     local tasks = {}
-    for i, task in ipairs(answer[2]) do
-        tasks[i] = show_taken(name, task[1], task[2])
+    for i, one in ipairs(taken) do
+        local task = one[3] or task_of(name, one[1])
+        tasks[i] = {
+            one[1], task.token, payload_of(name, one[1]), task.priority, task.attempts, task.deliveries, one[2],
+            task.progress or '',
+        }
     end
-    return {'exchanged', tasks, answer[3], answer[4], answer[5], answer[6]}
+    return {'exchanged', tasks, answer.refused, answer.stop, answer.paused, answer.again}
 end
 
 -- ARGV: session, n, queue, want, wait, aging ("": none), limit of deliveries, keep, then of each settlement id, token,
@@ -117,11 +119,10 @@ operations.exchange = function()
     end
     local known = repeated(session, n, 'exchange ' .. name)
     if known then
-        return exchanged(name, known)
+        return exchanged(name, known.taken, known)
     end
-    local want, limit, keep = tonumber(ARGV[7]), tonumber(ARGV[10]), ARGV[11] == '1'
     local queue = queue_of(name)
-    local refused, taken = {}, {}
+    local want, refused, taken = tonumber(ARGV[7]), {}, {}
     for i = 12, #ARGV, 6 do
         local token = tonumber(ARGV[i + 1])
         if not settle(name, queue, session, tonumber(ARGV[i]), token, ARGV[i + 2], ARGV[i + 3],
@@ -130,19 +131,19 @@ operations.exchange = function()
         end
     end
     local promoted = promote(name, queue)
-    while not queue.paused and #taken < want do
-        local id, task = pop(name, queue, tonumber(ARGV[9]))
-        if not id then
-            break
-        end
-        take(name, session, id, task, limit, keep)
-        taken[#taken + 1] = {id, math.max(0, now - task.ready_at)}
+    if want > 0 and not queue.paused then
+        taken = take(name, queue, session, want, tonumber(ARGV[9]), tonumber(ARGV[10]), ARGV[11] == '1')
     end
     register(name, queue, session, ARGV[8] == '1' and want - #taken or 0)
     offer_tasks(name, queue, promoted - #taken)
-    local again = ask_again_in(next_due(name, queue))
+    local answer = {
+        refused = refused, stop = stops(name, session), paused = queue.paused and 1 or 0,
+        again = ask_again_in(next_due(name, queue)), taken = {},
+    }
     save_queue(name, queue)
     forget_outdated()
-    local answer = {'exchanged', taken, refused, stops(name, session), queue.paused and 1 or 0, again}
-    return exchanged(name, remember(session, n, 'exchange ' .. name, answer))
+    for i, one in ipairs(taken) do
+        answer.taken[i] = {one[1], one[2]}
+    end
+    return exchanged(name, taken, remember(session, n, 'exchange ' .. name, answer))
 end

@@ -67,8 +67,7 @@ local function line_up(name, queue, id, task)
         enter(by_time('d:', name, id, task))
     else
         queue.ready = queue.ready + 1
-        enter(by_priority(name, id, task))
-        enter(by_time('o:', name, id, task))
+        enter(by_priority(name, id, task), by_time('o:', name, id, task))
     end
 end
 
@@ -78,8 +77,7 @@ local function step_out(name, queue, id, task)
         leave(by_time('d:', name, id, task))
     else
         queue.ready = queue.ready - 1
-        leave(by_priority(name, id, task))
-        leave(by_time('o:', name, id, task))
+        leave(by_priority(name, id, task), by_time('o:', name, id, task))
     end
     task.delayed = nil
 end
@@ -170,10 +168,12 @@ end
 
 -- An unfinished task that is in no order goes; its payload stays with `keep`.
 local function remove_task(name, queue, id, task, keep)
-    delete('T:' .. with_id(name, id))
-    leave('u:' .. with_id(name, id))
-    if not keep then
-        delete('Y:' .. with_id(name, id))
+    local suffix = with_id(name, id)
+    leave('u:' .. suffix)
+    if keep then
+        delete('T:' .. suffix)
+    else
+        delete('T:' .. suffix, 'Y:' .. suffix)
     end
     if task.key then
         delete('K:' .. both(name, task.key))
@@ -203,16 +203,13 @@ local function end_task(name, queue, id, task, state, result, ttl)
         deliveries = task.deliveries, result = result, ended_at = now, expires = ttl and now + ttl,
     }
     save('e:' .. with_id(name, id), record)
-    enter('y:' .. both(name, LETTERS[state]) .. digits(record.seq) .. digits(id))
-    if ttl then
-        enter('J:' .. digits(record.expires) .. digits(id) .. name)
-    end
+    enter('y:' .. both(name, LETTERS[state]) .. digits(record.seq) .. digits(id),
+        ttl and 'J:' .. digits(record.expires) .. digits(id) .. name)
     fire_finished(name, id)
 end
 
 local function forget_record(name, id, record)
-    delete('e:' .. with_id(name, id))
-    delete('Y:' .. with_id(name, id))
+    delete('e:' .. with_id(name, id), 'Y:' .. with_id(name, id))
     leave('y:' .. both(name, LETTERS[record.state]) .. digits(record.seq) .. digits(id))
     if record.expires then
         leave('J:' .. digits(record.expires) .. digits(id) .. name)
