@@ -90,8 +90,9 @@ def inputs_of(values):
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("store", ["memory:", "sqlite:///tenure.db"])
-def test_a_run(command, here, read, numbers, backend, store):
+@pytest.mark.parametrize("store", ["memory:", "sqlite:///tenure.db", "redis"])
+def test_a_run(command, here, read, numbers, backend, store, redis_server):
+    store = redis_server.url if store == "redis" else store
     words = [
         "run",
         "run_handlers:shout",
