@@ -11,8 +11,9 @@ from tenure.store import Store
 
 __all__ = ("open_store",)
 
-_REDIS = ("redis", "rediss", "unix")
-_PLANNED = ("redis+sentinel", "redis+cluster", "postgresql")
+_REDIS = ("redis", "rediss", "unix", "redis+sentinel", "rediss+sentinel")
+_CLUSTER = ("redis+cluster", "rediss+cluster")
+_PLANNED = ("postgresql",)
 _KNOWN = "memory:, sqlite:///FILE or redis://HOST"
 
 
@@ -21,8 +22,9 @@ def open_store(where: str | Engine, **options: Any) -> Store:
 
     `memory:` keeps everything in this process; `sqlite:///jobs.db` in a file, relative to the working directory
     (`sqlite:////var/lib/jobs.db`: absolute); `redis://[user:password@]host[:port][/database]`, `rediss://` or
-    `unix:///path` on a Redis server (needs the extra `redis`). An engine object may be given instead of a URL.
-    Options are those of `Store`: `namespace`, `ttl`, `codec`, `settle_timeout`, `close_timeout`, `observer`.
+    `unix:///path` on a Redis server, `redis+sentinel://HOST,HOST/SERVICE` on the one that Sentinels name,
+    `redis+cluster://HOST,HOST` on a cluster (these need the extra `redis`). An engine object may be given instead of a
+    URL. Options are those of `Store`: `namespace`, `ttl`, `codec`, `settle_timeout`, `close_timeout`, `observer`.
     Raises `ValueError` for a URL that means no engine, `TypeError` for what is neither, `EngineError` when the
     extra is missing.
     """
@@ -49,16 +51,16 @@ def _engine(url: str) -> Engine:
         from tenure.engines.sqlite import SqliteEngine
 
         return SqliteEngine(path)
-    if scheme in _REDIS:
+    if scheme in _REDIS + _CLUSTER:
         try:
-            from tenure.engines.redis import RedisEngine
+            from tenure.engines.redis import RedisClusterEngine, RedisEngine
         except ModuleNotFoundError as error:
             if error.name != "hiredis":
                 raise
             raise EngineError(
                 f"{scheme}: the Redis engine needs hiredis: pip install 'tenure[redis]'"
             ) from None
-        return RedisEngine(url)
+        return RedisClusterEngine(url) if scheme in _CLUSTER else RedisEngine(url)
     if scheme in _PLANNED:
         raise ValueError(f"{scheme}: this engine is not in this version; use {_KNOWN}")
     raise ValueError(f"{scheme!r} is no engine; use {_KNOWN}")

@@ -15,22 +15,20 @@ from anyio.abc import TaskStatus
 from tenure.engine import CAP, A, Hint, Notice, Operation, Reply
 from tenure.errors import EngineError, StoreUnavailable
 
-from ._address import address
-from ._calls import Call, Calls, answered, hint
-from ._claims import CLAIMS
-from ._counters import COUNTERS
+from ._address import Whereabouts, address
+from ._calls import Call, answered, hint
+from ._cluster import RedisClusterEngine
 from ._handshake import TRANSIENT, code_of, refusal
-from ._holds import HOLDS
 from ._link import PATIENCE, Link
-from ._resp import Command, pack
+from ._operations import CALLS
+from ._resp import pack
 from ._scripts import all_scripts, script
-from ._sessions import SESSIONS
-from ._tasks import TASKS
+from ._sentinel import SentinelAddress
 
-__all__ = ("RedisEngine",)
+__all__ = ("CALLS", "RedisClusterEngine", "RedisEngine")
 
-CALLS: Calls = SESSIONS | HOLDS | CLAIMS | COUNTERS | TASKS
 _CHANNEL = "tenure:"
+_SENTINEL = "+sentinel://"
 _KEYS = ("2", "tenure:{0}:rows", "tenure:{0}:order")
 
 
@@ -38,8 +36,10 @@ class RedisEngine:
     """Keeps everything on a Redis or Valkey server, version 6.2 or later; many machines may share it.
 
     `url` is `redis://[user:password@]host[:port][/database]`, `rediss://` for TLS (`tls` is a context of your own) or
-    `unix:///path/to/socket[?db=n]`. A server that does not answer for `patience` seconds counts as gone, and the
-    connection is made anew. `clock` (seconds) replaces the server's time in tests.
+    `unix:///path/to/socket[?db=n]`; `redis+sentinel://[user:password@]host[:port],.../service[/database]` is whatever
+    server those Sentinels call the primary, asked anew for each connection (`rediss+sentinel://` over TLS). A server
+    that does not answer for `patience` seconds counts as gone, and the connection is made anew. `clock` (seconds)
+    replaces the server's time in tests.
 
     Thread safety: none; one engine belongs to one event loop.
     """
@@ -56,7 +56,7 @@ class RedisEngine:
     ) -> None:
         if not patience > 0:
             raise ValueError(f"patience: seconds, more than zero, not {patience!r}")
-        self._address = address(url, tls)
+        self._address: Whereabouts = (SentinelAddress if _SENTINEL in url else address)(url, tls)
         self._clock = clock
         self._listeners: dict[str, Callable[[Hint], None]] = {}
         self._link = Link(self._address, self._hear, self._resync, patience=patience)
@@ -83,16 +83,13 @@ class RedisEngine:
         if not self._listeners:
             raise StoreUnavailable(f"{self.url}: the engine does not serve")
         answers: list[Any] = [None] * len(operations)
-        commands: dict[int, Command] = {}
+        commands: dict[int, bytes] = {}
         for i, operation in enumerate(operations):
             call = CALLS[type(operation)]
-            command = self._command(call.script, *call.arguments(operation))
             try:
-                pack([command])
+                commands[i] = self._command(call.script, *call.arguments(operation))
             except UnicodeEncodeError as error:
                 answers[i] = EngineError(f"{self.url}: a name that cannot be encoded: {error}")
-            else:
-                commands[i] = command
         for i, raw in (await self._evaluate(commands)).items():
             call: Call[Any] = CALLS[type(operations[i])]
             answers[i] = raw if isinstance(raw, EngineError) else answered(call, raw)
@@ -134,16 +131,16 @@ class RedisEngine:
         task_status.started()
         deliver(Hint(process, "", "", Notice.RESYNC))
 
-    def _command(self, name: str, *arguments: Any) -> Command:
+    def _command(self, name: str, *arguments: Any) -> bytes:
         now = "" if self._clock is None else round(self._clock() * 1e6)
-        return ("EVALSHA", script(name).sha, *_KEYS, now, CAP, *arguments)
+        return pack([("EVALSHA", script(name).sha, *_KEYS, now, CAP, *arguments)])
 
-    async def _evaluate(self, commands: dict[int, Command]) -> dict[int, Any]:
+    async def _evaluate(self, commands: dict[int, bytes]) -> dict[int, Any]:
         """The raw answers, or errors that concern one operation alone."""
         if not commands:
             return {}
         raw = dict(zip(commands, await self._link.execute(list(commands.values())), strict=True))
-        lost: dict[int, Command] = {}
+        lost: dict[int, bytes] = {}
         for i, answer in raw.items():
             if isinstance(answer, hiredis.ReplyError):
                 code = code_of(answer)
@@ -156,13 +153,13 @@ class RedisEngine:
                 raw[i] = refusal(self._address, answer)
         if lost:
             # somebody had the server forget its scripts
-            await self._link.execute([("SCRIPT", "LOAD", script.source) for script in all_scripts()])
+            await self._link.execute([pack([("SCRIPT", "LOAD", script.source)]) for script in all_scripts()])
             raw |= await self._evaluate(lost)
         return raw
 
-    def _hear(self, channel: str, message: bytes) -> None:
+    def _hear(self, channel: str, message: bytes | None) -> None:
         deliver = self._listeners.get(channel)
-        if deliver is not None:
+        if deliver is not None and message is not None:
             deliver(hint(channel.removeprefix(_CHANNEL), message))
 
     def _resync(self) -> None:

@@ -3,13 +3,42 @@
 from __future__ import annotations
 
 import ssl
-from dataclasses import dataclass, field
-from urllib.parse import parse_qsl, unquote, urlsplit
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 import anyio
 from anyio.abc import ByteStream
 
 _SCHEMES = ("redis", "rediss", "unix")
+
+
+class Whereabouts(Protocol):
+    """One server, known by its address or in another way; `str()` is for messages, without the password."""
+
+    @property
+    def user(self) -> str:
+        """As whom to log in; empty for the default user."""
+        ...
+
+    @property
+    def password(self) -> str:
+        """Empty if none is needed."""
+        ...
+
+    @property
+    def database(self) -> int:
+        """Its number."""
+        ...
+
+    async def connect(self) -> ByteStream:
+        """Open a connection. Raises `OSError`, `EngineError`. Cancellation: nothing is left open."""
+        ...
+
+    async def moved(self) -> bool:
+        """Whether the last connection leads elsewhere by now. Cancellation: nothing is left open."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,14 +53,23 @@ class Address:
     password: str = field(default="", repr=False)
     tls: ssl.SSLContext | None = field(default=None, repr=False)
 
+    @property
+    def place(self) -> str:
+        """Host and port."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{host}:{self.port}"
+
     def __str__(self) -> str:
         """The URL, without the password."""
         user = f"{self.user}@" if self.user else ""
         if self.path:
             return f"unix://{user}{self.path}" + (f"?db={self.database}" if self.database else "")
-        host = f"[{self.host}]" if ":" in self.host else self.host
         database = f"/{self.database}" if self.database else ""
-        return f"redis{'s' if self.tls else ''}://{user}{host}:{self.port}{database}"
+        return f"redis{'s' if self.tls else ''}://{user}{self.place}{database}"
+
+    def at(self, host: str, port: int) -> Address:
+        """Another server, spoken to in the same way."""
+        return replace(self, host=host, port=port)
 
     async def connect(self) -> ByteStream:
         """Open a connection. Raises `OSError`. Cancellation: nothing is left open."""
@@ -43,37 +81,60 @@ class Address:
             self.host, self.port, ssl_context=self.tls, tls_standard_compatible=False
         )
 
+    async def moved(self) -> bool:
+        """An address stays where it is. Cancellation: has no effect."""
+        return False
 
-def address(url: str, tls: ssl.SSLContext | None = None) -> Address:
-    """What a URL means. Raises `ValueError`."""
+
+def address(url: str, tls: ssl.SSLContext | None = None, port: int = 6379) -> Address:
+    """What a URL means; `port` is that of a host without one. Raises `ValueError`."""
     parts = urlsplit(url)
     if parts.scheme not in _SCHEMES:
-        raise ValueError(f"{_safe(url)!r}: a Redis URL begins with redis://, rediss:// or unix://")
-    options = dict(parse_qsl(parts.query, keep_blank_values=True))
+        raise ValueError(f"{safe(url)!r}: a Redis URL begins with redis://, rediss:// or unix://")
+    options = _options(url, parts, ["db"])
     try:
-        port = parts.port or 6379
+        port = parts.port or port
     except ValueError as error:
-        raise ValueError(f"{_safe(url)!r}: {error}") from None
-    database = options.pop("db", "" if parts.scheme == "unix" else parts.path.strip("/")) or "0"
-    if options or parts.fragment:
-        raise ValueError(f"{_safe(url)!r}: the only option that a Redis URL has is db, not {sorted(options)}")
-    if not (database.isascii() and database.isdigit()):
-        raise ValueError(f"{_safe(url)!r}: a database is a number, not {database!r}")
+        raise ValueError(f"{safe(url)!r}: {error}") from None
+    database = options.get("db", "" if parts.scheme == "unix" else parts.path.strip("/"))
     path = unquote(parts.path) if parts.scheme == "unix" else ""
     if parts.scheme == "unix" and not path.startswith("/"):
-        raise ValueError(f"{_safe(url)!r}: write unix:///absolute/path/to/the/socket")
+        raise ValueError(f"{safe(url)!r}: write unix:///absolute/path/to/the/socket")
     return Address(
         parts.hostname or "localhost",
         port,
         path,
-        int(database),
+        database_number(url, database),
         unquote(parts.username or ""),
         unquote(parts.password or ""),
         (tls or ssl.create_default_context()) if parts.scheme == "rediss" else None,
     )
 
 
-def _safe(url: str) -> str:
+def addresses(url: str, tls: ssl.SSLContext | None, port: int = 6379) -> tuple[list[Address], str]:
+    """The servers that a URL with several hosts means, and its path. Raises `ValueError`."""
+    parts = urlsplit(url)
+    _options(url, parts, [])
+    scheme = parts.scheme.partition("+")[0]
+    login, at, hosts = parts.netloc.rpartition("@")
+    return [address(f"{scheme}://{login}{at}{host}", tls, port) for host in hosts.split(",")], parts.path
+
+
+def database_number(url: str, text: str) -> int:
+    """The number of a database, 0 if nothing is said. Raises `ValueError`."""
+    if text and not (text.isascii() and text.isdigit()):
+        raise ValueError(f"{safe(url)!r}: a database is a number, not {text!r}")
+    return int(text or 0)
+
+
+def safe(url: str) -> str:
     """The URL for a message: whatever stands between // and the last @ may be a password."""
     scheme, slashes, rest = url.partition("//")
     return scheme + slashes + rest.rpartition("@")[2]
+
+
+def _options(url: str, parts: SplitResult, known: Iterable[str]) -> dict[str, str]:
+    options = dict(parse_qsl(parts.query, keep_blank_values=True))
+    if options.keys() - set(known) or parts.fragment:
+        raise ValueError(f"{safe(url)!r}: the only option that a Redis URL has is db, not {sorted(options)}")
+    return options

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
 
+import anyio
 import hiredis
 from anyio.abc import ByteStream
 
 from tenure.errors import EngineError, StoreUnavailable
 
-from ._address import Address
+from ._address import Whereabouts
 from ._resp import Command, pack
 from ._scripts import all_scripts
 
@@ -30,12 +31,28 @@ TRANSIENT = (
 """Error codes of a server that may do what it was asked for a little later."""
 
 
-async def greet(
-    stream: ByteStream, reader: hiredis.Reader, address: Address, former: int, channels: Iterable[str]
-) -> int:
-    """Get a connection ready; gives the number under which the server knows it.
+# 0 is refused
+_NOBODY = 2**63 - 1
 
-    `former` is the number of the connection before: what the server may still have to read from it must not come
+
+class Greeting(NamedTuple):
+    """What a server said of itself, and the number under which it knows the connection."""
+
+    server: str
+    number: int
+    version: str
+
+
+async def greet(
+    stream: ByteStream,
+    reader: hiredis.Reader,
+    address: Whereabouts,
+    former: Greeting | None,
+    channels: Iterable[str],
+) -> Greeting:
+    """Get a connection ready; gives what the server said.
+
+    `former` is what was said on the connection before: what the server may still have to read from it must not come
     behind what is sent from now on, so it is killed first.
     Raises `EngineError` for a server that will not do, `StoreUnavailable` for one that may do later.
     Cancellation: the connection is of no use any more.
@@ -44,23 +61,53 @@ async def greet(
     (hello,) = await _ask(stream, reader, address, ("HELLO", "3", *login))
     known = {key.decode(): value for key, value in dict(hello).items()}
     _check_version(address, known["version"].decode())
-    commands: list[Command] = [("CLIENT", "KILL", "ID", former or 0), ("SELECT", address.database), ("INFO",)]
-    *_, info = await _ask(stream, reader, address, *commands)
-    _check_settings(address, bytes(info).decode("utf-8", "replace"))
-    await _ask(stream, reader, address, *(("SCRIPT", "LOAD", script.source) for script in all_scripts()))
+    *_, raw = await _ask(stream, reader, address, ("SELECT", address.database), ("INFO",))
+    info = dict(
+        line.split(":", 1) for line in bytes(raw).decode("utf-8", "replace").splitlines() if ":" in line
+    )
+    _check_settings(address, info)
+    greeting = Greeting(info.get("run_id", ""), int(known["id"]), known["version"].decode())
+    # on another server the number is somebody else's
+    own = former.number if former and former.server == greeting.server else _NOBODY
+    loads = (("SCRIPT", "LOAD", script.source) for script in all_scripts())
+    await _ask(stream, reader, address, ("CLIENT", "KILL", "ID", own), *loads)
     if channels := tuple(channels):
         await stream.send(pack([("SUBSCRIBE", *channels)]))
         await _replies(stream, reader, len(channels), pushes=True)
-    return int(known["id"])
+    return greeting
 
 
-async def _ask(stream: ByteStream, reader: hiredis.Reader, address: Address, *commands: Command) -> list[Any]:
-    await stream.send(pack(commands))
-    replies = await _replies(stream, reader, len(commands))
+async def _ask(
+    stream: ByteStream, reader: hiredis.Reader, address: Whereabouts, *commands: Command
+) -> list[Any]:
+    replies = await exchange(stream, reader, commands)
     for reply in replies:
         if isinstance(reply, hiredis.ReplyError):
             raise refusal(address, reply)
     return replies
+
+
+async def exchange(stream: ByteStream, reader: hiredis.Reader, commands: Sequence[Command]) -> list[Any]:
+    """The replies to commands, errors among them. Cancellation: the connection is of no use any more."""
+    await stream.send(pack(commands))
+    return await _replies(stream, reader, len(commands))
+
+
+async def asked(address: Whereabouts, *commands: Command) -> list[Any]:
+    """The replies to commands on a connection of their own, errors among them.
+
+    Raises `StoreUnavailable`, and `EngineError` for what is no Redis server. Cancellation: nothing is left open.
+    """
+    try:
+        stream = await address.connect()
+        try:
+            return await exchange(stream, hiredis.Reader(), commands)
+        finally:
+            await anyio.aclose_forcefully(stream)
+    except (OSError, anyio.EndOfStream, anyio.BrokenResourceError) as error:
+        raise StoreUnavailable(f"{address}: {error or 'the server closed the connection'}") from error
+    except hiredis.ProtocolError as error:
+        raise EngineError(f"{address}: this is no Redis server: {error}") from None
 
 
 async def _replies(
@@ -82,11 +129,13 @@ def code_of(error: Exception) -> str:
     return quoted[1] if quoted else str(error).partition(" ")[0]
 
 
-def refusal(address: Address, error: Exception) -> EngineError | StoreUnavailable:
+def refusal(address: object, error: Exception) -> EngineError | StoreUnavailable:
     """What an error that the server replied means to a caller."""
     text, code = str(error), code_of(error)
     if code in TRANSIENT:
         return StoreUnavailable(f"{address}: {text}")
+    if code == "MOVED":
+        return EngineError(f"{address}: this is one node of a cluster: write redis+cluster://")
     if code in {"NOAUTH", "WRONGPASS"}:
         return EngineError(f"{address}: the server refuses this user or password: {text}")
     if code == "NOPERM":
@@ -96,18 +145,21 @@ def refusal(address: Address, error: Exception) -> EngineError | StoreUnavailabl
     return EngineError(f"{address}: {text}")
 
 
-def _check_version(address: Address, version: str) -> None:
-    numbers = tuple(int(part) for part in version.split(".")[:2] if part.isdigit())
-    if numbers < OLDEST:
+def version_of(text: str) -> tuple[int, ...]:
+    """Major and minor."""
+    return tuple(int(part) for part in text.split(".")[:2] if part.isdigit())
+
+
+def _check_version(address: Whereabouts, version: str) -> None:
+    if version_of(version) < OLDEST:
         raise EngineError(f"{address}: Redis {OLDEST[0]}.{OLDEST[1]} or later is needed, this is {version}")
 
 
-def _check_settings(address: Address, info: str) -> None:
-    settings = dict(line.split(":", 1) for line in info.splitlines() if ":" in line)
-    if settings.get("role") == "slave":
+def _check_settings(address: Whereabouts, info: dict[str, str]) -> None:
+    if info.get("role") == "slave":
         raise StoreUnavailable(f"{address}: this is a replica, which cannot be written to")
-    policy = settings.get("maxmemory_policy", "noeviction")
-    if policy != "noeviction" and settings.get("maxmemory", "0") != "0":
+    policy = info.get("maxmemory_policy", "noeviction")
+    if policy != "noeviction" and info.get("maxmemory", "0") != "0":
         warnings.warn(
             f"{address}: with maxmemory-policy {policy} the server may drop what is held; set it to noeviction",
             RuntimeWarning,

@@ -12,11 +12,12 @@ import hiredis
 from anyio.abc import ByteStream
 
 from tenure.errors import EngineError, StoreUnavailable
+from tenure.local._park import Parked, park, wake
 from tenure.upkeep import unwrapped_task_group
 
-from ._address import Address
-from ._handshake import greet
-from ._resp import Command, pack
+from ._address import Whereabouts
+from ._handshake import Greeting, greet, version_of
+from ._resp import pack
 
 PATIENCE = 5.0
 """Seconds after which a server that does not answer is given up."""
@@ -24,32 +25,41 @@ PATIENCE = 5.0
 FIRST_PAUSE, LONGEST_PAUSE = 0.02, 2.0
 """Seconds between attempts to connect: twice as long each time, less up to a half by chance."""
 
+_MESSAGES = (b"message", b"smessage")
+_SUBSCRIBED = (b"subscribe", b"ssubscribe")
+
 
 class _Batch:
     """Commands that were sent together, and what came back so far."""
 
-    __slots__ = ("count", "done", "error", "replies", "sent")
+    __slots__ = ("count", "error", "parked", "replies", "sent")
 
     def __init__(self, count: int, sent: float) -> None:
         self.count = count
         self.sent = sent
         self.replies: list[Any] = []
         self.error: Exception | None = None
-        self.done = anyio.Event()
+        self.parked: Parked | None = None
+
+    def done(self) -> None:
+        """Let the caller run, if there is one."""
+        if self.parked is not None:
+            wake(self.parked)
 
 
 class Link:
     """Commands go out in the order in which they came, and a caller that is cancelled leaves that order as it is.
 
-    `hear(channel, message)` is called for each message, `reconnected()` when messages may have been lost.
+    `hear(channel, message)` is called for each message, with None when the server ends the subscription, and
+    `reconnected()` when messages may have been lost.
 
     Thread safety: none.
     """
 
     def __init__(
         self,
-        address: Address,
-        hear: Callable[[str, bytes], None],
+        address: Whereabouts,
+        hear: Callable[[str, bytes | None], None],
         reconnected: Callable[[], None],
         *,
         patience: float = PATIENCE,
@@ -59,27 +69,40 @@ class Link:
         self._hear = hear
         self._reconnected = reconnected
         self._patience = patience
-        self._number = 0
+        self._greeting: Greeting | None = None
+        self._closed = False
         self._out: list[bytes] = []
-        self._something_to_send = anyio.Event()
+        self._idle_writer: Parked | None = None
         self._pending: deque[_Batch] = deque()
         self._up = anyio.Event()
         self._trouble = ""
         self._dropped = anyio.Event()
 
-    async def execute(self, commands: Sequence[Command]) -> list[Any]:
-        """Send commands, in one piece, once the server can be reached; give the reply to each.
+    @property
+    def up(self) -> bool:
+        """Whether the connection stands."""
+        return self._up.is_set() and not self._closed
 
-        Raises `StoreUnavailable` when the connection broke before the last of them was answered.
+    @property
+    def version(self) -> tuple[int, ...]:
+        """That of the server that was connected to last, major and minor."""
+        return version_of(self._greeting.version) if self._greeting else ()
+
+    async def execute(self, commands: Sequence[bytes]) -> list[Any]:
+        """Send packed commands, in one piece, once the server can be reached; give the reply to each.
+
+        Raises `StoreUnavailable` when the connection broke before the last of them was answered, or was closed.
         Cancellation: they may or may not be executed.
         """
-        packed = pack(commands)
-        while not self._up.is_set():
+        while not (self._up.is_set() or self._closed):
             await self._up.wait()
+        if self._closed:
+            raise StoreUnavailable(f"{self.address}: it is not used any more")
         batch = _Batch(len(commands), anyio.current_time())
         self._pending.append(batch)
-        self._send(packed)
-        await batch.done.wait()
+        self._send(b"".join(commands))
+        batch.parked = park()
+        await batch.parked
         if batch.error is not None:
             raise batch.error
         return batch.replies
@@ -90,6 +113,11 @@ class Link:
         if self._up.is_set():
             self._send(pack([("SUBSCRIBE", channel)]))
         await self.channels[channel].wait()
+
+    def tell(self, packed: bytes) -> None:
+        """Send what is answered by pushes only, if the connection stands."""
+        if self.up:
+            self._send(packed)
 
     def forget(self, channel: str) -> None:
         """Hear no more from there."""
@@ -136,13 +164,18 @@ class Link:
         self._trouble = reason
         self._dropped.set()
 
+    def close(self) -> None:
+        """Whoever waits for the server, or will, gets `StoreUnavailable`; then cancel `run`."""
+        self._closed = True
+        self._up.set()
+
     async def _connect(self) -> tuple[ByteStream, hiredis.Reader]:
         reader = hiredis.Reader()
         stream = None
         try:
             with anyio.fail_after(self._patience):
                 stream = await self.address.connect()
-                self._number = await greet(stream, reader, self.address, self._number, self.channels)
+                self._greeting = await greet(stream, reader, self.address, self._greeting, self.channels)
         except BaseException as error:
             if stream is not None:
                 await anyio.aclose_forcefully(stream)
@@ -169,35 +202,44 @@ class Link:
 
     def _take_in(self, reader: hiredis.Reader) -> None:
         while (reply := reader.gets()) is not False:
-            if isinstance(reply, hiredis.PushNotification):
+            if isinstance(reply, hiredis.PushNotification) and not self._is_reply(reply):
                 self._take_message(reply)
                 continue
             batch = self._pending[0]
             batch.replies.append(reply)
             if len(batch.replies) == batch.count:
                 self._pending.popleft()
-                batch.done.set()
+                batch.done()
+
+    def _is_reply(self, push: Sequence[Any]) -> bool:
+        # to a subscription that was sent like any other command
+        return push[0] in _SUBSCRIBED and push[1].decode() not in self.channels
 
     def _take_message(self, push: Sequence[Any]) -> None:
         channel = push[1].decode()
-        if push[0] == b"message":
+        if push[0] in _MESSAGES:
             self._hear(channel, push[2])
+        elif push[0] == b"sunsubscribe":
+            self._hear(channel, None)
         elif push[0] == b"subscribe" and channel in self.channels:
             self.channels[channel].set()
 
     async def _write(self, stream: ByteStream) -> None:
         while True:
-            await self._something_to_send.wait()
-            self._something_to_send = anyio.Event()
+            if not self._out:
+                self._idle_writer = park()
+                await self._idle_writer
             out, self._out = self._out, []
             await stream.send(b"".join(out))
 
     async def _watch(self) -> None:
-        """Break the connection when it is dropped, or when the server does not answer for too long."""
+        """Break the connection when it is dropped, leads elsewhere, or the server does not answer for too long."""
         while True:
             with anyio.move_on_after(self._patience / 2):
                 await self._dropped.wait()
                 raise anyio.BrokenResourceError(self._trouble)
+            if await self.address.moved():
+                raise anyio.BrokenResourceError("another server has become the primary")
             if not self._pending:
                 self._pending.append(_Batch(1, anyio.current_time()))
                 self._send(pack([("PING",)]))
@@ -206,7 +248,8 @@ class Link:
 
     def _send(self, packed: bytes) -> None:
         self._out.append(packed)
-        self._something_to_send.set()
+        if self._idle_writer is not None:
+            wake(self._idle_writer)
 
     def _break(self) -> None:
         """Tell everybody who waits for a reply that there will be none."""
@@ -215,7 +258,7 @@ class Link:
         pending, self._pending = self._pending, deque()
         for batch in pending:
             batch.error = StoreUnavailable(f"{self.address}: {self._trouble or 'the connection was closed'}")
-            batch.done.set()
+            batch.done()
 
 
 def _reason(error: OSError) -> str:

@@ -4,20 +4,20 @@ local function expiry(session)
     return 'E:' .. digits(session.expires) .. session.name
 end
 
-local function renew(session)
+local function renew(session, rest)
     leave(expiry(session))
-    session.expires = now + session.ttl
+    session.expires = now + (rest or session.ttl)
     enter(expiry(session))
     save('s:' .. session.name, session)
     return 'ok'
 end
 
--- ARGV: session, process, ttl -> ok
+-- ARGV: session, process, ttl, and on a shard that joins later how much of it is left -> ok
 local function open_session()
     local session = session_of(ARGV[4])
         or {name = ARGV[4], id = digits(number('id')), process = ARGV[5], expires = 0}
     session.ttl = tonumber(ARGV[6])
-    return renew(session)
+    return renew(session, tonumber(ARGV[7]))
 end
 
 -- ARGV: session -> ok, gone

@@ -1,0 +1,387 @@
+"""Redis on a cluster: every object is found where it lies, and followed where it goes."""
+
+from __future__ import annotations
+
+import anyio
+import pytest
+
+from tenure import EngineError, Lock, StoreUnavailable, WorkQueue
+from tenure.engine import (
+    Acquire,
+    CloseSession,
+    Granted,
+    Holders,
+    OpenSession,
+    Ping,
+    Queued,
+    Release,
+    RenewSession,
+    Reply,
+)
+from tenure.engines import open_store
+from tenure.engines.redis import RedisClusterEngine, _cluster
+from tenure.engines.redis._shards import SHARDS, TAGS, shard_of, slot_of
+from tenure.testing.contract import EngineContract
+
+
+class Time:
+    """The engine's clock, set by hand."""
+
+    def __init__(self):
+        self.now = 1000.0
+
+    def __call__(self):
+        return self.now
+
+    async def advance(self, seconds):
+        self.now += seconds
+
+
+@pytest.mark.backends("asyncio")
+class TestContract(EngineContract):
+    """What holds on one server holds for the objects of one shard, wherever the sessions began."""
+
+    @pytest.fixture(autouse=True)
+    def one_shard(self, monkeypatch):
+        # it is the shard whose node is listened to, where all nodes tell the others: they take their time for that
+        assert shard_of("f") == 0
+        monkeypatch.setattr(_cluster, "name_in", lambda _: "f")
+
+    @pytest.fixture
+    def time(self):
+        return Time()
+
+    @pytest.fixture
+    def advance(self, time):
+        return time.advance
+
+    @pytest.fixture
+    def engine(self, time, redis_cluster):
+        return RedisClusterEngine(redis_cluster.url, clock=time)
+
+
+async def one(engine, operation):
+    while (answers := await engine.execute([operation])) == [Reply.MORE]:
+        pass
+    return answers[0]
+
+
+async def token_of(store, name):
+    async with Lock(store, name) as lease:
+        return lease.token
+
+
+async def until(condition):
+    with anyio.fail_after(10):
+        while not condition():
+            await anyio.sleep(0.002)
+
+
+@pytest.fixture
+async def serving(redis_cluster):
+    """An engine at work; its hints are in `serving.hints`."""
+    engine = RedisClusterEngine(redis_cluster.url)
+    engine.hints = []
+    async with anyio.create_task_group() as group:
+        await group.start(engine.serve, "p", engine.hints.append)
+        yield engine
+        group.cancel_scope.cancel()
+
+
+# ------------------------------------------------------------------------------------------------- where things are
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("redis+cluster://one", "redis+cluster://one:6379"),
+        ("redis+cluster://me:s%40cret@one,[::1]:7000/", "redis+cluster://me@one:6379,[::1]:7000"),
+        ("rediss+cluster://:secret@one", "rediss+cluster://one:6379"),
+    ],
+)
+def test_an_address_is_told_without_its_password(url, said):
+    assert RedisClusterEngine(url).url == open_store(url).url == said
+    assert "cret" not in repr(RedisClusterEngine(url))
+
+
+def test_a_cluster_has_one_database():
+    with pytest.raises(
+        ValueError, match="redis+cluster://one/3': a cluster has one database".replace("+", r"\+")
+    ):
+        open_store("redis+cluster://me:secret@one/3")
+
+
+def test_the_shards_are_spread_over_all_slots():
+    assert len(set(TAGS)) == SHARDS
+    assert "0" not in TAGS
+    assert [slot_of(tag) * SHARDS // 16384 for tag in TAGS] == list(range(SHARDS))
+
+
+def test_keys_are_in_the_slots_in_which_the_server_sees_them(redis_cluster):
+    for tag in TAGS:
+        assert redis_cluster.nodes[0]("CLUSTER", "KEYSLOT", f"tenure:{{{tag}}}:rows") == slot_of(tag)
+
+
+# A name of an object in each of the shards.
+NAMES = [next(f"k{n}" for n in range(1000) if shard_of(f"k{n}") == shard) for shard in range(SHARDS)]
+
+
+def lock_in(store, shard):
+    """A lock whose key is in that shard."""
+    return next(n for n in map(str, range(1000)) if shard_of(store.key("lock", n)) == shard)
+
+
+# ----------------------------------------------------------------------------------------- clusters that will not do
+
+
+async def opened(url, **options):
+    async with open_store(url, **options):
+        pytest.fail("it was opened")
+
+
+async def test_a_server_that_is_no_cluster(own_redis_server, free_port):
+    own_redis_server("--port", str(port := free_port()))
+    with pytest.raises(EngineError, match="cluster support disabled"):
+        await opened(f"redis+cluster://127.0.0.1:{port}")
+
+
+async def test_nobody_is_there(free_port):
+    with pytest.raises(StoreUnavailable, match="no node answers"):
+        await opened(f"redis+cluster://me:secret@127.0.0.1:{free_port()}")
+
+
+async def test_a_wrong_password(redis_cluster):
+    with pytest.raises(EngineError, match="refuses this user or password: WRONGPASS") as caught:
+        await opened(redis_cluster.url.replace("//", "//me:secret@"))
+    assert "secret" not in str(caught.value)
+
+
+async def test_who_may_not_listen_is_told(redis_cluster):
+    for node in redis_cluster.nodes:
+        node("ACL", "SETUSER", "deaf", "on", ">secret", "~*", "resetchannels", "+@all")
+    with pytest.raises(EngineError, match="lacks a permission: NOPERM"):
+        await opened(redis_cluster.url.replace("//", "//deaf:secret@"))
+
+
+async def test_a_node_that_is_taken_for_a_server(redis_cluster):
+    async with open_store(f"redis://127.0.0.1:{redis_cluster.ports[0]}") as store:
+        with pytest.raises(EngineError, match=r"write redis\+cluster://"):
+            for n in range(20):
+                await token_of(store, str(n))
+
+
+async def test_one_node_that_answers_is_enough(redis_cluster, free_port):
+    async with open_store(
+        f"redis+cluster://127.0.0.1:{free_port()},127.0.0.1:{redis_cluster.ports[2]}"
+    ) as store:
+        for shard in range(SHARDS):
+            await token_of(store, lock_in(store, shard))
+
+
+# --------------------------------------------------------------------------------------------------------- sessions
+
+
+async def holding_everywhere(engine):
+    assert await one(engine, OpenSession("s", "p", 30)) is Reply.OK
+    answers = await engine.execute([Acquire("s", name, "a", 1) for name in NAMES])
+    assert all(isinstance(answer, Granted) for answer in answers)
+
+
+async def test_a_session_is_in_the_shards_that_it_uses(serving, redis_cluster):
+    await one(serving, OpenSession("s", "p", 30))
+    await one(serving, Acquire("s", NAMES[3], "a", 1))
+    rows = [node("KEYS", "*rows") for node in redis_cluster.nodes[:3]]
+    assert sum(len(keys) for keys in rows) == len({3, shard_of("s")})
+    assert await one(serving, RenewSession("s")) is Reply.OK
+    await holding_everywhere(serving)
+    assert await one(serving, RenewSession("s")) is Reply.OK
+    assert await one(serving, CloseSession("s")) is Reply.OK
+    assert await one(serving, CloseSession("s")) is Reply.GONE
+    for answer in await serving.execute([Holders(name) for name in NAMES]):
+        assert answer.holders == ()
+
+
+async def test_a_session_that_one_node_lost_is_gone(serving, redis_cluster):
+    await holding_everywhere(serving)
+    redis_cluster.nodes[1]("FLUSHALL")
+    assert await one(serving, RenewSession("s")) is Reply.GONE
+    # it stays so, also where nobody has heard of it
+    assert await one(serving, RenewSession("s")) is Reply.GONE
+    assert await one(serving, CloseSession("s")) is Reply.OK
+    for answer in await serving.execute([Holders(name) for name in NAMES]):
+        assert answer.holders == ()
+
+
+async def test_a_session_that_is_over_does_not_begin_anew_on_another_shard(redis_cluster):
+    time = Time()
+    engine = RedisClusterEngine(redis_cluster.url, clock=time)
+    async with anyio.create_task_group() as group:
+        await group.start(engine.serve, "p", lambda _: None)
+        await one(engine, OpenSession("s", "p", 1))
+        await time.advance(0.9)
+        assert isinstance(await one(engine, Acquire("s", NAMES[0], "a", 1)), Granted)
+        await time.advance(0.2)
+        for name in NAMES:
+            assert await one(engine, Acquire("s", name, "b", 1)) is Reply.GONE
+        await one(engine, OpenSession("s", "p", 1))
+        for name in NAMES:
+            assert isinstance(await one(engine, Acquire("s", name, "b", 1)), Granted)
+        group.cancel_scope.cancel()
+
+
+async def test_all_shards_are_pinged(serving):
+    assert await one(serving, Ping()) is Reply.OK
+
+
+async def test_names_that_cannot_be_sent_fail_alone(serving):
+    await one(serving, OpenSession("s", "p", 30))
+    answers = await serving.execute([Ping(), Release("\ud800", "x"), Acquire("s", "\ud800", "x", 1), Ping()])
+    assert answers[::3] == [Reply.OK, Reply.OK]
+    assert all(isinstance(answer, EngineError) for answer in answers[1:3])
+
+
+async def test_forgotten_scripts_are_brought_again(serving, redis_cluster):
+    for node in redis_cluster.nodes[:3]:
+        node("SCRIPT", "FLUSH")
+    await holding_everywhere(serving)
+
+
+async def test_waiters_are_told_wherever_the_object_is(serving):
+    await holding_everywhere(serving)
+    await one(serving, OpenSession("t", "p", 30))
+    for answer in await serving.execute([Acquire("t", name, "b", 1) for name in NAMES]):
+        assert isinstance(answer, Queued)
+    serving.hints.clear()
+    await serving.execute([Release(name, "a") for name in NAMES])
+    await until(lambda: len(serving.hints) >= SHARDS)
+    assert {(hint.process, hint.key, hint.name, type(hint.news)) for hint in serving.hints} == {
+        ("p", name, "b", Granted) for name in NAMES
+    }
+    assert len(serving.hints) == SHARDS
+
+
+async def test_hints_do_not_go_to_all_nodes(serving, redis_cluster):
+    channels = [node("PUBSUB", "CHANNELS") for node in redis_cluster.nodes]
+    if redis_cluster.version < (7, 0):
+        assert sorted(map(len, channels)) == [0, 0, 0, 1]
+    else:
+        assert channels == [[], [], [], []]
+        sharded = [node("PUBSUB", "SHARDCHANNELS") for node in redis_cluster.nodes]
+        assert sum(map(len, sharded)) == SHARDS
+
+
+async def test_stores_share_an_engine_and_hand_the_connections_on(redis_cluster):
+    engine = RedisClusterEngine(redis_cluster.url)
+    async with anyio.create_task_group() as group:
+        ready, leave = anyio.Event(), anyio.Event()
+
+        async def first():
+            async with open_store(engine, namespace="a"):
+                ready.set()
+                await leave.wait()
+
+        group.start_soon(first)
+        await ready.wait()
+        async with open_store(engine, namespace="b") as store:
+            for n in range(40):
+                if n == 20:
+                    leave.set()
+                await token_of(store, str(n))
+
+
+# ---------------------------------------------------------------------------------------------- what moves, and dies
+
+
+async def work(store, name, done, times):
+    """Hold a lock again and again, and see that nobody else does."""
+    while not done.is_set():
+        async with Lock(store, name) as lease:
+            assert not times or lease.token > times[-1]
+            times.append(lease.token)
+            await anyio.sleep(0.002)
+            assert times[-1] == lease.token
+
+
+@pytest.mark.slow
+async def test_a_shard_is_moved_while_locks_change_hands(redis_cluster):
+    times = []
+    async with open_store(redis_cluster.url) as first, open_store(redis_cluster.url) as second:
+        name = lock_in(first, 5)
+        home = redis_cluster.home_of(slot_of(TAGS[5]))
+        with anyio.fail_after(20):
+            async with anyio.create_task_group() as group:
+                done = anyio.Event()
+                for store in (first, first, second, second):
+                    group.start_soon(work, store, name, done, times)
+                for to in ((home + 1) % 3, (home + 2) % 3, home):
+                    for _ in redis_cluster.move(slot_of(TAGS[5]), to):
+                        await anyio.sleep(0.05)
+                    before = len(times)
+                    while len(times) < before + 10:
+                        await anyio.sleep(0.01)
+                done.set()
+        assert redis_cluster.home_of(slot_of(TAGS[5])) == home
+
+
+async def test_who_waits_while_the_shard_moves_is_told_where_it_went(redis_cluster):
+    async with open_store(redis_cluster.url) as first, open_store(redis_cluster.url) as second:
+        name = lock_in(first, 9)
+        home = redis_cluster.home_of(slot_of(TAGS[9]))
+        for to in ((home + 1) % 3, home):
+            served = anyio.Event()
+
+            async def wait(served=served):
+                async with Lock(second, name):
+                    served.set()
+
+            async with anyio.create_task_group() as group:
+                async with Lock(first, name):
+                    group.start_soon(wait)
+                    while not (await Lock(first, name).holders()).waiting:
+                        await anyio.sleep(0.01)
+                    for _ in redis_cluster.move(slot_of(TAGS[9]), to):
+                        await anyio.sleep(0)
+                with anyio.fail_after(3):
+                    await served.wait()
+
+
+async def test_connections_that_break_all_at_once(redis_cluster):
+    async with open_store(redis_cluster.url, ttl=5) as store:
+        async with Lock(store, "held") as lease:
+            for n in range(5):
+                async with anyio.create_task_group() as group:
+                    for shard in range(SHARDS):
+                        group.start_soon(token_of, store, f"{lock_in(store, shard)} {n}")
+                    await anyio.sleep(0.002 * n)
+                    for node in redis_cluster.nodes[:3]:
+                        node("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+                        node("CLIENT", "KILL", "TYPE", "pubsub", "SKIPME", "yes")
+            lease.check()
+
+
+@pytest.mark.slow
+async def test_when_a_node_is_killed_its_replica_goes_on(own_redis_cluster, replicate):
+    cluster = own_redis_cluster
+    lost = cluster.nodes[0]
+    shard = next(s for s in range(SHARDS) if cluster.home_of(slot_of(TAGS[s])) == 0)
+    elsewhere = next(s for s in range(SHARDS) if cluster.home_of(slot_of(TAGS[s])) == 1)
+    async with open_store(cluster.url, ttl=20) as store, open_store(cluster.url, ttl=20) as other:
+        queue = WorkQueue(store, "jobs")
+        await queue.put(1)
+        name = lock_in(store, shard)
+        before = await token_of(store, name)
+        async with Lock(store, "held") as lease, Lock(store, lock_in(store, elsewhere)):
+            replicate(lost, cluster.nodes[3])
+            lost.kill()
+            with anyio.fail_after(10):
+                assert await token_of(other, name) > before
+                assert await token_of(store, name) > before
+            lease.check()
+            with anyio.move_on_after(0.2) as scope:
+                await token_of(other, "held")
+            assert scope.cancelled_caught
+        await queue.put(2)
+        assert (await queue.statistics()).waiting == 2
+        lost.start()
+        for n in range(40):
+            await token_of(other, str(n))
