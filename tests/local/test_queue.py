@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
 import math
+from weakref import ref
 
 import anyio
 import pytest
 from anyio import ClosedResourceError, EndOfStream, WouldBlock
-from hypothesis import settings
-from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from tenure.local import PriorityQueue, Queue
 from tenure.testing import (
@@ -23,6 +23,7 @@ from tenure.testing import (
 )
 
 QUEUES = [Queue, PriorityQueue]
+on_asyncio = pytest.mark.parametrize("anyio_backend", ["asyncio"], indirect=True)
 either = pytest.mark.parametrize("make", QUEUES)
 
 
@@ -151,6 +152,54 @@ async def test_the_time_in_front_of_a_full_queue_counts_for_aging(virtual_clock)
         assert await queue.get() == "important"
 
 
+async def test_the_oldest_comes_first_though_it_was_let_in_last(virtual_clock):
+    queue = PriorityQueue(2, aging=10)
+    await queue.put("first", 5)
+    await queue.put("second", 5)
+    async with anyio.create_task_group() as group:
+        group.start_soon(queue.put, "old", 0)
+        await virtual_clock.settle()
+        group.start_soon(queue.put, "important", 9)
+        await virtual_clock.settle()
+        assert await queue.get() == "first"
+        await anyio.sleep(9)
+        assert await queue.get() == "important"
+        await queue.get()
+        await queue.put("young", 7)
+        await anyio.sleep(2)
+        assert [await queue.get() for _ in range(2)] == ["old", "young"]
+
+
+@on_asyncio
+@either
+async def test_items_go_back_to_their_places_when_their_takers_are_cancelled(make):
+    """W3, of several in one turn: asyncio's own cancellation reaches those who were handed something."""
+    queue = make(5)
+    takers = [asyncio.create_task(queue.get()) for _ in range(3)]
+    await anyio.wait_all_tasks_blocked()
+    for n in range(5):
+        queue.put_nowait(n)
+    for taker in takers:
+        taker.cancel()
+    await asyncio.wait(takers)
+    assert drained(queue) == [0, 1, 2, 3, 4]
+    assert queue.statistics().unfinished == 5
+
+
+@on_asyncio
+async def test_an_old_item_goes_back_to_its_place_too(virtual_clock):
+    queue = PriorityQueue(5, aging=10)
+    takers = [asyncio.create_task(queue.get()) for _ in range(2)]
+    await virtual_clock.settle()
+    for n in range(4):
+        queue.put_nowait(n, priority=n)
+    for taker in takers:
+        taker.cancel()
+    await asyncio.wait(takers)
+    await anyio.sleep(11)
+    assert drained(queue) == [0, 1, 2, 3]
+
+
 @either
 async def test_every_call_is_a_checkpoint(make):
     queue = make(3)
@@ -173,6 +222,18 @@ def test_a_wrong_size_is_refused(make, size):
 def test_a_wrong_aging_is_refused():
     with pytest.raises(ValueError, match="aging must be"):
         PriorityQueue(1, aging=-1)
+    with pytest.raises(TypeError, match="aging must be"):
+        PriorityQueue(1, aging="1")
+
+
+@pytest.mark.parametrize("priority", ["high", None, 1.5])
+async def test_a_wrong_priority_is_refused(priority):
+    queue = PriorityQueue(1)
+    with pytest.raises(TypeError, match="priority must be an int"):
+        queue.put_nowait(1, priority)
+    with pytest.raises(TypeError, match="priority must be an int"):
+        await queue.put(1, priority)
+    assert queue.statistics() == PriorityQueue(1).statistics()
 
 
 @either
@@ -275,6 +336,29 @@ async def test_closing_wakes_everybody_who_waits(make):
         empty.close()
     assert sorted(errors, key=str) == [ClosedResourceError] * 2 + [EndOfStream] * 2
     assert drained(full) == [1]
+
+
+@either
+async def test_a_closed_queue_keeps_no_item_of_those_it_refused(make):
+    class Item:
+        pass
+
+    queue = make(1)
+    await queue.put(None)
+    refused = Item()
+    seen = ref(refused)
+
+    async def put(item):
+        with pytest.raises(ClosedResourceError):
+            await queue.put(item)
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(put, refused)
+        await anyio.wait_all_tasks_blocked()
+        queue.close()
+    del refused
+    gc.collect()
+    assert seen() is None
 
 
 @either
@@ -519,54 +603,3 @@ async def test_many_that_wait_and_are_cancelled_in_reverse(make):
             for scope in reversed(scopes):
                 scope.cancel()
     assert drained(queue) == [0]
-
-
-# --------------------------------------------------------------------------------------------------- a plain model
-
-
-class PlainPriorityQueue(RuleBasedStateMachine):
-    """One task does everything at once: a sorted list is the model."""
-
-    def __init__(self):
-        super().__init__()
-        self.queue = PriorityQueue(4)
-        self.model = []
-        self.seq = 0
-        self.unfinished = 0
-
-    @rule(priority=st.integers(-2, 2))
-    def put(self, priority):
-        self.seq += 1
-        try:
-            self.queue.put_nowait(self.seq, priority)
-        except WouldBlock:
-            assert len(self.model) == 4
-        else:
-            assert len(self.model) < 4
-            self.model.append((-priority, self.seq))
-            self.model.sort()
-            self.unfinished += 1
-
-    @rule()
-    def get(self):
-        try:
-            item = self.queue.get_nowait()
-        except WouldBlock:
-            assert not self.model
-        else:
-            assert self.model.pop(0)[1] == item
-
-    @precondition(lambda self: self.unfinished > len(self.model))
-    @rule()
-    def done(self):
-        self.queue.task_done()
-        self.unfinished -= 1
-
-    @invariant()
-    def agrees(self):
-        state = self.queue.statistics()
-        assert (state.size, state.unfinished) == (len(self.model), self.unfinished)
-
-
-TestPlainPriorityQueue = PlainPriorityQueue.TestCase
-TestPlainPriorityQueue.settings = settings(max_examples=100, stateful_step_count=40)

@@ -66,19 +66,20 @@ class _Queue(Generic[T]):
     def _put_nowait(self, item: T, priority: int) -> None:
         if self._closed:
             raise ClosedResourceError
-        if len(self._shelf) >= self._max_size or self._next_putter() is not None:
+        if not self._has_room():
             raise WouldBlock
         self._add(self._entry(item, priority))
 
     async def _put(self, item: T, priority: int) -> None:
-        # first the checkpoint: what is in the queue may be taken at once, and cannot be withdrawn any more
-        await checkpoint()
-        if self._closed:
-            raise ClosedResourceError
+        if self._has_room() or self._closed:
+            # first the checkpoint: what is in the queue may be taken at once, and cannot be withdrawn any more
+            await checkpoint()
+            if self._closed:
+                raise ClosedResourceError
+            if self._has_room():
+                self._add(self._entry(item, priority))
+                return
         entry = self._entry(item, priority)
-        if len(self._shelf) < self._max_size and not (self._putting and self._next_putter()):
-            self._add(entry)
-            return
         entry.ready = False
         putter = self._putters.join(entry)
         self._block(putter)
@@ -88,6 +89,9 @@ class _Queue(Generic[T]):
         putter.want.ready = True
         self._unfinished += 1
         self._serve()
+
+    def _has_room(self) -> bool:
+        return len(self._shelf) < self._max_size and not (self._putting and self._next_putter())
 
     def _entry(self, item: T, priority: int) -> Entry[T]:
         self._seq += 1
@@ -148,13 +152,13 @@ class _Queue(Generic[T]):
 
         Cancellation: nothing is taken; an item that was handed over meanwhile goes to the next, or back to its place.
         """
-        await checkpoint()
-        entry = self._next()
-        if entry is None:
-            entry = await self._getters.wait(self._getters.join(None))
-        else:
-            self._remove(entry)
-        return entry.item
+        if self._shelf or self._closed:
+            await checkpoint()
+            entry = self._next()
+            if entry is not None:
+                self._remove(entry)
+                return entry.item
+        return (await self._getters.wait(self._getters.join(None))).item
 
     def _next(self) -> Entry[T] | None:
         """The entry that a newcomer may take."""
@@ -249,7 +253,7 @@ class _Queue(Generic[T]):
         Cancellation: not a checkpoint.
         """
         self._closed = True
-        self._putters.fail_all(ClosedResourceError)
+        self._refuse_putters()
         self._serve()
 
     def abort(self) -> list[T]:
@@ -258,7 +262,7 @@ class _Queue(Generic[T]):
         Cancellation: not a checkpoint.
         """
         self._closed = True
-        self._putters.fail_all(ClosedResourceError)
+        self._refuse_putters()
         dropped: list[T] = []
         while self._shelf:
             entry = self._shelf.first()
@@ -268,6 +272,11 @@ class _Queue(Generic[T]):
         self._serve()
         self._done(len(dropped))
         return dropped
+
+    def _refuse_putters(self) -> None:
+        for putter in self._putters:
+            self._unblock(putter)
+            self._putters.fail(putter, ClosedResourceError())
 
     # looking
 
@@ -349,8 +358,11 @@ class PriorityQueue(_Queue[T]):
 
     def __init__(self, max_size: float, *, aging: float | None = None) -> None:
         """Make an empty queue; outside a running loop too."""
-        if aging is not None and not aging >= 0:
-            raise ValueError(f"aging must be None or seconds, zero or more, not {aging!r}")
+        if aging is not None:
+            if not isinstance(aging, int | float):  # pyright: ignore[reportUnnecessaryIsInstance]
+                raise TypeError(f"aging must be None or seconds, not {aging!r}")
+            if not aging >= 0:
+                raise ValueError(f"aging must be None or seconds, zero or more, not {aging!r}")
         super().__init__(max_size, Ranked(aging))
         self._blocked: Ranked[T] = Ranked(aging)
         self._blocked_putters: dict[Entry[T], Waiter[Entry[T], None]] = {}
@@ -360,6 +372,8 @@ class PriorityQueue(_Queue[T]):
 
         Cancellation: not a checkpoint.
         """
+        if not isinstance(priority, int):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(f"priority must be an int, not {priority!r}")
         self._put_nowait(item, priority)
 
     async def put(self, item: T, priority: int = 0) -> None:
@@ -369,6 +383,8 @@ class PriorityQueue(_Queue[T]):
 
         Cancellation: the item is not in the queue.
         """
+        if not isinstance(priority, int):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(f"priority must be an int, not {priority!r}")
         await self._put(item, priority)
 
     def _next_putter(self) -> Waiter[Entry[T], None] | None:

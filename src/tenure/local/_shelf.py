@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from heapq import heapify, heappop, heappush
+from math import isnan, nan
 from typing import Generic, TypeVar
 
 from tenure.local._park import now
@@ -23,9 +24,13 @@ class Entry(Generic[T]):
         self.item = item
         self.priority = priority
         self.seq = seq
-        self.came = 0.0
+        self.came = nan
         self.ready = True
         self.there = False
+
+    def __lt__(self, _: object) -> bool:
+        # heaps ask only for two of the same rank, of which one is dead
+        return False
 
     def again(self) -> Entry[T]:
         """Make another of the same rank: one that was given out may still lie on its shelf as a dead one."""
@@ -51,13 +56,14 @@ class Fifo(Generic[T]):
         return self._entries[0]
 
     def add(self, entry: Entry[T]) -> None:
-        """Put an entry on the shelf; one that came before others goes back to the front."""
+        """Put an entry on the shelf; one that came before others goes back to its place, near the front."""
         entry.there = True
         entries = self._entries
-        if entries and entry.seq < entries[0].seq:
-            entries.appendleft(entry)
-        else:
+        if not entries or entries[-1].seq < entry.seq:
             entries.append(entry)
+        else:
+            later = next(i for i, one in enumerate(entries) if one.seq > entry.seq)
+            entries.insert(later, entry)
 
     def remove(self, entry: Entry[T]) -> None:
         """Take an entry out: at once if it is the first."""
@@ -71,7 +77,7 @@ class Fifo(Generic[T]):
 class Ranked(Generic[T]):
     """Higher priority first; with `aging`, what came more than so many seconds ago goes before all, oldest first.
 
-    A heap by priority and a line by age hold the same entries; what one gave out dies in the other.
+    A heap by priority and one by age hold the same entries; what one gave out dies in the other.
     """
 
     __slots__ = ("_aging", "_by_age", "_heap", "_size")
@@ -80,7 +86,7 @@ class Ranked(Generic[T]):
         """Make an empty shelf."""
         self._aging = aging
         self._heap: list[tuple[int, int, Entry[T]]] = []
-        self._by_age: deque[Entry[T]] = deque()
+        self._by_age: list[tuple[int, Entry[T]]] = []
         self._size = 0
 
     def __len__(self) -> int:
@@ -91,10 +97,10 @@ class Ranked(Generic[T]):
         heap = self._heap
         if self._aging is not None:
             by_age = self._by_age
-            while not by_age[0].there:
-                by_age.popleft()
-            if now() - by_age[0].came > self._aging:
-                return by_age[0]
+            while not (entry := by_age[0][1]).there:
+                heappop(by_age)
+            if now() - entry.came > self._aging:
+                return entry
         while not (entry := heap[0][2]).there:
             heappop(heap)
         return entry
@@ -105,12 +111,9 @@ class Ranked(Generic[T]):
         self._size += 1
         heappush(self._heap, (-entry.priority, entry.seq, entry))
         if self._aging is not None:
-            if not entry.came:
+            if isnan(entry.came):
                 entry.came = now()
-            if self._by_age and entry.seq < self._by_age[0].seq:
-                self._by_age.appendleft(entry)
-            else:
-                self._by_age.append(entry)
+            heappush(self._by_age, (entry.seq, entry))
 
     def remove(self, entry: Entry[T]) -> None:
         """Take an entry out, wherever it stands."""
@@ -123,4 +126,5 @@ class Ranked(Generic[T]):
             self._heap = [one for one in self._heap if one[2].there]
             heapify(self._heap)
         if len(self._by_age) > 2 * self._size + 64:
-            self._by_age = deque(one for one in self._by_age if one.there)
+            self._by_age = [one for one in self._by_age if one[1].there]
+            heapify(self._by_age)

@@ -15,7 +15,7 @@ from tenure.local._park import checkpoint, now
 __all__ = ("Reservation", "TokenBucket", "TokenBucketStatistics")
 
 MADE_UP = 0.05
-"""Seconds: tokens that fell due while tasks waited are handed out late if the loop was late, but no later than this."""
+"""Seconds: tokens that fell due while tasks waited are given out late if the loop was late, but no later than this."""
 
 TICK = 0.001
 """Seconds: who keeps the time sleeps no shorter, and then lets in all that fell due. Loops turn in vain for less."""
@@ -105,11 +105,14 @@ class TokenBucket:
         self._rate, self._per = float(rate), 1 / rate
         # when the bucket would be full if nobody took any more
         self._full_at = -inf
+        # until then it is not clamped: those who were woken late come back, and find what fell due meanwhile
+        self._late_until = -inf
         self._waiting = 0.0
         self._line: Line[_Wish, bool] = Line(self._left)
         # the one who keeps the time: the head of the line, taken out of it; there is one while anybody waits
         self._keeper: _Wish | None = None
         self._alarm: CancelScope | None = None
+        self._no_sooner = -inf
 
     @property
     def rate(self) -> float:
@@ -147,8 +150,8 @@ class TokenBucket:
             # what `_take` does, without the calls
             time = now()
             full_at = self._full_at
-            if not full_at > time:
-                full_at = time
+            if full_at < time:
+                full_at = time if time > self._late_until else max(full_at, time - MADE_UP)
             if full_at + (n - self._burst) * self._per <= time:
                 self._full_at = full_at + n * self._per
                 try:
@@ -173,11 +176,15 @@ class TokenBucket:
     def _take(self, n: float, time: float) -> bool:
         """Take the tokens, if they are there and nobody waits for them."""
         # the sums are those of `_due_of`, so that what is due is never refused for a rounding error
-        full_at = max(self._full_at, time)
+        full_at = self._clamped(time)
         if self._keeper is not None or full_at + (n - self._burst) * self._per > time:
             return False
         self._full_at = full_at + n * self._per
         return True
+
+    def _clamped(self, time: float) -> float:
+        """When the bucket would be full, less the tokens that it has no room for."""
+        return max(self._full_at, time if time > self._late_until else time - MADE_UP)
 
     # waiting
 
@@ -188,24 +195,24 @@ class TokenBucket:
     def _due_at(self, n: float) -> float:
         """When one who joins the line now may have `n` tokens."""
         ahead = self._waiting + (0.0 if self._keeper is None else self._keeper.n)
-        return max(self._full_at, now()) + (ahead + n - self._burst) * self._per
+        return self._clamped(now()) + (ahead + n - self._burst) * self._per
 
     async def _keep_time(self, wish: _Wish) -> None:
         """Sleep until this task may have its tokens; then let in all whose time has come, and hand on the clock."""
+        self._no_sooner = now() + TICK if self._per < TICK else -inf
         try:
             with CancelScope(deadline=self._next_alarm(wish.n)) as self._alarm:
                 await anyio.sleep_forever()
-            self._spend(wish.n, now())
+            time = now()
+            self._late_until = time + min(time - self._due_of(wish.n), MADE_UP) + TICK
+            self._spend(wish.n, time)
         finally:
             self._alarm = None
             self._keeper = None
             self._let_in(now())
 
     def _next_alarm(self, n: float) -> float:
-        # when half of the line is due it is time in any case: were all let in, they would come back to an empty line,
-        # and a loop that was late would have lost the tokens of that time
-        half = self._due_of(n + self._waiting / 2)
-        return max(self._due_of(n), min(now() + TICK, half))
+        return max(self._due_of(n), self._no_sooner)
 
     def _spend(self, n: float, time: float) -> None:
         """Take the tokens of the next in line, as of the moment when they were due, unless that is long past."""
@@ -257,7 +264,7 @@ class TokenBucket:
         time = now()
         reservation = Reservation(self, n, max(time, self._due_at(n)))
         if self._keeper is None:
-            self._full_at = max(self._full_at, time) + n * self._per
+            self._full_at = self._clamped(time) + n * self._per
         else:
             self._waiting += n
             reservation._place = self._line.join(_Wish(n, reservation))
