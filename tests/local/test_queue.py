@@ -375,6 +375,25 @@ async def test_abort_tells_what_it_dropped(make):
     assert queue.abort() == []
 
 
+@either
+async def test_a_put_that_is_let_in_and_aborted_in_one_turn_has_put_nothing(make):
+    queue = make(1)
+    await queue.put(0)
+
+    async def put():
+        with pytest.raises(ClosedResourceError):
+            await queue.put(1)
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(put)
+        await anyio.wait_all_tasks_blocked()
+        assert queue.get_nowait() == 0
+        assert queue.abort() == []
+    queue.task_done()
+    assert queue.statistics().unfinished == 0
+    await queue.join()
+
+
 # ------------------------------------------------------------------------------------------- cancellation and schedules
 
 

@@ -63,23 +63,28 @@ class _Queue(Generic[T]):
 
     # putting
 
-    def _put_nowait(self, item: T, priority: int) -> None:
+    def _put_now(self, item: T, priority: int) -> bool:
+        """Put it, if there is room."""
         if self._closed:
             raise ClosedResourceError
-        if not self._has_room():
-            raise WouldBlock
-        self._add(self._entry(item, priority))
+        shelf = self._shelf
+        if shelf.size >= self._max_size or (self._putting and self._next_putter()):
+            return False
+        self._seq += 1
+        entry = Entry(item, priority, self._seq)
+        self._unfinished += 1
+        if not self._getting:
+            shelf.add(entry)
+        elif not shelf.size and (getter := self._getters.head()) is not None:
+            self._getters.grant(getter, entry)
+        else:
+            shelf.add(entry)
+            self._serve()
+        return True
 
-    async def _put(self, item: T, priority: int) -> None:
-        if self._has_room() or self._closed:
-            # first the checkpoint: what is in the queue may be taken at once, and cannot be withdrawn any more
-            await checkpoint()
-            if self._closed:
-                raise ClosedResourceError
-            if self._has_room():
-                self._add(self._entry(item, priority))
-                return
-        entry = self._entry(item, priority)
+    async def _wait_for_room(self, item: T, priority: int) -> None:
+        self._seq += 1
+        entry = Entry(item, priority, self._seq)
         entry.ready = False
         putter = self._putters.join(entry)
         self._block(putter)
@@ -90,25 +95,8 @@ class _Queue(Generic[T]):
         self._unfinished += 1
         self._serve()
 
-    def _has_room(self) -> bool:
-        return len(self._shelf) < self._max_size and not (self._putting and self._next_putter())
-
-    def _entry(self, item: T, priority: int) -> Entry[T]:
-        self._seq += 1
-        return Entry(item, priority, self._seq)
-
-    def _add(self, entry: Entry[T]) -> None:
-        self._unfinished += 1
-        if not self._getting:
-            self._shelf.add(entry)
-        elif not self._shelf and (getter := self._getters.head()) is not None:
-            self._getters.grant(getter, entry)
-        else:
-            self._shelf.add(entry)
-            self._serve()
-
     def _let_in(self) -> None:
-        while len(self._shelf) < self._max_size and (putter := self._next_putter()) is not None:
+        while self._shelf.size < self._max_size and (putter := self._next_putter()) is not None:
             self._unblock(putter)
             self._shelf.add(putter.want)
             self._putters.grant(putter, None)
@@ -152,19 +140,19 @@ class _Queue(Generic[T]):
 
         Cancellation: nothing is taken; an item that was handed over meanwhile goes to the next, or back to its place.
         """
-        if self._shelf or self._closed:
-            await checkpoint()
-            entry = self._next()
-            if entry is not None:
-                self._remove(entry)
-                return entry.item
-        return (await self._getters.wait(self._getters.join(None))).item
+        await checkpoint()
+        entry = self._next()
+        if entry is None:
+            entry = await self._getters.wait(self._getters.join(None))
+        else:
+            self._remove(entry)
+        return entry.item
 
     def _next(self) -> Entry[T] | None:
         """The entry that a newcomer may take."""
-        if self._shelf:
+        if self._shelf.size:
             entry = self._shelf.first()
-            if entry.ready and not (self._getting and self._getters):
+            if entry.ready:
                 return entry
         elif self._closed:
             raise EndOfStream
@@ -177,13 +165,13 @@ class _Queue(Generic[T]):
 
     def _serve(self) -> None:
         """Hand what is there to those who wait for it."""
-        while self._shelf and (entry := self._shelf.first()).ready:
+        while self._shelf.size and (entry := self._shelf.first()).ready:
             getter = self._getters.head()
             if getter is None:
                 return
             self._getters.grant(getter, entry)
             self._remove(entry)
-        if self._closed and not self._shelf:
+        if self._closed and not self._shelf.size:
             self._getters.fail_all(EndOfStream)
 
     def _getter_left(self, getter: Waiter[None, Entry[T]]) -> None:
@@ -264,7 +252,7 @@ class _Queue(Generic[T]):
         self._closed = True
         self._refuse_putters()
         dropped: list[T] = []
-        while self._shelf:
+        while self._shelf.size:
             entry = self._shelf.first()
             self._shelf.remove(entry)
             if entry.ready:
@@ -282,7 +270,7 @@ class _Queue(Generic[T]):
 
     def __len__(self) -> int:
         """How many items are in the queue."""
-        return len(self._shelf)
+        return self._shelf.size
 
     def __bool__(self) -> bool:
         """Tell that there is a queue, empty or not."""
@@ -294,7 +282,7 @@ class _Queue(Generic[T]):
         Cancellation: not a checkpoint.
         """
         return QueueStatistics(
-            size=len(self._shelf),
+            size=self._shelf.size,
             max_size=self._max_size,
             unfinished=self._unfinished,
             tasks_waiting_put=len(self._putters),
@@ -305,7 +293,7 @@ class _Queue(Generic[T]):
     def __repr__(self) -> str:
         state = " closed" if self._closed else ""
         return (
-            f"<{type(self).__name__}{state} {len(self._shelf)}/{self._max_size}, {self._unfinished} unfinished,"
+            f"<{type(self).__name__}{state} {self._shelf.size}/{self._max_size}, {self._unfinished} unfinished,"
             f" {len(self._putters)} putting, {len(self._getters)} getting>"
         )
 
@@ -331,7 +319,8 @@ class Queue(_Queue[T]):
 
         Cancellation: not a checkpoint.
         """
-        self._put_nowait(item, 0)
+        if not self._put_now(item, 0):
+            raise WouldBlock
 
     async def put(self, item: T) -> None:
         """Put an item; waits, first come first served, while the queue is full. Always a checkpoint.
@@ -340,7 +329,10 @@ class Queue(_Queue[T]):
 
         Cancellation: the item is not in the queue.
         """
-        await self._put(item, 0)
+        # first the checkpoint: what is in the queue may be taken at once, and cannot be withdrawn any more
+        await checkpoint()
+        if not self._put_now(item, 0):
+            await self._wait_for_room(item, 0)
 
 
 class PriorityQueue(_Queue[T]):
@@ -374,7 +366,8 @@ class PriorityQueue(_Queue[T]):
         """
         if not isinstance(priority, int):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise TypeError(f"priority must be an int, not {priority!r}")
-        self._put_nowait(item, priority)
+        if not self._put_now(item, priority):
+            raise WouldBlock
 
     async def put(self, item: T, priority: int = 0) -> None:
         """Put an item; waits while the queue is full, behind those of higher or equal priority. Always a checkpoint.
@@ -385,10 +378,12 @@ class PriorityQueue(_Queue[T]):
         """
         if not isinstance(priority, int):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise TypeError(f"priority must be an int, not {priority!r}")
-        await self._put(item, priority)
+        await checkpoint()
+        if not self._put_now(item, priority):
+            await self._wait_for_room(item, priority)
 
     def _next_putter(self) -> Waiter[Entry[T], None] | None:
-        while self._blocked:
+        while self._blocked.size:
             putter = self._blocked_putters[self._blocked.first()]
             if putter.waiting:
                 return putter

@@ -42,14 +42,15 @@ class Entry(Generic[T]):
 class Fifo(Generic[T]):
     """First in, first out."""
 
-    __slots__ = ("_entries",)
+    __slots__ = ("_entries", "size")
+
+    size: int
+    """How many entries are on it."""
 
     def __init__(self) -> None:
         """Make an empty shelf."""
         self._entries: deque[Entry[T]] = deque()
-
-    def __len__(self) -> int:
-        return len(self._entries)
+        self.size = 0
 
     def first(self) -> Entry[T]:
         """Give the entry whose turn it is; the shelf must not be empty."""
@@ -58,6 +59,7 @@ class Fifo(Generic[T]):
     def add(self, entry: Entry[T]) -> None:
         """Put an entry on the shelf; one that came before others goes back to its place, near the front."""
         entry.there = True
+        self.size += 1
         entries = self._entries
         if not entries or entries[-1].seq < entry.seq:
             entries.append(entry)
@@ -68,6 +70,7 @@ class Fifo(Generic[T]):
     def remove(self, entry: Entry[T]) -> None:
         """Take an entry out: at once if it is the first."""
         entry.there = False
+        self.size -= 1
         if self._entries[0] is entry:
             self._entries.popleft()
         else:
@@ -80,17 +83,17 @@ class Ranked(Generic[T]):
     A heap by priority and one by age hold the same entries; what one gave out dies in the other.
     """
 
-    __slots__ = ("_aging", "_by_age", "_heap", "_size")
+    __slots__ = ("_aging", "_by_age", "_heap", "size")
+
+    size: int
+    """How many entries are on it."""
 
     def __init__(self, aging: float | None) -> None:
         """Make an empty shelf."""
         self._aging = aging
         self._heap: list[tuple[int, int, Entry[T]]] = []
         self._by_age: list[tuple[int, Entry[T]]] = []
-        self._size = 0
-
-    def __len__(self) -> int:
-        return self._size
+        self.size = 0
 
     def first(self) -> Entry[T]:
         """Give the entry whose turn it is; the shelf must not be empty."""
@@ -108,7 +111,7 @@ class Ranked(Generic[T]):
     def add(self, entry: Entry[T]) -> None:
         """Put an entry on the shelf, where it belongs."""
         entry.there = True
-        self._size += 1
+        self.size += 1
         heappush(self._heap, (-entry.priority, entry.seq, entry))
         if self._aging is not None:
             if isnan(entry.came):
@@ -118,13 +121,13 @@ class Ranked(Generic[T]):
     def remove(self, entry: Entry[T]) -> None:
         """Take an entry out, wherever it stands."""
         entry.there = False
-        self._size -= 1
+        self.size -= 1
         if self._heap[0][2] is entry:
             heappop(self._heap)
         # the dead go when they reach the front; should they ever be the most, all at once
-        if len(self._heap) > 2 * self._size + 64:
+        if len(self._heap) > 2 * self.size + 64:
             self._heap = [one for one in self._heap if one[2].there]
             heapify(self._heap)
-        if len(self._by_age) > 2 * self._size + 64:
+        if len(self._by_age) > 2 * self.size + 64:
             self._by_age = [one for one in self._by_age if one[1].there]
             heapify(self._by_age)
