@@ -837,8 +837,8 @@ async def test_hints_that_come_before_the_answer(faulty, faulty_store, virtual_c
                 await virtual_clock.settle()
             held_back, faulty._held_back = faulty._held_back, []
             assert held_back
-            for deliver in held_back:
-                deliver()
+            for deliver, hint in held_back:
+                deliver(hint)
             await virtual_clock.settle()
             assert entered == [0]
             faulty.resume()

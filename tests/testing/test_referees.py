@@ -937,7 +937,7 @@ class Fleet:
         )
 
     async def until(self, condition):
-        with anyio.fail_after(40):
+        with anyio.fail_after(120):
             while not condition():
                 await anyio.sleep(0.01)
 
@@ -975,6 +975,7 @@ def fleet(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(180)
 async def test_processes_of_which_one_is_killed_are_honest(fleet):
     await fleet.fill(60)
     killed, other = fleet.start("asyncio"), fleet.start("trio")
@@ -994,6 +995,7 @@ async def test_processes_of_which_one_is_killed_are_honest(fleet):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(180)
 async def test_processes_of_which_one_is_frozen_accept_no_stale_write(fleet):
     await fleet.fill(60)
     frozen, other = fleet.start("trio"), fleet.start("asyncio")
