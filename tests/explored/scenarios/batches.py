@@ -1,0 +1,43 @@
+"""What travels together: one operation that fails takes no other with it."""
+
+from __future__ import annotations
+
+from explored.catalogue import scenario
+from explored.scenarios.queues import all_is_done
+
+from tenure import EngineError, WorkQueue
+from tenure.engine import Holders
+from tenure.testing import cancellable
+
+BAD = Holders("\ud800")
+"""Its key is no text that a file could keep."""
+
+
+@scenario("store.Store.call", "shared.WorkQueue.put", engines=("sqlite",))
+async def a_put_beside_an_operation_that_fails_is_kept(world):
+    async with world.open() as store, world.open() as elsewhere:
+        await store.session(store.ttl)
+        queue, put, failed = WorkQueue(store, "q"), [], []
+
+        async def producer(name):
+            put.append((await queue.put(name), name))
+
+        async def blunderer():
+            try:
+                await store.call(BAD)
+            except EngineError:
+                failed.append(BAD)
+
+        async def victim():
+            with cancellable():
+                await producer("v")
+
+        async with world.group() as group:
+            for name in "abc":
+                group.start_soon(producer, name)
+                group.start_soon(blunderer)
+            group.start_soon(victim)
+        waiting = {(record.id, record.payload) for record in await queue.browse("waiting")}
+        assert waiting >= set(put) and len(failed) == 3
+        await queue.purge("waiting")
+        await all_is_done(queue, store, elsewhere, put=len(waiting))

@@ -1,0 +1,91 @@
+"""The token bucket of one process."""
+
+from __future__ import annotations
+
+import anyio
+import anyio.lowlevel
+from explored.catalogue import scenario
+from explored.scenarios.rates import LATE, Spendings
+
+from tenure.local import TokenBucket
+from tenure.testing import cancellable, newcomer
+
+
+@scenario("local.TokenBucket.acquire")
+async def tokens_keep_to_the_rate():
+    """Nobody waits for one who gave up."""
+    bucket, spendings, served = TokenBucket(1, burst=3), Spendings(1, 3), []
+
+    async def spender(n, arrival=anyio.lowlevel.checkpoint):
+        await arrival()
+        await bucket.acquire(n)
+        spendings.note(n)
+        served.append(n)
+
+    async def victim(n):
+        with cancellable():
+            await spender(n)
+
+    start = anyio.current_time()
+    async with anyio.create_task_group() as group:
+        group.start_soon(spender, 3)
+        group.start_soon(victim, 3)
+        group.start_soon(spender, 1)
+        group.start_soon(victim, 2)
+        group.start_soon(spender, 2, newcomer)
+    state = bucket.statistics()
+    assert state.tokens <= 3 + anyio.current_time() - start - sum(served) + 1e-6
+    assert state.tasks_waiting == 0
+
+
+@scenario("local.TokenBucket.acquire")
+async def who_was_let_in_and_cancelled_has_spent_nothing():
+    """A heavy one gives up, and a light one behind it, perhaps when it has just been let in."""
+    bucket, cancelled, ends = TokenBucket(1, burst=3), [], []
+    bucket.acquire_nowait(3)
+
+    async def victim():
+        with cancellable() as scope:
+            await bucket.acquire()
+        cancelled.append(scope.cancelled_caught)
+
+    async def last():
+        await bucket.acquire()
+        ends.append(anyio.current_time())
+
+    start = anyio.current_time()
+    async with anyio.create_task_group() as group:
+        async with anyio.create_task_group() as heavy:
+            heavy.start_soon(bucket.acquire, 3)
+            await anyio.sleep(0.3)
+            group.start_soon(victim)
+            await anyio.sleep(0.3)
+            group.start_soon(last)
+            await anyio.sleep(1.9)
+            heavy.cancel_scope.cancel()
+    if cancelled == [True]:
+        assert ends[0] - start <= 3
+
+
+@scenario("local.TokenBucket.acquire")
+async def those_behind_one_who_gives_up_go_sooner():
+    bucket, waits = TokenBucket(1, burst=100), []
+    bucket.acquire_nowait(100)
+
+    async def victim():
+        with cancellable() as scope:
+            await bucket.acquire(100)
+        waits.append((scope.cancelled_caught, anyio.current_time()))
+
+    async def behind():
+        await anyio.sleep(0)
+        await bucket.acquire(1)
+        waits.append((None, anyio.current_time()))
+
+    start = anyio.current_time()
+    async with anyio.create_task_group() as group:
+        group.start_soon(victim)
+        group.start_soon(behind)
+    ends = dict(waits)
+    if True in ends:
+        assert ends[None] <= max(start + 1, ends[True]) + LATE

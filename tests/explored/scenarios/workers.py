@@ -1,0 +1,158 @@
+"""Workers: many tasks, each of them done once on record."""
+
+from __future__ import annotations
+
+import anyio
+import anyio.lowlevel
+from explored.catalogue import on_every_engine
+from explored.scenarios.queues import all_is_done
+from explored.scenarios.takers import Work
+from explored.world import pause
+
+from tenure import Discard, Retry, RetryLater, Worker, WorkQueue
+from tenure.testing import cancellable, newcomer
+
+
+@on_every_engine("shared.Worker.run", "shared.Worker.drain")
+async def tasks_of_a_cancelled_worker_go_to_others(world):
+    async with world.open() as store, world.open() as elsewhere:
+        queue, other, work = WorkQueue(store, "q"), WorkQueue(elsewhere, "q"), Work()
+        names = list("abcdefgh")
+
+        async def handle(task):
+            with work.on(task):
+                assert task.attempt == 1
+                await pause()
+            return task.payload
+
+        workers = [Worker(queue, handle, concurrency=2), Worker(other, handle, concurrency=2)]
+        dying = Worker(queue, handle, concurrency=2)
+
+        async def victim():
+            with cancellable():
+                await dying.run()
+
+        async with world.group() as group:
+            group.start_soon(victim)
+            for worker in workers:
+                group.start_soon(worker.run)
+            ids = await queue.put_many(names)
+            await queue.join()
+            for worker in [*workers, dying]:
+                group.start_soon(worker.drain)
+        assert set(work.done) == set(names)
+        assert [await queue.result(i) for i in ids] == names
+        done = sum(worker.statistics().done for worker in [*workers, dying])
+        assert done == 8 and all(worker.statistics().busy == 0 for worker in [*workers, dying])
+        await all_is_done(queue, store, elsewhere, done=8, put=8)
+
+
+@on_every_engine("shared.Worker.drain", "shared.Worker.run")
+async def a_worker_drains_whoever_gives_up_waiting(world):
+    async with world.open() as store:
+        queue, work = WorkQueue(store, "q"), Work()
+        ended = []
+
+        async def handle(task):
+            with work.on(task):
+                await pause()
+
+        worker = Worker(queue, handle, concurrency=2)
+
+        async def run():
+            await worker.run()
+            ended.append("run")
+
+        async def victim():
+            with cancellable():
+                await worker.drain()
+
+        async def drainer(arrival=anyio.lowlevel.checkpoint):
+            await arrival()
+            await worker.drain()
+            assert (await queue.statistics()).leased == 0
+            ended.append("drained")
+
+        async with world.group() as group:
+            await queue.put_many(range(6))
+            group.start_soon(run)
+            await pause()
+            await pause()
+            group.start_soon(victim)
+            group.start_soon(drainer)
+            group.start_soon(drainer, newcomer)
+        assert sorted(ended) == ["drained", "drained", "run"] and worker.statistics().busy == 0
+        await worker.drain()
+        await queue.purge("waiting")  # it may count fewer than it deleted, if its answer was lost
+        assert sorted(work.done) == sorted(set(work.done))
+        await all_is_done(queue, store, done=len(work.done), purged=6 - len(work.done))
+
+
+@on_every_engine("shared.Worker.run")
+async def handlers_end_in_every_way(world):
+    async with world.open() as store:
+        queue = WorkQueue(store, "q", retry=Retry(attempts=2, backoff=0.05, jitter=0))
+        tries = []
+
+        async def handle(task):
+            tries.append((task.payload, task.attempt))
+            match task.payload:
+                case "done":
+                    with cancellable():
+                        await task.progress(1)
+                    return 1
+                case "fails":
+                    raise KeyError
+                case "later" if task.attempt == 1:
+                    raise RetryLater(0.1)
+                case "discard":
+                    raise Discard("no")
+                case "slow":
+                    await anyio.sleep(1000)
+                case "cancelled":
+                    assert await queue.cancel(task.id)
+                    await anyio.sleep_forever()
+            return None
+
+        worker = Worker(queue, handle, concurrency=3, timeout=60)
+        names = ["done", "fails", "later", "discard", "slow", "cancelled"]
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(worker.run)
+            await queue.put_many(names)
+            await queue.join()
+            await worker.drain()
+        twice = ("fails", "later", "slow")
+        assert sorted(tries) == sorted([*((n, 1) for n in names), *((n, 2) for n in twice)])
+        state = worker.statistics()
+        assert (state.done, state.dead, state.discarded, state.cancelled) == (2, 2, 1, 1)
+        assert (state.retried, state.given_back, state.lost) == (3, 0, 0)
+        await all_is_done(queue, store, done=2, dead=2, discarded=1, cancelled=1)
+
+
+@on_every_engine("shared.Worker.run")
+async def the_time_limit_is_for_each_task_anew(world):
+    async with world.open() as store:
+        queue, tries = WorkQueue(store, "q"), []
+
+        async def handle(task):
+            tries.append(task.payload)
+            await anyio.sleep(6)
+
+        worker = Worker(queue, handle, timeout=10, concurrency=1)
+
+        async def victim():
+            with cancellable():
+                await queue.join()
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(worker.run)
+            group.start_soon(victim)
+            await queue.put_many(["a", "b"])
+            await queue.join()
+            await anyio.sleep(15)
+            await queue.put("c")
+            await queue.join()
+            await worker.drain()
+        assert tries == ["a", "b", "c"]
+        await all_is_done(queue, store, done=3)

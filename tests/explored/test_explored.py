@@ -1,0 +1,62 @@
+"""Every scenario on every engine: under many schedules, and cancelled at every moment.
+
+TENURE_EXPLORE_SEEDS=5000 python -m pytest --timeout=0 -o faulthandler_timeout=0 tests/explored
+"""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from explored.catalogue import scenarios
+from explored.world import world
+
+from tenure.testing import cancel_everywhere, explore
+
+SEEDS = int(os.environ.get("TENURE_EXPLORE_SEEDS", "20"))
+LONG = SEEDS >= 200
+# A file takes about five times as long as memory.
+SHARE = {"sqlite": 5}
+CANCELLED_ON = (None, "memory", "wire", *(["sqlite"] if LONG else []))
+
+
+def entries(engines=(None, "memory", "wire", "faults", "sqlite")):
+    """A parameter for each scenario on each of these engines that it is for; None: it needs no engine."""
+    return pytest.mark.parametrize(
+        ("scenario", "engine"),
+        [
+            pytest.param(scenario, engine, id=f"{scenario}-{engine}" if engine else str(scenario))
+            for scenario in scenarios()
+            for engine in scenario.engines or [None]
+            if engine in engines
+        ],
+    )
+
+
+def on(engine, scenario, seed=0):
+    """The scenario as a function without arguments, which makes its world anew in each run."""
+
+    async def run():
+        if engine is None:
+            await scenario.run()
+        else:
+            with world(engine, seed) as made:
+                await scenario.run(made)
+
+    return run
+
+
+@entries()
+def test_explored(scenario, engine):
+    for seed in range(max(1, SEEDS // SHARE.get(engine, 1))):
+        # one seed for the schedule and the faults
+        explore(on(engine, scenario, seed), seeds=[seed])
+
+
+@entries(CANCELLED_ON)
+def test_cancelled_everywhere(scenario, engine):
+    if engine == "wire" and not LONG:  # it has many more places: in turn on one loop and the other
+        turn = scenarios().index(scenario) % 2
+        cancel_everywhere(on(engine, scenario), backends=[("asyncio", "trio")[turn]], native=False)
+    else:
+        cancel_everywhere(on(engine, scenario))
