@@ -116,6 +116,7 @@ barrier_operations = st.one_of(
     st.builds(e.Arrive, sessions, keys, holders, st.just(3)),
     st.builds(e.Withdraw, keys, holders),
     st.builds(e.ResetBarrier, keys),
+    st.builds(e.Arrivals, keys),
 )
 verdicts = st.sampled_from((*e.Verdict, e.Verdict.DONE, e.Verdict.DEAD))
 

@@ -64,7 +64,9 @@ from ._claims import (
     Resources,
 )
 from ._counters import (
+    Arrivals,
     Arrive,
+    Gathering,
     Refund,
     ResetBarrier,
     Spend,
@@ -129,6 +131,7 @@ __all__ = (
     "Acquire",
     "AddResource",
     "ArrivalAnswer",
+    "Arrivals",
     "Arrive",
     "Ask",
     "Asked",
@@ -146,6 +149,7 @@ __all__ = (
     "Engine",
     "Exchange",
     "Exchanged",
+    "Gathering",
     "GetResult",
     "GiveBack",
     "Granted",

@@ -31,7 +31,9 @@ class Claim(Operation[ClaimAnswer]):
     """Take a free resource that matches `where`: higher preference first, then the least recently used.
 
     -> Claimed, Queued, REFUSED, GONE, MORE. Waiters are served first come, first served among those that match. What a
-    dead claimer held rests for `quarantine` seconds before it can be claimed again.
+    dead claimer held rests for `quarantine` seconds before it can be claimed again. While resources rest, the head of
+    the line is hinted ASK when it becomes the head, and when one begins to rest that is due before the others: so
+    somebody who waits knows when to ask.
     """
 
     session: str

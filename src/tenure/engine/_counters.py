@@ -83,3 +83,19 @@ class ResetBarrier(Operation[Reply]):
     """Break the generation for those that wait and begin a fresh one. -> OK"""
 
     key: str
+
+
+@dataclass(frozen=True, slots=True)
+class Arrivals(Operation["Gathering"]):
+    """How does a barrier stand? -> Gathering"""
+
+    key: str
+
+
+class Gathering(NamedTuple):
+    """A barrier in its `generation`: how many of the `parties` wait (0 parties: nobody has ever arrived)."""
+
+    parties: int
+    generation: int
+    waiting: int
+    broken: bool

@@ -1,7 +1,7 @@
 """The open handle on an engine: sessions, places, settlements, hints, and what travels together."""
 
 from ._codec import Codec, JsonCodec
-from ._places import Obtained, Wish
+from ._places import Attempt, Obtained, Wish
 from ._sessions import Session
 from ._settling import Settlement
 from ._store import Store, StoreStatistics, check_seconds, check_ttl
@@ -9,6 +9,7 @@ from ._turns import Alarm, Turns
 
 __all__ = (
     "Alarm",
+    "Attempt",
     "Codec",
     "JsonCodec",
     "Obtained",

@@ -13,7 +13,6 @@ import anyio
 from tenure.engine import (
     Ask,
     Asked,
-    Broken,
     Claimed,
     GiveBack,
     Granted,
@@ -25,9 +24,7 @@ from tenure.engine import (
     Queued,
     Release,
     Reply,
-    Tripped,
     Waiting,
-    Withdraw,
 )
 from tenure.errors import CapacityMismatch, StoreClosed
 from tenure.local._line import Line, Waiter
@@ -76,13 +73,13 @@ class Places:
         self._wire = wire
         self._sessions = sessions
         self._timers = timers
-        self._line: Line[str, Any] = Line(_nothing)
-        self._by_name: dict[str, _Attempt] = {}
-        self._by_key: dict[str, dict[_Attempt, None]] = {}
+        self.line: Line[str, Any] = Line(_nothing)
+        self._by_name: dict[str, Attempt] = {}
+        self._by_key: dict[str, dict[Attempt, None]] = {}
         self._asking: dict[str, float] = {}
 
     def __len__(self) -> int:
-        return len(self._line)
+        return len(self.line)
 
     async def obtain(self, wish: Wish, ttl: float, ahead: Callable[[int], None] | None = None) -> Obtained:
         """Ask for it and wait until it is there; `ahead` is told how many are ahead in the line.
@@ -92,16 +89,14 @@ class Places:
         """
         while True:
             session = self._sessions.current(ttl) or await self._sessions.get(ttl)
-            attempt = _Attempt(self._line, session, wish, ahead)
-            # known here before anything is sent, so that no hint is missed
-            self._by_name[attempt.name] = attempt
+            attempt = self.attempt(wish, session, ahead)
             try:
-                answer = await self._attempt(attempt)
+                answer = await attempt.answer()
             except BaseException:
                 self.settle(wish, attempt.name, session)
                 raise
             finally:
-                self._end(attempt)
+                attempt.end()
             # the session may have ended without anybody noticing yet
             if session.look() is None and answer is not Reply.GONE and not self._sessions.closed:
                 if not isinstance(answer, (Granted, Claimed)):
@@ -121,36 +116,20 @@ class Places:
         self._by_name.pop(name, None)
         return Settlement(self._wire, wish.undo(name), session)
 
-    async def _attempt(self, attempt: _Attempt) -> Any:
-        operation = attempt.wish.ask(attempt.session.id, attempt.name)
-        while True:
-            attempt.news = None
-            attempt.call = self._wire.send(operation, partial(self._on_answer, attempt))
-            if (news := attempt.news) is None:
-                news = await attempt.wait()
-            else:
-                await checkpoint()
-            if isinstance(news, Exception):
-                raise news
-            if not isinstance(news, Notice):
-                return news
+    def attempt(self, wish: Wish, session: Session, ahead: Callable[[int], None] | None = None) -> Attempt:
+        """One attempt, under a name of its own; follow with `Attempt.answer`."""
+        attempt = Attempt(self, session, wish, ahead)
+        # known here before anything is sent, so that no hint is missed
+        self._by_name[attempt.name] = attempt
+        return attempt
 
-    def _on_answer(self, attempt: _Attempt, answer: object) -> None:
-        if isinstance(answer, (Queued, Waiting)):
-            self._queued(attempt, answer)
-        else:
-            attempt.tell(answer)
+    def ask(self, attempt: Attempt, operation: Operation[Any]) -> None:
+        """Send what an attempt asks. For attempts alone."""
+        attempt.news = attempt.heard = None
+        attempt.call = self._wire.send(operation, partial(self._on_answer, attempt))
 
-    def _queued(self, attempt: _Attempt, answer: Queued | Waiting) -> None:
-        if attempt.ended:
-            return
-        if isinstance(answer, Queued) and attempt.ahead is not None:
-            attempt.ahead(answer.place - 1)
-        self._by_key.setdefault(attempt.wish.key, {})[attempt] = None
-        self._ask_later(attempt.wish.key, answer.ask_again_in)
-
-    def _end(self, attempt: _Attempt) -> None:
-        attempt.end()
+    def leave(self, attempt: Attempt) -> None:
+        """It no longer waits for an answer. For attempts alone."""
         key = attempt.wish.key
         group = self._by_key.get(key)
         if group is not None:
@@ -158,9 +137,30 @@ class Places:
             if not group:
                 del self._by_key[key]
 
+    def undo(self, attempt: Attempt, after: Call[Any] | None) -> Settlement:
+        """Undo what an attempt asked for. For attempts alone."""
+        self._by_name.pop(attempt.name, None)
+        return Settlement(self._wire, attempt.wish.undo(attempt.name), attempt.session, after)
+
+    def _on_answer(self, attempt: Attempt, answer: object) -> None:
+        attempt.heard = answer
+        if isinstance(answer, (Queued, Waiting)):
+            self._queued(attempt, answer)
+        else:
+            attempt.tell(answer)
+
+    def _queued(self, attempt: Attempt, answer: Queued | Waiting) -> None:
+        attempt.waits = answer
+        if attempt.ended:
+            return
+        if isinstance(answer, Queued) and attempt.ahead is not None:
+            attempt.ahead(answer.place - 1)
+        self._by_key.setdefault(attempt.wish.key, {})[attempt] = None
+        self._ask_later(attempt.wish.key, answer.ask_again_in)
+
     def close(self) -> None:
         """Wake all who wait with `StoreClosed`."""
-        self._line.fail_all(lambda: StoreClosed("the store was closed"))
+        self.line.fail_all(lambda: StoreClosed("the store was closed"))
 
     # hints
 
@@ -174,12 +174,10 @@ class Places:
                 self._wire.send(Release(hint.key, hint.name), _nothing)
             case Claimed():
                 self._wire.send(GiveBack(hint.key, hint.name), _nothing)
-            case Tripped() | Broken():
-                self._wire.send(Withdraw(hint.key, hint.name), _nothing)
             case Notice.ROOM:
                 self._wire.send(Leave(hint.key, hint.name), _nothing)
             case _:
-                pass
+                pass  # the outcome of an arrival too: whoever ends one withdraws it, and wants the answer
 
     # asking again
 
@@ -202,14 +200,14 @@ class Places:
 
     def _ask_now(self, key: str) -> None:
         self._asking.pop(key, None)
-        by_session: dict[Session, list[_Attempt]] = {}
+        by_session: dict[Session, list[Attempt]] = {}
         for attempt in self._by_key.get(key, ()):
             by_session.setdefault(attempt.session, []).append(attempt)
         for session, group in by_session.items():
             names = tuple(attempt.name for attempt in group)
             self._wire.send(Ask(session.id, key, names), partial(self._on_answers, key, group))
 
-    def _on_answers(self, key: str, group: list[_Attempt], answers: object) -> None:
+    def _on_answers(self, key: str, group: list[Attempt], answers: object) -> None:
         if not isinstance(answers, Asked):  # an error; GONE comes to light at the next heartbeat
             if key in self._by_key:
                 self._ask_later(key, 1.0)
@@ -224,13 +222,29 @@ class Places:
                     attempt.tell(Notice.ASK)
 
 
-class _Attempt:
-    """One attempt to obtain something."""
+class Attempt:
+    """One attempt to obtain something.
 
-    __slots__ = ("_line", "_waiter", "ahead", "call", "ended", "name", "news", "session", "wish")
+    `heard` is the engine's last answer, None while it is being asked; `waits` the last that told to wait.
+    Thread safety: none.
+    """
+
+    __slots__ = (
+        "_places",
+        "_waiter",
+        "ahead",
+        "call",
+        "ended",
+        "heard",
+        "name",
+        "news",
+        "session",
+        "waits",
+        "wish",
+    )
 
     def __init__(
-        self, line: Line[str, Any], session: Session, wish: Wish, ahead: Callable[[int], None] | None
+        self, places: Places, session: Session, wish: Wish, ahead: Callable[[int], None] | None
     ) -> None:
         self.session = session
         self.name = session.new_name()
@@ -238,16 +252,60 @@ class _Attempt:
         self.ahead = ahead
         self.call: Call[Any] | None = None
         self.news: object = None
+        self.heard: object = None
+        self.waits: Queued | Waiting | None = None
         self.ended = False
-        self._line = line
+        self._places = places
         self._waiter: Waiter[str, Any] | None = None
 
-    async def wait(self) -> object:
-        """Wait for news. Cancellation: there will be none any more."""
+    @property
+    def untouched(self) -> bool:
+        """Whether the engine has surely not done what was asked: it was never sent, or refused at the first time."""
+        tries = 0 if self.call is None else self.call.tries
+        return self.waits is None and tries <= (self.heard is Reply.GONE)
+
+    async def answer(self) -> Any:
+        """Ask, and wait for an answer that does not tell to wait; GONE if the session is lost meanwhile.
+
+        Raises `EngineError`, `StoreClosed`. Cancellation: what was asked for is not undone.
+        """
+        operation = self.wish.ask(self.session.id, self.name)
+        while True:
+            self._places.ask(self, operation)
+            if (news := self.news) is None:
+                news = await self._wait()
+            else:
+                await checkpoint()
+            if isinstance(news, Exception):
+                raise news
+            if not isinstance(news, Notice):
+                return news
+
+    def end(self) -> None:
+        """What was not yet sent need not be sent, and what comes now comes too late."""
+        if self.call is not None:
+            self.call.wanted = False
+        self._end()
+
+    def withdraw(self) -> Settlement:
+        """End it and undo it, synchronously, but not before the engine has answered to what was asked.
+
+        So the two are never in one batch: sent again, that would ask anew for what has just been undone.
+        """
+        after = self.call if self.heard is None else None
+        self._end()
+        return self._places.undo(self, after)
+
+    def _end(self) -> None:
+        self.ended = True
+        self.call = None  # it knows this attempt: together they would wait for the garbage collector
+        self._places.leave(self)
+
+    async def _wait(self) -> object:
         self.session.add(self)
         try:
-            self._waiter = self._line.join(self.name)
-            return await self._line.wait(self._waiter)
+            self._waiter = self._places.line.join(self.name)
+            return await self._places.line.wait(self._waiter)
         finally:
             self._waiter = None
             self.session.drop(self)
@@ -257,19 +315,12 @@ class _Attempt:
         if self._waiter is None:
             self.news = news
         else:
-            self._line.grant(self._waiter, news)
+            self._places.line.grant(self._waiter, news)
 
     def lose(self, reason: str) -> None:
         """The session is lost. For the session alone."""
         del reason
         self.tell(Reply.GONE)
-
-    def end(self) -> None:
-        """What was not yet sent need not be sent, and what comes now comes too late."""
-        self.ended = True
-        if self.call is not None:
-            self.call.wanted = False
-            self.call = None  # it knows this attempt: together they would wait for the garbage collector
 
 
 def _nothing(_: object) -> None:

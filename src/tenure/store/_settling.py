@@ -10,26 +10,32 @@ from tenure.engine import Operation
 from tenure.local._line import Line
 
 from ._sessions import Session
-from ._wire import Wire
+from ._wire import Call, Wire
 
 
 class Settlement:
     """Something that is being given back. `answer` is the engine's acknowledgement, None until it is there.
 
-    One that the engine refuses with an error is sent again at the session's next heartbeats.
+    It is sent once `after` has been answered, whatever the answer is. One that the engine refuses with an error is sent
+    again at the session's next heartbeats.
     Thread safety: none.
     """
 
     __slots__ = ("_line", "_operation", "_refused", "_session", "_wire", "answer")
 
-    def __init__(self, wire: Wire, operation: Operation[Any], session: Session) -> None:
+    def __init__(
+        self, wire: Wire, operation: Operation[Any], session: Session, after: Call[Any] | None = None
+    ) -> None:
         self.answer: Any = None
         self._wire = wire
         self._operation = operation
         self._session = session
         self._refused = False
         self._line: Line[None, None] | None = None
-        wire.send(operation, self._answered)
+        if after is None:
+            self._send()
+        else:
+            after.on_answer = self._send
         if self.answer is None:
             session.unsettled[self] = anyio.current_time()
 
@@ -37,7 +43,10 @@ class Settlement:
         """Send it once more if the engine has refused it. For the session alone."""
         if self._refused:
             self._refused = False
-            self._wire.send(self._operation, self._answered)
+            self._send()
+
+    def _send(self, _: object = None) -> None:
+        self._wire.send(self._operation, self._answered)
 
     def _answered(self, answer: Any) -> None:
         if isinstance(answer, Exception):

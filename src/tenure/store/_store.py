@@ -21,7 +21,7 @@ from tenure.observe import Observer
 from tenure.upkeep import Job, Upkeep, unwrapped_task_group
 
 from ._codec import Codec, JsonCodec
-from ._places import Obtained, Places, Wish
+from ._places import Attempt, Obtained, Places, Wish
 from ._sessions import LEAST_TTL, Session, Sessions
 from ._settling import Settlement
 from ._timers import Timers
@@ -221,6 +221,11 @@ class Store(AsyncContextManagerMixin):
         self._running()
         return await self._places.obtain(wish, ttl, ahead)
 
+    def attempt(self, wish: Wish, session: Session) -> Attempt:
+        """One attempt to obtain it, by a pattern that sees to the outcome itself. Raises `StoreClosed`."""
+        self._running()
+        return self._places.attempt(wish, session)
+
     def settle(self, wish: Wish, obtained: Obtained) -> Settlement:
         """Give it back; handed over synchronously."""
         return self._places.settle(wish, obtained.name, obtained.session)
@@ -231,6 +236,11 @@ class Store(AsyncContextManagerMixin):
         if listener is None:
             listener = self._listeners[key] = make()
         return listener
+
+    def unlisten(self, key: str, listener: Listener) -> None:
+        """This listener for a key wants no more hints; another one that was made since does."""
+        if self._listeners.get(key) is listener:
+            del self._listeners[key]
 
     def notice(self, event: str, /, **fields: object) -> None:
         """Tell the observer, if there is one."""

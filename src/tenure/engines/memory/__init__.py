@@ -87,6 +87,7 @@ class MemoryEngine:
             e.Arrive: barriers.arrive,
             e.Withdraw: barriers.withdraw,
             e.ResetBarrier: barriers.reset,
+            e.Arrivals: barriers.arrivals,
         }
 
     def __repr__(self) -> str:

@@ -15,6 +15,7 @@ from tenure.engine import (
     EditClaim,
     GiveBack,
     Metadata,
+    Notice,
     Queued,
     RemoveResource,
     Reply,
@@ -68,6 +69,10 @@ class Pool:
     waiting: OrderedDict[str, Wish] = field(default_factory=OrderedDict[str, Wish])
     ordinal: int = 0
 
+    def next_rested(self) -> float:
+        """When the next resource has rested enough."""
+        return min((item.rest_until for item in self.items.values() if item.rests), default=inf)
+
 
 class Claims:
     """The family of claims."""
@@ -114,15 +119,15 @@ class Claims:
                 return self._serve(pool, min(free, key=lambda i: (-i.preference, i.used, i.name)), wish)
             pool.waiting[op.holder] = wish
         first = next(iter(pool.waiting.values()))
-        due = min((item.rest_until for item in pool.items.values() if item.rests), default=inf)
-        return Queued(wish.ordinal - first.ordinal + 1, self._state.ask_again_in(due))
+        return Queued(wish.ordinal - first.ordinal + 1, self._state.ask_again_in(pool.next_rested()))
 
     def give_back(self, op: GiveBack) -> Reply:
         pool = self._pools.get(op.pool)
         if pool is None:
             return Reply.UNKNOWN
-        if (wish := pool.waiting.pop(op.holder, None)) is not None:
+        if (wish := pool.waiting.get(op.holder)) is not None:
             del wish.session.things["claims"][op.pool, op.holder]
+            self._step_out(op.pool, pool, wish)
             return Reply.LEFT
         item = pool.claims.get(op.holder)
         if item is None or item.claim is None:
@@ -135,7 +140,9 @@ class Claims:
         """The session of a claimer or waiter has ended."""
         name, holder = thing
         pool = self._pools[name]
-        if pool.waiting.pop(holder, None) is None:
+        if (wish := pool.waiting.get(holder)) is not None:
+            self._step_out(name, pool, wish)
+        else:
             item = pool.claims[holder]
             if item.claim and item.claim.quarantine > 0:
                 item.rest_until = max(item.rest_until, self._state.now + item.claim.quarantine)
@@ -178,8 +185,11 @@ class Claims:
         if item.removed:
             self._delete(name, pool, item)
         elif item.retired is None and item.rest_until > self._state.now:
+            sooner = item.rest_until < pool.next_rested()
             item.rests = True
             heappush(self._resting, (item.rest_until, name, item.name))
+            if sooner:
+                self._tell_head(name, pool)
         else:
             self._offer(name, pool, item)
 
@@ -188,10 +198,23 @@ class Claims:
         if item.is_free():
             for wish in pool.waiting.values():
                 if item.matches(wish.where):
-                    del pool.waiting[wish.holder]
                     answer = self._serve(pool, item, wish)
                     self._state.hint(wish.session.process, name, wish.holder, answer)
+                    self._step_out(name, pool, wish)
                     return
+
+    def _step_out(self, name: str, pool: Pool, wish: Wish) -> None:
+        """Leave the line, served or not."""
+        was_head = next(iter(pool.waiting)) == wish.holder
+        del pool.waiting[wish.holder]
+        if was_head:
+            self._tell_head(name, pool)
+
+    def _tell_head(self, name: str, pool: Pool) -> None:
+        """While resources rest, somebody who waits must know when to ask: the head of the line."""
+        if pool.waiting and pool.next_rested() < inf:
+            head = next(iter(pool.waiting.values()))
+            self._state.hint(head.session.process, name, head.holder, Notice.ASK)
 
     def _serve(self, pool: Pool, item: Item, wish: Wish) -> Claimed:
         item.claim, item.token, item.rest_until = wish, self._state.token(), -inf

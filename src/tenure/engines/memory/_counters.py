@@ -6,8 +6,10 @@ from dataclasses import dataclass, field
 
 from tenure.engine import (
     ArrivalAnswer,
+    Arrivals,
     Arrive,
     Broken,
+    Gathering,
     Mismatch,
     Refund,
     Reply,
@@ -80,7 +82,7 @@ class Rates:
 
 
 @dataclass(slots=True)
-class Gathering:
+class Meeting:
     """The state of one barrier."""
 
     parties: int
@@ -98,13 +100,13 @@ class Barriers:
 
     def __init__(self, state: State) -> None:
         self._state = state
-        self._barriers: dict[str, Gathering] = {}
+        self._barriers: dict[str, Meeting] = {}
 
     def arrive(self, op: Arrive) -> ArrivalAnswer:
         session = self._state.sessions.get(op.session)
         if session is None:
             return Reply.GONE
-        barrier = self._barriers.setdefault(op.key, Gathering(op.parties, op.on_departure))
+        barrier = self._barriers.setdefault(op.key, Meeting(op.parties, op.on_departure))
         if op.participant in barrier.outcomes:
             return barrier.outcomes[op.participant][1]
         if op.participant in barrier.arrived:
@@ -156,12 +158,18 @@ class Barriers:
             barrier.generation += 1
         return Reply.OK
 
-    def _depart(self, key: str, barrier: Gathering, participant: str) -> None:
+    def arrivals(self, op: Arrivals) -> Gathering:
+        barrier = self._barriers.get(op.key)
+        if barrier is None:
+            return Gathering(0, 0, 0, False)
+        return Gathering(barrier.parties, barrier.generation, len(barrier.arrived), barrier.broken)
+
+    def _depart(self, key: str, barrier: Meeting, participant: str) -> None:
         del barrier.arrived[participant]
         if barrier.on_departure == "break":
             self._break(key, barrier)
 
-    def _break(self, key: str, barrier: Gathering) -> None:
+    def _break(self, key: str, barrier: Meeting) -> None:
         barrier.broken = True
         outcome = Broken(barrier.generation)
         for participant, session in barrier.arrived.items():

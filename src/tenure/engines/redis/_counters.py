@@ -7,8 +7,10 @@ from typing import Any
 
 from tenure.engine import (
     ArrivalAnswer,
+    Arrivals,
     Arrive,
     Broken,
+    Gathering,
     Mismatch,
     Refund,
     ResetBarrier,
@@ -50,6 +52,11 @@ def _arrival(raw: Sequence[Any]) -> ArrivalAnswer:
             raise AssertionError(f"not an answer: {raw!r}")
 
 
+def _gathering(raw: Sequence[Any]) -> Gathering:
+    _, parties, generation, waiting, broken = raw
+    return Gathering(parties, generation, waiting, bool(broken))
+
+
 COUNTERS: Calls = {
     Spend: Call("counters", _spend, _spent),
     Refund: Call(
@@ -64,4 +71,5 @@ COUNTERS: Calls = {
     ),
     Withdraw: Call("counters", lambda op: ("withdraw", op.key, op.participant), _arrival),
     ResetBarrier: Call("counters", lambda op: ("reset_barrier", op.key), no_words),
+    Arrivals: Call("counters", lambda op: ("arrivals", op.key), _gathering),
 }

@@ -109,6 +109,7 @@ class Book:
             e.Arrive: barriers.arrive,
             e.Withdraw: barriers.withdraw,
             e.ResetBarrier: barriers.reset,
+            e.Arrivals: barriers.arrivals,
         }
 
     def execute(self, operations: Sequence[Operation[Any]]) -> tuple[list[Any], list[Hint], bool]:

@@ -14,6 +14,7 @@ from tenure.engine import (
     EditClaim,
     GiveBack,
     Metadata,
+    Notice,
     Queued,
     RemoveResource,
     Reply,
@@ -119,8 +120,7 @@ class Claims:
                 return self._serve(free, claim)
             wish = Wish(claim, 0, pool.ordinal, None)
         head = state.one(CLAIMS.head, pool=op.pool)[0]
-        due = state.one(CLAIMS.rest_in_pool, pool=op.pool)[0]
-        return Queued(wish.ordinal - head + 1, state.ask_again_in(due))
+        return Queued(wish.ordinal - head + 1, state.ask_again_in(self._next_rested(op.pool)))
 
     def give_back(self, op: GiveBack) -> Reply:
         wish = self._wish(op.pool, op.holder)
@@ -173,17 +173,22 @@ class Claims:
         if wish.resource is None:
             pool.waiting -= 1
             self._save(pool)
+            if pool.waiting and state.one(CLAIMS.head, pool=name)[0] > wish.ordinal:
+                self._tell_head(pool)
             return Reply.LEFT
         item = self._item_by_id(wish.resource)
         until = item.rest_until
         if quarantine > 0:
             until = max(until or 0, state.wall + quarantine)
         rests = not item.removed and item.retired is None and until is not None and until > state.wall
+        soonest = self._next_rested(name)
         state.run(CLAIMS.give_back, id=item.id, used=state.rank(), rests=rests, rest_until=until)
         if item.removed:
             state.run(CLAIMS.delete, id=item.id)
         elif rests and until is not None:
             state.soonest_rest = min(until, until if state.soonest_rest is None else state.soonest_rest)
+            if soonest is None or until < soonest:
+                self._tell_head(pool)
         else:
             self._offer(pool, item.id)
         return Reply.RELEASED
@@ -196,12 +201,24 @@ class Claims:
         if not item.is_free():
             return
         metadata = decode(item.metadata)
-        for claim, holder, process, wanted in state.all(CLAIMS.waiting, pool=pool.name):
+        line = state.all(CLAIMS.waiting, pool=pool.name)
+        for claim, holder, process, wanted in line:
             if _suits(metadata, decode(wanted)):
                 pool.waiting -= 1
                 self._save(pool)
                 state.hint(process, pool.name, holder, self._serve((item.id, item.name, metadata), claim))
+                if claim == line[0][0]:
+                    self._tell_head(pool)
                 return
+
+    def _tell_head(self, pool: Pool) -> None:
+        """While resources rest, somebody who waits must know when to ask: the head of the line."""
+        if pool.waiting and self._next_rested(pool.name) is not None:
+            _, holder, process, _ = self._state.one(CLAIMS.waiting, pool=pool.name)
+            self._state.hint(process, pool.name, holder, Notice.ASK)
+
+    def _next_rested(self, pool: str) -> int | None:
+        return self._state.one(CLAIMS.rest_in_pool, pool=pool)[0]
 
     def _best(self, pool: Pool, where: Metadata) -> tuple[int, str, Metadata] | None:
         """The free resource that is next for someone who wants this."""

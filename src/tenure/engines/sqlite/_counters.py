@@ -7,8 +7,10 @@ from typing import Any
 
 from tenure.engine import (
     ArrivalAnswer,
+    Arrivals,
     Arrive,
     Broken,
+    Gathering,
     Mismatch,
     Refund,
     Reply,
@@ -101,7 +103,7 @@ class Rates:
 
 
 @dataclass(slots=True)
-class Gathering:
+class Meeting:
     """The state of one barrier; written back by `_save`."""
 
     key: str
@@ -123,7 +125,7 @@ class Barriers:
         session = state.session(op.session)
         if session is None:
             return Reply.GONE
-        barrier = self._barrier(op.key) or Gathering(op.key, op.parties, op.on_departure)
+        barrier = self._barrier(op.key) or Meeting(op.key, op.parties, op.on_departure)
         known = state.one(COUNTERS.arrival, key=op.key, participant=op.participant)
         if known is not None:
             return _outcome(known) or Waiting(barrier.generation, state.ask_again_in())
@@ -170,7 +172,13 @@ class Barriers:
             self._save(barrier)
         return Reply.OK
 
-    def _trip(self, barrier: Gathering, last: str) -> Tripped:
+    def arrivals(self, op: Arrivals) -> Gathering:
+        barrier = self._barrier(op.key)
+        if barrier is None:
+            return Gathering(0, 0, 0, False)
+        return Gathering(barrier.parties, barrier.generation, barrier.arrived, barrier.broken)
+
+    def _trip(self, barrier: Meeting, last: str) -> Tripped:
         state = self._state
         outcome = Tripped(barrier.generation, 0)
         for place, (arrival, participant, process) in enumerate(state.all(COUNTERS.waiting, key=barrier.key)):
@@ -182,7 +190,7 @@ class Barriers:
         barrier.generation += 1
         return outcome
 
-    def _break(self, barrier: Gathering) -> None:
+    def _break(self, barrier: Meeting) -> None:
         state = self._state
         barrier.broken = True
         for arrival, participant, process in state.all(COUNTERS.waiting, key=barrier.key):
@@ -190,14 +198,14 @@ class Barriers:
             state.hint(process, barrier.key, participant, Broken(barrier.generation))
         barrier.arrived = 0
 
-    def _barrier(self, key: str) -> Gathering | None:
+    def _barrier(self, key: str) -> Meeting | None:
         row = self._state.one(COUNTERS.barrier, key=key)
         if row is None:
             return None
         parties, on_departure, generation, broken, arrived = row
-        return Gathering(key, parties, on_departure, generation, bool(broken), arrived)
+        return Meeting(key, parties, on_departure, generation, bool(broken), arrived)
 
-    def _save(self, barrier: Gathering) -> None:
+    def _save(self, barrier: Meeting) -> None:
         self._state.run(
             COUNTERS.save_barrier,
             key=barrier.key,

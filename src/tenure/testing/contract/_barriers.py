@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from tenure.engine import (
     ArrivalAnswer,
+    Arrivals,
     Arrive,
     Broken,
     CloseSession,
+    Gathering,
     Hint,
     Mismatch,
     Ping,
@@ -220,6 +222,22 @@ class BarrierContract(ContractBase):
         await self._trip(do, other, "b", "c")
         await do(CloseSession(mortal))
         assert await do(Withdraw("k", "a")) is Reply.UNKNOWN
+
+    async def test_it_tells_how_it_stands(self, do: Do, advance: Advance) -> None:
+        assert await do(Arrivals("k")) == Gathering(0, 0, 0, broken=False)
+        mortal, other = await do.open("p1", ttl=2.0), await do.open("p2")
+        generation = await self._trip(do, other, "a", "b", "c")
+        now = generation + 1
+        assert await do(Arrivals("k")) == Gathering(3, now, 0, broken=False)
+        await self._wait(do, other, "d")
+        await self._wait(do, mortal, "e")
+        assert await do(Arrivals("k")) == Gathering(3, now, 2, broken=False)
+        await advance(2.1 + self.margin)
+        assert await do(Arrivals("k")) == Gathering(3, now, 0, broken=True)
+        await do(ResetBarrier("k"))
+        fresh = await do(Arrivals("k"))
+        assert fresh.generation > now
+        assert fresh == Gathering(3, fresh.generation, 0, broken=False)
 
     # where parties are dropped
 

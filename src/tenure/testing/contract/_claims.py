@@ -16,6 +16,7 @@ from tenure.engine import (
     GiveBack,
     Hint,
     Metadata,
+    Notice,
     Ping,
     Queued,
     RemoveResource,
@@ -270,10 +271,50 @@ class ClaimContract(ContractBase):
             case _:
                 await _edit(do, "a", claimed, metadata=EU, cool_down=1.0)
                 await _back(do, "a")
-                assert await news.new() == []
+                assert [hint.news for hint in await news.new()] == [Notice.ASK]
                 await advance(1.5)
                 await do(Ping())
         assert [hint.name for hint in await news.new()] == ["b"]
+
+    async def test_somebody_who_waits_is_told_when_the_next_resource_will_have_rested(
+        self, do: Do, hints: Hints
+    ) -> None:
+        session = await do.open("p1")
+        news = await hints("p1")
+        await _add(do, "x", "y", "z")
+        claimed = {holder: await _claim(do, session, holder) for holder in "abc"}
+        for holder, where in {"d": EU, "e": (), "f": ()}.items():
+            await _queue(do, session, holder, where)
+
+        async def asked() -> list[str]:
+            told = await news.new()
+            assert all(hint.news is Notice.ASK for hint in told)
+            return [hint.name for hint in told]
+
+        async def rests(holder: str, seconds: float) -> None:
+            await _edit(do, holder, claimed[holder], cool_down=seconds)
+            await _back(do, holder)
+
+        await rests("a", 20.0)
+        assert await asked() == ["d"]
+        assert 0 < (await _queue(do, session, "d", EU)).ask_again_in <= 20.0
+        await rests("b", 25.0)
+        assert await asked() == []
+        await rests("c", 15.0)
+        assert await asked() == ["d"]
+        assert 0 < (await _queue(do, session, "d", EU)).ask_again_in <= 15.0
+        # The next head has to know it, too.
+        assert await do(GiveBack("pool", "e")) is Reply.LEFT
+        assert await asked() == []
+        assert await do(GiveBack("pool", "d")) is Reply.LEFT
+        assert await asked() == ["f"]
+        await _queue(do, session, "g")
+        await _add(do, "new")
+        served, told = await news.new()
+        assert (served.name, told.name, told.news) == ("f", "g", Notice.ASK)
+        assert isinstance(served.news, Claimed)
+        await _add(do, "another new one")
+        assert (await _handed_over(news))[0] == "g"
 
     async def test_a_claimer_who_does_not_want_to_wait_is_refused(self, do: Do, hints: Hints) -> None:
         session = await do.open("p1")
@@ -354,7 +395,7 @@ class ClaimContract(ContractBase):
         assert 3.4 - self.margin <= resource.rest <= 4.0
         waiting = await _queue(do, session, "b")
         assert 0 < waiting.ask_again_in <= 4.0
-        assert await news.new() == []
+        assert [hint.news for hint in await news.new()] == [Notice.ASK]
         await advance(4.5)
         assert isinstance(await do(Claim(session, "pool", "b")), Claimed)
         assert [hint.name for hint in await news.new()] == ["b"]

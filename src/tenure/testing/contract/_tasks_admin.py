@@ -269,7 +269,7 @@ class AdminContract(ClerkBase):
             for state in ("waiting", "delayed", "dead", "done", "discarded", "cancelled", "expired")
         ]
         + [frozenset({"waiting", "expired", "dead"}), frozenset[str]()],
-        ids="+".join,
+        ids=lambda states: "+".join(sorted(states)),
     )
     async def test_purging_takes_what_is_in_these_states(
         self, clerk: OpenClerk, do: Do, advance: Advance, states: frozenset[str]

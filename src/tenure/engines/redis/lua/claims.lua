@@ -54,6 +54,33 @@ local function pool_row(pool)
     return row('P:' .. pool) or {ordinal = 0, waiting = 0}
 end
 
+-- When the next resource of the pool has rested enough, if one rests.
+local function next_rested(pool)
+    local prefix = 'N:' .. both(pool, '')
+    local member = first(prefix)
+    return member and tonumber(string.sub(member, #prefix + 1, #prefix + 16))
+end
+
+-- While resources rest, somebody who waits must know when to ask: the head of the line.
+local function tell_head(pool)
+    local prefix = 'c:' .. both(pool, '')
+    local head = first(prefix)
+    if head and next_rested(pool) then
+        local holder = string.sub(head, #prefix + 17)
+        hint(row(wish_name(pool, holder)).process, pool, holder, 'ask')
+    end
+end
+
+-- Leave the place in the line; true for the head.
+local function step_out(pool, state, wish, holder)
+    local place = wish_place(pool, wish, holder)
+    local was_head = first('c:' .. both(pool, '')) == place
+    leave(place)
+    state.waiting = state.waiting - 1
+    save('P:' .. pool, state)
+    return was_head
+end
+
 -- The resource, claimed; its row and that of the claim are saved.
 local function serve_claim(pool, item, resource, wish, holder)
     item.token, item.rest_until, item.holder = new_token(), 0, holder
@@ -74,12 +101,13 @@ local function offer(pool, item, resource)
             if not matches(item.metadata, wish.where) then
                 return false
             end
-            leave(wish_place(pool, wish, holder))
-            state.waiting = state.waiting - 1
-            save('P:' .. pool, state)
+            local was_head = step_out(pool, state, wish, holder)
             serve_claim(pool, item, resource, wish, holder)
             hint(wish.process, pool, holder, 'claimed',
                 string.format('%.0f', item.token), resource, unpack(item.metadata))
+            if was_head then
+                tell_head(pool)
+            end
             taken = true
             return true
         end)
@@ -109,19 +137,23 @@ local function free(pool, item, resource)
     elseif item.retired then
         save(item_name(pool, resource), item)
     elseif item.rest_until > now then
+        local sooner = item.rest_until < (next_rested(pool) or math.huge)
         rest(pool, item, resource)
         save(item_name(pool, resource), item)
+        if sooner then
+            tell_head(pool)
+        end
     else
         offer(pool, item, resource)
     end
 end
 
 local function drop_wish(pool, wish, holder)
-    local state = pool_row(pool)
-    leave(wish_place(pool, wish, holder))
+    local was_head = step_out(pool, pool_row(pool), wish, holder)
     delete(wish_name(pool, holder))
-    state.waiting = state.waiting - 1
-    save('P:' .. pool, state)
+    if was_head then
+        tell_head(pool)
+    end
 end
 
 -- The session of a claimer or waiter has ended.
@@ -239,9 +271,7 @@ local function claim()
     end
     local prefix = 'c:' .. both(pool, '')
     local head = tonumber(string.sub(first(prefix), #prefix + 1, #prefix + 16))
-    local resting = first('N:' .. both(pool, ''))
-    local earliest = resting and tonumber(string.sub(resting, #prefix + 1, #prefix + 16))
-    return {'queued', wish.ordinal - head + 1, ask_again_in(earliest)}
+    return {'queued', wish.ordinal - head + 1, ask_again_in(next_rested(pool))}
 end
 
 -- ARGV: pool, holder -> released, left, unknown

@@ -202,6 +202,13 @@ local function reset_barrier()
     return 'ok'
 end
 
+-- ARGV: key -> gathering
+local function arrivals()
+    local barrier = row('b:' .. ARGV[4]) or {parties = 0, generation = 0, arrived = 0}
+    return {'gathering', barrier.parties, barrier.generation, barrier.arrived, barrier.broken and 1 or 0}
+end
+
 local operations = {
     spend = spend, refund = refund, arrive = arrive, withdraw = withdraw, reset_barrier = reset_barrier,
+    arrivals = arrivals,
 }
