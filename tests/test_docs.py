@@ -32,11 +32,14 @@ TEST_FILE = re.compile(r"\btests/[\w/]+\.py\b")
 
 
 # What users get but do not make, and methods that only the patterns call.
-MADE_INSIDE = {"Hold", "Lease", "ReadTurn", "Reservation", "TakenTurn", "Taking", "Task", "WriteTurn"}
+MADE_INSIDE = {
+    *("Candidacy", "Claim", "Claiming", "Hold", "LeaderChanges", "Lease", "ReadTurn"),
+    *("Reservation", "TakenTurn", "Taking", "Task", "Term", "WriteTurn"),
+}
 INNER = {
     "Store": {
         *("call", "call_at", "compose_soon", "key", "listen", "notice", "obtain", "send", "session"),
-        *("session_at_once", "settle", "start_job"),
+        *("session_at_once", "settle", "start_job", "attempt", "unlisten"),
     },
     "Task": {"seconds_left", "settle", "verdict", "stop", "lose"},
 }

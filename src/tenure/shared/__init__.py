@@ -1,9 +1,14 @@
 """Patterns across processes, each written once over the store."""
 
+from ._barrier import Arrival, Barrier, BarrierStatistics
+from ._claim import Claim, Claiming
+from ._election import Candidacy, Election, Term
+from ._leader_changes import LeaderChanges
 from ._lease import Hold, Lease
 from ._limiter import RateLimiter
 from ._lock import Lock, Party, Who
 from ._queue import Audit, Item, QueueStatistics, TaskRecord, WorkQueue
+from ._resource_pool import PooledResource, ResourcePool, ResourcePoolStatistics
 from ._retry import Discard, Retry, RetryLater
 from ._rwlock import RWLock
 from ._semaphore import Semaphore
@@ -11,22 +16,34 @@ from ._task import Taking, Task
 from ._worker import Worker, WorkerStatistics
 
 __all__ = (
+    "Arrival",
     "Audit",
+    "Barrier",
+    "BarrierStatistics",
+    "Candidacy",
+    "Claim",
+    "Claiming",
     "Discard",
+    "Election",
     "Hold",
     "Item",
+    "LeaderChanges",
     "Lease",
     "Lock",
     "Party",
+    "PooledResource",
     "QueueStatistics",
     "RWLock",
     "RateLimiter",
+    "ResourcePool",
+    "ResourcePoolStatistics",
     "Retry",
     "RetryLater",
     "Semaphore",
     "Taking",
     "Task",
     "TaskRecord",
+    "Term",
     "Who",
     "WorkQueue",
     "Worker",

@@ -1,0 +1,161 @@
+"""The resource pool: named resources, each lent to one claimer at a time."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from math import inf
+from typing import Any
+
+from tenure.engine import AddResource, RemoveResource, Reply, ResourcePage, Resources
+from tenure.errors import StoreClosed
+from tenure.store import Store, check_seconds, check_ttl
+
+from ._claim import Check, Claim, Claiming, ClaimWish, check_rest, check_text, decode, encode
+
+_HIGHEST = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class PooledResource:
+    """One resource of a pool, at one moment.
+
+    `state` is "free", "claimed" (by `process`, with `token`), "resting" (for `rest` more seconds) or "retired" (for
+    that `reason`).
+    """
+
+    resource: str
+    metadata: dict[str, Any]
+    preference: int
+    state: str
+    process: str
+    token: int
+    rest: float
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ResourcePoolStatistics:
+    """How many resources of a pool are in which state, and how many claimers wait, over all processes."""
+
+    free: int
+    claimed: int
+    resting: int
+    retired: int
+    waiting: int
+
+    @property
+    def size(self) -> int:
+        """How many resources there are."""
+        return self.free + self.claimed + self.resting + self.retired
+
+
+class ResourcePool:
+    """Named resources (API keys, accounts, ports, devices) over all who use the store, each claimed by one at a time.
+
+    `async with pool.claim(where={"tier": "paid"}) as claim` claims one whose metadata have these fields with equal
+    values: higher preference first, then the least recently used. Who has to wait is served first come, first served
+    among those whom the resource matches. `ttl` is for how many seconds a claim outlives a claimer that died (the
+    store's by default); what it held then rests for `quarantine` seconds.
+
+    `check` is called with each claim before its block is entered, as a plain or an async function. If it returns False,
+    raises, or takes more than `check_timeout` seconds, the resource rests for `quarantine` seconds, at least one, and
+    another one is claimed.
+
+    Thread safety: none; a description, to be shared between tasks. Source: the leases and the line are those of `Lock`;
+    matching by fields is that of a tuple space (Linda, Gelernter 1985).
+    """
+
+    __slots__ = ("_check", "_key", "_quarantine", "_store", "_ttl", "name")
+
+    def __init__(
+        self,
+        store: Store,
+        name: str,
+        *,
+        ttl: float | None = None,
+        quarantine: float = 0.0,
+        check: Callable[[Claim], object] | None = None,
+        check_timeout: float = 5.0,
+    ) -> None:
+        self._store = store
+        self._key = store.key("pool", name)
+        self._ttl = store.ttl if ttl is None else check_ttl(ttl)
+        self._quarantine = check_rest("quarantine", quarantine)
+        if not 0 < check_seconds("check_timeout", check_timeout) < inf:
+            raise ValueError(f"check_timeout must be above 0 and finite, not {check_timeout!r}")
+        if check is not None and not callable(check):
+            raise TypeError(f"check must be callable, not {type(check).__name__}")
+        self._check = check and Check(check, check_timeout)
+        self.name = name
+
+    def __repr__(self) -> str:
+        return f"<ResourcePool {self.name!r}>"
+
+    def claim(
+        self,
+        timeout: float | None = None,
+        where: Mapping[str, Any] | None = None,
+        *,
+        quarantine: float | None = None,
+    ) -> Claiming:
+        """Claim a resource for a block; gives a `Claim`.
+
+        `timeout` in seconds limits the wait (None: for ever; 0: one try). `where` are fields that the metadata must
+        have; values are equal if the store's codec makes the same bytes of them. `quarantine` is the pool's by default.
+        Entering raises `AcquireTimeout`, `StoreClosed`, `EngineError`; leaving raises `LeaseLost`.
+        Cancellation: while waiting, no place is kept and nothing is held.
+        """
+        rest = self._quarantine if quarantine is None else check_rest("quarantine", quarantine)
+        wish = ClaimWish(self._key, 1, where=encode(self._store.codec, "where", where), quarantine=rest)
+        return Claiming(self._store, wish, ttl=self._ttl, timeout=timeout, check=self._check)
+
+    async def add(
+        self, resource: str, metadata: Mapping[str, Any] | None = None, preference: int = 0
+    ) -> None:
+        """Put a resource into the pool, or change its metadata and preference; higher preference is lent first.
+
+        One that is claimed stays so, one that rests goes on resting, one that was retired can be lent again. Raises
+        `StoreClosed`, `EngineError`, and what the codec raises. Cancellation: it may or may not be applied.
+        """
+        fields = encode(self._store.codec, "metadata", metadata)
+        check_text("resource", resource)
+        await self._store.call(AddResource(self._key, resource, fields, _check_preference(preference)))
+
+    async def remove(self, resource: str) -> bool:
+        """Take a resource out of the pool; one that is claimed leaves when it is given back. False: there is none.
+
+        If the engine's answer gets lost, this asks again, and may give False although it has removed the resource.
+        Raises `StoreClosed`, `EngineError`. Cancellation: it may or may not be applied.
+        """
+        return await self._store.call(RemoveResource(self._key, check_text("resource", resource))) is Reply.OK
+
+    async def resources(self) -> list[PooledResource]:
+        """All resources, in the order of their names. Raises `StoreClosed`, `EngineError`. Cancellation: no effect."""
+        codec = self._store.codec
+        return [
+            PooledResource(r.resource, decode(codec, r.metadata), *r[2:])
+            for r in (await self._page()).resources
+        ]
+
+    async def statistics(self) -> ResourcePoolStatistics:
+        """Count the resources by state, and who waits. Raises `StoreClosed`, `EngineError`. Cancellation: no effect."""
+        page = await self._page()
+        states = Counter(r.state for r in page.resources)
+        counted = (states[state] for state in ("free", "claimed", "resting", "retired"))
+        return ResourcePoolStatistics(*counted, waiting=page.waiting)
+
+    async def _page(self) -> ResourcePage:
+        page = await self._store.call(Resources(self._key))
+        if isinstance(page, Reply):
+            raise StoreClosed("the store is closed")
+        return page
+
+
+def _check_preference(preference: int) -> int:
+    if not isinstance(preference, int) or isinstance(preference, bool):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise TypeError(f"preference must be an int, not {type(preference).__name__}")
+    if abs(preference) > _HIGHEST:
+        raise ValueError(f"preference must be within {_HIGHEST} of 0, not {preference}")
+    return preference
