@@ -1,0 +1,74 @@
+"""Rows for one transaction alone, past those that others have claimed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeVar, overload
+
+from sqlalchemy import Select, inspect
+from sqlalchemy.orm import Session
+
+from tenure.errors import EngineError
+from tenure.sql._either import is_blocking
+from tenure.sql._write_lock import take_write_lock
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
+    from sqlalchemy.ext.asyncio import AsyncSession
+
+T = TypeVar("T")
+
+_SKIP = {"postgresql", "mysql", "mariadb", "oracle"}
+
+
+# SQLAlchemy 2.0 has Select[tuple[T]] where 2.1 has Select[T].
+@overload
+def claim_rows(session: Session, select: Select[tuple[T]], limit: int) -> list[T]: ...  # pyright: ignore[reportOverlappingOverload]
+@overload
+def claim_rows(session: Session, select: Select[T], limit: int) -> list[T]: ...
+@overload
+def claim_rows(session: AsyncSession, select: Select[tuple[T]], limit: int) -> Awaitable[list[T]]: ...  # pyright: ignore[reportOverlappingOverload]
+@overload
+def claim_rows(session: AsyncSession, select: Select[T], limit: int) -> Awaitable[list[T]]: ...
+def claim_rows(session: Any, select: Select[Any], limit: int) -> Any:
+    """Lock at most `limit` rows of `select` until the transaction ends, skip those that others hold, and return them.
+
+    `select` asks for one thing (a model or a column) and says which rows and in what order; a limit of its own is
+    replaced. Only the rows of that model are locked, not those it is joined with. Attributes that were loaded before
+    are read anew. Fewer rows than `limit` do not mean that there are no more. The claim ends with the transaction: so
+    change or delete the rows in it, or they will be claimed again. An AUTOCOMMIT session claims nothing.
+
+    With a `Session` it is a plain function, for a thread (`in_session`); with an `AsyncSession` await it. On SQLite,
+    which locks no rows, the transaction becomes the only writer, and others wait instead of skipping.
+
+    Raises `EngineError` for a database without SKIP LOCKED; ValueError for a bad `limit` or a `select` of several
+    things; what the database raises goes through.
+
+    Cancellation: SQLAlchemy closes the connection and the transaction is rolled back, so nothing is claimed.
+    """
+    if not isinstance(limit, int):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise TypeError(f"limit must be an int, not {limit!r}")
+    if limit < 1:
+        raise ValueError(f"limit must be at least 1, not {limit!r}")
+    if (columns := len(select.column_descriptions)) != 1:
+        raise ValueError(f"select must ask for one model or column, not for {columns}")
+    if is_blocking(session):
+        return _claim(session, select, limit)
+    return session.run_sync(_claim, select, limit)
+
+
+def _claim(session: Session, select: Select[Any], limit: int) -> list[Any]:
+    entity: Any = select.column_descriptions[0].get("entity")
+    mapper = None if entity is None else inspect(entity).mapper
+    # what was changed and not written yet would be overwritten by what is read
+    session.flush()
+    connection = session.connection(bind_arguments={"mapper": mapper, "clause": select})
+    kind = connection.dialect.name
+    if kind == "sqlite":
+        take_write_lock(connection, select.columns_clause_froms[0] if mapper is None else mapper.local_table)
+    elif kind not in _SKIP:
+        raise EngineError(f"session: {kind} has no FOR UPDATE SKIP LOCKED")
+    claiming = select.limit(limit).with_for_update(skip_locked=True, of=entity)
+    found = session.scalars(claiming, execution_options={"populate_existing": True})
+    # joined collections repeat a row for each member
+    return list(found.unique() if select.column_descriptions[0]["expr"] is entity else found)

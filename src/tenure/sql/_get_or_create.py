@@ -1,0 +1,164 @@
+"""One row for one identity, however many ask for it at once.
+
+Read; if it is not there, insert inside a savepoint; if the database refuses the insert, roll back to the savepoint and
+read again. The refusal is looked at: of a NOT NULL, foreign key or check constraint it is an error of the caller, and
+so is a collision with a row that can be seen and is not the one asked for. Otherwise the row came, or went again,
+meanwhile. A transaction whose snapshot was taken at its first read (REPEATABLE READ, SERIALIZABLE) will never see what
+came later, so only a new one can help.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast, overload
+
+import anyio
+from sqlalchemy import select
+from sqlalchemy.exc import DBAPIError, IntegrityError
+from sqlalchemy.orm import Mapper, Session, class_mapper
+
+from tenure.sql._collision import in_the_way
+from tenure.sql._either import is_blocking
+from tenure.sql._pauses import pauses
+from tenure.sql._refusal import collides, is_transient
+from tenure.sql._stale import StaleSnapshot
+from tenure.sql._write_lock import take_write_lock
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
+    from sqlalchemy.ext.asyncio import AsyncSession
+
+M = TypeVar("M")
+
+_ONE_SNAPSHOT = {"REPEATABLE READ", "SERIALIZABLE", "SNAPSHOT"}
+
+
+class _Gone(Exception):
+    """What was in the way is not there any more; the refusal is the cause."""
+
+
+class _Wanted(NamedTuple):
+    mapper: Mapper[Any]
+    identity: Mapping[str, Any]
+    values: Mapping[str, Any]
+
+    def __str__(self) -> str:
+        return f"{self.mapper.class_.__name__}({', '.join(f'{k}={v!r}' for k, v in self.identity.items())})"
+
+
+@overload
+def get_or_create(
+    session: Session, model: type[M], /, defaults: Mapping[str, Any] | None = None, **identity: Any
+) -> tuple[M, bool]: ...
+@overload
+def get_or_create(
+    session: AsyncSession, model: type[M], /, defaults: Mapping[str, Any] | None = None, **identity: Any
+) -> Awaitable[tuple[M, bool]]: ...
+def get_or_create(
+    session: Any, model: type[M], /, defaults: Mapping[str, Any] | None = None, **identity: Any
+) -> tuple[M, bool] | Awaitable[tuple[M, bool]]:
+    """Return the row of `model` with these attributes, and whether it had to be created, with `defaults` besides.
+
+    The attributes of `identity` must be covered by a unique constraint or index; without one, two may create a row
+    each. What is pending in `session` is flushed first, and the transaction stays open for the caller to commit: until
+    then others who create the same row wait.
+
+    With a `Session` it is a plain function, for a thread (`in_session`); with an `AsyncSession` await it.
+
+    Raises the database's own `IntegrityError` when the row was refused for another reason than a race, or at the fifth
+    attempt; `StaleSnapshot` in a transaction of the caller's that cannot see the row (REPEATABLE READ, SERIALIZABLE),
+    which `in_session` then runs again; `MultipleResultsFound` when `identity` fits several rows. The caller's
+    transaction is never rolled back; one that this call began itself may be, and is begun again.
+
+    Cancellation: SQLAlchemy closes the connection, so the whole transaction is rolled back and nothing is created.
+    """
+    if not identity:
+        raise ValueError("identity must name the attributes that make the row, not nothing")
+    if both := sorted(identity.keys() & (defaults or {}).keys()):
+        raise ValueError(f"defaults must not repeat what is in identity: {', '.join(both)}")
+    wanted = _Wanted(class_mapper(model), identity, {**identity, **(defaults or {})})
+    return _blocking(session, wanted) if is_blocking(session) else _awaited(session, wanted)
+
+
+def _blocking(session: Session, wanted: _Wanted) -> tuple[Any, bool]:
+    begun = session.in_transaction()
+    outcome = _attempt(session, wanted, begun)
+    for pause in pauses():
+        if isinstance(outcome, tuple):
+            break
+        time.sleep(pause)
+        outcome = _attempt(session, wanted, begun)
+    return _settled(outcome)
+
+
+async def _awaited(session: AsyncSession, wanted: _Wanted) -> tuple[Any, bool]:
+    begun = session.in_transaction()
+    outcome = await session.run_sync(_attempt, wanted, begun)
+    for pause in pauses():
+        if isinstance(outcome, tuple):
+            break
+        await anyio.sleep(pause)
+        outcome = await session.run_sync(_attempt, wanted, begun)
+    return _settled(outcome)
+
+
+def _settled(outcome: tuple[Any, bool] | DBAPIError) -> tuple[Any, bool]:
+    if isinstance(outcome, tuple):
+        return outcome
+    try:
+        raise outcome
+    finally:
+        # its traceback leads to this frame
+        del outcome
+
+
+def _attempt(session: Session, wanted: _Wanted, begun: bool) -> tuple[Any, bool] | DBAPIError:
+    """The row and whether it was created, or the error after which another attempt may do better."""
+    try:
+        return _read_or_insert(session, wanted)
+    except _Gone as gone:
+        return cast("IntegrityError", gone.__cause__)
+    except StaleSnapshot as stale:
+        if begun:
+            raise
+        outcome: DBAPIError = stale.violation
+    except DBAPIError as error:
+        if begun or not is_transient(error):
+            raise
+        outcome = error
+    session.rollback()
+    return outcome
+
+
+def _read_or_insert(session: Session, wanted: _Wanted) -> tuple[Any, bool]:
+    if (row := _read(session, wanted)) is not None:
+        return row, False
+    connection = session.connection(bind_arguments={"mapper": wanted.mapper})
+    is_sqlite = connection.dialect.name == "sqlite"
+    if is_sqlite:
+        take_write_lock(connection, wanted.mapper.local_table)
+    # outside of the try, because it writes what the caller left pending: refusals of that are the caller's
+    savepoint = session.begin_nested()
+    try:
+        with savepoint:
+            row = wanted.mapper.class_(**wanted.values)
+            session.add(row)
+            session.flush()
+        return row, True
+    except IntegrityError as refusal:
+        if not collides(refusal):
+            raise
+        if (found := _read(session, wanted)) is not None:
+            return found, False
+        # the only writer sees everything
+        if is_sqlite or in_the_way(session, wanted.mapper, row, refusal):
+            raise
+        if connection.get_isolation_level() in _ONE_SNAPSHOT:
+            raise StaleSnapshot(str(wanted), refusal) from refusal
+        raise _Gone from refusal
+
+
+def _read(session: Session, wanted: _Wanted) -> Any:
+    return session.scalars(select(wanted.mapper).filter_by(**wanted.identity)).one_or_none()

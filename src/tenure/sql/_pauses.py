@@ -1,0 +1,14 @@
+"""How often to try, and how long to pause in between."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+
+ATTEMPTS = 5
+
+
+def pauses() -> Iterator[float]:
+    """The pauses between the attempts, in seconds: up to 10 ms, then twice that and so on, with full jitter."""
+    # those who collided must not meet again
+    return (random.uniform(0, 0.01 * 2**n) for n in range(ATTEMPTS - 1))
