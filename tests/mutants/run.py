@@ -247,24 +247,29 @@ def main() -> int:
         if not given.no_sanity_run and not sound(pristine, given.suite, {m.area for m in chosen}):
             return 2
 
-        def one(mutant: Mutant) -> Outcome:
+        outcomes: list[Outcome] = []
+
+        def one(mutant: Mutant) -> None:
             tests = tests_of(pristine, given.suite, mutant.area)
             outcome = try_out(mutant.name, pristine, mutant, tests, near=given.near)
+            outcomes.append(outcome)
             print(_row(outcome), flush=True)
-            return outcome
+            if given.table:  # what is known by now: it is a long way to the end
+                given.table.write_text(_table(outcomes), encoding="utf-8")
 
         with ThreadPoolExecutor(given.jobs) as pool:
-            outcomes = list(pool.map(one, chosen))
+            list(pool.map(one, chosen))
 
     missed = {outcome.name: outcome for outcome in outcomes if not outcome.caught}
-    verdict = f"{len(outcomes) - len(missed)} of {len(outcomes)} caught"
-    print(f"\n{verdict}")
-    if given.table:
-        given.table.write_text(_table(verdict, outcomes), encoding="utf-8")
+    print(f"\n{_verdict(outcomes)}")
     for mutant in chosen:
         if mutant.name in missed:
             print(f"{missed[mutant.name].how}: {mutant.name} ({mutant.file}): {mutant.why}")
     return 1 if missed else 0
+
+
+def _verdict(outcomes: list[Outcome]) -> str:
+    return f"{sum(outcome.caught for outcome in outcomes)} of {len(outcomes)} caught"
 
 
 def _row(outcome: Outcome) -> str:
@@ -272,12 +277,12 @@ def _row(outcome: Outcome) -> str:
     return f"{outcome.name:48} {outcome.how:9} {outcome.seconds:6.1f} s  {test}"
 
 
-def _table(verdict: str, outcomes: list[Outcome]) -> str:
+def _table(outcomes: list[Outcome]) -> str:
     by_scenarios = sum("explored" in outcome.test for outcome in outcomes)
     lines = [
         "# What became of the mutants",
         "",
-        f"{verdict}: {by_scenarios} by scenarios, the rest by what the runner's other tests are.",
+        f"{_verdict(outcomes)}: {by_scenarios} by scenarios, the rest by what the runner's other tests are.",
         f"Written by `python tests/mutants/run.py {' '.join(sys.argv[1:])}`, of Python {platform.python_version()}.",
         "",
         "| mutant | outcome | first noticed by | under |",

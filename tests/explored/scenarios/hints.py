@@ -140,15 +140,15 @@ async def a_hint_that_overtakes_the_answer_counts(world):
                 await waiter()
 
         async with world.group() as group:
-            link.answers_after = 1
+            link.answers_after = 0.4
             for waiter in (taker, producer):
                 group.start_soon(waiter)
                 group.start_soon(victim, waiter)
-            await anyio.sleep(0.5)
+            await anyio.sleep(0.2)
             await other.put_many(["a", "b"])
             await full.purge("waiting")
         link.answers_after = 0
-        assert served >= {"a", "put"}
+        assert served & {"a", "b"} and "put" in served
         for one in (other, full):
             await one.purge("waiting")
             await all_is_done(one, store, elsewhere)
