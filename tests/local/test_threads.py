@@ -132,7 +132,7 @@ async def test_statistics_and_repr_are_live():
             await anyio.wait_all_tasks_blocked()
             state = threads.statistics()
             assert (state.max_workers, state.max_waiting) == (1, 5)
-            assert (state.busy, state.abandoned, state.waiting) == (1, 0, 1)
+            assert (state.busy, state.abandoned, state.tasks_waiting) == (1, 0, 1)
             assert repr(threads) == "<Threads 1/1 busy, 0 abandoned, 1 waiting>"
 
 
@@ -196,7 +196,7 @@ async def test_the_timeout_does_not_run_while_the_call_waits_in_line(virtual_clo
             caller = Caller()
             group.start_soon(lambda: caller.run(lambda: threads.run(abs, 1, timeout=3)))
             await virtual_clock.advance(1000)
-            assert threads.statistics().waiting == 1
+            assert threads.statistics().tasks_waiting == 1
             caller.cancel()
     assert caller.outcome[0] == "cancelled"
 
@@ -212,7 +212,7 @@ async def test_w1_cancelled_in_line_the_function_never_runs(how):
             caller.cancel()
             await anyio.wait_all_tasks_blocked()
             assert caller.outcome[0] == "cancelled"
-            assert threads.statistics().waiting == 0
+            assert threads.statistics().tasks_waiting == 0
     assert ran == []
     assert threads.statistics().busy == 0
 
@@ -240,7 +240,7 @@ async def test_cancelled_while_it_runs_the_thread_is_abandoned_and_keeps_its_slo
             group.start_soon(threads.run, order.append, "next")
             await anyio.wait_all_tasks_blocked()
             state = threads.statistics()
-            assert (state.busy, state.abandoned, state.waiting) == (1, 1, 1)
+            assert (state.busy, state.abandoned, state.tasks_waiting) == (1, 1, 1)
             assert order == []
     assert order == ["next"]
     assert block.calls == ["first"]
@@ -387,7 +387,7 @@ async def test_map_takes_no_more_places_than_there_are_workers():
             await anyio.wait_all_tasks_blocked()
             group.start_soon(threads.run, order.append, "other")
             await anyio.wait_all_tasks_blocked()
-            assert threads.statistics().waiting == 2
+            assert threads.statistics().tasks_waiting == 2
     assert order == ["a", "other", "b", "c"]
 
 
@@ -404,7 +404,7 @@ async def test_map_in_time_tells_what_ended_and_what_did_not(virtual_clock):
         assert finished == Finished(done=(Done("quick", "quick", None),), unfinished=("slow", "never"))
         assert anyio.current_time() == 5
         state = threads.statistics()
-        assert (state.busy, state.abandoned, state.waiting) == (1, 1, 0)
+        assert (state.busy, state.abandoned, state.tasks_waiting) == (1, 1, 0)
         block.go.set()
         await idle(threads)
     assert block.calls == ["slow"]
@@ -455,7 +455,7 @@ def test_one_abandoned_in_a_run_that_has_ended_gives_its_slot_to_the_next_run(ba
             async with anyio.create_task_group() as group:
                 group.start_soon(threads.run, abs, -1)
                 await anyio.wait_all_tasks_blocked()
-                assert threads.statistics().waiting == 1
+                assert threads.statistics().tasks_waiting == 1
                 block.go.set()
             assert threads.statistics() == Threads(1).statistics()
 

@@ -76,7 +76,7 @@ class ThreadsStatistics:
     """How many have a slot: they run, abandoned ones included, or are about to."""
     abandoned: int
     """How many of `busy` run on although their caller has given up."""
-    waiting: int
+    tasks_waiting: int
     """How many wait in line for a slot."""
 
 
@@ -193,7 +193,7 @@ class Threads:
             max_waiting=self._max_waiting,
             busy=self._slots.in_use,
             abandoned=self._abandoned,
-            waiting=self._slots.waiting,
+            tasks_waiting=self._slots.waiting,
         )
 
     def __repr__(self) -> str:

@@ -78,7 +78,7 @@ async def all_slots_are_back(threads):
     finally:
         everybody.abort()
     state = threads.statistics()
-    assert (state.busy, state.abandoned, state.waiting) == (0, 0, 0), state
+    assert (state.busy, state.abandoned, state.tasks_waiting) == (0, 0, 0), state
 
 
 @scenario("local.Threads.run")
