@@ -103,15 +103,17 @@ def undescribed(value, text):
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("engine", ["sqlite", "redis"])
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda file: file.name)
-def test_an_example_runs(example, backend, tmp_path):
-    source = example.read_text("utf-8")
-    if "tenure.cli" in source:
-        need("tenure.cli._run", "run")
-    if "sqlite:" in source:
-        need("tenure.engines.sqlite", "SqliteEngine")
+def test_an_example_runs(example, engine, backend, tmp_path, request):
+    if engine == "redis":
+        server = request.getfixturevalue("redis_server")
+        server("FLUSHALL")
+        where = server.url
+    else:
+        where = f"sqlite:///{tmp_path}/example.db"
     done = subprocess.run(
-        [sys.executable, "-W", "error", str(example), backend],
+        [sys.executable, "-W", "error", str(example), backend, where],
         cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": str(example.parent)},
         capture_output=True,

@@ -1,6 +1,6 @@
 """Step 1: several copies of a program, one summary. Whoever writes it holds a lock for as long as it writes.
 
-Run it: python step1_lock.py [asyncio | trio]
+Run it: python step1_lock.py [asyncio | trio] [a store, such as sqlite:///file or redis://localhost]
 """
 
 import sys
@@ -28,16 +28,16 @@ async def write_summary(copy: int, store: tenure.Store, folder: anyio.Path) -> N
         await summary.write_text(f"{words} words, by copy {copy}\n")
 
 
-async def main() -> None:
+async def main(where: str = "memory:") -> None:
     """Run three copies at once. Over a SQLite file they could as well be three processes."""
     with tempfile.TemporaryDirectory() as name:
         for text, words in TEXTS.items():
             (Path(name) / text).write_text(words)
-        async with tenure.open_store("memory:") as store, anyio.create_task_group() as group:
+        async with tenure.open_store(where) as store, anyio.create_task_group() as group:
             for copy in range(3):
                 group.start_soon(write_summary, copy, store, anyio.Path(name))
         print((Path(name) / "summary").read_text(), end="")
 
 
 if __name__ == "__main__":
-    anyio.run(main, backend=sys.argv[1] if len(sys.argv) > 1 else "asyncio")
+    anyio.run(main, *sys.argv[2:], backend=sys.argv[1] if len(sys.argv) > 1 else "asyncio")

@@ -1,6 +1,6 @@
 """Step 2: many readers, and limits that hold for all of them together: so many at once, so many a second.
 
-Run it: python step2_limits.py [asyncio | trio]
+Run it: python step2_limits.py [asyncio | trio] [a store, such as sqlite:///file or redis://localhost]
 """
 
 import sys
@@ -20,10 +20,10 @@ async def count_words(store: tenure.Store, name: str, counts: dict[str, int]) ->
         counts[name] = len(TEXTS[name].split())
 
 
-async def main() -> None:
+async def main(where: str = "memory:") -> None:
     """Fetch all pages at once, as far as the limits let it."""
     counts: dict[str, int] = {}
-    async with tenure.open_store("memory:") as store:
+    async with tenure.open_store(where) as store:
         began = anyio.current_time()
         async with anyio.create_task_group() as group:
             for name in TEXTS:
@@ -32,4 +32,4 @@ async def main() -> None:
 
 
 if __name__ == "__main__":
-    anyio.run(main, backend=sys.argv[1] if len(sys.argv) > 1 else "asyncio")
+    anyio.run(main, *sys.argv[2:], backend=sys.argv[1] if len(sys.argv) > 1 else "asyncio")

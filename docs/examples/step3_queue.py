@@ -1,6 +1,6 @@
 """Step 3: the pages become tasks of a queue. Who puts them and who takes them need not know each other.
 
-Run it: python step3_queue.py [asyncio | trio]
+Run it: python step3_queue.py [asyncio | trio] [a store, such as sqlite:///file or redis://localhost]
 """
 
 import sys
@@ -29,9 +29,9 @@ async def take_pages(queue: tenure.WorkQueue) -> None:
             return
 
 
-async def main() -> None:
+async def main(where: str = "memory:") -> None:
     """Put, take with three takers, and add up the results."""
-    async with tenure.open_store("memory:") as store:
+    async with tenure.open_store(where) as store:
         queue = tenure.WorkQueue(store, "pages")
         task_ids = await put_pages(queue)
         async with anyio.create_task_group() as group:
@@ -43,4 +43,4 @@ async def main() -> None:
 
 
 if __name__ == "__main__":
-    anyio.run(main, backend=sys.argv[1] if len(sys.argv) > 1 else "asyncio")
+    anyio.run(main, *sys.argv[2:], backend=sys.argv[1] if len(sys.argv) > 1 else "asyncio")

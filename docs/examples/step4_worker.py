@@ -1,10 +1,9 @@
 """Step 4: a worker takes the tasks, tries again what failed, keeps what stays broken, and drains when it is told to.
 
-Run it: python step4_worker.py [asyncio | trio]
+Run it: python step4_worker.py [asyncio | trio] [a store, such as sqlite:///file or redis://localhost]
 """
 
 import sys
-import tempfile
 
 import anyio
 
@@ -26,22 +25,21 @@ async def count_words(task: tenure.Task) -> int:
     return len(TEXTS[name].split())
 
 
-async def main() -> None:
+async def main(where: str = "sqlite:///pages.db") -> None:
     """Put all pages into a file, work until nothing is left, and look at what became of them."""
-    with tempfile.TemporaryDirectory() as folder:
-        async with tenure.open_store(f"sqlite:///{folder}/pages.db") as store:
-            queue = tenure.WorkQueue(store, "pages", retry=tenure.Retry(attempts=2, backoff=0.1))
-            await queue.put_many([{"page": name} for name in TEXTS])
-            worker = tenure.Worker(queue, count_words, concurrency=3, timeout=10)
-            async with anyio.create_task_group() as group:
-                group.start_soon(worker.run)
-                await queue.join()
-                await worker.drain()
-            print(worker.statistics())
-            for letter in await queue.dead():
-                print(f"dead: {letter.payload['page']} after {letter.attempts} attempts: {letter.error}")
-            assert await queue.verify(), "the books must balance"
+    async with tenure.open_store(where) as store:
+        queue = tenure.WorkQueue(store, "pages", retry=tenure.Retry(attempts=2, backoff=0.1))
+        await queue.put_many([{"page": name} for name in TEXTS])
+        worker = tenure.Worker(queue, count_words, concurrency=3, timeout=10)
+        async with anyio.create_task_group() as group:
+            group.start_soon(worker.run)
+            await queue.join()
+            await worker.drain()
+        print(worker.statistics())
+        for letter in await queue.dead():
+            print(f"dead: {letter.payload['page']} after {letter.attempts} attempts: {letter.error}")
+        assert await queue.verify(), "the books must balance"
 
 
 if __name__ == "__main__":
-    anyio.run(main, backend=sys.argv[1] if len(sys.argv) > 1 else "asyncio")
+    anyio.run(main, *sys.argv[2:], backend=sys.argv[1] if len(sys.argv) > 1 else "asyncio")
