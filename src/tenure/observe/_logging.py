@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import logging
 
-_WARNINGS = frozenset({"lease.lost", "task.lost", "task.dead"})
+_WARNINGS = frozenset(
+    {
+        *("lease.lost", "task.lost", "task.dead"),
+        *("processor.exhaustion", "processor.failures", "processor.heartbeats_late", "processor.leases_lost"),
+        *("processor.lock_timeouts", "processor.timeouts"),
+    }
+)
 
 
 class LoggingObserver:
-    """Logs each event: losses and dead tasks as warnings, the rest for debugging.
+    """Logs each event: losses, dead tasks and what goes wrong in a processor as warnings, the rest for debugging.
 
     The fields stand in the message and, as `tenure_` attributes, on the record.
 

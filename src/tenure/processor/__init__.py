@@ -1,9 +1,34 @@
-"""The composed system: so far its presets, which `tenure run --preset` uses too."""
+"""The composed system: a queue and workers with claims, connections, a rate, locks, circuit breakers, and metrics."""
 
 from __future__ import annotations
 
+from ._adaptive import Adaptive
+from ._context import Context, MeasuredLock
+from ._fleet import Fleet, Member
+from ._metrics import Errors, Latencies, Latency, LockTimes, Metrics, Utilisation, Waits
+from ._monitor import Monitor
 from ._presets import PRESETS, Preset
+from ._processor import Processor
 
-__all__ = ("PRESETS", "Preset")
+__all__ = (
+    "PRESETS",
+    "Adaptive",
+    "Context",
+    "Errors",
+    "Fleet",
+    "Latencies",
+    "Latency",
+    "LockTimes",
+    "MeasuredLock",
+    "Member",
+    "Metrics",
+    "Monitor",
+    "Preset",
+    "Processor",
+    "Utilisation",
+    "Waits",
+)
 
-Preset.__module__ = __name__
+for _name in __all__:
+    if _name != "PRESETS":
+        globals()[_name].__module__ = __name__

@@ -4,17 +4,50 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import inf
 from types import MappingProxyType
+
+
+def check_count(name: str, value: object, *, least: int = 1) -> int:
+    """A whole number. Raises `TypeError`, `ValueError`."""
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise TypeError(f"{name} must be an int, not {value!r}")
+    if value < least:
+        raise ValueError(f"{name} must be at least {least}, not {value}")
+    return value
+
+
+def check_number(name: str, value: object) -> float:
+    """A finite number above 0. Raises `TypeError`, `ValueError`."""
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        raise TypeError(f"{name} must be a number, not {value!r}")
+    if not 0 < value < inf:
+        raise ValueError(f"{name} must be above 0 and finite, not {value!r}")
+    return value
 
 
 @dataclass(frozen=True, slots=True)
 class Preset:
-    """One size of a system: how many `workers`, `connections`, starts per second (`rate`), and tasks in the queue."""
+    """One size of a system: how many `workers`, `connections`, starts per second (`rate`), and tasks in the queue.
+
+    A `rate` of infinity is no limit. Raises `TypeError` or `ValueError` for sizes that make no sense.
+    """
 
     workers: int
     connections: int
     rate: float
     queue_size: int
+
+    def __post_init__(self) -> None:
+        for name in ("workers", "connections", "queue_size"):
+            check_count(name, getattr(self, name))
+        if self.rate != inf:
+            check_number("rate", self.rate)
+        if self.queue_size < self.workers:
+            raise ValueError(
+                f"queue_size must be at least the {self.workers} workers, not {self.queue_size}: a task counts until "
+                "it is done, so the rest of them would never get one"
+            )
 
 
 PRESETS: Mapping[str, Preset] = MappingProxyType(
@@ -26,3 +59,12 @@ PRESETS: Mapping[str, Preset] = MappingProxyType(
     }
 )
 """The presets by name."""
+
+
+def preset_of(preset: str | Preset) -> Preset:
+    """The preset that is meant. Raises `ValueError` if there is none of that name."""
+    if isinstance(preset, Preset):
+        return preset
+    if preset not in PRESETS:
+        raise ValueError(f"preset must be one of {', '.join(PRESETS)}, or a Preset, not {preset!r}")
+    return PRESETS[preset]

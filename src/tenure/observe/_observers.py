@@ -1,0 +1,20 @@
+"""Several observers as one."""
+
+from __future__ import annotations
+
+from ._observer import Observer
+
+
+class Observers:
+    """Tells each of several observers, in their order: `Observers(LoggingObserver(), PrometheusObserver())`.
+
+    Thread safety: as that of the observers.
+    """
+
+    def __init__(self, *observers: Observer) -> None:
+        self._observers = observers
+
+    def notice(self, event: str, /, **fields: object) -> None:
+        """Tell them."""
+        for observer in self._observers:
+            observer.notice(event, **fields)

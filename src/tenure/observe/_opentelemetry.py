@@ -1,0 +1,72 @@
+"""Events and figures for OpenTelemetry."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from ._extras import extra
+from ._samples import TIMES, Source
+
+
+class OpenTelemetryObserver:
+    """Counts events, measures their times, and offers the figures of what it watches, with the OpenTelemetry API.
+
+    The counter `<prefix>.events` by event; the histogram `<prefix>.event.duration` in seconds by event and field
+    (`waited`, `held`, `seconds`). `watch(processor)` adds the processor's figures, with dots for the first underscores.
+    `meter` is one of the global provider by default. Raises `RuntimeError` if the extra `otel` is not installed.
+
+    Thread safety: any; readers collect in threads of their own.
+    """
+
+    def __init__(self, meter: Any = None, *, prefix: str = "tenure") -> None:
+        self._api = extra("opentelemetry.metrics", "otel")
+        self._meter: Any = self._api.get_meter("tenure") if meter is None else meter
+        self._prefix = prefix
+        self._sources: tuple[Source, ...] = ()
+        self._offered: set[str] = set()
+        self._events: Any = self._meter.create_counter(f"{prefix}.events", "{event}", "Events.")
+        self._times: Any = self._meter.create_histogram(
+            f"{prefix}.event.duration", "s", "Times that events tell."
+        )
+
+    def notice(self, event: str, /, **fields: object) -> None:
+        """Count the event and take in its times."""
+        self._events.add(1, {"event": event})
+        for field in TIMES:
+            if field in fields:
+                self._times.record(fields[field], {"event": event, "field": field})
+
+    def watch(self, source: Source) -> None:
+        """Offer the figures of a processor (which has been entered) from now on."""
+        self._sources += (source,)
+        for sample in source.samples():
+            if sample.name not in self._offered:
+                self._offered.add(sample.name)
+                meter = self._meter
+                make = (
+                    meter.create_observable_counter
+                    if sample.kind == "counter"
+                    else meter.create_observable_gauge
+                )
+                name, unit = _in_units(sample.name)
+                make(f"{self._prefix}.{name}", [self._observe(sample.name)], unit, sample.help)
+
+    def unwatch(self, source: Source) -> None:
+        """Offer them no more."""
+        self._sources = tuple(each for each in self._sources if each is not source)
+
+    def _observe(self, name: str) -> Callable[[object], Iterator[Any]]:
+        def observe(_: object) -> Iterator[Any]:
+            for source in self._sources:
+                for sample in source.samples():
+                    if sample.name == name:
+                        yield self._api.Observation(sample.value, dict(sample.labels))
+
+        return observe
+
+
+def _in_units(name: str) -> tuple[str, str]:
+    """The name as OpenTelemetry has it, without its unit, and the unit."""
+    bare = name.removesuffix("_seconds")
+    return bare.replace("_", ".", 1), "s" if bare != name else "1"

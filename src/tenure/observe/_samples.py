@@ -1,0 +1,35 @@
+"""Figures that something offers to whoever collects them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple, Protocol
+
+
+class Sample(NamedTuple):
+    """One figure: a "counter" (which only grows) or a "gauge", what it means, and to what it belongs.
+
+    Names have underscores and end in their unit if they have one, as Prometheus has it; a counter's name has no
+    `_total`.
+    """
+
+    name: str
+    kind: str
+    help: str
+    labels: Mapping[str, str]
+    value: float
+
+
+class Source(Protocol):
+    """Something that offers figures: a `Processor`.
+
+    Thread safety: any.
+    """
+
+    def samples(self) -> Iterable[Sample]:
+        """The figures as they were last taken, always of the same names. Must work from any thread."""
+        ...
+
+
+TIMES = ("waited", "held", "seconds")
+"""The fields of events that are times in seconds and worth a histogram."""

@@ -1,0 +1,103 @@
+"""How many tasks at once: fewer when they take longer than they need to, more again when they do not."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import inf
+from statistics import median
+
+from ._presets import check_count, check_number
+
+_AT_FIRST = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Adaptive:
+    """When concurrency is lowered and raised.
+
+    Looks at the median time of the tasks of each `window` (in seconds, and at least `samples` tasks). If it is more
+    than `tolerance` times the least that was seen, concurrency is multiplied by `decrease`; if not, and all that was
+    allowed was used, one more is allowed (at first twice as many, until it was too much for the first time). It stays
+    between `least` and the number of workers. When the least is `memory` windows old, concurrency is divided by
+    `tolerance` for one window to measure it anew: so a latency that has grown for good is taken for normal. Raises
+    `TypeError`, `ValueError`.
+    """
+
+    tolerance: float = 2.0
+    decrease: float = 0.9
+    window: float = 1.0
+    samples: int = 10
+    memory: int = 60
+    least: int = 1
+
+    def __post_init__(self) -> None:
+        if check_number("tolerance", self.tolerance) <= 1:
+            raise ValueError(f"tolerance must be above 1, not {self.tolerance!r}")
+        if check_number("decrease", self.decrease) >= 1:
+            raise ValueError(f"decrease must be below 1, not {self.decrease!r}")
+        check_number("window", self.window)
+        for name in ("samples", "memory", "least"):
+            check_count(name, getattr(self, name))
+
+
+class Limit:
+    """The concurrency that is allowed at present, for up to `most` workers.
+
+    Thread safety: none. Source: additive increase, multiplicative decrease (Chiu, Jain 1989), with slow start (Jacobson
+    1988); the measure is the ratio to the least latency, as in TCP Vegas (Brakmo, Peterson 1995), but of medians, since
+    tasks are not all of one size; the least is measured anew as in BBR (Cardwell et al. 2016).
+    """
+
+    def __init__(self, settings: Adaptive, most: int, now: float) -> None:
+        self._settings = settings
+        self._most = most
+        self._set(_AT_FIRST)
+        self._before: float | None = (
+            None  # what was allowed before it was lowered to measure the least latency
+        )
+        self._least_latency = inf
+        self._age = 0
+        self._starting = True
+        self._times: list[float] = []
+        self._since = now
+        self._used_up = False
+
+    @property
+    def allowed(self) -> int:
+        """How many tasks at once."""
+        return int(self._exact)
+
+    def note(self, seconds: float, busy: int, now: float) -> int:
+        """A task took so many seconds, and so many ran when it ended, it included; gives what is allowed by now."""
+        if now - seconds < self._since or busy > self.allowed:
+            return self.allowed  # it ran when something else was allowed
+        self._times.append(seconds)
+        self._used_up |= busy >= self.allowed
+        if now - self._since >= self._settings.window and len(self._times) >= self._settings.samples:
+            self._judge(median(self._times))
+            self._times.clear()
+            self._used_up = False
+            self._since = now
+        return self.allowed
+
+    def _judge(self, latency: float) -> None:
+        settings = self._settings
+        if self._before is not None:
+            self._exact, self._before = self._before, None
+            self._least_latency, self._age = latency, 0
+            return
+        self._age += 1
+        if latency <= self._least_latency:
+            self._least_latency, self._age = latency, 0
+        if self._age >= settings.memory:
+            # from what it is slowed down to by now, the least could not be told
+            self._before = self._exact
+            self._set(self._exact / settings.tolerance)
+        elif latency > settings.tolerance * self._least_latency:
+            self._starting = False
+            self._set(self._exact * settings.decrease)
+        elif self._used_up:
+            self._set(self._exact + (self._exact if self._starting else 1.0))
+
+    def _set(self, exact: float) -> None:
+        self._exact = min(float(self._most), max(float(self._settings.least), exact))

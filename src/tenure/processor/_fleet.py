@@ -1,0 +1,153 @@
+"""The fleet: what all processors of one name tell each other through the engine.
+
+Each process holds a place under one key, whose value is its report. So a process that dies is gone from the fleet with
+its session, and no process has to know of the others.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+import anyio
+
+from tenure.engine import Holders, Reply, SetValue
+from tenure.errors import EngineError, LeaseLost, StoreClosed
+from tenure.shared import Hold, QueueStatistics, ResourcePool, ResourcePoolStatistics, WorkQueue
+from tenure.shared._lease import HoldWish
+from tenure.store import Obtained, Store
+
+from ._metrics import Latencies, latencies
+from ._sketch import Sketch
+from ._window import Tally, total_of
+
+_MOST = 2**20
+_REPORTED = ("queued", "running", "total")
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A process of the fleet: its `workers`, of which `busy` had a task when it last told, and tasks done per second.
+
+    It has belonged to the fleet for `age` seconds.
+    """
+
+    process: str
+    age: float
+    workers: int
+    busy: int
+    throughput: float
+
+
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    """All processors of one name, in all processes (at most 1,000 of them).
+
+    `queues` (by kind) and `claims` are the engine's own figures of this moment. The rest adds up what each process has
+    last told, which it does every `look_every` seconds; the quantiles of `latency` are those of all tasks together.
+    """
+
+    members: tuple[Member, ...]
+    queues: Mapping[str | None, QueueStatistics]
+    claims: ResourcePoolStatistics | None
+    workers: int
+    busy: int
+    throughput: float
+    latency: Latencies
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What a process tells of itself."""
+
+    workers: int
+    busy: int
+    throughput: float
+    tally: Tally
+
+    def to_data(self) -> dict[str, Any]:
+        """As plain data."""
+        sketches = {name: self.tally.sketches[name].to_data() for name in _REPORTED}
+        return {
+            "workers": self.workers,
+            "busy": self.busy,
+            "throughput": self.throughput,
+            "sketches": sketches,
+        }
+
+    @classmethod
+    def from_data(cls, data: dict[str, Any]) -> Report:
+        """What `to_data` gave."""
+        tally = Tally()
+        for name, sketch in data["sketches"].items():
+            tally.sketches[name] = Sketch.from_data(sketch)
+        return cls(data["workers"], data["busy"], data["throughput"], tally)
+
+
+class _Membership(Hold):
+    __slots__ = ()
+
+    @property
+    def obtained(self) -> Obtained:
+        return self._obtained
+
+
+class Fleets:
+    """This process's place in the fleet, and the view of the others.
+
+    Thread safety: none.
+    """
+
+    def __init__(self, store: Store, name: str, report: Callable[[], Report]) -> None:
+        self._store = store
+        self._key = store.key("processor", name)
+        self._report = report
+
+    async def belong(self, every: float) -> None:
+        """Hold the place and tell the others, every so many seconds, until cancelled or the store is closed.
+
+        Cancellation: this is how it ends; the place is given up.
+        """
+        while True:
+            try:
+                await self._hold_and_tell(every)
+            except LeaseLost:
+                pass
+            except StoreClosed:
+                return
+            except EngineError:
+                await anyio.sleep(every)
+
+    async def look(self, queues: Mapping[str | None, WorkQueue], claims: ResourcePool | None) -> Fleet:
+        """The fleet at this moment. Raises `StoreClosed`, `EngineError`. Cancellation: no effect."""
+        answer = await self._store.call(Holders(self._key))
+        if isinstance(answer, Reply):
+            raise StoreClosed("the store is closed")
+        reports = [Report.from_data(json.loads(holder.value)) for holder in answer.holders]
+        return Fleet(
+            members=tuple(
+                Member(holder.process, holder.age, report.workers, report.busy, report.throughput)
+                for holder, report in zip(answer.holders, reports, strict=True)
+            ),
+            queues=MappingProxyType({kind: await queue.statistics() for kind, queue in queues.items()}),
+            claims=claims and await claims.statistics(),
+            workers=sum(report.workers for report in reports),
+            busy=sum(report.busy for report in reports),
+            throughput=sum(report.throughput for report in reports),
+            latency=latencies(total_of(report.tally for report in reports)),
+        )
+
+    async def _hold_and_tell(self, every: float) -> None:
+        store = self._store
+        wish = HoldWish(self._key, _MOST, value=self._value())
+        hold = _Membership(store, wish, ttl=store.ttl, timeout=None, exclusive=False)
+        async with hold as lease:
+            while True:
+                await anyio.sleep(every)
+                await store.call(SetValue(self._key, hold.obtained.name, lease.token, self._value()))
+
+    def _value(self) -> bytes:
+        return json.dumps(self._report().to_data()).encode()

@@ -1,0 +1,333 @@
+"""A lane: the workers of one kind of task, and what each of its tasks enters and leaves.
+
+The order is the same for every task. What is dear to hold comes late, and what is spent rather than held comes last:
+
+1. while the circuit breaker is open, wait; nothing is held but the task
+2. claim a resource
+3. borrow a connection
+4. wait for the rate, so that starts are as far apart as it says, whatever came before
+5. enter the circuit breaker: it measures the handler, not the waiting; refused, leave all and go back to 1
+6. run the handler, for `timeout` seconds at most
+
+and it is left in the opposite order. It is one stack in the worker's own task, so a step that fails, or is cancelled,
+leaves what was entered before it and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+from anyio import CancelScope
+
+from tenure.engine import Settle, Verdict
+from tenure.errors import (
+    AcquireTimeout,
+    BulkheadFull,
+    CircuitOpen,
+    EngineError,
+    LeaseLost,
+    PoolTimeout,
+    StoreClosed,
+)
+from tenure.local import CircuitBreaker, Pool
+from tenure.local._line import Line
+from tenure.local._park import now
+from tenure.shared import Discard, RateLimiter, ResourcePool, Retry, Task, Worker, WorkQueue
+from tenure.shared._takes import Dismissed
+from tenure.shared._task import describe
+
+from ._adaptive import Limit
+from ._context import Context
+from ._meter import Meter
+
+OUTCOMES = {
+    Verdict.DONE: "done",
+    Verdict.RETRY: "retried",
+    Verdict.DEAD: "dead",
+    Verdict.DISCARD: "discarded",
+    Verdict.CANCEL: "cancelled",
+    Verdict.GIVE_BACK: "given_back",
+}
+
+Handler = Callable[[Task, Context], Awaitable[Any]]
+Where = Mapping[str, Any] | Callable[[Task], Mapping[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What the tasks of all lanes enter; None for what there is not. Times are in seconds."""
+
+    handler: Handler
+    timeout: float | None
+    claims: ResourcePool | None
+    where: Where | None
+    claim_timeout: float | None
+    pool: Pool[Any] | None
+    connection_timeout: float | None
+    limiter: RateLimiter | None
+    lock_timeout: float | None
+
+    @property
+    def any(self) -> bool:
+        """Whether there is anything to enter."""
+        return self.claims is not None or self.pool is not None or self.limiter is not None
+
+
+class GivenBack(Exception):
+    """The task was not started, and shall be as if it had not been taken."""
+
+
+class _Refused(Exception):
+    """The circuit breaker does not let the task start."""
+
+
+class Lane(Worker):
+    """The workers of one kind of task.
+
+    Thread safety: none.
+    """
+
+    def __init__(
+        self,
+        queue: WorkQueue,
+        kind: str | None,
+        workers: int,
+        parts: Parts,
+        meter: Meter,
+        *,
+        retry: Retry | None,
+        breaker: CircuitBreaker | None,
+        limit: Limit | None,
+    ) -> None:
+        super().__init__(queue, self._handle, concurrency=workers, retry=retry)
+        self.queue = queue
+        self.kind = kind
+        self.workers = workers
+        self.meter = meter
+        self.scope = CancelScope()
+        self._parts = parts
+        self._is_bare = not parts.any and breaker is None
+        self._breaker = breaker
+        self._limit = limit
+        self._allowed = workers if limit is None else limit.allowed
+        self._resting_runners: Line[int, None] = Line(_nothing)
+        self._entering: set[CancelScope] = set()
+        self._shut: Line[None, None] = Line(_nothing)
+
+    async def run(self) -> None:
+        """As that of a worker."""
+        unregister = self._breaker and self._breaker.on_change(self._on_breaker)
+        try:
+            await super().run()
+        finally:
+            if unregister is not None:
+                unregister()
+
+    @property
+    def allowed(self) -> int:
+        """How many tasks at once at present."""
+        return self._allowed
+
+    @property
+    def busy(self) -> int:
+        """How many tasks it has."""
+        return self.meter.window.level("busy")
+
+    def begin_draining(self) -> None:
+        """Take no more, and give back what has not started. Synchronous."""
+        self._draining = True
+        for scope in list(self._entering):
+            scope.cancel("the processor is drained")
+        self._queue.takers.dismiss(self)
+        self._wake_resting()
+
+    # taking, as many as are allowed
+
+    async def _runner(self, number: int, everybody: CancelScope) -> None:
+        takers = self._queue.takers
+        try:
+            while not self._draining:
+                with CancelScope() as scope:
+                    while not (self._draining or scope.cancel_called):
+                        if number >= self._allowed:
+                            await self._resting_runners.wait(self._resting_runners.join(number))
+                            continue
+                        try:
+                            session, taken = await takers.take(self)
+                        except Dismissed:
+                            continue
+                        await self._work(Task(self._queue, session, taken, scope), self._handle, scope)
+        except (StoreClosed, EngineError) as problem:
+            # it hits all runners alike: one of them tells, the others end
+            self._problem = problem
+            everybody.cancel()
+
+    def _allow(self, allowed: int) -> None:
+        lower, self._allowed = allowed < self._allowed, allowed
+        self.meter.tell("limit", allowed=allowed)
+        if lower:
+            # those that wait for a task look anew whether they may
+            self._queue.takers.dismiss(self)
+        else:
+            self._wake_resting()
+
+    def _wake_resting(self) -> None:
+        for runner in self._resting_runners:
+            if self._draining or runner.want < self._allowed:
+                self._resting_runners.grant(runner, None)
+
+    # one task
+
+    async def _handle(self, task: Task) -> Any:
+        meter = self.meter
+        taken = meter.taken()
+        try:
+            if self._draining:
+                raise GivenBack
+            context = Context(self._queue.store, self.kind, meter, self._parts.lock_timeout)
+            if self._is_bare:
+                return await self._call(task, context, taken, taken)
+            with CancelScope() as scope:
+                self._entering.add(scope)
+                try:
+                    return await self._enter(task, context, scope, taken)
+                finally:
+                    self._entering.discard(scope)
+            raise GivenBack
+        except LeaseLost as lost:
+            if task.lost is None:
+                meter.tell("leases_lost", key=lost.key, reason=lost.reason)
+            raise
+        finally:
+            meter.change("busy", -1)
+
+    async def _enter(self, task: Task, context: Context, scope: CancelScope, taken: float) -> Any:
+        while True:
+            await self._until_admitted()
+            try:
+                async with AsyncExitStack() as stack:
+                    await self._obtain(stack, task, context)
+                    self._entering.discard(scope)
+                    if scope.cancel_called:  # in the very step in which the last thing was obtained
+                        await anyio.lowlevel.checkpoint_if_cancelled()
+                    return await self._call(task, context, taken, now())
+            except _Refused:
+                self.meter.count("refused")
+
+    async def _obtain(self, stack: AsyncExitStack, task: Task, context: Context) -> None:
+        parts, meter = self._parts, self.meter
+        since = now()
+        try:
+            if parts.claims is not None:
+                where = parts.where(task) if callable(parts.where) else parts.where
+                context.has(await stack.enter_async_context(parts.claims.claim(parts.claim_timeout, where)))
+                stack.callback(meter.change, "claims", -1)
+                meter.change("claims", 1)
+                since = meter.record("claim", since)
+            if parts.pool is not None:
+                connection = await stack.enter_async_context(parts.pool.acquire(parts.connection_timeout))
+                context.has_connection(connection)
+                stack.callback(meter.change, "connections", -1)
+                meter.change("connections", 1)
+                since = meter.record("connection", since)
+        except (AcquireTimeout, PoolTimeout, BulkheadFull) as error:
+            meter.tell("exhaustion", id=task.id, attempt=task.attempt, error=str(error))
+            raise
+        if parts.limiter is not None:
+            await parts.limiter.acquire()
+            meter.record("rate", since)
+        if self._breaker is not None:
+            try:
+                await self._breaker.__aenter__()
+            except CircuitOpen:
+                raise _Refused from None
+            stack.callback(self._after_call)
+            stack.push_async_exit(self._breaker)
+
+    async def _call(self, task: Task, context: Context, taken: float, started: float) -> Any:
+        parts = self._parts
+        try:
+            if parts.timeout is None:
+                result = await parts.handler(task, context)
+            else:
+                result = await self._call_in_time(parts.timeout, task, context)
+        except Exception:
+            self._ended_at(now(), task.waited, taken, started)
+            raise
+        self._ended_at(now(), task.waited, taken, started)
+        return result
+
+    async def _call_in_time(self, seconds: float, task: Task, context: Context) -> Any:
+        with anyio.move_on_after(seconds):
+            return await self._parts.handler(task, context)
+        self.meter.tell("timeouts", id=task.id, attempt=task.attempt, seconds=seconds)
+        raise TimeoutError(f"not done within {seconds:g} s")
+
+    def _ended_at(self, at: float, waited: float, taken: float, started: float) -> None:
+        self.meter.ran(at, waited + started - taken, at - started)
+        if self._limit is not None:
+            allowed = self._limit.note(at - started, self.busy, at)
+            if allowed != self._allowed:
+                self._allow(allowed)
+
+    # what becomes of it
+
+    def _failure(self, task: Task, problem: BaseException | None, scope: CancelScope) -> BaseException | None:
+        if problem is None:
+            return None
+        if isinstance(problem, GivenBack):
+            return BaseException("given back")
+        failure = super()._failure(task, problem, scope)
+        if isinstance(failure, Exception) and not isinstance(failure, Discard) and task.lost is None:
+            self.meter.tell("failures", id=task.id, attempt=task.attempt, error=describe(failure))
+        return failure
+
+    def _on_settled(self, task: Task, settle: Settle, seconds: float, refused: str | None) -> None:
+        super()._on_settled(task, settle, seconds, refused)
+        if refused:
+            self.meter.tell("leases_lost", key=f"{self._queue.key} task {task.id}", reason=refused)
+            self.meter.count("lost")
+        else:
+            self.meter.count(OUTCOMES[settle.verdict])
+        if refused or settle.verdict in (Verdict.RETRY, Verdict.GIVE_BACK):
+            self.meter.queued(1)
+
+    # waiting for the circuit breaker
+
+    async def _until_admitted(self) -> None:
+        breaker = self._breaker
+        while breaker is not None and (seconds := _shut_for(breaker)) > 0:
+            with anyio.move_on_after(seconds):
+                await self._shut.wait(self._shut.join(None))
+
+    def _after_call(self) -> None:
+        """A call has left the breaker: if it was a probe, another may take its place."""
+        if self._breaker is not None and self._breaker.state == "half_open":
+            self._wake_one()
+
+    def _on_breaker(self, old: object, new: object) -> None:
+        del old
+        self.meter.tell("breaker", state=new)
+        while self._wake_one():
+            pass
+
+    def _wake_one(self) -> bool:
+        waiter = self._shut.head()
+        return waiter is not None and self._shut.grant(waiter, None)
+
+
+def _shut_for(breaker: CircuitBreaker) -> float:
+    """For how many seconds the breaker admits nobody; 0 if it may do so now."""
+    states = breaker._states
+    if breaker.state == "half_open" and len(states.probes) + states.window.calls < states.settings.probes:
+        return 0.0
+    return states.retry_after(now()) if breaker.state in ("open", "half_open", "forced_open") else 0.0
+
+
+def _nothing(_: object) -> None:
+    pass

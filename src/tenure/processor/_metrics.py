@@ -1,0 +1,168 @@
+"""What a processor tells of itself, as values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from ._sketch import Sketch
+from ._window import Tally
+
+
+@dataclass(frozen=True, slots=True)
+class Latency:
+    """A distribution of times in seconds: how many there were, their mean and maximum, and quantiles within 1 %."""
+
+    count: int
+    mean: float
+    p50: float
+    p95: float
+    p99: float
+    greatest: float
+
+    @classmethod
+    def of(cls, sketch: Sketch) -> Latency:
+        """What a sketch holds."""
+        mean = sketch.total / sketch.count if sketch.count else 0.0
+        p50, p95, p99 = (sketch.quantile(share) for share in (0.5, 0.95, 0.99))
+        return cls(sketch.count, mean, p50, p95, p99, sketch.greatest)
+
+
+@dataclass(frozen=True, slots=True)
+class Latencies:
+    """How long tasks took: `queued` from ready to the start of the handler, `running` in it, and in `total`."""
+
+    queued: Latency
+    running: Latency
+    total: Latency
+
+
+@dataclass(frozen=True, slots=True)
+class Waits:
+    """How long tasks waited before they started: for a `claim`, a `connection`, and the `rate`."""
+
+    claim: Latency
+    connection: Latency
+    rate: Latency
+
+
+@dataclass(frozen=True, slots=True)
+class LockTimes:
+    """How long handlers waited for locks and held them, and what passed from one holder's leaving to the next's entry.
+
+    `handover` is between tasks of this process.
+    """
+
+    wait: Latency
+    hold: Latency
+    handover: Latency
+
+
+@dataclass(frozen=True, slots=True)
+class Utilisation:
+    """How much of what there is was in use on the mean of the window, as shares; 0 for what is not used at all.
+
+    By Little's law it is the rate of arrivals times the mean stay, over the capacity. `claims` are those of this
+    process, as a share of all resources in the pool.
+    """
+
+    workers: float
+    claims: float
+    connections: float
+
+
+@dataclass(frozen=True, slots=True)
+class Errors:
+    """What went wrong, per minute.
+
+    `failures` are tries that failed, for whatever reason; `timeouts` those that took too long. `exhaustion` is that no
+    claim or connection was had in time, `lock_timeouts` the same of locks; `refused` are starts that a circuit breaker
+    did not allow (the task waits on), `leases_lost` tasks, claims and locks that were lost.
+    """
+
+    failures: float
+    timeouts: float
+    exhaustion: float
+    lock_timeouts: float
+    refused: float
+    leases_lost: float
+
+
+@dataclass(frozen=True, slots=True)
+class Metrics:
+    """A processor in this process, or one kind of its tasks, over the last `seconds` (a minute, once it is that old).
+
+    `workers`, of which at most `limit` may be `busy` at present; `throughput` is tasks done per second. `queue_depth`
+    is how many tasks wait in the queue, delayed ones included, and `oldest` for how many seconds the first of them has
+    been ready: the engine's figures, `looked` seconds ago, the depth brought up to date with what was done here
+    since. `heartbeats_late` is how many came late in the window. `totals` are counts since the start, by name. `kinds`
+    has the same for each kind of task.
+    """
+
+    seconds: float
+    workers: int
+    limit: int
+    busy: int
+    throughput: float
+    latency: Latencies
+    waits: Waits
+    queue_depth: int
+    oldest: float
+    looked: float
+    utilisation: Utilisation
+    errors: Errors
+    locks: LockTimes
+    heartbeats_late: int
+    totals: Mapping[str, int]
+    kinds: Mapping[str | None, Metrics] = field(default_factory=dict["str | None", "Metrics"])
+
+
+def latencies(tally: Tally) -> Latencies:
+    """The times of the tasks in a tally."""
+    return Latencies(*(Latency.of(tally.sketches[name]) for name in ("queued", "running", "total")))
+
+
+def metrics_of(
+    tally: Tally,
+    *,
+    workers: int,
+    limit: int,
+    busy: int,
+    depth: int,
+    oldest: float,
+    looked: float,
+    resources: int,
+    connections: int,
+    kinds: Mapping[str | None, Metrics],
+) -> Metrics:
+    """The metrics that a tally and the rest amount to."""
+
+    def times(*names: str) -> tuple[Latency, ...]:
+        return tuple(Latency.of(tally.sketches[name]) for name in names)
+
+    def share(name: str, capacity: int) -> float:
+        return tally.means.get(name, 0.0) / capacity if capacity else 0.0
+
+    def per_minute(name: str) -> float:
+        return tally.counts[name] * 60 / tally.seconds if tally.seconds else 0.0
+
+    return Metrics(
+        seconds=tally.seconds,
+        workers=workers,
+        limit=limit,
+        busy=busy,
+        throughput=tally.counts["done"] / tally.seconds if tally.seconds else 0.0,
+        latency=latencies(tally),
+        waits=Waits(*times("claim", "connection", "rate")),
+        queue_depth=depth,
+        oldest=oldest,
+        looked=looked,
+        utilisation=Utilisation(
+            share("busy", workers), share("claims", resources), share("connections", connections)
+        ),
+        errors=Errors(*map(per_minute, Errors.__dataclass_fields__)),
+        locks=LockTimes(*times("lock_wait", "lock_hold", "lock_handover")),
+        heartbeats_late=tally.counts["heartbeats_late"],
+        totals=dict(tally.totals),
+        kinds=kinds,
+    )

@@ -1,0 +1,40 @@
+"""Metrics, again and again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Self
+
+import anyio
+
+from ._metrics import Metrics
+
+
+class Monitor:
+    """The metrics of a processor every so many seconds: `async for metrics in processor.monitor(every=10)`.
+
+    Ends with the processor. Thread safety: none.
+    """
+
+    __slots__ = ("_closed", "_every", "_look", "_next")
+
+    def __init__(self, look: Callable[[], Metrics], closed: anyio.Event, every: float) -> None:
+        self._look = look
+        self._closed = closed
+        self._every = every
+        self._next: float | None = None
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Metrics:
+        """Wait until it is time, and give the metrics. Cancellation: has no effect; the next call waits on."""
+        due = anyio.current_time() + self._every if self._next is None else self._next
+        self._next = due
+        with anyio.CancelScope(deadline=due):
+            await self._closed.wait()
+        if self._closed.is_set():
+            raise StopAsyncIteration
+        # who was slow to come back does not get what it has missed at once
+        self._next = max(due, anyio.current_time()) + self._every
+        return self._look()

@@ -1,0 +1,340 @@
+"""The processor: a queue and its workers, with all that their handlers need, and measured."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
+from math import inf
+from types import MappingProxyType
+from typing import Any, Self, TypedDict, Unpack
+
+import anyio
+from anyio import AsyncContextManagerMixin
+
+from tenure.errors import DuplicateTask
+from tenure.local import CircuitBreaker, Pool
+from tenure.local._park import now
+from tenure.observe import LoggingObserver, Observer, Sample
+from tenure.shared import RateLimiter, ResourcePool, Retry, WorkQueue
+from tenure.store import Store
+from tenure.upkeep import Upkeep, unwrapped_task_group
+
+from ._adaptive import Adaptive, Limit
+from ._fleet import Fleet, Fleets, Report
+from ._lane import Handler, Lane, Parts, Where
+from ._meter import Meter
+from ._metrics import Metrics, metrics_of
+from ._monitor import Monitor
+from ._presets import Preset, check_number, preset_of
+from ._pulse import look_now_and_then, watch_heartbeats
+from ._samples import samples_of
+from ._settings import check_claims, check_connections, check_functions, check_type, shares, time_limit
+from ._window import Tally, total_of
+
+
+class Overrides(TypedDict, total=False):
+    """The fields of a preset that are to be otherwise."""
+
+    workers: int
+    connections: int
+    rate: float | None
+    queue_size: int
+
+
+class Processor(AsyncContextManagerMixin):
+    """Runs `handler(task, context)` for each task that is submitted, here or in any process with one of the same name.
+
+    `async with Processor(...) as processor` runs its workers; leaving the block drains them. Tasks wait in a
+    `WorkQueue` of the processor's name, so they are leased and fenced, survive this process, and submitters wait while
+    it is full.
+
+    `preset` is a name of `PRESETS` or a `Preset`; `workers`, `connections`, `rate` (None: no limit) and `queue_size`
+    override its fields. The rate is one for all processes, the rest for each process. A task enters, in this order,
+    what there is of: a claim of `claims` that matches `where` (a mapping, or a function of the task), a connection of
+    `pool`, the rate, the circuit breaker; and leaves it in the opposite order, however it ends. `pool` makes a
+    `local.Pool`, given `max_size=`, as `partial(Pool, connect, close=...)` does; `breaker` makes a circuit breaker for
+    each kind, given `name=`. A task that the breaker does not let start waits until it does.
+
+    `kinds` are bulkheads: each kind has a queue (`name/kind`) and so many of the workers for itself; the workers that
+    no kind has are for tasks of no kind. `adaptive` lowers the number of tasks at once when they take longer than they
+    need to. `timeout` limits the handler, `claim_timeout`, `connection_timeout` and `lock_timeout` the waits (None: for
+    ever), `grace` how long `drain` waits for handlers; all in seconds. `retry` is the queue's by default;
+    `queue_options` are those of `WorkQueue`. Every `look_every` seconds the engine is asked how the queues are.
+    `observer` (the store's by default, else the log) is told of the events that begin with `processor.`.
+
+    Raises `TypeError` and `ValueError` for settings that make no sense or cannot work, and says why.
+
+    Thread safety: none; belongs to the event loop of its store.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        name: str,
+        handler: Handler,
+        *,
+        preset: str | Preset = "medium",
+        kinds: Mapping[str, int] | None = None,
+        claims: ResourcePool | None = None,
+        where: Where | None = None,
+        claim_timeout: float | None = None,
+        pool: Callable[..., Pool[Any]] | None = None,
+        connection_timeout: float | None = None,
+        breaker: Callable[..., CircuitBreaker] | None = None,
+        timeout: float | None = None,
+        lock_timeout: float | None = None,
+        adaptive: bool | Adaptive = False,
+        grace: float | None = None,
+        retry: Retry | None = None,
+        look_every: float = 5.0,
+        observer: Observer | None = None,
+        queue_options: Mapping[str, Any] | None = None,
+        **overrides: Unpack[Overrides],
+    ) -> None:
+        check_functions(handler, {"pool": pool, "breaker": breaker})
+        check_claims(claims, where)
+        check_type("retry", retry, Retry)
+        if not isinstance(adaptive, bool | Adaptive):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(f"adaptive must be True, False or an Adaptive, not {adaptive!r}")
+        if overrides.get("rate", 1) is None:
+            overrides["rate"] = inf
+        self.preset = replace(preset_of(preset), **overrides)
+        self.name = name
+        self._store = store
+        self._handler = handler
+        self._lanes_workers = shares(self.preset.workers, kinds or {})
+        self._claims = claims
+        self._where = where
+        self._claim_timeout = time_limit("claim_timeout", claim_timeout, zero=True)
+        self._make_pool = pool
+        self._connection_timeout = time_limit("connection_timeout", connection_timeout, zero=True)
+        self._make_breaker = breaker
+        self._timeout = time_limit("timeout", timeout)
+        self._lock_timeout = time_limit("lock_timeout", lock_timeout, zero=True)
+        self._adaptive = Adaptive() if adaptive is True else adaptive or None
+        self._grace = time_limit("grace", grace, zero=True)
+        self._retry = retry
+        self._look_every = check_number("look_every", look_every)
+        self._observer = observer or store.observer or LoggingObserver()
+        if pool is not None:
+            check_connections(self.preset, self._connection_timeout, self._timeout)
+        options: dict[str, Any] = {"max_size": self.preset.queue_size, **(queue_options or {})}
+        self._queues = {
+            kind: WorkQueue(store, name if kind is None else f"{name}/{kind}", **options)
+            for kind in self._lanes_workers
+        }
+        self._lanes: dict[str | None, Lane] = {}
+        self._resources = self._looks = 0
+        self._fleets = Fleets(store, name, self._report)
+        self._samples: tuple[Sample, ...] = ()
+        self._closed = anyio.Event()
+        self._state = "new"
+
+    def __repr__(self) -> str:
+        busy = sum(lane.busy for lane in self._lanes.values())
+        return f"<Processor {self.name!r} {self._state} busy={busy}/{self.preset.workers}>"
+
+    # submitting
+
+    async def submit(
+        self,
+        payload: Any,
+        priority: int = 0,
+        key: str | None = None,
+        kind: str | None = None,
+        *,
+        delay: float = 0.0,
+        expires: float | None = None,
+    ) -> int:
+        """Put a task into the queue of its kind and give its id; waits in line while that is full.
+
+        Arguments and errors are those of `WorkQueue.put`; `ValueError` for a kind that there is not. A handler that
+        submits to a full queue may wait for itself: use `queue(kind).try_put` there.
+        Cancellation: while waiting, nothing is put and no place is kept; when it is under way, it may be put.
+        """
+        task_id = await self.queue(kind).put(payload, priority, delay, key, expires)
+        self._submitted(kind, 1)
+        return task_id
+
+    async def submit_many(self, items: Iterable[Any], kind: str | None = None) -> list[int | DuplicateTask]:
+        """Put many tasks, payloads or `Item`s, and give for each its id or the `DuplicateTask` in its way.
+
+        As `WorkQueue.put_many`. Cancellation: portions that were put stay.
+        """
+        outcomes = await self.queue(kind).put_many(items)
+        self._submitted(kind, sum(isinstance(outcome, int) for outcome in outcomes))
+        return outcomes
+
+    def queue(self, kind: str | None = None) -> WorkQueue:
+        """The queue of a kind: for results, cancelling, dead letters. Raises `ValueError` if there is no such kind."""
+        if kind not in self._queues:
+            known = ", ".join(repr(each) for each in self._queues)
+            raise ValueError(f"kind must be one of {known}, not {kind!r}")
+        return self._queues[kind]
+
+    async def join(self) -> None:
+        """Wait until no task of any kind is waiting, delayed or leased, in no process. Raises `StoreClosed`.
+
+        Cancellation: no effect.
+        """
+        while True:
+            for queue in self._queues.values():
+                await queue.join()
+            # the last to end may have submitted to a queue that was seen empty before
+            if len(self._queues) == 1 or not any(
+                [(await queue.statistics()).unfinished for queue in self._queues.values()]
+            ):
+                return
+
+    async def drain(self) -> None:
+        """Take no more tasks, give back those that have not started, finish the others, and return.
+
+        After `grace` seconds the handlers that still run are cancelled and their tasks given back, without counting an
+        attempt. Tasks may still be submitted, for other processes. `RuntimeError` if the processor was not entered.
+        Cancellation: it goes on draining.
+        """
+        self._check_entered()
+        self._state = "draining"
+        lanes = list(self._lanes.values())
+        for lane in lanes:
+            lane.begin_draining()
+        with anyio.move_on_after(self._grace) as grace:
+            for lane in lanes:
+                await lane.drain()
+        if grace.cancelled_caught:
+            for lane in lanes:
+                lane.scope.cancel("the grace is over")
+            for lane in lanes:
+                await lane.drain()
+
+    # looking
+
+    def metrics(self) -> Metrics:
+        """How it goes in this process, over the last minute. Raises `RuntimeError` if the processor was not entered."""
+        self._check_entered()
+        at = now()
+        tallies = {kind: lane.meter.window.tally(at) for kind, lane in self._lanes.items()}
+        whole = total_of(tallies.values())
+        kinds = {kind: self._metrics(tallies[kind], [lane], {}) for kind, lane in self._lanes.items()}
+        return self._metrics(whole, list(self._lanes.values()), kinds)
+
+    async def fleet(self) -> Fleet:
+        """How it goes in all processes together. Raises `StoreClosed`, `EngineError`. Cancellation: no effect."""
+        self._check_entered()
+        return await self._fleets.look(self._queues, self._claims)
+
+    def samples(self) -> tuple[Sample, ...]:
+        """The figures as they were last taken, every `look_every` seconds, for collectors. Works from any thread."""
+        return self._samples
+
+    def monitor(self, every: float = 10.0) -> Monitor:
+        """The metrics every so many seconds, until the processor ends: `async for metrics in processor.monitor()`.
+
+        Cancellation: has no effect.
+        """
+        self._check_entered()
+        return Monitor(self.metrics, self._closed, check_number("every", every))
+
+    def _metrics(self, tally: Tally, lanes: list[Lane], kinds: Mapping[str | None, Metrics]) -> Metrics:
+        return metrics_of(
+            tally,
+            workers=sum(lane.workers for lane in lanes),
+            limit=sum(lane.allowed for lane in lanes),
+            busy=sum(lane.busy for lane in lanes),
+            depth=sum(lane.meter.depth for lane in lanes),
+            oldest=max(lane.meter.oldest for lane in lanes),
+            looked=max(lane.meter.since_look for lane in lanes),
+            resources=self._resources,
+            connections=0 if self._make_pool is None else self.preset.connections,
+            kinds=MappingProxyType(kinds),
+        )
+
+    # inside
+
+    @asynccontextmanager
+    async def __asynccontextmanager__(self) -> AsyncGenerator[Self]:
+        if self._state != "new":
+            raise RuntimeError(f"{self!r}: entered before; make a new one")
+        self._state = "running"
+        async with AsyncExitStack() as stack:
+            pool = None
+            if self._make_pool is not None:
+                pool = await stack.enter_async_context(self._make_pool(max_size=self.preset.connections))
+            self._make_lanes(pool)
+            self._samples = samples_of(self.name, self.metrics())
+            stack.callback(self._end)
+            async with unwrapped_task_group() as group:
+                upkeep = Upkeep(group)
+                first = next(iter(self._lanes.values()))
+                upkeep.start(f"processor {self.name} looks", look_now_and_then, self._look, self._look_every)
+                upkeep.start(f"processor {self.name} tells", self._fleets.belong, self._look_every)
+                upkeep.start(f"processor {self.name} listens", watch_heartbeats, self._store, first.meter)
+                try:
+                    for lane in self._lanes.values():
+                        group.start_soon(_run, lane, name=f"tenure processor {lane.queue.name}")
+                    yield self
+                    await self.drain()
+                finally:
+                    upkeep.cancel()
+
+    def _make_lanes(self, pool: Pool[Any] | None) -> None:
+        rate = self.preset.rate
+        parts = Parts(
+            handler=self._handler,
+            timeout=self._timeout,
+            claims=self._claims,
+            where=self._where,
+            claim_timeout=self._claim_timeout,
+            pool=pool,
+            connection_timeout=self._connection_timeout,
+            limiter=None if rate == inf else RateLimiter(self._store, self.name, rate=rate),
+            lock_timeout=self._lock_timeout,
+        )
+        for kind, workers in self._lanes_workers.items():
+            queue = self._queues[kind]
+            self._lanes[kind] = Lane(
+                queue,
+                kind,
+                workers,
+                parts,
+                Meter(self.name, kind, self._observer),
+                retry=self._retry,
+                breaker=self._make_breaker and self._make_breaker(name=queue.name),
+                limit=self._adaptive and Limit(self._adaptive, workers, now()),
+            )
+
+    def _end(self) -> None:
+        self._state = "ended"
+        self._closed.set()
+
+    async def _look(self) -> None:
+        try:
+            for lane in self._lanes.values():
+                lane.meter.looked(await lane.queue.statistics())
+            # that lists the whole pool, and changes seldom
+            if self._claims is not None and self._looks % 12 == 0:
+                self._resources = (await self._claims.statistics()).size
+            self._looks += 1
+        finally:
+            self._samples = samples_of(self.name, self.metrics())
+
+    def _report(self) -> Report:
+        at = now()
+        tally = total_of(lane.meter.window.tally(at) for lane in self._lanes.values())
+        done = tally.counts["done"]
+        throughput = done / tally.seconds if tally.seconds else 0.0
+        return Report(self.preset.workers, sum(lane.busy for lane in self._lanes.values()), throughput, tally)
+
+    def _submitted(self, kind: str | None, tasks: int) -> None:
+        if kind in self._lanes:
+            self._lanes[kind].meter.queued(tasks)
+
+    def _check_entered(self) -> None:
+        if not self._lanes:
+            raise RuntimeError(f"{self!r}: use `async with` to enter it first")
+
+
+async def _run(lane: Lane) -> None:
+    with lane.scope:
+        await lane.run()

@@ -1,0 +1,45 @@
+"""What a processor does now and then: ask the engine how its queues are, and look whether heartbeats come in time."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+import anyio
+
+from tenure.errors import EngineError, StoreClosed
+from tenure.store import Store
+
+from ._meter import Meter
+
+
+async def look_now_and_then(look: Callable[[], Awaitable[object]], every: float) -> None:
+    """Look every so many seconds, until cancelled or the store is closed; what fails is tried again next time."""
+    while True:
+        try:
+            await look()
+        except EngineError:
+            pass
+        except StoreClosed:
+            return
+        await anyio.sleep(every)
+
+
+async def watch_heartbeats(store: Store, meter: Meter) -> None:
+    """Note each heartbeat of the store's session that is late by a sixth of the ttl. Cancellation: this is how it ends.
+
+    They are sent every third of the ttl, so an acknowledgement that is older than a half is late; it is noticed within
+    the next sixth. That this woke too late itself tells the same: nothing ran, heartbeats included.
+    """
+    step = store.ttl / 6
+    told: float | None = None
+    while True:
+        due = anyio.current_time() + step
+        await anyio.sleep_until(due)
+        overslept = anyio.current_time() - due
+        session = store.session_at_once(store.ttl)
+        age = 0.0 if session is None else session.ttl - session.margin - session.remaining()
+        # of a session that is renewed late each look tells the same, until it has been renewed
+        renewal = due if session is None else session.deadline
+        if (overslept > step or age > 3 * step) and told != renewal:
+            told = renewal
+            meter.tell("heartbeats_late", seconds=max(overslept, age - 2 * step))

@@ -1,0 +1,87 @@
+"""What a processor was given, and whether it can work."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tenure.local import CircuitBreaker
+from tenure.shared import ResourcePool
+from tenure.shared._worker import is_async
+from tenure.store import check_seconds
+
+from ._presets import Preset, check_count
+
+
+def check_functions(handler: object, makers: Mapping[str, object]) -> None:
+    """Refuse a handler that would block the loop, and what makes nothing. Raises `TypeError`."""
+    if not is_async(handler):
+        raise TypeError(f"handler must be an async function that takes a task and a context, not {handler!r}")
+    for name, make in makers.items():
+        # a breaker can be called too, but guards what it is given
+        if make is not None and (not callable(make) or isinstance(make, CircuitBreaker)):
+            raise TypeError(f"{name} must be a function that makes one, not {make!r}")
+
+
+def check_claims(claims: object, where: object) -> None:
+    """Refuse what is no pool, and a `where` without one. Raises `TypeError`, `ValueError`."""
+    check_type("claims", claims, ResourcePool)
+    if where is None:
+        return
+    if claims is None:
+        raise ValueError(f"where needs claims=, not only {where!r}")
+    if not (callable(where) or isinstance(where, Mapping)):
+        raise TypeError(f"where must be a mapping, or a function that gives one for a task, not {where!r}")
+
+
+def shares(workers: int, kinds: Mapping[str, int]) -> dict[str | None, int]:
+    """How many workers each kind has; those that no kind has are for tasks of no kind.
+
+    Raises `TypeError`, `ValueError`.
+    """
+    shares: dict[str | None, int] = {}
+    for kind, share in kinds.items():
+        if not isinstance(kind, str) or not kind:  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ValueError(f"kinds must have names that are not empty, not {kind!r}")
+        shares[kind] = check_count(f"kinds: {kind}", share)
+    rest = workers - sum(kinds.values())
+    if rest < 0:
+        raise ValueError(
+            f"kinds must not have more than the {workers} workers together, not {workers - rest}"
+        )
+    if rest:
+        shares[None] = rest
+    return shares
+
+
+def check_type(name: str, value: object, kind: type) -> None:
+    """Refuse what is neither None nor of that type. Raises `TypeError`."""
+    if value is not None and not isinstance(value, kind):
+        raise TypeError(f"{name} must be a {kind.__name__}, not {value!r}")
+
+
+def time_limit(name: str, value: float | None, *, zero: bool = False) -> float | None:
+    """A number of seconds above 0 (or also 0), or None. Raises `TypeError`, `ValueError`."""
+    if value is None:
+        return None
+    if not check_seconds(name, value) > 0 and not zero:
+        raise ValueError(f"{name} must be above 0, or None, not {value!r}")
+    return float(value)
+
+
+def check_connections(preset: Preset, patience: float | None, timeout: float | None) -> None:
+    """Refuse what would fail under full load although nothing is wrong. Raises `ValueError`."""
+    workers, connections = preset.workers, preset.connections
+    rounds = -(-workers // connections) - 1
+    if patience is None or not rounds:
+        return
+    if timeout is None:
+        raise ValueError(
+            f"connections: {workers} workers share {connections}, and without timeout= nothing bounds how long one is "
+            f"kept, so the rest may wait for more than the connection_timeout of {patience:g} s"
+        )
+    if rounds * timeout > patience:
+        raise ValueError(
+            f"connections: {workers} workers share {connections}, so one may wait {rounds} times the timeout of "
+            f"{timeout:g} s, which is more than the connection_timeout of {patience:g} s; have at least "
+            f"{-(-workers // (int(patience / timeout) + 1))} connections, or wait for longer"
+        )
