@@ -5,7 +5,7 @@ The rooms of the house, and which may import which (tests/test_rooms.py keeps it
     errors < observe < upkeep < local < engine < store < { engines/*, shared, sql } < processor < { cli, web, examples }
 
 A room imports only rooms to its left. Rooms in braces do not import one another, except that cli may start web. This
-front door re-exports `shared`, `open_store` and all errors; the rest is found in its room (`tenure.local`,
+front door re-exports `shared`, `open_store`, `Processor` and all errors; the rest is found in its room (`tenure.local`,
 `tenure.testing`). `testing` may import everything; nothing imports `testing` or the front door.
 """
 
@@ -32,6 +32,7 @@ from tenure.errors import (
     TenureError,
     WouldExceedDeadline,
 )
+from tenure.processor import Processor
 from tenure.shared import (
     Arrival,
     Audit,
@@ -41,12 +42,14 @@ from tenure.shared import (
     Claim,
     Claiming,
     Discard,
+    Done,
     Election,
     Hold,
     Item,
     LeaderChanges,
     Lease,
     Lock,
+    LuaGuard,
     Party,
     PooledResource,
     QueueStatistics,
@@ -57,6 +60,7 @@ from tenure.shared import (
     RetryLater,
     RWLock,
     Semaphore,
+    SqlGuard,
     Taking,
     Task,
     TaskRecord,
@@ -82,6 +86,7 @@ __all__ = (
     "Claim",
     "Claiming",
     "Discard",
+    "Done",
     "DuplicateTask",
     "Election",
     "EngineError",
@@ -91,12 +96,14 @@ __all__ = (
     "Lease",
     "LeaseLost",
     "Lock",
+    "LuaGuard",
     "OutcomeUnknown",
     "Party",
     "PayloadTooLarge",
     "PoolClosed",
     "PoolTimeout",
     "PooledResource",
+    "Processor",
     "QueueFull",
     "QueueStatistics",
     "RWLock",
@@ -107,6 +114,7 @@ __all__ = (
     "Retry",
     "RetryLater",
     "Semaphore",
+    "SqlGuard",
     "Store",
     "StoreClosed",
     "StoreStatistics",

@@ -73,7 +73,9 @@ class Options:
     backend: str = "asyncio"
 
 
-class _Parser(argparse.ArgumentParser):
+class Parser(argparse.ArgumentParser):
+    """Raises `Misuse` where argparse would exit. Thread safety: none."""
+
     def error(self, message: str) -> NoReturn:
         raise Misuse(f"{message} (see {self.prog} --help)")
 
@@ -112,7 +114,7 @@ def parse_run(words: Sequence[str]) -> Options:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(
+    parser = Parser(
         prog="tenure run",
         description=_DESCRIPTION,
         epilog=_EPILOG,
@@ -138,7 +140,7 @@ def _parser() -> argparse.ArgumentParser:
         help="the run's name (default: made from handler, inputs and options)",
     )
     add("--fresh", action="store_true", help="forget what the run has done so far and start it anew")
-    add("--workers", metavar="N", type=_count, help=f"how many inputs at a time (default: {_WORKERS})")
+    add("--workers", metavar="N", type=count, help=f"how many inputs at a time (default: {_WORKERS})")
     add(
         "--rate",
         metavar="N/s",
@@ -148,11 +150,11 @@ def _parser() -> argparse.ArgumentParser:
     add(
         "--retries",
         metavar="N",
-        type=_count,
+        type=count,
         default=3,
         help="tries of each input in all (default: %(default)s)",
     )
-    add("--timeout", metavar="S", type=_seconds, help="seconds that a try may take (default: no limit)")
+    add("--timeout", metavar="S", type=seconds, help="seconds that a try may take (default: no limit)")
     add("--preset", choices=tuple(PRESETS), help="defaults for workers, rate and queue: %(choices)s")
     add("--results", metavar="FILE", help="where to write a line of JSON for each input that has ended")
     add(
@@ -170,20 +172,22 @@ def _name(text: str) -> str:
     return text
 
 
-def _count(text: str) -> int:
+def count(text: str) -> int:
+    """An option that is a whole number of at least 1."""
     if not text.isdecimal() or not int(text):
         raise argparse.ArgumentTypeError(f"{text!r} is no whole number of at least 1")
     return int(text)
 
 
-def _seconds(text: str) -> float:
+def seconds(text: str) -> float:
+    """An option that is a number of seconds above 0."""
     try:
-        seconds = float(text)
+        number = float(text)
     except ValueError:
-        seconds = 0.0
-    if not (math.isfinite(seconds) and seconds > 0):
+        number = 0.0
+    if not (math.isfinite(number) and number > 0):
         raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds above 0")
-    return seconds
+    return number
 
 
 def _rate(text: str) -> Rate | bool:

@@ -21,16 +21,74 @@ def _run(words: Sequence[str]) -> int:
     return run(parse_run(words))
 
 
+def _queue(words: Sequence[str]) -> int:
+    from ._queue import queue
+
+    return queue(words)
+
+
+def _lock(words: Sequence[str]) -> int:
+    from ._holders import lock
+
+    return lock(words)
+
+
+def _claims(words: Sequence[str]) -> int:
+    from ._holders import claims
+
+    return claims(words)
+
+
+def _leader(words: Sequence[str]) -> int:
+    from ._holders import leader
+
+    return leader(words)
+
+
+def _doctor(words: Sequence[str]) -> int:
+    from ._doctor import doctor
+
+    return doctor(words)
+
+
+def _top(words: Sequence[str]) -> int:
+    from ._top import top
+
+    return top(words)
+
+
+def _web(words: Sequence[str]) -> int:
+    from ._web import web
+
+    return web(words)
+
+
 _PATIENCE = 0.5
 """Seconds for threads that are about to end."""
 
-_COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {"run": _run}
+_COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
+    "run": _run,
+    "queue": _queue,
+    "lock": _lock,
+    "claims": _claims,
+    "leader": _leader,
+    "doctor": _doctor,
+    "top": _top,
+    "web": _web,
+}
 
 _HELP = """\
 usage: tenure [--version] [--help] COMMAND ...
 
 commands:
-  run    call a function for every input, durably: stop it at any moment, and the same command goes on
+  run     call a function for every input, durably: stop it at any moment, and the same command goes on
+  queue   list, show, pause, resume and purge queues; dead letters, and to have them tried again
+  lock    locks and semaphores that are held, who waits for them, and deadlocks
+  claims  resources of pools, and who has claimed them
+  leader  who leads
+  doctor  connect to a store, and tell what is wrong with it
+  top     a store, live: queues, processes, holders, and who waits for whom
+  web     the same as a read-only page with charts
 
 `tenure COMMAND --help` tells more."""
 

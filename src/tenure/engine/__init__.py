@@ -77,6 +77,7 @@ from ._counters import (
 )
 from ._engine import (
     Engine,
+    name_in,
 )
 from ._holds import (
     Acquire,
@@ -89,11 +90,27 @@ from ._holds import (
     Resize,
     SetValue,
 )
+from ._joining import (
+    Complete,
+    Joined,
+    Joining,
+    Joins,
+    PutOne,
+)
 from ._sessions import (
     CloseSession,
     OpenSession,
     Ping,
     RenewSession,
+)
+from ._survey import (
+    Belongings,
+    Examine,
+    Examined,
+    Inspect,
+    Inspected,
+    Survey,
+    Surveyed,
 )
 from ._tasks import (
     Accepted,
@@ -135,6 +152,7 @@ __all__ = (
     "Arrive",
     "Ask",
     "Asked",
+    "Belongings",
     "Broken",
     "Browse",
     "CancelTask",
@@ -143,10 +161,13 @@ __all__ = (
     "ClaimAnswer",
     "Claimed",
     "CloseSession",
+    "Complete",
     "Count",
     "Duplicate",
     "EditClaim",
     "Engine",
+    "Examine",
+    "Examined",
     "Exchange",
     "Exchanged",
     "Gathering",
@@ -158,6 +179,11 @@ __all__ = (
     "Holder",
     "Holders",
     "Holdings",
+    "Inspect",
+    "Inspected",
+    "Joined",
+    "Joining",
+    "Joins",
     "Leave",
     "Metadata",
     "Mismatch",
@@ -172,6 +198,7 @@ __all__ = (
     "Purge",
     "Put",
     "PutAnswer",
+    "PutOne",
     "PutRequest",
     "QueueCounts",
     "Queued",
@@ -194,14 +221,17 @@ __all__ = (
     "SpendRequest",
     "Spending",
     "Spent",
+    "Survey",
+    "Surveyed",
     "Taken",
     "Tripped",
     "Unfinished",
     "Verdict",
     "Waiting",
     "Withdraw",
+    "name_in",
 )
 
 for _name in __all__:
-    if isinstance(_thing := globals()[_name], type):
+    if isinstance(_thing := globals()[_name], type) or _name == "name_in":
         _thing.__module__ = __name__

@@ -13,6 +13,15 @@ from ._answers import A, Hint, Operation
 class Engine(Protocol):
     """What a store asks of an engine.
 
+    An engine may have members more. `post(operation, on_answer) -> bool` sends an operation at once, behind all
+    that were sent before it, without waiting for their answers; False: it cannot at the moment, and nothing was done.
+    `on_answer` is called once, on the event loop and not from within `post`, in the order of posting, with the
+    answer, an `EngineError`, `Reply.MORE` (the operation is sent again by `execute`, which clears up), or a
+    `StoreUnavailable` when the outcome is unknown; what `execute` says of that holds here too.
+
+    `lanes: int` and `lane(name) -> int`, from 0: parts of the engine that may be away each for itself. What concerns
+    one object or session (`name_in`) needs its lane only. An object is asked for with sessions of its own lane, and
+    order is kept within a lane; batches of several lanes may be under way at the same time.
     Thread safety: none; an engine belongs to one event loop.
     """
 
@@ -50,3 +59,11 @@ class Engine(Protocol):
         Cancellation: this is how it ends; afterwards no thread, socket or file is left.
         """
         ...
+
+
+def name_in(operation: Operation[Any]) -> str:
+    """The name of the object that an operation concerns, or of the session; empty if it concerns neither."""
+    for kind in ("key", "pool", "queue", "session"):
+        if (name := getattr(operation, kind, None)) is not None:
+            return name
+    return ""

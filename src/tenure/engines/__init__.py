@@ -13,8 +13,8 @@ __all__ = ("open_store",)
 
 _REDIS = ("redis", "rediss", "unix", "redis+sentinel", "rediss+sentinel")
 _CLUSTER = ("redis+cluster", "rediss+cluster")
-_PLANNED = ("postgresql",)
-_KNOWN = "memory:, sqlite:///FILE or redis://HOST"
+_POSTGRES = ("postgresql", "postgres")
+_KNOWN = "memory:, sqlite:///FILE, redis://HOST or postgresql://HOST/DATABASE"
 
 
 def open_store(where: str | Engine, **options: Any) -> Store:
@@ -23,8 +23,9 @@ def open_store(where: str | Engine, **options: Any) -> Store:
     `memory:` keeps everything in this process; `sqlite:///jobs.db` in a file, relative to the working directory
     (`sqlite:////var/lib/jobs.db`: absolute); `redis://[user:password@]host[:port][/database]`, `rediss://` or
     `unix:///path` on a Redis server, `redis+sentinel://HOST,HOST/SERVICE` on the one that Sentinels name,
-    `redis+cluster://HOST,HOST` on a cluster (these need the extra `redis`). An engine object may be given instead of a
-    URL. Options are those of `Store`: `namespace`, `ttl`, `codec`, `settle_timeout`, `close_timeout`, `observer`.
+    `redis+cluster://HOST,HOST` on a cluster (these need the extra `redis`); `postgresql://[user:password@]host/database`
+    in a PostgreSQL database (this needs the extra `postgres`). An engine object may be given instead of a URL. Options
+    are those of `Store`: `namespace`, `ttl`, `codec`, `settle_timeout`, `close_timeout`, `observer`.
     Raises `ValueError` for a URL that means no engine, `TypeError` for what is neither, `EngineError` when the
     extra is missing.
     """
@@ -61,8 +62,16 @@ def _engine(url: str) -> Engine:
                 f"{scheme}: the Redis engine needs hiredis: pip install 'tenure[redis]'"
             ) from None
         return RedisClusterEngine(url) if scheme in _CLUSTER else RedisEngine(url)
-    if scheme in _PLANNED:
-        raise ValueError(f"{scheme}: this engine is not in this version; use {_KNOWN}")
+    if scheme in _POSTGRES:
+        try:
+            from tenure.engines.postgres import PostgresEngine
+        except ModuleNotFoundError as error:
+            if error.name != "psycopg":
+                raise
+            raise EngineError(
+                f"{scheme}: the PostgreSQL engine needs psycopg: pip install 'tenure[postgres]'"
+            ) from None
+        return PostgresEngine(url)
     raise ValueError(f"{scheme!r} is no engine; use {_KNOWN}")
 
 

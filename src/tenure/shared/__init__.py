@@ -2,7 +2,9 @@
 
 from ._barrier import Arrival, Barrier, BarrierStatistics
 from ._claim import Claim, Claiming
+from ._connection import Done
 from ._election import Candidacy, Election, Term
+from ._guard import LuaGuard, SqlGuard
 from ._leader_changes import LeaderChanges
 from ._lease import Hold, Lease
 from ._limiter import RateLimiter
@@ -24,12 +26,14 @@ __all__ = (
     "Claim",
     "Claiming",
     "Discard",
+    "Done",
     "Election",
     "Hold",
     "Item",
     "LeaderChanges",
     "Lease",
     "Lock",
+    "LuaGuard",
     "Party",
     "PooledResource",
     "QueueStatistics",
@@ -40,6 +44,7 @@ __all__ = (
     "Retry",
     "RetryLater",
     "Semaphore",
+    "SqlGuard",
     "Taking",
     "Task",
     "TaskRecord",

@@ -131,11 +131,11 @@ class Barrier:
         return BarrierStatistics(*await self._store.call(Arrivals(self._wish.key)))
 
     async def _session(self) -> Session:
-        if self._store.session_at_once(self._ttl) is None:
+        if self._store.session_at_once(self._ttl, self._wish.key) is None:
             # one that is cancelled on the way to the barrier has come all the same: the others must hear of it
             with anyio.move_on_after(self._store.settle_timeout, shield=True):
-                return await self._store.session(self._ttl)
-        return await self._store.session(self._ttl)
+                return await self._store.session(self._ttl, self._wish.key)
+        return await self._store.session(self._ttl, self._wish.key)
 
     async def _leave(self, attempt: Attempt) -> Any:
         withdrawal = attempt.withdraw()

@@ -16,6 +16,7 @@ from tenure.errors import AcquireTimeout, LeaseLost
 from tenure.local._pool_hooks import works
 from tenure.store import Codec, Obtained, Store, check_seconds
 
+from ._guard import Guarded
 from ._lease import Hold, HoldWish, Lease, check_timeout
 
 _LONGEST_REST = 1e9
@@ -36,7 +37,7 @@ class ClaimWish(HoldWish):
         return GiveBack(self.key, name)
 
 
-class Claim:
+class Claim(Guarded):
     """A claimed resource, for as long as the block lasts.
 
     `resource` is its name; `key` and `token` (the fence) are as those of a `Lease`.
@@ -85,6 +86,9 @@ class Claim:
         It costs nothing and sends nothing. Call it right before a side effect.
         """
         self._lease.check()
+
+    def _fence(self) -> tuple[str, int]:
+        return f"{self.key} {self.resource!r}", self.token
 
     async def cool_down(self, seconds: float) -> None:
         """Let the resource rest once it is given back, until so many seconds from now have passed.

@@ -11,13 +11,14 @@ from tenure.errors import LeaseLost, StoreClosed
 from tenure.store import Store, check_ttl
 
 from ._claim import check_text
+from ._guard import Guarded
 from ._leader_changes import LeaderChanges, leader_of
 from ._lease import Hold, HoldWish, Lease
 
 T = TypeVar("T")
 
 
-class Term:
+class Term(Guarded):
     """One term of leadership, for as long as the block lasts.
 
     `number` is the fence: it is higher than that of every earlier term; hand it to whatever the leader writes to, and
@@ -54,6 +55,9 @@ class Term:
         It costs nothing and sends nothing. Call it right before a side effect.
         """
         self._lease.check()
+
+    def _fence(self) -> tuple[str, int]:
+        return self._lease.key, self.number
 
 
 class Candidacy:

@@ -60,7 +60,7 @@ class LeaderChanges:
         if not self._inside:
             raise RuntimeError(f"{self._key}: watched outside of the block of its watch")
         while True:
-            session = await self._store.session(self._ttl)
+            session = await self._store.session(self._ttl, self._key)
             look = _Look(self._store, self._key)
             try:
                 answer = await self._store.call(Holders(self._key, 1, session.id))

@@ -19,6 +19,8 @@ from tenure.errors import AcquireTimeout, LeaseLost
 from tenure.local._park import on_task_end, this_task
 from tenure.store import Obtained, Session, Settlement, Store, check_seconds
 
+from ._guard import Guarded
+
 _ONE_TRY = 1.0
 """Seconds (or the settle_timeout, if it is longer) after which a single try is given up: the engine is away."""
 
@@ -40,7 +42,7 @@ class HoldWish:
         return Release(self.key, name)
 
 
-class Lease:
+class Lease(Guarded):
     """What is held, for as long as the block lasts.
 
     `token` is the fence: it is higher than that of every earlier grant; hand it to whatever you write to, and let that
@@ -48,11 +50,12 @@ class Lease:
     Thread safety: `check` and `remaining` belong on the event loop's thread.
     """
 
-    __slots__ = ("_ended", "_scope", "_session", "key", "lost", "token")
+    __slots__ = ("_ended", "_scope", "_session", "_shared", "key", "lost", "token")
 
-    def __init__(self, key: str, obtained: Obtained, scope: CancelScope) -> None:
+    def __init__(self, key: str, obtained: Obtained, scope: CancelScope, *, shared: bool = False) -> None:
         answer: Granted | Claimed = obtained.answer
         self.key = key
+        self._shared = shared
         self.token = answer.token
         self.lost: str | None = None
         self._ended = False
@@ -78,6 +81,13 @@ class Lease:
             raise LeaseLost(self.key, self.lost or "released")
         if self.lost or self._session.look():
             raise LeaseLost(self.key, self.lost or "expired")
+
+    def _fence(self) -> tuple[str, int]:
+        if self._shared:
+            raise RuntimeError(
+                f"{self.key}: others may hold it too, and the newest token would refuse the rest"
+            )
+        return self.key, self.token
 
     def lose(self, reason: str) -> None:
         """The session is lost: cancel the body. For the session alone."""
@@ -151,7 +161,9 @@ class Hold:
             raise
         self._scope = scope = CancelScope()
         scope.__enter__()
-        self._lease = lease = Lease(self._wish.key, self._obtained, scope)
+        self._lease = lease = Lease(
+            self._wish.key, self._obtained, scope, shared=self._wish.weight < self._wish.capacity
+        )
         self._unwatch = on_task_end(task, self._abandoned)
         if observer is not None:
             self._since = anyio.current_time()
@@ -224,7 +236,7 @@ class Hold:
 
     def _abandoned(self) -> None:
         # called outside of any task, where not even the time can be told on every loop
-        self._store.compose_soon(self)
+        self._store.compose_soon(self, self._wish.key)
 
     def _forget(self) -> None:
         if self._exclusive:

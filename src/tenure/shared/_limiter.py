@@ -142,7 +142,7 @@ class _Spender:
         self._key = key
         self._spenders = all_of_them
         self._line: Line[_Wish, Spending] = Line(self._left)
-        self._turns = Turns(store, store.ttl, self)
+        self._turns = Turns(store, key, store.ttl, self)
         self._gathered: deque[Waiter[_Wish, Spending]] = deque()
         self._sent: list[Waiter[_Wish, Spending]] = []
         self._refunds: list[tuple[float, float, float]] = []  # (-booking, cost, rate)

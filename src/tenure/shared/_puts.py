@@ -45,7 +45,7 @@ class Producers:
         self._store = store
         self._key = key
         self._line: Line[_Request, Accepted] = Line(self._left)
-        self._turns = Turns(store, store.ttl, self)
+        self._turns = Turns(store, key, store.ttl, self)
         self._gathered: deque[_Request] = deque()
         self._sent: list[_Request] = []
         self._queued: dict[str, _Request] = {}
@@ -61,7 +61,7 @@ class Producers:
 
         Cancellation: what is still here or in the line on the engine is withdrawn; what is under way may be applied.
         """
-        session = await self._store.session(self._store.ttl)
+        session = await self._store.session(self._store.ttl, self._key)
         request = _Request(PutRequest(session.new_name(), tasks, wait, cursor), self._again)
         request.waiter = self._line.join(request)
         self._gathered.append(request)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Iterable, Sequence
 from dataclasses import dataclass, field
 from math import inf, isfinite
 from typing import Any, TypeVar
@@ -18,15 +18,17 @@ from tenure.engine import (
     NewTask,
     Notice,
     Purge,
+    PutOne,
     QueueCounts,
     Record,
     Reply,
     Requeue,
     SetPaused,
 )
-from tenure.errors import DuplicateTask, TaskCancelled, TaskFailed
+from tenure.errors import DuplicateTask, QueueFull, TaskCancelled, TaskFailed
 from tenure.store import Store
 
+from ._connection import Done, applied
 from ._puts import Producers
 from ._results import Watchers
 from ._retry import Retry
@@ -240,6 +242,36 @@ class WorkQueue:
         """
         entries = [item if isinstance(item, Item) else Item(item) for item in items]
         return await self._put(entries, wait=True, cursor=cursor)
+
+    def put_in(
+        self,
+        connection: object,
+        payload: Any,
+        priority: int = 0,
+        delay: float = 0.0,
+        key: str | None = None,
+        expires: float | None = None,
+    ) -> Done[int] | Awaitable[int]:
+        """Put a task in a transaction of yours, on a connection to the store's own database, and give its id.
+
+        Committed, it is there; rolled back, it never was. It does not wait for room. Until the transaction has ended,
+        await nothing of the store, which may wait for it. Connections, and which of them have to be awaited, are those
+        of `SqlGuard.enforce`; a blocking one gives the id at once, as `.value`, in any thread.
+
+        Raises what `try_put` raises but `OutcomeUnknown`, `RuntimeError` outside of a transaction, `ValueError` and
+        `TypeError` for a connection to elsewhere, `EngineError` on an engine that cannot do it, and what the driver
+        raises.
+        Cancellation: roll back; it may have been put in the transaction.
+        """
+        task = self._new_task(Item(payload, priority, delay, key, expires))
+        max_size = self._link.producers.max_size
+
+        def judge(answer: int | Duplicate | Reply) -> int:
+            if isinstance(answer, Reply):
+                raise QueueFull(self.key, max_size)
+            return self._one([self._outcome(task, answer)])
+
+        return applied(connection, self.store.joins().join(PutOne(self.key, task, max_size)), judge)
 
     async def _put(
         self, items: Sequence[Item], *, wait: bool, cursor: tuple[str, Any] | None = None

@@ -29,7 +29,7 @@ class Watchers:
     async def outcome(self, task_id: int) -> Outcome:
         """Wait for the end of a task. Raises `ResultUnavailable`. Cancellation: has no effect."""
         while True:
-            session = await self._store.session(self._store.ttl)
+            session = await self._store.session(self._store.ttl, self._key)
             watch = _Watch(self._lines, str(task_id), session)
             try:
                 answer = await self._store.call(GetResult(self._key, task_id, session.id))
@@ -47,7 +47,7 @@ class Watchers:
     async def drained(self) -> None:
         """Wait until no task is unfinished. Cancellation: has no effect."""
         while True:
-            session = await self._store.session(self._store.ttl)
+            session = await self._store.session(self._store.ttl, self._key)
             watch = _Watch(self._lines, _DRAINED, session)
             try:
                 answer = await self._store.call(Count(self._key, session.id))

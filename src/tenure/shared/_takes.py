@@ -49,7 +49,7 @@ class Takers:
         self._key = key
         self._line: Line[object, tuple[Session, Taken]] = Line(self._left)
         self._probes: dict[Waiter[object, tuple[Session, Taken]], bool] = {}  # in line too; True: asked for
-        self._turns = Turns(store, store.ttl, self)
+        self._turns = Turns(store, key, store.ttl, self)
         self._settling: deque[tuple[Session, Settle, OnSettled]] = deque()
         self._sent: list[tuple[Session, Settle, OnSettled]] = []
         self._holders: dict[int, Holder | None] = {}  # by token; None: on its way to its taker

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
+from functools import partial
 from types import TracebackType
 from typing import Any, Protocol
 
 import anyio
 from anyio import CancelScope
 
-from tenure.engine import Progress, Reply, Settle, Taken, Verdict
+from tenure.engine import Complete, Progress, Reply, Settle, Taken, Verdict
 from tenure.errors import AcquireTimeout, LeaseLost, PayloadTooLarge, TaskCancelled
 from tenure.local._line import Line
 from tenure.local._park import on_task_end, this_task
 from tenure.store import Session, Store
 
+from ._connection import Done, applied
+from ._guard import Guarded
 from ._lease import check_timeout
 from ._retry import Discard, Retry, RetryLater
 from ._takes import OnSettled, Takers
 
 _LONGEST_ERROR = 2000
+_UNCOMMITTED = "uncommitted"
 
 
 class Source(Protocol):
@@ -40,16 +45,19 @@ def encode(store: Store, key: str, what: str, value: Any, limit: int) -> bytes:
     return data
 
 
-class Task:
+class Task(Guarded):
     """A task in the hands of a handler.
 
     `id`, `priority`, `token` (the fence); `attempt` is the number of this try (failures so far + 1), `deliveries` how
     often the task has been handed out, this time included; `waited` for how many seconds it had been ready; `lost` why
     the lease was lost, or None; `cancelled` whether its cancellation was requested.
-    Thread safety: `payload`, `set_result` and `check` may be used in a handler's thread, the rest on the event loop.
+    Thread safety: `payload`, `set_result`, `check`, `complete_in` and the guards may be used in a handler's thread, the
+    rest on the event loop.
     """
 
     __slots__ = (
+        "_if_uncommitted",
+        "_joined",
         "_payload",
         "_progress",
         "_queue",
@@ -81,6 +89,8 @@ class Task:
         self._session = session
         self._scope: CancelScope | None = scope
         self._result = b"null"
+        self._joined = False
+        self._if_uncommitted: Settle | None = None
         session.add(self)
         queue.takers.hold(self.token, self)
 
@@ -131,6 +141,34 @@ class Task:
         if self.lost or self._session.is_over():
             raise LeaseLost(self._name, self.lost or "expired")
 
+    def complete_in(self, connection: object) -> Done[None] | Awaitable[None]:
+        """Complete the task in a transaction of yours, on a connection to the store's own database.
+
+        Committed, the task is done, with the result set so far; rolled back, it is still yours. So what you write in
+        that transaction takes effect exactly once. Commit before the block ends: a block that ends without an exception
+        and without the commit fails the try, and raises `LeaseLost` ("uncommitted"). Until the transaction has ended,
+        await nothing of the store, which may wait for it. Connections, and which of them have to be awaited, are those
+        of `SqlGuard.enforce`.
+
+        Raises `LeaseLost` if the task is no longer this holder's, `RuntimeError` outside of a transaction, `ValueError`
+        and `TypeError` for a connection to elsewhere, `EngineError` on an engine that cannot do it, `StoreClosed`, and
+        what the driver raises.
+        Cancellation: roll back; it may have been applied in the transaction.
+        """
+        self.check()
+        queue = self._queue
+        settle = Settle(self.id, self.token, Verdict.DONE, self._result, 0.0, queue.results_ttl)
+        joining = queue.store.joins().join(Complete(self._session.id, queue.key, settle))
+        return applied(connection, joining, self._completed)
+
+    def _completed(self, answer: Reply) -> None:
+        if answer is not Reply.OK:
+            raise LeaseLost(self._name, self.lost or answer.value)
+        self._joined = True
+
+    def _fence(self) -> tuple[str, int]:
+        return self._name, self.token
+
     @property
     def _name(self) -> str:
         return f"{self._queue.key} task {self.id}"
@@ -160,6 +198,9 @@ class Task:
         """What the way in which the body ended means for the task."""
         ttl = self._queue.results_ttl
         if error is None:
+            if self._joined:
+                problem = RuntimeError("the transaction that completes the task was not committed")
+                self._if_uncommitted = self.verdict(problem, retry)
             return Settle(self.id, self.token, Verdict.DONE, self._result, 0.0, ttl)
         if isinstance(error, Discard):
             return Settle(
@@ -177,12 +218,19 @@ class Task:
     def settle(self, settle: Settle, on_settled: OnSettled) -> None:
         """Let go of the task: synchronous, so that nothing can stop it."""
         self._scope = None
+        if self._if_uncommitted is not None:
+            settle, on_settled = self._if_uncommitted, partial(_refused_if_committed, on_settled)
         self._queue.takers.settle(self._session, settle, on_settled)
         self._session.drop(self)
 
     def seconds_left(self) -> float:
         """For how long the session can still be trusted."""
         return self._session.remaining()
+
+
+def _refused_if_committed(on_settled: OnSettled, problem: str | None) -> None:
+    """A task that is done on record has no holder whose verdict could be accepted."""
+    on_settled({None: _UNCOMMITTED, "refused": None}.get(problem, problem))
 
 
 def describe(error: BaseException) -> str:
@@ -275,7 +323,7 @@ class Taking:
 
     def _abandoned(self) -> None:
         # called outside of any task, where not even the time can be told on every loop
-        self._queue.store.compose_soon(self)
+        self._queue.store.compose_soon(self, self._queue.key)
 
     async def _take(self) -> tuple[Session, Taken]:
         takers = self._queue.takers

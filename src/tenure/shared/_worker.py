@@ -23,7 +23,7 @@ from tenure.engine import Settle, Verdict
 from tenure.errors import EngineError, StoreClosed
 from tenure.local import Threads
 from tenure.local._line import Line
-from tenure.local._park import this_task
+from tenure.local._park import now, this_task
 from tenure.upkeep import unwrapped_task_group
 
 from ._queue import WorkQueue
@@ -199,7 +199,7 @@ class Worker:
 
     async def _work(self, task: Task, handle: Callable[[Task], Awaitable[Any]], scope: CancelScope) -> None:
         """Handle and settle one task; raises nothing but cancellations and the like."""
-        started = anyio.current_time()
+        started = now()
         self._busy += 1
         if self._timeout is not None:
             scope.deadline = started + self._timeout
@@ -211,10 +211,11 @@ class Worker:
         except BaseException as error:  # noqa: BLE001 cancellations are raised again below
             problem = error
         self._busy -= 1
-        scope.deadline = inf
+        if self._timeout is not None:
+            scope.deadline = inf
         failure = self._failure(task, problem, scope)
         settle = task.verdict(failure, self._retry)
-        seconds = anyio.current_time() - started
+        seconds = now() - started
         task.settle(settle, lambda refused: self._on_settled(task, settle, seconds, refused))
         if problem is not None and not isinstance(problem, Exception) and not _is_stray(problem):
             raise _cancellation(problem)

@@ -28,12 +28,13 @@ from tenure.engine import (
 )
 from tenure.errors import CapacityMismatch, StoreClosed
 from tenure.local._line import Line, Waiter
-from tenure.local._park import checkpoint
+from tenure.local._park import checkpoint, this_task
 
 from ._sessions import Session, Sessions
 from ._settling import Settlement
 from ._timers import Timers
-from ._wire import Call, Wire
+from ._wire import Call
+from ._wires import Wires
 
 _LEAST_PAUSE = 0.05
 
@@ -69,8 +70,8 @@ class Places:
     Thread safety: none.
     """
 
-    def __init__(self, wire: Wire, sessions: Sessions, timers: Timers) -> None:
-        self._wire = wire
+    def __init__(self, wires: Wires, sessions: Sessions, timers: Timers) -> None:
+        self._wires = wires
         self._sessions = sessions
         self._timers = timers
         self.line: Line[str, Any] = Line(_nothing)
@@ -88,7 +89,7 @@ class Places:
         Cancellation: the place, or what was granted meanwhile, is given back.
         """
         while True:
-            session = self._sessions.current(ttl) or await self._sessions.get(ttl)
+            session = self._sessions.current(ttl, wish.key) or await self._sessions.get(ttl, wish.key)
             attempt = self.attempt(wish, session, ahead)
             try:
                 answer = await attempt.answer()
@@ -114,7 +115,7 @@ class Places:
     def settle(self, wish: Wish, name: str, session: Session) -> Settlement:
         """Give back what was obtained under this name, or its place. Synchronous; nothing can stop it."""
         self._by_name.pop(name, None)
-        return Settlement(self._wire, wish.undo(name), session)
+        return Settlement(wish.undo(name), session)
 
     def attempt(self, wish: Wish, session: Session, ahead: Callable[[int], None] | None = None) -> Attempt:
         """One attempt, under a name of its own; follow with `Attempt.answer`."""
@@ -126,7 +127,7 @@ class Places:
     def ask(self, attempt: Attempt, operation: Operation[Any]) -> None:
         """Send what an attempt asks. For attempts alone."""
         attempt.news = attempt.heard = None
-        attempt.call = self._wire.send(operation, partial(self._on_answer, attempt))
+        attempt.call = attempt.session.wire.send(operation, partial(self._on_answer, attempt))
 
     def leave(self, attempt: Attempt) -> None:
         """It no longer waits for an answer. For attempts alone."""
@@ -140,7 +141,7 @@ class Places:
     def undo(self, attempt: Attempt, after: Call[Any] | None) -> Settlement:
         """Undo what an attempt asked for. For attempts alone."""
         self._by_name.pop(attempt.name, None)
-        return Settlement(self._wire, attempt.wish.undo(attempt.name), attempt.session, after)
+        return Settlement(attempt.wish.undo(attempt.name), attempt.session, after)
 
     def _on_answer(self, attempt: Attempt, answer: object) -> None:
         attempt.heard = answer
@@ -171,11 +172,11 @@ class Places:
             return
         match hint.news:
             case Granted():
-                self._wire.send(Release(hint.key, hint.name), _nothing)
+                self._wires.of(hint.key).send(Release(hint.key, hint.name), _nothing)
             case Claimed():
-                self._wire.send(GiveBack(hint.key, hint.name), _nothing)
+                self._wires.of(hint.key).send(GiveBack(hint.key, hint.name), _nothing)
             case Notice.ROOM:
-                self._wire.send(Leave(hint.key, hint.name), _nothing)
+                self._wires.of(hint.key).send(Leave(hint.key, hint.name), _nothing)
             case _:
                 pass  # the outcome of an arrival too: whoever ends one withdraws it, and wants the answer
 
@@ -205,7 +206,7 @@ class Places:
             by_session.setdefault(attempt.session, []).append(attempt)
         for session, group in by_session.items():
             names = tuple(attempt.name for attempt in group)
-            self._wire.send(Ask(session.id, key, names), partial(self._on_answers, key, group))
+            session.wire.send(Ask(session.id, key, names), partial(self._on_answers, key, group))
 
     def _on_answers(self, key: str, group: list[Attempt], answers: object) -> None:
         if not isinstance(answers, Asked):  # an error; GONE comes to light at the next heartbeat
@@ -247,7 +248,8 @@ class Attempt:
         self, places: Places, session: Session, wish: Wish, ahead: Callable[[int], None] | None
     ) -> None:
         self.session = session
-        self.name = session.new_name()
+        # tools that look for deadlocks read the task from it
+        self.name = f"{session.new_name()}@{id(this_task()):x}"
         self.wish = wish
         self.ahead = ahead
         self.call: Call[Any] | None = None

@@ -19,9 +19,11 @@ import anyio
 from tenure.engine import CloseSession, OpenSession, RenewSession, Reply
 from tenure.errors import EngineError, StoreClosed
 from tenure.local._line import Line
+from tenure.local._park import now
 from tenure.upkeep import Job, Upkeep
 
 from ._wire import Wire
+from ._wires import Wires
 
 LEAST_TTL = 0.5
 _BOOT_CLOCK: int | None = getattr(time, "CLOCK_BOOTTIME", getattr(time, "CLOCK_MONOTONIC", None))
@@ -66,7 +68,7 @@ class Session:
         self._told = False
         self._boot_deadline = -inf
         self._thread = get_ident()
-        self._wire = wire
+        self.wire = wire
         self._line: Line[None, None] = Line(lambda _: None)
         self._leaving: Line[None, None] = Line(lambda _: None)
         self._numbers = count(1)
@@ -87,7 +89,7 @@ class Session:
     def look(self) -> str | None:
         """Why the session is over, or None; notices by itself when its time has passed."""
         if self.lost is None and self.deadline > -inf:
-            if anyio.current_time() >= self.deadline:
+            if now() >= self.deadline:
                 self.lose("expired")
             elif boot_time() >= self._boot_deadline:
                 self.lose("suspended")
@@ -129,7 +131,7 @@ class Session:
         # not before: bodies that are being cancelled may still be at work
         if not self.held:
             if self.lost is not None:
-                self._wire.send(CloseSession(self.id), lambda _: None)
+                self.wire.send(CloseSession(self.id), lambda _: None)
             for waiter in self._leaving:
                 self._leaving.grant(waiter, None)
 
@@ -146,7 +148,7 @@ class Session:
         """Open the session and renew it until it is lost. Cancellation: it is no longer renewed."""
         sent, boot = anyio.current_time(), boot_time()
         try:
-            await self._wire.call(OpenSession(self.id, self.id.rpartition("/")[0], self.ttl), urgent=True)
+            await self.wire.call(OpenSession(self.id, self.id.rpartition("/")[0], self.ttl), urgent=True)
         except EngineError as problem:
             self.fail(problem)
             return
@@ -166,7 +168,7 @@ class Session:
     async def _renew(self) -> bool:
         while True:
             try:
-                return await self._wire.call(RenewSession(self.id), urgent=True) is Reply.OK
+                return await self.wire.call(RenewSession(self.id), urgent=True) is Reply.OK
             except EngineError:  # the engine is there but cannot: as good as a failure in transit
                 await anyio.sleep(self.margin / 2)
 
@@ -194,16 +196,16 @@ class Session:
 
 
 class Sessions:
-    """The sessions of one store, one for each ttl in use.
+    """The sessions of one store, one for each ttl in use and each lane of the engine.
 
     Thread safety: none.
     """
 
-    def __init__(self, process: str, wire: Wire, upkeep: Callable[[], Upkeep]) -> None:
+    def __init__(self, process: str, wires: Wires, upkeep: Callable[[], Upkeep]) -> None:
         self._process = process
-        self._wire = wire
+        self._wires = wires
         self._upkeep = upkeep
-        self._by_ttl: dict[float, Session] = {}
+        self._current: dict[tuple[Wire, float], Session] = {}
         self._jobs: dict[Session, Job] = {}
         self._numbers = count(1)
         self.closed = False
@@ -212,31 +214,39 @@ class Sessions:
         """All that are alive, or were lost and still have somebody who has not left."""
         return (session for session in list(self._jobs) if session.lost is None or session.held)
 
-    def current(self, ttl: float) -> Session | None:
-        """The session for this ttl if it can be used at once."""
-        session = self._by_ttl.get(ttl)
+    def current(self, ttl: float, key: str = "") -> Session | None:
+        """The session for this ttl and key if it can be used at once."""
+        session = self._current.get((self._wire(key), ttl))
         return None if session is None or session.deadline == -inf or session.look() is not None else session
 
-    async def get(self, ttl: float) -> Session:
-        """The session for this ttl, opened if need be. Raises `EngineError`, `StoreClosed`.
+    async def get(self, ttl: float, key: str = "") -> Session:
+        """The session for this ttl and key, opened if need be. Raises `EngineError`, `StoreClosed`.
 
         Cancellation: a session that is being opened is opened for others.
         """
+        wire = self._wire(key)
         while True:
             if self.closed:
                 raise StoreClosed("the store was closed")
-            session = self._by_ttl.get(ttl)
+            session = self._current.get((wire, ttl))
             if session is None or session.look() is not None:
                 self._jobs = {
                     s: job for s, job in self._jobs.items() if s.lost is None or s.held or not job.ended
                 }
-                session = self._by_ttl[ttl] = Session(
-                    f"{self._process}/{next(self._numbers)}", ttl, self._wire
-                )
+                session = self._current[wire, ttl] = Session(self._new_name(wire), ttl, wire)
                 self._jobs[session] = self._upkeep().start(f"heartbeat {session.id}", session.keep)
             elif session.deadline > -inf:
                 return session
             await session.opened()
+
+    def _wire(self, key: str) -> Wire:
+        return self._wires.of(key or self._process)
+
+    def _new_name(self, wire: Wire) -> str:
+        # an engine with lanes tells them by the name
+        while self._wires.of(name := f"{self._process}/{next(self._numbers)}") is not wire:
+            pass
+        return name
 
     async def end(self) -> None:
         """End the heartbeats. Cancellation: they end all the same."""

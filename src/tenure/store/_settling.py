@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import anyio
+from anyio import CancelScope
 
 from tenure.engine import Operation
-from tenure.local._line import Line
+from tenure.local._park import Parked, now, park, wake
 
 from ._sessions import Session
-from ._wire import Call, Wire
+from ._wire import Call
 
 
 class Settlement:
@@ -21,23 +21,20 @@ class Settlement:
     Thread safety: none.
     """
 
-    __slots__ = ("_line", "_operation", "_refused", "_session", "_wire", "answer")
+    __slots__ = ("_operation", "_parked", "_refused", "_session", "answer")
 
-    def __init__(
-        self, wire: Wire, operation: Operation[Any], session: Session, after: Call[Any] | None = None
-    ) -> None:
+    def __init__(self, operation: Operation[Any], session: Session, after: Call[Any] | None = None) -> None:
         self.answer: Any = None
-        self._wire = wire
         self._operation = operation
         self._session = session
         self._refused = False
-        self._line: Line[None, None] | None = None
+        self._parked: tuple[Parked, ...] = ()
         if after is None:
             self._send()
         else:
             after.on_answer = self._send
         if self.answer is None:
-            session.unsettled[self] = anyio.current_time()
+            session.unsettled[self] = now()
 
     def send_again(self) -> None:
         """Send it once more if the engine has refused it. For the session alone."""
@@ -46,7 +43,7 @@ class Settlement:
             self._send()
 
     def _send(self, _: object = None) -> None:
-        self._wire.send(self._operation, self._answered)
+        self._session.wire.send(self._operation, self._answered)
 
     def _answered(self, answer: Any) -> None:
         if isinstance(answer, Exception):
@@ -54,9 +51,8 @@ class Settlement:
             return
         self.answer = answer
         self._session.unsettled.pop(self, None)
-        if self._line is not None:
-            for waiter in self._line:
-                self._line.grant(waiter, None)
+        for parked in self._parked:
+            wake(parked)
 
     async def wait(self, seconds: float) -> None:
         """Wait for the acknowledgement, at most so long, in a shield. It goes on in any case.
@@ -64,10 +60,7 @@ class Settlement:
         Cancellation: only a native one is noticed, and has no effect on the settlement.
         """
         if self.answer is None:
-            self._line = self._line or Line(_nothing)
-            with anyio.move_on_after(seconds, shield=True):
-                await self._line.wait(self._line.join(None))
-
-
-def _nothing(_: object) -> None:
-    pass
+            parked = park()
+            self._parked = (*self._parked, parked)
+            with CancelScope(deadline=now() + seconds, shield=True):
+                await parked

@@ -9,14 +9,14 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from math import inf
 from secrets import token_hex
-from typing import Any, Protocol, Self, TypeVar
+from typing import Any, Protocol, Self, TypeVar, cast
 
 import anyio
 import anyio.lowlevel
 from anyio import AsyncContextManagerMixin, CancelScope
 
-from tenure.engine import A, Engine, Hint, Notice, Operation, Ping
-from tenure.errors import StoreClosed
+from tenure.engine import A, Engine, Hint, Joins, Notice, Operation, Ping
+from tenure.errors import EngineError, StoreClosed
 from tenure.observe import Observer
 from tenure.upkeep import Job, Upkeep, unwrapped_task_group
 
@@ -25,7 +25,8 @@ from ._places import Attempt, Obtained, Places, Wish
 from ._sessions import LEAST_TTL, Session, Sessions
 from ._settling import Settlement
 from ._timers import Timers
-from ._wire import Call, Source, Wire
+from ._wire import Call, Source
+from ._wires import Wires
 
 T = TypeVar("T")
 
@@ -98,10 +99,10 @@ class Store(AsyncContextManagerMixin):
         self._engine = engine
         self._upkeep: Upkeep | None = None
         self._closing = False
-        self._wire = Wire(engine)
+        self._wires = Wires(engine)
         self._timers = Timers()
-        self._sessions = Sessions(self.process, self._wire, self._running)
-        self._places = Places(self._wire, self._sessions, self._timers)
+        self._sessions = Sessions(self.process, self._wires, self._running)
+        self._places = Places(self._wires, self._sessions, self._timers)
         self._listeners: dict[str, Any] = {}
         self.entered: dict[tuple[str, object], object] = {}
         """What is held exclusively, by key and task."""
@@ -113,7 +114,7 @@ class Store(AsyncContextManagerMixin):
 
     def __repr__(self) -> str:
         state = "new" if self._upkeep is None else "closing" if self._closing else "open"
-        return f"<Store {self.url} {state} pending={self._wire.pending}>"
+        return f"<Store {self.url} {state} pending={self._wires.pending}>"
 
     @asynccontextmanager
     async def __asynccontextmanager__(self) -> AsyncGenerator[Self]:
@@ -124,7 +125,7 @@ class Store(AsyncContextManagerMixin):
             try:
                 link = await upkeep.open("link", self._engine.serve, self.process, self._on_hint)
                 carriers = [
-                    upkeep.start("wire", self._wire.run),
+                    *(upkeep.start("wire", wire.run) for wire in self._wires.all),
                     upkeep.start("timers", self._timers.run),
                     link,
                 ]
@@ -136,7 +137,7 @@ class Store(AsyncContextManagerMixin):
                 # whatever stopped the closing, a native cancellation for instance: nothing is left
                 self._closing = self._sessions.closed = True
                 upkeep.cancel()
-                self._wire.close()
+                self._wires.close()
 
     async def ping(self) -> float:
         """Go to the engine and back; gives the seconds that it took.
@@ -162,9 +163,9 @@ class Store(AsyncContextManagerMixin):
             sessions=len(sessions),
             held=sum(len(session.held) for session in sessions),
             waiting=len(self._places),
-            pending=self._wire.pending,
+            pending=self._wires.pending,
             jobs=self._upkeep.names,
-            available=self._wire.down is None,
+            available=self._wires.down is None,
             closing=self._closing,
         )
 
@@ -184,17 +185,20 @@ class Store(AsyncContextManagerMixin):
         Cancellation: the operation may or may not be applied.
         """
         self._running()
-        return await self._wire.call(operation)
+        return await self._wires.carrier(operation).call(operation)
 
     def send(self, operation: Operation[A], on_answer: Callable[[A | Exception], object]) -> Call[A]:
         """Send an operation from plain code; also while the store closes."""
-        return self._wire.send(operation, on_answer)
+        return self._wires.carrier(operation).send(operation, on_answer)
 
-    def compose_soon(self, source: Source) -> None:
-        """Have `source.compose()` called at the end of the loop's turn; also while the store closes."""
+    def compose_soon(self, source: Source, key: str = "") -> None:
+        """Have `source.compose()` called at the end of the loop's turn, to send what concerns a key.
+
+        Also while the store closes.
+        """
         if self._upkeep is None:
             raise RuntimeError(_NOT_OPEN)
-        self._wire.compose_soon(source)
+        self._wires.of(key).compose_soon(source)
 
     def call_at(self, when: float, function: Callable[[], None]) -> None:
         """Have a plain function called when the loop's clock shows `when`."""
@@ -204,14 +208,29 @@ class Store(AsyncContextManagerMixin):
         """Start a background job that its owner ends."""
         return self._running().start(name, function, *args)
 
-    async def session(self, ttl: float) -> Session:
-        """The session for a ttl. Raises `EngineError`, `StoreClosed`. Cancellation: has no effect."""
-        self._running()
-        return self._sessions.current(ttl) or await self._sessions.get(ttl)
+    def joins(self) -> Joins:
+        """The engine, if it can take part in a transaction of the user's. For the patterns alone.
 
-    def session_at_once(self, ttl: float) -> Session | None:
-        """The session for a ttl if it is open already."""
-        return self._sessions.current(ttl)
+        Raises `EngineError` if it cannot, `StoreClosed`.
+        """
+        self._running()
+        if not hasattr(self._engine, "join"):
+            raise EngineError(
+                f"{self.url}: this engine takes no part in transactions on connections of yours"
+            )
+        return cast("Joins", self._engine)
+
+    async def session(self, ttl: float, key: str = "") -> Session:
+        """The session for a ttl, and for what is in the same lane of the engine as `key`.
+
+        Raises `EngineError`, `StoreClosed`. Cancellation: has no effect.
+        """
+        self._running()
+        return self._sessions.current(ttl, key) or await self._sessions.get(ttl, key)
+
+    def session_at_once(self, ttl: float, key: str = "") -> Session | None:
+        """The session for a ttl and a key if it is open already."""
+        return self._sessions.current(ttl, key)
 
     async def obtain(self, wish: Wish, ttl: float, ahead: Callable[[int], None] | None = None) -> Obtained:
         """Obtain what is wished for, or wait for it. Raises `CapacityMismatch`, `EngineError`, `StoreClosed`.
@@ -282,12 +301,12 @@ class Store(AsyncContextManagerMixin):
                     await session.left()
             limit = anyio.current_time() + self.settle_timeout
             with CancelScope(deadline=limit):
-                await self._wire.settled()
+                await self._wires.settled()
             for session in self._sessions:
                 session.lose("closed")
             await self._sessions.end()
             with CancelScope(deadline=limit):
-                await self._wire.settled()
+                await self._wires.settled()
             for job in carriers:
                 await job.end()
 

@@ -48,15 +48,16 @@ class Speaker(Protocol):
 
 
 class Turns:
-    """Lets a speaker speak, one numbered operation at a time, under the session for a ttl.
+    """Lets a speaker speak of a key, one numbered operation at a time, under the session for a ttl.
 
     Thread safety: none.
     """
 
-    def __init__(self, store: Store, ttl: float, speaker: Speaker) -> None:
+    def __init__(self, store: Store, key: str, ttl: float, speaker: Speaker) -> None:
         self.busy = False
         """Whether an operation is under way."""
         self._store = store
+        self._key = key
         self._ttl = ttl
         self._speaker = speaker
         self._opening = False
@@ -65,13 +66,13 @@ class Turns:
     def kick(self) -> None:
         """There may be something to say: it leaves at the end of the loop's turn, or after the answer to the last."""
         if not self.busy:
-            self._store.compose_soon(self)
+            self._store.compose_soon(self, self._key)
 
     def compose(self) -> None:
         """Say it. For the wire alone."""
         if self.busy:
             return
-        session = self._store.session_at_once(self._ttl)
+        session = self._store.session_at_once(self._ttl, self._key)
         if session is None:
             self._open()
             return
@@ -105,12 +106,12 @@ class Turns:
 
     async def _open_session(self) -> None:
         try:
-            await self._store.session(self._ttl)
+            await self._store.session(self._ttl, self._key)
         except (EngineError, StoreClosed) as problem:
             # whoever waits is told, so that nothing is left to be said, and nobody asks over and over
             self._speaker.on_error(problem, None)
         else:
-            self._store.compose_soon(self)
+            self._store.compose_soon(self, self._key)
         finally:
             self._opening = False
 

@@ -1,4 +1,8 @@
-"""The wire to the engine: what arrives while a batch is on its way forms the next one."""
+"""The wire to the engine: what arrives while a batch is on its way forms the next one.
+
+An engine that can be posted to gets each operation at once instead; batches are then for what has to be sent again, and
+for what comes while the engine is away.
+"""
 
 from __future__ import annotations
 
@@ -27,6 +31,9 @@ class Source(Protocol):
         ...
 
 
+Post = Callable[[Operation[Any], Callable[[Any], object]], bool]
+
+
 class Call(Generic[A]):
     """One operation under way. `tries` counts how often it was sent; who no longer wants it clears `wanted`."""
 
@@ -40,7 +47,7 @@ class Call(Generic[A]):
 
 
 class Wire:
-    """Sends operations in batches, one batch at a time, and again whenever the outcome of one is unknown.
+    """Sends operations, posted or in batches, one batch at a time, and again whenever the outcome of one is unknown.
 
     Order is kept: an operation reaches the engine after all that were sent before it, also when they are sent again.
 
@@ -50,7 +57,10 @@ class Wire:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._immediate = engine.immediate
+        self._post: Post = getattr(engine, "post", _refused)
         self._calls: deque[Call[Any]] = deque()
+        self._again: deque[Call[Any]] = deque()
+        self._posted = 0
         self._sources: dict[Source, None] = {}
         self._idle: Line[None, None] = Line(_nothing)
         self._callers: Line[Call[Any], Any] = Line(_unwant)
@@ -62,7 +72,7 @@ class Wire:
     @property
     def pending(self) -> int:
         """How many operations are not yet answered."""
-        return len(self._calls) + self._in_flight
+        return len(self._again) + len(self._calls) + self._in_flight + self._posted
 
     def send(
         self, operation: Operation[A], on_answer: Callable[[A | Exception], object], *, urgent: bool = False
@@ -80,11 +90,7 @@ class Wire:
             else:
                 on_answer(answer)
         else:
-            if urgent:
-                self._calls.appendleft(call)
-            else:
-                self._calls.append(call)
-            self._wake()
+            self._carry(call, urgent)
         return call
 
     def apply(self, operation: Operation[A]) -> A:
@@ -111,11 +117,7 @@ class Wire:
         call = Call(operation, _nothing)
         waiter = self._callers.join(call)
         call.on_answer = partial(self._callers.grant, waiter)
-        if urgent:
-            self._calls.appendleft(call)
-        else:
-            self._calls.append(call)
-        self._wake()
+        self._carry(call, urgent)
         answer = await self._callers.wait(waiter)
         if isinstance(answer, Exception):
             raise answer
@@ -134,7 +136,7 @@ class Wire:
         """Carry batches until cancelled. Cancellation: the batch on its way may or may not be applied."""
         backoff = _FIRST_BACKOFF
         while True:
-            while not (self._calls or self._sources):
+            while not (self._calls or self._again or self._sources):
                 for watcher in self._idle_watchers:
                     self._idle_watchers.grant(watcher, None)
                 await self._idle.wait(self._idle.join(None))
@@ -160,8 +162,37 @@ class Wire:
                 if answer is not Reply.MORE:
                     call.on_answer(answer)
 
+    def _carry(self, call: Call[Any], urgent: bool) -> None:
+        # what has to be sent again goes before it
+        free = not (self._calls or self._again or self._in_flight)
+        if free and self._post(call.operation, partial(self._came_back, call)):
+            call.tries += 1
+            self._posted += 1
+            return
+        if urgent:
+            self._calls.appendleft(call)
+        else:
+            self._calls.append(call)
+        self._wake()
+
+    def _came_back(self, call: Call[Any], answer: Any) -> None:
+        self._posted -= 1
+        if answer is Reply.MORE or isinstance(answer, StoreUnavailable):
+            if answer is not Reply.MORE:
+                self.down = answer
+            if call.wanted:
+                self._again.append(call)
+            self._wake()
+        else:
+            self.down = None
+            call.on_answer(answer)
+            if not self._posted and len(self._idle_watchers):
+                self._wake()
+
     def _next_batch(self) -> list[Call[Any]]:
         batch: list[Call[Any]] = []
+        self._calls.extendleft(reversed(self._again))
+        self._again.clear()
         while self._calls and len(batch) < CAP:
             call = self._calls.popleft()
             if call.wanted:
@@ -181,6 +212,10 @@ class Wire:
 
 def _nothing(_: object) -> None:
     pass
+
+
+def _refused(*_: object) -> bool:
+    return False
 
 
 def _unwant(waiter: Waiter[Call[Any], Any]) -> None:

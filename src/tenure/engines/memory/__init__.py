@@ -18,6 +18,7 @@ from ._claims import Claims
 from ._counters import Barriers, Rates
 from ._holds import Holds
 from ._state import FAMILIES, Session, State, Thing
+from ._survey import Looks
 from ._tasks import Tasks
 
 __all__ = ("MemoryEngine",)
@@ -45,6 +46,7 @@ class MemoryEngine:
         self._holds = holds = Holds(state)
         self._claims = claims = Claims(state)
         self._tasks = tasks = Tasks(state)
+        looks = Looks(state, holds, claims, barriers, tasks)
         self._drop: dict[str, Callable[[Session, Thing], object]] = {
             "holds": lambda _, thing: holds.drop(thing),
             "claims": lambda _, thing: claims.drop(thing),
@@ -88,6 +90,9 @@ class MemoryEngine:
             e.Withdraw: barriers.withdraw,
             e.ResetBarrier: barriers.reset,
             e.Arrivals: barriers.arrivals,
+            e.Survey: looks.survey,
+            e.Inspect: looks.inspect,
+            e.Examine: looks.examine,
         }
 
     def __repr__(self) -> str:

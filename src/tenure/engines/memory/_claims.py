@@ -167,6 +167,14 @@ class Claims:
             tuple(self._show(pool.items[name]) for name in sorted(pool.items)), len(pool.waiting)
         )
 
+    def in_use(self) -> list[str]:
+        """The pools that have a resource."""
+        return [name for name, pool in self._pools.items() if pool.items]
+
+    def has(self, thing: Thing) -> bool:
+        """Whether it is claimed, and not waited for."""
+        return thing[1] in self._pools[thing[0]].claims
+
     def clear_up(self) -> None:
         """Wake the resources that have rested enough, in the order of their time, pool and name."""
         while self._resting and self._resting[0][0] <= self._state.now:

@@ -164,6 +164,10 @@ class Barriers:
             return Gathering(0, 0, 0, False)
         return Gathering(barrier.parties, barrier.generation, len(barrier.arrived), barrier.broken)
 
+    def has(self, thing: Thing) -> bool:
+        """Whether there is an outcome, and nothing to wait for."""
+        return thing[1] in self._barriers[thing[0]].outcomes
+
     def _depart(self, key: str, barrier: Meeting, participant: str) -> None:
         del barrier.arrived[participant]
         if barrier.on_departure == "break":

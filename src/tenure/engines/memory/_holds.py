@@ -138,6 +138,14 @@ class Holds:
             line.capacity, line.used, held, tuple(map(show, islice(line.waiting.values(), op.limit)))
         )
 
+    def in_use(self) -> list[str]:
+        """The keys that somebody holds."""
+        return [key for key, line in self._lines.items() if line.held]
+
+    def has(self, thing: Thing) -> bool:
+        """Whether it is held, and not waited for."""
+        return thing[1] in self._lines[thing[0]].held
+
     def serve(self, key: str) -> None:
         """Grant to the head of the line for as long as it fits."""
         line = self._lines.get(key)

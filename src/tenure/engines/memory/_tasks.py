@@ -61,6 +61,14 @@ class Tasks:
             queue = self._queues[name] = Queue(name)
         return queue
 
+    def in_use(self) -> list[str]:
+        """The queues into which a task was ever put."""
+        return [name for name, queue in self._queues.items() if queue.counts["put"]]
+
+    def has_slots(self, thing: Thing) -> bool:
+        """Whether a producer has its slots reserved, and does not wait for them."""
+        return thing[1] in self._queues[thing[0]].reserved
+
     # ------------------------------------------------------------------------------------------ producers
 
     def put(self, op: Put) -> PutAnswer | Reply:

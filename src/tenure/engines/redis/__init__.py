@@ -21,7 +21,8 @@ from ._cluster import RedisClusterEngine
 from ._handshake import TRANSIENT, code_of, refusal
 from ._link import PATIENCE, Link
 from ._operations import CALLS
-from ._resp import pack
+from ._replicas import replicas_in, to_be_asked
+from ._resp import pack, pack_one
 from ._scripts import all_scripts, script
 from ._sentinel import SentinelAddress
 
@@ -38,7 +39,8 @@ class RedisEngine:
     `url` is `redis://[user:password@]host[:port][/database]`, `rediss://` for TLS (`tls` is a context of your own) or
     `unix:///path/to/socket[?db=n]`; `redis+sentinel://[user:password@]host[:port],.../service[/database]` is whatever
     server those Sentinels call the primary, asked anew for each connection (`rediss+sentinel://` over TLS). A server
-    that does not answer for `patience` seconds counts as gone, and the connection is made anew. `clock` (seconds)
+    that does not answer for `patience` seconds counts as gone, and the connection is made anew. With `replicas` (also
+    `?replicas=n` in the URL) nothing counts as done before so many replicas have acknowledged it. `clock` (seconds)
     replaces the server's time in tests.
 
     Thread safety: none; one engine belongs to one event loop.
@@ -51,15 +53,17 @@ class RedisEngine:
         url: str,
         *,
         tls: ssl.SSLContext | None = None,
+        replicas: int | None = None,
         patience: float = PATIENCE,
         clock: Callable[[], float] | None = None,
     ) -> None:
         if not patience > 0:
             raise ValueError(f"patience: seconds, more than zero, not {patience!r}")
+        url, self._replicas = replicas_in(url, replicas)
         self._address: Whereabouts = (SentinelAddress if _SENTINEL in url else address)(url, tls)
         self._clock = clock
         self._listeners: dict[str, Callable[[Hint], None]] = {}
-        self._link = Link(self._address, self._hear, self._resync, patience=patience)
+        self._link = Link(self._address, self._hear, self._resync, patience=patience, replicas=self._replicas)
         self._baton = anyio.Lock()
 
     def __repr__(self) -> str:
@@ -97,6 +101,29 @@ class RedisEngine:
             await self._evaluate({0: self._command("sweep", "sweep")})
         return answers
 
+    def post(self, operation: Operation[A], on_answer: Callable[[A | Reply | EngineError], object]) -> bool:
+        """Send one operation at once, if the connection stands; see `tenure.engine.Engine.post`."""
+        if not self._link.up:
+            return False
+        call: Call[Any] = CALLS[type(operation)]
+        try:
+            packed = self._command(call.script, *call.arguments(operation))
+        except UnicodeEncodeError:
+            return False
+        self._link.post(packed, partial(self._on_reply, call, on_answer))
+        return True
+
+    def _on_reply(self, call: Call[Any], on_answer: Callable[[Any], object], reply: Any) -> None:
+        if isinstance(reply, hiredis.ReplyError):
+            code = code_of(reply)
+            if code in TRANSIENT:
+                self._link.drop(str(reply))
+            # without its script it was not applied; `execute` brings that
+            reply = Reply.MORE if code == "NOSCRIPT" else refusal(self._address, reply)
+        elif not isinstance(reply, StoreUnavailable):
+            reply = answered(call, reply)
+        on_answer(reply)
+
     async def serve(
         self,
         process: str,
@@ -133,7 +160,7 @@ class RedisEngine:
 
     def _command(self, name: str, *arguments: Any) -> bytes:
         now = "" if self._clock is None else round(self._clock() * 1e6)
-        return pack([("EVALSHA", script(name).sha, *_KEYS, now, CAP, *arguments)])
+        return pack_one(("EVALSHA", script(name).sha, *_KEYS, now, CAP, *arguments))
 
     async def _evaluate(self, commands: dict[int, bytes]) -> dict[int, Any]:
         """The raw answers, or errors that concern one operation alone."""
@@ -160,7 +187,8 @@ class RedisEngine:
     def _hear(self, channel: str, message: bytes | None) -> None:
         deliver = self._listeners.get(channel)
         if deliver is not None and message is not None:
-            deliver(hint(channel.removeprefix(_CHANNEL), message))
+            told = hint(channel.removeprefix(_CHANNEL), message)
+            deliver(to_be_asked(told) if self._replicas else told)
 
     def _resync(self) -> None:
         for channel, deliver in list(self._listeners.items()):

@@ -136,5 +136,7 @@ def safe(url: str) -> str:
 def _options(url: str, parts: SplitResult, known: Iterable[str]) -> dict[str, str]:
     options = dict(parse_qsl(parts.query, keep_blank_values=True))
     if options.keys() - set(known) or parts.fragment:
-        raise ValueError(f"{safe(url)!r}: the only option that a Redis URL has is db, not {sorted(options)}")
+        raise ValueError(
+            f"{safe(url)!r}: the only options that a Redis URL has are db and replicas, not {sorted(options)}"
+        )
     return options

@@ -23,6 +23,9 @@ class Call(Generic[A]):
     """Makes an answer of an array that the script returned; a lone word is a `Reply`."""
 
 
+WORDS = {reply.value.encode(): reply for reply in Reply}
+"""The answers that are lone words, as scripts give them."""
+
 Calls = dict[type[Operation[Any]], Call[Any]]
 
 
@@ -33,7 +36,7 @@ def no_words(answer: Sequence[Any]) -> Any:
 
 def answered(call: Call[A], raw: Any) -> A | Reply:
     """The answer that a script gave."""
-    return Reply(raw.decode()) if isinstance(raw, bytes) else call.answer(raw)
+    return WORDS[raw] if isinstance(raw, bytes) else call.answer(raw)
 
 
 def text(raw: bytes) -> str:

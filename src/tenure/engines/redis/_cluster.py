@@ -1,10 +1,11 @@
-"""The Redis engine on a cluster: every object in one shard, every session in the shards that it uses."""
+"""The Redis engine on a cluster: every object and every session in one shard, each shard a lane of its own."""
 
 from __future__ import annotations
 
 import ssl
 from collections.abc import Callable, Iterator, Sequence
-from math import inf
+from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple, NoReturn
 
 import anyio
@@ -15,36 +16,30 @@ from anyio.abc import TaskStatus
 from tenure.engine import (
     CAP,
     A,
-    CloseSession,
+    Examine,
+    Examined,
     Hint,
     Notice,
-    OpenSession,
     Operation,
     Ping,
-    RenewSession,
     Reply,
+    Survey,
+    Surveyed,
+    name_in,
 )
 from tenure.errors import EngineError, StoreUnavailable
 from tenure.upkeep import unwrapped_task_group
 
 from ._address import addresses, safe
-from ._calls import answered, hint, microseconds
-from ._handshake import refusal
+from ._calls import Call, answered, hint
+from ._handshake import code_of, refusal
 from ._link import PATIENCE
-from ._nodes import Nodes
+from ._nodes import REDIRECTED, Nodes
 from ._operations import CALLS
-from ._resp import pack
+from ._replicas import replicas_in, to_be_asked
+from ._resp import pack_one
 from ._scripts import script
-from ._shards import SHARDS, TAGS, name_in, session_in, shard_of
-
-
-class _Session:
-    """A session, until when it lasts, and the shards that were told of it: True once one has said so."""
-
-    def __init__(self, opening: OpenSession, now: float) -> None:
-        self.opening = opening
-        self.until = now + opening.ttl
-        self.shards = {shard_of(opening.session): False}
+from ._shards import SHARDS, TAGS, shard_of
 
 
 class _Step(NamedTuple):
@@ -60,23 +55,27 @@ class RedisClusterEngine:
 
     `url` is `redis+cluster://[user:password@]host[:port],...` with some of the nodes (`rediss+cluster://` over TLS,
     `tls` is a context of your own); the others are found through them. A node that does not answer for `patience`
-    seconds counts as gone. `clock` (seconds) replaces the servers' time in tests.
+    seconds counts as gone. With `replicas` (also `?replicas=n` in the URL) nothing counts as done before so many
+    replicas of the node have acknowledged it. `clock` (seconds) replaces the servers' time in tests.
 
     Thread safety: none; one engine belongs to one event loop.
     """
 
     immediate = False
+    lanes = SHARDS
 
     def __init__(
         self,
         url: str,
         *,
         tls: ssl.SSLContext | None = None,
+        replicas: int | None = None,
         patience: float = PATIENCE,
         clock: Callable[[], float] | None = None,
     ) -> None:
         if not patience > 0:
             raise ValueError(f"patience: seconds, more than zero, not {patience!r}")
+        url, self._replicas = replicas_in(url, replicas)
         seeds, path = addresses(url, tls)
         if path.strip("/"):
             raise ValueError(
@@ -84,8 +83,7 @@ class RedisClusterEngine:
             )
         self._clock = clock
         self._listeners: dict[str, Callable[[Hint], None]] = {}
-        self._sessions: dict[str, _Session] = {}
-        self._nodes = Nodes(seeds, self._hear, self._resync, patience=patience)
+        self._nodes = Nodes(seeds, self._hear, self._resync, patience=patience, replicas=self._replicas)
         self._baton = anyio.Lock()
 
     def __repr__(self) -> str:
@@ -108,21 +106,44 @@ class RedisClusterEngine:
         """
         if not self._listeners:
             raise StoreUnavailable(f"{self.url}: the engine does not serve")
-        now = self._now()
         plan: dict[int, list[_Step]] = {}
         answers: list[list[Any]] = [[] for _ in operations]
         for operation, its in zip(operations, answers, strict=True):
             try:
-                for shard, asked, *more in self._spread(operation, now):
-                    step = _Step(asked, self._packed(shard, asked, *more), its)
-                    plan.setdefault(shard, []).append(step)
+                for shard, asked in self._spread(operation):
+                    plan.setdefault(shard, []).append(_Step(asked, self._packed(shard, asked), its))
             except UnicodeEncodeError as error:
                 its.append(EngineError(f"{self.url}: a name that cannot be encoded: {error}"))
         if len(plan) == 1:
             await self._carry(*plan.popitem())
         else:
             await self._carry_all(plan)
-        return [self._joined(*pair, now) for pair in zip(operations, answers, strict=True)]
+        return [self._joined(*pair) for pair in zip(operations, answers, strict=True)]
+
+    def post(self, operation: Operation[A], on_answer: Callable[[A | Reply | EngineError], object]) -> bool:
+        """Send one operation at once, if its node can be reached; see `tenure.engine.Engine`."""
+        shard = self.lane(name) if (name := name_in(operation)) else None
+        link = None if shard is None else self._nodes.link(shard)
+        if shard is None or link is None:
+            return False
+        try:
+            packed = self._packed(shard, operation)
+        except UnicodeEncodeError:
+            return False
+        link.post(packed, partial(self._on_reply, CALLS[type(operation)], on_answer))
+        return True
+
+    def _on_reply(self, call: Call[Any], on_answer: Callable[[Any], object], reply: Any) -> None:
+        if isinstance(reply, hiredis.ReplyError):
+            # what the node did not take `execute` brings to where it belongs
+            reply = Reply.MORE if code_of(reply) in REDIRECTED else refusal(self._nodes, reply)
+        elif not isinstance(reply, StoreUnavailable):
+            reply = answered(call, reply)
+        on_answer(reply)
+
+    def lane(self, name: str) -> int:
+        """The shard of an object or a session."""
+        return shard_of(name)
 
     async def serve(
         self,
@@ -156,49 +177,27 @@ class RedisClusterEngine:
         finally:
             del self._listeners[process]
             self._nodes.forget(process)
-            for name, session in list(self._sessions.items()):
-                if session.opening.process == process:
-                    del self._sessions[name]
 
-    def _now(self) -> float:
-        return anyio.current_time() if self._clock is None else self._clock()
-
-    def _spread(
-        self, operation: Operation[Any], now: float
-    ) -> Iterator[tuple[int, Operation[Any], *tuple[int, ...]]]:
-        """What to ask which shard, with what arguments more."""
+    def _spread(self, operation: Operation[Any]) -> Iterator[tuple[int, Operation[Any]]]:
+        """What to ask which shard."""
         match operation:
-            case Ping():
+            case Survey(after=after):
+                # one shard after the other
+                shard, _, rest = after.partition(":")
+                yield int(shard or 0), replace(operation, after=rest)
+            case Ping() | Examine():
                 yield from ((shard, operation) for shard in range(SHARDS))
-            case OpenSession(session=name):
-                session = self._sessions.setdefault(name, _Session(operation, now))
-                session.opening, session.until = operation, now + operation.ttl
-                yield from ((shard, operation) for shard in session.shards)
-            case RenewSession(session=name) | CloseSession(session=name):
-                session = self._sessions.get(name)
-                if session is None:
-                    yield shard_of(name), operation
-                    return
-                closes = isinstance(operation, CloseSession)
-                for shard, known in session.shards.items():
-                    yield shard, operation if known or closes else session.opening
             case _:
-                shard = shard_of(name_in(operation))
-                session = self._sessions.get(session_in(operation))
-                # one that is over must not come to life again on another shard
-                if session is not None and not session.shards.get(shard) and session.until > now:
-                    session.shards[shard] = False
-                    yield shard, session.opening, microseconds(session.until - now)
-                yield shard, operation
+                yield self.lane(name_in(operation)), operation
 
-    def _packed(self, shard: int, operation: Operation[Any], *more: int) -> bytes:
+    def _packed(self, shard: int, operation: Operation[Any]) -> bytes:
         call = CALLS[type(operation)]
-        return self._command(shard, call.script, *call.arguments(operation), *more)
+        return self._command(shard, call.script, *call.arguments(operation))
 
     def _command(self, shard: int, name: str, *arguments: Any) -> bytes:
         now = "" if self._clock is None else round(self._clock() * 1e6)
         keys = (f"tenure:{{{TAGS[shard]}}}:{key}" for key in ("rows", "order"))
-        return pack([("EVALSHA", script(name).sha, "2", *keys, now, CAP, *arguments)])
+        return pack_one(("EVALSHA", script(name).sha, "2", *keys, now, CAP, *arguments))
 
     async def _carry_all(self, plan: dict[int, list[_Step]]) -> None:
         # a node that is lost fails all of its shards at once; one error tells it
@@ -227,32 +226,33 @@ class RedisClusterEngine:
                 answer = answered(CALLS[type(step.asked)], reply)
             step.answers.append(answer)
             more = more or answer is Reply.MORE
-            if isinstance(step.asked, OpenSession) and answer is Reply.OK:
-                self._sessions[step.asked.session].shards[shard] = True
         if more:
             await self._nodes.execute(shard, [self._command(shard, "sweep", "sweep")])
 
-    def _joined(self, operation: Operation[Any], answers: list[Any], sent: float) -> Any:
+    def _joined(self, operation: Operation[Any], answers: list[Any]) -> Any:
         """One answer made of those of all shards that were asked."""
         for answer in answers:
             if isinstance(answer, EngineError) or answer is Reply.MORE:
                 return answer
         match operation:
-            case CloseSession():
-                self._sessions.pop(operation.session, None)
-                return Reply.OK if Reply.OK in answers else Reply.GONE
-            case RenewSession():
-                gone = Reply.GONE in answers
-                if session := self._sessions.get(operation.session):
-                    session.until = -inf if gone else sent + session.opening.ttl
-                return Reply.GONE if gone else Reply.OK
+            case Survey(after=after):
+                page: Surveyed = answers[0]
+                shard = int(after.partition(":")[0] or 0)
+                if page.next:
+                    return Surveyed(page.names, f"{shard}:{page.next}")
+                return Surveyed(page.names, f"{shard + 1}:" if shard + 1 < SHARDS else "")
+            case Examine():
+                parts: list[Examined] = answers
+                problems = dict.fromkeys(problem for part in parts for problem in part.problems)
+                return Examined(parts[0].ahead, parts[0].facts, tuple(problems))
             case _:
                 return answers[-1]
 
     def _hear(self, process: str, message: bytes) -> None:
         deliver = self._listeners.get(process)
         if deliver is not None:
-            deliver(hint(process, message))
+            told = hint(process, message)
+            deliver(to_be_asked(told) if self._replicas else told)
 
     def _resync(self) -> None:
         for process, deliver in list(self._listeners.items()):

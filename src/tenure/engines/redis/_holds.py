@@ -17,17 +17,16 @@ from tenure.engine import (
     Mismatch,
     Queued,
     Release,
-    Reply,
     Resize,
     SetValue,
 )
 
-from ._calls import Call, Calls, no_words, seconds, text
+from ._calls import WORDS, Call, Calls, no_words, seconds, text
 
 
 def _standing(raw: Any) -> HoldAnswer:
     if isinstance(raw, bytes):
-        return Reply(raw.decode())
+        return WORDS[raw]
     match raw:
         case [b"granted", token]:
             return Granted(token)

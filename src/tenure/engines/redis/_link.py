@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, cast
 
 import anyio
@@ -16,8 +17,9 @@ from tenure.local._park import Parked, park, wake
 from tenure.upkeep import unwrapped_task_group
 
 from ._address import Whereabouts
-from ._handshake import Greeting, greet, version_of
+from ._handshake import Greeting, exchange, greet, refusal, version_of
 from ._resp import pack
+from ._socket import PlainSocket, plain
 
 PATIENCE = 5.0
 """Seconds after which a server that does not answer is given up."""
@@ -25,31 +27,38 @@ PATIENCE = 5.0
 FIRST_PAUSE, LONGEST_PAUSE = 0.02, 2.0
 """Seconds between attempts to connect: twice as long each time, less up to a half by chance."""
 
+ENOUGH = 8
+"""While fewer commands are under way each is sent at once; then as many leave together, or what a turn has brought."""
+
 _MESSAGES = (b"message", b"smessage")
 _SUBSCRIBED = (b"subscribe", b"ssubscribe")
 
 
 class _Batch:
-    """Commands that were sent together, and what came back so far."""
+    """Commands that were sent together, what came back so far, and who waits for it."""
 
-    __slots__ = ("count", "error", "parked", "replies", "sent")
+    __slots__ = ("count", "error", "parked", "replies")
 
-    def __init__(self, count: int, sent: float) -> None:
+    def __init__(self, count: int) -> None:
         self.count = count
-        self.sent = sent
         self.replies: list[Any] = []
-        self.error: Exception | None = None
-        self.parked: Parked | None = None
+        self.error: StoreUnavailable | None = None
+        self.parked = park()
 
-    def done(self) -> None:
-        """Let the caller run, if there is one."""
-        if self.parked is not None:
+    def take(self, reply: Any) -> None:
+        """The next reply; the caller runs when it is the last, or when there will be no more."""
+        self.replies.append(reply)
+        if isinstance(reply, StoreUnavailable):
+            self.error = self.error or type(reply)(*reply.args)
+        if len(self.replies) == self.count:
             wake(self.parked)
 
 
 class Link:
     """Commands go out in the order in which they came, and a caller that is cancelled leaves that order as it is.
 
+    With `replicas`, the replies to what left together are given once so many replicas have acknowledged all of it; if
+    they have not within half of the patience, each is a `StoreUnavailable`.
     `hear(channel, message)` is called for each message, with None when the server ends the subscription, and
     `reconnected()` when messages may have been lost.
 
@@ -63,6 +72,7 @@ class Link:
         reconnected: Callable[[], None],
         *,
         patience: float = PATIENCE,
+        replicas: int = 0,
     ) -> None:
         self.address = address
         self.channels: dict[str, anyio.Event] = {}
@@ -73,7 +83,14 @@ class Link:
         self._closed = False
         self._out: list[bytes] = []
         self._idle_writer: Parked | None = None
-        self._pending: deque[_Batch] = deque()
+        self._pending: deque[Callable[[Any], object]] = deque()
+        self._replies = 0
+        self._replicas = replicas
+        # who waits longer than that counts as gone
+        self._wait = pack([("WAIT", replicas, round(500 * patience))])
+        self._held: list[tuple[Callable[[Any], object], Any]] = []
+        self._writing = False
+        self._socket: PlainSocket | None = None
         self._up = anyio.Event()
         self._trouble = ""
         self._dropped = anyio.Event()
@@ -98,14 +115,19 @@ class Link:
             await self._up.wait()
         if self._closed:
             raise StoreUnavailable(f"{self.address}: it is not used any more")
-        batch = _Batch(len(commands), anyio.current_time())
-        self._pending.append(batch)
-        self._send(b"".join(commands))
-        batch.parked = park()
+        batch = _Batch(len(commands))
+        self._send(b"".join(commands), *[batch.take] * len(commands))
         await batch.parked
         if batch.error is not None:
             raise batch.error
         return batch.replies
+
+    def post(self, packed: bytes, on_reply: Callable[[Any], object]) -> None:
+        """Send a packed command, if the connection stands; `on_reply` is called with the reply to it.
+
+        If the connection breaks before, it is called with a `StoreUnavailable`. It must not raise.
+        """
+        self._send(packed, on_reply)
 
     async def subscribe(self, channel: str) -> None:
         """Hear what is published there. Cancellation: it is heard or not."""
@@ -144,6 +166,8 @@ class Link:
                 continue
             pause = FIRST_PAUSE
             try:
+                self._writing = False
+                self._socket = stream if isinstance(stream, PlainSocket) else None
                 self._up.set()
                 for subscribed in self.channels.values():
                     subscribed.set()
@@ -174,8 +198,12 @@ class Link:
         stream = None
         try:
             with anyio.fail_after(self._patience):
-                stream = await self.address.connect()
+                stream = await plain(await self.address.connect())
                 self._greeting = await greet(stream, reader, self.address, self._greeting, self.channels)
+                if self._replicas:
+                    (reply,) = await exchange(stream, reader, [("WAIT", 0, 0)])
+                    if isinstance(reply, hiredis.ReplyError):
+                        raise refusal(self.address, reply)
         except BaseException as error:
             if stream is not None:
                 await anyio.aclose_forcefully(stream)
@@ -198,18 +226,15 @@ class Link:
             group.start_soon(self._watch, name="tenure redis watch")
             while True:
                 self._take_in(reader)
-                reader.feed(await stream.receive(1 << 18))
+                reader.feed(await stream.receive())
 
     def _take_in(self, reader: hiredis.Reader) -> None:
         while (reply := reader.gets()) is not False:
             if isinstance(reply, hiredis.PushNotification) and not self._is_reply(reply):
                 self._take_message(reply)
                 continue
-            batch = self._pending[0]
-            batch.replies.append(reply)
-            if len(batch.replies) == batch.count:
-                self._pending.popleft()
-                batch.done()
+            self._replies += 1
+            self._pending.popleft()(reply)
 
     def _is_reply(self, push: Sequence[Any]) -> bool:
         # to a subscription that was sent like any other command
@@ -229,36 +254,76 @@ class Link:
             if not self._out:
                 self._idle_writer = park()
                 await self._idle_writer
-            out, self._out = self._out, []
-            await stream.send(b"".join(out))
+            self._writing = True
+            await stream.send(self._take_out())
+            self._writing = False
 
     async def _watch(self) -> None:
         """Break the connection when it is dropped, leads elsewhere, or the server does not answer for too long."""
+        seen, looks = -1, 0
         while True:
             with anyio.move_on_after(self._patience / 2):
                 await self._dropped.wait()
                 raise anyio.BrokenResourceError(self._trouble)
             if await self.address.moved():
                 raise anyio.BrokenResourceError("another server has become the primary")
-            if not self._pending:
-                self._pending.append(_Batch(1, anyio.current_time()))
-                self._send(pack([("PING",)]))
-            elif anyio.current_time() - self._pending[0].sent > self._patience:
+            looks = looks + 1 if self._pending and self._replies == seen else 0
+            seen = self._replies
+            if looks == 2:
                 raise TimeoutError(f"no answer within {self._patience:g} s")
+            if not self._pending:
+                self._send(pack([("PING",)]), _nothing)
 
-    def _send(self, packed: bytes) -> None:
+    def _send(self, packed: bytes, *on_replies: Callable[[Any], object]) -> None:
+        few = len(self._pending) < ENOUGH
+        self._pending.extend(
+            [partial(self._hold, take) for take in on_replies] if self._replicas else on_replies
+        )
         self._out.append(packed)
-        if self._idle_writer is not None:
+        if self._socket is not None and not self._writing and (few or len(self._out) >= ENOUGH):
+            out = self._take_out()
+            if rest := out[self._socket.send_now(out) :]:
+                # the rest, and what comes from now on, is the writer's
+                self._out, self._writing = [rest], True
+        if self._out and self._idle_writer is not None:
             wake(self._idle_writer)
+
+    def _take_out(self) -> bytes:
+        """What is to be sent now, and behind it whether the replicas have it."""
+        out, self._out = self._out, []
+        if self._replicas:
+            out.append(self._wait)
+            self._pending.append(self._confirm)
+        return b"".join(out)
+
+    def _hold(self, take: Callable[[Any], object], reply: Any) -> None:
+        if isinstance(reply, StoreUnavailable):
+            take(reply)
+        else:
+            self._held.append((take, reply))
+
+    def _confirm(self, count: Any) -> None:
+        held, self._held = self._held, []
+        if not isinstance(count, int) or count < self._replicas:
+            problem = f"{self.address}: of {self._replicas} replicas these have acknowledged: {count}"
+            held = [(take, StoreUnavailable(problem)) for take, _ in held]
+        for take, reply in held:
+            take(reply)
 
     def _break(self) -> None:
         """Tell everybody who waits for a reply that there will be none."""
         self._up = anyio.Event()
+        self._socket = None
         self._out.clear()
         pending, self._pending = self._pending, deque()
-        for batch in pending:
-            batch.error = StoreUnavailable(f"{self.address}: {self._trouble or 'the connection was closed'}")
-            batch.done()
+        error = StoreUnavailable(f"{self.address}: {self._trouble or 'the connection was closed'}")
+        self._confirm(error)
+        for take in pending:
+            take(error)
+
+
+def _nothing(_: object) -> None:
+    pass
 
 
 def _reason(error: OSError) -> str:

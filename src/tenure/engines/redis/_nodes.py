@@ -32,19 +32,26 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.01, 0.5
 _CHANNEL = "tenure:"
 _SHARDED_PUBLISH = (7, 0)
 _ASKING = pack([("ASKING",)])
-_REDIRECTED = ("MOVED", "ASK", "NOSCRIPT", *TRANSIENT)
+REDIRECTED = ("MOVED", "ASK", "NOSCRIPT", *TRANSIENT)
+"""Error codes of a node that did not take a command."""
 
 
 class _Node:
     """One node: where it is, as a link takes it, and the link."""
 
-    def __init__(self, where: Address, nodes: Nodes, patience: float) -> None:
+    def __init__(self, where: Address, nodes: Nodes, patience: float, replicas: int) -> None:
         self.where = where
         self.user, self.password, self.database = where.user, where.password, 0
         self.heard: set[str] = set()
         """The channels to which this connection is subscribed."""
         self.scope = CancelScope()
-        self.link = Link(self, partial(nodes.hear, self), partial(nodes.connected, self), patience=patience)
+        self.link = Link(
+            self,
+            partial(nodes.hear, self),
+            partial(nodes.connected, self),
+            patience=patience,
+            replicas=replicas,
+        )
         self._nodes = nodes
 
     def __str__(self) -> str:
@@ -76,11 +83,12 @@ class Nodes:
         resync: Callable[[], None],
         *,
         patience: float,
+        replicas: int,
     ) -> None:
         self._seeds = seeds
         self._tell = hear
         self._resync = resync
-        self._patience = patience
+        self._link_options = (patience, replicas)
         self._processes: list[str] = []
         self._channels: dict[str, str] = {}
         """For which process a channel is."""
@@ -117,7 +125,7 @@ class Nodes:
             new = await node.link.execute(rest)
             # what came behind one that was not executed is sent again with it, to keep the order
             for reply in new[1::2] if asks else new:
-                if isinstance(reply, hiredis.ReplyError) and code_of(reply) in _REDIRECTED:
+                if isinstance(reply, hiredis.ReplyError) and code_of(reply) in REDIRECTED:
                     break
                 replies.append(reply)
             else:
@@ -125,6 +133,11 @@ class Nodes:
             asks = await self._redirected(shard, node, reply)
             await anyio.sleep(pause * random.uniform(0.5, 1))
             pause = min(2 * pause + _FIRST_PAUSE, _LONGEST_PAUSE)
+
+    def link(self, shard: int) -> Link | None:
+        """The link to the node that has the shard, if it stands."""
+        node = self._homes.get(shard)
+        return node.link if node is not None and node.link.up else None
 
     async def _home(self, shard: int) -> _Node:
         while shard not in self._homes:
@@ -161,7 +174,7 @@ class Nodes:
                 if started is not None:
                     found = await self._where()
                     for where in set(found.values()):
-                        node = self._nodes[where] = _Node(where, self, self._patience)
+                        node = self._nodes[where] = _Node(where, self, *self._link_options)
                         await group.start(self._open, node)
                     self._move(found)
                 else:
@@ -204,7 +217,7 @@ class Nodes:
         if node is None:
             if self._group is None:
                 raise StoreUnavailable(f"{self}: the engine does not serve")
-            node = self._nodes[where] = _Node(where, self, self._patience)
+            node = self._nodes[where] = _Node(where, self, *self._link_options)
             self._group.start_soon(self._keep, node)
         return node
 
@@ -326,11 +339,12 @@ class Nodes:
         try:
             (reply,) = await node.link.execute([pack([(verb, channel)])])
         except StoreUnavailable:
+            self._unheard.set()
             return False
         if not isinstance(reply, hiredis.ReplyError):
             node.heard.add(channel)
             return True
-        if code_of(reply) not in _REDIRECTED:
+        if code_of(reply) not in REDIRECTED:
             raise refusal(self, reply)
         with suppress(StoreUnavailable):
             await self._redirected(shard, node, reply)

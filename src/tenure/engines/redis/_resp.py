@@ -10,11 +10,9 @@ import hiredis
 Command = Sequence[bytes | str | int | float]
 
 # its stub describes a tuple of one element
-_pack_command = cast(
-    "Callable[[tuple[bytes | str | int | float, ...]], bytes]", vars(hiredis)["pack_command"]
-)
+pack_one = cast("Callable[[tuple[bytes | str | int | float, ...]], bytes]", vars(hiredis)["pack_command"])
 
 
 def pack(commands: Iterable[Command]) -> bytes:
     """Commands as they go over the wire. Raises `UnicodeEncodeError`."""
-    return b"".join([_pack_command(tuple(command)) for command in commands])
+    return b"".join([pack_one(tuple(command)) for command in commands])

@@ -8,8 +8,6 @@ from itertools import count
 from typing import Any
 from zlib import crc32
 
-from tenure.engine import Operation
-
 from ._address import Address
 
 SHARDS = 16
@@ -38,18 +36,8 @@ TAGS = _evenly()
 
 
 def shard_of(name: str) -> int:
-    """The shard of an object, or the first of a session, by its name."""
+    """The shard of an object or a session, by its name."""
     return crc32(name.encode("utf-8", "surrogatepass")) % SHARDS
-
-
-def name_in(operation: Operation[Any]) -> str:
-    """The name of the object that an operation concerns."""
-    return next(getattr(operation, kind) for kind in ("key", "pool", "queue") if hasattr(operation, kind))
-
-
-def session_in(operation: Operation[Any]) -> str:
-    """The name of the session for which an operation asks; empty if it needs none."""
-    return getattr(operation, "session", "") or getattr(operation, "watch", "")
 
 
 def homes(teller: Address, slots: Sequence[Any]) -> dict[int, Address]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import islice
+from struct import Struct
 from typing import Any
 
 from tenure.engine import (
@@ -30,10 +32,21 @@ from tenure.engine import (
     SetPaused,
     Taken,
     Unfinished,
+    Verdict,
 )
 
 from ._calls import Argument, Call, Calls, microseconds, no_words, seconds, text
 
+_SETTLEMENT = Struct(">QQqc")
+_LETTERS = {
+    Verdict.DONE: b"o",
+    Verdict.RETRY: b"r",
+    Verdict.DEAD: b"d",
+    Verdict.DISCARD: b"i",
+    Verdict.GIVE_BACK: b"g",
+    Verdict.CANCEL: b"c",
+}
+_LONGEST = 2**52  # microseconds: 142 years; what comes after must still have 16 digits
 _PURGE_ORDER = ("waiting", "delayed", "dead", "done", "discarded", "cancelled", "expired")
 
 
@@ -45,34 +58,47 @@ def _put(op: Put) -> Iterator[Argument]:
     yield from ("put", op.session, op.n, op.queue, len(op.requests), op.max_size)
     for request in op.requests:
         yield from (request.producer, int(request.wait), *(request.cursor or ("", "")), len(request.tasks))
-        for task in request.tasks:
-            yield from (task.payload, task.priority, microseconds(task.delay))
-            yield from (int(task.key is not None), task.key or "", _or_nothing(task.expires))
+        for payload, priority, delay, key, expires in request.tasks:
+            if priority or delay or key is not None or expires is not None:
+                yield from (payload, "+", priority, microseconds(delay))
+                yield from (int(key is not None), key or "", _or_nothing(expires))
+            else:
+                yield from (payload, "")
 
 
-def _put_answer(raw: Any) -> Accepted | Queued | Reply:
-    match raw:
-        case bytes():
-            return Reply(raw.decode())
-        case [b"queued", place, ask_again_in]:
-            return Queued(place, seconds(ask_again_in))
-        case [b"accepted", *ids]:
-            return Accepted(tuple(Duplicate(task) if twin else task for task, twin in ids))
-        case _:
-            raise AssertionError(f"not an answer: {raw!r}")
+def _put_answer(raw: Sequence[Any]) -> PutAnswer:
+    answers: list[Accepted | Queued | Reply] = []
+    rest = iter(raw[1:])
+    for answer in rest:
+        match answer:
+            case int(count):
+                ids = islice(rest, count)
+                answers.append(Accepted(tuple(it if isinstance(it, int) else Duplicate(*it) for it in ids)))
+            case [place, ask_again_in]:
+                answers.append(Queued(place, seconds(ask_again_in)))
+            case _:
+                answers.append(Reply(answer.decode()))
+    return PutAnswer(tuple(answers))
 
 
 def _exchange(op: Exchange) -> Iterator[Argument]:
     yield from ("exchange", op.session, op.n, op.queue, op.want, int(op.wait), _or_nothing(op.aging))
     yield from (op.max_deliveries, int(op.keep))
-    for s in op.settle:
-        yield from (s.id, s.token, s.verdict.value, s.result, microseconds(s.delay), _or_nothing(s.ttl))
+    for task, token, verdict, result, delay, ttl in op.settle:
+        time = delay if verdict is Verdict.RETRY else ttl
+        left = -1 if time is None else min(microseconds(time), _LONGEST)
+        yield _SETTLEMENT.pack(task, token, left, _LETTERS[verdict]) + result
 
 
 def _exchanged(raw: Sequence[Any]) -> Exchanged:
     _, tasks, refused, stop, paused, ask_again_in = raw
     return Exchanged(
-        tuple(Taken._make((*fields, seconds(waited), progress)) for *fields, waited, progress in tasks),
+        tuple(
+            Taken(task, token, payload, priority, attempts, deliveries, seconds(waited), progress)
+            for task, token, payload, priority, attempts, deliveries, waited, progress in zip(
+                *[iter(tasks)] * 8, strict=True
+            )
+        ),
         tuple(refused),
         tuple(stop),
         bool(paused),
@@ -126,7 +152,7 @@ def _counts(raw: Sequence[Any]) -> QueueCounts:
 
 
 TASKS: Calls = {
-    Put: Call("put", _put, lambda raw: PutAnswer(tuple(map(_put_answer, raw[1:])))),
+    Put: Call("put", _put, _put_answer),
     Leave: Call("put", lambda op: ("leave", op.queue, op.producer), no_words),
     Exchange: Call("exchange", _exchange, _exchanged),
     Progress: Call("records", lambda op: ("progress", op.queue, op.id, op.token, op.data), no_words),

@@ -13,10 +13,11 @@ import anyio
 from anyio import TASK_STATUS_IGNORED, CancelScope
 from anyio.abc import TaskStatus
 
-from tenure.engine import A, Hint, Notice, Operation
+from tenure.engine import A, Hint, Joined, Joining, Notice, Operation
 from tenure.errors import StoreUnavailable
 
 from ._clock import Clocks
+from ._joining import join
 from ._link import Link
 from ._patience import Patience
 
@@ -84,6 +85,10 @@ class SqliteEngine:
         if self._link is None:
             raise StoreUnavailable(f"{self._path}: the engine does not serve")
         return await self._link.execute(operations)
+
+    def join(self, operation: Joined[A], /) -> Joining[A]:
+        """How an operation is applied in a transaction of the user's, on a connection of sqlite3 to the same file."""
+        return Joining(partial(join, self._path, self._clocks, operation))
 
     async def serve(
         self,

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Sequence
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 from tenure import engine as e
-from tenure.engine import CAP, Hint, Operation, Reply
+from tenure.engine import CAP, A, Hint, Joined, Operation, Reply
 
 from ._admin import Admin
 from ._claims import Claims
@@ -27,7 +28,10 @@ from ._refusals import explain
 from ._sessions import Sessions
 from ._sql import CLAIMS, COUNTERS, HOLDS, QUEUES, TASKS
 from ._state import State
+from ._survey import Looks
 from ._tasks import Tasks
+
+T = TypeVar("T")
 
 _FAILURES = (sqlite3.Error, OverflowError, ValueError)
 
@@ -76,7 +80,8 @@ class Book:
                 (QUEUES.next_taker_of_session, tasks.drop_taker),
             ],
         )
-        self._handlers: dict[type[Operation[Any]], Callable[[Any], Any]] = {
+        looks = Looks(state, queues, path)
+        self._handlers: dict[type[Operation[Any] | Joined[Any]], Callable[[Any], Any]] = {
             e.Ping: lambda _: Reply.OK,
             e.OpenSession: sessions.open,
             e.RenewSession: sessions.renew,
@@ -94,8 +99,10 @@ class Book:
             e.EditClaim: claims.edit,
             e.Resources: claims.resources,
             e.Put: producers.put,
+            e.PutOne: producers.put_one,
             e.Leave: producers.leave,
             e.Exchange: tasks.exchange,
+            e.Complete: tasks.complete,
             e.Progress: tasks.progress,
             e.GetResult: tasks.result,
             e.CancelTask: tasks.cancel,
@@ -110,6 +117,9 @@ class Book:
             e.Withdraw: barriers.withdraw,
             e.ResetBarrier: barriers.reset,
             e.Arrivals: barriers.arrivals,
+            e.Survey: looks.survey,
+            e.Inspect: looks.inspect,
+            e.Examine: looks.examine,
         }
 
     def execute(self, operations: Sequence[Operation[Any]]) -> tuple[list[Any], list[Hint], bool]:
@@ -140,21 +150,37 @@ class Book:
     def _execute(self, operations: Sequence[Operation[Any]]) -> tuple[list[Any], list[Hint], bool]:
         self._patience.wait_for(self._begin)
         try:
-            state = self._state
-            state.begin()
-            self._queues.begin()
-            self._endings.begin()
-            answers = [self._apply(operation) for operation in operations]
-            self._tasks.forget_records()
-            self._queues.save()
-            others = write_hints(state, [hint for hint in state.hints if not self._served(hint.process)])
-            state.save()
+            answers, others = self._write(lambda: [self._apply(operation) for operation in operations])
             self._db.execute("COMMIT")
         except BaseException:
             self._roll_back()
             raise
+        state = self._state
         state.committed()
         return answers, [hint for hint in state.hints if self._served(hint.process)], others
+
+    def join(self, operation: Joined[A]) -> A:
+        """Apply one operation in a transaction that somebody else has begun, and ends."""
+        return self._write(partial(self._join, operation))[0]
+
+    def _join(self, operation: Joined[A]) -> A:
+        # as far as the step budget goes: a user's transaction shall be short, and what is left does not concern it
+        self._state.steps_left = self._state.cap
+        self._clear_up()
+        return self._handlers[type(operation)](operation)
+
+    def _write(self, step: Callable[[], T]) -> tuple[T, bool]:
+        """What `step` gives, its effects written, and whether there were hints for others."""
+        state = self._state
+        state.begin()
+        self._queues.begin()
+        self._endings.begin()
+        result = step()
+        self._tasks.forget_records()
+        self._queues.save()
+        others = write_hints(state, [hint for hint in state.hints if not self._served(hint.process)])
+        state.save()
+        return result, others
 
     def _apply(self, operation: Operation[Any]) -> Any:
         state = self._state

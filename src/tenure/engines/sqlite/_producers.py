@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from tenure.engine import Accepted, Duplicate, Leave, Put, PutAnswer, PutRequest, Queued, Reply
+from tenure.engine import Accepted, Duplicate, Leave, Put, PutAnswer, PutOne, PutRequest, Queued, Reply
 
 from ._clock import micros
 from ._queue import Queue, Queues
@@ -36,6 +36,17 @@ class Producers:
         batch.insert()
         state.remember(session, op.n, name, answer)
         return answer
+
+    def put_one(self, op: PutOne) -> int | Duplicate | Reply:
+        """Within a transaction of the user's."""
+        queue = self._queues.get(op.queue)
+        queue.max_size = op.max_size
+        self._queues.admit(queue)
+        batch = Batch(self._state, queue)
+        # nobody: who does not wait needs no session
+        answer = self._put(queue, Session(0, "", 0), PutRequest("", (op.task,), wait=False), batch)
+        batch.insert()
+        return answer.ids[0] if isinstance(answer, Accepted) else Reply.REFUSED
 
     def _put(
         self, queue: Queue, session: Session, request: PutRequest, batch: Batch

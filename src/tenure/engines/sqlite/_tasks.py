@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from tenure.engine import (
     CancelTask,
+    Complete,
     Exchange,
     Exchanged,
     GetResult,
@@ -166,6 +167,14 @@ class Tasks:
                 self._settle(queue, lease, settle)
         self._endings.write()
         return tuple(refused)
+
+    def complete(self, op: Complete) -> Reply:
+        """Within a transaction of the user's."""
+        session = self._state.session(op.session)
+        if session is None:
+            return Reply.GONE
+        refused = self._settle_all(self._queues.get(op.queue), session, (op.settle,))
+        return Reply.REFUSED if refused else Reply.OK
 
     def _settle(self, queue: Queue, lease: Lease, settle: Settle) -> None:
         queue.stops -= bool(lease.stop)

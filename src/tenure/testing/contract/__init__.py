@@ -17,6 +17,7 @@ from ._rates import RateContract  # noqa: E402
 from ._resending import ResendingContract  # noqa: E402
 from ._sessions import SessionContract  # noqa: E402
 from ._shares import ShareContract  # noqa: E402
+from ._survey import SurveyContract  # noqa: E402
 from ._tasks import TaskContract  # noqa: E402
 
 __all__ = ("EngineContract",)
@@ -34,6 +35,7 @@ class EngineContract(
     HintContract,
     BatchContract,
     ResendingContract,
+    SurveyContract,
 ):
     """All that the contract asks of an engine, as tests for pytest.
 

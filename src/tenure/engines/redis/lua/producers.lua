@@ -8,16 +8,20 @@ local function next_argument()
     return ARGV[position]
 end
 
+-- A task is its payload and "", or "+" and then the rest, if that is not all as usual.
 -- -> {producer, wait, cursor, cursor_value, {payload, priority, delay, key, expires}...}
 local function read_request()
     local request = {
         producer = next_argument(), wait = next_argument() == '1', cursor = next_argument(), value = next_argument(),
     }
     for i = 1, tonumber(next_argument()) do
-        request[i] = {
-            payload = next_argument(), priority = tonumber(next_argument()), delay = tonumber(next_argument()),
-            keyed = next_argument() == '1', key = next_argument(), expires = tonumber(next_argument()),
-        }
+        local task = {payload = next_argument(), delay = 0}
+        if next_argument() == '+' then
+            task.priority, task.delay = tonumber(next_argument()), tonumber(next_argument())
+            task.keyed, task.key = next_argument() == '1', next_argument()
+            task.expires = tonumber(next_argument())
+        end
+        request[i] = task
     end
     return request
 end
@@ -39,33 +43,55 @@ local function count_new(name, request)
     return new
 end
 
--- -> accepted, {id, 0 or 1 if it is a duplicate}...
-local function accept(name, queue, request)
-    local before, ready = next_due(name, queue), 0
-    local answer = {'accepted'}
+local function put_task(name, queue, new)
+    local id, short = digits(number('task')), #new.payload <= SHORT
+    local task = {
+        priority = new.priority ~= 0 and new.priority or nil, key = new.keyed and new.key or nil,
+        ready_at = now + new.delay, expires = new.expires and now + new.expires,
+        payload = short and new.payload or nil,
+    }
+    if task.key then
+        -- at once: the next task may have the same
+        call('HSET', ROWS, 'K:' .. both(name, task.key), id)
+    end
+    if task.expires then
+        enter_soon(expiry_of(name, id, task))
+    end
+    local place, another = line_up(name, queue, id, task)
+    enter_soon(place)
+    if another then
+        enter_soon(another)
+    end
+    enter_soon('u:' .. tag(name) .. id)
+    set_soon('T:' .. tag(name) .. id, cmsgpack.pack(task))
+    if not short then
+        set_soon('Y:' .. tag(name) .. id, new.payload)
+    end
+    if queue.put == 0 then
+        enter_soon('Q:' .. name)
+    end
+    queue.tasks, queue.put = queue.tasks + 1, queue.put + 1
+    return task.delayed
+end
+
+-- Adds to the answer how many tasks there are, and for each its id, or {id} of the one whose duplicate it is.
+local function accept(name, queue, request, answer)
+    local before, ready, delayed = next_due(name, queue), 0, 0
+    answer[#answer + 1] = #request
     for i, new in ipairs(request) do
         local twin = new.keyed and twin_of(name, new.key)
         if twin then
-            answer[i + 1] = {twin, 1}
+            answer[#answer + 1] = {twin}
         else
-            local id = number('task')
-            local task = {
-                priority = new.priority, key = new.keyed and new.key or nil, ready_at = now + new.delay,
-                expires = new.expires and now + new.expires, attempts = 0, deliveries = 0,
-            }
-            if task.key then
-                call('HSET', ROWS, 'K:' .. both(name, task.key), id)
+            if i % CAP == 0 then
+                write()
             end
-            if task.expires then
-                enter(expiry_of(name, id, task))
+            if put_task(name, queue, new) then
+                delayed = delayed + 1
+            else
+                ready = ready + 1
             end
-            line_up(name, queue, id, task)
-            enter('u:' .. with_id(name, id))
-            save_task(name, id, task)
-            call('HSET', ROWS, 'Y:' .. with_id(name, id), new.payload)
-            queue.tasks, queue.put = queue.tasks + 1, queue.put + 1
-            ready = ready + (task.delayed and 0 or 1)
-            answer[i + 1] = {id, 0}
+            answer[#answer + 1] = last_number('task')
         end
     end
     if request.cursor ~= '' then
@@ -74,41 +100,44 @@ local function accept(name, queue, request)
         save('C:' .. name, cursors)
     end
     offer_tasks(name, queue, ready)
-    offer_sooner(name, queue, before)
-    return answer
+    if delayed > 0 then
+        write() -- for what is due next to be seen
+        offer_sooner(name, queue, before)
+    end
 end
 
-local function put_request(name, queue, session, request)
-    local thing = both(name, request.producer)
-    local place = row('n:' .. thing)
+-- Adds to the answer what `accept` does, 'refused', or {place in the line, ask again in}.
+local function put_request(name, queue, session, request, answer)
+    local place_name = both(name, request.producer)
+    local place = queue.producers + queue.reserved > 0 and row('n:' .. place_name)
     if place and place.reserved then
         leave(place.thing)
-        delete('n:' .. thing)
+        delete('n:' .. place_name)
         queue.reserved = queue.reserved - place.count
-        local answer = accept(name, queue, request)
-        admit(name, queue)
-        return answer
+        accept(name, queue, request, answer)
+        return admit(name, queue)
     elseif not place then
         if #request == 0 or (queue.producers == 0 and room(queue) >= count_new(name, request)) then
-            return accept(name, queue, request)
+            return accept(name, queue, request, answer)
         elseif not request.wait or #request > queue.size then
-            return 'refused'
+            answer[#answer + 1] = 'refused'
+            return
         end
         queue.ordinal, queue.producers = queue.ordinal + 1, queue.producers + 1
         place = {
             process = session.process, count = #request, ordinal = queue.ordinal,
-            thing = give(session.id, PRODUCER, thing),
+            thing = give(session.id, PRODUCER, place_name),
         }
-        save('n:' .. thing, place)
+        save('n:' .. place_name, place)
         enter('n:' .. both(name, digits(place.ordinal)) .. request.producer)
     end
     local prefix = 'n:' .. both(name, '')
     local head = tonumber(string.sub(first(prefix), #prefix + 1, #prefix + 16))
-    return {'queued', place.ordinal - head + 1, ask_again_in()}
+    answer[#answer + 1] = {place.ordinal - head + 1, ask_again_in()}
 end
 
 -- ARGV: session, n, queue, number of requests, size, then the requests (see `read_request`)
--- -> put, an answer for each: accepted, queued, refused; gone
+-- -> put, the answers one behind the other (see `accept` and `put_request`); gone
 operations.put = function()
     local session, n, name = session_of(ARGV[4]), tonumber(ARGV[5]), ARGV[6]
     if not session then
@@ -122,9 +151,10 @@ operations.put = function()
     queue.size = tonumber(ARGV[8])
     admit(name, queue)
     local answer = {'put'}
-    for i = 1, tonumber(ARGV[7]) do
-        answer[i + 1] = put_request(name, queue, session, read_request())
+    for _ = 1, tonumber(ARGV[7]) do
+        put_request(name, queue, session, read_request(), answer)
     end
+    write()
     save_queue(name, queue)
     forget_outdated()
     return remember(session, n, 'put ' .. name, answer)
@@ -132,11 +162,11 @@ end
 
 -- ARGV: queue, producer -> left, released, unknown
 operations.leave = function()
-    local thing = both(ARGV[4], ARGV[5])
-    local place = row('n:' .. thing)
+    local place_name = both(ARGV[4], ARGV[5])
+    local place = row('n:' .. place_name)
     if not place then
         return 'unknown'
     end
     leave(place.thing)
-    return drop_producer(nil, thing)
+    return drop_producer(nil, place_name)
 end

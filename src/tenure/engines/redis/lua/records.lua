@@ -2,7 +2,7 @@
 
 -- ARGV: queue, id, token, data -> ok, refused, requested
 operations.progress = function()
-    local name, id = ARGV[4], tonumber(ARGV[5])
+    local name, id = ARGV[4], digits(ARGV[5])
     local task = task_of(name, id)
     if not task or not task.token or task.token ~= tonumber(ARGV[6]) then
         return 'refused'
@@ -14,7 +14,7 @@ end
 
 -- ARGV: queue, id, session that watches ("": none) -> outcome, unfinished, unknown, gone
 operations.result = function()
-    local name, id = ARGV[4], tonumber(ARGV[5])
+    local name, id = ARGV[4], digits(ARGV[5])
     local session = ARGV[6] ~= '' and session_of(ARGV[6])
     if ARGV[6] ~= '' and not session then
         return 'gone'
@@ -22,20 +22,20 @@ operations.result = function()
     local task = task_of(name, id)
     if task then
         if session then
-            watch(session, 'task' .. with_id(name, id))
+            watch(session, 'task' .. tag(name) .. id)
         end
         return {'unfinished', state_of(task), task.progress or '', ask_again_in()}
     end
-    local record = row('e:' .. with_id(name, id))
+    local record = record_of(name, id)
     if not record or (record.expires and record.expires <= now) then
         return 'unknown'
     end
-    return {'outcome', record.state, record.result, record.attempts}
+    return {'outcome', record.state, record.result, record.attempts or 0}
 end
 
 -- ARGV: queue, id, ttl ("": for good) -> cancelled, requested, unknown
 operations.cancel = function()
-    local name, id, ttl = ARGV[4], tonumber(ARGV[5]), tonumber(ARGV[6])
+    local name, id, ttl = ARGV[4], digits(ARGV[5]), tonumber(ARGV[6])
     local task = task_of(name, id)
     if not task then
         return 'unknown'
@@ -43,13 +43,14 @@ operations.cancel = function()
         local queue = queue_of(name)
         step_out(name, queue, id, task)
         end_task(name, queue, id, task, 'cancelled', '', ttl)
+        write()
         save_queue(name, queue)
         return 'cancelled'
     elseif not task.stop then
         task.stop, task.ttl = digits(number('id')), ttl
         save_task(name, id, task)
         enter(stop_place(name, task))
-        hint(task.process, name, string.format('%.0f', task.token), 'stop')
+        hint(task.process, name, format('%d', task.token), 'stop')
     end
     return 'requested'
 end
@@ -60,11 +61,11 @@ operations.requeue = function()
     local queue, changed, more = queue_of(name), 0, 0
     local wanted = {}
     for i = 6, #ARGV do
-        wanted[tonumber(ARGV[i])] = true
+        wanted[digits(ARGV[i])] = true
     end
-    walk('y:' .. both(name, LETTERS.dead), '', function(place)
-        local id = tonumber(string.sub(place, 17))
-        local record = row('e:' .. with_id(name, id))
+    walk('y:' .. tag(name) .. LETTERS.dead, '', function(place)
+        local id = string.sub(place, 17)
+        local record = record_of(name, id)
         local in_use = record.key and call('HEXISTS', ROWS, 'K:' .. both(name, record.key)) == 1
         if (ARGV[5] == '1' and not wanted[id]) or in_use then
             return false
@@ -73,17 +74,13 @@ operations.requeue = function()
             return true
         end
         changed = changed + 1
-        local payload = payload_of(name, id)
-        forget_record(name, id, record)
-        call('HSET', ROWS, 'Y:' .. with_id(name, id), payload)
+        leave('y:' .. tag(name) .. LETTERS.dead .. place)
         queue.dead, queue.tasks = queue.dead - 1, queue.tasks + 1
-        local task = {
-            priority = record.priority, key = record.key, ready_at = now, attempts = 0, deliveries = 0,
-        }
+        local task = {priority = record.priority, key = record.key, ready_at = now, payload = record.payload}
         if task.key then
             call('HSET', ROWS, 'K:' .. both(name, task.key), id)
         end
-        enter('u:' .. with_id(name, id))
+        enter('u:' .. tag(name) .. id)
         return_task(name, queue, id, task)
     end)
     save_queue(name, queue)
@@ -92,17 +89,19 @@ end
 
 local function purge_unfinished(name, queue, state, cap)
     local count = 0
-    walk('u:' .. both(name, ''), '', function(place)
+    walk('u:' .. tag(name), '', function(place)
         if count == cap then
             return true
         end
-        local id = tonumber(place)
+        local id = place
         local task = task_of(name, id)
         if state_of(task) == state then
             count = count + 1
             step_out(name, queue, id, task)
             queue.purged = queue.purged + 1
             remove_task(name, queue, id, task)
+            write()
+            delete('T:' .. tag(name) .. id, 'Y:' .. tag(name) .. id)
             fire_finished(name, id)
         end
     end)
@@ -111,12 +110,12 @@ end
 
 local function purge_ended(name, queue, state, cap)
     local count = 0
-    walk('y:' .. both(name, LETTERS[state]), '', function(place)
+    walk('y:' .. tag(name) .. LETTERS[state], '', function(place)
         if count == cap then
             return true
         end
-        local id = tonumber(string.sub(place, 17))
-        local record = row('e:' .. with_id(name, id))
+        local id = string.sub(place, 17)
+        local record = record_of(name, id)
         if not record.expires or record.expires > now then
             count = count + 1
             forget_record(name, id, record)
@@ -142,16 +141,16 @@ end
 
 local function browse_unfinished(name, state, after, limit)
     local records = {}
-    walk('u:' .. both(name, ''), digits(after), function(place)
+    walk('u:' .. tag(name), digits(after), function(place)
         if #records == limit then
             return true
         end
-        local id = tonumber(place)
+        local id = place
         local task = task_of(name, id)
         if state_of(task) == state then
             records[#records + 1] = {
-                id, id, state, payload_of(name, id), task.priority, task.key and 1 or 0, task.key or '', task.attempts,
-                task.deliveries, '', ago(task.ready_at),
+                tonumber(id), tonumber(id), state, payload_of(name, id, task), task.priority or 0, task.key and 1 or 0,
+                task.key or '', task.attempts or 0, task.deliveries or 0, '', ago(task.ready_at),
             }
         end
     end)
@@ -162,16 +161,17 @@ local function browse_ended(name, states, after, limit)
     local records = {}
     for _, state in ipairs(states) do
         local found = 0
-        walk('y:' .. both(name, LETTERS[state]), digits(after) .. '\255', function(place)
-            local id = tonumber(string.sub(place, 17))
-            local record = row('e:' .. with_id(name, id))
+        walk('y:' .. tag(name) .. LETTERS[state], digits(after) .. '\255', function(place)
+            local id = string.sub(place, 17)
+            local record = record_of(name, id)
             if found == limit then
                 return true
             elseif not record.expires or record.expires > now then
                 found = found + 1
                 records[#records + 1] = {
-                    record.seq, id, state, payload_of(name, id), record.priority, record.key and 1 or 0,
-                    record.key or '', record.attempts, record.deliveries, record.result, ago(record.ended_at),
+                    record.seq, tonumber(id), state, payload_of(name, id, record), record.priority or 0,
+                    record.key and 1 or 0, record.key or '', record.attempts or 0, record.deliveries or 0,
+                    record.result, ago(record.ended_at),
                 }
             end
         end)
@@ -208,6 +208,15 @@ local function size_of(prefix, last)
     return call('ZLEXCOUNT', ORDER, '[' .. prefix, '(' .. prefix .. (last or '\255'))
 end
 
+-- Since when the task that has been ready for longest is so.
+local function longest_ready(name)
+    local plain, other = first('a:' .. tag(name) .. PLAIN), first('o:' .. tag(name))
+    return math.min(
+        plain and tonumber(string.sub(plain, -32, -17)) or math.huge,
+        other and tonumber(string.sub(other, -32, -17)) or math.huge
+    )
+end
+
 -- ARGV: queue, session that watches ("": none), recount (0 or 1) -> counts, gone
 operations.count = function()
     local name = ARGV[4]
@@ -220,13 +229,13 @@ operations.count = function()
     end
     local queue = queue_of(name)
     if ARGV[6] == '1' then
-        queue.tasks, queue.ready = size_of('u:' .. both(name, '')), size_of('a:' .. both(name, ''))
-        queue.delayed, queue.dead = size_of('d:' .. both(name, '')), size_of('y:' .. both(name, LETTERS.dead))
+        queue.tasks, queue.ready = size_of('u:' .. tag(name)), size_of('a:' .. tag(name))
+        queue.delayed, queue.dead = size_of('d:' .. tag(name)), size_of('y:' .. tag(name) .. LETTERS.dead)
     end
-    local soon = queue.delayed > 0 and size_of('d:' .. both(name, ''), digits(now + 1)) or 0
-    local oldest = queue.ready > 0 and earliest('o:', name) or now
+    local soon = queue.delayed > 0 and size_of('d:' .. tag(name), digits(now + 1)) or 0
+    local oldest = queue.ready > 0 and longest_ready(name) or now
     if soon > 0 then
-        oldest = math.min(oldest, (earliest('d:', name)))
+        oldest = math.min(oldest, (first_delayed(name)))
     end
     local cursors = {}
     for cursor, value in pairs(row('C:' .. name) or {}) do

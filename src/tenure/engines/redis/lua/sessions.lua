@@ -4,20 +4,20 @@ local function expiry(session)
     return 'E:' .. digits(session.expires) .. session.name
 end
 
-local function renew(session, rest)
+local function renew(session)
     leave(expiry(session))
-    session.expires = now + (rest or session.ttl)
+    session.expires = now + session.ttl
     enter(expiry(session))
     save('s:' .. session.name, session)
     return 'ok'
 end
 
--- ARGV: session, process, ttl, and on a shard that joins later how much of it is left -> ok
+-- ARGV: session, process, ttl -> ok
 local function open_session()
     local session = session_of(ARGV[4])
         or {name = ARGV[4], id = digits(number('id')), process = ARGV[5], expires = 0}
     session.ttl = tonumber(ARGV[6])
-    return renew(session, tonumber(ARGV[7]))
+    return renew(session)
 end
 
 -- ARGV: session -> ok, gone

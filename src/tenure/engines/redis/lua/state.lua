@@ -35,15 +35,18 @@ end
 
 -- the order: numbers have 16 digits, so that bytes sort as numbers do
 
+local format = string.format
+local now_in_digits = format('%016d', now)
+
 local function digits(number)
-    return string.format('%016.0f', number)
+    return number == now and now_in_digits or format('%016d', number)
 end
 
 local function enter(member, another)
     if another then
-        call('ZADD', ORDER, 0, member, 0, another)
+        call('ZADD', ORDER, '0', member, '0', another)
     else
-        call('ZADD', ORDER, 0, member)
+        call('ZADD', ORDER, '0', member)
     end
 end
 
@@ -84,13 +87,18 @@ local function parts(text)
     return string.sub(text, from, from + size - 1), string.sub(text, from + size)
 end
 
--- numbers, each higher than the last of its name; written back once, by `keep_numbers`
+-- numbers, each higher than the last of its name; written back once, by `keep_numbers`, after `at_the_end` was done
 
-local numbers = {}
+local numbers, numbers_read = {}, {}
 
 local function last_number(name)
-    -- tonumber() and "%.0f", because Lua's own conversion rounds to 14 digits
-    return numbers[name] or tonumber(call('HGET', ROWS, '#' .. name) or 0)
+    local last = numbers[name] or numbers_read[name]
+    if not last then
+        -- tonumber() and "%d", because Lua's own conversion rounds to 14 digits
+        last = tonumber(call('HGET', ROWS, '#' .. name) or 0)
+        numbers_read[name] = last
+    end
+    return last
 end
 
 local function number(name)
@@ -103,11 +111,16 @@ local function new_token()
     return numbers.token
 end
 
+local at_the_end = {} -- functions
+
 local function keep_numbers()
+    for _, act in ipairs(at_the_end) do
+        act()
+    end
     local fields = {}
     for name, last in pairs(numbers) do
         fields[#fields + 1] = '#' .. name
-        fields[#fields + 1] = string.format('%.0f', last)
+        fields[#fields + 1] = format('%d', last)
     end
     if #fields > 0 then
         call('HSET', ROWS, unpack(fields))
@@ -139,9 +152,15 @@ local function due(time, kind, name)
 end
 
 local function something_is_due()
-    look_for_the_soonest()
-    local member = first('D:')
-    return (soonest and soonest <= now) or (member and tonumber(string.sub(member, 3, 18)) <= now)
+    -- mostly nothing lies before the first session
+    local member = call('ZRANGEBYLEX', ORDER, '[D:', '(E;', 'LIMIT', 0, 1)[1]
+    local time = member and tonumber(string.sub(member, 3, 18))
+    if member and string.sub(member, 1, 1) == 'E' then
+        soonest = time
+    else
+        look_for_the_soonest()
+    end
+    return (time and time <= now) or (soonest and soonest <= now)
 end
 
 -- the step budget
@@ -181,22 +200,27 @@ end
 -- The families of things, in the order in which an ending session gives them up.
 local HOLD, CLAIM, ARRIVAL, PRODUCER, TASK, TAKER, WATCH, ANSWER = 0, 1, 2, 3, 4, 5, 6, 7
 
--- Note that a session has something, in the order of `rank`; gives the member that `leave` takes back.
-local function give(session_id, family, name, rank)
-    local member = 't:' .. session_id .. ':' .. family .. digits(rank or number('id')) .. name
+-- Note that a session has something, in the order in which it came; gives the member that `leave` takes back.
+local function give(session_id, family, name)
+    local member = 't:' .. session_id .. ':' .. family .. digits(number('id')) .. name
     enter(member)
     return member
 end
 
 -- watches: one-shot requests to be hinted, by topic
 
--- A row "w:" topic, session -> {process, thing, member}, a member "w:" topic, number, session.
+-- A row "w:" topic, session -> {process, thing, member}, a member "w:" topic, number, session. How many there are is
+-- counted by the kind of the topic, its first four letters: what nobody watches shall cost nothing.
+
+local function watches(topic)
+    return 'watches ' .. string.sub(topic, 1, 4)
+end
 
 local function watch(session, topic)
     local name = both(topic, session.name)
     if not row('w:' .. name) then
         local member = 'w:' .. both(topic, digits(number('id'))) .. session.name
-        numbers.watches = last_number('watches') + 1
+        number(watches(topic))
         enter(member)
         save('w:' .. name, {process = session.process, thing = give(session.id, WATCH, name), member = member})
     end
@@ -206,12 +230,12 @@ local function unwatch(name)
     local known = row('w:' .. name)
     leave(known.member)
     delete('w:' .. name)
-    numbers.watches = last_number('watches') - 1
+    numbers[watches(parts(name))] = last_number(watches(parts(name))) - 1
     return known
 end
 
 local function fire(topic, key, name, notice)
-    if last_number('watches') == 0 then
+    if last_number(watches(topic)) == 0 then
         return
     end
     walk('w:' .. both(topic, ''), '', function(place)

@@ -1,17 +1,23 @@
 -- Tasks: a bounded priority queue whose tasks are leased, fenced and settled.
 --
 -- A row "Q:" queue -> {size, paused, tasks, ready, delayed, reserved, producers, ordinal, takers, and how many were put,
--- done, dead, ...}; a row "T:" queue, id -> an unfinished task {priority, key, expires, ready_at, attempts, deliveries,
--- and while leased: session, process, token, thing, limit, keep; stop, a number, and ttl when it shall be cancelled; progress}; a
--- field "Y:" queue, id -> its payload; a field "K:" queue, key -> its id. A row "e:" queue, id -> the record of an ended
--- task {seq, state, priority, key, attempts, deliveries, result, ended_at, expires}. Rows "n:" producers, "k:" takers.
+-- done, dead, ...}; a row "T:" queue, id -> a task: {ready_at; priority, attempts and deliveries unless 0; key, expires,
+-- payload if it is short, progress; while leased session, process, token, limit, keep; stop, a number, and ttl when it
+-- shall be cancelled} or, once it has ended, its record: {seq, state, result, ended_at, expires, priority, ...}. A field
+-- "Y:" queue, id -> a payload that is long; a field "K:" queue, key -> an id. Rows "n:" producers, "k:" takers.
 --
--- Members: "u:" queue, id for all unfinished; "a:" queue, priority, ready_at, id and "o:" queue, ready_at, id for those
--- that are ready; "d:" queue, ready_at, id for the delayed; "z:" queue, session, stop, token for those to be cancelled; "n:"
--- queue, ordinal, producer for those who wait; "k:" queue, ordinal, session for idle takers; "y:" queue, letter of the
--- state, seq, id for endings; "J:" time, id, queue for records to be forgotten; "D:" time, "x", id, queue for expiry.
+-- Members: "u:" queue, id for all unfinished; "a:" queue, priority, ready_at, id for those that are ready, and "o:" queue,
+-- ready_at, id for those of them whose priority is not 0 (the others are in that order among themselves); "d:" queue,
+-- ready_at, id for the delayed; "z:" queue, session, stop, token for those to be cancelled; "n:" queue, ordinal, producer
+-- for those who wait; "k:" queue, ordinal, session for idle takers; "y:" queue, letter of the state, seq, id for endings;
+-- "Q:" queue once a task was put into it; "J:" time, letter, seq, seq, queue for a run of records to be forgotten; "D:"
+-- time, "x", id, queue for expiry.
+--
+-- An id has 16 digits here; only answers give it as a number.
 
 local HIGHEST_PRIORITY = 2 ^ 52
+local PLAIN = digits(HIGHEST_PRIORITY) -- the place of priority 0
+local SHORT = 512 -- bytes of payload that are copied along whenever the row of the task is written
 local LETTERS = {done = 'o', dead = 'd', discarded = 'i', cancelled = 'c', expired = 'e'}
 local RECORD_LASTS = 3600 * 1000000
 
@@ -29,70 +35,117 @@ local function save_queue(name, queue)
     save('Q:' .. name, queue)
 end
 
--- tasks and their orders
+-- The name of a queue as it stands before others.
+local tags = {}
 
-local function with_id(name, id)
-    return both(name, digits(id))
+local function tag(name)
+    local known = tags[name]
+    if not known then
+        known = both(name, '')
+        tags[name] = known
+    end
+    return known
 end
 
+-- What many tasks change is written together: `write` follows before any of it is read.
+local leaving, entering, setting = {}, {}, {}
+
+local function leave_soon(member)
+    leaving[#leaving + 1] = member
+end
+
+local function enter_soon(member)
+    entering[#entering + 1] = '0'
+    entering[#entering + 1] = member
+end
+
+local function set_soon(field, value)
+    setting[#setting + 1] = field
+    setting[#setting + 1] = value
+end
+
+local function write()
+    if #leaving > 0 then
+        leave(unpack(leaving))
+    end
+    if #entering > 0 then
+        call('ZADD', ORDER, unpack(entering))
+    end
+    if #setting > 0 then
+        call('HSET', ROWS, unpack(setting))
+    end
+    leaving, entering, setting = {}, {}, {}
+end
+
+-- tasks and their orders
+
 local function task_of(name, id)
-    return row('T:' .. with_id(name, id))
+    local task = row('T:' .. tag(name) .. id)
+    return task and not task.seq and task
+end
+
+local function record_of(name, id)
+    local record = row('T:' .. tag(name) .. id)
+    return record and record.seq and record
 end
 
 local function save_task(name, id, task)
-    save('T:' .. with_id(name, id), task)
+    save('T:' .. tag(name) .. id, task)
 end
 
-local function payload_of(name, id)
-    return call('HGET', ROWS, 'Y:' .. with_id(name, id)) or ''
+local function payload_of(name, id, task)
+    return task.payload or call('HGET', ROWS, 'Y:' .. tag(name) .. id) or ''
 end
 
-local function by_priority(name, id, task)
-    return 'a:' .. both(name, digits(HIGHEST_PRIORITY - task.priority)) .. digits(task.ready_at) .. digits(id)
+-- The member, or two, of a task that is ready since a time, in digits.
+local function places(name, id, priority, since)
+    if priority then
+        return 'a:' .. tag(name) .. digits(HIGHEST_PRIORITY - priority) .. since .. id, 'o:' .. tag(name) .. since .. id
+    end
+    return 'a:' .. tag(name) .. PLAIN .. since .. id
 end
 
-local function by_time(letter, name, id, task)
-    return letter .. with_id(name, task.ready_at) .. digits(id)
+local function place_of_delayed(name, id, task)
+    return 'd:' .. tag(name) .. digits(task.ready_at) .. id
 end
 
 local function expiry_of(name, id, task)
-    return due(task.expires, 'x', digits(id) .. name)
+    return due(task.expires, 'x', id .. name)
 end
 
--- Enter a task that is not leased into the orders.
+-- Count a task that is not leased among the delayed or the ready; gives its members.
 local function line_up(name, queue, id, task)
     task.delayed = task.ready_at > now or nil
     if task.delayed then
         queue.delayed = queue.delayed + 1
-        enter(by_time('d:', name, id, task))
-    else
-        queue.ready = queue.ready + 1
-        enter(by_priority(name, id, task), by_time('o:', name, id, task))
+        return place_of_delayed(name, id, task)
     end
+    queue.ready = queue.ready + 1
+    return places(name, id, task.priority, digits(task.ready_at))
 end
 
 local function step_out(name, queue, id, task)
     if task.delayed then
         queue.delayed = queue.delayed - 1
-        leave(by_time('d:', name, id, task))
+        leave(place_of_delayed(name, id, task))
     else
         queue.ready = queue.ready - 1
-        leave(by_priority(name, id, task), by_time('o:', name, id, task))
+        leave(places(name, id, task.priority, digits(task.ready_at)))
     end
     task.delayed = nil
 end
 
--- The time and the id at the head of the delayed ("d:") or of the ready by age ("o:").
-local function earliest(letter, name)
-    local prefix = letter .. both(name, '')
+-- The time and the id at the head of the delayed.
+local function first_delayed(name)
+    local prefix = 'd:' .. tag(name)
     local member = first(prefix)
     if member then
-        return tonumber(string.sub(member, #prefix + 1, #prefix + 16)), tonumber(string.sub(member, #prefix + 17))
+        return tonumber(string.sub(member, #prefix + 1, #prefix + 16)), string.sub(member, #prefix + 17)
     end
 end
 
 local function next_due(name, queue)
-    return queue.delayed > 0 and earliest('d:', name) or nil
+    return queue.delayed > 0 and first_delayed(name) or nil
 end
 
 local function state_of(task)
@@ -131,7 +184,7 @@ end
 
 local function return_task(name, queue, id, task)
     local before = next_due(name, queue)
-    line_up(name, queue, id, task)
+    enter(line_up(name, queue, id, task))
     save_task(name, id, task)
     if task.delayed then
         offer_sooner(name, queue, before)
@@ -166,15 +219,9 @@ end
 
 -- endings
 
--- An unfinished task that is in no order goes; its payload stays with `keep`.
-local function remove_task(name, queue, id, task, keep)
-    local suffix = with_id(name, id)
-    leave('u:' .. suffix)
-    if keep then
-        delete('T:' .. suffix)
-    else
-        delete('T:' .. suffix, 'Y:' .. suffix)
-    end
+-- An unfinished task that is in no order goes, but for its row; `write` follows.
+local function remove_task(name, queue, id, task)
+    leave_soon('u:' .. tag(name) .. id)
     if task.key then
         delete('K:' .. both(name, task.key))
     end
@@ -189,41 +236,83 @@ local function remove_task(name, queue, id, task, keep)
 end
 
 local function fire_finished(name, id)
-    fire('task' .. with_id(name, id), name, string.format('%.0f', id), 'finished')
+    if last_number('watches task') > 0 then
+        fire('task' .. tag(name) .. id, name, format('%d', id), 'finished')
+    end
 end
 
--- A task, neither leased nor in an order, has ended; without `ttl` its record is kept for good.
+-- Records that ended one after the other, all of one kind and with one time to be forgotten: one member for them all.
+local run
+
+local function end_run()
+    if run then
+        enter('J:' .. digits(run.expires) .. run.letter .. digits(run.from) .. digits(run.to) .. run.name)
+        run = nil
+    end
+end
+
+at_the_end[#at_the_end + 1] = end_run
+
+local function forget_later(name, letter, seq, expires)
+    if not (run and run.to == seq - 1 and run.expires == expires and run.letter == letter and run.name == name) then
+        end_run()
+        run = {name = name, letter = letter, expires = expires, from = seq}
+    end
+    run.to = seq
+end
+
+-- A task, neither leased nor in an order, has ended; without `ttl` its record is kept for good. `write` follows.
 local function end_task(name, queue, id, task, state, result, ttl)
     local keep = task.keep or state == 'dead'
-    remove_task(name, queue, id, task, keep)
+    remove_task(name, queue, id, task)
     queue[state] = queue[state] + 1
     ended_here = ended_here + 1
-    local record = {
-        seq = number('ending'), state = state, priority = task.priority, key = task.key, attempts = task.attempts,
+    local seq, letter = number('ending'), LETTERS[state]
+    if not (keep or task.payload) then
+        delete('Y:' .. tag(name) .. id)
+    end
+    set_soon('T:' .. tag(name) .. id, cmsgpack.pack({
+        seq = seq, state = state, priority = task.priority, key = task.key, attempts = task.attempts,
         deliveries = task.deliveries, result = result, ended_at = now, expires = ttl and now + ttl,
-    }
-    save('e:' .. with_id(name, id), record)
-    enter('y:' .. both(name, LETTERS[state]) .. digits(record.seq) .. digits(id),
-        ttl and 'J:' .. digits(record.expires) .. digits(id) .. name)
+        payload = keep and task.payload or nil,
+    }))
+    enter_soon('y:' .. tag(name) .. letter .. digits(seq) .. id)
+    if ttl then
+        forget_later(name, letter, seq, now + ttl)
+    end
     fire_finished(name, id)
 end
 
 local function forget_record(name, id, record)
-    delete('e:' .. with_id(name, id), 'Y:' .. with_id(name, id))
-    leave('y:' .. both(name, LETTERS[record.state]) .. digits(record.seq) .. digits(id))
-    if record.expires then
-        leave('J:' .. digits(record.expires) .. digits(id) .. name)
-    end
+    delete('T:' .. tag(name) .. id, 'Y:' .. tag(name) .. id)
+    leave('y:' .. tag(name) .. LETTERS[record.state] .. digits(record.seq) .. id)
 end
 
 -- Forget outdated records, a few more than came.
 local function forget_outdated()
-    for _, member in ipairs(under('J:', 16 + 2 * ended_here)) do
-        if tonumber(string.sub(member, 3, 18)) > now then
+    local left = 16 + 2 * ended_here
+    for _, member in ipairs(under('J:', left)) do
+        if left < 1 or tonumber(string.sub(member, 3, 18)) > now then
             return
         end
-        local name, id = string.sub(member, 35), tonumber(string.sub(member, 19, 34))
-        forget_record(name, id, row('e:' .. with_id(name, id)))
+        local from, to, queue = string.sub(member, 19, 35), string.sub(member, 36, 51), tag(string.sub(member, 52))
+        local prefix = 'y:' .. queue
+        local endings = call('ZRANGEBYLEX', ORDER, '[' .. prefix .. from,
+            '(' .. prefix .. string.sub(from, 1, 1) .. to .. '\255', 'LIMIT', 0, left)
+        local fields = {}
+        for _, ending in ipairs(endings) do
+            local id = string.sub(ending, -16)
+            fields[#fields + 1] = 'T:' .. queue .. id
+            fields[#fields + 1] = 'Y:' .. queue .. id
+        end
+        if #endings > 0 then
+            delete(unpack(fields))
+            leave(unpack(endings))
+        end
+        if #endings < left then
+            leave(member)
+        end
+        left = left - #endings - 1
     end
 end
 
@@ -233,20 +322,26 @@ local function stop_place(name, task)
     return 'z:' .. both(name, task.session) .. task.stop .. digits(task.token)
 end
 
+local LEASE = ':' .. TASK
+
+-- The member for what a session has, in the order of tokens.
+local function lease_of(name, id, task)
+    return 't:' .. task.session .. LEASE .. digits(task.token) .. tag(name) .. id
+end
+
 local function unlease(name, task)
     if task.stop then
         leave(stop_place(name, task))
     end
-    task.session, task.process, task.token, task.thing = nil, nil, nil, nil
+    task.session, task.process, task.token = nil, nil, nil
 end
 
 -- The session that held the task has ended.
-local function drop_task(_, thing)
-    local name, id = parts(thing)
-    id = tonumber(id)
+local function drop_task(_, thing_name)
+    local name, id = parts(thing_name)
     local queue, task = queue_of(name), task_of(name, id)
     unlease(name, task)
-    local silent = task.deliveries - task.attempts
+    local silent = (task.deliveries or 0) - (task.attempts or 0)
     if task.stop then
         end_task(name, queue, id, task, 'cancelled', '', task.ttl)
     elseif silent >= task.limit then
@@ -255,6 +350,7 @@ local function drop_task(_, thing)
     else
         return_task(name, queue, id, task)
     end
+    write()
     save_queue(name, queue)
 end
 
@@ -266,10 +362,10 @@ local function drop_taker(session, name)
 end
 
 -- The session of a producer has ended, or it leaves -> released, left
-local function drop_producer(_, thing)
-    local name, producer = parts(thing)
-    local queue, place = queue_of(name), row('n:' .. thing)
-    delete('n:' .. thing)
+local function drop_producer(_, place_name)
+    local name, producer = parts(place_name)
+    local queue, place = queue_of(name), row('n:' .. place_name)
+    delete('n:' .. place_name)
     if place.reserved then
         queue.reserved = queue.reserved - place.count
     else
@@ -282,13 +378,14 @@ local function drop_producer(_, thing)
 end
 
 -- The time of a task has come, unless it is leased.
-local function expire_task(thing)
-    local id, name = tonumber(string.sub(thing, 1, 16)), string.sub(thing, 17)
+local function expire_task(thing_name)
+    local id, name = string.sub(thing_name, 1, 16), string.sub(thing_name, 17)
     local task = task_of(name, id)
     if not task.token then
         local queue = queue_of(name)
         step_out(name, queue, id, task)
         end_task(name, queue, id, task, 'expired', '', RECORD_LASTS)
+        write()
         save_queue(name, queue)
     end
 end

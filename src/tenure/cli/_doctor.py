@@ -1,0 +1,116 @@
+"""`tenure doctor URL`: connects, looks, and tells what is wrong, each in a line that says what to do."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median
+
+import anyio
+
+from tenure.engine import Examine
+from tenure.engines import open_store
+from tenure.errors import EngineError, StoreUnavailable
+from tenure.store import Store
+from tenure.web._view import names
+
+from ._answer import answer
+from ._misuse import Misuse
+from ._table import printable, spoken
+from ._visit import check_place, parser
+
+_PINGS = 20
+_PATIENCE = 10.0
+_SLOW = 0.1
+_CLOCKS_APART = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What was found: facts in their order, and problems, a line each."""
+
+    url: str
+    facts: dict[str, str]
+    problems: tuple[str, ...]
+    ping: float | None = None
+    ahead: float | None = None
+
+
+def doctor(words: Sequence[str]) -> int:
+    """Carry out `tenure doctor`; 1 if something is wrong. Raises `Misuse`."""
+    p = parser(
+        "doctor",
+        "Connect to a store, look at what matters, and tell what is wrong. Exits with 1 if something is.",
+    )
+    p.add_argument("url", metavar="URL", nargs="?", help="the store; --store does as well")
+    given = p.parse_intermixed_args(words)
+    url = given.url or given.store
+    if url.partition(":")[0].lower() != "memory":
+        check_place(url)
+    with warnings.catch_warnings():
+        # what is warned of when a store is opened is found here, too
+        warnings.simplefilter("ignore", RuntimeWarning)
+        found = anyio.run(_examine, url, given.namespace)
+    code = 1 if found.problems else 0
+    if given.json:
+        document = {
+            "url": found.url,
+            "ok": not found.problems,
+            "problems": list(found.problems),
+            "facts": found.facts,
+            "ping": found.ping,
+            "ahead": found.ahead,
+        }
+        return answer(document, code)
+    for name, value in found.facts.items():
+        print(printable(f"{name:<20} {value}"))
+    for problem in found.problems:
+        print(printable(f"problem: {problem}"))
+    if not found.problems:
+        print("nothing is wrong")
+    return code
+
+
+async def _examine(url: str, namespace: str) -> Finding:
+    try:
+        store = open_store(url, namespace=namespace)
+    except ValueError as problem:
+        raise Misuse(str(problem)) from problem
+    except EngineError as problem:
+        return Finding(url.partition(":")[0] + ":", {}, (str(problem),))
+    try:
+        async with store:
+            with anyio.fail_after(_PATIENCE):
+                return await _look(store)
+    except TimeoutError:
+        problem = f"no answer within {_PATIENCE:g} s: look at the server and the network"
+    except (EngineError, StoreUnavailable) as error:
+        problem = str(error)
+    return Finding(store.url, {}, (problem,))
+
+
+async def _look(store: Store) -> Finding:
+    pings = sorted([await store.ping() for _ in range(_PINGS)])
+    examined = await store.call(Examine())
+    kinds = {kind: len(await names(store, kind)) for kind in ("queues", "holds", "pools", "sessions")}
+    problems = list(examined.problems)
+    if median(pings) > _SLOW:
+        problems.append(
+            f"a round trip takes {spoken(median(pings))}: run closer to the server, or look at its load and the network"
+        )
+    if abs(examined.ahead) > _CLOCKS_APART:
+        word = "ahead of" if examined.ahead > 0 else "behind"
+        problems.append(
+            f"the engine's clock is {spoken(abs(examined.ahead))} {word} this machine's: leases do not mind, but tokens"
+            " and logs will not line up; synchronise the clocks (NTP)"
+        )
+    facts = {
+        "store": store.url,
+        **dict(examined.facts),
+        "round trip": f"{spoken(median(pings))} (median of {_PINGS}), at most {spoken(pings[-1])}",
+        "clock": f"{examined.ahead:+.3f} s against this machine's",
+        "in namespace": f"{store.namespace}: {kinds['queues']:,} queues, {kinds['holds']:,} keys held,"
+        f" {kinds['pools']:,} pools; {kinds['sessions']:,} open sessions in all",
+    }
+    return Finding(store.url, facts, tuple(problems), median(pings), examined.ahead)

@@ -1,0 +1,209 @@
+"""`tenure lock ls`, `tenure claims ls` and `tenure leader`: who holds what, and who waits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Any
+
+from tenure.engine import Holder, Holders, Holdings
+from tenure.store import Store
+from tenure.web._document import described
+from tenure.web._view import (
+    READERS,
+    SeenKey,
+    SeenPool,
+    find_deadlocks,
+    look_at_keys,
+    look_at_pools,
+    names,
+)
+from tenure.web._waits import Deadlock, task_of
+
+from ._answer import answer
+from ._misuse import Misuse
+from ._table import printable, spoken, table
+from ._visit import parser, visit
+
+_LOCKS = ("lock", "rwlock", "semaphore")
+
+
+def lock(words: Sequence[str]) -> int:
+    """Carry out `tenure lock ls`; 1 if a deadlock is certain. Raises `Misuse`, `TenureError`."""
+    p = parser(
+        "lock ls", "All locks, read-write locks and semaphores that are held; who holds them, and who waits."
+    )
+    given = p.parse_args(_ls_only("lock", words))
+    keys, found = visit(given, _keys)
+    locks = [key for key in keys if key.kind in _LOCKS]
+    code = 1 if any(deadlock.certain for deadlock in found) else 0
+    if given.json:
+        document = {"locks": [_described(key) for key in locks], "deadlocks": [described(d) for d in found]}
+        return answer(document, code)
+    header = ("kind", "name", "", "process", "task", "for", "share")
+    print(table(header, [row for key in locks for row in _rows(key)], nothing="nothing is held"))
+    for deadlock in found:
+        print(f"\n{told(deadlock)}")
+    return code
+
+
+async def _keys(store: Store) -> tuple[tuple[SeenKey, ...], tuple[Deadlock, ...]]:
+    keys = await look_at_keys(store, await names(store, "holds"))
+    return keys, await find_deadlocks(store, keys)
+
+
+def _rows(key: SeenKey) -> Iterator[tuple[str, ...]]:
+    for does, holders in (("holds", key.holders), ("waits", key.waiting)):
+        for one in holders:
+            share = "" if key.capacity == 1 else _share(key, one)
+            yield key.kind, key.name, does, one.process, task_of(one), spoken(one.age), share
+
+
+def _share(key: SeenKey, one: Holder) -> str:
+    if key.capacity == READERS:
+        return "write" if one.weight == READERS else "read"
+    return f"{one.weight:,} of {key.capacity:,}"
+
+
+def _described(key: SeenKey) -> dict[str, Any]:
+    return {
+        "kind": key.kind,
+        "name": key.name,
+        "capacity": key.capacity,
+        "used": key.used,
+        "holders": [_holder(key, one) for one in key.holders],
+        "waiting": [_holder(key, one) for one in key.waiting],
+    }
+
+
+def _holder(key: SeenKey, one: Holder) -> dict[str, Any]:
+    shown = {
+        "process": one.process,
+        "task": task_of(one),
+        "seconds": one.age,
+        "token": one.token,
+        "weight": one.weight,
+    }
+    if key.capacity == READERS:
+        shown["mode"] = _share(key, one)
+    return shown
+
+
+def told(deadlock: Deadlock, name: Callable[[str], str] = str) -> str:
+    """A deadlock in words, a line for each who waits; processes are named by `name`."""
+    lines = [f"{'deadlock' if deadlock.certain else 'possible deadlock'}, for {spoken(deadlock.seconds)}:"]
+    for w in deadlock.waits:
+        who = f"{name(w.process)} task {w.task}" if w.task and deadlock.certain else name(w.process)
+        lines.append(printable(f"  {who} holds {', '.join(w.holds) or 'nothing'} and waits for {w.key}"))
+    if deadlock.behind:
+        lines.append(f"  {deadlock.behind:,} more wait behind them")
+    return "\n".join(lines)
+
+
+def claims(words: Sequence[str]) -> int:
+    """Carry out `tenure claims ls`. Raises `Misuse`, `TenureError`."""
+    p = parser(
+        "claims ls", "The resources of all pools, or of one: which are claimed, by whom, and how many wait."
+    )
+    p.add_argument("pool", metavar="POOL", nargs="?", help="only this pool")
+    given = p.parse_intermixed_args(_ls_only("claims", words))
+    pools = visit(given, partial(_pools, given.pool))
+    if given.json:
+        return answer({"pools": [_pool(pool) for pool in pools]})
+    rows = [
+        (
+            pool.name,
+            r.resource,
+            r.state,
+            r.process,
+            str(r.preference),
+            spoken(r.rest) if r.rest else "",
+            r.reason,
+        )
+        for pool in pools
+        for r in pool.page.resources
+    ]
+    header = ("pool", "resource", "state", "process", "preference", "rests for", "reason")
+    print(table(header, rows, nothing="there are no resources"))
+    for pool in pools:
+        if pool.page.waiting:
+            print(printable(f"{pool.page.waiting:,} wait for a resource of {pool.name}"))
+    return 0
+
+
+async def _pools(only: str | None, store: Store) -> tuple[SeenPool, ...]:
+    return await look_at_pools(
+        store, await names(store, "pools") if only is None else [store.key("pool", only)]
+    )
+
+
+def _pool(pool: SeenPool) -> dict[str, Any]:
+    # metadata may hold secrets, such as the keys that a pool lends
+    shown = ("resource", "state", "process", "preference", "token", "rest", "reason")
+    return {
+        "name": pool.name,
+        "waiting": pool.page.waiting,
+        "resources": [{name: getattr(r, name) for name in shown} for r in pool.page.resources],
+    }
+
+
+def leader(words: Sequence[str]) -> int:
+    """Carry out `tenure leader`; 1 if nobody leads the election that is named. Raises `Misuse`, `TenureError`."""
+    p = parser(
+        "leader", "Who leads, and how many more stand; of all elections that have a leader, or of one."
+    )
+    p.add_argument("name", metavar="NAME", nargs="?", help="only this election")
+    given = p.parse_intermixed_args(words)
+    keys = visit(given, partial(_elections, given.name))
+    code = 1 if given.name is not None and not any(key.holders for key in keys) else 0
+    if given.json:
+        return answer({"leaders": [_leader(key) for key in keys]}, code)
+    rows = [
+        (
+            key.name,
+            node.decode("utf-8", "replace"),
+            one.process,
+            spoken(one.age),
+            str(one.token),
+            len(key.waiting),
+        )
+        for key in keys
+        for one in key.holders
+        for node in (one.value,)
+    ]
+    header = ("election", "leader", "process", "for", "term", "candidates")
+    print(table(header, rows, nothing="nobody leads"))
+    return code
+
+
+async def _elections(only: str | None, store: Store) -> list[SeenKey]:
+    if only is None:
+        found = [
+            name for name in await names(store, "holds") if name.startswith(store.key("election", "x")[:-1])
+        ]
+        return list(await look_at_keys(store, found))
+    answered = await store.call(Holders(store.key("election", only)))
+    assert isinstance(answered, Holdings)
+    return [SeenKey("election", only, answered.capacity, answered.used, answered.holders, answered.waiting)]
+
+
+def _leader(key: SeenKey) -> dict[str, Any]:
+    one = key.holders[0] if key.holders else None
+    return {
+        "election": key.name,
+        "leader": one.value.decode("utf-8", "replace") if one else None,
+        "process": one.process if one else None,
+        "seconds": one.age if one else None,
+        "term": one.token if one else None,
+        "candidates": len(key.waiting),
+    }
+
+
+def _ls_only(command: str, words: Sequence[str]) -> Sequence[str]:
+    match words:
+        case ["ls", *rest]:
+            return rest
+        case ["--help" | "-h"]:
+            return words
+        case _:
+            raise Misuse(f"write tenure {command} ls (see tenure {command} ls --help)")

@@ -1,0 +1,94 @@
+"""`tenure top`: a store, live, on a terminal."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from functools import partial
+from shutil import get_terminal_size
+
+import anyio
+
+from tenure.store import Store
+from tenure.upkeep import unwrapped_task_group
+from tenure.web._document import document
+from tenure.web._flows import Flow, Flows
+from tenure.web._view import View, look
+
+from ._answer import answer
+from ._arguments import seconds
+from ._frame import frame
+from ._keyboard import draw, other_screen, pressed
+from ._stop import Stop
+from ._table import spoken
+from ._visit import parser, visit
+
+_MOST = 500
+"""So many things of each kind are looked at."""
+
+_PATIENCE = 3.0
+_BETWEEN = 0.5
+
+
+def top(words: Sequence[str]) -> int:
+    """Carry out `tenure top`. Raises `Misuse`, `TenureError`."""
+    p = parser("top", "Queues, processes, holders and who waits for whom, live. q or Ctrl-C ends it.")
+    p.add_argument(
+        "--once", action="store_true", help="print one frame; so it is, too, where there is no terminal"
+    )
+    p.add_argument(
+        "--every", metavar="S", type=seconds, default=1.0, help="seconds between frames (default: 1)"
+    )
+    given = p.parse_args(words)
+    if given.json:
+        return visit(given, _tell)
+    if given.once or not sys.stdout.isatty():
+        visit(given, _print)
+    else:
+        visit(given, partial(_live, given.every))
+    return 0
+
+
+async def _look_twice(store: Store) -> tuple[View, dict[str, Flow]]:
+    # rates need two looks
+    flows = Flows()
+    flows.add(await look(store, _MOST))
+    await anyio.sleep(_BETWEEN)
+    view = await look(store, _MOST)
+    return view, flows.add(view)
+
+
+async def _tell(store: Store) -> int:
+    return answer(document(store.url, store.namespace, *await _look_twice(store)))
+
+
+async def _print(store: Store) -> None:
+    view, flows = await _look_twice(store)
+    columns, lines = get_terminal_size((80, 24))
+    print("\n".join(frame(store.url, view, flows, columns, lines - 1, colour=sys.stdout.isatty())))
+
+
+async def _live(every: float, store: Store) -> None:
+    with other_screen(sys.stdout):
+        async with unwrapped_task_group() as group:
+            stop = Stop(group.cancel_scope, lambda _: None)
+            await group.start(stop.listen)
+            with stop.ends():
+                group.start_soon(_draw, every, store)
+                await pressed("qQ\x03")
+            group.cancel_scope.cancel()
+
+
+async def _draw(every: float, store: Store) -> None:
+    flows, seen = Flows(), anyio.current_time()
+    view = await look(store, _MOST)
+    now = flows.add(view)
+    while True:
+        trouble = ""
+        with anyio.move_on_after(_PATIENCE):
+            view = await look(store, _MOST)
+            now, seen = flows.add(view), anyio.current_time()
+        if (silence := anyio.current_time() - seen) >= _PATIENCE:
+            trouble = f"{store.url}: no answer for {spoken(silence)}; this is what was seen last"
+        draw(sys.stdout, frame(store.url, view, now, *get_terminal_size(), trouble=trouble))
+        await anyio.sleep(every)

@@ -1,0 +1,85 @@
+"""Commands that look at a store, or change it by hand: where it is, and how it is opened."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import unquote, urlsplit
+
+import anyio
+
+from tenure.engines import open_store
+from tenure.errors import EngineError, StoreUnavailable
+from tenure.store import Store
+
+from ._arguments import DEFAULT_STORE, Parser
+from ._misuse import Misuse
+
+T = TypeVar("T")
+
+_PATIENCE = 10.0
+"""Seconds that a store may take to answer for the first time."""
+
+
+class ShownCodec:
+    """Reads payloads of any codec: JSON as it is, anything else as text. Thread safety: any; it has no state."""
+
+    def encode(self, value: Any) -> bytes:
+        """As JSON."""
+        return json.dumps(value).encode()
+
+    def decode(self, data: bytes) -> Any:
+        """The value, or the bytes as text."""
+        try:
+            return json.loads(data)
+        except ValueError:
+            return data.decode("utf-8", "backslashreplace")
+
+
+def parser(prog: str, description: str, *, as_json: bool = True) -> Parser:
+    """A parser of options that all these commands have."""
+    made = Parser(prog=f"tenure {prog}", description=description, allow_abbrev=False)
+    made.add_argument("--store", metavar="URL", default=DEFAULT_STORE, help="default: %(default)s")
+    made.add_argument("--namespace", metavar="NAME", default="tenure", help="default: %(default)s")
+    if as_json:
+        made.add_argument("--json", action="store_true", help="one JSON document, for programs")
+    return made
+
+
+def visit(given: argparse.Namespace, task: Callable[[Store], Awaitable[T]]) -> T:
+    """Open the store that the options name, and carry out the task. Raises `Misuse`, `TenureError`."""
+    check_place(given.store)
+    return anyio.run(_visit, given.store, given.namespace, task)
+
+
+def check_place(url: str) -> None:
+    """Refuse stores in which there is nothing to be seen: looking makes no files. Raises `Misuse`."""
+    scheme = url.partition(":")[0].lower()
+    if scheme == "memory":
+        raise Misuse("--store memory: is seen by nobody but its own process; name a file or a server")
+    if scheme == "sqlite" and len(path := unquote(urlsplit(url).path[1:])) > 0 and not Path(path).exists():
+        raise Misuse(f"--store: there is no file {path}; name the store with --store URL")
+
+
+async def open_for_looking(stack: AsyncExitStack, url: str, namespace: str) -> Store:
+    """The open store, which has answered. Raises `Misuse`, `StoreUnavailable`. Cancellation: it is closed."""
+    try:
+        store = open_store(url, namespace=namespace, codec=ShownCodec())
+        await stack.enter_async_context(store)
+    except (ValueError, EngineError) as problem:
+        if isinstance(problem, StoreUnavailable):
+            raise
+        raise Misuse(f"--store: {problem}") from problem
+    with anyio.move_on_after(_PATIENCE):
+        await store.ping()
+        return store
+    raise StoreUnavailable(f"{store.url}: no answer within {_PATIENCE:g} s")
+
+
+async def _visit(url: str, namespace: str, task: Callable[[Store], Awaitable[T]]) -> T:
+    async with AsyncExitStack() as stack:
+        return await task(await open_for_looking(stack, url, namespace))

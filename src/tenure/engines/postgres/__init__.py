@@ -1,0 +1,163 @@
+"""The PostgreSQL engine: the contract as functions on the server, one call for each operation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, NoReturn
+
+import anyio
+from anyio import TASK_STATUS_IGNORED
+from anyio.abc import TaskStatus
+
+from tenure.engine import CAP, A, Hint, Joined, Joining, Notice, Operation, Reply
+from tenure.errors import EngineError, StoreUnavailable
+
+from ._address import address
+from ._calls import answered, channel, hint, row_of
+from ._joining import joining
+from ._link import PATIENCE, Link
+from ._operations import CALLS
+from ._refusals import is_read_only, refusal
+from ._schema import check_name
+from ._wire import Result, Statement, failed, message_of, rows, state_of
+
+__all__ = ("CALLS", "PostgresEngine")
+
+
+class PostgresEngine:
+    """Keeps everything in tables of a PostgreSQL database, version 15 or later; many machines may share it.
+
+    `url` is `postgresql://[user:password@]host[:port]/database`, with the options of libpq behind a question mark.
+    `schema` is where the tables and functions are, made if need be. A server that does not answer for `patience`
+    seconds counts as gone, and the connections are made anew. `clock` (seconds) replaces the server's time, `cap` the
+    step budget of an operation, in tests.
+
+    Thread safety: none; one engine belongs to one event loop.
+    """
+
+    immediate = False
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        schema: str = "tenure",
+        patience: float = PATIENCE,
+        clock: Callable[[], float] | None = None,
+        cap: int = CAP,
+    ) -> None:
+        if not patience > 0:
+            raise ValueError(f"patience: seconds, more than zero, not {patience!r}")
+        self._address = address(url)
+        self._schema = check_name(schema)
+        self._clock = clock
+        self._cap = cap
+        self._listeners: dict[str, tuple[str, Callable[[Hint], None]]] = {}
+        self._link = Link(self._address, self._schema, self._hear, self._resync, patience=patience)
+        self._baton = anyio.Lock()
+
+    def __repr__(self) -> str:
+        return f"<PostgresEngine {self.url!r} {'open' if self._listeners else 'closed'}>"
+
+    @property
+    def url(self) -> str:
+        """Where the database is, without the password."""
+        return str(self._address)
+
+    def apply(self, _operation: Operation[A], /) -> NoReturn:
+        """Raise `RuntimeError`: a server is asked over the network."""
+        raise RuntimeError("the PostgreSQL engine is not immediate: use execute")
+
+    async def execute(self, operations: Sequence[Operation[Any]], /) -> Sequence[Any]:
+        """Apply operations in order, each by one call in a transaction of its own, all sent together.
+
+        Waits while the server cannot be reached. Raises `StoreUnavailable` when the connection breaks meanwhile, or the
+        server asks to try again.
+        Cancellation: they may or may not have been applied.
+        """
+        if not self._listeners:
+            raise StoreUnavailable(f"{self.url}: the engine does not serve")
+        answers: list[Any] = [None] * len(operations)
+        statements: dict[int, Statement] = {}
+        for i, operation in enumerate(operations):
+            try:
+                statements[i] = self.statement(operation)
+            except OverflowError as error:
+                answers[i] = EngineError(f"{self.url}: a number that is too big: {error}")
+        if statements:
+            results = await self._link.execute(list(statements.values()))
+            for i, result in zip(statements, results, strict=True):
+                answers[i] = self._answer(operations[i], result)
+        for answer in answers:
+            if isinstance(answer, StoreUnavailable):
+                raise answer
+        if any(answer is Reply.MORE for answer in answers):
+            await self._link.execute([self._call("sweep")])
+        return answers
+
+    def join(self, operation: Joined[A], /) -> Joining[A]:
+        """How an operation is applied in a transaction of the user's, on a connection to the same database."""
+        return joining(self._schema, self._clock, operation)
+
+    async def serve(
+        self,
+        process: str,
+        deliver: Callable[[Hint], None],
+        *,
+        task_status: TaskStatus[None] = TASK_STATUS_IGNORED,
+    ) -> None:
+        """Connect, report started, and deliver the hints for `process` until cancelled; then close the connections.
+
+        Raises `EngineError` for a server that will not do, `StoreUnavailable` for one that cannot be reached.
+        Cancellation: this is how it ends; afterwards no socket is left.
+        """
+        started = partial(self._started, process, deliver, task_status)
+        place = channel(self._schema, process)
+        self._listeners[place] = process, deliver
+        try:
+            if self._baton.locked():
+                # another store's task keeps the connections, and hands them on when that store closes
+                await self._link.subscribe(place)
+                started()
+                async with self._baton:
+                    await self._link.run(None)
+            else:
+                async with self._baton:
+                    self._link.channels[place] = anyio.Event()
+                    await self._link.run(started)
+        finally:
+            del self._listeners[place]
+            self._link.forget(place)
+
+    def statement(self, operation: Operation[Any]) -> Statement:
+        """The call that an operation is."""
+        call = CALLS[type(operation)]
+        return self._call(call.function, *call.arguments(operation))
+
+    def _call(self, function: str, *arguments: Any) -> Statement:
+        now = None if self._clock is None else round(self._clock() * 1e6)
+        values = (now, self._cap, *arguments)
+        places = ", ".join(f"${i}" for i in range(1, len(values) + 1))
+        return Statement.of(f"SELECT word, n, b FROM {self._schema}.{function}({places})", *values)  # noqa: S608 - plain names
+
+    def _answer(self, operation: Operation[Any], result: Result) -> Any:
+        if not failed(result):
+            return answered(CALLS[type(operation)], [row_of(row) for row in rows(result)])
+        problem = refusal(self.url, state_of(result), message_of(result))
+        if is_read_only(state_of(result)):
+            self._link.drop(str(problem))
+        return problem
+
+    def _started(self, process: str, deliver: Callable[[Hint], None], task_status: TaskStatus[None]) -> None:
+        task_status.started()
+        deliver(Hint(process, "", "", Notice.RESYNC))
+
+    def _hear(self, place: str, payload: str) -> None:
+        if place in self._listeners:
+            process, deliver = self._listeners[place]
+            deliver(hint(process, payload))
+
+    def _resync(self) -> None:
+        for process, deliver in list(self._listeners.values()):
+            deliver(Hint(process, "", "", Notice.RESYNC))

@@ -1,0 +1,83 @@
+"""Where a server is, and as whom to speak to it: what a URL says."""
+
+from __future__ import annotations
+
+import socket
+from dataclasses import dataclass, field
+from ipaddress import ip_address
+from typing import Any
+
+import anyio
+from psycopg import Error
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+_SCHEMES = ("postgresql", "postgres")
+_SHOWN = ("user", "host", "port", "dbname")
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """A server as libpq's parameters name it; `str()` is for messages, without the password."""
+
+    parameters: dict[str, Any] = field(repr=False)
+
+    def __str__(self) -> str:
+        user, host, port, database = (str(self.parameters.get(name, "")) for name in _SHOWN)
+        login = f"{user}@" if user else ""
+        query = ""
+        if "/" in host:
+            host, query = "", f"?host={host}"
+        return f"postgresql://{login}{host}{':' if port else ''}{port}/{database}{query}"
+
+    async def conninfo(self, **more: str) -> str:
+        """What libpq takes, with more parameters; names of hosts are looked up. Raises `OSError`.
+
+        Cancellation: has no effect.
+        """
+        hosts = str(self.parameters.get("host", "")).split(",")
+        if not any(_has_to_be_looked_up(host) for host in hosts) or "hostaddr" in self.parameters:
+            return make_conninfo(**self.parameters, **more)
+        ports = str(self.parameters.get("port", "")).split(",")
+        ports = ports * len(hosts) if len(ports) == 1 else ports
+        found: list[tuple[str, str, str]] = []
+        for host, port in zip(hosts, ports, strict=True):
+            if _has_to_be_looked_up(host):
+                known = await anyio.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+                found += [(host, str(one[-1][0]), port) for one in known]
+            else:
+                found.append((host, "", port))
+        names = ("host", "hostaddr", "port")
+        places = {
+            name: ",".join(column) for name, column in zip(names, zip(*found, strict=True), strict=True)
+        }
+        return make_conninfo(**self.parameters | places, **more)
+
+
+def _has_to_be_looked_up(host: str) -> bool:
+    if not host or host.startswith(("/", "@")):
+        return False
+    try:
+        ip_address(host)
+    except ValueError:
+        return True
+    return False
+
+
+def address(url: str) -> Address:
+    """What a URL means. Raises `ValueError`."""
+    scheme, _, rest = url.partition("://")
+    if scheme not in _SCHEMES:
+        raise ValueError(f"{safe(url)!r}: a PostgreSQL URL begins with postgresql://")
+    try:
+        return Address(dict(conninfo_to_dict(f"postgresql://{rest}")))
+    except Error as error:
+        # the words of libpq may quote the password
+        raise ValueError(f"{safe(url)!r}: libpq does not understand this URL") from (
+            None if "@" in rest else error
+        )
+
+
+def safe(url: str) -> str:
+    """The URL for a message: whatever stands between // and the last @ may be a password."""
+    scheme, slashes, rest = url.partition("//")
+    return scheme + slashes + rest.rpartition("@")[2].partition("?")[0]

@@ -1,0 +1,45 @@
+"""What the words of a server mean to a caller."""
+
+from __future__ import annotations
+
+import re
+
+from tenure.errors import EngineError, StoreUnavailable
+
+OLDEST = 15
+
+# what may pass: serialization, deadlock, lock_not_available, query_canceled, shutdown, too many connections
+_PASSING = ("40001", "40P01", "55P03", "57014", "57P", "08", "53300")
+_READ_ONLY = "25006"
+_LATER = re.compile(
+    r"starting up|shutting down|recovery|not (yet )?accepting connections|too many (clients|connections)"
+    r"|connection slots|target_session_attrs|session is (read-only|not read-write)|server closed|terminating",
+    re.IGNORECASE,
+)
+_FATAL = re.compile(
+    r"FATAL|does not support SSL|certificate|no password supplied|fe_sendauth|authentication", re.IGNORECASE
+)
+
+
+def refusal(place: object, state: str, message: str) -> EngineError | StoreUnavailable:
+    """What a refused statement means."""
+    if state == _READ_ONLY:
+        return StoreUnavailable(f"{place}: the server is read-only: {message}")
+    if state.startswith(_PASSING):
+        return StoreUnavailable(f"{place}: {message}")
+    if state == "42501":
+        return EngineError(f"{place}: the user lacks a permission: {message}")
+    return EngineError(f"{place}: {message}")
+
+
+def refused_connection(place: object, message: str) -> EngineError | StoreUnavailable:
+    """What the failure to connect means, in the words of libpq."""
+    text = " ".join(message.split())
+    if _FATAL.search(text) and not _LATER.search(text):
+        return EngineError(f"{place}: {text}")
+    return StoreUnavailable(f"{place}: {text}")
+
+
+def is_read_only(state: str) -> bool:
+    """Whether another server, or this one later, is the one to write to."""
+    return state == _READ_ONLY

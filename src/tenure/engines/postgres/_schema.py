@@ -1,0 +1,69 @@
+"""The schema: made and brought up to date by the first who comes, under a lock."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from importlib.resources import files
+
+from tenure.errors import EngineError
+
+from ._version import VERSION
+from ._wire import Statement
+
+_PARTS = (
+    *("schema", "state", "sessions", "holds", "claims", "counters", "tasks", "producers", "takers"),
+    *("records", "survey", "sweep", "joining"),
+)
+_NAME = re.compile(r"[a-z_][a-z0-9_]{0,29}")
+
+
+def check_name(schema: str) -> str:
+    """A name that needs no quotes. Raises `ValueError`."""
+    if not _NAME.fullmatch(schema):
+        raise ValueError(f"schema: up to 30 small letters, digits and _, not {schema!r}")
+    return schema
+
+
+def in_schema(schema: str, sql: str) -> str:
+    """SQL that is written for the schema `tenure`, for another one."""
+    return sql if schema == "tenure" else re.sub(r"\btenure\.", f"{schema}.", sql)
+
+
+@cache
+def _script() -> str:
+    folder = files(__spec__.parent) / "sql"
+    return "\n".join((folder / f"{part}.sql").read_text(encoding="utf-8") for part in _PARTS)
+
+
+def existence(schema: str) -> Statement:
+    """Asks whether there is a schema of ours."""
+    return Statement.of("SELECT to_regclass($1) IS NOT NULL", f"{schema}.meta")
+
+
+def version(schema: str) -> Statement:
+    """Asks for the version of the schema."""
+    return Statement(f"SELECT version FROM {schema}.meta")  # noqa: S608 - a plain name
+
+
+def creation(schema: str) -> Statement:
+    """Makes the schema, unless another process has done so meanwhile; in one transaction."""
+    made = in_schema(schema, _script()) + f"\nINSERT INTO {schema}.meta (version) VALUES ({VERSION});"
+    return Statement(
+        f"""DO $tenure_do$ BEGIN
+            PERFORM pg_advisory_xact_lock(hashtext('tenure schema'), hashtext('{schema}'));
+            IF to_regclass('{schema}.meta') IS NULL THEN
+                CREATE SCHEMA IF NOT EXISTS {schema};
+                EXECUTE $tenure_script${made}$tenure_script$;
+            END IF;
+        END $tenure_do$"""
+    )
+
+
+def check(place: object, schema: str, found: int) -> None:
+    """Refuse what a newer release has made. Raises `EngineError`."""
+    if found > VERSION:
+        raise EngineError(
+            f"{place}: the schema {schema} has version {found}, this release knows {VERSION}; "
+            "use a newer release of tenure"
+        )

@@ -1,0 +1,82 @@
+"""Looking around, as calls of functions; and what a server says of itself."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+
+from tenure.engine import Belongings, Examine, Examined, Inspect, Inspected, Survey, Surveyed
+
+from ._calls import Call, Calls, Row, name, text
+from ._version import VERSION
+
+_END = b"\xff"  # no name has this byte
+_MANY_DEAD = 1_000_000
+_LONG = 300
+_FULL = 0.9
+
+
+def _inspected(rows: Sequence[Row]) -> Inspected:
+    (_, _, (process,)), *others = rows
+    return Inspected(
+        text(process),
+        tuple(Belongings(family, text(key), held, waiting) for family, (held, waiting), (key,) in others),
+    )
+
+
+def _examined(rows: Sequence[Row]) -> Examined:
+    settings = {text(setting): text(value) for _, _, (setting, value) in rows[1:]}
+    now, version, size, dead, longest, connections, most = rows[0].n
+    facts = (
+        ("engine", f"PostgreSQL {settings['server_version']}"),
+        ("schema", f"version {version}, this release knows {VERSION}"),
+        ("database", f"{size / 2**20:,.0f} MiB"),
+        ("dead rows of tasks", f"{dead:,}"),
+        ("oldest transaction", f"{longest:,} s"),
+        ("connections", f"{connections:,} of {most:,}"),
+        ("synchronous_commit", settings["synchronous_commit"]),
+    )
+    problems = _problems(settings, dead, longest, connections / most)
+    return Examined(now / 1e6 - time.time(), facts, tuple(problems))
+
+
+def _problems(settings: dict[str, str], dead: int, longest: int, full: float) -> Iterator[str]:
+    if longest > _LONG:
+        yield (
+            f"a transaction has been open for {longest:,} s: dead rows cannot be cleared away meanwhile; end it, or set"
+            " idle_in_transaction_session_timeout"
+        )
+    if dead > _MANY_DEAD:
+        yield f"{dead:,} dead rows of tasks have not been cleared away: autovacuum does not keep up"
+    if settings["autovacuum"] == "off":
+        yield "autovacuum is off: queues slow down as dead rows pile up; set it to on"
+    for setting in ("fsync", "full_page_writes"):
+        if settings[setting] == "off":
+            yield f"{setting} is off: a crash may destroy the database; set it to on"
+    if settings["synchronous_commit"] == "off":
+        yield "synchronous_commit is off: a crash may forget what was granted or put a moment before; set it to on"
+    if full > _FULL:
+        yield f"{full:.0%} of the connections are in use: raise max_connections, or put a pooler in between"
+
+
+SURVEY: Calls = {
+    Survey: Call(
+        "survey",
+        lambda op: (
+            op.kind,
+            name(op.prefix),
+            name(op.prefix) + _END,
+            name(op.after),
+            op.limit,
+        ),
+        lambda rows: _surveyed(rows[0]),
+    ),
+    Inspect: Call("inspect", lambda op: (name(op.session), op.limit), _inspected),
+    Examine: Call("examine", lambda _: (), _examined),
+}
+
+
+def _surveyed(row: Row) -> Surveyed:
+    # a page that is full may be the last one: then the next one is empty
+    names = tuple(map(text, row.b))
+    return Surveyed(names, names[-1] if names else "")

@@ -1,0 +1,4 @@
+"""The version of the schema."""
+
+VERSION = 1
+"""Raised with each change that the library of the version before would not understand."""

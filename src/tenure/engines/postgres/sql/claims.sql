@@ -1,0 +1,247 @@
+-- Claims: a pool of named resources, matched by metadata, least recently used first, with a line for those who wait.
+
+-- When the next resource of the pool has rested enough; NULL when none rests.
+CREATE FUNCTION tenure.next_rested(_pool bytea) RETURNS bigint LANGUAGE plpgsql AS $$
+BEGIN
+    RETURN (SELECT min(r.rest_until) FROM tenure.resource r WHERE r.pool = _pool AND r.rests);
+END $$;
+
+-- While resources rest, somebody who waits must know when to ask: the head of the line.
+CREATE FUNCTION tenure.tell_head(_pool bytea) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    head tenure.wish;
+BEGIN
+    SELECT * INTO head FROM tenure.wish w WHERE w.pool = _pool AND w.resource IS NULL ORDER BY w.ordinal LIMIT 1;
+    IF FOUND AND tenure.next_rested(_pool) IS NOT NULL THEN
+        PERFORM tenure.hint(head.process, _pool, head.holder, 'ask');
+    END IF;
+END $$;
+
+CREATE FUNCTION tenure.is_head(_wish tenure.wish) RETURNS boolean LANGUAGE plpgsql AS $$
+BEGIN
+    RETURN _wish.ordinal = (SELECT min(w.ordinal) FROM tenure.wish w WHERE w.pool = _wish.pool AND w.resource IS NULL);
+END $$;
+
+-- The resource is claimed -> its token
+CREATE FUNCTION tenure.lend(_now bigint, _resource bytea, _wish tenure.wish) RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE
+    fresh bigint := tenure.new_tokens(_now, 1);
+BEGIN
+    UPDATE tenure.resource r SET token = fresh, rest_until = 0, holder = _wish.holder, process = _wish.process,
+        quarantine = _wish.quarantine
+    WHERE r.pool = _wish.pool AND r.name = _resource;
+    UPDATE tenure.wish w SET resource = _resource WHERE w.pool = _wish.pool AND w.holder = _wish.holder;
+    RETURN fresh;
+END $$;
+
+-- Give a resource that is free to the first in the line whom it suits.
+CREATE FUNCTION tenure.offer_resource(_now bigint, _pool bytea, _resource bytea) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    item tenure.resource;
+    first tenure.wish;
+    was_head boolean;
+    token bigint;
+BEGIN
+    SELECT * INTO item FROM tenure.resource r WHERE r.pool = _pool AND r.name = _resource
+        AND r.holder IS NULL AND NOT r.rests AND r.retired IS NULL;
+    IF NOT FOUND THEN
+        RETURN;
+    END IF;
+    SELECT * INTO first FROM tenure.wish w
+    WHERE w.pool = _pool AND w.resource IS NULL AND w.wanted <@ item.metadata ORDER BY w.ordinal LIMIT 1;
+    IF FOUND THEN
+        was_head := tenure.is_head(first);
+        token := tenure.lend(_now, _resource, first);
+        PERFORM tenure.hint(first.process, _pool, first.holder, 'claimed', concat(
+            ' ', token, ' ', tenure.base64(_resource),
+            (SELECT string_agg(' ' || tenure.base64(m.field), '' ORDER BY m.n)
+                FROM unnest(item.metadata) WITH ORDINALITY AS m (field, n))));
+        IF was_head THEN
+            PERFORM tenure.tell_head(_pool);
+        END IF;
+    END IF;
+END $$;
+
+-- A claimed resource is given back; with `_dead` by the end of its session.
+CREATE FUNCTION tenure.free(_now bigint, _pool bytea, _resource bytea, _dead boolean) RETURNS void
+LANGUAGE plpgsql AS $$
+DECLARE
+    item tenure.resource;
+    sooner boolean;
+BEGIN
+    SELECT * INTO item FROM tenure.resource r WHERE r.pool = _pool AND r.name = _resource;
+    IF _dead AND item.quarantine > 0 THEN
+        item.rest_until := greatest(item.rest_until, _now + item.quarantine);
+    END IF;
+    IF item.removed THEN
+        DELETE FROM tenure.resource r WHERE r.pool = _pool AND r.name = _resource;
+        RETURN;
+    END IF;
+    item.rests := item.retired IS NULL AND item.rest_until > _now;
+    sooner := item.rests AND item.rest_until < coalesce(tenure.next_rested(_pool), 'infinity'::float8);
+    UPDATE tenure.resource r SET holder = NULL, process = NULL, quarantine = 0, token = 0,
+        used = nextval('tenure.last_use'), rests = item.rests, rest_until = item.rest_until
+    WHERE r.pool = _pool AND r.name = _resource;
+    IF item.rests THEN
+        IF sooner THEN
+            PERFORM tenure.tell_head(_pool);
+        END IF;
+    ELSE
+        PERFORM tenure.offer_resource(_now, _pool, _resource);
+    END IF;
+END $$;
+
+-- Give back, or leave the line. -> released, left, unknown
+CREATE FUNCTION tenure.remove_wish(_now bigint, _pool bytea, _holder bytea, _dead boolean) RETURNS text
+LANGUAGE plpgsql AS $$
+DECLARE
+    wish tenure.wish;
+    was_head boolean;
+BEGIN
+    SELECT * INTO wish FROM tenure.wish w WHERE w.pool = _pool AND w.holder = _holder;
+    IF NOT FOUND THEN
+        RETURN 'unknown';
+    END IF;
+    was_head := wish.resource IS NULL AND tenure.is_head(wish);
+    DELETE FROM tenure.wish w WHERE w.pool = _pool AND w.holder = _holder;
+    IF wish.resource IS NOT NULL THEN
+        PERFORM tenure.free(_now, _pool, wish.resource, _dead);
+        RETURN 'released';
+    END IF;
+    IF was_head THEN
+        PERFORM tenure.tell_head(_pool);
+    END IF;
+    RETURN 'left';
+END $$;
+
+-- -> ok, more
+CREATE FUNCTION tenure.add_resource(
+    _clock bigint, _cap bigint, _pool bytea, _resource bytea, _metadata bytea[], _preference bigint
+) RETURNS tenure.answer LANGUAGE plpgsql AS $$
+DECLARE
+    now bigint := tenure.enter(_clock, 'pool', _pool);
+BEGIN
+    IF now IS NULL THEN
+        RETURN tenure.word('more');
+    END IF;
+    INSERT INTO tenure.resource (pool, name, metadata, preference) VALUES (_pool, _resource, _metadata, _preference)
+    ON CONFLICT (pool, name) DO UPDATE SET metadata = excluded.metadata, preference = excluded.preference,
+        retired = NULL, removed = false;
+    PERFORM tenure.offer_resource(now, _pool, _resource);
+    RETURN tenure.word('ok');
+END $$;
+
+-- -> ok, unknown, more
+CREATE FUNCTION tenure.remove_resource(_clock bigint, _cap bigint, _pool bytea, _resource bytea)
+RETURNS tenure.answer LANGUAGE plpgsql AS $$
+DECLARE
+    now bigint := tenure.enter(_clock, 'pool', _pool);
+BEGIN
+    IF now IS NULL THEN
+        RETURN tenure.word('more');
+    END IF;
+    DELETE FROM tenure.resource r WHERE r.pool = _pool AND r.name = _resource AND r.holder IS NULL;
+    IF NOT FOUND THEN
+        UPDATE tenure.resource r SET removed = true WHERE r.pool = _pool AND r.name = _resource;
+    END IF;
+    RETURN tenure.word(CASE WHEN FOUND THEN 'ok' ELSE 'unknown' END);
+END $$;
+
+-- -> claimed(token; resource, metadata...), queued(place, again), refused, gone, more
+CREATE FUNCTION tenure.claim(
+    _clock bigint, _cap bigint, _session bytea, _pool bytea, _holder bytea, _wanted bytea[],
+    _quarantine bigint, _wait boolean
+) RETURNS tenure.answer LANGUAGE plpgsql AS $$
+DECLARE
+    now bigint;
+    mine tenure.session;
+    wish tenure.wish;
+    item tenure.resource;
+    place bigint;
+BEGIN
+    PERFORM tenure.keep(_session);
+    now := tenure.enter(_clock, 'pool', _pool);
+    IF now IS NULL THEN
+        RETURN tenure.word('more');
+    END IF;
+    SELECT * INTO mine FROM tenure.session s WHERE s.name = _session;
+    IF NOT FOUND THEN
+        RETURN tenure.word('gone');
+    END IF;
+    SELECT * INTO wish FROM tenure.wish w WHERE w.pool = _pool AND w.holder = _holder;
+    IF FOUND AND wish.resource IS NOT NULL THEN
+        SELECT * INTO item FROM tenure.resource r WHERE r.pool = _pool AND r.name = wish.resource;
+        RETURN ROW('claimed', ARRAY[item.token], item.name || item.metadata)::tenure.answer;
+    ELSIF NOT FOUND THEN
+        SELECT * INTO item FROM tenure.resource r
+        WHERE r.pool = _pool AND r.holder IS NULL AND NOT r.rests AND r.retired IS NULL AND r.metadata @> _wanted
+        ORDER BY r.preference DESC, r.used, r.name LIMIT 1;
+        IF NOT FOUND AND NOT _wait THEN
+            RETURN tenure.word('refused');
+        END IF;
+        INSERT INTO tenure.pool AS p (name, ordinal) VALUES (_pool, 1)
+        ON CONFLICT (name) DO UPDATE SET ordinal = p.ordinal + 1 RETURNING p.ordinal INTO place;
+        INSERT INTO tenure.wish AS w (pool, holder, session, process, wanted, quarantine, ordinal)
+        VALUES (_pool, _holder, mine.id, mine.process, _wanted, _quarantine, place) RETURNING w.* INTO wish;
+        IF item.name IS NOT NULL THEN
+            RETURN ROW('claimed', ARRAY[tenure.lend(now, item.name, wish)], item.name || item.metadata)::tenure.answer;
+        END IF;
+    END IF;
+    place := wish.ordinal + 1
+        - (SELECT min(w.ordinal) FROM tenure.wish w WHERE w.pool = _pool AND w.resource IS NULL);
+    RETURN ROW('queued', ARRAY[place, tenure.again(now, tenure.next_rested(_pool))], NULL)::tenure.answer;
+END $$;
+
+-- -> released, left, unknown, more
+CREATE FUNCTION tenure.give_back(_clock bigint, _cap bigint, _pool bytea, _holder bytea)
+RETURNS tenure.answer LANGUAGE plpgsql AS $$
+DECLARE
+    now bigint := tenure.enter(_clock, 'pool', _pool);
+BEGIN
+    IF now IS NULL THEN
+        RETURN tenure.word('more');
+    END IF;
+    RETURN tenure.word(tenure.remove_wish(now, _pool, _holder, false));
+END $$;
+
+-- NULL leaves things as they are. -> ok, refused, more
+CREATE FUNCTION tenure.edit_claim(
+    _clock bigint, _cap bigint, _pool bytea, _holder bytea, _token bigint, _metadata bytea[], _cool_down bigint,
+    _retire bytea
+) RETURNS tenure.answer LANGUAGE plpgsql AS $$
+DECLARE
+    now bigint := tenure.enter(_clock, 'pool', _pool);
+BEGIN
+    IF now IS NULL THEN
+        RETURN tenure.word('more');
+    END IF;
+    UPDATE tenure.resource r SET metadata = coalesce(_metadata, r.metadata),
+        rest_until = coalesce(now + _cool_down, r.rest_until), retired = coalesce(_retire, r.retired)
+    FROM tenure.wish w
+    WHERE w.pool = _pool AND w.holder = _holder AND r.pool = _pool AND r.name = w.resource AND r.token = _token;
+    RETURN tenure.word(CASE WHEN FOUND THEN 'ok' ELSE 'refused' END);
+END $$;
+
+-- -> pool(waiting), then resource(preference, token, rest; name, state, process, reason, metadata...); more
+CREATE FUNCTION tenure.resources(_clock bigint, _cap bigint, _pool bytea)
+RETURNS SETOF tenure.answer LANGUAGE plpgsql AS $$
+DECLARE
+    now bigint := tenure.enter(_clock, 'pool', _pool);
+BEGIN
+    IF now IS NULL THEN
+        RETURN NEXT tenure.word('more');
+        RETURN;
+    END IF;
+    RETURN QUERY SELECT 'pool', ARRAY[count(*)], NULL::bytea[] FROM tenure.wish w
+        WHERE w.pool = _pool AND w.resource IS NULL;
+    RETURN QUERY SELECT 'resource',
+        ARRAY[r.preference, r.token, CASE WHEN r.rests THEN greatest(0, r.rest_until - now) ELSE 0 END],
+        ARRAY[
+            r.name,
+            CASE WHEN r.holder IS NOT NULL THEN 'claimed' WHEN r.retired IS NOT NULL THEN 'retired'
+                WHEN r.rests THEN 'resting' ELSE 'free' END::bytea,
+            coalesce(r.process, ''),
+            coalesce(r.retired, '')
+        ] || r.metadata
+        FROM tenure.resource r WHERE r.pool = _pool ORDER BY r.name;
+END $$;

@@ -1,0 +1,235 @@
+-- Counters: spending at a rate (GCRA, ITU-T I.371), and barriers. Rates count in seconds, as floats.
+
+-- Book in the order given. -> spent, then of each request: booked or not(; delay, booking); gone, more
+CREATE FUNCTION tenure.spend(
+    _clock bigint, _cap bigint, _session bytea, _n bigint, _key bytea, _rate double precision, _burst double precision,
+    _costs double precision[], _longest double precision[]
+) RETURNS SETOF tenure.answer LANGUAGE plpgsql AS $$
+DECLARE
+    now bigint;
+    mine bigint;
+    known tenure.answer[];
+    at double precision;
+    last double precision;
+    arrival double precision;
+    delay double precision;
+BEGIN
+    PERFORM tenure.keep(_session);
+    now := tenure.enter(_clock, 'rate', _key);
+    IF now IS NULL THEN
+        RETURN NEXT tenure.word('more');
+        RETURN;
+    END IF;
+    SELECT s.id INTO mine FROM tenure.session s WHERE s.name = _session;
+    IF NOT FOUND THEN
+        RETURN NEXT tenure.word('gone');
+        RETURN;
+    END IF;
+    known := tenure.given(mine, 'spend', _key, _n);
+    IF known IS NULL THEN
+        at := now / 1e6::double precision;
+        SELECT r.arrival INTO last FROM tenure.rate r WHERE r.key = _key;
+        known := ARRAY[tenure.word('spent')];
+        FOR i IN 1 .. cardinality(_costs) LOOP
+            arrival := greatest(at, coalesce(last, at)) + _costs[i] / _rate;
+            delay := arrival - _burst / _rate - at;
+            IF delay < 1e-6 THEN
+                delay := 0;
+            END IF;
+            IF delay > _longest[i] THEN
+                known := known || ROW('not', NULL, ARRAY[delay::text::bytea, '0'])::tenure.answer;
+            ELSE
+                last := arrival;
+                known := known || ROW('booked', NULL, ARRAY[delay::text::bytea, arrival::text::bytea])::tenure.answer;
+            END IF;
+        END LOOP;
+        IF last IS NOT NULL THEN
+            INSERT INTO tenure.rate (key, arrival) VALUES (_key, last)
+            ON CONFLICT (key) DO UPDATE SET arrival = excluded.arrival;
+        END IF;
+        PERFORM tenure.forget_rates(at);
+        PERFORM tenure.remember(mine, 'spend', _key, _n, known);
+    END IF;
+    RETURN QUERY SELECT * FROM unnest(known);
+END $$;
+
+-- A key whose time has passed is as good as new: forget a few more than may have come, but none that others work on.
+CREATE FUNCTION tenure.forget_rates(_at double precision) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    DELETE FROM tenure.rate r WHERE r.key IN (
+        SELECT p.key FROM tenure.rate p WHERE p.arrival < _at - 1 ORDER BY p.arrival LIMIT 2 FOR UPDATE SKIP LOCKED
+    ) AND r.arrival < _at - 1;
+END $$;
+
+-- -> ok, gone, more
+CREATE FUNCTION tenure.refund(
+    _clock bigint, _cap bigint, _session bytea, _n bigint, _key bytea, _cost double precision,
+    _booking double precision, _rate double precision
+) RETURNS tenure.answer LANGUAGE plpgsql AS $$
+DECLARE
+    now bigint;
+    mine bigint;
+    known tenure.answer[];
+    last double precision;
+    unspent double precision;
+BEGIN
+    PERFORM tenure.keep(_session);
+    now := tenure.enter(_clock, 'rate', _key);
+    IF now IS NULL THEN
+        RETURN tenure.word('more');
+    END IF;
+    SELECT s.id INTO mine FROM tenure.session s WHERE s.name = _session;
+    IF NOT FOUND THEN
+        RETURN tenure.word('gone');
+    END IF;
+    known := tenure.given(mine, 'spend', _key, _n);
+    IF known IS NOT NULL THEN
+        RETURN known[1];
+    END IF;
+    SELECT r.arrival INTO last FROM tenure.rate r WHERE r.key = _key;
+    unspent := _cost / _rate - (last - _booking);
+    IF unspent > 0 THEN
+        UPDATE tenure.rate r SET arrival = last - unspent WHERE r.key = _key;
+    END IF;
+    PERFORM tenure.remember(mine, 'spend', _key, _n, ARRAY[tenure.word('ok')]);
+    RETURN tenure.word('ok');
+END $$;
+
+-- barriers
+
+-- All who wait get an outcome; those who are not `_but` are told.
+CREATE FUNCTION tenure.conclude(_key bytea, _outcome text, _generation bigint, _but bytea) RETURNS void
+LANGUAGE plpgsql AS $$
+DECLARE
+    party tenure.party;
+    nth bigint := 0;
+BEGIN
+    FOR party IN SELECT * FROM tenure.party p WHERE p.key = _key AND p.outcome IS NULL ORDER BY p.made LOOP
+        UPDATE tenure.party p SET outcome = _outcome, generation = _generation, place = nth
+        WHERE p.key = _key AND p.participant = party.participant;
+        IF party.participant IS DISTINCT FROM _but THEN
+            PERFORM tenure.hint(party.process, _key, party.participant, _outcome,
+                concat(' ', _generation, CASE WHEN _outcome = 'tripped' THEN ' ' || nth END));
+        END IF;
+        nth := nth + 1;
+    END LOOP;
+END $$;
+
+CREATE FUNCTION tenure.shatter(_key bytea) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    generation bigint;
+BEGIN
+    UPDATE tenure.barrier b SET broken = true WHERE b.key = _key RETURNING b.generation INTO generation;
+    PERFORM tenure.conclude(_key, 'broken', generation, NULL);
+END $$;
+
+CREATE FUNCTION tenure.outcome_of(_party tenure.party) RETURNS tenure.answer LANGUAGE sql IMMUTABLE
+    RETURN CASE WHEN _party.outcome = 'tripped'
+        THEN ROW('tripped', ARRAY[_party.generation, _party.place], NULL)::tenure.answer
+        ELSE ROW('broken', ARRAY[_party.generation], NULL)::tenure.answer END;
+
+-- -> withdrawn, tripped(generation, place), broken(generation), unknown
+CREATE FUNCTION tenure.remove_party(_key bytea, _participant bytea) RETURNS tenure.answer LANGUAGE plpgsql AS $$
+DECLARE
+    party tenure.party;
+BEGIN
+    DELETE FROM tenure.party p WHERE p.key = _key AND p.participant = _participant RETURNING * INTO party;
+    IF NOT FOUND THEN
+        RETURN tenure.word('unknown');
+    ELSIF party.outcome IS NOT NULL THEN
+        RETURN tenure.outcome_of(party);
+    END IF;
+    IF (SELECT b.on_departure FROM tenure.barrier b WHERE b.key = _key) = 'break' THEN
+        PERFORM tenure.shatter(_key);
+    END IF;
+    RETURN tenure.word('withdrawn');
+END $$;
+
+-- -> waiting(generation, again), tripped(generation, place), broken(generation), mismatch(stored), gone, more
+CREATE FUNCTION tenure.arrive(
+    _clock bigint, _cap bigint, _session bytea, _key bytea, _participant bytea, _parties bigint, _on_departure text
+) RETURNS tenure.answer LANGUAGE plpgsql AS $$
+DECLARE
+    now bigint;
+    mine tenure.session;
+    barrier tenure.barrier;
+    party tenure.party;
+    arrived bigint;
+BEGIN
+    PERFORM tenure.keep(_session);
+    now := tenure.enter(_clock, 'barrier', _key);
+    IF now IS NULL THEN
+        RETURN tenure.word('more');
+    END IF;
+    SELECT * INTO mine FROM tenure.session s WHERE s.name = _session;
+    IF NOT FOUND THEN
+        RETURN tenure.word('gone');
+    END IF;
+    INSERT INTO tenure.barrier (key, parties, on_departure) VALUES (_key, _parties, _on_departure)
+    ON CONFLICT DO NOTHING;
+    SELECT * INTO barrier FROM tenure.barrier b WHERE b.key = _key;
+    SELECT * INTO party FROM tenure.party p WHERE p.key = _key AND p.participant = _participant;
+    IF FOUND THEN
+        IF party.outcome IS NOT NULL THEN
+            RETURN tenure.outcome_of(party);
+        END IF;
+        RETURN ROW('waiting', ARRAY[barrier.generation, tenure.again(now, NULL)], NULL)::tenure.answer;
+    ELSIF barrier.broken THEN
+        RETURN ROW('broken', ARRAY[barrier.generation], NULL)::tenure.answer;
+    END IF;
+    SELECT count(*) INTO arrived FROM tenure.party p WHERE p.key = _key AND p.outcome IS NULL;
+    IF arrived = 0 THEN
+        UPDATE tenure.barrier b SET parties = _parties, on_departure = _on_departure WHERE b.key = _key;
+    ELSIF barrier.parties <> _parties THEN
+        RETURN ROW('mismatch', ARRAY[barrier.parties], NULL)::tenure.answer;
+    END IF;
+    INSERT INTO tenure.party (key, participant, session, process)
+    VALUES (_key, _participant, mine.id, mine.process);
+    IF arrived + 1 < _parties THEN
+        RETURN ROW('waiting', ARRAY[barrier.generation, tenure.again(now, NULL)], NULL)::tenure.answer;
+    END IF;
+    PERFORM tenure.conclude(_key, 'tripped', barrier.generation, _participant);
+    UPDATE tenure.barrier b SET generation = b.generation + 1 WHERE b.key = _key;
+    RETURN ROW('tripped', ARRAY[barrier.generation, arrived], NULL)::tenure.answer;
+END $$;
+
+-- -> withdrawn, tripped(generation, place), broken(generation), unknown, more
+CREATE FUNCTION tenure.withdraw(_clock bigint, _cap bigint, _key bytea, _participant bytea)
+RETURNS tenure.answer LANGUAGE plpgsql AS $$
+BEGIN
+    IF tenure.enter(_clock, 'barrier', _key) IS NULL THEN
+        RETURN tenure.word('more');
+    END IF;
+    RETURN tenure.remove_party(_key, _participant);
+END $$;
+
+-- -> ok, more
+CREATE FUNCTION tenure.reset_barrier(_clock bigint, _cap bigint, _key bytea)
+RETURNS tenure.answer LANGUAGE plpgsql AS $$
+BEGIN
+    IF tenure.enter(_clock, 'barrier', _key) IS NULL THEN
+        RETURN tenure.word('more');
+    END IF;
+    PERFORM tenure.shatter(_key) FROM tenure.barrier b WHERE b.key = _key;
+    UPDATE tenure.barrier b SET broken = false, generation = b.generation + 1 WHERE b.key = _key;
+    RETURN tenure.word('ok');
+END $$;
+
+-- -> gathering(parties, generation, waiting, broken), more
+CREATE FUNCTION tenure.arrivals(_clock bigint, _cap bigint, _key bytea)
+RETURNS tenure.answer LANGUAGE plpgsql AS $$
+DECLARE
+    barrier tenure.barrier;
+BEGIN
+    IF tenure.enter(_clock, 'barrier', _key) IS NULL THEN
+        RETURN tenure.word('more');
+    END IF;
+    SELECT * INTO barrier FROM tenure.barrier b WHERE b.key = _key;
+    IF NOT FOUND THEN
+        RETURN ROW('gathering', ARRAY[0, 0, 0, 0], NULL)::tenure.answer;
+    END IF;
+    RETURN ROW('gathering', ARRAY[
+        barrier.parties, barrier.generation,
+        (SELECT count(*) FROM tenure.party p WHERE p.key = _key AND p.outcome IS NULL), barrier.broken::int
+    ], NULL)::tenure.answer;
+END $$;

@@ -1,0 +1,231 @@
+-- Holds: weighted capacity with a line, the one algorithm under locks, semaphores, read-write locks and elections.
+
+-- Where a holder stands: granted, queued, unknown.
+CREATE FUNCTION tenure.stand(_now bigint, _key bytea, _holder bytea) RETURNS tenure.answer LANGUAGE plpgsql AS $$
+DECLARE
+    hold tenure.hold;
+BEGIN
+    SELECT * INTO hold FROM tenure.hold h WHERE h.key = _key AND h.holder = _holder;
+    IF NOT FOUND THEN
+        RETURN tenure.word('unknown');
+    ELSIF hold.token > 0 THEN
+        RETURN ROW('granted', ARRAY[hold.token], NULL)::tenure.answer;
+    END IF;
+    RETURN ROW('queued', ARRAY[
+        hold.ordinal - (SELECT min(h.ordinal) FROM tenure.hold h WHERE h.key = _key AND h.token = 0) + 1,
+        tenure.again(_now, NULL)
+    ], NULL)::tenure.answer;
+END $$;
+
+-- Grant to the head of the line for as long as it fits; keep the line. False when the steps did not suffice.
+CREATE FUNCTION tenure.serve(_now bigint, _key bytea) RETURNS boolean LANGUAGE plpgsql AS $$
+DECLARE
+    line tenure.line;
+    head tenure.hold;
+    fresh bigint;
+    finished boolean := true;
+BEGIN
+    SELECT * INTO line FROM tenure.line l WHERE l.key = _key;
+    WHILE line.waiting > 0 LOOP
+        SELECT * INTO head FROM tenure.hold h WHERE h.key = _key AND h.token = 0 ORDER BY h.ordinal LIMIT 1;
+        EXIT WHEN head.weight <= line.capacity AND line.used + head.weight > line.capacity;
+        IF NOT tenure.step() THEN
+            INSERT INTO tenure.unserved (key) VALUES (_key) ON CONFLICT DO NOTHING;
+            finished := false;
+            EXIT;
+        END IF;
+        line.waiting := line.waiting - 1;
+        IF head.weight > line.capacity THEN
+            DELETE FROM tenure.hold h WHERE h.key = _key AND h.holder = head.holder;
+            PERFORM tenure.hint(head.process, _key, head.holder, 'ask');
+        ELSE
+            fresh := tenure.new_tokens(_now, 1);
+            UPDATE tenure.hold h SET token = fresh, since = _now WHERE h.key = _key AND h.holder = head.holder;
+            line.used := line.used + head.weight;
+            line.held := line.held + 1;
+            PERFORM tenure.fire('hold', _key, 0, '', 'changed');
+            PERFORM tenure.hint(head.process, _key, head.holder, 'granted', ' ' || fresh);
+        END IF;
+    END LOOP;
+    IF line.held = 0 AND line.waiting = 0 AND NOT line.fixed THEN
+        DELETE FROM tenure.line l WHERE l.key = _key;
+    ELSE
+        UPDATE tenure.line l SET used = line.used, held = line.held, waiting = line.waiting WHERE l.key = _key;
+    END IF;
+    RETURN finished;
+END $$;
+
+-- Give back, or leave the line; begin the steps before. -> released, left, unknown; more: the steps did not suffice
+CREATE FUNCTION tenure.remove_hold(_now bigint, _key bytea, _holder bytea) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+    hold tenure.hold;
+BEGIN
+    DELETE FROM tenure.hold h WHERE h.key = _key AND h.holder = _holder RETURNING * INTO hold;
+    IF NOT FOUND THEN
+        RETURN 'unknown';
+    ELSIF hold.token > 0 THEN
+        UPDATE tenure.line l SET used = l.used - hold.weight, held = l.held - 1 WHERE l.key = _key;
+        PERFORM tenure.fire('hold', _key, 0, '', 'changed');
+    ELSE
+        UPDATE tenure.line l SET waiting = l.waiting - 1 WHERE l.key = _key;
+    END IF;
+    RETURN CASE
+        WHEN NOT tenure.serve(_now, _key) THEN 'more'
+        WHEN hold.token > 0 THEN 'released'
+        ELSE 'left'
+    END;
+END $$;
+
+-- -> granted(token), queued(place, again), mismatch(stored), refused, gone, more
+CREATE FUNCTION tenure.acquire(
+    _clock bigint, _cap bigint, _session bytea, _key bytea, _holder bytea,
+    _capacity bigint, _weight bigint, _value bytea, _wait boolean
+) RETURNS tenure.answer LANGUAGE plpgsql AS $$
+DECLARE
+    now bigint;
+    mine tenure.session;
+    line tenure.line;
+    known tenure.answer;
+    fits boolean;
+    fresh bigint := 0;
+BEGIN
+    PERFORM tenure.keep(_session);
+    now := tenure.enter(_clock, 'hold', _key);
+    IF now IS NULL THEN
+        RETURN tenure.word('more');
+    END IF;
+    SELECT * INTO mine FROM tenure.session s WHERE s.name = _session;
+    IF NOT FOUND THEN
+        RETURN tenure.word('gone');
+    END IF;
+    SELECT * INTO line FROM tenure.line l WHERE l.key = _key;
+    IF FOUND THEN
+        known := tenure.stand(now, _key, _holder);
+        IF known.word <> 'unknown' THEN
+            RETURN known;
+        END IF;
+    ELSE
+        line := ROW(_key, _capacity, false, 0, 0, 0, 0)::tenure.line;
+    END IF;
+    IF line.capacity <> _capacity THEN
+        RETURN ROW('mismatch', ARRAY[line.capacity], NULL)::tenure.answer;
+    END IF;
+    fits := line.waiting = 0 AND line.used + _weight <= line.capacity;
+    IF NOT fits AND NOT _wait THEN
+        RETURN tenure.word('refused');
+    END IF;
+    IF fits THEN
+        fresh := tenure.new_tokens(now, 1);
+        PERFORM tenure.fire('hold', _key, 0, '', 'changed');
+    END IF;
+    INSERT INTO tenure.line AS l (key, capacity, fixed, used, ordinal, held, waiting)
+    VALUES (_key, _capacity, false, fits::int * _weight, 1, fits::int, (NOT fits)::int)
+    ON CONFLICT (key) DO UPDATE SET used = l.used + excluded.used, ordinal = l.ordinal + 1,
+        held = l.held + excluded.held, waiting = l.waiting + excluded.waiting;
+    INSERT INTO tenure.hold (key, holder, session, process, weight, value, ordinal, since, token)
+    VALUES (_key, _holder, mine.id, mine.process, _weight, _value, line.ordinal + 1, now, fresh);
+    IF fits THEN
+        RETURN ROW('granted', ARRAY[fresh], NULL)::tenure.answer;
+    END IF;
+    RETURN tenure.stand(now, _key, _holder);
+END $$;
+
+-- -> asked, then of each holder: granted, queued, unknown; gone, more
+CREATE FUNCTION tenure.ask(_clock bigint, _cap bigint, _session bytea, _key bytea, _holders bytea[])
+RETURNS SETOF tenure.answer LANGUAGE plpgsql AS $$
+DECLARE
+    now bigint;
+    holder bytea;
+BEGIN
+    PERFORM tenure.keep(_session);
+    now := tenure.enter(_clock, 'hold', _key);
+    IF now IS NULL THEN
+        RETURN NEXT tenure.word('more');
+    ELSIF NOT EXISTS (SELECT FROM tenure.session s WHERE s.name = _session) THEN
+        RETURN NEXT tenure.word('gone');
+    ELSE
+        RETURN NEXT tenure.word('asked');
+        FOREACH holder IN ARRAY _holders LOOP
+            RETURN NEXT tenure.stand(now, _key, holder);
+        END LOOP;
+    END IF;
+END $$;
+
+-- -> released, left, unknown, more
+CREATE FUNCTION tenure.release(_clock bigint, _cap bigint, _key bytea, _holder bytea)
+RETURNS tenure.answer LANGUAGE plpgsql AS $$
+DECLARE
+    now bigint := tenure.enter(_clock, 'hold', _key);
+BEGIN
+    IF now IS NULL THEN
+        RETURN tenure.word('more');
+    END IF;
+    PERFORM tenure.begin_steps(_cap);
+    RETURN tenure.word(tenure.remove_hold(now, _key, _holder));
+END $$;
+
+-- -> ok, refused, more
+CREATE FUNCTION tenure.set_value(_clock bigint, _cap bigint, _key bytea, _holder bytea, _token bigint, _value bytea)
+RETURNS tenure.answer LANGUAGE plpgsql AS $$
+DECLARE
+    now bigint := tenure.enter(_clock, 'hold', _key);
+BEGIN
+    IF now IS NULL THEN
+        RETURN tenure.word('more');
+    END IF;
+    UPDATE tenure.hold h SET value = _value
+    WHERE h.key = _key AND h.holder = _holder AND h.token > 0 AND h.token = _token;
+    IF NOT FOUND THEN
+        RETURN tenure.word('refused');
+    END IF;
+    PERFORM tenure.fire('hold', _key, 0, '', 'changed');
+    RETURN tenure.word('ok');
+END $$;
+
+-- -> ok, more
+CREATE FUNCTION tenure.resize(_clock bigint, _cap bigint, _key bytea, _capacity bigint)
+RETURNS tenure.answer LANGUAGE plpgsql AS $$
+DECLARE
+    now bigint := tenure.enter(_clock, 'hold', _key);
+BEGIN
+    IF now IS NULL THEN
+        RETURN tenure.word('more');
+    END IF;
+    PERFORM tenure.begin_steps(_cap);
+    INSERT INTO tenure.line AS l (key, capacity, fixed, used, ordinal, held, waiting)
+    VALUES (_key, _capacity, true, 0, 0, 0, 0)
+    ON CONFLICT (key) DO UPDATE SET capacity = excluded.capacity, fixed = true;
+    RETURN tenure.word(CASE WHEN tenure.serve(now, _key) THEN 'ok' ELSE 'more' END);
+END $$;
+
+-- -> holdings(capacity, used), then holds and waits (token, weight, age; process, holder, value); gone, more
+CREATE FUNCTION tenure.holders(_clock bigint, _cap bigint, _key bytea, _limit bigint, _watch bytea)
+RETURNS SETOF tenure.answer LANGUAGE plpgsql AS $$
+DECLARE
+    now bigint;
+    mine tenure.session;
+    line tenure.line;
+BEGIN
+    PERFORM tenure.keep(_watch);
+    now := tenure.enter(_clock, 'hold', _key);
+    IF now IS NULL THEN
+        RETURN NEXT tenure.word('more');
+        RETURN;
+    END IF;
+    IF _watch <> '' THEN
+        SELECT * INTO mine FROM tenure.session s WHERE s.name = _watch;
+        IF NOT FOUND THEN
+            RETURN NEXT tenure.word('gone');
+            RETURN;
+        END IF;
+        PERFORM tenure.watch('hold', _key, 0, mine);
+    END IF;
+    SELECT * INTO line FROM tenure.line l WHERE l.key = _key;
+    RETURN NEXT ROW('holdings', ARRAY[coalesce(line.capacity, 0), coalesce(line.used, 0)], NULL)::tenure.answer;
+    RETURN QUERY SELECT 'holds', ARRAY[h.token, h.weight, greatest(0, now - h.since)],
+            ARRAY[h.process, h.holder, h.value]
+        FROM tenure.hold h WHERE h.key = _key AND h.token > 0 ORDER BY h.token LIMIT _limit;
+    RETURN QUERY SELECT 'waits', ARRAY[h.token, h.weight, greatest(0, now - h.since)],
+            ARRAY[h.process, h.holder, h.value]
+        FROM tenure.hold h WHERE h.key = _key AND h.token = 0 ORDER BY h.ordinal LIMIT _limit;
+END $$;

@@ -1,0 +1,146 @@
+-- Putting tasks, and the line of those who find the queue full.
+
+-- The tasks are put, duplicates are not. -> the queue, and of each task its id, or that of its twin below zero
+CREATE FUNCTION tenure.accept(
+    _now bigint, INOUT _q tenure.queue, _payloads bytea[], _priorities bigint[], _delays bigint[], _keys bytea[],
+    _expires bigint[], _twins bigint[], _firsts bigint[], OUT _ids bigint[]
+) LANGUAGE plpgsql AS $$
+DECLARE
+    before bigint := tenure.next_due(_q);
+    ready bigint;
+    added bigint;
+BEGIN
+    SELECT array_agg(CASE
+        WHEN _twins[i] IS NOT NULL THEN -_twins[i]
+        WHEN coalesce(_firsts[i], i) = i THEN nextval('tenure.last_task')
+    END ORDER BY i) INTO _ids FROM generate_series(1, cardinality(_payloads)) i;
+    IF _keys IS NOT NULL THEN
+        SELECT array_agg(coalesce(_ids[i], -_ids[_firsts[i]]) ORDER BY i) INTO _ids
+        FROM generate_series(1, cardinality(_payloads)) i;
+    END IF;
+    WITH put AS (
+        INSERT INTO tenure.task (id, queue, priority, ready_at, delayed, key, expires, payload)
+        SELECT _ids[i], _q.name, n.priority, _now + n.delay, n.delay > 0, _keys[i],
+            CASE WHEN n.expires >= 0 THEN _now + n.expires END, n.payload
+        FROM unnest(_payloads, _priorities, _delays, _expires)
+            WITH ORDINALITY AS n (payload, priority, delay, expires, i)
+        WHERE _ids[i] > 0
+        RETURNING delayed
+    )
+    SELECT count(*) FILTER (WHERE NOT p.delayed), count(*) INTO ready, added FROM put p;
+    _q.put := _q.put + added;
+    _q.live := _q.live + added;
+    _q.waiting := _q.waiting + ready;
+    _q.delayed := _q.delayed + added - ready;
+    _q := tenure.offer_sooner(tenure.offer_tasks(_q, ready), before);
+END $$;
+
+-- Requests with their numbers of tasks; the tasks stand one behind the other; `_keys` is NULL when no task has one, an
+-- expiry below zero is none. -> put, then of each request: accepted(id or -twin...), queued(place, again), refused;
+-- gone, more
+CREATE FUNCTION tenure.put(
+    _clock bigint, _cap bigint, _session bytea, _n bigint, _queue bytea, _max_size bigint,
+    _producers bytea[], _waits bigint[], _cursors bytea[], _values bytea[], _counts bigint[],
+    _payloads bytea[], _priorities bigint[], _delays bigint[], _keys bytea[], _expires bigint[]
+) RETURNS SETOF tenure.answer LANGUAGE plpgsql AS $$
+DECLARE
+    now bigint;
+    mine tenure.session;
+    known tenure.answer[];
+    queue tenure.queue;
+    place tenure.producer;
+    first bigint;
+    last bigint := 0;
+    accepted record;
+    twins bigint[];
+    firsts bigint[];
+    new_ones bigint;
+BEGIN
+    PERFORM tenure.keep(_session);
+    now := tenure.enter(_clock, 'queue', _queue);
+    IF now IS NULL THEN
+        RETURN NEXT tenure.word('more');
+        RETURN;
+    END IF;
+    SELECT * INTO mine FROM tenure.session s WHERE s.name = _session;
+    IF NOT FOUND THEN
+        RETURN NEXT tenure.word('gone');
+        RETURN;
+    END IF;
+    known := tenure.given(mine.id, 'put', _queue, _n);
+    IF known IS NOT NULL THEN
+        RETURN QUERY SELECT * FROM unnest(known);
+        RETURN;
+    END IF;
+    queue := tenure.queue_of(_queue);
+    queue.max_size := _max_size;
+    queue := tenure.admit(queue);
+    known := ARRAY[tenure.word('put')];
+    FOR i IN 1 .. cardinality(_producers) LOOP
+        first := last + 1;
+        last := last + _counts[i];
+        SELECT * INTO place FROM tenure.producer p WHERE p.queue = _queue AND p.name = _producers[i];
+        IF NOT FOUND OR place.reserved THEN
+            twins := NULL;
+            firsts := NULL;
+            new_ones := _counts[i];
+            IF _keys IS NOT NULL THEN
+                SELECT array_agg(t.id ORDER BY k.i), array_agg(k.first ORDER BY k.i),
+                    count(*) FILTER (WHERE t.id IS NULL AND k.first = k.i)
+                INTO twins, firsts, new_ones
+                FROM (
+                    SELECT u.i, u.key,
+                        CASE WHEN u.key IS NULL THEN u.i ELSE min(u.i) OVER (PARTITION BY u.key) END AS first
+                    FROM unnest(_keys[first:last]) WITH ORDINALITY AS u (key, i)
+                ) k LEFT JOIN tenure.task t ON t.queue = _queue AND t.key = k.key;
+            END IF;
+            IF place.reserved THEN
+                DELETE FROM tenure.producer p WHERE p.queue = _queue AND p.name = _producers[i];
+                queue.reserved := queue.reserved - place.count;
+            ELSIF _counts[i] > 0
+                    AND (queue.producers > 0 OR queue.max_size - queue.live - queue.reserved < new_ones) THEN
+                IF _waits[i] = 0 OR _counts[i] > _max_size THEN
+                    known := known || tenure.word('refused');
+                    CONTINUE;
+                END IF;
+                queue.ordinal := queue.ordinal + 1;
+                queue.producers := queue.producers + 1;
+                INSERT INTO tenure.producer AS p (queue, name, session, process, count, ordinal)
+                VALUES (_queue, _producers[i], mine.id, mine.process, _counts[i], queue.ordinal) RETURNING * INTO place;
+            END IF;
+            IF place.name IS NULL OR place.reserved THEN
+                SELECT * INTO accepted FROM tenure.accept(now, queue, _payloads[first:last], _priorities[first:last],
+                    _delays[first:last], _keys[first:last], _expires[first:last], twins, firsts);
+                queue := accepted._q;
+                IF _cursors[i] IS NOT NULL THEN
+                    INSERT INTO tenure.cursor (queue, name, value) VALUES (_queue, _cursors[i], _values[i])
+                    ON CONFLICT ON CONSTRAINT cursor_pkey DO UPDATE SET value = excluded.value;
+                END IF;
+                IF place.reserved THEN
+                    queue := tenure.admit(queue);
+                END IF;
+                known := known || ROW('accepted', accepted._ids, NULL)::tenure.answer;
+                CONTINUE;
+            END IF;
+        END IF;
+        known := known || ROW('queued', ARRAY[
+            place.ordinal + 1
+                - (SELECT min(p.ordinal) FROM tenure.producer p WHERE p.queue = _queue AND NOT p.reserved),
+            tenure.again(now, NULL)
+        ], NULL)::tenure.answer;
+    END LOOP;
+    PERFORM tenure.save(queue);
+    PERFORM tenure.remember(mine.id, 'put', _queue, _n, known);
+    PERFORM tenure.forget_outdated(now, 0);
+    RETURN QUERY SELECT * FROM unnest(known);
+END $$;
+
+-- -> left, released, unknown, more
+CREATE FUNCTION tenure.leave(_clock bigint, _cap bigint, _queue bytea, _producer bytea)
+RETURNS tenure.answer LANGUAGE plpgsql AS $$
+BEGIN
+    IF tenure.enter(_clock, 'queue', _queue) IS NULL THEN
+        RETURN tenure.word('more');
+    END IF;
+    RETURN tenure.word(tenure.remove_producer(_queue, _producer));
+END $$;

@@ -1,0 +1,251 @@
+-- The tables. Names and payloads are bytes, since texts have no NUL here; times are microseconds since 1970.
+--
+-- All rows of one object (a key, a pool, a queue) are changed under the advisory lock of that object only; so there is
+-- at most one transaction at a time that changes them. `made` numbers are in the order of making, over all tables.
+
+CREATE TYPE tenure.answer AS (word text, n bigint[], b bytea[]);
+
+-- The version of the schema.
+CREATE TABLE tenure.meta (version bigint NOT NULL);
+
+CREATE SEQUENCE tenure.last_token MINVALUE 0 START 0;
+CREATE SEQUENCE tenure.last_made;
+CREATE SEQUENCE tenure.last_hint;
+CREATE SEQUENCE tenure.last_use;
+CREATE SEQUENCE tenure.last_task;
+CREATE SEQUENCE tenure.last_ending;
+
+-- Life signs: a heartbeat changes one row.
+CREATE TABLE tenure.session (
+    id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    name bytea NOT NULL UNIQUE,
+    process bytea NOT NULL,
+    ttl bigint NOT NULL,
+    expires bigint NOT NULL
+) WITH (fillfactor = 50);
+CREATE INDEX session_expires ON tenure.session (expires, name);
+
+-- The last answer to the numbered operations of a session on an object.
+CREATE TABLE tenure.given (
+    session bigint NOT NULL,
+    kind text NOT NULL,
+    name bytea NOT NULL,
+    n bigint NOT NULL,
+    answer tenure.answer[] NOT NULL,
+    PRIMARY KEY (session, kind, name)
+) WITH (fillfactor = 70);
+
+-- One-shot requests to be hinted.
+CREATE TABLE tenure.watch (
+    made bigint NOT NULL DEFAULT nextval('tenure.last_made'),
+    kind text NOT NULL,
+    name bytea NOT NULL,
+    task bigint NOT NULL,
+    session bigint NOT NULL,
+    process bytea NOT NULL,
+    PRIMARY KEY (kind, name, task, session)
+);
+CREATE INDEX watch_session ON tenure.watch (session, made);
+
+-- The state of a key.
+CREATE TABLE tenure.line (
+    key bytea PRIMARY KEY,
+    capacity bigint NOT NULL,
+    fixed boolean NOT NULL,
+    used bigint NOT NULL,
+    ordinal bigint NOT NULL,
+    held bigint NOT NULL,
+    waiting bigint NOT NULL
+) WITH (fillfactor = 50);
+
+-- Lines whose serving was cut short.
+CREATE TABLE tenure.unserved (key bytea PRIMARY KEY);
+
+-- One who holds (token above 0) or waits.
+CREATE TABLE tenure.hold (
+    key bytea NOT NULL,
+    holder bytea NOT NULL,
+    session bigint NOT NULL,
+    process bytea NOT NULL,
+    weight bigint NOT NULL,
+    value bytea NOT NULL,
+    ordinal bigint NOT NULL,
+    since bigint NOT NULL,
+    token bigint NOT NULL,
+    made bigint NOT NULL DEFAULT nextval('tenure.last_made'),
+    PRIMARY KEY (key, holder)
+);
+CREATE INDEX hold_waits ON tenure.hold (key, ordinal) WHERE token = 0;
+CREATE INDEX hold_holds ON tenure.hold (key, token) WHERE token > 0;
+CREATE INDEX hold_session ON tenure.hold (session, made);
+
+-- How many came to the line of a pool.
+CREATE TABLE tenure.pool (name bytea PRIMARY KEY, ordinal bigint NOT NULL);
+
+-- A resource; claimed while it has a holder. Fields: see `fields` in _calls.py.
+CREATE TABLE tenure.resource (
+    pool bytea NOT NULL,
+    name bytea NOT NULL,
+    metadata bytea[] NOT NULL,
+    preference bigint NOT NULL,
+    used bigint NOT NULL DEFAULT 0,
+    rests boolean NOT NULL DEFAULT false,
+    rest_until bigint NOT NULL DEFAULT 0,
+    holder bytea,
+    process bytea,
+    quarantine bigint NOT NULL DEFAULT 0,
+    token bigint NOT NULL DEFAULT 0,
+    retired bytea,
+    removed boolean NOT NULL DEFAULT false,
+    PRIMARY KEY (pool, name)
+) WITH (fillfactor = 70);
+CREATE INDEX resource_free ON tenure.resource (pool, preference DESC, used, name)
+    WHERE holder IS NULL AND NOT rests AND retired IS NULL;
+CREATE INDEX resource_rests ON tenure.resource (rest_until, pool, name) WHERE rests;
+CREATE INDEX resource_next ON tenure.resource (pool, rest_until) WHERE rests;
+
+-- One who claims: waiting while there is no resource.
+CREATE TABLE tenure.wish (
+    pool bytea NOT NULL,
+    holder bytea NOT NULL,
+    session bigint NOT NULL,
+    process bytea NOT NULL,
+    wanted bytea[] NOT NULL,
+    quarantine bigint NOT NULL,
+    ordinal bigint NOT NULL,
+    resource bytea,
+    made bigint NOT NULL DEFAULT nextval('tenure.last_made'),
+    PRIMARY KEY (pool, holder)
+);
+CREATE INDEX wish_waits ON tenure.wish (pool, ordinal) WHERE resource IS NULL;
+CREATE INDEX wish_session ON tenure.wish (session, made);
+
+-- The theoretical arrival time of a key, in seconds.
+CREATE TABLE tenure.rate (key bytea PRIMARY KEY, arrival double precision NOT NULL) WITH (fillfactor = 50);
+CREATE INDEX rate_arrival ON tenure.rate (arrival);
+
+CREATE TABLE tenure.barrier (
+    key bytea PRIMARY KEY,
+    parties bigint NOT NULL,
+    on_departure text NOT NULL,
+    generation bigint NOT NULL DEFAULT 0,
+    broken boolean NOT NULL DEFAULT false
+);
+
+-- One who has arrived: waiting while there is no outcome.
+CREATE TABLE tenure.party (
+    key bytea NOT NULL,
+    participant bytea NOT NULL,
+    session bigint NOT NULL,
+    process bytea NOT NULL,
+    outcome text,
+    generation bigint NOT NULL DEFAULT 0,
+    place bigint NOT NULL DEFAULT 0,
+    made bigint NOT NULL DEFAULT nextval('tenure.last_made'),
+    PRIMARY KEY (key, participant)
+);
+CREATE INDEX party_waits ON tenure.party (key, made) WHERE outcome IS NULL;
+CREATE INDEX party_session ON tenure.party (session, made);
+
+-- The counters of a queue. `waiting` and `delayed` are as the tasks stand in their orders, `live` are all unfinished.
+CREATE TABLE tenure.queue (
+    name bytea PRIMARY KEY,
+    paused boolean NOT NULL DEFAULT false,
+    max_size bigint NOT NULL DEFAULT 0,
+    live bigint NOT NULL DEFAULT 0,
+    waiting bigint NOT NULL DEFAULT 0,
+    delayed bigint NOT NULL DEFAULT 0,
+    put bigint NOT NULL DEFAULT 0,
+    done bigint NOT NULL DEFAULT 0,
+    dead bigint NOT NULL DEFAULT 0,
+    cancelled bigint NOT NULL DEFAULT 0,
+    expired bigint NOT NULL DEFAULT 0,
+    discarded bigint NOT NULL DEFAULT 0,
+    purged bigint NOT NULL DEFAULT 0,
+    reserved bigint NOT NULL DEFAULT 0,
+    producers bigint NOT NULL DEFAULT 0,
+    takers bigint NOT NULL DEFAULT 0,
+    ordinal bigint NOT NULL DEFAULT 0
+) WITH (fillfactor = 30);
+
+CREATE TABLE tenure.cursor (
+    queue bytea NOT NULL,
+    name bytea NOT NULL,
+    value bytea NOT NULL,
+    PRIMARY KEY (queue, name)
+);
+
+-- One who waits to put `count` tasks, or has that many slots reserved.
+CREATE TABLE tenure.producer (
+    queue bytea NOT NULL,
+    name bytea NOT NULL,
+    session bigint NOT NULL,
+    process bytea NOT NULL,
+    count bigint NOT NULL,
+    ordinal bigint NOT NULL,
+    reserved boolean NOT NULL DEFAULT false,
+    made bigint NOT NULL DEFAULT nextval('tenure.last_made'),
+    PRIMARY KEY (queue, name)
+);
+CREATE INDEX producer_waits ON tenure.producer (queue, ordinal) WHERE NOT reserved;
+CREATE INDEX producer_session ON tenure.producer (session, made);
+
+-- An idle taker.
+CREATE TABLE tenure.taker (
+    queue bytea NOT NULL,
+    session bigint NOT NULL,
+    process bytea NOT NULL,
+    want bigint NOT NULL,
+    made bigint NOT NULL DEFAULT nextval('tenure.last_made'),
+    PRIMARY KEY (queue, session)
+);
+CREATE INDEX taker_order ON tenure.taker (queue, made);
+CREATE INDEX taker_session ON tenure.taker (session, made);
+
+-- An unfinished task: leased while it has a session. `delayed` is as it stands in the orders.
+CREATE TABLE tenure.task (
+    id bigint PRIMARY KEY,
+    queue bytea NOT NULL,
+    priority bigint NOT NULL,
+    ready_at bigint NOT NULL,
+    delayed boolean NOT NULL DEFAULT false,
+    attempts bigint NOT NULL DEFAULT 0,
+    deliveries bigint NOT NULL DEFAULT 0,
+    session bigint,
+    process bytea,
+    token bigint NOT NULL DEFAULT 0,
+    stop bigint,
+    stop_ttl bigint,
+    max_deliveries bigint NOT NULL DEFAULT 0,
+    keep boolean NOT NULL DEFAULT false,
+    key bytea,
+    expires bigint,
+    progress bytea NOT NULL DEFAULT '',
+    payload bytea NOT NULL
+) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cost_delay = 0);
+CREATE INDEX task_queue ON tenure.task (queue, id);
+CREATE INDEX task_priority ON tenure.task (queue, priority DESC, ready_at, id) WHERE session IS NULL AND NOT delayed;
+CREATE INDEX task_age ON tenure.task (queue, ready_at, id) WHERE session IS NULL AND NOT delayed;
+CREATE INDEX task_due ON tenure.task (queue, ready_at, id) WHERE session IS NULL AND delayed;
+CREATE INDEX task_lease ON tenure.task (session, token) WHERE session IS NOT NULL;
+CREATE INDEX task_stop ON tenure.task (session, stop) WHERE stop IS NOT NULL;
+CREATE UNIQUE INDEX task_key ON tenure.task (queue, key) WHERE key IS NOT NULL;
+CREATE INDEX task_expiry ON tenure.task (expires, id) WHERE expires IS NOT NULL;
+
+-- The record of a task that has ended; seq is the rank of the ending.
+CREATE TABLE tenure.ended (
+    id bigint PRIMARY KEY,
+    queue bytea NOT NULL,
+    state text NOT NULL,
+    seq bigint NOT NULL,
+    priority bigint NOT NULL,
+    attempts bigint NOT NULL,
+    deliveries bigint NOT NULL,
+    ended_at bigint NOT NULL,
+    expires bigint,
+    key bytea,
+    result bytea NOT NULL,
+    payload bytea NOT NULL
+) WITH (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 0);
+CREATE INDEX ended_state ON tenure.ended (queue, state, seq);
+CREATE INDEX ended_expiry ON tenure.ended (expires) WHERE expires IS NOT NULL;

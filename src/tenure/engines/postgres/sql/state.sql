@@ -1,0 +1,148 @@
+-- What all functions share: locks, time, tokens, hints, watches, numbered answers.
+--
+-- An operation that carries a session first locks it, shared; then its object. What sweeps waits for sessions before it
+-- has an object, then for one object after the other, and there is one sweeper at a time: so nobody waits in a circle.
+
+CREATE FUNCTION tenure.word(_word text) RETURNS tenure.answer LANGUAGE sql IMMUTABLE
+    RETURN ROW(_word, NULL, NULL)::tenure.answer;
+
+-- Until the transaction ends, nobody else works on the object.
+CREATE FUNCTION tenure.lock(_kind text, _name bytea) RETURNS void LANGUAGE sql VOLATILE
+    RETURN pg_advisory_xact_lock(hashtext('tenure.' || _kind), hashtext(encode(_name, 'hex')));
+
+-- The same without waiting; false if somebody else has it.
+CREATE FUNCTION tenure.try_lock(_kind text, _name bytea) RETURNS boolean LANGUAGE sql VOLATILE
+    RETURN pg_try_advisory_xact_lock(hashtext('tenure.' || _kind), hashtext(encode(_name, 'hex')));
+
+-- Until the transaction ends, the session does not.
+CREATE FUNCTION tenure.keep(_session bytea) RETURNS void LANGUAGE sql VOLATILE
+    RETURN pg_advisory_xact_lock_shared(hashtext('tenure.session'), hashtext(encode(_session, 'hex')));
+
+CREATE FUNCTION tenure.time(_clock bigint) RETURNS bigint LANGUAGE sql VOLATILE
+    RETURN coalesce(_clock, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint);
+
+CREATE FUNCTION tenure.is_due(_now bigint) RETURNS boolean LANGUAGE plpgsql AS $$
+BEGIN
+    RETURN EXISTS (SELECT FROM tenure.session WHERE expires <= _now)
+        OR EXISTS (SELECT FROM tenure.task WHERE expires <= _now)
+        OR EXISTS (SELECT FROM tenure.resource WHERE rests AND rest_until <= _now)
+        OR EXISTS (SELECT FROM tenure.unserved);
+END $$;
+
+-- The time of an operation that has its object to itself, or NULL when there is something to clear up before.
+CREATE FUNCTION tenure.enter(_clock bigint, _kind text, _name bytea) RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE
+    now bigint;
+BEGIN
+    -- what was done before the lock was ours has to be seen
+    IF current_setting('transaction_isolation') <> 'read committed' THEN
+        RAISE 'the transaction has to be READ COMMITTED' USING ERRCODE = 'invalid_transaction_state';
+    END IF;
+    PERFORM tenure.lock(_kind, _name);
+    now := tenure.time(_clock);
+    RETURN CASE WHEN tenure.is_due(now) THEN NULL ELSE now END;
+END $$;
+
+CREATE FUNCTION tenure.session_of(_name bytea) RETURNS tenure.session LANGUAGE plpgsql AS $$
+BEGIN
+    RETURN (SELECT s FROM tenure.session s WHERE s.name = _name);
+END $$;
+
+-- Microseconds until the earliest moment at which asking again could help, -1 for never.
+CREATE FUNCTION tenure.again(_now bigint, _due bigint) RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE
+    earliest bigint := least((SELECT min(s.expires) FROM tenure.session s), _due);
+BEGIN
+    RETURN CASE WHEN earliest IS NULL THEN -1 ELSE greatest(0, earliest - _now) END;
+END $$;
+
+-- The first of `_count` tokens that follow one another. The sequence is no part of the transaction, so that nobody
+-- waits for the end of another one's: the lock is held for a moment only.
+CREATE FUNCTION tenure.new_tokens(_now bigint, _count bigint) RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE
+    first bigint;
+BEGIN
+    PERFORM pg_advisory_lock(hashtext('tenure.token'), 0);
+    SELECT greatest(t.last_value + 1, _now) INTO first FROM tenure.last_token t;
+    PERFORM setval('tenure.last_token', first + _count - 1);
+    PERFORM pg_advisory_unlock(hashtext('tenure.token'), 0);
+    RETURN first;
+EXCEPTION WHEN query_canceled OR others THEN
+    PERFORM pg_advisory_unlock(hashtext('tenure.token'), 0);
+    RAISE;
+END $$;
+
+-- How many steps a loop may still take.
+CREATE FUNCTION tenure.begin_steps(_cap bigint) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM set_config('tenure.steps', _cap::text, true);
+END $$;
+
+CREATE FUNCTION tenure.step() RETURNS boolean LANGUAGE plpgsql AS $$
+DECLARE
+    steps bigint := current_setting('tenure.steps')::bigint;
+BEGIN
+    IF steps <= 0 THEN
+        RETURN false;
+    END IF;
+    PERFORM set_config('tenure.steps', (steps - 1)::text, true);
+    RETURN true;
+END $$;
+
+-- hints: a channel for each process. The last number keeps PostgreSQL from merging two that say the same.
+
+CREATE FUNCTION tenure.base64(_bytes bytea) RETURNS text LANGUAGE sql IMMUTABLE
+    RETURN translate(encode(_bytes, 'base64'), E'\n', '');
+
+CREATE FUNCTION tenure.hint(_process bytea, _key bytea, _name bytea, _word text, _more text DEFAULT '') RETURNS void
+LANGUAGE plpgsql AS $$
+DECLARE
+    payload text := concat(_word, ' ', tenure.base64(_key), ' ', tenure.base64(_name), _more);
+BEGIN
+    -- a longer one is refused
+    IF length(payload) > 7900 THEN
+        payload := 'resync  ';
+    END IF;
+    PERFORM pg_notify('tenure.' || md5(_process), concat(payload, ' ', nextval('tenure.last_hint')));
+END $$;
+
+-- watches
+
+CREATE FUNCTION tenure.watch(_kind text, _name bytea, _task bigint, _session tenure.session) RETURNS void
+LANGUAGE plpgsql AS $$
+BEGIN
+    INSERT INTO tenure.watch (kind, name, task, session, process)
+    VALUES (_kind, _name, _task, _session.id, _session.process) ON CONFLICT DO NOTHING;
+END $$;
+
+CREATE FUNCTION tenure.fire(_kind text, _name bytea, _task bigint, _about bytea, _notice text) RETURNS void
+LANGUAGE plpgsql AS $$
+DECLARE
+    watcher bytea;
+BEGIN
+    FOR watcher IN
+        WITH fired AS (
+            DELETE FROM tenure.watch w WHERE w.kind = _kind AND w.name = _name AND w.task = _task
+            RETURNING w.made, w.process
+        )
+        SELECT f.process FROM fired f ORDER BY f.made
+    LOOP
+        PERFORM tenure.hint(watcher, _name, _about, _notice);
+    END LOOP;
+END $$;
+
+-- numbered answers
+
+CREATE FUNCTION tenure.given(_session bigint, _kind text, _name bytea, _n bigint) RETURNS tenure.answer[]
+LANGUAGE plpgsql AS $$
+BEGIN
+    RETURN (SELECT g.answer FROM tenure.given g
+        WHERE g.session = _session AND g.kind = _kind AND g.name = _name AND g.n = _n);
+END $$;
+
+CREATE FUNCTION tenure.remember(_session bigint, _kind text, _name bytea, _n bigint, _answer tenure.answer[])
+RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    INSERT INTO tenure.given (session, kind, name, n, answer) VALUES (_session, _kind, _name, _n, _answer)
+    ON CONFLICT (session, kind, name) DO UPDATE SET n = excluded.n, answer = excluded.answer;
+END $$;

@@ -1,0 +1,95 @@
+-- Looking around: names by kind, what sessions have, and how the server is doing.
+
+-- Names from `_prefix` up to `_end`, those above `_after`. -> names(; name...), more
+CREATE FUNCTION tenure.survey(
+    _clock bigint, _cap bigint, _kind text, _prefix bytea, _end bytea, _after bytea, _limit bigint
+) RETURNS tenure.answer LANGUAGE plpgsql AS $$
+DECLARE
+    names bytea[];
+BEGIN
+    IF tenure.is_due(tenure.time(_clock)) THEN
+        RETURN tenure.word('more');
+    END IF;
+    CASE _kind
+        WHEN 'holds' THEN
+            names := ARRAY(SELECT l.key FROM tenure.line l
+                WHERE l.key >= _prefix AND l.key < _end AND l.key > _after AND l.held > 0 ORDER BY l.key LIMIT _limit);
+        WHEN 'pools' THEN
+            names := ARRAY(SELECT DISTINCT r.pool FROM tenure.resource r
+                WHERE r.pool >= _prefix AND r.pool < _end AND r.pool > _after ORDER BY r.pool LIMIT _limit);
+        WHEN 'queues' THEN
+            names := ARRAY(SELECT q.name FROM tenure.queue q
+                WHERE q.name >= _prefix AND q.name < _end AND q.name > _after AND q.put > 0
+                ORDER BY q.name LIMIT _limit);
+        WHEN 'sessions' THEN
+            names := ARRAY(SELECT s.name FROM tenure.session s
+                WHERE s.name >= _prefix AND s.name < _end AND s.name > _after ORDER BY s.name LIMIT _limit);
+    END CASE;
+    RETURN ROW('names', NULL, names)::tenure.answer;
+END $$;
+
+-- Of each family the first `_limit` count. -> session(; process), then the family's name(held, waiting; key); unknown,
+-- more
+CREATE FUNCTION tenure.inspect(_clock bigint, _cap bigint, _session bytea, _limit bigint)
+RETURNS SETOF tenure.answer LANGUAGE plpgsql AS $$
+DECLARE
+    mine tenure.session;
+BEGIN
+    IF tenure.is_due(tenure.time(_clock)) THEN
+        RETURN NEXT tenure.word('more');
+        RETURN;
+    END IF;
+    SELECT * INTO mine FROM tenure.session s WHERE s.name = _session;
+    IF NOT FOUND THEN
+        RETURN NEXT tenure.word('unknown');
+        RETURN;
+    END IF;
+    RETURN NEXT ROW('session', NULL, ARRAY[mine.process])::tenure.answer;
+    RETURN QUERY
+        SELECT b.family, ARRAY[count(*) FILTER (WHERE b.has), count(*) FILTER (WHERE NOT b.has)], ARRAY[b.key]
+        FROM (
+            (SELECT 0 AS rank, 'holds' AS family, t.key, t.token > 0 AS has
+                FROM tenure.hold t WHERE t.session = mine.id ORDER BY t.made LIMIT _limit)
+            UNION ALL
+            (SELECT 1, 'claims', t.pool, t.resource IS NOT NULL
+                FROM tenure.wish t WHERE t.session = mine.id ORDER BY t.made LIMIT _limit)
+            UNION ALL
+            (SELECT 2, 'arrivals', t.key, t.outcome IS NOT NULL
+                FROM tenure.party t WHERE t.session = mine.id ORDER BY t.made LIMIT _limit)
+            UNION ALL
+            (SELECT 3, 'producers', t.queue, t.reserved
+                FROM tenure.producer t WHERE t.session = mine.id ORDER BY t.made LIMIT _limit)
+            UNION ALL
+            (SELECT 4, 'tasks', t.queue, true
+                FROM tenure.task t WHERE t.session = mine.id ORDER BY t.token LIMIT _limit)
+            UNION ALL
+            (SELECT 5, 'takers', t.queue, false
+                FROM tenure.taker t WHERE t.session = mine.id ORDER BY t.made LIMIT _limit)
+        ) b
+        GROUP BY b.rank, b.family, b.key ORDER BY b.rank, b.key;
+END $$;
+
+-- -> server(now, version of the schema, bytes of the database, dead rows, seconds of the oldest transaction,
+-- connections, most connections), then setting(; name, value) of each that matters; more
+CREATE FUNCTION tenure.examine(_clock bigint, _cap bigint) RETURNS SETOF tenure.answer LANGUAGE plpgsql AS $$
+DECLARE
+    now bigint := tenure.time(_clock);
+BEGIN
+    IF tenure.is_due(now) THEN
+        RETURN NEXT tenure.word('more');
+        RETURN;
+    END IF;
+    RETURN NEXT ROW('server', ARRAY[
+        now,
+        (SELECT m.version FROM tenure.meta m),
+        pg_database_size(current_database()),
+        (SELECT coalesce(sum(s.n_dead_tup), 0)::bigint FROM pg_stat_user_tables s
+            WHERE s.relid IN ('tenure.task'::regclass, 'tenure.ended'::regclass)),
+        (SELECT coalesce(extract(epoch FROM max(clock_timestamp() - a.xact_start)), 0)::bigint FROM pg_stat_activity a
+            WHERE a.datname = current_database() AND a.backend_type = 'client backend'),
+        (SELECT count(*) FROM pg_stat_activity a WHERE a.backend_type = 'client backend'),
+        current_setting('max_connections')::bigint
+    ], NULL)::tenure.answer;
+    RETURN QUERY SELECT 'setting', NULL::bigint[], ARRAY[s.name::bytea, s.setting::bytea] FROM pg_settings s
+        WHERE s.name IN ('server_version', 'fsync', 'full_page_writes', 'synchronous_commit', 'autovacuum');
+END $$;

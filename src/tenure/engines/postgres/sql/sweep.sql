@@ -1,0 +1,162 @@
+-- Clears up what time has made due: lines left unserved, expired sessions, then tasks and rests, in the order of their
+-- times. One sweeper at a time. It waits for the lock of a session only while it
+-- has none of an object.
+
+-- Give up what a session has, and forget it; its lock is held. False if the steps did not suffice.
+CREATE FUNCTION tenure.finish(_now bigint, _session bigint) RETURNS boolean LANGUAGE plpgsql AS $$
+DECLARE
+    hold tenure.hold;
+    wish tenure.wish;
+    party tenure.party;
+    producer tenure.producer;
+    task tenure.task;
+    taker tenure.taker;
+    watch tenure.watch;
+    finished boolean := true;
+BEGIN
+    LOOP
+        SELECT * INTO hold FROM tenure.hold t WHERE t.session = _session ORDER BY t.made LIMIT 1;
+        EXIT WHEN NOT FOUND;
+        IF NOT tenure.step() THEN
+            RETURN false;
+        END IF;
+        PERFORM tenure.lock('hold', hold.key);
+        finished := tenure.remove_hold(_now, hold.key, hold.holder) <> 'more' AND finished;
+    END LOOP;
+    LOOP
+        SELECT * INTO wish FROM tenure.wish t WHERE t.session = _session ORDER BY t.made LIMIT 1;
+        EXIT WHEN NOT FOUND;
+        IF NOT tenure.step() THEN
+            RETURN false;
+        END IF;
+        PERFORM tenure.lock('pool', wish.pool);
+        PERFORM tenure.remove_wish(_now, wish.pool, wish.holder, true);
+    END LOOP;
+    LOOP
+        SELECT * INTO party FROM tenure.party t WHERE t.session = _session ORDER BY t.made LIMIT 1;
+        EXIT WHEN NOT FOUND;
+        IF NOT tenure.step() THEN
+            RETURN false;
+        END IF;
+        PERFORM tenure.lock('barrier', party.key);
+        PERFORM tenure.remove_party(party.key, party.participant);
+    END LOOP;
+    LOOP
+        SELECT * INTO producer FROM tenure.producer t WHERE t.session = _session ORDER BY t.made LIMIT 1;
+        EXIT WHEN NOT FOUND;
+        IF NOT tenure.step() THEN
+            RETURN false;
+        END IF;
+        PERFORM tenure.lock('queue', producer.queue);
+        PERFORM tenure.remove_producer(producer.queue, producer.name);
+    END LOOP;
+    LOOP
+        SELECT * INTO task FROM tenure.task t WHERE t.session = _session ORDER BY t.token LIMIT 1;
+        EXIT WHEN NOT FOUND;
+        IF NOT tenure.step() THEN
+            RETURN false;
+        END IF;
+        PERFORM tenure.lock('queue', task.queue);
+        PERFORM tenure.drop_task(_now, task.id, _session);
+    END LOOP;
+    LOOP
+        SELECT * INTO taker FROM tenure.taker t WHERE t.session = _session ORDER BY t.made LIMIT 1;
+        EXIT WHEN NOT FOUND;
+        IF NOT tenure.step() THEN
+            RETURN false;
+        END IF;
+        PERFORM tenure.lock('queue', taker.queue);
+        PERFORM tenure.forget_taker(taker.queue, _session);
+    END LOOP;
+    LOOP
+        SELECT * INTO watch FROM tenure.watch t WHERE t.session = _session ORDER BY t.made LIMIT 1;
+        EXIT WHEN NOT FOUND;
+        IF NOT tenure.step() THEN
+            RETURN false;
+        END IF;
+        DELETE FROM tenure.watch t WHERE t.session = _session AND t.made = watch.made;
+    END LOOP;
+    DELETE FROM tenure.given g WHERE g.session = _session;
+    DELETE FROM tenure.session s WHERE s.id = _session;
+    RETURN finished;
+END $$;
+
+-- -> ok: nothing is due; more: look again
+CREATE FUNCTION tenure.sweep(_clock bigint, _cap bigint) RETURNS tenure.answer LANGUAGE plpgsql AS $$
+DECLARE
+    now bigint;
+    line tenure.unserved;
+    whose bytea;
+    mine tenure.session;
+    task tenure.task;
+    item tenure.resource;
+BEGIN
+    PERFORM tenure.lock('sweep', '');
+    now := tenure.time(_clock);
+    PERFORM tenure.begin_steps(_cap);
+    FOR line IN SELECT * FROM tenure.unserved LOOP
+        PERFORM tenure.lock('hold', line.key);
+        DELETE FROM tenure.unserved u WHERE u.key = line.key;
+        PERFORM tenure.serve(now, line.key);
+    END LOOP;
+    IF FOUND THEN
+        RETURN tenure.word('more');
+    END IF;
+    FOR i IN 1 .. _cap LOOP
+        SELECT s.name INTO whose FROM tenure.session s WHERE s.expires <= now ORDER BY s.expires, s.name LIMIT 1;
+        IF NOT FOUND THEN
+            EXIT WHEN i = 1;
+            RETURN tenure.word('more');
+        END IF;
+        -- those who work for it go first, and it may be renewed meanwhile
+        IF i = 1 THEN
+            PERFORM tenure.lock('session', whose);
+        ELSIF NOT tenure.try_lock('session', whose) THEN
+            RETURN tenure.word('more');
+        END IF;
+        SELECT * INTO mine FROM tenure.session s WHERE s.name = whose AND s.expires <= now;
+        IF FOUND AND NOT tenure.finish(now, mine.id) OR i = _cap THEN
+            RETURN tenure.word('more');
+        END IF;
+    END LOOP;
+    FOR task IN SELECT * FROM tenure.task t WHERE t.expires <= now ORDER BY t.expires, t.id LIMIT _cap LOOP
+        PERFORM tenure.lock('queue', task.queue);
+        IF NOT tenure.expire_task(now, task.id) THEN
+            RETURN tenure.word('more');
+        END IF;
+    END LOOP;
+    IF FOUND THEN
+        RETURN tenure.word('more');
+    END IF;
+    FOR item IN SELECT * FROM tenure.resource r WHERE r.rests AND r.rest_until <= now
+            ORDER BY r.rest_until, r.pool, r.name LIMIT _cap LOOP
+        PERFORM tenure.lock('pool', item.pool);
+        UPDATE tenure.resource r SET rests = false
+        WHERE r.pool = item.pool AND r.name = item.name AND r.rests AND r.rest_until <= now;
+        IF FOUND THEN
+            PERFORM tenure.offer_resource(now, item.pool, item.name);
+        END IF;
+    END LOOP;
+    RETURN tenure.word(CASE WHEN FOUND THEN 'more' ELSE 'ok' END);
+END $$;
+
+-- -> ok, gone, more
+CREATE FUNCTION tenure.close_session(_clock bigint, _cap bigint, _session bytea)
+RETURNS tenure.answer LANGUAGE plpgsql AS $$
+DECLARE
+    now bigint;
+    mine tenure.session;
+BEGIN
+    PERFORM tenure.lock('sweep', '');
+    PERFORM tenure.lock('session', _session);
+    now := tenure.time(_clock);
+    IF tenure.is_due(now) THEN
+        RETURN tenure.word('more');
+    END IF;
+    UPDATE tenure.session s SET expires = -1 WHERE s.name = _session RETURNING * INTO mine;
+    IF NOT FOUND THEN
+        RETURN tenure.word('gone');
+    END IF;
+    PERFORM tenure.begin_steps(_cap);
+    RETURN tenure.word(CASE WHEN tenure.finish(now, mine.id) THEN 'ok' ELSE 'more' END);
+END $$;

@@ -1,0 +1,229 @@
+-- Tasks: a bounded priority queue whose tasks are leased, fenced and settled.
+--
+-- A function that changes the counters of a queue is given the row and gives it back; `save` writes it once.
+
+CREATE FUNCTION tenure.queue_of(_name bytea) RETURNS tenure.queue LANGUAGE plpgsql AS $$
+DECLARE
+    queue tenure.queue;
+BEGIN
+    LOOP
+        SELECT * INTO queue FROM tenure.queue q WHERE q.name = _name;
+        IF FOUND THEN
+            RETURN queue;
+        END IF;
+        INSERT INTO tenure.queue (name) VALUES (_name);
+    END LOOP;
+END $$;
+
+CREATE FUNCTION tenure.save(_q tenure.queue) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    UPDATE tenure.queue SET paused = _q.paused, max_size = _q.max_size, live = _q.live, waiting = _q.waiting,
+        delayed = _q.delayed, put = _q.put, done = _q.done, dead = _q.dead, cancelled = _q.cancelled,
+        expired = _q.expired, discarded = _q.discarded, purged = _q.purged, reserved = _q.reserved,
+        producers = _q.producers, takers = _q.takers, ordinal = _q.ordinal
+    WHERE name = _q.name;
+END $$;
+
+-- When the next delayed task becomes due; NULL for never.
+CREATE FUNCTION tenure.next_due(_q tenure.queue) RETURNS bigint LANGUAGE plpgsql AS $$
+BEGIN
+    IF _q.delayed = 0 THEN
+        RETURN NULL;
+    END IF;
+    RETURN (SELECT min(t.ready_at) FROM tenure.task t WHERE t.queue = _q.name AND t.session IS NULL AND t.delayed);
+END $$;
+
+-- idle takers
+
+CREATE FUNCTION tenure.forget_taker(_queue bytea, _session bigint) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    DELETE FROM tenure.taker t WHERE t.queue = _queue AND t.session = _session;
+    IF FOUND THEN
+        UPDATE tenure.queue q SET takers = q.takers - 1 WHERE q.name = _queue;
+    END IF;
+END $$;
+
+-- Hint idle takers that `_count` tasks became ready, as many takers as are needed.
+CREATE FUNCTION tenure.offer_tasks(_q tenure.queue, _count bigint) RETURNS tenure.queue LANGUAGE plpgsql AS $$
+DECLARE
+    taker tenure.taker;
+BEGIN
+    WHILE _count > 0 AND _q.takers > 0 AND NOT _q.paused LOOP
+        SELECT * INTO taker FROM tenure.taker t WHERE t.queue = _q.name ORDER BY t.made LIMIT 1;
+        DELETE FROM tenure.taker t WHERE t.queue = _q.name AND t.session = taker.session;
+        PERFORM tenure.hint(taker.process, _q.name, '', 'ready');
+        _q.takers := _q.takers - 1;
+        _count := _count - taker.want;
+    END LOOP;
+    RETURN _q;
+END $$;
+
+-- A new earliest due time: one idle taker must know, to ask in time.
+CREATE FUNCTION tenure.offer_sooner(_q tenure.queue, _before bigint) RETURNS tenure.queue LANGUAGE plpgsql AS $$
+BEGIN
+    IF _q.takers > 0 AND tenure.next_due(_q) < coalesce(_before, 'infinity'::float8) THEN
+        RETURN tenure.offer_tasks(_q, 1);
+    END IF;
+    RETURN _q;
+END $$;
+
+-- producers
+
+-- Reserve slots for the head of the producers' line, for as long as it fits.
+CREATE FUNCTION tenure.admit(_q tenure.queue) RETURNS tenure.queue LANGUAGE plpgsql AS $$
+DECLARE
+    head tenure.producer;
+BEGIN
+    WHILE _q.producers > 0 LOOP
+        SELECT * INTO head FROM tenure.producer p WHERE p.queue = _q.name AND NOT p.reserved ORDER BY p.ordinal LIMIT 1;
+        EXIT WHEN head.count > _q.max_size - _q.live - _q.reserved;
+        UPDATE tenure.producer p SET reserved = true WHERE p.queue = _q.name AND p.name = head.name;
+        _q.producers := _q.producers - 1;
+        _q.reserved := _q.reserved + head.count;
+        PERFORM tenure.hint(head.process, _q.name, head.name, 'room');
+    END LOOP;
+    RETURN _q;
+END $$;
+
+-- -> released, left, unknown
+CREATE FUNCTION tenure.remove_producer(_queue bytea, _name bytea) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+    queue tenure.queue;
+    place tenure.producer;
+BEGIN
+    DELETE FROM tenure.producer p WHERE p.queue = _queue AND p.name = _name RETURNING * INTO place;
+    IF NOT FOUND THEN
+        RETURN 'unknown';
+    END IF;
+    queue := tenure.queue_of(_queue);
+    IF place.reserved THEN
+        queue.reserved := queue.reserved - place.count;
+    ELSE
+        queue.producers := queue.producers - 1;
+    END IF;
+    PERFORM tenure.save(tenure.admit(queue));
+    RETURN CASE WHEN place.reserved THEN 'released' ELSE 'left' END;
+END $$;
+
+-- endings
+
+-- The task, no longer in an order, is unfinished no more.
+CREATE FUNCTION tenure.remove_task(_q tenure.queue, _id bigint) RETURNS tenure.queue LANGUAGE plpgsql AS $$
+BEGIN
+    DELETE FROM tenure.task t WHERE t.id = _id;
+    _q.live := _q.live - 1;
+    IF _q.producers > 0 THEN
+        _q := tenure.admit(_q);
+    END IF;
+    IF _q.live = 0 THEN
+        PERFORM tenure.fire('drain', _q.name, 0, '', 'drained');
+    END IF;
+    RETURN _q;
+END $$;
+
+CREATE FUNCTION tenure.fire_finished(_queue bytea, _id bigint) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM tenure.fire('task', _queue, _id, _id::text::bytea, 'finished');
+END $$;
+
+-- The task, neither leased nor in an order, has ended; without `_ttl` its record is kept for good.
+CREATE FUNCTION tenure.end_task(
+    _now bigint, _q tenure.queue, _task tenure.task, _state text, _result bytea, _ttl bigint
+) RETURNS tenure.queue LANGUAGE plpgsql AS $$
+BEGIN
+    _q := tenure.remove_task(_q, _task.id);
+    CASE _state
+        WHEN 'done' THEN _q.done := _q.done + 1;
+        WHEN 'dead' THEN _q.dead := _q.dead + 1;
+        WHEN 'discarded' THEN _q.discarded := _q.discarded + 1;
+        WHEN 'cancelled' THEN _q.cancelled := _q.cancelled + 1;
+        WHEN 'expired' THEN _q.expired := _q.expired + 1;
+    END CASE;
+    INSERT INTO tenure.ended
+        (id, queue, state, seq, priority, attempts, deliveries, ended_at, expires, key, result, payload)
+    VALUES (_task.id, _q.name, _state, nextval('tenure.last_ending'), _task.priority, _task.attempts, _task.deliveries,
+        _now, _now + _ttl, _task.key, _result,
+        CASE WHEN _task.keep OR _state = 'dead' THEN _task.payload ELSE '' END);
+    PERFORM tenure.fire_finished(_q.name, _task.id);
+    RETURN _q;
+END $$;
+
+-- Out of the orders.
+CREATE FUNCTION tenure.step_out(_q tenure.queue, _delayed boolean) RETURNS tenure.queue LANGUAGE plpgsql AS $$
+BEGIN
+    IF _delayed THEN
+        _q.delayed := _q.delayed - 1;
+    ELSE
+        _q.waiting := _q.waiting - 1;
+    END IF;
+    RETURN _q;
+END $$;
+
+-- A task is in the orders again.
+CREATE FUNCTION tenure.return_task(_now bigint, _q tenure.queue, _task tenure.task) RETURNS tenure.queue
+LANGUAGE plpgsql AS $$
+DECLARE
+    before bigint := tenure.next_due(_q);
+BEGIN
+    UPDATE tenure.task t SET ready_at = _task.ready_at, delayed = _task.ready_at > _now, attempts = _task.attempts,
+        deliveries = _task.deliveries, session = NULL, process = NULL, token = 0, stop = NULL, stop_ttl = NULL
+    WHERE t.id = _task.id;
+    IF _task.ready_at > _now THEN
+        _q.delayed := _q.delayed + 1;
+        RETURN tenure.offer_sooner(_q, before);
+    END IF;
+    _q.waiting := _q.waiting + 1;
+    RETURN tenure.offer_tasks(_q, 1);
+END $$;
+
+-- The session that held the task has ended.
+CREATE FUNCTION tenure.drop_task(_now bigint, _id bigint, _session bigint) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    task tenure.task;
+    queue tenure.queue;
+    silent bigint;
+BEGIN
+    SELECT * INTO task FROM tenure.task t WHERE t.id = _id AND t.session = _session;
+    IF NOT FOUND THEN
+        RETURN;
+    END IF;
+    queue := tenure.queue_of(task.queue);
+    silent := task.deliveries - task.attempts;
+    IF task.stop IS NOT NULL THEN
+        queue := tenure.end_task(_now, queue, task, 'cancelled', '', task.stop_ttl);
+    ELSIF silent >= task.max_deliveries THEN
+        queue := tenure.end_task(
+            _now, queue, task, 'dead', format('delivered %s times without a verdict', silent)::bytea, NULL);
+    ELSE
+        queue := tenure.return_task(_now, queue, task);
+    END IF;
+    PERFORM tenure.save(queue);
+END $$;
+
+-- The time of a task has come, unless it is leased. False if no step is left.
+CREATE FUNCTION tenure.expire_task(_now bigint, _id bigint) RETURNS boolean LANGUAGE plpgsql AS $$
+DECLARE
+    task tenure.task;
+BEGIN
+    SELECT * INTO task FROM tenure.task t WHERE t.id = _id AND t.expires <= _now;
+    IF NOT FOUND THEN
+        RETURN true;
+    ELSIF task.session IS NOT NULL THEN
+        UPDATE tenure.task t SET expires = NULL WHERE t.id = _id;
+        RETURN true;
+    ELSIF NOT tenure.step() THEN
+        RETURN false;
+    END IF;
+    PERFORM tenure.save(tenure.end_task(
+        _now, tenure.step_out(tenure.queue_of(task.queue), task.delayed), task, 'expired', '', 3600000000));
+    RETURN true;
+END $$;
+
+-- Forget outdated records, a few more than came.
+CREATE FUNCTION tenure.forget_outdated(_now bigint, _ended bigint) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    DELETE FROM tenure.ended WHERE id IN (
+        SELECT e.id FROM tenure.ended e WHERE e.expires <= _now ORDER BY e.expires LIMIT 16 + 2 * _ended
+        FOR UPDATE SKIP LOCKED
+    );
+END $$;

@@ -1,0 +1,77 @@
+"""A plain connection on which a caller may send at once, without waiting for its turn on the loop."""
+
+from __future__ import annotations
+
+import os
+import socket
+
+import anyio
+from anyio.abc import ByteStream, SocketAttribute
+
+_MOST = 1 << 16
+"""Bytes to receive at once; more than twice of it are memory that has to be mapped each time."""
+
+
+class PlainSocket(ByteStream):
+    """A socket that is read and written without anything in between.
+
+    Thread safety: none.
+    """
+
+    def __init__(self, plain: socket.socket) -> None:
+        self._socket = plain
+
+    def send_now(self, data: bytes) -> int:
+        """Send what the system takes at once; gives how many bytes these were. Raises nothing: see `send`."""
+        try:
+            return self._socket.send(data)
+        except OSError:
+            return 0
+
+    async def send(self, item: bytes) -> None:
+        """Send everything. Raises `OSError`. Cancellation: some of it may have been sent."""
+        view = memoryview(item)
+        while view:
+            try:
+                view = view[self._socket.send(view) :]
+            except BlockingIOError:
+                await anyio.wait_writable(self._socket)
+
+    async def receive(self, max_bytes: int = _MOST) -> bytes:
+        """Receive what is there. Raises `OSError`, `EndOfStream`. Cancellation: nothing was received."""
+        while True:
+            await anyio.wait_readable(self._socket)
+            try:
+                data = self._socket.recv(max_bytes)
+            except BlockingIOError:
+                continue
+            if not data:
+                raise anyio.EndOfStream
+            return data
+
+    async def send_eof(self) -> None:
+        """Send no more. Cancellation: has no effect."""
+        self._socket.shutdown(socket.SHUT_WR)
+
+    async def aclose(self) -> None:
+        """Close it. Cancellation: it is closed all the same."""
+        anyio.notify_closing(self._socket)
+        self._socket.close()
+
+
+async def plain(stream: ByteStream) -> ByteStream:
+    """The same connection without the loop's own buffers, if nothing encrypts it.
+
+    Cancellation: the connection is closed.
+    """
+    if not isinstance(stream, anyio.abc.SocketStream):
+        return stream
+    handle = stream.extra(SocketAttribute.raw_socket)  # noqa: S610 this is no query
+    own = socket.socket(handle.family, handle.type, handle.proto, os.dup(handle.fileno()))
+    own.setblocking(False)
+    try:
+        await anyio.aclose_forcefully(stream)
+    except BaseException:
+        own.close()
+        raise
+    return PlainSocket(own)

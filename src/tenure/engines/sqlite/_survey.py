@@ -1,0 +1,82 @@
+"""Looking around: names by kind, what sessions have, and how the file is doing."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+import time
+from pathlib import Path
+
+from tenure.engine import Belongings, Examine, Examined, Inspect, Inspected, Reply, Survey, Surveyed
+
+from ._opening import VERSION, file_system
+from ._queue import Queues
+from ._sql import SURVEY
+from ._state import State
+
+_END = "\U0010ffff"
+_SYNCHRONOUS = ("OFF", "NORMAL", "FULL", "EXTRA")
+_MEBIBYTE = 2**20
+_LEAST_SPACE = 100 * _MEBIBYTE
+_LONG_LOG = 256 * _MEBIBYTE
+
+
+class Looks:
+    """What is asked about all families together; `path` is that of the file."""
+
+    def __init__(self, state: State, queues: Queues, path: str) -> None:
+        self._state = state
+        self._queues = queues
+        self._path = path
+        self._kinds = {kind: SURVEY.named[kind] for kind in ("holds", "pools", "queues", "sessions")}
+
+    def survey(self, op: Survey) -> Surveyed:
+        self._queues.save()  # what this transaction has put counts
+        rows = self._state.all(
+            self._kinds[op.kind], prefix=op.prefix, end=op.prefix + _END, after=op.after, limit=op.limit + 1
+        )
+        names = tuple(row[0] for row in rows[: op.limit])
+        return Surveyed(names, names[-1] if len(rows) > len(names) else "")
+
+    def inspect(self, op: Inspect) -> Inspected | Reply:
+        session = self._state.session(op.session)
+        if session is None:
+            return Reply.UNKNOWN
+        rows = self._state.all(SURVEY.belongings, session=session.id, limit=op.limit)
+        return Inspected(session.process, tuple(Belongings(row[0], *row[2:]) for row in rows))
+
+    def examine(self, op: Examine) -> Examined:
+        del op
+        path = Path(self._path)
+        log = path.with_name(path.name + "-wal")
+        log_size = log.stat().st_size if log.exists() else 0
+        size = self._pragma("page_count") * self._pragma("page_size")
+        space = shutil.disk_usage(path.parent).free
+        problems: list[str] = []
+        if space < _LEAST_SPACE:
+            problems.append(f"the disk has {_size(space)} left; make room before writes fail")
+        if log_size > _LONG_LOG:
+            problems.append(
+                f"the write-ahead log has grown to {_size(log_size)}: some process keeps a read transaction open;"
+                " find it and end it"
+            )
+        facts = (
+            ("engine", f"SQLite {sqlite3.sqlite_version}"),
+            ("schema", f"version {self._pragma('user_version')}, this release knows {VERSION}"),
+            ("file", f"{_size(size)}, log {_size(log_size)}, {_size(space)} left on the disk"),
+            ("file system", file_system(path.parent) or "unknown"),
+            ("journal", str(self._pragma("journal_mode"))),
+            ("synchronous", _SYNCHRONOUS[self._pragma("synchronous")]),
+        )
+        return Examined(self._state.now - time.time(), facts, tuple(problems))
+
+    def _pragma(self, name: str) -> int:
+        return self._state.one(f"PRAGMA {name}")[0]
+
+
+def _size(number: float) -> str:
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if number < 1024:
+            return f"{number:.3g} {unit}"
+        number /= 1024
+    return f"{number:,.0f} TiB"

@@ -1,0 +1,174 @@
+"""Fences for the user's own writes: the newest token that was seen, kept beside the data.
+
+Fencing tokens as in Chubby (Burrows 2006), with the comparison and the remembering in one atomic step. In SQL that is
+an upsert: it locks the fence's row (in SQLite: the file) until the transaction ends, so that whoever has a newer token
+waits for the writes behind it, or has them refused. A condition in the user's own UPDATE would lock the user's rows
+alone, and an INSERT has none that could be locked.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from tenure.errors import LeaseLost
+
+from ._connection import Awaiting, Done, check_transaction, known, rendered
+
+_TABLE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)?", re.ASCII)
+_STALE = "TENURESTALE"
+_PRELUDE = f"""\
+do
+  local fence, token = table.remove(KEYS), table.remove(ARGV)
+  local seen = redis.call('GET', fence)
+  if seen and tonumber(seen) > tonumber(token) then
+    return redis.error_reply('{_STALE} ' .. fence .. ' has seen a newer token: ' .. seen)
+  end
+  redis.call('SET', fence, token)
+end
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class SqlGuard:
+    """Refuses the writes of a transaction in a PostgreSQL or SQLite database once a newer token than its own was seen.
+
+    `name` says what is fenced: one row of the table `table`, which `create_table` makes, in the database that is
+    written to. Run `enforce(connection)`, or the `statement` by yourself, in the transaction of the writes and before
+    them: it gives one row if they may go on, and none if a holder with a newer token has begun to write. Until the
+    transaction ends, others with the same name wait, so no newer holder can come between the guard and the writes.
+    Raises `ValueError` for a table that is no plain name, with a schema or without.
+
+    Thread safety: any; it never changes.
+    """
+
+    name: str
+    token: int
+    table: str = "tenure_fences"
+
+    def __post_init__(self) -> None:
+        if not _TABLE.fullmatch(self.table):
+            raise ValueError(f"table must be a plain name, with a schema or without: {self.table!r}")
+
+    @property
+    def create_table(self) -> str:
+        """The statement that makes the table, if it is not there yet. For your migrations."""
+        return f"CREATE TABLE IF NOT EXISTS {self.table} (name TEXT PRIMARY KEY, token BIGINT NOT NULL)"
+
+    def statement(self, paramstyle: str) -> tuple[str, Any]:
+        """The guard as SQL text and its parameters, in that order those of `execute`.
+
+        `paramstyle` is "qmark" or "named" (sqlite3, aiosqlite; "named" for SQLAlchemy's `text` as well), "format" or
+        "pyformat" (psycopg) or "numeric_dollar" (asyncpg, whose methods take the parameters one by one); else
+        `ValueError`.
+        """
+        return rendered(self._sql, self._values, paramstyle)
+
+    def passed(self, row: object) -> None:
+        """Raise `LeaseLost` ("refused") if the row that the statement gave is None."""
+        if row is None:
+            raise LeaseLost(self.name, "refused")
+
+    def enforce(self, connection: object) -> Done[None] | Awaitable[None]:
+        """Run the guard in the transaction of a connection. Raises `LeaseLost` ("refused") if a newer token was seen.
+
+        With a connection of sqlite3 or psycopg, or a Connection or Session of SQLAlchemy, it is done at once, in the
+        calling thread, and may be awaited all the same. With one of aiosqlite, asyncpg or psycopg's asynchronous
+        ones, or an AsyncConnection or AsyncSession, it has to be awaited. Raises `RuntimeError` outside of a
+        transaction (autocommit), where the guard would hold nothing back, `TypeError` for another kind of connection,
+        and what the driver raises, be it that the transaction has to be run again: then it guarded all the same.
+        Cancellation: roll back, as after any statement.
+        """
+        own = known(connection)
+        if isinstance(own, Awaiting):
+            return self._enforce(own)
+        rows = own.run(self._sql, self._values)
+        self._judge(rows, own.in_transaction())
+        return Done(None)
+
+    async def _enforce(self, own: Awaiting) -> None:
+        rows = await own.run(self._sql, self._values)
+        self._judge(rows, await own.in_transaction())
+
+    def _judge(self, rows: list[Any], in_transaction: bool) -> None:
+        # asked afterwards, since some drivers begin it with this statement
+        check_transaction(in_transaction)
+        self.passed(rows[0] if rows else None)
+
+    @property
+    def _sql(self) -> str:
+        return (
+            f"INSERT INTO {self.table} AS fence (name, token) VALUES (:name, :token) "  # noqa: S608 a checked name
+            "ON CONFLICT (name) DO UPDATE SET token = excluded.token WHERE fence.token <= excluded.token "
+            "RETURNING token"
+        )
+
+    @property
+    def _values(self) -> dict[str, Any]:
+        return {"name": self.name, "token": self.token}
+
+
+@dataclass(frozen=True, slots=True)
+class LuaGuard:
+    """Refuses a Lua script on Redis or Valkey once a newer token than its own was seen.
+
+    `key` is where the newest token is kept: beside the data, so in a cluster with its hash tag. Give the server
+    `script(yours)`, and hand it `key` as the last of the keys and `token` as the last of the arguments. Your own script
+    does not see these two. A script with an older token ends at once, with an error and without effect; `refusals()`
+    makes it `LeaseLost`.
+
+    Thread safety: any; it never changes.
+    """
+
+    key: str
+    token: int
+
+    def script(self, script: str) -> str:
+        """The guard and then `script`; always the same text for the same script, so it can be loaded once."""
+        # the line that names the engine has to stay the first
+        first, end, rest = script.partition("\n") if script.startswith("#!") else ("", "", script)
+        return first + end + _PRELUDE + rest
+
+    @contextmanager
+    def refusals(self) -> Generator[None]:
+        """Raise `LeaseLost` ("refused") in place of the error that a refused script gives, whatever the client."""
+        try:
+            yield
+        except Exception as error:
+            if _STALE in str(error):
+                raise LeaseLost(self.key, "refused") from error
+            raise
+
+
+class Guarded:
+    """Something that has a token, and so can fence its holder's writes.
+
+    Thread safety: any.
+    """
+
+    __slots__ = ()
+
+    def _fence(self) -> tuple[str, int]:
+        """What is fenced, and the token."""
+        raise NotImplementedError
+
+    def sql_guard(self, table: str = "tenure_fences", *, name: str | None = None) -> SqlGuard:
+        """What refuses this holder's writes to a PostgreSQL or SQLite database once a later holder has written.
+
+        `table` is where the newest tokens are kept, `name` says what is fenced: by default what is held. Raises
+        `RuntimeError` for what several may hold at the same time (a semaphore, a lock for reading): they would refuse
+        one another.
+        """
+        fenced, token = self._fence()
+        return SqlGuard(name or fenced, token, table)
+
+    def lua_guard(self, key: str | None = None) -> LuaGuard:
+        """What refuses this holder's Lua scripts on Redis once a later holder has run one.
+
+        `key` is where the newest token is kept, by default "fence:" and what is held. Raises as `sql_guard` does.
+        """
+        fenced, token = self._fence()
+        return LuaGuard(key or f"fence:{fenced}", token)

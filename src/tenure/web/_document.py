@@ -1,0 +1,109 @@
+"""A view as one JSON document, which the page draws and programs read. No payloads, metadata, results or names of
+resources, since these may be secrets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from tenure.processor._metrics import Latency
+
+from ._flows import Flow
+from ._processors import SeenProcessor
+from ._view import SeenKey, SeenPool, View
+from ._waits import Deadlock, task_of
+
+_COUNTS = (
+    *("put", "waiting", "delayed", "leased", "done", "dead", "cancelled", "expired", "discarded", "purged"),
+    *("producers", "paused", "oldest"),
+)
+_SHOWN_HOLDERS = 20
+
+
+def document(url: str, namespace: str, view: View, flows: Mapping[str, Flow]) -> dict[str, Any]:
+    """All that is seen, as JSON; numbers of seconds are floats."""
+    return {
+        "store": url,
+        "namespace": namespace,
+        "ping": view.ping,
+        "more": sorted(view.more),
+        "queues": [
+            {
+                "name": name,
+                **{field: getattr(counts, field) for field in _COUNTS},
+                "put_per_second": flows[name].put,
+                "ended_per_second": flows[name].ended,
+                "mean_wait": flows[name].waits,
+                "mean_run": flows[name].runs,
+            }
+            for name, counts in view.queues.items()
+        ],
+        "keys": [_key(key) for key in view.keys],
+        "pools": [_pool(pool) for pool in view.pools],
+        "processes": [
+            {
+                "process": one.process,
+                "tasks": one.tasks,
+                "idle": sorted(one.idle),
+                "holds": one.holds,
+                "claims": one.claims,
+                "waits": one.waits,
+            }
+            for one in view.processes
+        ],
+        "processors": [_processor(one) for one in view.processors],
+        "deadlocks": [described(deadlock) for deadlock in view.deadlocks],
+    }
+
+
+def described(deadlock: Deadlock) -> dict[str, Any]:
+    """A deadlock as JSON."""
+    return {
+        "certain": deadlock.certain,
+        "seconds": deadlock.seconds,
+        "behind": deadlock.behind,
+        "waits": [
+            {"process": w.process, "task": w.task, "for": w.key, "seconds": w.seconds, "holds": list(w.holds)}
+            for w in deadlock.waits
+        ],
+    }
+
+
+def _key(key: SeenKey) -> dict[str, Any]:
+    def some(holders: Any) -> list[dict[str, Any]]:
+        return [
+            {"process": one.process, "task": task_of(one), "seconds": one.age, "weight": one.weight}
+            for one in holders[:_SHOWN_HOLDERS]
+        ]
+
+    return {
+        "kind": key.kind,
+        "name": key.name,
+        "capacity": key.capacity,
+        "used": key.used,
+        "held": len(key.holders),
+        "waits": len(key.waiting),
+        "holders": some(key.holders),
+        "waiting": some(key.waiting),
+    }
+
+
+def _processor(one: SeenProcessor) -> dict[str, Any]:
+    return {
+        "name": one.name,
+        "processes": one.processes,
+        "workers": one.workers,
+        "busy": one.busy,
+        "ended_per_second": one.throughput,
+        **{name: _latency(getattr(one.latency, name)) for name in ("queued", "running", "total")},
+    }
+
+
+def _latency(latency: Latency) -> dict[str, Any]:
+    return {"count": latency.count, **{name: getattr(latency, name) for name in ("p50", "p95", "p99")}}
+
+
+def _pool(pool: SeenPool) -> dict[str, Any]:
+    states = ("free", "claimed", "resting", "retired")
+    return {"name": pool.name, "waiting": pool.page.waiting, **{state: pool.count(state) for state in states}}

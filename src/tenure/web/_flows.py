@@ -1,0 +1,69 @@
+"""How fast tasks flow, and how long they take: from the counters of queues at several moments.
+
+The engine counts for all processes together, so this is the whole fleet's. Times are by Little's law (Little 1961): on
+average, things stay for as long as there are of them, divided by how many come out per second. They are means, right
+while a queue neither fills nor drains quickly; quantiles need measuring where the tasks run.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+
+from tenure.engine import QueueCounts
+
+from ._view import View
+
+_WINDOW = 10.0
+"""Seconds over which is counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """Tasks put and ended per second, and for how many seconds one waits and runs on average (None: cannot be told)."""
+
+    put: float = 0.0
+    ended: float = 0.0
+    waits: float | None = None
+    runs: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Sample:
+    at: float
+    put: int
+    ended: int
+    waiting: int
+    leased: int
+
+
+class Flows:
+    """Remembers the counters of the last seconds. Thread safety: none."""
+
+    def __init__(self) -> None:
+        self._samples: dict[str, deque[_Sample]] = {}
+
+    def add(self, view: View) -> dict[str, Flow]:
+        """Take a view in; gives the flow of each of its queues."""
+        for gone in self._samples.keys() - view.queues.keys():
+            del self._samples[gone]
+        return {name: self._add(name, view.at, counts) for name, counts in view.queues.items()}
+
+    def _add(self, name: str, at: float, c: QueueCounts) -> Flow:
+        samples = self._samples.setdefault(name, deque())
+        ended = c.done + c.dead + c.cancelled + c.expired + c.discarded + c.purged
+        samples.append(_Sample(at, c.put, ended, c.waiting, c.leased))
+        while samples[-1].at - samples[0].at > _WINDOW and len(samples) > 2:
+            samples.popleft()
+        first, last = samples[0], samples[-1]
+        seconds = last.at - first.at
+        if seconds <= 0:
+            return Flow()
+        # what was dead may become ready again
+        rate = max(0, last.ended - first.ended) / seconds
+        return Flow(
+            put=(last.put - first.put) / seconds,
+            ended=rate,
+            waits=sum(s.waiting for s in samples) / len(samples) / rate if rate else None,
+            runs=sum(s.leased for s in samples) / len(samples) / rate if rate else None,
+        )

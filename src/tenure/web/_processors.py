@@ -1,0 +1,45 @@
+"""Processors, as their processes tell of themselves through the engine."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from tenure.engine import Holder
+from tenure.processor._fleet import Report
+from tenure.processor._metrics import Latencies, latencies
+from tenure.processor._window import Tally
+
+
+@dataclass(frozen=True, slots=True)
+class SeenProcessor:
+    """All processes that run one processor: tasks per second, and quantiles of how long tasks took in all of them."""
+
+    name: str
+    processes: int
+    workers: int
+    busy: int
+    throughput: float
+    latency: Latencies
+
+
+def processor(name: str, members: Iterable[Holder]) -> SeenProcessor:
+    """What the members of a fleet tell together; those of releases that tell something else are left out."""
+    tally = Tally()
+    reports: list[Report] = []
+    for member in members:
+        try:
+            report = Report.from_data(json.loads(member.value))
+        except (ValueError, KeyError, TypeError, AttributeError):
+            continue
+        reports.append(report)
+        tally.add(report.tally)
+    return SeenProcessor(
+        name,
+        len(reports),
+        sum(report.workers for report in reports),
+        sum(report.busy for report in reports),
+        sum(report.throughput for report in reports),
+        latencies(tally),
+    )

@@ -1,0 +1,244 @@
+"""What there is to be seen of a store at one moment: asked for in two or three round trips."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import anyio
+
+from tenure.engine import (
+    Count,
+    Holder,
+    Holders,
+    Holdings,
+    Inspect,
+    Inspected,
+    Operation,
+    QueueCounts,
+    ResourcePage,
+    Resources,
+    Survey,
+)
+from tenure.store import Store
+from tenure.upkeep import unwrapped_task_group
+
+from ._processors import SeenProcessor, processor
+from ._waits import Deadlock, Key, deadlocks
+
+READERS = 1 << 30
+"""The capacity of a read-write lock; a writer weighs all of it."""
+
+_PAGE = 256
+
+
+@dataclass(frozen=True, slots=True)
+class SeenKey:
+    """A lock, semaphore, rwlock or election (`kind`) that somebody holds, and who waits for it."""
+
+    kind: str
+    name: str
+    capacity: int
+    used: int
+    holders: tuple[Holder, ...]
+    waiting: tuple[Holder, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SeenPool:
+    """A pool of resources, without their metadata."""
+
+    name: str
+    page: ResourcePage
+
+    def count(self, state: str) -> int:
+        """How many of its resources are in that state."""
+        return sum(resource.state == state for resource in self.page.resources)
+
+
+@dataclass(slots=True)
+class SeenProcess:
+    """A process with an open session: how many tasks it has, by queue, where it is idle, and how many it holds."""
+
+    process: str
+    tasks: dict[str, int] = field(default_factory=dict[str, int])
+    idle: set[str] = field(default_factory=set[str])
+    holds: int = 0
+    claims: int = 0
+    waits: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """A store at the moment `at` of the loop's clock; `ping` is how long a round trip took, in seconds.
+
+    `more` tells the kinds of which there are more than were looked at.
+    """
+
+    at: float
+    ping: float
+    queues: dict[str, QueueCounts]
+    keys: tuple[SeenKey, ...]
+    pools: tuple[SeenPool, ...]
+    processes: tuple[SeenProcess, ...]
+    processors: tuple[SeenProcessor, ...]
+    deadlocks: tuple[Deadlock, ...]
+    more: frozenset[str]
+
+
+async def look(store: Store, limit: int = 1000) -> View:
+    """Look at a store, at most at `limit` things of a kind. Raises `EngineError`, `StoreClosed`.
+
+    Cancellation: no effect.
+    """
+    ping = await store.ping()
+    kinds = ("queues", "holds", "pools", "sessions")
+    found = dict(
+        zip(kinds, await together(*(partial(names, store, kind, limit) for kind in kinds)), strict=True)
+    )
+    queues, keys, pools, processes = await together(
+        partial(look_at_queues, store, found["queues"]),
+        partial(look_at_keys, store, found["holds"]),
+        partial(look_at_pools, store, found["pools"]),
+        partial(look_at_processes, store, found["sessions"]),
+    )
+    # a processor's processes tell of themselves as holders of a key of their own
+    fleets = [key for key in keys if key.kind == "processor"]
+    keys = tuple(key for key in keys if key.kind != "processor")
+    return View(
+        at=anyio.current_time(),
+        ping=ping,
+        queues=queues,
+        keys=keys,
+        pools=pools,
+        processes=processes,
+        processors=tuple(processor(key.name, key.holders) for key in fleets),
+        deadlocks=await find_deadlocks(store, keys),
+        more=frozenset(kind for kind in kinds if len(found[kind]) >= limit),
+    )
+
+
+async def names(store: Store, kind: str, limit: int = 1_000_000) -> list[str]:
+    """The names of what there is of a kind in the store's namespace, in order. Cancellation: no effect."""
+    prefix = "" if kind == "sessions" else f"{store.namespace}:"
+    found: dict[str, None] = {}
+    after = ""
+    while len(found) < limit:
+        page = await store.call(Survey(kind, prefix, after, min(limit - len(found), _PAGE)))
+        found |= dict.fromkeys(page.names)
+        if not (after := page.next):
+            break
+    return sorted(found)
+
+
+async def look_at_queues(store: Store, keys: Sequence[str]) -> dict[str, QueueCounts]:
+    """The counters of queues, by name. Cancellation: no effect."""
+    answers = await ask(store, [Count(key) for key in keys])
+    return {
+        parted(store, key)[1]: counts
+        for key, counts in zip(keys, answers, strict=True)
+        if isinstance(counts, QueueCounts)
+    }
+
+
+async def look_at_keys(store: Store, keys: Sequence[str], limit: int = 1000) -> tuple[SeenKey, ...]:
+    """Who holds and who waits. Cancellation: no effect."""
+    answers = await ask(store, [Holders(key, limit) for key in keys])
+    return tuple(
+        SeenKey(*parted(store, key), h.capacity, h.used, h.holders, h.waiting)
+        for key, h in zip(keys, answers, strict=True)
+        if isinstance(h, Holdings) and (h.holders or h.waiting)
+    )
+
+
+async def look_at_pools(store: Store, keys: Sequence[str]) -> tuple[SeenPool, ...]:
+    """The resources of pools. Cancellation: no effect."""
+    pages = await ask(store, [Resources(key) for key in keys])
+    return tuple(
+        SeenPool(parted(store, key)[1], page)
+        for key, page in zip(keys, pages, strict=True)
+        if isinstance(page, ResourcePage)
+    )
+
+
+async def look_at_processes(store: Store, sessions: Sequence[str]) -> tuple[SeenProcess, ...]:
+    """What the processes have that use this namespace, in the order of their names. Cancellation: no effect."""
+    prefix = f"{store.namespace}:"
+    found: dict[str, SeenProcess] = {}
+    for inspected in await ask(store, [Inspect(session) for session in sessions]):
+        if isinstance(inspected, Inspected):
+            mine = [one for one in inspected.belongings if one.key.startswith(prefix)]
+            if mine or not inspected.belongings:
+                seen = found.setdefault(inspected.process, SeenProcess(inspected.process))
+                for family, key, held, waiting in mine:
+                    _add(seen, family, parted(store, key)[1], held, waiting)
+    return tuple(found[process] for process in sorted(found))
+
+
+def _add(seen: SeenProcess, family: str, name: str, held: int, waiting: int) -> None:
+    if family == "tasks":
+        seen.tasks[name] = seen.tasks.get(name, 0) + held
+    elif family == "takers":
+        seen.idle.add(name)
+    elif family == "holds":
+        seen.holds += held
+        seen.waits += waiting
+    else:
+        seen.claims += held if family == "claims" else 0
+        seen.waits += waiting
+
+
+async def find_deadlocks(store: Store, keys: Sequence[SeenKey]) -> tuple[Deadlock, ...]:
+    """The deadlocks among keys that were looked at; keys are told as "kind name". Cancellation: no effect.
+
+    Keys are not all looked at in one moment. So what is found is looked at again: a circle of waits that lasted from
+    the first look to the second was there in between, all of it at once.
+    """
+    found = _deadlocks(keys)
+    if not found:
+        return ()
+    waited_for = [f"{store.namespace}:{key.kind}:{key.name}" for key in keys if key.waiting]
+    before = [_circle(deadlock) for deadlock in found]
+    return tuple(
+        deadlock
+        for deadlock in _deadlocks(await look_at_keys(store, waited_for))
+        if any(
+            circle.keys() == earlier.keys() and all(circle[wait] >= earlier[wait] for wait in circle)
+            for circle in (_circle(deadlock),)
+            for earlier in before
+        )
+    )
+
+
+def _deadlocks(keys: Sequence[SeenKey]) -> list[Deadlock]:
+    return deadlocks(Key(f"{key.kind} {key.name}", key.capacity, key.holders, key.waiting) for key in keys)
+
+
+def _circle(deadlock: Deadlock) -> dict[tuple[str, str, str], float]:
+    return {(wait.process, wait.task, wait.key): wait.seconds for wait in deadlock.waits}
+
+
+def parted(store: Store, key: str) -> tuple[str, str]:
+    """The kind and the name of an object, by its key."""
+    kind, _, name = key.removeprefix(f"{store.namespace}:").partition(":")
+    return kind, name
+
+
+async def ask(store: Store, operations: Sequence[Operation[Any]]) -> list[Any]:
+    """The answers to operations that travel together. Cancellation: they may or may not be applied."""
+    return await together(*(partial(store.call, operation) for operation in operations))
+
+
+async def together(*calls: Callable[[], Awaitable[Any]]) -> list[Any]:
+    """The outcomes of calls that run at once, in order. Raises the first error of any; the others are cancelled."""
+    outcomes: list[Any] = [None] * len(calls)
+
+    async def run(place: int, call: Callable[[], Awaitable[Any]]) -> None:
+        outcomes[place] = await call()
+
+    async with unwrapped_task_group() as group:
+        for place, call in enumerate(calls):
+            group.start_soon(run, place, call)
+    return outcomes

@@ -1,0 +1,194 @@
+"""Who waits for whom, and who will wait for ever.
+
+Found is what the graph reduction leaves over (Holt 1972): let everybody who waits for nothing finish and give back what
+it holds, serve the lines from their heads, and so on; whoever is left can never go on, unless a wait has a time limit
+or somebody is cancelled. The names of holders tell their tasks, and a task waits for one thing at a time: so what is
+found among tasks is certain, as far as what was seen belongs to one moment.
+
+A task that holds something and waits for another task of its process, which in turn waits for a key, is not seen there.
+So circles of processes are looked for too; these are possible only, since a process can hold with one task and wait
+with another. Only those that have lasted are told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
+from typing import Any, NamedTuple, TypeVar
+
+from tenure.engine import Holder
+
+_Node = TypeVar("_Node", bound=tuple[Any, ...])
+
+_LASTING = 5.0
+"""Seconds after which a circle of processes is told."""
+
+
+class Key(NamedTuple):
+    """A key with those who hold it and those who wait for it, in the order of its line."""
+
+    name: str
+    capacity: int
+    holders: Sequence[Holder]
+    waiting: Sequence[Holder]
+
+
+class Wait(NamedTuple):
+    """One who waits for `key`, for so many `seconds`, while it holds `holds`."""
+
+    process: str
+    task: str
+    key: str
+    seconds: float
+    holds: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Deadlock:
+    """A circle: each waits for something that the next one holds, or stands in line for ahead of it, and the last for
+    the first. `certain` or only possible; `behind` more wait in vain because of it.
+    """
+
+    waits: tuple[Wait, ...]
+    certain: bool
+    behind: int = 0
+
+    @property
+    def seconds(self) -> float:
+        """For how long it has lasted."""
+        return min(wait.seconds for wait in self.waits)
+
+
+class _Agent(NamedTuple):
+    process: str
+    task: str
+
+
+def deadlocks(keys: Iterable[Key]) -> list[Deadlock]:
+    """The deadlocks among keys that were seen at one moment: certain ones, then possible ones."""
+    keys = [key for key in keys if key.waiting]
+    certain = _certain(keys)
+    known = {(wait.process, wait.key) for deadlock in certain for wait in deadlock.waits}
+    return [*certain, *(d for d in _possible(keys) if known.isdisjoint((w.process, w.key) for w in d.waits))]
+
+
+def task_of(holder: Holder) -> str:
+    """The task that a holder's name tells, "" if it tells none."""
+    return holder.holder.rpartition("@")[2] if "@" in holder.holder else ""
+
+
+def _agent(holder: Holder) -> _Agent:
+    # without a task, each holder stands for itself: too few circles rather than false ones
+    return _Agent(holder.process, task_of(holder) or holder.holder)
+
+
+# certain ones
+
+
+def _certain(keys: Sequence[Key]) -> list[Deadlock]:
+    stuck = _stuck(keys)
+    held = _held(keys)
+    waits = {
+        _agent(one): Wait(one.process, task_of(one), key.name, one.age, held.get(_agent(one), ()))
+        for key in keys
+        for one in key.waiting
+        if _agent(one) in stuck
+    }
+    graph: dict[_Agent, set[_Agent]] = {agent: set() for agent in stuck}
+    for key in keys:
+        owners = [one for one in key.holders if _agent(one) in stuck]
+        room = key.capacity - sum(one.weight for one in owners)
+        ahead: _Agent | None = None
+        for one in key.waiting:
+            if _agent(one) in stuck:
+                # it would fit, but for the one that stands ahead of it
+                if one.weight <= room and ahead is not None:
+                    graph[_agent(one)].add(ahead)
+                else:
+                    graph[_agent(one)].update(map(_agent, owners))
+                ahead = _agent(one)
+    circles = list(_circles(graph))
+    found = [Deadlock(tuple(waits[agent] for agent in circle), certain=True) for circle in circles]
+    behind = len(stuck) - len({agent for circle in circles for agent in circle})
+    return [Deadlock(d.waits, certain=True, behind=0 if i else behind) for i, d in enumerate(found)]
+
+
+def _stuck(keys: Sequence[Key]) -> set[_Agent]:
+    """The agents that no order of giving back and granting lets go on."""
+    open_waits = {(key.name, one.holder): _agent(one) for key in keys for one in key.waiting}
+    got: dict[_Agent, dict[str, int]] = {}  # granted to agents that still wait for something else
+    changed = True
+    while changed:
+        changed = False
+        blocked = set(open_waits.values())
+        for key in keys:
+            room = key.capacity - sum(one.weight for one in key.holders if _agent(one) in blocked)
+            room -= sum(mine.get(key.name, 0) for agent, mine in got.items() if agent in blocked)
+            for one in key.waiting:
+                if (key.name, one.holder) not in open_waits:
+                    continue
+                if one.weight > room:
+                    break
+                agent = open_waits.pop((key.name, one.holder))
+                changed = True
+                if agent in open_waits.values():
+                    mine = got.setdefault(agent, {})
+                    mine[key.name] = mine.get(key.name, 0) + one.weight
+                    room -= one.weight
+    return set(open_waits.values())
+
+
+def _held(keys: Sequence[Key]) -> dict[_Agent, tuple[str, ...]]:
+    held: dict[_Agent, tuple[str, ...]] = {}
+    for key in keys:
+        for one in key.holders:
+            held[_agent(one)] = (*held.get(_agent(one), ()), key.name)
+    return held
+
+
+# possible ones
+
+
+def _possible(keys: Sequence[Key]) -> Iterator[Deadlock]:
+    """Circles of waits: each for a key whose one holder is the process of the next, which began to wait later."""
+    waits = {
+        (one.process, key.name, one.holder): one for key in keys for one in key.waiting if one.age >= _LASTING
+    }
+    owners = {key.name: key.holders[0] for key in keys if len(key.holders) == 1}
+    graph = {
+        (process, key, name): {
+            other
+            for other, one in waits.items()
+            if other[0] == owner.process != process and one.age <= owner.age
+        }
+        if (owner := owners.get(key)) is not None
+        else set[tuple[str, str, str]]()
+        for process, key, name in waits
+    }
+    held: dict[str, tuple[str, ...]] = {}
+    for key, owner in owners.items():
+        held[owner.process] = (*held.get(owner.process, ()), key)
+    for circle in _circles(graph):
+        yield Deadlock(
+            tuple(
+                Wait(p, task_of(waits[p, key, name]), key, waits[p, key, name].age, held.get(p, ()))
+                for p, key, name in circle
+            ),
+            certain=False,
+        )
+
+
+def _circles(graph: Mapping[_Node, set[_Node]]) -> Iterator[list[_Node]]:
+    """Circles that have no node in common, until there are no more."""
+    left = dict(graph)
+    while True:
+        try:
+            TopologicalSorter(left).prepare()
+        except CycleError as error:
+            # the same node comes first and last, and each is waited for by the next
+            circle: list[_Node] = error.args[1][:0:-1]
+            yield circle
+            left = {node: others.difference(circle) for node, others in left.items() if node not in circle}
+        else:
+            return

@@ -1,0 +1,43 @@
+"""What all who look at the page are told: looked up once, however many ask."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import anyio
+
+from tenure.errors import StoreUnavailable
+from tenure.store import Store
+
+from ._document import document
+from ._flows import Flows
+from ._view import look
+
+_FRESH = 0.8
+"""Seconds for which one look does for all."""
+
+_PATIENCE = 5.0
+_MOST = 500
+
+
+class Watch:
+    """Looks at a store when it is asked, but not more often than once in 0.8 s. Thread safety: none."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._flows = Flows()
+        self._lock = anyio.Lock()
+        self._seen: tuple[float, dict[str, Any]] | None = None
+
+    async def state(self) -> dict[str, Any]:
+        """What was seen last, or anew. Raises `StoreUnavailable`, `EngineError`. Cancellation: no effect."""
+        async with self._lock:
+            if self._seen is None or anyio.current_time() - self._seen[0] >= _FRESH:
+                self._seen = anyio.current_time(), await self._look()
+            return self._seen[1]
+
+    async def _look(self) -> dict[str, Any]:
+        with anyio.move_on_after(_PATIENCE):
+            view = await look(self._store, _MOST)
+            return document(self._store.url, self._store.namespace, view, self._flows.add(view))
+        raise StoreUnavailable(f"{self._store.url}: no answer within {_PATIENCE:g} s")
