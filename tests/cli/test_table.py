@@ -1,0 +1,58 @@
+"""Tables line up, durations are spoken, and nothing in them is obeyed by a terminal."""
+
+from __future__ import annotations
+
+import pytest
+
+from tenure.cli._table import printable, short, spoken, table
+
+
+def test_columns_line_up_and_numbers_stand_to_the_right():
+    text = table(("name", "count", ""), [("a", 5, ""), ("longer", 12_000, "paused")], nothing="none")
+    assert text.splitlines() == [
+        "name     count",
+        "a            5",
+        "longer  12,000  paused",
+    ]
+
+
+def test_without_rows_it_says_so():
+    assert table(("name",), [], nothing="nothing is held") == "nothing is held"
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("plain", "plain"),
+        ("\x1b[2J", "\\x1b[2J"),
+        ("a\nb\t", "a\\nb\\t"),
+        ("\u202egnp", "\\u202egnp"),
+        ("Zürich", "Zürich"),
+    ],
+)
+def test_what_a_terminal_would_obey_is_spelled(text, shown):
+    assert printable(text) == shown
+
+
+def test_values_are_cut():
+    assert short({"a": [1, "ü"]}) == '{"a": [1, "ü"]}'
+    assert short("x" * 100, 10) == "xxxxxxx..."
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0, "0 ms"),
+        (0.00123, "1.2 ms"),
+        (0.099, "99 ms"),
+        (0.0999, "0.0999 s"),
+        (2.5, "2.5 s"),
+        (99.9, "99.9 s"),
+        (100, "2 min"),
+        (3600, "60 min"),
+        (7200, "2 h"),
+        (864000, "10 d"),
+    ],
+)
+def test_durations(seconds, text):
+    assert spoken(seconds) == text

@@ -1,0 +1,256 @@
+"""`tenure top`: frames that fit, rates that are right, and a terminal that is left as it was."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import pty
+import re
+import select
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import time
+
+import anyio
+import pytest
+from anyio.from_thread import start_blocking_portal
+
+import tenure
+from tenure.cli._frame import frame
+from tenure.engine import Holder, QueueCounts, Resource, ResourcePage
+from tenure.web._flows import Flow
+from tenure.web._view import SeenKey, SeenPool, SeenProcess, View
+from tenure.web._waits import Deadlock, Wait
+
+ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+
+
+def counts(**given):
+    fields = dict.fromkeys(QueueCounts.__dataclass_fields__, 0)
+    return QueueCounts(
+        **{**fields, "paused": False, "oldest": 0.0, "cursors": (), "ask_again_in": 0.0, **given}
+    )
+
+
+def view(**given):
+    empty = {
+        "queues": {},
+        "keys": (),
+        "pools": (),
+        "processes": (),
+        "processors": (),
+        "deadlocks": (),
+        "more": frozenset(),
+    }
+    return View(**{"at": 0.0, "ping": 0.001, **empty, **given})
+
+
+def busy(count=50):
+    """A view with more of everything than fits."""
+    process = "a-rather-long-host-name.example.org:{}:0123abcd"
+    holder = Holder(process.format(1), "x/1.1@7f", 17, 1, b"", 12.0)
+    wait = Wait(process.format(1), "7f", "lock A", 9.0, ("lock B",))
+    return view(
+        queues={
+            f"queue-{i}-{'x' * 60}": counts(waiting=i, leased=3, dead=2, oldest=4.0) for i in range(count)
+        },
+        keys=tuple(SeenKey("lock", f"key-{i}", 1, 1, (holder,), (holder,) * i) for i in range(count)),
+        pools=tuple(
+            SeenPool(f"pool {i}", ResourcePage((Resource("r", (), 0, "claimed", "p", 1, 0.0, ""),), 3))
+            for i in range(count)
+        ),
+        processes=tuple(SeenProcess(process.format(i), {"q": i}, {"q", "r"}, 1, 2, 3) for i in range(count)),
+        deadlocks=(Deadlock((wait, wait), certain=True, behind=4), Deadlock((wait, wait), certain=False)) * 3,
+    )
+
+
+@pytest.mark.parametrize(("columns", "lines"), [(80, 24), (80, 23), (132, 50), (40, 12), (20, 5), (1, 1)])
+def test_a_frame_fits_its_screen(columns, lines):
+    seen = busy()
+    drawn = frame(
+        "redis://host", seen, dict.fromkeys(seen.queues, Flow(1.5, 1000.0, 0.25, None)), columns, lines
+    )
+    assert len(drawn) <= lines
+    assert all(len(ANSI.sub("", line)) <= columns for line in drawn)
+
+
+def test_a_screen_of_80_by_24_shows_a_part_of_everything():
+    seen = busy()
+    text = "\n".join(frame("redis://host", seen, dict.fromkeys(seen.queues, Flow()), 80, 24, colour=False))
+    for word in ("queue-49", "process", "lock key-49", "deadlock, for 9 s", "more"):
+        assert word in text
+    assert "\x1b" not in text
+
+
+def test_an_idle_store_says_so():
+    assert frame("u", view(), {}, 80, 24)[-1] == "nothing is in this store yet"
+
+
+def test_rates_and_times_are_shown():
+    seen = view(queues={"mail": counts(waiting=5, leased=2, oldest=3.0)})
+    text = "\n".join(frame("u", seen, {"mail": Flow(0.5, 1234.0, 0.02, 1.5)}, 80, 24, colour=False))
+    assert re.search(r"mail +5 +0 +2 +0 +0\.5 +1,234 +~20 ms +~1\.5 s +3 s", text)
+
+
+def test_trouble_comes_first():
+    assert frame("u", view(), {}, 80, 24, trouble="no answer", colour=False)[0] == "no answer"
+
+
+def test_names_cannot_command_the_terminal():
+    seen = view(queues={"\x1b[2Jq": counts(waiting=1)})
+    assert "\x1b" not in "".join(frame("u\x07", seen, {"\x1b[2Jq": Flow()}, 80, 24, colour=False))
+
+
+# the command
+
+
+@pytest.fixture
+def store_with_a_queue(here):
+    async def fill():
+        async with tenure.open_store("sqlite:///tenure.db") as store:
+            await tenure.WorkQueue(store, "mail").put("hello")
+
+    anyio.run(fill)
+
+
+def test_once_prints_a_frame(store_with_a_queue, command):
+    for words in (("--once",), ()):  # the tests' output is no terminal
+        ended = command("top", *words)
+        assert (ended.code, ended.err) == (0, "")
+        assert re.search(r"mail +1 +0 +0", ended.out)
+        assert "\x1b" not in ended.out
+
+
+def test_programs_get_a_document(store_with_a_queue, command):
+    document = json.loads(command("top", "--json").out)
+    assert {
+        "store",
+        "namespace",
+        "ping",
+        "more",
+        "queues",
+        "keys",
+        "pools",
+        "processes",
+        "processors",
+        "deadlocks",
+    } == set(document)
+    assert document["queues"][0]["name"] == "mail"
+    assert "hello" not in json.dumps(document)
+
+
+def test_rates_are_those_of_all_processes(here, command):
+    stop = []
+
+    async def work():
+        async with tenure.open_store("sqlite:///tenure.db") as store:
+            queue = tenure.WorkQueue(store, "mail")
+            await queue.put(1)
+            started.set()
+            while not stop:
+                await queue.put(1)
+                async with queue.take():
+                    await anyio.sleep(0.01)
+
+    with start_blocking_portal() as portal:
+        started = portal.call(anyio.Event)
+        work_done = portal.start_task_soon(work)
+        portal.call(started.wait)
+        (queue,) = json.loads(command("top", "--json").out)["queues"]
+        stop.append(1)
+        work_done.result()
+    assert queue["put_per_second"] > 0
+    assert queue["ended_per_second"] > 0
+    assert queue["mean_wait"] > 0
+
+
+class Terminal:
+    """A command on a terminal of 80 columns and 24 lines."""
+
+    def __init__(self, *words):
+        self.own, its = pty.openpty()
+        fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+        self.before = termios.tcgetattr(its)
+        self.its = its
+        self.shown = ""
+        self.child = subprocess.Popen(
+            [sys.executable, "-m", "tenure.cli", *words],
+            stdin=its,
+            stdout=its,
+            stderr=its,
+            start_new_session=True,
+        )
+
+    def read(self, seconds=0.05):
+        if select.select([self.own], [], [], seconds)[0]:
+            self.shown += os.read(self.own, 1 << 16).decode()
+
+    def until(self, condition):
+        limit = time.monotonic() + 50
+        while not condition():
+            assert time.monotonic() < limit, self.shown
+            assert self.child.poll() is None, self.shown
+            self.read()
+
+    @property
+    def frames(self):
+        """What was drawn in full, line by line."""
+        return [ANSI.sub("", part).split("\r\n") for part in self.shown.split("\x1b[H")[2:-1]]
+
+    def close(self):
+        if self.child.poll() is None:
+            self.child.kill()
+        self.child.wait()
+        os.close(self.own)
+        os.close(self.its)
+
+
+@pytest.fixture
+def terminal():
+    with contextlib.ExitStack() as stack:
+
+        def start(*words):
+            one = Terminal(*words)
+            stack.callback(one.close)
+            return one
+
+        yield start
+
+
+@pytest.mark.parametrize("how", ["q", signal.SIGINT, signal.SIGTERM])
+def test_on_a_terminal_it_is_redrawn_until_told_to_end(store_with_a_queue, terminal, how):
+    top = terminal("top", "--every", "0.05")
+    top.until(lambda: len(top.frames) >= 3)
+    for drawn in top.frames:
+        assert len(drawn) <= 24
+        assert all(len(line) <= 80 for line in drawn)
+        assert any(line.startswith("mail ") for line in drawn)
+    if how == "q":
+        os.write(top.own, b"xq")
+    else:
+        top.child.send_signal(how)
+    assert top.child.wait(50) == 0
+    top.read()
+    assert top.shown.startswith("\x1b[?1049h\x1b[?25l")
+    assert top.shown.endswith("\x1b[?25h\x1b[?1049l")
+    assert termios.tcgetattr(top.its) == top.before
+
+
+def test_a_server_that_goes_away_is_told_and_comes_back(own_redis_server, terminal):
+    server = own_redis_server()
+    top = terminal("top", "--every", "0.05", "--store", server.url)
+    top.until(lambda: top.frames)
+    server.process.send_signal(signal.SIGSTOP)
+    try:
+        top.until(lambda: any("no answer for" in drawn[0] for drawn in top.frames))
+    finally:
+        server.process.send_signal(signal.SIGCONT)
+    count = len(top.frames)
+    top.until(lambda: len(top.frames) > count + 3 and "round trip" in top.frames[-1][0])
+    os.write(top.own, b"q")
+    assert top.child.wait(50) == 0

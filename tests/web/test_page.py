@@ -1,0 +1,196 @@
+"""The page in a real browser: it shows what the server tells, as text only, and under its policy."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+
+import anyio
+import anyio.to_thread
+import pytest
+
+from tenure.engine import Holder, QueueCounts, Resource, ResourcePage
+from tenure.errors import StoreUnavailable
+from tenure.processor._metrics import Latencies, Latency
+from tenure.web._document import document
+from tenure.web._flows import Flow
+from tenure.web._processors import SeenProcessor
+from tenure.web._view import SeenKey, SeenPool, SeenProcess, View
+from tenure.web._waits import Deadlock, Wait
+
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+
+pytestmark = [
+    pytest.mark.skipif(
+        CHROMIUM is None, reason="there is no chromium on the PATH (Debian: apt install chromium)"
+    ),
+    pytest.mark.backends("asyncio"),
+]
+
+
+@pytest.fixture
+def browse(tmp_path):
+    """What a browser makes of a page after so many seconds of its own time, and what it complains of."""
+
+    async def visit(url, seconds=3.5):
+        command = [
+            *(
+                CHROMIUM,
+                "--headless=new",
+                "--no-sandbox",
+                "--disable-gpu",
+                "--disable-dev-shm-usage",
+                "--no-first-run",
+            ),
+            *(f"--user-data-dir={tmp_path / 'profile'}", "--enable-logging=stderr", "--window-size=1000,900"),
+            *(f"--virtual-time-budget={seconds * 1000:.0f}", "--dump-dom", url),
+        ]
+        ended = await anyio.to_thread.run_sync(
+            lambda: subprocess.run(command, capture_output=True, text=True, timeout=50, check=False)
+        )
+        console = [line for line in ended.stderr.splitlines() if "CONSOLE" in line]
+        return ended.stdout, console
+
+    return visit
+
+
+def counts(**given):
+    zeros = dict.fromkeys(QueueCounts.__dataclass_fields__, 0)
+    return QueueCounts(
+        **{**zeros, "paused": False, "oldest": 0.0, "cursors": (), "ask_again_in": 0.0, **given}
+    )
+
+
+def seen(**given):
+    empty = {
+        "queues": {},
+        "keys": (),
+        "pools": (),
+        "processes": (),
+        "processors": (),
+        "deadlocks": (),
+        "more": frozenset(),
+    }
+    return View(**{"at": 0.0, "ping": 0.0012, **empty, **given})
+
+
+def cells(dom, place):
+    """The texts of a table, row by row."""
+    section = dom.partition(f'id="{place}"')[2].partition("</table>")[0]
+    rows = section.partition("<tbody>")[2].split("</tr>")[:-1]
+    return [re.findall(r"<td>(.*?)</td>", row) for row in rows]
+
+
+async def test_what_is_there_is_shown_and_drawn(serve, browse):
+    holder, waiter = (
+        Holder("host:1:ab", "s.1@7f", 9, 1, b"", 75.0),
+        Holder("host:2:cd", "s.2@8f", 0, 1, b"", 2.0),
+    )
+    wait = Wait("host:1:ab", "7f", "lock A", 9.0, ("lock B",))
+    none, some = Latency(0, 0, 0, 0, 0, 0), Latency(9, 0.3, 0.25, 1.5, 2.0, 2.0)
+    polls = []
+
+    async def state():
+        polls.append(1)
+        view = seen(
+            queues={
+                "idle": counts(done=1_234),
+                "mail": counts(waiting=5 + len(polls), leased=2, dead=1, oldest=3.0, paused=True),
+            },
+            keys=(SeenKey("lock", "report", 1, 1, (holder,), (waiter,)),),
+            pools=(SeenPool("keys", ResourcePage((Resource("r", (), 0, "claimed", "p", 1, 0.0, ""),), 4)),),
+            processes=(SeenProcess("host:1:ab", {"mail": 2}, {"idle"}, 1, 0, 3),),
+            processors=(SeenProcessor("harvest", 2, 20, 7, 12.0, Latencies(none, some, some)),),
+            deadlocks=(Deadlock((wait, wait), certain=True, behind=2),),
+        )
+        return document("redis://host", "tenure", view, {"idle": Flow(), "mail": Flow(4.0, 12.0, 0.5, 0.02)})
+
+    ask = await serve(state)
+    dom, console = await browse(ask.url)
+    assert console == []
+    assert len(polls) >= 3
+    assert f'data-polls="{len(polls)}"' in dom or f'data-polls="{len(polls) - 1}"' in dom
+    assert "redis://host, namespace tenure, round trip 1.2 ms" in dom
+    mail, idle = cells(dom, "queues")
+    assert mail[0] == "mail (paused)"
+    assert int(mail[1]) >= 7
+    assert mail[2:] == [
+        "0",
+        "2",
+        "0",
+        "1",
+        "4.0",
+        "12",
+        "0.500 s",
+        "20 ms",
+        "3.00 s",
+    ]
+    assert idle[4] == "1,234"
+    assert cells(dom, "processes") == [["host:1:ab", "mail: 2", "idle", "1", "0", "3"]]
+    (harvest,) = cells(dom, "processors")
+    assert harvest == ["harvest", "2", "7 of 20", "12", "-", *["0.250 s / 1.50 s / 2.00 s"] * 2]
+    assert cells(dom, "keys") == [["lock report", "1 of 1", "host:1:ab (75.0 s)", "host:2:cd (2.00 s)"]]
+    assert cells(dom, "pools") == [["keys", "0", "1", "0", "0", "4"]]
+    assert "Deadlock, for 9.00 s" in dom
+    assert "host:1:ab task 7f holds lock B and waits for lock A" in dom
+    assert "2 more wait behind them" in dom
+    assert re.findall(r"<figcaption>(.*?)</figcaption>", dom) == [
+        *("Depth", "Throughput, per second", "Latency", "Holders"),
+    ]
+    lines = re.findall(r'<polyline class="\w" points="([^"]*)"', dom)
+    assert len(lines) == 12
+    # the depth rises from poll to poll
+    heights = [float(point.split(",")[1]) for point in lines[0].split()]
+    assert len(heights) >= 3
+    assert heights == sorted(heights, reverse=True)
+    assert len(set(heights)) == len(heights)
+
+
+async def test_names_are_text_and_never_markup(serve, browse):
+    evil = "<img src=x onerror=document.title='owned'><script>document.title='owned'</script>"
+
+    async def state():
+        view = seen(
+            queues={evil: counts(waiting=1)},
+            processes=(SeenProcess(evil, {evil: 1}, {evil}, 0, 0, 0),),
+            deadlocks=(Deadlock((Wait(evil, evil, evil, 1.0, (evil,)),), certain=True),),
+        )
+        return document(evil, evil, view, {evil: Flow()})
+
+    dom, _ = await browse((await serve(state)).url, 1.5)
+    assert "<title>tenure</title>" in dom
+    assert "<img" not in dom
+    assert dom.count("<script>") == 1
+    assert "&lt;img src=x" in dom
+
+
+async def test_a_store_that_is_away_is_told_and_comes_back(serve, browse):
+    polls = []
+
+    async def state():
+        polls.append(1)
+        if len(polls) == 1:
+            raise StoreUnavailable("redis://host: no answer within 5 s")
+        return document("redis://host", "tenure", seen(), {})
+
+    ask = await serve(state)
+    dom, _ = await browse(ask.url, 0.5)
+    assert "no news: redis://host: no answer within 5 s" in dom
+    assert 'class="bad"' in dom
+    dom, _ = await browse(ask.url, 0.5)
+    assert "redis://host, namespace tenure" in dom
+    assert cells(dom, "queues") == []
+
+
+async def test_a_token_in_the_address_opens_the_page_and_leaves_the_address(serve, browse):
+    async def state():
+        return document("redis://host", "tenure", seen(), {})
+
+    ask = await serve(state, token="correcthorse7")
+    dom, console = await browse(f"{ask.url}?token=correcthorse7")
+    assert "redis://host, namespace tenure" in dom
+    assert "correcthorse7" not in dom
+    assert console == []
+    dom, _ = await browse(f"{ask.url.replace('127.0.0.1', 'localhost')}?token=wrongwrong1", 0.5)
+    assert "a token is needed" in dom

@@ -1,0 +1,225 @@
+"""The page's server answers those who may ask, and nobody else."""
+
+from __future__ import annotations
+
+import json
+
+import anyio
+import pytest
+
+from tenure.errors import StoreUnavailable
+from tenure.web import _server
+from tenure.web._server import is_loopback
+
+TOKEN = "correcthorse7"
+
+
+async def test_the_page_and_the_state_are_served(serve):
+    ask = await serve()
+    page = await ask("/")
+    assert (page.status, page.headers["content-type"]) == (200, "text/html; charset=utf-8")
+    assert page.body.startswith(b"<!doctype html>")
+    state = await ask("/state.json?anything=1")
+    assert (state.status, json.loads(state.body)) == (200, {"answer": 42})
+
+
+async def test_only_the_pages_own_script_and_style_may_run(serve):
+    policy = (await (await serve())("/")).headers["content-security-policy"]
+    assert "default-src 'none'" in policy
+    assert "frame-ancestors 'none'" in policy
+    assert "unsafe" not in policy
+    assert policy.count("'sha256-") == 2
+
+
+async def test_nothing_is_kept_or_embedded_by_browsers(serve):
+    ask = await serve()
+    for target in ("/", "/state.json", "/nothing"):
+        headers = (await ask(target)).headers
+        assert headers["cache-control"] == "no-store"
+        assert headers["x-content-type-options"] == "nosniff"
+        assert headers["x-frame-options"] == "DENY"
+        assert headers["referrer-policy"] == "no-referrer"
+        assert headers["cross-origin-resource-policy"] == "same-origin"
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "localhost",
+        "LOCALHOST:80",
+        "127.0.0.1",
+        "192.168.1.9:8765",
+        "[::1]",
+        "[::1]:80",
+        "me.example",
+        "me.example.:1",
+    ],
+)
+async def test_the_servers_own_names_are_answered(serve, host):
+    ask = await serve(names=("Me.Example",))
+    assert (await ask("/", host=host)).status == 200
+
+
+@pytest.mark.parametrize(
+    "host", ["evil.example", "localhost.evil.example", "127.0.0.1.evil.example:80", "1.2.3.4@evil", ""]
+)
+async def test_other_names_are_not_answered(serve, host):
+    ask = await serve(names=("me.example",))
+    for target in ("/", "/state.json"):
+        said = await ask(target, host=host)
+        assert (said.status, b"42" in said.body) == (421, False)
+
+
+async def test_without_the_token_nothing_is_told(serve):
+    ask = await serve(token=TOKEN)
+    for target in (
+        "/",
+        "/state.json",
+        "/nothing",
+        f"/?token={TOKEN}x",
+        "/?token=",
+        f"/state.json?token={TOKEN.upper()}",
+    ):
+        said = await ask(target)
+        assert (said.status, said.headers["www-authenticate"]) == (401, "Bearer")
+    for header in (
+        "Authorization: Bearer wrong",
+        f"Authorization: Basic {TOKEN}",
+        "Cookie: tenure=x",
+        "Cookie: \x7f;=;",
+    ):
+        assert (await ask("/state.json", header)).status == 401
+    assert (await ask("/state.json", "Authorization: Bearer \xfc\xff")).status == 401
+
+
+async def test_with_the_token_everything_is_told(serve):
+    ask = await serve(token=TOKEN)
+    assert (await ask("/state.json", f"Authorization: Bearer {TOKEN}")).status == 200
+    assert (await ask(f"/state.json?token={TOKEN}")).status == 200
+    said = await ask(f"/?token={TOKEN}")
+    assert (said.status, said.headers["location"]) == (303, "/")
+    cookie = said.headers["set-cookie"]
+    assert "HttpOnly" in cookie
+    assert "SameSite=Strict" in cookie
+    for target in ("/", "/state.json"):
+        assert (await ask(target, f"Cookie: other=1; {cookie.partition(';')[0]}")).status == 200
+
+
+async def test_the_cookie_of_another_port_is_not_ours(serve):
+    ask, other = await serve(token=TOKEN), await serve(token="another1234")
+    cookie = (await ask(f"/?token={TOKEN}")).headers["set-cookie"].partition(";")[0]
+    assert (await other("/", f"Cookie: {cookie}")).status == 401
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "OPTIONS", "PATCH"])
+async def test_it_can_only_be_read(serve, method):
+    said = await (await serve())("/state.json", method=method)
+    assert (said.status, said.headers["allow"]) == (405, "GET, HEAD")
+
+
+async def test_head_has_no_body(serve):
+    said = await (await serve())("/", method="HEAD")
+    assert (said.status, said.body) == (200, b"")
+    assert int(said.headers["content-length"]) > 1000
+
+
+async def test_other_paths_are_unknown(serve):
+    ask = await serve()
+    for target in ("/nothing", "//", "/../etc/passwd", "/state.json/", "*", "/%2e%2e/"):
+        assert (await ask(target)).status == 404
+
+
+async def test_a_store_that_is_away_is_told(serve):
+    async def state():
+        raise StoreUnavailable("redis://host: no answer")
+
+    said = await (await serve(state))("/state.json")
+    assert (said.status, json.loads(said.body)) == (503, {"error": "redis://host: no answer"})
+
+
+async def test_a_connection_is_used_again(serve):
+    ask = await serve()
+    async with await ask.connect() as stream:
+        for _ in range(3):
+            await stream.send(b"GET /state.json HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            said = b""
+            while b"42" not in said:
+                said += await stream.receive()
+
+
+async def test_requests_sent_together_are_answered_in_order(serve):
+    ask = await serve()
+    one = "GET {} HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    last = "GET {} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+    said = await ask.raw((one.format("/state.json") + one.format("/nothing") + last.format("/")).encode())
+    assert [int(part.split()[0]) for part in said.split(b"HTTP/1.1 ")[1:]] == [200, 404, 200]
+
+
+@pytest.mark.parametrize(
+    ("data", "status"),
+    [
+        (b"nonsense\r\n\r\n", b"400"),
+        (b"GET / HTTP/1.1\r\n\r\n", b"400"),  # no host
+        (b"GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", b"400"),
+        (b"GET /" + b"x" * 60_000 + b" HTTP/1.1\r\nHost: localhost\r\n\r\n", b"431"),
+        (b"GET / HTTP/1.1\r\nHost: localhost\r\nX: " + b"x" * 60_000 + b"\r\n\r\n", b"431"),
+        (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n", b"400"),
+    ],
+)
+async def test_what_is_no_request_is_refused(serve, data, status):
+    ask = await serve()
+    assert (await ask.raw(data)).split()[1] == status
+    assert (await ask("/")).status == 200
+
+
+async def test_a_request_with_a_body_is_answered_and_the_connection_ends(serve):
+    ask = await serve()
+    said = await ask.raw(
+        b"GET /state.json HTTP/1.1\r\nHost: localhost\r\nContent-Length: 999999999\r\n\r\nxxx"
+    )
+    assert said.startswith(b"HTTP/1.1 200")
+
+
+async def test_there_is_a_limit_on_connections(serve, monkeypatch):
+    monkeypatch.setattr(_server, "_MOST_CONNECTIONS", 2)
+    ask = await serve()
+    async with await ask.connect(), await ask.connect():
+        with anyio.fail_after(5):
+            while (said := await ask("/")).status != 503:
+                await anyio.sleep(0.01)
+        assert b"too many" in said.body
+    with anyio.fail_after(5):
+        while (await ask("/")).status != 200:
+            await anyio.sleep(0.01)
+
+
+async def test_whoever_says_nothing_is_let_go(serve, monkeypatch):
+    monkeypatch.setattr(_server, "_IDLE", 0.05)
+    ask = await serve()
+    assert await ask.raw(b"GET / HT") == b""
+    assert await ask.raw(b"") == b""
+
+
+async def test_whoever_goes_away_does_no_harm(serve):
+    hold = anyio.Event()
+
+    async def state():
+        await hold.wait()
+        return {}
+
+    ask = await serve(state)
+    for _ in range(3):
+        stream = await ask.connect()
+        await stream.send(b"GET /state.json HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        await anyio.aclose_forcefully(stream)
+    hold.set()
+    assert (await ask("/state.json")).status == 200
+
+
+def test_where_only_this_machine_can_reach():
+    assert is_loopback("127.0.0.1")
+    assert is_loopback("::1")
+    assert is_loopback("localhost")
+    assert not is_loopback("0.0.0.0")
+    assert not is_loopback("::")
+    assert not is_loopback("no such name.invalid")
