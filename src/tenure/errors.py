@@ -53,7 +53,8 @@ class LeaseLost(TenureError):
 
     `reason` is "expired" (the session could not be renewed in time), "gone" (the engine no longer knew the session),
     "refused" (the token was stale), "unacknowledged" (the outcome of completing a task is unknown), "suspended" (the
-    machine slept through the lease), "closed" (the store was closed meanwhile) or "released" (the block was left).
+    machine slept through the lease), "closed" (the store was closed meanwhile), "released" (the block was left) or
+    "uncommitted" (the transaction in which the task was completed was not committed).
     """
 
     def __init__(self, key: str, reason: str) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import sys
-import tempfile
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -14,18 +13,12 @@ from sqlalchemy.ext.asyncio import create_async_engine
 
 sys.path.append(str(Path(__file__).parents[1]))
 
-from sql.server import Postgres
 from sql.tables import Base
 
 
 @pytest.fixture(scope="session")
-def postgres():
-    # a socket's path has to be short
-    with tempfile.TemporaryDirectory(prefix="tenure") as folder:
-        server = Postgres(Path(folder))
-        server.start()
-        yield server
-        server.stop()
+def postgres(postgres_process):
+    return postgres_process
 
 
 @pytest.fixture

@@ -49,34 +49,40 @@ def programs(folder):
 
 
 class Postgres:
-    """A server on a socket in `folder`, without any care for the disk."""
+    """A server on a socket in `folder`, without any care for the disk; with `settings` as "name=value"."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, *settings):
         self.folder = folder
         self.process = None
+        self._settings = (
+            *("fsync=off", "shared_buffers=16MB", "max_connections=50", "deadlock_timeout=50ms"),
+            # what a test forced wrongly shall end soon
+            "lock_timeout=20s",
+            *settings,
+        )
         if os.geteuid() == 0:
             shutil.chown(folder, SERVANT)
         self._programs = programs(folder)
 
     def start(self):
+        """Start, also again; waits until it answers."""
         data = self.folder / "data"
-        settings = ("fsync=off", "shared_buffers=16MB", "max_connections=50", "deadlock_timeout=50ms")
-        # what a test forced wrongly shall end soon
-        settings += ("lock_timeout=20s",)
         with open(self.folder / "log", "ab") as log:
             io = {**as_servant(), "stdout": log, "stderr": log}
-            subprocess.run(
-                [
-                    *(self._programs / "initdb", "-D", data, "-U", "tenure", "-A", "trust", "-N"),
-                    *("--encoding=utf8", "--locale=C"),
-                ],
-                **io,
-                check=False,
-            )
+            if not data.exists():
+                subprocess.run(
+                    [
+                        *(self._programs / "initdb", "-D", data, "-U", "tenure", "-A", "trust", "-N"),
+                        *("--encoding=utf8", "--locale=C"),
+                    ],
+                    **io,
+                    check=False,
+                )
+            (data / "postmaster.pid").unlink(missing_ok=True)
             self.process = subprocess.Popen(
                 [
                     *(self._programs / "postgres", "-D", data, "-k", self.folder, "-h", ""),
-                    *(word for setting in settings for word in ("-c", setting)),
+                    *(word for setting in self._settings for word in ("-c", setting)),
                 ],
                 **io,
             )
@@ -90,8 +96,9 @@ class Postgres:
         except FileNotFoundError:
             return ""
 
-    def url(self, driver):
-        return f"postgresql+{driver}://tenure@/postgres?host={self.folder}"
+    def url(self, driver=""):
+        scheme = f"postgresql+{driver}" if driver else "postgresql"
+        return f"{scheme}://tenure@/postgres?host={self.folder}"
 
     def stop(self):
         # immediate: there is nothing to keep

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -95,8 +96,8 @@ class Metrics:
     `workers`, of which at most `limit` may be `busy` at present; `throughput` is tasks done per second. `queue_depth`
     is how many tasks wait in the queue, delayed ones included, and `oldest` for how many seconds the first of them has
     been ready: the engine's figures, `looked` seconds ago, the depth brought up to date with what was done here
-    since. `heartbeats_late` is how many came late in the window. `totals` are counts since the start, by name. `kinds`
-    has the same for each kind of task.
+    since. `heartbeats_late` is how many came late in the window. `totals` are counts since the start, by name, 0 where
+    nothing was counted. `kinds` has the same for each kind of task.
     """
 
     seconds: float
@@ -163,6 +164,6 @@ def metrics_of(
         errors=Errors(*map(per_minute, Errors.__dataclass_fields__)),
         locks=LockTimes(*times("lock_wait", "lock_hold", "lock_handover")),
         heartbeats_late=tally.counts["heartbeats_late"],
-        totals=dict(tally.totals),
+        totals=Counter(tally.totals),
         kinds=kinds,
     )

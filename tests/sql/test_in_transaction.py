@@ -1,0 +1,347 @@
+"""Completing and putting in the user's own transaction, on PostgreSQL: what tests/shared shows for a SQLite file."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import subprocess
+import sys
+
+import anyio
+import asyncpg
+import psycopg
+import pytest
+from sqlalchemy import create_engine, text
+from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
+from sqlalchemy.pool import NullPool
+
+import tenure
+from tenure import DuplicateTask, LeaseLost, QueueFull, Retry, Worker, WorkQueue
+from tenure.engine import Complete, Reply, Settle, Verdict
+from tenure.engines.postgres import PostgresEngine
+from tenure.sql import in_session
+
+ASYNCIO = pytest.mark.backends("asyncio", "uvloop")
+
+
+@pytest.fixture
+def address(postgres):
+    return {"host": str(postgres.folder), "user": "tenure", "dbname": "postgres"}
+
+
+@pytest.fixture
+def db(address):
+    """A connection of the user's, who has a table."""
+    with psycopg.connect(**address) as db:
+        db.execute("DROP SCHEMA IF EXISTS tenure CASCADE")
+        db.execute("DROP TABLE IF EXISTS effect")
+        db.execute("CREATE TABLE effect (task bigint)")
+        db.commit()
+        yield db
+
+
+@pytest.fixture
+def url(postgres, db):
+    return f"postgresql://tenure@/postgres?host={postgres.folder}"
+
+
+@pytest.fixture
+def engine(url):
+    return PostgresEngine(url)
+
+
+@pytest.fixture
+async def store(engine):
+    async with tenure.open_store(engine, ttl=3.0) as opened:
+        yield opened
+
+
+@pytest.fixture
+def queue(store):
+    return WorkQueue(store, "jobs", retry=Retry(attempts=3, backoff=0.1, jitter=0))
+
+
+def effects(db):
+    with db.transaction():
+        return [task for (task,) in db.execute("SELECT task FROM effect ORDER BY task")]
+
+
+def note(db, task):
+    db.execute("INSERT INTO effect VALUES (%s)", (task.id,))
+
+
+async def state_of(queue):
+    statistics = await queue.statistics()
+    names = ("waiting", "delayed", "leased", "done", "dead", "cancelled", "expired", "discarded", "purged")
+    assert await queue.verify()
+    return {name: getattr(statistics, name) for name in names if getattr(statistics, name)}
+
+
+async def test_the_commit_completes_the_task_and_puts_the_next(queue, db):
+    task_id = await queue.put("job")
+    async with queue.take() as task:
+        task.set_result({"n": 5})
+        with db.transaction():
+            note(db, task)
+            await task.complete_in(db)
+            assert await queue.put_in(db, "next", priority=3) > task_id
+        assert await state_of(queue) == {"waiting": 1, "done": 1}
+    assert await queue.result(task_id) == {"n": 5}
+    assert effects(db) == [task_id]
+    async with queue.take() as task:
+        assert (task.payload, task.priority) == ("next", 3)
+
+
+async def test_after_a_rollback_nothing_has_happened(queue, db):
+    await queue.put("job")
+    async with queue.take() as task:
+        with contextlib.suppress(ZeroDivisionError), db.transaction():
+            note(db, task)
+            await task.complete_in(db)
+            await queue.put_in(db, "next")
+            raise ZeroDivisionError
+        assert await state_of(queue) == {"leased": 1}
+        with db.transaction():
+            note(db, task)
+            await task.complete_in(db)
+    assert await state_of(queue) == {"done": 1}
+    assert effects(db) == [task.id]
+
+
+async def test_a_block_that_ends_without_the_commit_is_told_and_tried_again(queue, db):
+    await queue.put("job")
+    with pytest.raises(LeaseLost, match="uncommitted"):
+        async with queue.take() as task:
+            await task.complete_in(db)
+            db.rollback()
+    async with queue.take() as task:
+        assert task.attempt == 2
+    assert await state_of(queue) == {"done": 1}
+
+
+async def test_the_engine_refuses_by_token_and_by_session(engine, store, queue, db, address):
+    await queue.put("job")
+    session = (await store.session(3.0)).id
+
+    def answer(session, token):
+        joining = engine.join(Complete(session, queue.key, Settle(task.id, token, Verdict.DONE, b"null")))
+        sql, values = joining.sql, joining.values
+        with db.transaction():
+            for name in values:
+                sql = sql.replace(f":{name} ", f"%({name})s ")
+            return joining.finish(None, db.execute(sql, values).fetchall())
+
+    async with queue.take() as task:
+        assert answer(session, task.token - 1) is Reply.REFUSED
+        assert answer("nobody", task.token) is Reply.GONE
+        with psycopg.connect(**address, autocommit=True) as other:
+            other.execute("UPDATE tenure.session SET expires = expires - 3100000")
+            assert answer(session, task.token) is Reply.GONE
+            other.execute("UPDATE tenure.session SET expires = expires + 3100000")
+    assert await state_of(queue) == {"done": 1}
+
+
+async def test_a_frozen_holder_writes_nothing(url, db, address):
+    async with (
+        tenure.open_store(PostgresEngine(url), ttl=0.5) as a,
+        tenure.open_store(PostgresEngine(url)) as b,
+    ):
+        task_id = await WorkQueue(a, "jobs").put("job")
+        with pytest.raises(LeaseLost):
+            async with WorkQueue(a, "jobs").take() as task:
+                # a shield stands for a process that does not notice
+                with anyio.CancelScope(shield=True):
+                    with psycopg.connect(**address, autocommit=True) as other:
+                        other.execute("UPDATE tenure.session SET expires = 0 WHERE ttl = 500000")
+                    async with WorkQueue(b, "jobs").take() as again:
+                        assert (again.id, again.deliveries) == (task.id, 2)
+                        with db.transaction():
+                            note(db, again)
+                            await again.complete_in(db)
+                    with pytest.raises(LeaseLost), db.transaction():
+                        note(db, task)
+                        await task.complete_in(db)
+        assert effects(db) == [task_id]
+
+
+async def test_who_does_not_come_to_his_commit_holds_others_up_for_the_ttl_at_most(url, db):
+    async with (
+        tenure.open_store(PostgresEngine(url), ttl=0.5) as a,
+        tenure.open_store(PostgresEngine(url)) as b,
+    ):
+        queue = WorkQueue(a, "jobs", retry=Retry(backoff=0))
+        await queue.put("job")
+        with pytest.raises(psycopg.Error, match="idle-in-transaction timeout"):
+            async with queue.take() as task:
+                note(db, task)
+                await task.complete_in(db)
+                with anyio.fail_after(5):
+                    await WorkQueue(b, "jobs").put("another")
+                db.execute("SELECT 1")
+        assert await state_of(queue) == {"waiting": 2}
+
+
+async def test_the_limit_for_idle_transactions_is_for_this_one_alone(queue, db):
+    def limit():
+        (setting,) = db.execute("SHOW idle_in_transaction_session_timeout").fetchone()
+        return setting
+
+    for before, within in (("0", "30s"), ("1min", "30s"), ("2s", "2s")):
+        db.execute(f"SET idle_in_transaction_session_timeout = '{before}'")
+        db.commit()
+        await queue.put_in(db, "job")
+        assert limit() == within
+        db.commit()
+        assert limit() == before
+        db.commit()
+
+
+async def test_put_in_refuses_as_try_put_does(store, db):
+    queue = WorkQueue(store, "jobs", max_size=1)
+    with db.transaction():
+        first = await queue.put_in(db, "a", key="k", expires=60)
+        with pytest.raises(DuplicateTask) as duplicate:
+            await queue.put_in(db, "b", key="k")
+        assert duplicate.value.task_id == first
+        with pytest.raises(QueueFull):
+            await queue.put_in(db, "b", delay=1)
+    assert await state_of(queue) == {"waiting": 1}
+
+
+async def test_who_waits_is_woken_by_the_commit(store, db):
+    queue = WorkQueue(store, "jobs", max_size=1)
+    task_id = await queue.put("first")
+    with anyio.fail_after(2):
+        async with anyio.create_task_group() as group:
+            async with queue.take() as task:
+                group.start_soon(queue.put, "second")
+                group.start_soon(queue.result, task_id)
+                while not (await queue.statistics()).producers:
+                    await anyio.sleep(0.01)
+                with db.transaction():
+                    await task.complete_in(db)
+    async with queue.take():
+        pass
+    taken = anyio.Event()
+
+    async def take():
+        async with queue.take():
+            taken.set()
+
+    with anyio.fail_after(2):
+        async with anyio.create_task_group() as group:
+            group.start_soon(take)
+            await anyio.sleep(0.05)
+            with db.transaction():
+                await queue.put_in(db, "third")
+            await taken.wait()
+
+
+async def test_in_autocommit_mode_it_is_refused(queue, address):
+    with psycopg.connect(**address, autocommit=True) as db:
+        with pytest.raises(RuntimeError, match="connection must be in a transaction"):
+            await queue.put_in(db, "job")
+        with db.transaction():
+            await queue.put_in(db, "job")
+    assert await state_of(queue) == {"waiting": 1}
+
+
+@pytest.mark.parametrize("level", ["REPEATABLE READ", "SERIALIZABLE"])
+async def test_a_transaction_that_sees_an_older_state_is_refused(queue, db, level):
+    await queue.put("job")
+    async with queue.take() as task:
+        db.execute(f"SET TRANSACTION ISOLATION LEVEL {level}")
+        with pytest.raises(
+            psycopg.errors.FeatureNotSupported, match=f"READ COMMITTED .* this one is {level}"
+        ):
+            await task.complete_in(db)
+        db.rollback()
+    assert await state_of(queue) == {"done": 1}
+
+
+async def test_a_session_in_a_thread(queue, postgres, db):
+    engine = create_engine(postgres.url("psycopg"), poolclass=NullPool)
+    await queue.put("job")
+
+    def work(session, task):
+        session.execute(text("INSERT INTO effect VALUES (:id)"), {"id": task.id})
+        task.complete_in(session)
+        return queue.put_in(session, "next").value
+
+    async with queue.take() as task:
+        assert await in_session(engine, work, task) > task.id
+    assert effects(db) == [task.id]
+    assert await state_of(queue) == {"waiting": 1, "done": 1}
+
+
+@ASYNCIO
+async def test_asynchronous_connections(queue, postgres, address, db):
+    await queue.put_many(range(4))
+    own = await asyncpg.connect(host=address["host"], user="tenure", database="postgres")
+    with pytest.raises(RuntimeError, match="connection must be in a transaction"):
+        await queue.put_in(own, "job")
+    async with queue.take() as task, own.transaction():
+        await queue.put_in(own, "next", key="k")
+        await task.complete_in(own)
+    await own.close()
+    row = psycopg.rows.dict_row
+    async with await psycopg.AsyncConnection.connect(**address, row_factory=row) as own:
+        async with queue.take() as task, own.transaction():
+            await task.complete_in(own)
+    for driver in ("asyncpg", "psycopg"):
+        engine = create_async_engine(postgres.url(driver), poolclass=NullPool)
+        async with queue.take() as task, AsyncSession(engine) as session, session.begin():
+            await task.complete_in(session)
+    assert await state_of(queue) == {"waiting": 1, "done": 4}
+
+
+async def test_handlers_in_threads(queue, address, db):
+    await queue.put_many(range(20))
+
+    def handler(task):
+        with psycopg.connect(**address) as own:
+            note(own, task)
+            task.complete_in(own)
+
+    worker = Worker(queue, handler, concurrency=3)
+    async with anyio.create_task_group() as group:
+        group.start_soon(worker.run)
+        await queue.join()
+        await worker.drain()
+    assert worker.statistics().done == 20
+    assert len(effects(db)) == len(set(effects(db))) == 20
+
+
+CHILD = """
+import sys, anyio, psycopg, tenure
+from tenure.engines.postgres import PostgresEngine
+url, loop = sys.argv[1:]
+async def main():
+    async with tenure.open_store(PostgresEngine(url), ttl=0.5) as store:
+        queue = tenure.WorkQueue(store, "jobs", max_deliveries=1000)
+        db = psycopg.connect(url)
+        async def handler(task):
+            with db.transaction():
+                db.execute("INSERT INTO effect VALUES (%s)", (task.id,))
+                await task.complete_in(db)
+                await anyio.sleep(0.002)
+            print(task.id, flush=True)
+            await anyio.sleep(0.005)
+        await tenure.Worker(queue, handler, concurrency=1).run()
+anyio.run(main, backend=loop)
+"""
+
+
+async def test_killed_at_any_moment_each_takes_effect_once(queue, url, db, anyio_backend_name):
+    ids = await queue.put_many(range(40))
+    script = [sys.executable, "-c", CHILD, url, anyio_backend_name]
+    for enough in (7, 1000):
+        with subprocess.Popen(script, stdout=subprocess.PIPE) as child:
+            try:
+                for n, _ in enumerate(child.stdout):
+                    if n == enough or (await queue.statistics()).unfinished == 0:
+                        break
+            finally:
+                child.send_signal(signal.SIGKILL)
+    assert effects(db) == sorted(ids)
+    assert await state_of(queue) == {"done": 40}
