@@ -7,6 +7,7 @@ import random
 import shutil
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -22,6 +23,17 @@ from tenure.engines.redis._calls import answered, hint
 from tenure.engines.redis._resp import pack
 from tenure.engines.redis._scripts import all_scripts, script
 from tenure.testing import assert_no_leaks, virtual_backend_options
+
+sys.path.append(str(Path(__file__).parent))
+
+from postgres_servers import (
+    inline_postgres,
+    own_postgres_server,
+    postgres_process,
+    postgres_server,
+)
+
+__all__ = ("inline_postgres", "own_postgres_server", "postgres_process", "postgres_server")
 
 hypothesis.settings.register_profile(
     "tenure",

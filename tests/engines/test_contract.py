@@ -9,6 +9,7 @@ import anyio
 import pytest
 
 from tenure.engines.memory import MemoryEngine
+from tenure.engines.postgres import PostgresEngine
 from tenure.engines.redis import RedisEngine
 from tenure.engines.sqlite import SqliteEngine
 from tenure.testing import FaultyEngine
@@ -77,6 +78,14 @@ class TestRedis(InSetTime):
     @pytest.fixture
     def engine(self, time, redis_server):
         return RedisEngine(redis_server.url, clock=time)
+
+
+# what depends on the loop is the link: tests/engines/test_postgres.py
+@pytest.mark.backends("asyncio")
+class TestPostgres(InSetTime):
+    @pytest.fixture
+    def engine(self, time, postgres_server):
+        return PostgresEngine(postgres_server.url(), clock=time)
 
 
 def test_no_part_of_the_contract_hides_a_test_of_another():

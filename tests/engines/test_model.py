@@ -46,6 +46,7 @@ sessions_operations = st.one_of(
     sessions.flatmap(lambda s: st.builds(e.OpenSession, st.just(s), st.just(PROCESSES[s]), session_ttls)),
     st.builds(e.RenewSession, sessions),
     st.builds(e.CloseSession, sessions),
+    st.builds(e.Inspect, sessions, st.sampled_from((1, 3, 1000))),
 )
 hold_operations = st.one_of(
     st.builds(
@@ -168,7 +169,25 @@ class EnginesAgree(RuleBasedStateMachine):
         for queue in ("q", "r"):
             looks += [e.Count(queue), e.Count(queue, recount=True)]
             looks += [e.Browse(queue, state) for state in ("waiting", "delayed", "leased", "ended", "dead")]
-        self.send(*looks)
+        self.send(*looks, *map(e.Inspect, SESSIONS))
+        for kind in ("holds", "pools", "queues", "sessions"):
+            self.survey(kind, "", 100)
+
+    def survey(self, kind, prefix, limit):
+        """Page by page, since each engine has its own order; no time passes."""
+        names = []
+        for ask in (self.model.apply, self.ask_other):
+            names.append([])
+            page = ask(e.Survey(kind, prefix, "", limit))
+            while page.next:
+                assert len(page.names) <= limit
+                names[-1] += page.names
+                page = ask(e.Survey(kind, prefix, page.next, limit))
+            names[-1] += page.names
+        assert sorted(names[0]) == sorted(names[1]), f"{kind} {prefix}: {names}"
+
+    def ask_other(self, operation):
+        return self.book.execute([operation])[0][0]
 
     def send(self, *operations):
         """One transaction of the book; the model applies one operation after the other."""
@@ -212,6 +231,16 @@ class EnginesAgree(RuleBasedStateMachine):
     @rule(operation=sessions_operations)
     def session(self, operation):
         self.send(operation)
+
+    @rule(
+        kind=st.sampled_from(("holds", "pools", "queues", "sessions")),
+        prefix=st.sampled_from(("", "", "k", "s1", "none")),
+        limit=st.integers(1, 3),
+    )
+    def look_around(self, kind, prefix, limit):
+        while self.send(e.Ping()) == [e.Reply.MORE]:
+            pass
+        self.survey(kind, prefix, limit)
 
     @rule(operation=hold_operations)
     def hold(self, operation):
@@ -479,9 +508,14 @@ class RedisAgrees(EnginesAgree):
     """Operations are finished one by one: when there is something to clear up first is the engine's own affair."""
 
     server = None
+    second = 1e6
+    """A second in the unit of its bookings."""
+
+    def empty(self):
+        self.server("FLUSHALL")
 
     def open_other(self, cap):
-        self.server("FLUSHALL")
+        self.empty()
         self.other_hints = []
         self.booked = {}
         self.other = self.make(lambda: self.now, cap)
@@ -502,7 +536,7 @@ class RedisAgrees(EnginesAgree):
             wanted = self.finished(self.model.apply, operation)
             same = operation
             if isinstance(operation, e.Refund):
-                booking = self.booked.get(operation.booking, operation.booking * 1e6)
+                booking = self.booked.get(operation.booking, operation.booking * self.second)
                 same = replace(operation, booking=booking)
             answer = self.finished(self.other.apply_now, same)
             if isinstance(wanted, e.Spent):
@@ -518,6 +552,9 @@ class RedisAgrees(EnginesAgree):
             answers.append(wanted)
         self.agreed = True
         return answers
+
+    def ask_other(self, operation):
+        return self.other.apply_now(operation)
 
     def finished(self, apply, operation):
         for _ in range(1000):
@@ -539,5 +576,20 @@ def test_the_redis_engine_agrees(redis_server, inline_redis):
     machine = type(
         "RedisAgrees", (RedisAgrees,), {"server": redis_server, "make": staticmethod(inline_redis)}
     )
+    options = settings(max_examples=EXAMPLES, stateful_step_count=60, deadline=None)
+    run_state_machine_as_test(machine, settings=options)
+
+
+class PostgresAgrees(RedisAgrees):
+    second = 1
+
+    def empty(self):
+        self.broom.empty()
+
+
+@pytest.mark.slow
+def test_the_postgres_engine_agrees(inline_postgres):
+    given = {"broom": inline_postgres(None), "make": staticmethod(inline_postgres)}
+    machine = type("PostgresAgrees", (PostgresAgrees,), given)
     options = settings(max_examples=EXAMPLES, stateful_step_count=60, deadline=None)
     run_state_machine_as_test(machine, settings=options)

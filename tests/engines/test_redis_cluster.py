@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import signal
+from functools import partial
+
 import anyio
 import pytest
 
-from tenure import EngineError, Lock, StoreUnavailable, WorkQueue
+from tenure import EngineError, LeaseLost, Lock, StoreUnavailable, WorkQueue
 from tenure.engine import (
     Acquire,
     CloseSession,
@@ -39,7 +43,7 @@ class Time:
 
 @pytest.mark.backends("asyncio")
 class TestContract(EngineContract):
-    """What holds on one server holds for the objects of one shard, wherever the sessions began."""
+    """What holds on one server holds for the objects and sessions of one shard."""
 
     @pytest.fixture(autouse=True)
     def one_shard(self, monkeypatch):
@@ -122,8 +126,12 @@ def test_keys_are_in_the_slots_in_which_the_server_sees_them(redis_cluster):
         assert redis_cluster.nodes[0]("CLUSTER", "KEYSLOT", f"tenure:{{{tag}}}:rows") == slot_of(tag)
 
 
-# A name of an object in each of the shards.
-NAMES = [next(f"k{n}" for n in range(1000) if shard_of(f"k{n}") == shard) for shard in range(SHARDS)]
+def named_in(shard, letter):
+    return next(f"{letter}{n}" for n in range(1000) if shard_of(f"{letter}{n}") == shard)
+
+
+# An object and two sessions in each of the shards.
+NAMES, SESSIONS, OTHERS = ([named_in(shard, letter) for shard in range(SHARDS)] for letter in "kst")
 
 
 def lock_in(store, shard):
@@ -182,51 +190,45 @@ async def test_one_node_that_answers_is_enough(redis_cluster, free_port):
 
 
 async def holding_everywhere(engine):
-    assert await one(engine, OpenSession("s", "p", 30)) is Reply.OK
-    answers = await engine.execute([Acquire("s", name, "a", 1) for name in NAMES])
+    assert set(await engine.execute([OpenSession(s, "p", 30) for s in SESSIONS])) == {Reply.OK}
+    answers = await engine.execute([Acquire(s, k, "a", 1) for s, k in zip(SESSIONS, NAMES, strict=True)])
     assert all(isinstance(answer, Granted) for answer in answers)
 
 
-async def test_a_session_is_in_the_shards_that_it_uses(serving, redis_cluster):
-    await one(serving, OpenSession("s", "p", 30))
-    await one(serving, Acquire("s", NAMES[3], "a", 1))
-    rows = [node("KEYS", "*rows") for node in redis_cluster.nodes[:3]]
-    assert sum(len(keys) for keys in rows) == len({3, shard_of("s")})
-    assert await one(serving, RenewSession("s")) is Reply.OK
-    await holding_everywhere(serving)
-    assert await one(serving, RenewSession("s")) is Reply.OK
-    assert await one(serving, CloseSession("s")) is Reply.OK
-    assert await one(serving, CloseSession("s")) is Reply.GONE
-    for answer in await serving.execute([Holders(name) for name in NAMES]):
-        assert answer.holders == ()
+async def test_a_session_is_in_one_shard(serving, redis_cluster):
+    await one(serving, OpenSession(SESSIONS[3], "p", 30))
+    await one(serving, Acquire(SESSIONS[3], NAMES[3], "a", 1))
+    assert sum(len(node("KEYS", "*rows")) for node in redis_cluster.nodes[:3]) == 1
+    assert await one(serving, Acquire(SESSIONS[3], NAMES[4], "a", 1)) is Reply.GONE
+    assert await one(serving, RenewSession(SESSIONS[3])) is Reply.OK
+    assert await one(serving, CloseSession(SESSIONS[3])) is Reply.OK
+    assert await one(serving, CloseSession(SESSIONS[3])) is Reply.GONE
+    assert (await one(serving, Holders(NAMES[3]))).holders == ()
 
 
-async def test_a_session_that_one_node_lost_is_gone(serving, redis_cluster):
-    await holding_everywhere(serving)
-    redis_cluster.nodes[1]("FLUSHALL")
-    assert await one(serving, RenewSession("s")) is Reply.GONE
-    # it stays so, also where nobody has heard of it
-    assert await one(serving, RenewSession("s")) is Reply.GONE
-    assert await one(serving, CloseSession("s")) is Reply.OK
-    for answer in await serving.execute([Holders(name) for name in NAMES]):
-        assert answer.holders == ()
+async def test_what_one_node_lost_is_lost_and_nothing_else(redis_cluster):
+    home = [redis_cluster.home_of(slot_of(tag)) for tag in TAGS]
+    async with open_store(redis_cluster.url, ttl=1) as store:
+        kept, lost = [], []
 
+        async def hold(shard, entered):
+            try:
+                async with Lock(store, lock_in(store, shard)) as lease:
+                    entered()
+                    await anyio.sleep(1.5)
+                    lease.check()
+                    kept.append(shard)
+            except LeaseLost:
+                lost.append(shard)
 
-async def test_a_session_that_is_over_does_not_begin_anew_on_another_shard(redis_cluster):
-    time = Time()
-    engine = RedisClusterEngine(redis_cluster.url, clock=time)
-    async with anyio.create_task_group() as group:
-        await group.start(engine.serve, "p", lambda _: None)
-        await one(engine, OpenSession("s", "p", 1))
-        await time.advance(0.9)
-        assert isinstance(await one(engine, Acquire("s", NAMES[0], "a", 1)), Granted)
-        await time.advance(0.2)
-        for name in NAMES:
-            assert await one(engine, Acquire("s", name, "b", 1)) is Reply.GONE
-        await one(engine, OpenSession("s", "p", 1))
-        for name in NAMES:
-            assert isinstance(await one(engine, Acquire("s", name, "b", 1)), Granted)
-        group.cancel_scope.cancel()
+        async with anyio.create_task_group() as group:
+            entered = []
+            for shard in range(SHARDS):
+                group.start_soon(hold, shard, partial(entered.append, shard))
+            await until(lambda: len(entered) == SHARDS)
+            redis_cluster.nodes[1]("FLUSHALL")
+        assert sorted(lost) == [shard for shard in range(SHARDS) if home[shard] == 1]
+        assert sorted(kept) == [shard for shard in range(SHARDS) if home[shard] != 1]
 
 
 async def test_all_shards_are_pinged(serving):
@@ -234,7 +236,6 @@ async def test_all_shards_are_pinged(serving):
 
 
 async def test_names_that_cannot_be_sent_fail_alone(serving):
-    await one(serving, OpenSession("s", "p", 30))
     answers = await serving.execute([Ping(), Release("\ud800", "x"), Acquire("s", "\ud800", "x", 1), Ping()])
     assert answers[::3] == [Reply.OK, Reply.OK]
     assert all(isinstance(answer, EngineError) for answer in answers[1:3])
@@ -248,8 +249,9 @@ async def test_forgotten_scripts_are_brought_again(serving, redis_cluster):
 
 async def test_waiters_are_told_wherever_the_object_is(serving):
     await holding_everywhere(serving)
-    await one(serving, OpenSession("t", "p", 30))
-    for answer in await serving.execute([Acquire("t", name, "b", 1) for name in NAMES]):
+    await serving.execute([OpenSession(other, "p", 30) for other in OTHERS])
+    waiting = [Acquire(other, name, "b", 1) for other, name in zip(OTHERS, NAMES, strict=True)]
+    for answer in await serving.execute(waiting):
         assert isinstance(answer, Queued)
     serving.hints.clear()
     await serving.execute([Release(name, "a") for name in NAMES])
@@ -360,6 +362,50 @@ async def test_connections_that_break_all_at_once(redis_cluster):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("killed", [False, True], ids=["frozen", "killed"])
+async def test_while_a_node_is_away_the_others_go_on_and_only_its_leases_end(own_redis_cluster, killed):
+    cluster = own_redis_cluster
+    away = cluster.nodes[1]
+    for node in cluster.nodes:
+        node("CONFIG", "SET", "cluster-require-full-coverage", "no")
+    home = [cluster.home_of(slot_of(tag)) for tag in TAGS]
+    healthy = [shard for shard in range(SHARDS) if home[shard] == 2]
+    async with open_store(RedisClusterEngine(cluster.url, patience=0.5), ttl=2) as store:
+        there, here, busy = (lock_in(store, shard) for shard in (home.index(1), *healthy[:2]))
+        held, lost, cycles = anyio.Event(), [], 0
+
+        async def hold():
+            with pytest.raises(LeaseLost, match="expired"):
+                async with Lock(store, there):
+                    held.set()
+                    try:
+                        await anyio.sleep_forever()
+                    finally:
+                        lost.append(anyio.current_time())
+
+        async with anyio.create_task_group() as group, Lock(store, here) as lease:
+            group.start_soon(hold)
+            await held.wait()
+            since = anyio.current_time()
+            away.kill() if killed else os.kill(away.process.pid, signal.SIGSTOP)
+            while anyio.current_time() < since + 3:
+                with anyio.fail_after(1):
+                    await token_of(store, busy)
+                cycles += 1
+                await anyio.sleep(0.01)
+            lease.check()
+            assert 1 < lost[0] - since < 2
+            assert cycles > 50
+            with anyio.move_on_after(0.1) as scope:
+                await token_of(store, there)
+            assert scope.cancelled_caught
+            away.start() if killed else os.kill(away.process.pid, signal.SIGCONT)
+            with anyio.fail_after(20):
+                await token_of(store, there)
+            lease.check()
+
+
+@pytest.mark.slow
 async def test_when_a_node_is_killed_its_replica_goes_on(own_redis_cluster, replicate):
     cluster = own_redis_cluster
     lost = cluster.nodes[0]
@@ -385,3 +431,15 @@ async def test_when_a_node_is_killed_its_replica_goes_on(own_redis_cluster, repl
         lost.start()
         for n in range(40):
             await token_of(other, str(n))
+
+
+async def test_replicas_are_those_of_the_node(redis_cluster):
+    home = [redis_cluster.home_of(slot_of(tag)) for tag in TAGS]
+    engine = RedisClusterEngine(f"{redis_cluster.url}?replicas=1", patience=0.5)
+    async with open_store(engine, ttl=5, settle_timeout=0.1) as store:
+        with anyio.fail_after(5):
+            await token_of(store, lock_in(store, home.index(0)))
+        # it has none
+        with anyio.move_on_after(0.5) as scope:
+            await token_of(store, lock_in(store, home.index(1)))
+        assert scope.cancelled_caught

@@ -121,7 +121,7 @@ async def at_rest(*stores):
         assert store.entered == {}
         assert not store._places._by_name and not store._places._by_key
         assert len(store._places) == 0
-        assert all(isinstance(waiter.want.operation, RenewSession) for waiter in store._wire._callers)
+        assert all(isinstance(waiter.want.operation, RenewSession) for waiter in store._wires.of("")._callers)
         for session in store._sessions:
             assert not session.unsettled, session
         for listener in store._listeners.values():

@@ -13,11 +13,12 @@ import tenure
 from tenure import EngineError, StoreUnavailable
 from tenure.engine import Holders, Holdings
 from tenure.engines.memory import MemoryEngine
+from tenure.engines.postgres import PostgresEngine
 from tenure.engines.redis import RedisEngine
 from tenure.engines.sqlite import SqliteEngine
 from tenure.testing import FaultyEngine
 
-ENGINES = ("memory", "wire", "sqlite", "redis")
+ENGINES = ("memory", "wire", "sqlite", "redis", "postgres")
 
 
 @pytest.fixture(params=ENGINES)
@@ -32,6 +33,13 @@ def engine(request, tmp_path):
             clock = request.getfixturevalue("virtual_clock").now
             return request.getfixturevalue("inline_redis")(clock)
         return RedisEngine(request.getfixturevalue("redis_server").url)
+    if request.param == "postgres":
+        if "virtual_clock" in request.fixturenames:
+            clock = request.getfixturevalue("virtual_clock").now
+            # what takes long in real time is no sleep of the machine
+            request.getfixturevalue("sleep_of_the_machine")
+            return request.getfixturevalue("inline_postgres")(clock)
+        return PostgresEngine(request.getfixturevalue("postgres_server").url())
     path = tmp_path / "store.db"
     if "virtual_clock" in request.fixturenames:
         return SqliteEngine(path, clock=request.getfixturevalue("virtual_clock").now, inline=True)

@@ -8,6 +8,7 @@ from tenure.engines.memory import MemoryEngine
 from tenure.errors import EngineError, StoreClosed, StoreUnavailable
 from tenure.store._sessions import Session, Sessions
 from tenure.store._wire import Wire
+from tenure.store._wires import Wires
 from tenure.upkeep import Upkeep
 
 
@@ -54,11 +55,11 @@ def link():
 
 @pytest.fixture
 async def sessions(link, virtual_clock):
-    wire = Wire(link)
+    wires = Wires(link)
     async with anyio.create_task_group() as group:
         upkeep = Upkeep(group)
-        upkeep.start("wire", wire.run)
-        sessions = Sessions("process", wire, lambda: upkeep)
+        upkeep.start("wire", wires.of("").run)
+        sessions = Sessions("process", wires, lambda: upkeep)
         sessions.upkeep = upkeep
         yield sessions
         upkeep.cancel()

@@ -30,7 +30,7 @@ RELEASE = Release("key", "name")
 
 def settlement(wire):
     session = Session("p/1", 3.0, wire)
-    return Settlement(wire, RELEASE, session), session
+    return Settlement(RELEASE, session), session
 
 
 async def test_it_is_sent_when_it_is_made():

@@ -178,10 +178,10 @@ async def test_the_blocks_own_error_leaves_as_it_was_raised():
         ("sqlite:///jobs.db?mode=ro", "write sqlite:///FILE"),
         ("sqlite:///jobs.db#1", "write sqlite:///FILE"),
         ("redis://user:secret@localhost/x", "a database is a number"),
-        ("rediss://user:secret@localhost?ssl=1", "the only option that a Redis URL has is db"),
+        ("rediss://user:secret@localhost?ssl=1", "the only options that a Redis URL has are db and replicas"),
         ("unix://secret@localhost", "write unix:///absolute/path"),
         ("redis://user:secret@localhost:70000", "Port out of range"),
-        ("postgresql://user:secret@localhost", "postgresql: this engine is not in this version"),
+        ("postgresql://user:secret@localhost/jobs?colour=red", "libpq does not understand this URL"),
         ("mysql://user:secret@localhost", "'mysql' is no engine"),
     ],
 )
@@ -420,7 +420,7 @@ async def test_one_who_is_granted_in_the_turn_of_closing_does_not_enter():
             store._sessions.closed = True  # what closing does first
             return engine.apply(operation)
 
-        store._wire.apply = apply
+        store._wires.of("").apply = apply
         with pytest.raises(StoreClosed):
             async with Lock(store, "a"):
                 pytest.fail("entered")

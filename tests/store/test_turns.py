@@ -14,7 +14,7 @@ class Speaker:
     """Spends what was gathered, and writes down what it is told."""
 
     def __init__(self, store, ttl=3.0):
-        self.turns = Turns(store, ttl, self)
+        self.turns = Turns(store, "key", ttl, self)
         self.gathered = 0
         self.sent = []
         self.told = []

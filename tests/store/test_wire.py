@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from collections import deque
+
 import anyio
 import pytest
 
@@ -259,3 +261,164 @@ async def test_an_immediate_engine_is_called_at_once():
     with pytest.raises(EngineError, match="worse"):
         await wire.call(Count("q"))
     assert wire.pending == 0
+
+
+# ---------------------------------------------------------------------------------- an engine that can be posted to
+
+
+class Posting(Recorder):
+    """One that takes each operation at once; `answer` answers the one that was posted first, `fail` all of them."""
+
+    def __init__(self):
+        super().__init__()
+        self.up = True
+        self.posted = deque()
+
+    def post(self, operation, on_answer):
+        if self.up:
+            self.posted.append((operation.key, on_answer))
+        return self.up
+
+    @property
+    def keys(self):
+        return [key for key, _ in self.posted]
+
+    def answer(self):
+        key, on_answer = self.posted.popleft()
+        on_answer(self._answer(key))
+
+    def fail(self):
+        posted, self.posted = self.posted, deque()
+        for _, on_answer in posted:
+            on_answer(StoreUnavailable("away"))
+
+
+@pytest.fixture
+def posting():
+    return Posting()
+
+
+@pytest.fixture
+async def direct(posting, virtual_clock):
+    """A wire over it."""
+    wire = Wire(posting)
+    async with anyio.create_task_group() as group:
+        group.start_soon(wire.run)
+        await virtual_clock.settle()
+        yield wire
+        group.cancel_scope.cancel()
+
+
+async def test_what_can_be_posted_leaves_at_once_and_waits_for_nobody(direct, posting, virtual_clock):
+    answers = []
+    for key in "abc":
+        call = direct.send(op(key), answers.append, urgent=key == "c")
+        assert (posting.keys[-1], call.tries) == (key, 1)
+    assert direct.pending == 3
+    for left in (2, 1, 0):
+        posting.answer()
+        assert direct.pending == left
+    assert answers == ["a!", "b!", "c!"]
+    await virtual_clock.settle()
+    assert posting.batches == []
+
+
+async def later(function):
+    await anyio.sleep(1)
+    function()
+
+
+async def test_a_call_is_posted_too(direct, posting, virtual_clock):
+    posting.answers["b"] = [EngineError("b is bad")]
+    async with anyio.create_task_group() as group:
+        group.start_soon(direct.call, op("a"))
+        await virtual_clock.settle()
+        group.start_soon(later, posting.answer)
+        group.start_soon(later, posting.answer)
+        with pytest.raises(EngineError, match="b is bad"):
+            await direct.call(op("b"))
+
+
+async def test_all_that_was_posted_without_an_answer_is_sent_again_in_order(direct, posting, virtual_clock):
+    answers = []
+    calls = [direct.send(op(key), answers.append) for key in "abcd"]
+    posting.answer()
+    posting.up = False
+    calls[2].wanted = False
+    posting.fail()
+    assert str(direct.down) == "away"
+    direct.send(op("e"), answers.append)
+    assert direct.pending == 3
+    await virtual_clock.settle()
+    posting.up = True
+    # not before what has to go before it
+    direct.send(op("f"), answers.append)
+    assert posting.keys == []
+    await direct.settled()
+    assert posting.batches == [["b", "d", "e"], ["f"]]
+    assert answers == [f"{key}!" for key in "abdef"]
+    assert [call.tries for call in calls] == [1, 2, 1, 2]
+    assert direct.down is None
+    direct.send(op("g"), answers.append)
+    assert posting.keys == ["g"]
+
+
+async def test_what_cannot_be_posted_goes_in_batches_and_what_is_urgent_first(direct, posting, virtual_clock):
+    posting.up = False
+    for key in "abc":
+        direct.send(op(key), lambda _: None, urgent=key == "c")
+    await direct.settled()
+    assert posting.batches == [["c", "a", "b"]]
+
+
+async def test_more_is_asked_for_by_the_wire(direct, posting, virtual_clock):
+    posting.answers = {"a": [Reply.MORE, Reply.MORE], "b": [Reply.MORE]}
+    answers = []
+    for key in "abc":
+        direct.send(op(key), answers.append)
+    for _ in "abc":
+        posting.answer()
+    await direct.settled()
+    assert posting.batches == [["a", "b"], ["a"]]
+    assert answers == ["c!", "b!", "a!"]
+
+
+async def test_cancelled_after_it_was_posted_it_is_not_sent_again(direct, posting, virtual_clock):
+    with anyio.move_on_after(0.5):
+        await direct.call(op("a"))
+    posting.fail()
+    await direct.settled()
+    assert posting.batches == []
+
+
+async def test_settled_means_that_what_was_posted_is_answered(direct, posting, virtual_clock):
+    direct.send(op("a"), lambda _: direct.send(op("b"), lambda _: None))
+    settled = []
+
+    async def settle():
+        await direct.settled()
+        settled.append(True)
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(settle)
+        for _ in range(2):
+            await virtual_clock.settle()
+            assert settled == []
+            posting.answer()
+
+
+async def test_sources_are_posted_at_the_end_of_the_turn(direct, posting, virtual_clock):
+    class Source:
+        gathered = 0
+
+        def compose(self):
+            direct.send(op(f"gathered {self.gathered}"), lambda _: None)
+
+    source = Source()
+    for _ in range(3):
+        source.gathered += 1
+        direct.compose_soon(source)
+    assert posting.keys == []
+    await virtual_clock.settle()
+    assert posting.keys == ["gathered 3"]
+    posting.answer()

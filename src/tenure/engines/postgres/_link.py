@@ -30,6 +30,9 @@ SETTINGS = {
     # a plan that was made while a table was empty must not last when it is full
     "enable_seqscan": "off",
     "enable_bitmapscan": "off",
+    # nor may one that sorts what an index has in order
+    "enable_sort": "off",
+    "enable_incremental_sort": "off",
     # planning anew takes longer than most statements do
     "plan_cache_mode": "force_generic_plan",
     # which would be compiled for each call, at what a forbidden scan is said to cost

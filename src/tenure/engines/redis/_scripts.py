@@ -32,8 +32,8 @@ def script(name: str) -> Script:
     """The script of that name."""
     folder = files(__spec__.parent) / "lua"
     *outer, inner = ((folder / f"{part}.lua").read_text(encoding="utf-8") for part in _PARTS[name])
-    # each part is a function inside of that of the part before: what a Lua function takes from the function around it
-    # is searched for among all that others took from there before, and that took most of the time of a script
+    # each part is a function inside of that of the part before: Lua searches for the local variables that a function
+    # takes from around it one by one, but not for those from further out
     text = "".join(f"{part}\nreturn (function()\n" for part in outer) + inner + "\nend)()" * len(outer)
     source = text.encode()
     return Script(source, sha1(source, usedforsecurity=False).hexdigest().encode())

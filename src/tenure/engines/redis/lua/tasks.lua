@@ -1,17 +1,17 @@
 -- Tasks: a bounded priority queue whose tasks are leased, fenced and settled.
 --
--- A row "Q:" queue -> {size, paused, tasks, ready, delayed, reserved, producers, ordinal, takers, and how many were put,
--- done, dead, ...}; a row "T:" queue, id -> a task: {ready_at; priority, attempts and deliveries unless 0; key, expires,
+-- Rows: "Q:" queue -> {size, paused, tasks, ready, delayed, reserved, producers, ordinal, takers, and how many were
+-- put, done, dead, ...}; "T:" queue, id -> a task: {ready_at; priority, attempts and deliveries unless 0; key, expires,
 -- payload if it is short, progress; while leased session, process, token, limit, keep; stop, a number, and ttl when it
--- shall be cancelled} or, once it has ended, its record: {seq, state, result, ended_at, expires, priority, ...}. A field
--- "Y:" queue, id -> a payload that is long; a field "K:" queue, key -> an id. Rows "n:" producers, "k:" takers.
+-- shall be cancelled} or, once it has ended, its record: {seq, state, result, ended_at, expires, priority, ...}; "n:"
+-- for producers, "k:" for takers. Fields "Y:" queue, id -> a payload that is long; "K:" queue, key -> an id.
 --
--- Members: "u:" queue, id for all unfinished; "a:" queue, priority, ready_at, id for those that are ready, and "o:" queue,
--- ready_at, id for those of them whose priority is not 0 (the others are in that order among themselves); "d:" queue,
--- ready_at, id for the delayed; "z:" queue, session, stop, token for those to be cancelled; "n:" queue, ordinal, producer
--- for those who wait; "k:" queue, ordinal, session for idle takers; "y:" queue, letter of the state, seq, id for endings;
--- "Q:" queue once a task was put into it; "J:" time, letter, seq, seq, queue for a run of records to be forgotten; "D:"
--- time, "x", id, queue for expiry.
+-- Members: "u:" queue, id for all unfinished; "a:" queue, priority, ready_at, id for those that are ready, and "o:"
+-- queue, ready_at, id for those of them whose priority is not 0 (the others are in that order among themselves); "d:"
+-- queue, ready_at, id for the delayed; "z:" queue, session, stop, token for those to be cancelled; "n:" queue, ordinal,
+-- producer for those who wait; "k:" queue, ordinal, session for idle takers; "y:" queue, letter of the state, seq, id
+-- for endings; "Q:" queue once a task was put into it; "J:" time, letter, seq, seq, queue for a run of records to be
+-- forgotten; "D:" time, "x", id, queue for expiry.
 --
 -- An id has 16 digits here; only answers give it as a number.
 
@@ -26,8 +26,8 @@ local ended_here = 0
 
 local function queue_of(name)
     return row('Q:' .. name) or {
-        size = 0, paused = false, tasks = 0, ready = 0, delayed = 0, reserved = 0, producers = 0, ordinal = 0, takers = 0,
-        put = 0, done = 0, dead = 0, cancelled = 0, expired = 0, discarded = 0, purged = 0,
+        size = 0, paused = false, tasks = 0, ready = 0, delayed = 0, reserved = 0, producers = 0, ordinal = 0,
+        takers = 0, put = 0, done = 0, dead = 0, cancelled = 0, expired = 0, discarded = 0, purged = 0,
     }
 end
 

@@ -1,0 +1,425 @@
+"""The link to a real PostgreSQL server: what is said when it will not do, and that nothing is lost on the way."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import anyio
+import psycopg
+import pytest
+
+import tenure
+from tenure import EngineError, Lock, StoreUnavailable, WorkQueue
+from tenure.engine import (
+    Acquire,
+    Granted,
+    Holders,
+    Notice,
+    OpenSession,
+    Ping,
+    Queued,
+    Release,
+    Reply,
+)
+from tenure.engines.postgres import PostgresEngine
+from tenure.engines.postgres._address import address
+
+
+@pytest.fixture
+def engine(postgres_server):
+    return PostgresEngine(postgres_server.url())
+
+
+@pytest.fixture
+def serving():
+    """The engine, at work: `async with serving(engine) as hints`."""
+    return Serving
+
+
+class Serving:
+    def __init__(self, engine, process="p"):
+        self._engine = engine
+        self._process = process
+        self._group = anyio.create_task_group()
+
+    async def __aenter__(self):
+        hints = []
+        await self._group.__aenter__()
+        await self._group.start(self._engine.serve, self._process, hints.append)
+        return hints
+
+    async def __aexit__(self, *failure):
+        self._group.cancel_scope.cancel()
+        return await self._group.__aexit__(*failure)
+
+
+@pytest.fixture
+def sql(postgres_server):
+    """A connection of somebody else."""
+    with psycopg.connect(postgres_server.url(), autocommit=True) as connection:
+        yield connection
+
+
+async def one(engine, operation):
+    (answer,) = await engine.execute([operation])
+    return answer
+
+
+async def until(condition):
+    with anyio.fail_after(10):
+        while not condition():
+            await anyio.sleep(0.005)
+
+
+OURS = "FROM pg_stat_activity WHERE application_name LIKE 'tenure %'"
+
+# ------------------------------------------------------------------------------------------------------ where it is
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("postgresql://jobs@db.example/app", "postgresql://jobs@db.example/app"),
+        ("postgres://jobs:secret@db.example:5433/app", "postgresql://jobs@db.example:5433/app"),
+        ("postgresql:///app?host=/run/postgresql", "postgresql:///app?host=/run/postgresql"),
+        ("postgresql://a,b:5433/app", "postgresql://a,b:,5433/app"),
+    ],
+)
+def test_the_password_is_not_shown(url, said):
+    assert str(address(url)) == said
+    assert "secret" not in repr(address(url)) + repr(PostgresEngine(url))
+
+
+@pytest.mark.parametrize(
+    ("url", "words"),
+    [
+        ("mysql://secret@h/d", "begins with postgresql://"),
+        ("postgresql://u:secret@h/d?no_such_option=1", "libpq does not understand"),
+    ],
+)
+def test_a_wrong_url_is_named(url, words):
+    with pytest.raises(ValueError, match=words) as caught:
+        PostgresEngine(url)
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("schema", ["", "Jobs", "a.b", "x" * 31, "a'b"])
+def test_the_schema_is_a_plain_name(schema):
+    with pytest.raises(ValueError, match="schema"):
+        PostgresEngine("postgresql://h/d", schema=schema)
+
+
+def test_patience_is_a_time():
+    with pytest.raises(ValueError, match="patience"):
+        PostgresEngine("postgresql://h/d", patience=0)
+
+
+async def test_a_name_is_looked_up(monkeypatch):
+    async def found(host, *_, **__):
+        return [(0, 0, 0, "", (f"{host}.1", 0)), (0, 0, 0, "", (f"{host}.2", 0))]
+
+    monkeypatch.setattr(anyio, "getaddrinfo", found)
+    info = await address("postgresql://u@a:1,10.0.0.1:2/d").conninfo()
+    assert psycopg.conninfo.conninfo_to_dict(info) == {
+        "user": "u",
+        "dbname": "d",
+        "host": "a,a,10.0.0.1",
+        "hostaddr": "a.1,a.2,",
+        "port": "1,1,2",
+    }
+
+
+def test_a_server_is_asked_over_the_network(engine):
+    with pytest.raises(RuntimeError, match="not immediate"):
+        engine.apply(Ping())
+
+
+async def test_what_does_not_serve_does_not_answer(engine):
+    with pytest.raises(StoreUnavailable, match="does not serve"):
+        await engine.execute([Ping()])
+
+
+# ------------------------------------------------------------------------------------------------------ who will not do
+
+
+async def refused(engine, error, words):
+    with pytest.raises(error, match=words) as caught:
+        await engine.serve("p", lambda hint: None)
+    assert type(caught.value) is error
+    return caught.value
+
+
+async def test_nobody_listens(tmp_path):
+    await refused(PostgresEngine(f"postgresql:///d?host={tmp_path}"), StoreUnavailable, "No such file")
+
+
+async def test_an_unknown_database(postgres_server):
+    url = postgres_server.url().replace("/postgres?", "/nowhere?")
+    await refused(PostgresEngine(url), EngineError, 'database "nowhere" does not exist')
+
+
+async def test_a_wrong_password(postgres_server, sql):
+    hba = postgres_server.folder / "data" / "pg_hba.conf"
+    before = hba.read_text()
+    sql.execute("DROP ROLE IF EXISTS locked")
+    sql.execute("CREATE ROLE locked LOGIN PASSWORD 'right'")
+    hba.write_text("local all locked scram-sha-256\n" + before)
+    sql.execute("SELECT pg_reload_conf()")
+    try:
+        url = postgres_server.url().replace("tenure@", "locked:wrong@")
+        while True:
+            error = await anyio.to_thread.run_sync(lambda: connection_error(url))
+            if "password" in error:
+                break
+        error = await refused(PostgresEngine(url), EngineError, "password authentication failed")
+        assert "wrong" not in str(error)
+    finally:
+        hba.write_text(before)
+        sql.execute("SELECT pg_reload_conf()")
+        sql.execute("DROP ROLE locked")
+
+
+def connection_error(url):
+    try:
+        psycopg.connect(url).close()
+    except psycopg.OperationalError as error:
+        return str(error)
+    return ""
+
+
+async def test_a_server_that_is_too_old(engine, monkeypatch):
+    monkeypatch.setattr("tenure.engines.postgres._link.OLDEST", 99)
+    await refused(engine, EngineError, "PostgreSQL 99 or later is needed, this is 1")
+
+
+async def test_a_server_that_is_read_only(postgres_server, sql):
+    sql.execute("DROP ROLE IF EXISTS reader")
+    sql.execute("CREATE ROLE reader LOGIN")
+    sql.execute("ALTER ROLE reader SET default_transaction_read_only = on")
+    url = postgres_server.url().replace("tenure@", "reader@")
+    await refused(PostgresEngine(url), StoreUnavailable, "read-only")
+
+
+async def test_who_may_not_make_a_schema_is_told_so(postgres_server, sql):
+    sql.execute("DROP ROLE IF EXISTS guest")
+    sql.execute("CREATE ROLE guest LOGIN")
+    url = postgres_server.url().replace("tenure@", "guest@")
+    await refused(PostgresEngine(url, schema="nothing_yet"), EngineError, "lacks a permission")
+
+
+# ------------------------------------------------------------------------------------------------------ the schema
+
+
+@pytest.fixture
+def fresh_schema(sql):
+    """The name of a schema that is not there."""
+    sql.execute("DROP SCHEMA IF EXISTS fresh CASCADE")
+    yield "fresh"
+    sql.execute("DROP SCHEMA IF EXISTS fresh CASCADE")
+
+
+async def test_many_come_first_at_once(postgres_server, fresh_schema, serving):
+    engines = [PostgresEngine(postgres_server.url(), schema=fresh_schema) for _ in range(4)]
+    async with anyio.create_task_group() as group:
+        for engine in engines:
+            group.start_soon(serve_and_ping, serving, engine)
+
+
+async def serve_and_ping(serving, engine):
+    async with serving(engine):
+        assert await one(engine, Ping()) is Reply.OK
+
+
+async def test_schemas_are_apart(engine, postgres_server, fresh_schema, serving):
+    other = PostgresEngine(postgres_server.url(), schema=fresh_schema)
+    async with serving(engine), serving(other):
+        for each in (engine, other):
+            await one(each, OpenSession("s", "p", 30.0))
+            assert isinstance(await one(each, Acquire("s", "k", "a", 1)), Granted)
+
+
+async def test_what_a_newer_release_has_made_is_refused(postgres_server, sql, fresh_schema, serving):
+    engine = PostgresEngine(postgres_server.url(), schema=fresh_schema)
+    await serve_and_ping(serving, engine)
+    sql.execute(f"UPDATE {fresh_schema}.meta SET version = 99")
+    await refused(
+        engine, EngineError, "the schema fresh has version 99, this release knows 1; use a newer release"
+    )
+
+
+# ------------------------------------------------------------------------------------------------------ one alone
+
+
+async def test_what_cannot_be_stored_fails_alone(engine, serving):
+    too_long = os.urandom(4000).hex()
+    async with serving(engine):
+        answers = await engine.execute(
+            [
+                OpenSession("s", "p", 30.0),
+                Acquire("s", too_long, "a", 1),
+                Acquire("s", "k", "a", 2**70),
+                Acquire("s", "k", "a", 1),
+            ]
+        )
+    assert answers[0] is Reply.OK
+    assert [type(answer) for answer in answers[1:3]] == [EngineError] * 2
+    assert isinstance(answers[3], Granted)
+
+
+async def test_a_hint_that_is_too_long_says_to_look_again(engine, serving):
+    key = "k" * 2500
+    holder = "h" * 2500
+    async with serving(engine) as hints:
+        await engine.execute(
+            [OpenSession("s", "p", 30.0), Acquire("s", key, "a", 1), Acquire("s", key, holder, 1)]
+        )
+        hints.clear()
+        await engine.execute([Release(key, "a")])
+        await until(lambda: hints)
+        assert [hint.news for hint in hints] == [Notice.RESYNC] or len(hints[0].name) == 2500
+
+
+async def test_a_cancelled_caller_leaves_the_stream_in_order(engine, serving):
+    async with serving(engine):
+        for i in range(20):
+            async with anyio.create_task_group() as group:
+                group.start_soon(engine.execute, [OpenSession(f"s{i}", "p", 30.0)])
+                await anyio.lowlevel.checkpoint()
+                group.cancel_scope.cancel()
+        assert await one(engine, Ping()) is Reply.OK
+        await one(engine, OpenSession("s", "p", 30.0))
+        assert isinstance(await one(engine, Acquire("s", "k", "a", 1)), Granted)
+
+
+# ------------------------------------------------------------------------------------------------------ faults
+
+
+async def test_a_lock_that_somebody_keeps_is_not_waited_for_for_ever(postgres_server, sql, serving):
+    engine = PostgresEngine(postgres_server.url(), patience=1.0)
+    async with serving(engine):
+        await one(engine, OpenSession("s", "p", 30.0))
+        with sql.transaction():
+            sql.execute("SELECT tenure.lock('hold', 'k')")
+            with pytest.raises(StoreUnavailable, match="lock timeout"):
+                await engine.execute([Acquire("s", "k", "a", 1)])
+            assert isinstance(await one(engine, Acquire("s", "other", "a", 1)), Granted)
+        assert isinstance(await one(engine, Acquire("s", "k", "a", 1)), Granted)
+
+
+async def test_a_statement_that_is_cancelled_may_be_sent_again(engine, sql, serving):
+    async with serving(engine):
+        await one(engine, OpenSession("s", "p", 30.0))
+        with sql.transaction():
+            sql.execute("SELECT tenure.lock('hold', 'k')")
+            async with anyio.create_task_group() as group:
+                group.start_soon(cancel_what_waits, sql)
+                with pytest.raises(StoreUnavailable, match="canceling statement"):
+                    await engine.execute([Acquire("s", "k", "a", 1)])
+        assert isinstance(await one(engine, Acquire("s", "k", "a", 1)), Granted)
+
+
+async def cancel_what_waits(sql):
+    await until(
+        lambda: sql.execute(f"SELECT pg_cancel_backend(pid) {OURS} AND wait_event_type = 'Lock'").fetchone()
+    )
+
+
+async def test_the_end_of_connections_loses_nothing(postgres_server, sql):
+    inside, sections = [], []
+
+    async def work(store, name):
+        for _ in range(12):
+            async with Lock(store, "k"):
+                inside.append(name)
+                assert len(inside) == 1
+                await anyio.sleep(0.002)
+                inside.pop()
+            sections.append(name)
+
+    async def end_them():
+        for count in range(1, 48, 6):
+            await until(lambda count=count: len(sections) >= count)
+            sql.execute(f"SELECT pg_terminate_backend(pid) {OURS}")
+
+    async with (
+        tenure.open_store(PostgresEngine(postgres_server.url())) as a,
+        tenure.open_store(PostgresEngine(postgres_server.url())) as b,
+        anyio.create_task_group() as group,
+    ):
+        group.start_soon(end_them)
+        for store in (a, b):
+            for n in range(2):
+                group.start_soon(work, store, n)
+    assert len(sections) == 48
+
+
+async def test_tasks_outlive_an_immediate_shutdown(own_postgres_server):
+    server = own_postgres_server("fsync=on")
+    async with tenure.open_store(PostgresEngine(server.url())) as store:
+        queue = WorkQueue(store, "jobs")
+        await queue.put("before")
+        async with queue.take() as task:
+            server.stop()
+            await anyio.to_thread.run_sync(server.start)
+            await queue.put("after")
+            assert task.payload == "before"
+        async with queue.take() as task:
+            assert task.payload == "after"
+
+
+async def test_a_server_that_stands_still_is_given_up_and_applies_nothing_late(postgres_server, sql, serving):
+    engine = PostgresEngine(postgres_server.url(), patience=1.0)
+    async with serving(engine):
+        await one(engine, OpenSession("s", "p", 30.0))
+        (pid,) = sql.execute(f"SELECT pid {OURS} AND application_name NOT LIKE '% hints'").fetchone()
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            with pytest.raises(StoreUnavailable, match="no answer within"):
+                await engine.execute([Acquire("s", "k", "late", 1)])
+        finally:
+            os.kill(pid, signal.SIGCONT)
+        answer = await one(engine, Acquire("s", "k", "new", 1))
+        holders = await one(engine, Holders("k"))
+        # either it was applied before, or it never will be
+        if isinstance(answer, Granted):
+            assert [held.holder for held in holders.holders] == ["new"]
+        else:
+            assert isinstance(answer, Queued)
+            assert [held.holder for held in holders.holders] == ["late"]
+        assert sql.execute(f"SELECT count(*) {OURS} AND pid = {pid}").fetchone() == (0,)
+
+
+async def test_several_stores_of_one_engine_share_its_connections(engine, sql):
+    async with tenure.open_store(engine) as a:
+        async with tenure.open_store(engine) as b:
+            assert sql.execute(f"SELECT count(*) {OURS}").fetchone() == (2,)
+            granted = anyio.Event()
+
+            async def wait_for_it():
+                async with Lock(b, "k"):
+                    granted.set()
+
+            async with anyio.create_task_group() as group:
+                async with Lock(a, "k"):
+                    group.start_soon(wait_for_it)
+                    await anyio.sleep(0.05)
+                    assert not granted.is_set()
+                with anyio.fail_after(5):
+                    await granted.wait()
+        await a.ping()
+
+
+async def test_the_keeper_of_the_connections_may_close_first(engine):
+    async with tenure.open_store(engine) as b:
+        closing = anyio.Event()
+
+        async def first(*, task_status):
+            async with tenure.open_store(engine):
+                task_status.started()
+                await closing.wait()
+
+        async with anyio.create_task_group() as group:
+            await group.start(first)
+            closing.set()
+        await b.ping()

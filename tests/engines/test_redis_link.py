@@ -1,0 +1,137 @@
+"""What is posted to a Redis server leaves at once, is answered in order, and is never lost."""
+
+from __future__ import annotations
+
+import anyio
+import pytest
+
+from tenure import EngineError, Lock
+from tenure.engine import Acquire, Granted, OpenSession, Ping, Queued, Release, Reply
+from tenure.engines import open_store
+from tenure.engines.redis import RedisEngine
+from tenure.engines.redis._link import ENOUGH
+from tenure.engines.redis._socket import PlainSocket, plain
+from tenure.errors import StoreUnavailable
+
+
+@pytest.fixture(params=["unix", "tcp"])
+def url(request, own_redis_server, free_port):
+    server = own_redis_server("--port", str(port := free_port()))
+    return server.url if request.param == "unix" else f"redis://127.0.0.1:{port}"
+
+
+@pytest.fixture
+async def serving(redis_server):
+    engine = RedisEngine(redis_server.url)
+    async with anyio.create_task_group() as group:
+        await group.start(engine.serve, "p", lambda _: None)
+        yield engine
+        group.cancel_scope.cancel()
+
+
+async def answered(answers, count):
+    with anyio.fail_after(10):
+        while len(answers) < count:
+            await anyio.sleep(0.001)
+
+
+async def test_what_is_posted_is_answered_in_order(serving):
+    answers = []
+    assert serving.post(OpenSession("s", "p", 30), answers.append)
+    for n in range(10 * ENOUGH):
+        assert serving.post(Acquire("s", "k", f"a{n}", 1), answers.append)
+    for n in range(10 * ENOUGH):
+        assert serving.post(Release("k", f"a{n}"), answers.append)
+    assert answers == []
+    await answered(answers, 20 * ENOUGH + 1)
+    assert answers[0] is Reply.OK
+    assert isinstance(answers[1], Granted)
+    assert [answer.place for answer in answers[2 : 10 * ENOUGH + 1]] == list(range(1, 10 * ENOUGH))
+    assert set(answers[10 * ENOUGH + 1 :]) == {Reply.RELEASED}
+
+
+async def test_the_first_leaves_before_the_turn_is_over(serving, redis_server):
+    await serving.execute([Ping()])
+    redis_server("CONFIG", "RESETSTAT")
+    answers = []
+    serving.post(Ping(), answers.append)
+    while b"cmdstat_evalsha:calls=1," not in redis_server("INFO", "commandstats"):
+        pass  # this thread does not give way: nothing but what has left already can arrive
+    assert answers == []
+    await answered(answers, 1)
+
+
+async def test_nothing_is_posted_while_the_server_is_away(serving, redis_server):
+    fresh = RedisEngine(redis_server.url)
+    assert not fresh.post(Ping(), pytest.fail)
+    assert not serving.post(Release("\ud800", "x"), pytest.fail)
+
+
+async def test_without_its_script_it_is_to_be_sent_again(serving, redis_server):
+    redis_server("SCRIPT", "FLUSH")
+    answers = []
+    assert serving.post(Ping(), answers.append)
+    await answered(answers, 1)
+    assert answers == [Reply.MORE]
+    assert await serving.execute([Ping()]) == [Reply.OK]
+
+
+async def test_when_the_connection_breaks_all_that_was_posted_is_unknown(serving, redis_server):
+    answers = []
+    redis_server("CLIENT", "PAUSE", "300", "ALL")
+    for _ in range(3 * ENOUGH):
+        serving.post(Ping(), answers.append)
+    serving._link.drop("for a test")
+    await answered(answers, 3 * ENOUGH)
+    assert all(isinstance(answer, StoreUnavailable) for answer in answers)
+
+
+async def test_a_store_works_on_when_scripts_are_forgotten(redis_server):
+    async with open_store(redis_server.url) as store:
+        for n in range(10):
+            async with Lock(store, "x"):
+                if n % 2:
+                    redis_server("SCRIPT", "FLUSH")
+
+
+async def test_a_name_that_cannot_be_sent(redis_server):
+    async with open_store(redis_server.url) as store:
+        with pytest.raises(EngineError, match="cannot be encoded"):
+            async with Lock(store, "\ud800"):
+                pytest.fail("it was acquired")
+        async with Lock(store, "x"):
+            pass
+
+
+async def test_tcp_and_unix_sockets_carry_large_commands(url):
+    engine = RedisEngine(url)
+    async with anyio.create_task_group() as group:
+        await group.start(engine.serve, "p", lambda _: None)
+        answers = []
+        engine.post(OpenSession("s", "p", 30), answers.append)
+        for n in range(20):
+            engine.post(Acquire("s", "k", f"a{n}", 1, value=b"x" * 1_000_000), answers.append)
+        await answered(answers, 21)
+        assert [type(answer) for answer in answers] == [Reply, Granted, *[Queued] * 19]
+        group.cancel_scope.cancel()
+
+
+async def test_a_plain_socket_is_one_of_a_connection_that_nothing_encrypts():
+    async with await anyio.create_tcp_listener(local_host="127.0.0.1") as listener:
+        port = listener.extra(anyio.abc.SocketAttribute.local_port)
+        async with anyio.create_task_group() as group:
+
+            async def echo(stream):
+                async with stream:
+                    await stream.send(await stream.receive())
+
+            group.start_soon(listener.serve, echo)
+            stream = await plain(await anyio.connect_tcp("127.0.0.1", port))
+            assert isinstance(stream, PlainSocket)
+            await stream.send(b"hello")
+            assert await stream.receive() == b"hello"
+            with pytest.raises(anyio.EndOfStream):
+                await stream.receive()
+            await stream.aclose()
+            assert stream.send_now(b"x") == 0
+            group.cancel_scope.cancel()
