@@ -401,7 +401,8 @@ async def test_clean():
 
 
 def test_this_suites_own_checks_catch_leaks(tmp_path):
-    (tmp_path / "conftest.py").write_text((Path(__file__).parents[1] / "conftest.py").read_text())
+    for own in ("conftest.py", "postgres_servers.py"):
+        (tmp_path / own).write_text((Path(__file__).parents[1] / own).read_text())
     (tmp_path / "test_it.py").write_text(LEAKY_SUITE)
     (tmp_path / "pytest.ini").write_text("[pytest]\nanyio_mode = auto\nmarkers =\n    backends\n    leaves\n")
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "."]
