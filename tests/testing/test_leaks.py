@@ -1,5 +1,6 @@
 import os
 import socket
+import os
 import subprocess
 import sys
 import threading
@@ -401,11 +402,13 @@ async def test_clean():
 
 
 def test_this_suites_own_checks_catch_leaks(tmp_path):
-    for own in ("conftest.py", "postgres_servers.py"):
-        (tmp_path / own).write_text((Path(__file__).parents[1] / own).read_text())
+    (tmp_path / "conftest.py").write_text((Path(__file__).parents[1] / "conftest.py").read_text())
     (tmp_path / "test_it.py").write_text(LEAKY_SUITE)
     (tmp_path / "pytest.ini").write_text("[pytest]\nanyio_mode = auto\nmarkers =\n    backends\n    leaves\n")
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "."]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=50, check=False, cwd=tmp_path)
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
+    done = subprocess.run(
+        command, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=50, check=False
+    )
     assert "4 passed, 3 errors" in done.stdout, done.stdout + done.stderr
     assert done.stdout.count("LeakError: left behind:") >= 3
