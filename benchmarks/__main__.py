@@ -22,7 +22,15 @@ HEADINGS = ("work", "loop", "ours", "peer", "", "unit", "ratio", "CPU s", "reach
 RIGHT = {"ours", "peer", "ratio", "CPU s"}
 INVOLVED = (
     *("anyio", "trio", "uvloop", "huey", "aiobreaker", "aiolimiter", "aiologic", "aiorwlock", "async-lru"),
-    *("circuitbreaker", "generic-connection-pool", "interlock-cb", "purgatory", "redis", "tricycle"),
+    *(
+        "circuitbreaker",
+        "coredis",
+        "generic-connection-pool",
+        "interlock-cb",
+        "purgatory",
+        "redis",
+        "tricycle",
+    ),
 )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import signal
 import sqlite3
@@ -941,6 +942,20 @@ class Fleet:
             while not condition():
                 await anyio.sleep(0.01)
 
+    async def freeze(self, process):
+        """Freeze it, but not in the middle of a transaction of SQLite: that would lock out everybody else."""
+        while True:
+            process.send_signal(signal.SIGSTOP)
+            with contextlib.suppress(sqlite3.OperationalError):
+                for path in (self.account, self.url.removeprefix("sqlite:///")):
+                    with contextlib.closing(
+                        sqlite3.connect(path, timeout=5, isolation_level=None)
+                    ) as connection:
+                        connection.executescript("BEGIN IMMEDIATE; ROLLBACK")
+                return
+            process.send_signal(signal.SIGCONT)
+            await anyio.sleep(0.01)
+
     async def ended(self, process):
         await self.until(lambda: process.poll() is not None)
         assert process.returncode == 0
@@ -1000,7 +1015,7 @@ async def test_processes_of_which_one_is_frozen_accept_no_stale_write(fleet):
     await fleet.fill(60)
     frozen, other = fleet.start("trio"), fleet.start("asyncio")
     await fleet.until(lambda: fleet.did(frozen, "hold", "began") > 3 and fleet.did(other, "hold", "began"))
-    frozen.send_signal(signal.SIGSTOP)
+    await fleet.freeze(frozen)
     before = fleet.did(other, "hold", "began")
     await fleet.until(lambda: fleet.did(other, "hold", "began") > before + 3)
     frozen.send_signal(signal.SIGCONT)

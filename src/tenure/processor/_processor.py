@@ -269,7 +269,7 @@ class Processor(AsyncContextManagerMixin):
                 first = next(iter(self._lanes.values()))
                 upkeep.start(f"processor {self.name} looks", look_now_and_then, self._look, self._look_every)
                 upkeep.start(f"processor {self.name} tells", self._fleets.belong, self._look_every)
-                upkeep.start(f"processor {self.name} listens", watch_heartbeats, self._store, first.meter)
+                upkeep.start(f"processor {self.name} listens", watch_heartbeats, first.queue, first.meter)
                 try:
                     for lane in self._lanes.values():
                         group.start_soon(_run, lane, name=f"tenure processor {lane.queue.name}")

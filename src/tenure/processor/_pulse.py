@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 import anyio
 
 from tenure.errors import EngineError, StoreClosed
-from tenure.store import Store
+from tenure.shared import WorkQueue
 
 from ._meter import Meter
 
@@ -24,19 +24,22 @@ async def look_now_and_then(look: Callable[[], Awaitable[object]], every: float)
         await anyio.sleep(every)
 
 
-async def watch_heartbeats(store: Store, meter: Meter) -> None:
-    """Note each heartbeat of the store's session that is late by a sixth of the ttl. Cancellation: this is how it ends.
+async def watch_heartbeats(queue: WorkQueue, meter: Meter) -> None:
+    """Note each heartbeat of the session that has a queue's tasks, if it is late by a sixth of the ttl.
+
+    Cancellation: this is how it ends.
 
     They are sent every third of the ttl, so an acknowledgement that is older than a half is late; it is noticed within
     the next sixth. That this woke too late itself tells the same: nothing ran, heartbeats included.
     """
+    store = queue.store
     step = store.ttl / 6
     told: float | None = None
     while True:
         due = anyio.current_time() + step
         await anyio.sleep_until(due)
         overslept = anyio.current_time() - due
-        session = store.session_at_once(store.ttl)
+        session = store.session_at_once(store.ttl, queue.key)
         age = 0.0 if session is None else session.ttl - session.margin - session.remaining()
         # of a session that is renewed late each look tells the same, until it has been renewed
         renewal = due if session is None else session.deadline

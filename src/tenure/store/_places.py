@@ -94,7 +94,10 @@ class Places:
             try:
                 answer = await attempt.answer()
             except BaseException:
-                self.settle(wish, attempt.name, session)
+                if attempt.untouched:
+                    del self._by_name[attempt.name]
+                else:
+                    self.settle(wish, attempt.name, session)
                 raise
             finally:
                 attempt.end()
@@ -263,8 +266,10 @@ class Attempt:
     @property
     def untouched(self) -> bool:
         """Whether the engine has surely not done what was asked: it was never sent, or refused at the first time."""
+        if self.waits is not None or self.heard not in (None, Reply.GONE):
+            return False
         tries = 0 if self.call is None else self.call.tries
-        return self.waits is None and tries <= (self.heard is Reply.GONE)
+        return tries <= (self.heard is Reply.GONE)
 
     async def answer(self) -> Any:
         """Ask, and wait for an answer that does not tell to wait; GONE if the session is lost meanwhile.

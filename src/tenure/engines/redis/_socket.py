@@ -60,14 +60,19 @@ class PlainSocket(ByteStream):
 
 
 async def plain(stream: ByteStream) -> ByteStream:
-    """The same connection without the loop's own buffers, if nothing encrypts it.
+    """The same connection without the loop's own buffers, if nothing encrypts it. Raises `OSError`.
 
     Cancellation: the connection is closed.
     """
     if not isinstance(stream, anyio.abc.SocketStream):
         return stream
-    handle = stream.extra(SocketAttribute.raw_socket)  # noqa: S610 this is no query
-    own = socket.socket(handle.family, handle.type, handle.proto, os.dup(handle.fileno()))
+    try:
+        handle = stream.extra(SocketAttribute.raw_socket)  # noqa: S610 this is no query
+        own = socket.socket(handle.family, handle.type, handle.proto, os.dup(handle.fileno()))
+    except (AttributeError, OSError):
+        # the other side has closed it already; uvloop then has no socket to tell of
+        await anyio.aclose_forcefully(stream)
+        raise ConnectionResetError("the connection was closed as it was made") from None
     own.setblocking(False)
     try:
         await anyio.aclose_forcefully(stream)

@@ -1,0 +1,115 @@
+"""Processes of one processor, killed, frozen and told to end. With 200 kills: `python -m tests.soak processor`."""
+
+from __future__ import annotations
+
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import anyio
+import pytest
+
+import tenure
+from tenure.testing import History
+
+sys.path.append(str(Path(__file__).parents[1]))
+
+from soak.processor_fleet import ProcessorFleet
+from soak.processor_referee import strandings
+from soak.processor_soak import AOF
+from soak.processor_trial import ProcessorTrial
+
+CHILD = Path(__file__).with_name("processor_child.py")
+GRACE = 0.5
+PATIENCE = 30  # seconds; never waited for when all is well
+
+
+# ------------------------------------------------------------------------------------------------------- in one trial
+
+
+@pytest.fixture(scope="module")
+def fleet(tmp_path_factory):
+    fleet = ProcessorFleet(tmp_path_factory.mktemp("fleet"))
+    yield fleet
+    fleet.close()
+
+
+@pytest.mark.slow
+@pytest.mark.backends("asyncio")
+async def test_on_a_file_nothing_is_lost_nor_done_twice_nor_left(fleet, tmp_path):
+    trial = ProcessorTrial(None, fleet, tmp_path, random.Random(), loops=("asyncio",))
+    verdict = await trial.run(6, "drain", "kill_all", "freeze_process", "kill_draining")
+    assert verdict.violations == []
+    assert verdict.seen["stranded"]
+
+
+@pytest.mark.slow
+@pytest.mark.backends("asyncio")
+async def test_on_a_server_nothing_is_lost_nor_done_twice_nor_left(fleet, own_redis_server, tmp_path):
+    server = own_redis_server(*AOF)
+    trial = ProcessorTrial(server, fleet, tmp_path, random.Random(), loops=("trio",))
+    verdict = await trial.run(6, "drain", "kill_all", "restart_server", "kill_without_server")
+    assert verdict.violations == []
+    assert verdict.seen["stranded"]
+
+
+@pytest.mark.slow
+@pytest.mark.backends("asyncio")
+async def test_who_takes_his_time_when_told_to_end_is_found_out(fleet, tmp_path):
+    trial = ProcessorTrial(None, fleet, tmp_path, random.Random(), loops=("asyncio",), cheats=True)
+    verdict = await trial.run(0, "drain")
+    assert verdict.violations
+    assert all("s to end" in text for text in verdict.violations)
+
+
+# ---------------------------------------------------------------------------------------------------- told to end
+
+
+@pytest.mark.slow
+async def test_who_is_told_to_end_gives_back_what_takes_too_long_and_is_gone(tmp_path, anyio_backend_name):
+    url, log = f"sqlite:///{tmp_path}/jobs.db", tmp_path / "log"
+    async with tenure.open_store(url) as store:
+        queue = tenure.WorkQueue(store, "jobs")
+        await queue.put_many([GRACE / 2] * 2 + [60] * 20)
+        with subprocess.Popen([sys.executable, CHILD, anyio_backend_name, url, str(GRACE), log]) as process:
+            with anyio.fail_after(PATIENCE):
+                while not log.exists() or len(log.read_text().split()) < 10:
+                    await anyio.sleep(0.01)
+            began = time.monotonic()
+            process.send_signal(signal.SIGTERM)
+            with anyio.fail_after(PATIENCE):
+                while process.poll() is None:
+                    await anyio.sleep(0.002)
+            assert time.monotonic() - began < GRACE + 0.5
+            assert process.returncode == 0
+        counts = await queue.statistics()
+        assert (counts.done, counts.leased, counts.waiting) == (2, 0, 20)
+        assert {task.attempts for task in await queue.browse("waiting")} == {0}
+
+
+# ---------------------------------------------------------------------------------------------- how long it was left
+
+
+def test_what_a_dead_process_had_is_stranded_until_it_is_taken_again():
+    clock = iter([0.0, 0.0, 0.0, 1.0, 1.5, 2.5]).__next__
+    history = History(clock=clock)
+    history.taken("jobs", "a", by="1")
+    history.taken("jobs", "b", by="1")
+    history.note("settled", "b", by="1")
+    history.note("killed", "1")
+    history.note("frozen", "2")
+    history.taken("jobs", "a", by="3")
+    (stranded,) = strandings(history)
+    assert (stranded.item, stranded.seconds, stranded.since_disturbance) == ("a", 1.5, 1.0)
+
+
+def test_what_others_had_before_the_kill_was_not_stranded_by_it():
+    history = History()
+    history.taken("jobs", "a", by="1")
+    history.taken("jobs", "a", by="2")
+    history.note("killed", "1")
+    history.taken("jobs", "a", by="2")
+    assert strandings(history) == []

@@ -1,0 +1,103 @@
+"""Processes on three loops and one Redis server, under one kind of fault at a time. All kinds: `python -m tests.soak`.
+
+Each trial is judged by the referees, and in the end nothing may be left on the server but numbers.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.append(str(Path(__file__).parents[1]))
+
+from soak.fleet import Fleet
+from soak.trial import Trial
+
+AOF = ("--appendonly", "yes", "--appendfsync", "always")
+
+# what they do is on several loops; the one that watches needs no more than one
+pytestmark = pytest.mark.backends("asyncio")
+
+
+@pytest.fixture(scope="module")
+def fleet(tmp_path_factory):
+    fleet = Fleet(tmp_path_factory.mktemp("fleet"))
+    yield fleet
+    fleet.close()
+
+
+@pytest.fixture
+def trial(fleet, own_redis_server, tmp_path):
+    """A trial in which these faults happen."""
+
+    def make(*faults, **options):
+        server = own_redis_server(*AOF)
+        return Trial(server, fleet, tmp_path, random.Random(), faults=dict.fromkeys(faults, 1), **options)
+
+    return make
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("number", "faults"),
+    [
+        (12, ("kill_process",)),
+        (3, ("freeze_server", "freeze_server_for_long")),
+        (3, ("restart_server",)),
+        (15, ("kill_connections", "kill_subscriptions")),
+        (10, ("pause_clients", "forget_scripts")),
+        (5, ("run_out_of_memory",)),
+        (20, ("lose_reply", "cut_within")),
+        (5, ("vanish", "slow_down", "refuse", "cut")),
+    ],
+    ids=lambda value: "-".join(value) if isinstance(value, tuple) else str(value),
+)
+async def test_nothing_is_held_by_two_nor_lost_nor_left(trial, number, faults):
+    verdict = await trial(*faults).run(number)
+    assert verdict.violations == []
+    assert verdict.suffered.total() == number
+
+
+@pytest.mark.slow
+async def test_a_frozen_process_is_not_waited_for_and_has_no_say_afterwards(trial):
+    verdict = await trial("freeze_process", pause=0.4).run(6)
+    assert verdict.violations == []
+    assert verdict.seen["holds not compared"]
+
+
+@pytest.mark.slow
+async def test_when_the_clock_of_the_server_leaps_fences_keep_order(trial):
+    verdict = await trial("leap", clock=True).run(10)
+    assert verdict.violations == []
+
+
+@pytest.mark.slow
+async def test_when_the_server_loses_its_data_fences_keep_order(trial):
+    verdict = await trial("lose_everything", roles=("lock",) * 4).run(5)
+    assert verdict.violations == []
+
+
+@pytest.mark.slow
+async def test_who_came_first_is_served_first_whatever_becomes_of_the_link(trial):
+    faults = (
+        "kill_connections",
+        "kill_subscriptions",
+        "pause_clients",
+        "forget_scripts",
+        "lose_reply",
+        "cut",
+    )
+    verdict = await trial(*faults, roles=("line", "lock"), ttl=30).run(20)
+    assert verdict.violations == []
+    assert verdict.seen["places"] > 3
+
+
+@pytest.mark.slow
+async def test_who_holds_on_to_what_was_lost_is_found_out(trial):
+    cheating = trial("freeze_server_for_long", roles=("lock", "permits", "permits"), cheats=True)
+    verdict = await cheating.run(2)
+    assert any("held by two at once" in text for text in verdict.violations)
+    assert any("permits: " in text and "are held at once" in text for text in verdict.violations)
