@@ -100,7 +100,7 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize(("options", "error", "message"), WRONG, ids=[str(each[0]) for each in WRONG])
+@pytest.mark.parametrize(("options", "error", "message"), WRONG, ids=["-".join(each[0]) for each in WRONG])
 def test_what_makes_no_sense_is_refused_by_name(store, options, error, message):
     with pytest.raises(error) as caught:
         make(store, **options)
