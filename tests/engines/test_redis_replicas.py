@@ -33,7 +33,7 @@ def primary(own_redis_server, free_port):
 async def replica(primary, own_redis_server):
     replica = own_redis_server()
     replica("REPLICAOF", "127.0.0.1", primary("CONFIG", "GET", "port")[1].decode())
-    with anyio.fail_after(20):
+    with anyio.fail_after(50):
         while b"master_link_status:up" not in replica("INFO", "replication"):
             await anyio.sleep(0.02)
     return replica

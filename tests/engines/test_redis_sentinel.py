@@ -245,7 +245,7 @@ async def test_a_primary_that_was_replaced_and_does_not_know_it_is_left(watched_
                     await anyio.sleep(0.002)
 
     moved = anyio.Event()
-    with anyio.fail_after(20):
+    with anyio.fail_after(50):
         async with open_store(engines[0]) as one, open_store(engines[1]) as other:
             async with anyio.create_task_group() as group:
                 for store in (one, one, other, other):
