@@ -71,10 +71,10 @@ def rounds(work: str, *, smoke: bool) -> dict[Contestant, Result]:
                 n = 1 if smoke else WORKS[work][contestant[0]]
                 with server() as path:
                     results.append(measured(path, work, contestant, n))
-    return {contestant: _medians(results) for contestant, results in seen.items()}
+    return {contestant: medians(results) for contestant, results in seen.items()}
 
 
-def _medians(results: list[Result]) -> Result:
+def medians(results: list[Result]) -> Result:
     last = results[-1]
     if "missing" in last:
         return last
@@ -85,7 +85,13 @@ def _medians(results: list[Result]) -> Result:
 
 
 def compared(
-    work: str, results: dict[Contestant, Result], key: str, unit: str, goals: dict[str, str], scale: float = 1
+    work: str,
+    results: dict[Contestant, Result],
+    key: str,
+    unit: str,
+    goals: dict[str, str],
+    scale: float = 1,
+    store: str = "Redis",
 ) -> Iterator[dict[str, Any]]:
     """Ours on each loop beside each peer; `goals` by module, "" for all."""
     for loop in (loop for loop in LOOPS if (OURS, loop) in results):
@@ -95,7 +101,7 @@ def compared(
             value = scale * peer.get(key, nan)
             name = f"{peer['name']} {place[1]}" if "threads" in place[1] else peer["name"]
             yield {
-                "work": f"Redis: {work}",
+                "work": f"{store}: {work}",
                 "loop": loop,
                 "ours": ours,
                 "peer": value,

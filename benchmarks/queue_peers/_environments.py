@@ -18,6 +18,10 @@ PEERS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "dramatiq": (("dramatiq[redis]",), ("8 threads", "32 threads")),
     "huey": (("huey", "redis"), ("32 threads",)),
 }
+POSTGRES_PEERS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "pgqueuer": (("pgqueuer[asyncpg]", "psycopg[binary]"), ("asyncio", "uvloop")),
+    "procrastinate": (("procrastinate", "psycopg[binary]"), ("asyncio", "uvloop")),
+}
 _HARNESS = ("anyio", "trio", "uvloop", "hiredis")
 
 
@@ -35,7 +39,7 @@ def python_with(peer: str) -> Path | None:
         shutil.rmtree(folder, ignore_errors=True)
         print(f"installing {peer} ...", file=sys.stderr, flush=True)
         venv.create(folder, with_pip=True)
-        packages = (*PEERS[peer][0], *_HARNESS)
+        packages = (*(PEERS | POSTGRES_PEERS)[peer][0], *_HARNESS)
         if subprocess.run([python, "-m", "pip", "install", "-qq", *packages], check=False).returncode:
             return None
         complete.touch()

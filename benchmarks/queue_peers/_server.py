@@ -1,9 +1,11 @@
-"""The server's own figures, asked on a plain socket: no client library is in every environment."""
+"""The server's own figures: Redis is asked on a plain socket, no client library is in every environment."""
 
 from __future__ import annotations
 
+import os
 import re
 import socket
+from pathlib import Path
 
 
 class Server:
@@ -31,3 +33,37 @@ class Server:
             answer = connection.makefile("rb")
             size = int(answer.readline()[1:])
             return answer.read(size).decode()
+
+
+class PostgresServer:
+    """A private server with its data in `data`, beside its socket."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        folder = Path(url.rpartition("host=")[2])
+        self._postmaster = int((folder / "data" / "postmaster.pid").read_text().split()[0])
+
+    def counters(self) -> dict[str, float]:
+        """CPU seconds of all its processes, transactions that wrote something, connections."""
+        import psycopg
+
+        with psycopg.connect(self._url, autocommit=True) as connection:
+            found = connection.execute(
+                "SELECT pg_current_xact_id()::text::bigint,"
+                " (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend')"
+            ).fetchone()
+        assert found is not None
+        return {"cpu": self._cpu(), "commands": found[0], "connections": found[1] - 1}
+
+    def _cpu(self) -> float:
+        ticks = 0
+        for stat in Path("/proc").glob("[0-9]*/stat"):
+            try:
+                fields = stat.read_text().rpartition(") ")[2].split()
+            except OSError:
+                continue  # it has ended
+            if int(fields[1]) == self._postmaster:
+                ticks += int(fields[11]) + int(fields[12])
+            elif stat.parent.name == str(self._postmaster):
+                ticks += sum(map(int, fields[11:15]))
+        return ticks / os.sysconf("SC_CLK_TCK")

@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 
 import anyio
 
-from benchmarks.queue_peers._server import Server
+from benchmarks.queue_peers._server import PostgresServer, Server
 
 CONCURRENCY = 32
 _LOOPS: dict[str, dict[str, Any]] = {
@@ -36,7 +36,7 @@ class Contestant:
 
 
 Opened = Callable[[str, Callable[[], object]], AbstractAsyncContextManager[Contestant]]
-"""Opens a contestant on a server's socket; its handler calls the function that is given, and does nothing else."""
+"""Opens a contestant on a server's socket or URL; its handler calls the function that is given, and does no more."""
 
 Tell = Callable[[dict[str, float]], NoReturn]
 """Says what came out, and ends the process."""
@@ -46,7 +46,7 @@ class Gauge:
     """What happened since it was made."""
 
     def __init__(self, path: str) -> None:
-        self._server = Server(path)
+        self._server = PostgresServer(path) if "://" in path else Server(path)
         self._before = self._server.counters()
         self._cpu = time.process_time()
         self._began = time.perf_counter()
@@ -61,7 +61,7 @@ class Gauge:
             "cpu": cpu / tasks,
             "server_cpu": spent["cpu"] / tasks,
             "commands": spent["commands"] / tasks,
-            "reads": spent["reads"] / tasks,
+            "reads": spent.get("reads", 0) / tasks,
             "connections": after["connections"],
         }
 

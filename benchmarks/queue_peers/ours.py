@@ -12,7 +12,7 @@ from benchmarks.queue_peers._works import CONCURRENCY, Contestant, main
 @asynccontextmanager
 async def opened(path: str, called: Callable[[], object]) -> AsyncGenerator[Contestant]:
     """Two stores, since those who put are usually in another process than those who work."""
-    url = f"unix://{path}"
+    url = path if "://" in path else f"unix://{path}"
     async with tenure.open_store(url) as store, tenure.open_store(url) as putting:
         queue = tenure.WorkQueue(putting, "bench", max_size=1_000_000)
 

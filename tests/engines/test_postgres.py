@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from contextlib import suppress
 
 import anyio
 import psycopg
@@ -13,17 +14,24 @@ import tenure
 from tenure import EngineError, Lock, StoreUnavailable, WorkQueue
 from tenure.engine import (
     Acquire,
+    Changed,
+    Exchange,
     Granted,
     Holders,
+    NewTask,
     Notice,
     OpenSession,
     Ping,
+    Put,
+    PutRequest,
     Queued,
     Release,
     Reply,
+    Requeue,
 )
 from tenure.engines.postgres import PostgresEngine
 from tenure.engines.postgres._address import address
+from tenure.engines.postgres._version import VERSION
 
 
 @pytest.fixture
@@ -244,7 +252,85 @@ async def test_what_a_newer_release_has_made_is_refused(postgres_server, sql, fr
     await serve_and_ping(serving, engine)
     sql.execute(f"UPDATE {fresh_schema}.meta SET version = 99")
     await refused(
-        engine, EngineError, "the schema fresh has version 99, this release knows 1; use a newer release"
+        engine,
+        EngineError,
+        f"the schema fresh has version 99, this release knows {VERSION}; use a newer release",
+    )
+
+
+VERSION_1 = """
+    CREATE OR REPLACE FUNCTION fresh.requeue(_clock bigint, _cap bigint, _queue bytea, _ids bigint[])
+    RETURNS fresh.answer LANGUAGE sql RETURN fresh.word('no longer');
+    UPDATE fresh.meta SET version = 1;
+"""
+
+
+async def test_an_older_schema_is_brought_up_to_date(postgres_server, sql, fresh_schema, serving):
+    engines = [PostgresEngine(postgres_server.url(), schema=fresh_schema) for _ in range(3)]
+    async with serving(engines[0]):
+        await one(engines[0], OpenSession("s", "p", 30.0))
+        await one(engines[0], Put("s", 1, "jobs", (PutRequest("s", (NewTask(b"before"),)),), 10))
+        sql.execute(VERSION_1)
+        async with anyio.create_task_group() as group:
+            for engine in engines[1:]:
+                group.start_soon(serve_and_ping, serving, engine)
+        assert sql.execute("SELECT version FROM fresh.meta").fetchall() == [(VERSION,)]
+        # who came before goes on, and what it had put is there
+        assert await one(engines[0], Requeue("jobs", (1,))) == Changed(0, False)
+        exchanged = await one(engines[0], Exchange("s", 2, "jobs", want=1))
+        assert [task.payload for task in exchanged.tasks] == [b"before"]
+
+
+async def test_the_steps_that_are_missing_are_taken_in_order(
+    postgres_server, sql, fresh_schema, serving, monkeypatch
+):
+    await serve_and_ping(serving, PostgresEngine(postgres_server.url(), schema=fresh_schema))
+    sql.execute("UPDATE fresh.meta SET version = 2")
+    steps = {
+        2: "CREATE TABLE tenure.never ();",
+        3: "CREATE TABLE tenure.third (n bigint);",
+        4: "ALTER TABLE tenure.third ADD COLUMN name text; INSERT INTO tenure.third VALUES (4, 'it''s done');",
+    }
+    monkeypatch.setattr("tenure.engines.postgres._schema.STEPS", steps)
+    for module in ("_schema", "_link"):
+        monkeypatch.setattr(f"tenure.engines.postgres.{module}.VERSION", 4)
+    for _ in range(2):
+        await serve_and_ping(serving, PostgresEngine(postgres_server.url(), schema=fresh_schema))
+    assert sql.execute("SELECT * FROM fresh.third").fetchall() == [(4, "it's done")]
+    assert sql.execute("SELECT to_regclass('fresh.never'), version FROM fresh.meta").fetchone() == (None, 4)
+
+
+async def test_who_is_connected_goes_on_with_a_newer_schema_but_does_not_come_back(
+    postgres_server, sql, fresh_schema, serving
+):
+    engine = PostgresEngine(postgres_server.url(), schema=fresh_schema)
+    async with serving(engine):
+        sql.execute("UPDATE fresh.meta SET version = 99")
+        assert await one(engine, Ping()) is Reply.OK
+        sql.execute(f"SELECT pg_terminate_backend(pid) {OURS}")
+        with suppress(StoreUnavailable), anyio.move_on_after(0.2):
+            while True:
+                await one(engine, Ping())
+        with anyio.move_on_after(0.2) as scope:
+            await one(engine, Ping())
+        assert scope.cancelled_caught
+        sql.execute(f"UPDATE fresh.meta SET version = {VERSION}")
+        with anyio.fail_after(10):
+            assert await one(engine, Ping()) is Reply.OK
+
+
+async def test_a_step_that_fails_changes_nothing(postgres_server, sql, fresh_schema, serving, monkeypatch):
+    await serve_and_ping(serving, PostgresEngine(postgres_server.url(), schema=fresh_schema))
+    monkeypatch.setattr(
+        "tenure.engines.postgres._schema.STEPS", {99: "CREATE TABLE tenure.third (); SELECT 1 / 0;"}
+    )
+    for module in ("_schema", "_link"):
+        monkeypatch.setattr(f"tenure.engines.postgres.{module}.VERSION", 99)
+    engine = PostgresEngine(postgres_server.url(), schema=fresh_schema)
+    await refused(engine, EngineError, "division by zero")
+    assert sql.execute("SELECT to_regclass('fresh.third'), version FROM fresh.meta").fetchone() == (
+        None,
+        VERSION,
     )
 
 

@@ -15,10 +15,14 @@ from tenure.upkeep import unwrapped_task_group
 from ._address import Address
 from ._refusals import OLDEST, refusal, refused_connection
 from ._schema import check, creation, existence, version
+from ._version import VERSION
 from ._wire import Result, Statement, Wire, connect, failed, message_of, rows, state_of
 
 PATIENCE = 5.0
 """Seconds after which a server that does not answer is given up."""
+
+LONGEST_UPDATE = 600.0
+"""Seconds that the schema may take to be made or brought up to date: a step may build an index."""
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.02, 2.0
 """Seconds between attempts to connect: twice as long each time, less up to a half by chance."""
@@ -146,7 +150,7 @@ class Link:
         """Open both connections, and carry what is sent on them."""
         name = f"tenure {token_hex(8)}"
         try:
-            with anyio.fail_after(self._patience):
+            with anyio.fail_after(self._patience) as scope:
                 for part in ("", " hints"):
                     conninfo = await self.address.conninfo(
                         application_name=name + part, client_encoding="UTF8"
@@ -156,7 +160,7 @@ class Link:
                     start(wire.run, name="tenure postgres link")
                     await self._greet(wire)
                 commands, listening = wires
-                await self._get_ready(commands)
+                await self._get_ready(commands, scope)
                 if self._former:
                     await self._end_former(commands)
                 for channel in self.channels:
@@ -184,12 +188,17 @@ class Link:
         assignments = ", ".join(f"set_config('{name}', '{value}', false)" for name, value in settings.items())
         await self._ask(wire, Statement(f"SELECT {assignments}"))
 
-    async def _get_ready(self, wire: Wire) -> None:
+    async def _get_ready(self, wire: Wire, scope: anyio.CancelScope) -> None:
         (exists,) = (await self._ask(wire, existence(self._schema)))[0]
-        if exists == b"\0":
+        if exists == b"\0" or await self._version(wire) < VERSION:
+            deadline, scope.deadline = scope.deadline, anyio.current_time() + LONGEST_UPDATE
             await self._ask(wire, creation(self._schema))
+            scope.deadline = max(deadline, anyio.current_time() + self._patience / 2)
+        check(self.address, self._schema, await self._version(wire))
+
+    async def _version(self, wire: Wire) -> int:
         (found,) = (await self._ask(wire, version(self._schema)))[0]
-        check(self.address, self._schema, int.from_bytes(found, "big"))
+        return int.from_bytes(found, "big")
 
     async def _end_former(self, wire: Wire) -> None:
         """What the server may still read from the connection before must not come behind what is sent from now on."""

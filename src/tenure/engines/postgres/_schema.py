@@ -8,11 +8,11 @@ from importlib.resources import files
 
 from tenure.errors import EngineError
 
-from ._version import VERSION
+from ._version import STEPS, VERSION
 from ._wire import Statement
 
-_PARTS = (
-    *("schema", "state", "sessions", "holds", "claims", "counters", "tasks", "producers", "takers"),
+_FUNCTIONS = (
+    *("state", "sessions", "holds", "claims", "counters", "tasks", "producers", "takers"),
     *("records", "survey", "sweep", "joining"),
 )
 _NAME = re.compile(r"[a-z_][a-z0-9_]{0,29}")
@@ -31,9 +31,10 @@ def in_schema(schema: str, sql: str) -> str:
 
 
 @cache
-def _script() -> str:
+def _parts(*names: str) -> str:
     folder = files(__spec__.parent) / "sql"
-    return "\n".join((folder / f"{part}.sql").read_text(encoding="utf-8") for part in _PARTS)
+    sql = "\n".join((folder / f"{name}.sql").read_text(encoding="utf-8") for name in names)
+    return sql.replace("CREATE FUNCTION", "CREATE OR REPLACE FUNCTION")
 
 
 def existence(schema: str) -> Statement:
@@ -47,16 +48,28 @@ def version(schema: str) -> Statement:
 
 
 def creation(schema: str) -> Statement:
-    """Makes the schema, unless another process has done so meanwhile; in one transaction."""
-    made = in_schema(schema, _script()) + f"\nINSERT INTO {schema}.meta (version) VALUES ({VERSION});"
+    """Makes the schema, or brings it up to date, unless another process has done so meanwhile; in one transaction."""
+    tables = in_schema(schema, _parts("schema")) + f"\nINSERT INTO {schema}.meta (version) VALUES (0);"
+    steps = "\n".join(
+        f"IF former > 0 AND former < {number} THEN"
+        f" EXECUTE $tenure_step${in_schema(schema, step)}$tenure_step$; END IF;"
+        for number, step in sorted(STEPS.items())
+        if step
+    )
     return Statement(
-        f"""DO $tenure_do$ BEGIN
+        f"""DO $tenure_do$ DECLARE former bigint; BEGIN
             PERFORM pg_advisory_xact_lock(hashtext('tenure schema'), hashtext('{schema}'));
             IF to_regclass('{schema}.meta') IS NULL THEN
                 CREATE SCHEMA IF NOT EXISTS {schema};
-                EXECUTE $tenure_script${made}$tenure_script$;
+                EXECUTE $tenure_tables${tables}$tenure_tables$;
             END IF;
-        END $tenure_do$"""
+            SELECT version INTO former FROM {schema}.meta;
+            {steps}
+            IF former < {VERSION} THEN
+                EXECUTE $tenure_functions${in_schema(schema, _parts(*_FUNCTIONS))}$tenure_functions$;
+                UPDATE {schema}.meta SET version = {VERSION};
+            END IF;
+        END $tenure_do$"""  # noqa: S608 - a plain name
     )
 
 

@@ -1,4 +1,15 @@
-"""The version of the schema."""
+"""The version of the schema, and what brings an older one up to date."""
 
-VERSION = 1
-"""Raised with each change that the library of the version before would not understand."""
+STEPS: dict[int, str] = {
+    # `requeue` looks for single tasks by their ids
+    2: "",
+}
+"""By version, what it changes in the tables, types and sequences of the version before.
+
+Behind the last step all functions are made anew, in place of those with the same name and arguments. While an update
+rolls on, processes of the release before still call what they know: a function keeps its arguments and its answers,
+or the new one gets another name.
+"""
+
+VERSION = max(STEPS)
+"""Raised with each change that a release has to find in the database, or that the one before would not understand."""

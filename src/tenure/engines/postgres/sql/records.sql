@@ -82,6 +82,7 @@ RETURNS tenure.answer LANGUAGE plpgsql AS $$
 DECLARE
     now bigint := tenure.enter(_clock, 'queue', _queue);
     queue tenure.queue;
+    candidates refcursor;
     ended tenure.ended;
     task tenure.task;
     changed bigint := 0;
@@ -91,10 +92,16 @@ BEGIN
         RETURN tenure.word('more');
     END IF;
     queue := tenure.queue_of(_queue);
-    FOR ended IN
-        SELECT * FROM tenure.ended e
-        WHERE e.queue = _queue AND e.state = 'dead' AND (_ids IS NULL OR e.id = ANY (_ids)) ORDER BY e.seq
+    IF _ids IS NULL THEN
+        OPEN candidates FOR SELECT * FROM tenure.ended e WHERE e.queue = _queue AND e.state = 'dead' ORDER BY e.seq;
+    ELSE
+        -- an expression, so that it is not looked for in the order of all that are dead
+        OPEN candidates FOR SELECT * FROM tenure.ended e
+            WHERE e.id = ANY (_ids) AND e.queue = _queue AND e.state = 'dead' ORDER BY e.seq + 0;
+    END IF;
     LOOP
+        FETCH candidates INTO ended;
+        EXIT WHEN NOT FOUND;
         CONTINUE WHEN EXISTS (SELECT FROM tenure.task t WHERE t.queue = _queue AND t.key = ended.key);
         IF changed = _cap THEN
             more := 1;

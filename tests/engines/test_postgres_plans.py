@@ -1,0 +1,244 @@
+"""What runs often looks at the rows it needs: no scan of a table, no sorting of a queue, whatever is in it.
+
+The plans are those of the statements inside the functions, as they were executed (`auto_explain`), with the number of
+rows that each step looked at. `TENURE_PLANS_ROWS` is how many tasks there are: 20,000, or 1,000,000 for a longer look.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from contextlib import contextmanager
+from itertools import count
+from statistics import quantiles
+
+import pytest
+from postgres_servers import PostgresCalls
+from psycopg import pq
+
+from tenure import engine as e
+
+ROWS = int(os.environ.get("TENURE_PLANS_ROWS", "20000"))
+WANT = 32
+MOST = 20 * WANT
+"""Rows that a step may look at: some steps look at a few of each task that is taken."""
+
+SCANNED = {"unserved", "last_token", "meta"}
+"""Tables of a few rows, and a sequence."""
+
+FEW = ROWS // 10
+FILL = f"""
+    UPDATE tenure.queue SET waiting = {ROWS}, delayed = {FEW}, live = {ROWS + 2 * FEW}, put = {ROWS + 4 * FEW},
+        dead = {FEW}, done = {FEW} WHERE name = 'big';
+    INSERT INTO tenure.task (id, queue, priority, ready_at, delayed, payload, key, session, process, token, expires)
+    SELECT nextval('tenure.last_task'), 'big', i % 7, CASE WHEN delayed THEN 1e17 ELSE i % 1000 END, delayed, 'p',
+        CASE WHEN i % 3 = 0 THEN 'key ' || i END::bytea,
+        CASE WHEN leased THEN (SELECT id FROM tenure.session WHERE name = 'other') END,
+        CASE WHEN leased THEN 'p'::bytea END, CASE WHEN leased THEN i ELSE 0 END, CASE WHEN i % 5 = 0 THEN 1e17 END
+    FROM generate_series(1, {ROWS + 2 * FEW}) i,
+        LATERAL (SELECT i BETWEEN {ROWS + 1} AND {ROWS + FEW} AS delayed, i > {ROWS + FEW} AS leased) kind;
+    INSERT INTO tenure.ended
+        (id, queue, state, seq, priority, attempts, deliveries, ended_at, expires, result, payload)
+    SELECT nextval('tenure.last_task'), 'big', CASE i % 2 WHEN 0 THEN 'done' ELSE 'dead' END,
+        nextval('tenure.last_ending'), 0, 1, 1, 1, CASE WHEN i % 2 = 0 THEN 1e17 END, '', 'p'
+    FROM generate_series(1, {2 * FEW}) i;
+"""
+
+
+class Watched(PostgresCalls):
+    """Notes the plan of each statement that runs while `watched()` is entered."""
+
+    def __init__(self, url):
+        super().__init__(url)
+        self.plans = []
+        self.run(
+            "LOAD 'auto_explain'",
+            "SET auto_explain.log_nested_statements = on",
+            "SET auto_explain.log_analyze = on",
+            "SET auto_explain.log_timing = off",
+            "SET auto_explain.log_format = json",
+        )
+        self._connection.notice_handler = self._note
+
+    def _note(self, notice):
+        words = notice.error_field(pq.DiagnosticField.MESSAGE_PRIMARY).decode()
+        assert "plan:\n" in words, words
+        plan = json.loads(words.partition("plan:\n")[2])
+        if "tenure." in plan["Query Text"] or " _" in plan["Query Text"]:
+            self.plans.append(plan)
+
+    @contextmanager
+    def watched(self):
+        self.plans = []
+        self.run("SET client_min_messages = log", "SET auto_explain.log_min_duration = 0")
+        try:
+            yield self.plans
+        finally:
+            self.run("SET auto_explain.log_min_duration = -1", "SET client_min_messages = error")
+
+
+numbers = count(1)
+
+
+def put(engine):
+    task = e.NewTask(b"p")
+    tasks = (
+        task,
+        task._replace(key="key 3"),
+        task._replace(key="new"),
+        task._replace(delay=1e6, expires=1e6),
+    )
+    answer = engine.apply_now(
+        e.Put("s", next(numbers), "big", (e.PutRequest(str(next(numbers)), tasks),), 10 * ROWS + 1000)
+    )
+    assert isinstance(answer.answers[0], e.Accepted)
+
+
+def take(engine, aging=None):
+    answer = engine.apply_now(e.Exchange("s", next(numbers), "big", want=WANT, aging=aging))
+    return answer.tasks
+
+
+def take_by_age(engine):
+    take(engine, aging=1.0)
+
+
+def settling(*verdicts):
+    def settle(engine):
+        tasks = take(engine)
+        wanted = tuple(
+            e.Settle(task.id, task.token, verdicts[i % len(verdicts)], ttl=60.0)
+            for i, task in enumerate(tasks)
+        )
+        answer = engine.apply_now(e.Exchange("s", next(numbers), "big", wanted))
+        assert not answer.refused
+
+    return settle
+
+
+def watch(engine):
+    """With a watcher, tasks are settled one by one."""
+    (task, *_) = page(engine, "waiting") or [None]
+    engine.apply_now(e.GetResult("big", task.id if task else 0, "s"))
+    settling(e.Verdict.DONE)(engine)
+
+
+def page(engine, state, after=0):
+    return engine.apply_now(e.Browse("big", state, after, WANT)).records
+
+
+def browsing(state):
+    def browse(engine):
+        first = page(engine, state)
+        if first:
+            page(engine, state, first[-1].seq)
+
+    return browse
+
+
+def counting(engine):
+    engine.apply_now(e.Count("big", "s"))
+
+
+def administer(engine):
+    for state in ("waiting", "dead"):
+        for task in page(engine, state)[:1]:
+            engine.apply_now(e.GetResult("big", task.id))
+            engine.apply_now(e.CancelTask("big", task.id))
+            engine.apply_now(e.Requeue("big", (task.id,)))
+    for task in take(engine)[:1]:
+        assert engine.apply_now(e.Progress("big", task.id, task.token, b"half")) is e.Reply.OK
+    engine.apply_now(e.SetPaused("big", False))
+
+
+WORKS = {
+    "put": put,
+    "take": take,
+    "take by age": take_by_age,
+    "settle endings": settling(e.Verdict.DONE, e.Verdict.DEAD),
+    "settle anything": settling(e.Verdict.DONE, e.Verdict.RETRY, e.Verdict.GIVE_BACK),
+    "settle with a watcher": watch,
+    "count": counting,
+    "browse waiting": browsing("waiting"),
+    "browse ended": browsing("ended"),
+    "browse dead": browsing("dead"),
+    "single tasks": administer,
+}
+
+
+@pytest.fixture(scope="module")
+def server(postgres_process):
+    """A server with a long queue, and a session that had every plan made while the queue was empty."""
+    early = Watched(postgres_process.url())
+    early.empty()
+    for session in ("s", "other"):
+        early.apply_now(e.OpenSession(session, "p", 1e6))
+    for work in WORKS.values():
+        put(early)
+        work(early)
+    early.run("DELETE FROM tenure.task", "DELETE FROM tenure.ended", "DELETE FROM tenure.given", FILL)
+    early.run("ANALYZE tenure.task", "ANALYZE tenure.ended")
+    late = Watched(postgres_process.url())
+    yield {"before": early, "after": late}
+    late.close()
+    early.empty()
+    early.close()
+
+
+def steps(plan):
+    yield plan
+    for part in plan.get("Plans", ()):
+        yield from steps(part)
+
+
+def faults(plans):
+    """What looks at more than it needs."""
+    for plan in plans:
+        for step in steps(plan["Plan"]):
+            relation = step.get("Relation Name", "")
+            rows = step["Actual Rows"] * step["Actual Loops"] + step.get("Rows Removed by Filter", 0)
+            scan = step["Node Type"] in ("Seq Scan", "Bitmap Heap Scan") and relation not in SCANNED
+            if scan or rows > MOST:
+                yield f"{step['Node Type']} {relation}: {rows} rows in {plan['Query Text']}"
+
+
+@pytest.mark.parametrize("filled", ["before", "after"])
+@pytest.mark.parametrize("work", WORKS)
+def test_a_step_looks_at_few_rows(server, work, filled):
+    engine = server[filled]
+    with engine.watched() as plans:
+        WORKS[work](engine)
+    assert plans
+    assert not list(faults(plans))
+
+
+def test_the_plans_are_seen(server):
+    engine = server["after"]
+    with engine.watched() as plans:
+        engine.apply_now(e.Count("big", recount=True))
+    assert any("tenure.task" in fault for fault in faults(plans))
+    with engine.watched() as plans:
+        engine.run("SELECT FROM tenure.task t WHERE t.progress = 'none such' ORDER BY t.payload")
+    assert any(fault.startswith("Seq Scan task: ") for fault in faults(plans))
+
+
+def test_taking_is_as_fast_as_from_an_empty_queue(server):
+    engine = server["after"]
+
+    def taking(queue):
+        times = []
+        for _ in range(200):
+            engine.apply_now(
+                e.Put("s", next(numbers), queue, (e.PutRequest("x", (e.NewTask(b"", priority=9),)),), 2**40)
+            )
+            began = time.perf_counter()
+            (task,) = engine.apply_now(e.Exchange("s", next(numbers), queue, want=1)).tasks
+            engine.apply_now(
+                e.Exchange("s", next(numbers), queue, (e.Settle(task.id, task.token, e.Verdict.DONE),))
+            )
+            times.append(time.perf_counter() - began)
+        return quantiles(times, n=100)[-1]
+
+    # on a machine that is busy with other things one of several has to do
+    assert any(taking("big") <= 2 * taking("empty") for _ in range(10))
