@@ -205,8 +205,9 @@ class Client:
 
     def notice(self, event, /, **fields) -> None:
         """Note which verdicts were accepted."""
-        if event.startswith("task.") and event != "task.lost":
-            item = self._items[fields["id"]]
+        # a task that was given back at once, in a drain, was not noted as taken
+        item = self._items.get(fields.get("id"))
+        if item and event.startswith("task.") and event != "task.lost":
             self.history.note("settled", item, verdict=event)
             if event == "task.done":
                 self.history.completed("jobs", item)

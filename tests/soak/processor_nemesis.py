@@ -26,10 +26,12 @@ FAULTS = {
 }
 OF_SERVERS = {"kill_without_server", "restart_server"}
 PATIENCE = 10.0
+RECONNECTED = 2.5  # seconds after which all have found the server again
 
 
 class ProcessorNemesis(Nemesis):
-    """Does one fault after the other; `killed` counts the kills by kind, `drains` has how long each took, in seconds.
+    """Does one fault after the other; `killed` counts the kills by kind, `drains` has for each of
+    those told to end how many seconds it took, and whether the server had been away just before.
 
     `path` is the file of the processes' store, if there is no server.
     """
@@ -39,7 +41,8 @@ class ProcessorNemesis(Nemesis):
         if self._server is None:
             self._faults = {name: often for name, often in self._faults.items() if name not in OF_SERVERS}
         self.killed: Counter[str] = Counter()
-        self.drains: list[tuple[int, float]] = []
+        self.drains: list[tuple[int, float, bool]] = []
+        self._back = -RECONNECTED
         self._path = path
         self._frozen: set[int] = set()
 
@@ -114,10 +117,11 @@ class ProcessorNemesis(Nemesis):
         self._start()
         self._history.note("told", str(number))
         began = time.monotonic()
+        amid = began < self._back + RECONNECTED
         self._fleet.signal(number, signal.SIGTERM)
         while _is_alive(number) and time.monotonic() < began + PATIENCE:
             await anyio.sleep(0.002)
-        self.drains.append((number, time.monotonic() - began))
+        self.drains.append((number, time.monotonic() - began, amid))
         if _is_alive(number):
             self._kill(number, "drain")
         self._fleet.running.discard(number)
@@ -162,6 +166,7 @@ class ProcessorNemesis(Nemesis):
         self._history.note("away", "server")
         yield
         self._history.note("back", "server")
+        self._back = time.monotonic()
 
 
 def _is_locked(path) -> bool:

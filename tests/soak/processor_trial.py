@@ -27,6 +27,9 @@ KEYS = 10
 PATIENCE = 20.0
 SLACK = 1.0  # seconds after its ttl within which stranded work is taken up
 DRAINED = 0.5  # seconds after its grace within which a process that was told to end has ended
+SETTLING = (
+    1.0  # seconds for which verdicts wait for a server that was not found again yet: the settle_timeout
+)
 
 _numbers = count(1)
 
@@ -260,7 +263,7 @@ class ProcessorTrial:
             self.verdict.seen[f"{record.state} on record"] += 1
             if record.state != END.get(what, "done") or (record.error and what not in record.error):
                 self._breach([f"{item} ({what}) is {record.state}, {record.error}"])
-            if record.state == "done" and record.result[1] < tokens[item]:
+            if record.state == "done" and record.result[1] < tokens.get(item, 0):
                 self._breach([f"{item} was completed by {record.result}, after delivery {tokens[item]}"])
         events[:] = self.history.events()
         ids = {r.id: r.payload[0] for r in self.records}
@@ -281,9 +284,9 @@ class ProcessorTrial:
             took("taken up" if calm else "taken up amid other faults", one.seconds)
             if one.since_disturbance > self.ttl + SLACK:
                 self._breach([f"{one.item} was stranded for {one.seconds:.2f} s"])
-        for number, seconds in self._drains:
-            took("drain", seconds)
-            if seconds > self.grace + DRAINED:
+        for number, seconds, amid in self._drains:
+            took("drain amid other faults" if amid else "drain", seconds)
+            if seconds > self.grace + DRAINED + (SETTLING if amid else 0):
                 self._breach([f"{number} took {seconds:.2f} s to end"])
         starts = [
             e.at for e in events if e.kind == "hold" and e.phase == "began" and e.subject[:5] == "task "

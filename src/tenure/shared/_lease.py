@@ -185,14 +185,16 @@ class Hold:
             raise RuntimeError(
                 f"{lease.key}: left from another task than it was entered in; it has been released"
             )
+        # a body around this one may hold something under the same session, and has to end with it
+        limit = min(self._store.settle_timeout, self._obtained.session.remaining())
         try:
             ended_by_us = bool(self._scope.__exit__(kind, error, trace))
         except BaseException as rest:
             # the scope took its own cancellations out of a group, and raises what is left of it
-            await settlement.wait(self._store.settle_timeout)
+            await settlement.wait(limit)
             _tell_of_the_loss(rest, lease)
             raise
-        await settlement.wait(self._store.settle_timeout)
+        await settlement.wait(limit)
         if lease.lost and (ended_by_us or error is None):
             raise LeaseLost(lease.key, lease.lost) from None
         _tell_of_the_loss(error, lease)
