@@ -401,7 +401,7 @@ async def test_a_holder_that_is_paused_past_its_ttl_has_lost_its_lease_and_its_f
             async with tenure.Lock(one, "report") as stale:
                 leaping.pause_session((await one.session(3.0)).id)
                 await anyio.sleep_forever()
-        assert 2 < virtual_clock.now() - 1 < 3  # the second was spent on trying to give it back
+        assert 2 < virtual_clock.now() < 3  # at the deadline: nothing is waited for beyond it
         async with tenure.Lock(other, "report").hold(timeout=3) as lease:
             leaping.resume()  # what was sent meanwhile takes effect now: the renewal, the release
             await anyio.sleep(6)
