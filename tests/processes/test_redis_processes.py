@@ -96,8 +96,9 @@ async def test_who_came_first_is_served_first_whatever_becomes_of_the_link(trial
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(180)
 async def test_who_holds_on_to_what_was_lost_is_found_out(trial):
     cheating = trial("freeze_server_for_long", roles=("lock", "permits", "permits"), cheats=True)
-    verdict = await cheating.run(2)
+    verdict = await cheating.run(8)  # whether anybody comes in between is a matter of luck
     assert any("held by two at once" in text for text in verdict.violations)
     assert any("permits: " in text and "are held at once" in text for text in verdict.violations)

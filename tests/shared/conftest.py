@@ -37,6 +37,9 @@ def _is_again(item):
 @pytest.fixture(params=ENGINES)
 def engine(request, tmp_path):
     """One engine: memory, memory behind a wire on which batches travel, a file, or a server."""
+    if "virtual_clock" in request.fixturenames:
+        # what takes long in real time is no sleep of the machine
+        request.getfixturevalue("sleep_of_the_machine")
     if request.param == "memory":
         return MemoryEngine()
     if request.param == "wire":
@@ -49,8 +52,6 @@ def engine(request, tmp_path):
     if request.param == "postgres":
         if "virtual_clock" in request.fixturenames:
             clock = request.getfixturevalue("virtual_clock").now
-            # what takes long in real time is no sleep of the machine
-            request.getfixturevalue("sleep_of_the_machine")
             return request.getfixturevalue("inline_postgres")(clock)
         return PostgresEngine(request.getfixturevalue("postgres_server").url())
     path = tmp_path / "store.db"
