@@ -1,6 +1,7 @@
 """Parking, waking, checkpoints, the end of tasks and calls from other threads: the same on every loop."""
 
 import asyncio
+import socket
 import subprocess
 import sys
 import threading
@@ -11,7 +12,7 @@ import anyio.to_thread
 import pytest
 import trio
 
-from tenure.local._park import checkpoint, loop_caller, on_task_end, park, this_task, wake
+from tenure.local._park import checkpoint, loop_caller, on_readable, on_task_end, park, this_task, wake
 
 pytestmark = pytest.mark.backends("asyncio", "uvloop", "trio")
 
@@ -274,3 +275,32 @@ anyio.run(main)
 def test_trio_is_not_imported_before_it_runs():
     code = "import sys, tenure.local; assert 'trio' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+async def test_a_callback_hears_of_what_can_be_read_and_may_use_anyio(anyio_backend_name):
+    near, far = socket.socketpair()
+    with near, far:
+        near.setblocking(False)
+        heard, times, enough = [], [], anyio.Event()
+
+        def callback():
+            heard.append(near.recv(9))
+            times.append(anyio.current_time())
+            if len(heard) == 2:
+                enough.set()
+
+        stop = on_readable(near, callback)
+        if anyio_backend_name == "trio":
+            assert stop is None
+            return
+        far.send(b"one")
+        while len(heard) < 1:
+            await anyio.lowlevel.checkpoint()
+        far.send(b"two")
+        await enough.wait()
+        stop()
+        far.send(b"three")
+        for _ in range(9):
+            await anyio.lowlevel.checkpoint()
+        assert heard == [b"one", b"two"]
+        assert times == sorted(times)

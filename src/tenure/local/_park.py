@@ -8,7 +8,9 @@ anyio has no such primitive, and building one of ``anyio.Event`` costs several t
   look-up;
 - `now`: the loop's clock, as ``anyio.current_time`` without its look-up;
 - `this_task` and `on_task_end`: who is running, and when has it ended;
-- `loop_caller`: how a foreign thread gets a function run on this loop.
+- `loop_caller`: how a foreign thread gets a function run on this loop;
+- `on_readable`: be called when a socket can be read, where the loop offers that: waiting for it anew each time costs as
+  much as all the rest of a round trip.
 
 Which loop is running is read from sniffio's thread-local, which trio sets around its steps (in guest mode
 too, where an asyncio loop runs in the same thread). It is the cheapest sign there is: 30 ns, against 150 ns
@@ -19,21 +21,35 @@ found running, never before.
 from __future__ import annotations
 
 import asyncio
-from functools import cache
+from contextvars import copy_context
+from functools import cache, partial
 from types import SimpleNamespace, coroutine
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Generator
+    from socket import socket
     from types import ModuleType
 
     from trio.lowlevel import Abort, Task
 
-__all__ = ("Parked", "checkpoint", "loop_caller", "now", "on_task_end", "park", "this_task", "wake")
+__all__ = (
+    "Parked",
+    "checkpoint",
+    "loop_caller",
+    "now",
+    "on_readable",
+    "on_task_end",
+    "park",
+    "this_task",
+    "wake",
+)
 
 try:
+    from sniffio import current_async_library_cvar as _library
     from sniffio import thread_local as _running
 except ImportError:  # then trio, which requires it, is not there either
+    _library = None
     _running = SimpleNamespace(name=None)
 
 
@@ -148,6 +164,28 @@ def loop_caller() -> Callable[[Callable[[], None]], None]:
     if _running.name == "trio":
         return _trio().current_trio_token().run_sync_soon
     return _AsyncioCaller(asyncio.get_running_loop())
+
+
+def on_readable(plain: socket, callback: Callable[[], None]) -> Callable[[], object] | None:
+    """Call `callback` in each turn of the loop in which the socket can be read, until what is returned is called.
+
+    None where the loop has nothing of the kind, as trio: there, wait for the socket in a task. The callback runs
+    outside any task, where anyio still knows on which loop it is, and must not raise.
+
+    Cancellation: not a checkpoint.
+    """
+    if _running.name == "trio":
+        return None
+    loop = asyncio.get_running_loop()
+    # callbacks run in a copy of the context in which they were registered
+    context = copy_context()
+    if _library is not None:
+        context.run(_library.set, "asyncio")
+    try:
+        context.run(loop.add_reader, plain, callback)
+    except NotImplementedError:  # the loop that is usual on Windows
+        return None
+    return partial(loop.remove_reader, plain)
 
 
 # asyncio

@@ -47,7 +47,7 @@ def _holders(raw: Sequence[Any]) -> tuple[Holder, ...]:
 
 HOLDS: Calls = {
     Acquire: Call(
-        "holds",
+        "acquire",
         lambda op: (
             "acquire",
             op.session,
@@ -65,7 +65,7 @@ HOLDS: Calls = {
         lambda op: ("ask", op.session, op.key, *op.holders),
         lambda raw: Asked(tuple(map(_standing, raw[1:]))),
     ),
-    Release: Call("holds", lambda op: ("release", op.key, op.holder), no_words),
+    Release: Call("release", lambda op: ("release", op.key, op.holder), no_words),
     SetValue: Call("holds", lambda op: ("set_value", op.key, op.holder, op.token, op.value), no_words),
     Resize: Call("holds", lambda op: ("resize", op.key, op.capacity), no_words),
     Holders: Call(

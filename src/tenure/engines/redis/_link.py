@@ -224,11 +224,15 @@ class Link:
         async with unwrapped_task_group() as group:
             group.start_soon(self._write, stream, name="tenure redis writer")
             group.start_soon(self._watch, name="tenure redis watch")
+            # something may have come with the greeting
+            self._take_in(reader, b"")
+            if isinstance(stream, PlainSocket):
+                await stream.listen(partial(self._take_in, reader))
             while True:
-                self._take_in(reader)
-                reader.feed(await stream.receive())
+                self._take_in(reader, await stream.receive())
 
-    def _take_in(self, reader: hiredis.Reader) -> None:
+    def _take_in(self, reader: hiredis.Reader, data: bytes) -> None:
+        reader.feed(data)
         while (reply := reader.gets()) is not False:
             if isinstance(reply, hiredis.PushNotification) and not self._is_reply(reply):
                 self._take_message(reply)

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import os
 import socket
+from collections.abc import Callable
+from typing import NoReturn
 
 import anyio
 from anyio.abc import ByteStream, SocketAttribute
+
+from tenure.local._park import on_readable, park, wake
 
 _MOST = 1 << 16
 """Bytes to receive at once; more than twice of it are memory that has to be mapped each time."""
@@ -48,6 +52,36 @@ class PlainSocket(ByteStream):
             if not data:
                 raise anyio.EndOfStream
             return data
+
+    async def listen(self, feed: Callable[[bytes], None]) -> NoReturn:
+        """Call `feed` with what arrives, as soon as it does: where the loop can, without a task in between.
+
+        Raises `OSError`, `EndOfStream`, and what `feed` raises. Cancellation: this is how it ends.
+        """
+        ended = park()
+        problem: Exception = anyio.EndOfStream()
+
+        def take_in() -> None:
+            nonlocal problem
+            try:
+                if data := self._socket.recv(_MOST):
+                    feed(data)
+                    return
+            except BlockingIOError:
+                return
+            except Exception as error:  # noqa: BLE001 it is raised below
+                problem = error
+            wake(ended)
+
+        stop = on_readable(self._socket, take_in)
+        if stop is None:
+            while True:
+                feed(await self.receive())
+        try:
+            await ended
+        finally:
+            stop()
+        raise problem
 
     async def send_eof(self) -> None:
         """Send no more. Cancellation: has no effect."""
