@@ -663,7 +663,7 @@ def test_whatever_the_order_the_rules_hold(redis_server, search, faults, ticks, 
 
 
 FAULTS = {
-    "a newcomer goes before those who wait": (semaphore, "= line.waiting == 0 and ", "= ", "out of turn"),
+    "a newcomer goes before those who wait": (semaphore, "line.waiting == 0 and ", "", "out of turn"),
     "a hand-over gives too much": (semaphore, "line.used + hold.weight >", "line.used >", "held together"),
     "who asks again has two places": (lock, "known ~= 'unknown'", "false", "the line was changed"),
     "a release serves nobody": (
