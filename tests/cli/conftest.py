@@ -14,7 +14,10 @@ import anyio
 import pytest
 
 import tenure
+from tenure import StoreUnavailable
 from tenure.cli import main
+from tenure.engines.memory import MemoryEngine
+from tenure.testing import FaultyEngine
 
 # A killed process is missed after a second, so that tests need not wait for ten.
 SHORT = """
@@ -141,3 +144,23 @@ def queue_of():
         return anyio.run(asked)
 
     return ask
+
+
+class Away(FaultyEngine):
+    """Cannot be reached while it is `down`, which it is from the first operation of a type (`down_at`)."""
+
+    down = False
+    down_at = ()
+
+    async def execute(self, operations):
+        self.down = self.down or any(isinstance(operation, self.down_at) for operation in operations)
+        if self.down:
+            await anyio.lowlevel.checkpoint()
+            raise StoreUnavailable("down")
+        return await super().execute(operations)
+
+
+@pytest.fixture
+def engine():
+    """Memory behind a wire, which can be away."""
+    return Away(MemoryEngine())

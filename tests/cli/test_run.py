@@ -309,7 +309,7 @@ MISUSES = {
     "no match": ("run run_handlers:shout --from nope/*", "matches no file"),
     "no such scheme": (
         "run run_handlers:shout numbers.txt --store mysql://x",
-        "--store mysql://x: 'mysql' is no engine",
+        "--store: 'mysql' is no engine",
     ),
     "a wrong url": ("run run_handlers:shout numbers.txt --store sqlite:x.db", "write sqlite:///FILE"),
     "no url": ("run run_handlers:shout numbers.txt --store x.db", "is no store URL"),
@@ -332,6 +332,13 @@ MISUSES = {
 def test_misuse_is_told_in_one_line_and_nothing_is_made(misused, numbers, words, told):
     numbers(3)
     assert told in misused(*words.split())
+
+
+def test_the_password_in_a_url_is_not_told(misused, numbers):
+    numbers(3)
+    told = misused("run", "run_handlers:shout", "numbers.txt", "--store", "redis://me:s3cret@127.0.0.1:1")
+    assert "--store: redis://me@127.0.0.1:1: " in told
+    assert "s3cret" not in told
 
 
 def test_results_of_others_are_not_touched(command, here, numbers):

@@ -72,6 +72,7 @@ async def test_prometheus_has_the_figures_and_the_events(registry, virtual_clock
     assert seen == {"done": 3, "of_none": 1, "workers": 4, "depth": 0, "failures": 0, "tasks": 4}
     # unwatched, and so unregistered
     assert registry.get_sample_value("tenure_processor_workers", {"processor": "p", "kind": "a"}) is None
+    observer.unwatch(object())  # what is not watched
 
 
 async def test_prometheus_collects_two_processors_in_a_thread_and_over_http(registry):

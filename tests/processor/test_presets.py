@@ -78,6 +78,7 @@ WRONG = [
         "kinds must not have more than the 50 workers together, not 51",
     ),
     ({"kinds": {"a": 0}}, ValueError, "kinds: a must be at least 1, not 0"),
+    ({"kinds": ["a"]}, TypeError, "kinds must be a mapping of names to numbers of workers, not ['a']"),
     ({"kinds": {"": 1}}, ValueError, "kinds must have names that are not empty"),
     ({"timeout": 0}, ValueError, "timeout must be above 0, or None, not 0"),
     ({"timeout": -1}, ValueError, "timeout must be a number of seconds"),

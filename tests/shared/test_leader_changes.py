@@ -321,6 +321,29 @@ async def test_closing_the_store_wakes_who_watches(faulty, virtual_clock, down):
     assert virtual_clock.now() <= 3
 
 
+async def test_a_look_that_is_answered_while_the_store_closes_waits_no_more(faulty, virtual_clock):
+    async def read(store):
+        async with Election(store, "cluster").watch() as changes:
+            with pytest.raises(StoreClosed):
+                async for _ in changes:
+                    pass
+
+    async def resume_soon():
+        await anyio.sleep(0.5)
+        faulty.resume()
+
+    async with anyio.create_task_group() as group:
+        async with open_store(faulty, ttl=30.0) as store:
+            group.start_soon(read, store)
+            await anyio.sleep(0.5)
+            faulty.pause()
+            store._on_hint(Hint(store.process, KEY, "", Notice.CHANGED))
+            await anyio.sleep(0.5)
+            group.start_soon(resume_soon)
+        assert virtual_clock.now() <= 2
+    assert virtual_clock.now() <= 2
+
+
 @pytest.mark.parametrize("native", [False, True], ids=["scope", "native"])
 async def test_cancelled_at_every_step_nothing_is_left_and_the_change_is_told_next_time(
     open_store_on, cancelled_at_every_step, nothing_of, native, virtual_clock

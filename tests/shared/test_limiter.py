@@ -399,6 +399,9 @@ async def test_wrong_arguments(store):
     for wrong in (0.5, inf, nan):
         with pytest.raises(ValueError, match="burst"):
             RateLimiter(store, "api", rate=1, burst=wrong)
+    for name in ("rate", "per", "burst"):
+        with pytest.raises(TypeError, match=f"{name} must be a number, not '5'"):
+            RateLimiter(store, "api", **{"rate": 1, name: "5"})
     with pytest.raises(ValueError, match="at most the burst of 2"):
         await RateLimiter(store, "api", rate=1, burst=2).try_acquire(3)
     with pytest.raises(ValueError, match="name"):

@@ -161,6 +161,8 @@ async def test_requests_sent_together_are_answered_in_order(serve):
         (b"nonsense\r\n\r\n", b"400"),
         (b"GET / HTTP/1.1\r\n\r\n", b"400"),  # no host
         (b"GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", b"400"),
+        (b"GET //[ HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", b"400"),
+        (b"GET http://[x]/ HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", b"400"),
         (b"GET /" + b"x" * 60_000 + b" HTTP/1.1\r\nHost: localhost\r\n\r\n", b"431"),
         (b"GET / HTTP/1.1\r\nHost: localhost\r\nX: " + b"x" * 60_000 + b"\r\n\r\n", b"431"),
         (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n", b"400"),

@@ -151,6 +151,19 @@ def test_a_wait_older_than_the_hold_is_another_tasks():
     )
 
 
+def test_a_circle_of_processes_is_told_once_however_many_wait_in_its_lines():
+    """Each wait by itself would be a node with an edge to each of the others: with these lines it took for ever."""
+    lines = [(f"p:{n}", 1, 6.0 + n % 10) for n in range(1000)], [(f"q:{n}", 1, 6.0) for n in range(1000)]
+    (found,) = deadlocks(
+        [
+            key("A", [("p:holds", 1, 12.5)], lines[1]),
+            key("B", [("q:holds", 1, 30.0)], lines[0]),
+        ]
+    )
+    assert circle(found) == {("q", "0", "A"), ("p", "6", "B")}
+    assert sorted(wait.seconds for wait in found.waits) == [6.0, 12.0]
+
+
 def test_waiting_for_another_task_of_the_same_process_is_no_deadlock():
     assert deadlocks([key("A", [("p:1", 1, 30.0)], [("p:2", 1, 20.0)])]) == []
 

@@ -1,15 +1,24 @@
-"""A worker with a rate: a start is booked before a task is taken, so that none is held while it waits for its turn."""
+"""A worker with a rate: a start is booked before a task is taken, so that none is held while it waits for its turn.
+
+A booking that is not used soon is worth nothing: all those who have waited for a task would start at once when there
+are some again. They book anew.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any
 
 import anyio
 from anyio import CancelScope
 
+from tenure.errors import OutcomeUnknown
 from tenure.shared import RateLimiter, Task, WorkQueue
 from tenure.upkeep import unwrapped_task_group
+
+_WORTH = 0.5
+"""Seconds for which a booking may be used."""
 
 
 class PacedWorker:
@@ -54,13 +63,23 @@ class PacedWorker:
         with CancelScope() as scope:
             while not self._draining:
                 self._idle.add(scope)
-                await self._limiter.acquire()
-                await self._work(scope)
+                await self._book()
+                await self._work(scope, anyio.current_time())
 
-    async def _work(self, scope: CancelScope) -> None:
+    async def _book(self) -> None:
+        booked = False
+        while not booked:
+            # after an outage one start may have been booked in vain
+            with suppress(OutcomeUnknown):
+                await self._limiter.acquire()
+                booked = True
+
+    async def _work(self, scope: CancelScope, booked: float) -> None:
         taken = False
         try:
             async with self._queue.take() as task:
+                if anyio.current_time() - booked > _WORTH:
+                    await self._book()
                 taken = True
                 self._idle.discard(scope)  # from here on, a drain lets it finish
                 result = await self._handler(task)

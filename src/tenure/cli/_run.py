@@ -104,11 +104,11 @@ class _Job:
             return await self._outcome(record.queue(generation))
 
     async def _open_store(self, stack: AsyncExitStack) -> Store:
-        url = self._options.store
         try:
-            return await stack.enter_async_context(open_store(url, ttl=TTL))
+            return await stack.enter_async_context(open_store(self._options.store, ttl=TTL))
         except (ValueError, EngineError, StoreUnavailable) as problem:
-            raise Misuse(f"--store {url}: {problem}") from problem
+            # not the URL itself, in which there may be a password
+            raise Misuse(f"--store: {problem}") from problem
 
     async def _begin(self, record: Record) -> int:
         """Find or make the run, and check that it can go on; gives its generation."""

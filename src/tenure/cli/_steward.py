@@ -87,16 +87,17 @@ class Steward:
         if entry is None or entry.generation != self._generation:
             raise Interrupted(f"run {self._record.name} was started anew by another process; this one stops")
         await self._record.purge_old(entry)
-        over = anyio.Event()
+        over, complete = anyio.Event(), False
         async with unwrapped_task_group() as group:
             if self._results is not None:
                 group.start_soon(self._results.follow, self._queue, lease, over)
             with self._stop.ends():
                 await self._feed(lease)
                 await self._queue.join()
-                self.finished = True
+                complete = True
             await self._worker.drain()
             over.set()
+        self.finished = complete
 
     async def _feed(self, lease: Lease) -> None:
         """Put the input, portion by portion, each together with the position after it."""

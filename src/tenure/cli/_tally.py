@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 import anyio
 
+from tenure.errors import OutcomeUnknown
 from tenure.shared import WorkQueue
 
 from ._times import Times
@@ -63,7 +65,12 @@ class Keeper:
 
     async def store(self) -> None:
         """Store it now. Cancellation: it may or may not be stored."""
-        self._stored = len(self._tally.times)
-        self._tally.seconds = anyio.current_time() - self._began
         name = _PREFIX + self._queue.store.process
-        await self._queue.put_many([], cursor=(name, self._tally.value()))
+        stored = False
+        while not stored:
+            self._stored = len(self._tally.times)
+            self._tally.seconds = anyio.current_time() - self._began
+            # after an outage it may be stored already; once more does no harm
+            with suppress(OutcomeUnknown):
+                await self._queue.put_many([], cursor=(name, self._tally.value()))
+                stored = True

@@ -49,8 +49,8 @@ class PrometheusObserver:
 
     def unwatch(self, source: Source) -> None:
         """Offer them no more."""
-        self._sources = tuple(each for each in self._sources if each is not source)
-        if not self._sources:
+        watched, self._sources = self._sources, tuple(each for each in self._sources if each is not source)
+        if watched and not self._sources:
             self._registry.unregister(self)
 
     def collect(self) -> Iterator[Any]:

@@ -38,6 +38,8 @@ def shares(workers: int, kinds: Mapping[str, int]) -> dict[str | None, int]:
 
     Raises `TypeError`, `ValueError`.
     """
+    if not isinstance(kinds, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise TypeError(f"kinds must be a mapping of names to numbers of workers, not {kinds!r}")
     shares: dict[str | None, int] = {}
     for kind, share in kinds.items():
         if not isinstance(kind, str) or not kind:  # pyright: ignore[reportUnnecessaryIsInstance]

@@ -10,6 +10,7 @@ import anyio
 import anyio.lowlevel
 
 from tenure.engine import Hint, Holders, Holdings, Reply
+from tenure.errors import StoreClosed
 from tenure.local._line import Line
 from tenure.store import Session, Store
 
@@ -87,7 +88,8 @@ class _Lookers:
             self.line.grant(waiter, None)
 
     def close(self) -> None:
-        """The end of their session wakes them."""
+        """The store closes: also for those who have not begun to wait."""
+        self.line.fail_all(lambda: StoreClosed("the store was closed"))
 
 
 class _Look:

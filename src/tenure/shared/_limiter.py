@@ -43,8 +43,8 @@ class RateLimiter:
         self._spenders = store.listen(store.key("rate", "*")[:-1], lambda: _Spenders(store))
         self._key = store.key("rate", name)
         self._rate = rate / per
-        self._burst = float(max(1.0, rate) if burst is None else burst)
-        if not 1 <= self._burst < inf:
+        self._burst = float(max(1.0, rate) if burst is None else _check_positive("burst", burst))
+        if self._burst < 1:
             raise ValueError(f"burst must be a number, at least 1: {burst!r}")
         self.name = name
 
@@ -237,6 +237,9 @@ class _Spender:
             self._spenders.forget(self._key, self)
 
 
-def _check_positive(name: str, value: float) -> None:
+def _check_positive(name: str, value: float) -> float:
+    if not isinstance(value, int | float):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise TypeError(f"{name} must be a number, not {value!r}")
     if not (isfinite(value) and value > 0):
         raise ValueError(f"{name} must be a number above 0: {value!r}")
+    return value

@@ -115,7 +115,10 @@ class Server:
         headers = {
             bytes(name).decode("latin-1"): bytes(value).decode("latin-1") for name, value in request.headers
         }
-        target = urlsplit(request.target.decode("latin-1"))
+        try:
+            target = urlsplit(request.target.decode("latin-1"))
+        except ValueError:  # what cannot be a host
+            return _plain(400, "this is no request that can be answered")
         if not self._is_ours(headers.get("host", "")):
             return _plain(
                 421, "this server does not go by that name; see tenure web --help about --allow-host"

@@ -12,6 +12,7 @@ with another. Only those that have lasted are told.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
@@ -117,11 +118,12 @@ def _certain(keys: Sequence[Key]) -> list[Deadlock]:
 def _stuck(keys: Sequence[Key]) -> set[_Agent]:
     """The agents that no order of giving back and granting lets go on."""
     open_waits = {(key.name, one.holder): _agent(one) for key in keys for one in key.waiting}
+    waits = Counter(open_waits.values())
     got: dict[_Agent, dict[str, int]] = {}  # granted to agents that still wait for something else
     changed = True
     while changed:
         changed = False
-        blocked = set(open_waits.values())
+        blocked = {agent for agent, number in waits.items() if number}
         for key in keys:
             room = key.capacity - sum(one.weight for one in key.holders if _agent(one) in blocked)
             room -= sum(mine.get(key.name, 0) for agent, mine in got.items() if agent in blocked)
@@ -132,7 +134,8 @@ def _stuck(keys: Sequence[Key]) -> set[_Agent]:
                     break
                 agent = open_waits.pop((key.name, one.holder))
                 changed = True
-                if agent in open_waits.values():
+                waits[agent] -= 1
+                if waits[agent]:
                     mine = got.setdefault(agent, {})
                     mine[key.name] = mine.get(key.name, 0) + one.weight
                     room -= one.weight
@@ -152,31 +155,37 @@ def _held(keys: Sequence[Key]) -> dict[_Agent, tuple[str, ...]]:
 
 def _possible(keys: Sequence[Key]) -> Iterator[Deadlock]:
     """Circles of waits: each for a key whose one holder is the process of the next, which began to wait later."""
-    waits = {
-        (one.process, key.name, one.holder): one for key in keys for one in key.waiting if one.age >= _LASTING
-    }
+    # in a long line those of one process are alike: each line and process is one node, not each who waits
+    waits: dict[tuple[str, str], list[Holder]] = {}
+    lines: dict[str, list[str]] = {}
+    for key in keys:
+        for one in key.waiting:
+            if one.age >= _LASTING:
+                waits.setdefault((one.process, key.name), []).append(one)
+    for process, key in waits:
+        lines.setdefault(process, []).append(key)
     owners = {key.name: key.holders[0] for key in keys if len(key.holders) == 1}
+    latest = {node: min(one.age for one in alike) for node, alike in waits.items()}
     graph = {
-        (process, key, name): {
-            other
-            for other, one in waits.items()
-            if other[0] == owner.process != process and one.age <= owner.age
+        (process, key): {
+            (owner.process, other)
+            for other in lines.get(owner.process, ())
+            if owner.process != process and latest[owner.process, other] <= owner.age
         }
         if (owner := owners.get(key)) is not None
-        else set[tuple[str, str, str]]()
-        for process, key, name in waits
+        else set[tuple[str, str]]()
+        for process, key in waits
     }
     held: dict[str, tuple[str, ...]] = {}
     for key, owner in owners.items():
         held[owner.process] = (*held.get(owner.process, ()), key)
     for circle in _circles(graph):
-        yield Deadlock(
-            tuple(
-                Wait(p, task_of(waits[p, key, name]), key, waits[p, key, name].age, held.get(p, ()))
-                for p, key, name in circle
-            ),
-            certain=False,
-        )
+        found: list[Wait] = []
+        for i, (process, key) in enumerate(circle):
+            since = owners[circle[i - 1][1]].age
+            one = max((one for one in waits[process, key] if one.age <= since), key=lambda one: one.age)
+            found.append(Wait(process, task_of(one), key, one.age, held.get(process, ())))
+        yield Deadlock(tuple(found), certain=False)
 
 
 def _circles(graph: Mapping[_Node, set[_Node]]) -> Iterator[list[_Node]]:
