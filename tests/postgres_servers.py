@@ -16,7 +16,7 @@ from psycopg.conninfo import make_conninfo
 from tenure.engine import Reply
 from tenure.engines.postgres import CALLS, PostgresEngine
 from tenure.engines.postgres._calls import answered, channel, hint, row_of
-from tenure.engines.postgres._link import SETTINGS
+from tenure.engines.postgres._greeting import SETTINGS
 from tenure.engines.postgres._schema import creation, existence
 from tenure.engines.postgres._wire import failed, message_of, rows
 

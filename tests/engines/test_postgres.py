@@ -9,6 +9,7 @@ from contextlib import suppress
 import anyio
 import psycopg
 import pytest
+from psycopg.conninfo import conninfo_to_dict
 
 import tenure
 from tenure import EngineError, Lock, StoreUnavailable, WorkQueue
@@ -32,6 +33,7 @@ from tenure.engine import (
 from tenure.engines.postgres import PostgresEngine
 from tenure.engines.postgres._address import address
 from tenure.engines.postgres._version import VERSION
+from tenure.testing import FaultProxy
 
 
 @pytest.fixture
@@ -197,7 +199,7 @@ def connection_error(url):
 
 
 async def test_a_server_that_is_too_old(engine, monkeypatch):
-    monkeypatch.setattr("tenure.engines.postgres._link.OLDEST", 99)
+    monkeypatch.setattr("tenure.engines.postgres._greeting.OLDEST", 99)
     await refused(engine, EngineError, "PostgreSQL 99 or later is needed, this is 1")
 
 
@@ -261,6 +263,7 @@ async def test_what_a_newer_release_has_made_is_refused(postgres_server, sql, fr
 VERSION_1 = """
     CREATE OR REPLACE FUNCTION fresh.requeue(_clock bigint, _cap bigint, _queue bytea, _ids bigint[])
     RETURNS fresh.answer LANGUAGE sql RETURN fresh.word('no longer');
+    DROP TABLE fresh.former_link;
     UPDATE fresh.meta SET version = 1;
 """
 
@@ -275,6 +278,7 @@ async def test_an_older_schema_is_brought_up_to_date(postgres_server, sql, fresh
             for engine in engines[1:]:
                 group.start_soon(serve_and_ping, serving, engine)
         assert sql.execute("SELECT version FROM fresh.meta").fetchall() == [(VERSION,)]
+        assert sql.execute("SELECT count(*) FROM fresh.former_link").fetchall() == [(0,)]
         # who came before goes on, and what it had put is there
         assert await one(engines[0], Requeue("jobs", (1,))) == Changed(0, False)
         exchanged = await one(engines[0], Exchange("s", 2, "jobs", want=1))
@@ -509,3 +513,23 @@ async def test_the_keeper_of_the_connections_may_close_first(engine):
             await group.start(first)
             closing.set()
         await b.ping()
+
+
+async def test_a_connection_that_is_cut_while_much_is_being_sent_is_made_anew(postgres_server):
+    server = conninfo_to_dict(postgres_server.url())
+    async with FaultProxy(f"{server['host']}/.s.PGSQL.{server.get('port', 5432)}") as proxy:
+        url = f"postgresql://{server['user']}@127.0.0.1:{proxy.port}/{server['dbname']}"
+        async with tenure.open_store(url, ttl=10) as store:
+            queues = [WorkQueue(store, f"big{n}") for n in range(10)]
+            for queue in queues:
+                await queue.put("a")
+            async with anyio.create_task_group() as group:
+                proxy.latency(float("inf"), direction="up")
+                for n in range(60):
+                    group.start_soon(queues[n % 10].put, "x" * 900_000)
+                with anyio.fail_after(30):
+                    while not store._engine._link._commands._more_to_write:
+                        await anyio.sleep(0.01)
+                proxy.heal()
+                proxy.cut()
+            assert sum([(await queue.statistics()).put for queue in queues]) == 70

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, NoReturn
 
@@ -10,7 +11,7 @@ import anyio
 from anyio import TASK_STATUS_IGNORED
 from anyio.abc import TaskStatus
 
-from tenure.engine import CAP, A, Hint, Joined, Joining, Notice, Operation, Reply
+from tenure.engine import CAP, A, Examined, Hint, Joined, Joining, Notice, Operation, Reply
 from tenure.errors import EngineError, StoreUnavailable
 
 from ._address import address
@@ -28,7 +29,9 @@ __all__ = ("CALLS", "PostgresEngine")
 class PostgresEngine:
     """Keeps everything in tables of a PostgreSQL database, version 15 or later; many machines may share it.
 
-    `url` is `postgresql://[user:password@]host[:port]/database`, with the options of libpq behind a question mark.
+    `url` is `postgresql://[user:password@]host[:port]/database`, with the options of libpq behind a question mark. It
+    may be that of a pooler; then `direct=postgresql://host[:port]` among the options is the server's own address, on
+    which hints come: without one everybody who waits asks again once a second, and a `RuntimeWarning` says so.
     `schema` is where the tables and functions are, made if need be. A server that does not answer for `patience`
     seconds counts as gone, and the connections are made anew. `clock` (seconds) replaces the server's time, `cap` the
     step budget of an operation, in tests.
@@ -143,7 +146,10 @@ class PostgresEngine:
 
     def _answer(self, operation: Operation[Any], result: Result) -> Any:
         if not failed(result):
-            return answered(CALLS[type(operation)], [row_of(row) for row in rows(result)])
+            answer = answered(CALLS[type(operation)], [row_of(row) for row in rows(result)])
+            if isinstance(answer, Examined) and self._link.deaf:
+                return replace(answer, problems=(*answer.problems, self._link.deaf))
+            return answer
         problem = refusal(self.url, state_of(result), message_of(result))
         if is_read_only(state_of(result)):
             self._link.drop(str(problem))

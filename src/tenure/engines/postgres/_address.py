@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import socket
 from dataclasses import dataclass, field
 from ipaddress import ip_address
 from typing import Any
+from urllib.parse import unquote
 
 import anyio
 from psycopg import Error
@@ -13,6 +15,8 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 _SCHEMES = ("postgresql", "postgres")
 _SHOWN = ("user", "host", "port", "dbname")
+_PLACE = ("host", "hostaddr", "port")
+_DIRECT = re.compile(r"(?<=[?&])direct=([^&]*)&?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +24,8 @@ class Address:
     """A server as libpq's parameters name it; `str()` is for messages, without the password."""
 
     parameters: dict[str, Any] = field(repr=False)
+    direct: Address | None = None
+    """Where the server itself is, when this is a pooler in front of it."""
 
     def __str__(self) -> str:
         user, host, port, database = (str(self.parameters.get(name, "")) for name in _SHOWN)
@@ -46,9 +52,8 @@ class Address:
                 found += [(host, str(one[-1][0]), port) for one in known]
             else:
                 found.append((host, "", port))
-        names = ("host", "hostaddr", "port")
         places = {
-            name: ",".join(column) for name, column in zip(names, zip(*found, strict=True), strict=True)
+            name: ",".join(column) for name, column in zip(_PLACE, zip(*found, strict=True), strict=True)
         }
         return make_conninfo(**self.parameters | places, **more)
 
@@ -68,13 +73,22 @@ def address(url: str) -> Address:
     scheme, _, rest = url.partition("://")
     if scheme not in _SCHEMES:
         raise ValueError(f"{safe(url)!r}: a PostgreSQL URL begins with postgresql://")
+    around = _DIRECT.search(rest)
+    if around is not None:
+        rest = _DIRECT.sub("", rest).rstrip("&")
     try:
-        return Address(dict(conninfo_to_dict(f"postgresql://{rest}")))
+        parameters = dict(conninfo_to_dict(f"postgresql://{rest}"))
     except Error as error:
         # the words of libpq may quote the password
         raise ValueError(f"{safe(url)!r}: libpq does not understand this URL") from (
             None if "@" in rest else error
         )
+    if around is None:
+        return Address(parameters)
+    direct = around[1] if "://" in around[1] else unquote(around[1])
+    theirs = address(direct).parameters
+    ours = {name: value for name, value in parameters.items() if name not in _PLACE}
+    return Address(parameters, Address(ours | theirs))
 
 
 def safe(url: str) -> str:

@@ -11,6 +11,7 @@ _INTS, _FLOATS, _TEXTS, _BLOBS = 1016, 1022, 1009, 1001
 _OF_INTS = struct.Struct("!iiiii")
 _float = struct.Struct("!d")
 _size = struct.Struct("!i")
+_EIGHT = _size.pack(8)
 
 
 class Ints(list[int]):
@@ -71,7 +72,7 @@ def packed(value: Any) -> bytes | None:
         case str():
             return value.encode("utf-8", "surrogatepass")
         case Ints():
-            return _array(_INT, [number.to_bytes(8, "big", signed=True) for number in value])
+            return _packed_ints(value)
         case Floats():
             return _array(_FLOAT, [_float.pack(number) for number in value])
         case Texts():
@@ -80,6 +81,14 @@ def packed(value: Any) -> bytes | None:
             return _array(_BYTES, value)
         case _:
             raise TypeError(f"no type for {value!r}")
+
+
+def _packed_ints(items: Sequence[int]) -> bytes:
+    if not items:
+        return _array(_INT, ())
+    # as `_array` does, but there are many, and all are of one size
+    numbers = [number.to_bytes(8, "big", signed=True) for number in items]
+    return _OF_INTS.pack(1, 1, _INT, len(items), 1) + _EIGHT + _EIGHT.join(numbers)
 
 
 def _array(element: int, items: Sequence[bytes | None]) -> bytes:

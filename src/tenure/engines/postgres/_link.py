@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import random
+import warnings
 from collections.abc import Callable, Sequence
 from secrets import token_hex
-from typing import Any
 
 import anyio
 
@@ -13,10 +13,12 @@ from tenure.errors import EngineError, StoreUnavailable
 from tenure.upkeep import unwrapped_task_group
 
 from ._address import Address
-from ._refusals import OLDEST, refusal, refused_connection
+from ._greeting import SETTINGS, ask, farewell, greet, of_link
+from ._probe import Probe
+from ._refusals import refused_connection
 from ._schema import check, creation, existence, version
 from ._version import VERSION
-from ._wire import Result, Statement, Wire, connect, failed, message_of, rows, state_of
+from ._wire import Result, Statement, Wire, connect
 
 PATIENCE = 5.0
 """Seconds after which a server that does not answer is given up."""
@@ -27,26 +29,15 @@ LONGEST_UPDATE = 600.0
 FIRST_PAUSE, LONGEST_PAUSE = 0.02, 2.0
 """Seconds between attempts to connect: twice as long each time, less up to a half by chance."""
 
-_END = "SELECT pg_terminate_backend(pid, $2) FROM pg_stat_activity WHERE application_name = $1 AND usename = user"
-SETTINGS = {
-    "default_transaction_isolation": "read committed",
-    "client_min_messages": "error",
-    # a plan that was made while a table was empty must not last when it is full
-    "enable_seqscan": "off",
-    "enable_bitmapscan": "off",
-    # nor may one that sorts what an index has in order
-    "enable_sort": "off",
-    "enable_incremental_sort": "off",
-    # planning anew takes longer than most statements do
-    "plan_cache_mode": "force_generic_plan",
-    # which would be compiled for each call, at what a forbidden scan is said to cost
-    "jit": "off",
-}
-"""What is set on each connection."""
+LOOK_AGAIN = 1.0
+"""Seconds after which everybody asks again who waits, less up to a half by chance, when no hints come."""
 
 
 class Link:
     """Statements go out in the order in which they came, and a caller that is cancelled leaves that order as it is.
+
+    Through a pooler of transactions nothing is kept on the server's connections. If then there is no direct address,
+    no hints come, `deaf` says so, and everybody who waits asks again from time to time.
 
     `hear(channel, payload)` is called for each notification, and `reconnected()` when some may have been lost.
 
@@ -64,13 +55,16 @@ class Link:
     ) -> None:
         self.address = address
         self.channels: dict[str, anyio.Event] = {}
+        self.deaf = ""
         self._schema = schema
         self._hear = hear
         self._reconnected = reconnected
         self._patience = patience
+        self._settings = SETTINGS | {"lock_timeout": f"{patience * 500:.0f}ms"}
         self._commands: Wire | None = None
         self._listening: Wire | None = None
-        self._former = ""
+        self._farewell: Statement | None = None
+        self._probe = Probe()
         self._up = anyio.Event()
         self._trouble = ""
         self._dropped = anyio.Event()
@@ -90,14 +84,17 @@ class Link:
 
     async def subscribe(self, channel: str) -> None:
         """Hear what is told there. Cancellation: it is heard or not."""
-        self.channels[channel] = anyio.Event()
-        if self._listening is not None:
+        subscribed = self.channels[channel] = anyio.Event()
+        if self.deaf:
+            subscribed.set()
+        elif self._listening is not None:
             self._tell(f'LISTEN "{channel}"', channel)
-        await self.channels[channel].wait()
+        await subscribed.wait()
 
     def forget(self, channel: str) -> None:
         """Hear no more from there."""
-        if self.channels.pop(channel, None) is not None and self._listening is not None:
+        known = self.channels.pop(channel, None) is not None
+        if known and self._listening is not None and not self.deaf:
             self._tell(f'UNLISTEN "{channel}"')
 
     def _tell(self, sql: str, channel: str = "") -> None:
@@ -133,6 +130,8 @@ class Link:
                         opened = None
                     else:
                         self._reconnected()
+                    if self.deaf:
+                        group.start_soon(self._look_again, name="tenure postgres without hints")
                     await self._watch(wires)
             except* OSError as errors:
                 self._trouble = _words(errors) or "the server closed the connection"
@@ -151,69 +150,79 @@ class Link:
         name = f"tenure {token_hex(8)}"
         try:
             with anyio.fail_after(self._patience) as scope:
-                for part in ("", " hints"):
-                    conninfo = await self.address.conninfo(
-                        application_name=name + part, client_encoding="UTF8"
-                    )
-                    wire = await connect(conninfo, self._notified)
+                servers: list[int] = []
+                for part, address, hear in (
+                    ("", self.address, _nothing),
+                    (" hints", self.address.direct or self.address, self._notified),
+                ):
+                    conninfo = await address.conninfo(application_name=name + part, client_encoding="UTF8")
+                    wire = await connect(conninfo, hear)
                     wires.append(wire)
                     start(wire.run, name="tenure postgres link")
-                    await self._greet(wire)
+                    servers.append(await greet(address, wire, self._settings))
                 commands, listening = wires
-                await self._get_ready(commands, scope)
-                if self._former:
-                    await self._end_former(commands)
-                for channel in self.channels:
-                    await self._ask(listening, Statement(f'LISTEN "{channel}"'))
+                await self._get_ready(listening, scope)
+                if self._farewell is not None:
+                    await self._end_former(listening, self._farewell)
+                if commands.before is not None:
+                    commands.before = of_link(self._schema, name, self._settings)
+                self.deaf = await self._deafness(name, commands, listening, shared=servers[0] == servers[1])
+                heard: set[str] = set()
+                # another store may come meanwhile
+                while not self.deaf and (channels := self.channels.keys() - heard):
+                    for channel in channels:
+                        await ask(self.address, listening, Statement(f'LISTEN "{channel}"'))
+                    heard |= channels
         except TimeoutError:
             raise StoreUnavailable(f"{self.address}: no answer within {self._patience:g} s") from None
         except OSError as error:
             raise refused_connection(self.address, str(error)) from None
-        self._former = name
+        self._farewell = farewell(self._schema, name, commands, self._patience / 2)
         self._dropped = anyio.Event()
         self._commands, self._listening = commands, listening
         self._up.set()
         for subscribed in self.channels.values():
             subscribed.set()
 
-    async def _greet(self, wire: Wire) -> None:
-        if wire.server_version < OLDEST * 10000:
-            found = wire.parameter("server_version")
-            raise EngineError(f"{self.address}: PostgreSQL {OLDEST} or later is needed, this is {found}")
-        if "on" in (wire.parameter("in_hot_standby"), wire.parameter("default_transaction_read_only")):
-            raise StoreUnavailable(
-                f"{self.address}: this is a replica, or read-only, and cannot be written to"
-            )
-        settings = SETTINGS | {"lock_timeout": f"{self._patience * 500:.0f}ms"}
-        assignments = ", ".join(f"set_config('{name}', '{value}', false)" for name, value in settings.items())
-        await self._ask(wire, Statement(f"SELECT {assignments}"))
-
     async def _get_ready(self, wire: Wire, scope: anyio.CancelScope) -> None:
-        (exists,) = (await self._ask(wire, existence(self._schema)))[0]
+        (exists,) = (await ask(self.address, wire, existence(self._schema)))[0]
         if exists == b"\0" or await self._version(wire) < VERSION:
             deadline, scope.deadline = scope.deadline, anyio.current_time() + LONGEST_UPDATE
-            await self._ask(wire, creation(self._schema))
+            await ask(self.address, wire, creation(self._schema))
             scope.deadline = max(deadline, anyio.current_time() + self._patience / 2)
         check(self.address, self._schema, await self._version(wire))
 
     async def _version(self, wire: Wire) -> int:
-        (found,) = (await self._ask(wire, version(self._schema)))[0]
+        (found,) = (await ask(self.address, wire, version(self._schema)))[0]
         return int.from_bytes(found, "big")
 
-    async def _end_former(self, wire: Wire) -> None:
-        """What the server may still read from the connection before must not come behind what is sent from now on."""
-        patience = int(self._patience * 500)
-        if [b"\0"] in await self._ask(wire, Statement.of(_END, self._former, patience)):
+    async def _end_former(self, wire: Wire, farewell: Statement) -> None:
+        if [b"\0"] in await ask(self.address, wire, farewell):
             raise StoreUnavailable(f"{self.address}: the server has not ended the connection before")
 
-    async def _ask(self, wire: Wire, statement: Statement) -> list[Any]:
-        (result,) = await wire.send([statement]).wait()
-        if failed(result):
-            raise refusal(self.address, state_of(result), message_of(result))
-        return rows(result)
+    async def _deafness(self, name: str, commands: Wire, listening: Wire, *, shared: bool) -> str:
+        """Why no hints come, or empty. `shared`: both had the same connection of the server's, so it is nobody's."""
+        if commands.before is None and self.address.direct is None:
+            return ""
+        if not shared and await self._probe.comes_back(self.address, name, commands, listening):
+            return ""
+        deaf = (
+            f"{self.address.direct or self.address}: LISTEN does not work here, as it does not through a pooler of "
+            f"transactions: whoever waits asks again every {LOOK_AGAIN:g} s; give the server's own address with "
+            "direct=postgresql://HOST:PORT in the URL"
+        )
+        warnings.warn(deaf, RuntimeWarning, stacklevel=2)
+        return deaf
+
+    async def _look_again(self) -> None:
+        while True:
+            await anyio.sleep(LOOK_AGAIN * random.uniform(0.5, 1))
+            self._reconnected()
 
     def _notified(self, channel: bytes, payload: bytes) -> None:
-        self._hear(channel.decode(), payload.decode())
+        place, text = channel.decode(), payload.decode()
+        if not self._probe.hear(place, text):
+            self._hear(place, text)
 
     async def _watch(self, wires: Sequence[Wire]) -> None:
         """Break the connections when they are dropped, or when the server does not answer for too long."""
@@ -232,6 +241,10 @@ class Link:
         self._up = anyio.Event()
         for wire in wires:
             wire.close(self._trouble or "the connection was closed")
+
+
+def _nothing(_channel: bytes, _payload: bytes) -> None:
+    """Hints come on the other connection; through a pooler some may be for somebody else."""
 
 
 def _words(errors: BaseExceptionGroup[OSError]) -> str:

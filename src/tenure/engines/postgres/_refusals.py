@@ -13,7 +13,9 @@ _PASSING = ("40001", "40P01", "55P03", "57014", "57P", "08", "53300")
 _READ_ONLY = "25006"
 _LATER = re.compile(
     r"starting up|shutting down|recovery|not (yet )?accepting connections|too many (clients|connections)"
-    r"|connection slots|target_session_attrs|session is (read-only|not read-write)|server closed|terminating",
+    r"|connection slots|target_session_attrs|session is (read-only|not read-write)|server closed|terminating"
+    # PgBouncer, when the server is down or busy
+    r"|query_wait_timeout|server_login_retry|no more connections allowed",
     re.IGNORECASE,
 )
 _FATAL = re.compile(

@@ -12,7 +12,7 @@ from ._version import STEPS, VERSION
 from ._wire import Statement
 
 _FUNCTIONS = (
-    *("state", "sessions", "holds", "claims", "counters", "tasks", "producers", "takers"),
+    *("state", "links", "sessions", "holds", "claims", "counters", "tasks", "producers", "takers"),
     *("records", "survey", "sweep", "joining"),
 )
 _NAME = re.compile(r"[a-z_][a-z0-9_]{0,29}")

@@ -35,7 +35,6 @@ from tenure.engine import (
 from ._binary import Blobs, Ints, Texts, Value
 from ._calls import Call, Calls, Row, microseconds, name, no_words, seconds, text
 
-_PURGE_ORDER = ("waiting", "delayed", "dead", "done", "discarded", "cancelled", "expired")
 _NEVER = -1
 
 
@@ -66,11 +65,11 @@ def _put(op: Put) -> tuple[Value, ...]:
         Blobs(_or_null(cursor) for cursor, _ in cursors),
         Blobs(value for _, value in cursors),
         Ints(len(request.tasks) for request in requests),
-        Blobs(task.payload for task in tasks),
-        Ints(task.priority for task in tasks),
-        Ints(microseconds(task.delay) for task in tasks),
-        Blobs(_or_null(task.key) for task in tasks) if keyed else None,
-        Ints(_or_never(task.expires) for task in tasks),
+        Blobs([task.payload for task in tasks]),
+        Ints([task.priority for task in tasks]),
+        Ints([microseconds(task.delay) for task in tasks]),
+        Blobs([_or_null(task.key) for task in tasks]) if keyed else None,
+        Ints([_or_never(task.expires) for task in tasks]),
     )
 
 
@@ -90,12 +89,12 @@ def _exchange(op: Exchange) -> tuple[Value, ...]:
         name(op.session),
         op.n,
         name(op.queue),
-        Ints(one.id for one in settle),
-        Ints(one.token for one in settle),
-        Texts(one.verdict.value for one in settle),
-        Blobs(one.result for one in settle),
-        Ints(microseconds(one.delay) for one in settle),
-        Ints(_or_never(one.ttl) for one in settle),
+        Ints([one.id for one in settle]),
+        Ints([one.token for one in settle]),
+        Texts([one.verdict.value for one in settle]),
+        Blobs([one.result for one in settle]),
+        Ints([microseconds(one.delay) for one in settle]),
+        Ints([_or_never(one.ttl) for one in settle]),
         op.want,
         op.wait,
         _or_nothing(op.aging),
@@ -170,7 +169,7 @@ TASKS: Calls = {
     ),
     Purge: Call(
         "purge",
-        lambda op: (name(op.queue), Texts(state for state in _PURGE_ORDER if state in op.states)),
+        lambda op: (name(op.queue), Texts(op.in_order)),
         lambda rows: Changed(rows[0].n[0], bool(rows[0].n[1])),
     ),
     Browse: Call(

@@ -3,6 +3,14 @@
 STEPS: dict[int, str] = {
     # `requeue` looks for single tasks by their ids
     2: "",
+    # links through a pooler
+    3: "CREATE TABLE IF NOT EXISTS tenure.former_link (name bytea PRIMARY KEY, ended_at bigint NOT NULL)",
+    # one index for the tasks of a queue by id, and for a task
+    4: """
+        DROP INDEX IF EXISTS tenure.task_queue;
+        ALTER TABLE tenure.task DROP CONSTRAINT task_pkey,
+            ADD CONSTRAINT task_pkey PRIMARY KEY (queue, id) WITH (fillfactor = 50);
+    """,
 }
 """By version, what it changes in the tables, types and sequences of the version before.
 

@@ -80,6 +80,9 @@ class Wire:
     """
 
     def __init__(self, connection: pq.abc.PGconn, hear: Callable[[bytes, bytes], None]) -> None:
+        self.before: Statement | None = Statement("SELECT")
+        """Precedes each statement in its transaction, since a pooler may give each to another connection of the
+        server's. None: this one is ours alone, and keeps what is set and prepared."""
         self._connection = connection
         self._hear = hear
         self._names: dict[str, bytes] = {}
@@ -92,6 +95,11 @@ class Wire:
     def server_version(self) -> int:
         """As libpq counts: 150004 is 15.4."""
         return self._connection.server_version
+
+    @property
+    def pid(self) -> int:
+        """The server's process, as it was told when the connection was made: a pooler tells a number of its own."""
+        return self._connection.backend_pid
 
     def parameter(self, name: str) -> str:
         """What the server reports of itself; empty for what it does not report."""
@@ -119,12 +127,17 @@ class Wire:
 
     def _send(self, statement: Statement) -> None:
         connection = self._connection
-        name = self._names.get(statement.sql)
-        if name is None:
-            name = self._names[statement.sql] = f"s{len(self._names)}".encode()
-            connection.send_prepare(name, statement.sql.encode(), list(statement.types))
-        formats = [pq.Format.BINARY] * len(statement.values)
-        connection.send_query_prepared(name, list(statement.values), formats, pq.Format.BINARY)
+        if self.before is None:
+            name = self._names.get(statement.sql)
+            if name is None:
+                name = self._names[statement.sql] = f"s{len(self._names)}".encode()
+                connection.send_prepare(name, statement.sql.encode(), list(statement.types))
+            connection.send_query_prepared(name, list(statement.values), _binary(statement), pq.Format.BINARY)
+        else:
+            for one in (self.before, statement):
+                connection.send_query_params(
+                    one.sql.encode(), list(one.values), list(one.types), _binary(one), pq.Format.BINARY
+                )
         connection.pipeline_sync()
 
     async def run(self) -> None:
@@ -179,7 +192,10 @@ class Wire:
                 self._idle_writer = park()
                 await self._idle_writer
             await anyio.wait_writable(self._connection.socket)
-            self._more_to_write = bool(self._connection.flush())
+            try:
+                self._more_to_write = bool(self._connection.flush())
+            except Error as error:
+                raise OSError(_first_line(error)) from error
 
 
 async def connect(conninfo: str, hear: Callable[[bytes, bytes], None]) -> Wire:
@@ -204,6 +220,10 @@ async def connect(conninfo: str, hear: Callable[[bytes, bytes], None]) -> Wire:
         connection.finish()
         raise
     return Wire(connection, hear)
+
+
+def _binary(statement: Statement) -> list[int]:
+    return [pq.Format.BINARY] * len(statement.values)
 
 
 def failed(result: Result) -> bool:

@@ -70,7 +70,8 @@ BEGIN
             now, tenure.step_out(tenure.queue_of(_queue), task.delayed), task, 'cancelled', '', _ttl));
         RETURN tenure.word('cancelled');
     ELSIF task.stop IS NULL THEN
-        UPDATE tenure.task t SET stop = nextval('tenure.last_made'), stop_ttl = _ttl WHERE t.id = _id;
+        UPDATE tenure.task t SET stop = nextval('tenure.last_made'), stop_ttl = _ttl
+        WHERE t.queue = _queue AND t.id = _id;
         PERFORM tenure.hint(task.process, _queue, task.token::text::bytea, 'stop');
     END IF;
     RETURN tenure.word('requested');

@@ -8,6 +8,9 @@ CREATE TYPE tenure.answer AS (word text, n bigint[], b bytea[]);
 -- The version of the schema.
 CREATE TABLE tenure.meta (version bigint NOT NULL);
 
+-- Links through a pooler that were given up.
+CREATE TABLE tenure.former_link (name bytea PRIMARY KEY, ended_at bigint NOT NULL);
+
 CREATE SEQUENCE tenure.last_token MINVALUE 0 START 0;
 CREATE SEQUENCE tenure.last_made;
 CREATE SEQUENCE tenure.last_hint;
@@ -204,7 +207,7 @@ CREATE INDEX taker_session ON tenure.taker (session, made);
 
 -- An unfinished task: leased while it has a session. `delayed` is as it stands in the orders.
 CREATE TABLE tenure.task (
-    id bigint PRIMARY KEY,
+    id bigint NOT NULL,
     queue bytea NOT NULL,
     priority bigint NOT NULL,
     ready_at bigint NOT NULL,
@@ -221,9 +224,10 @@ CREATE TABLE tenure.task (
     key bytea,
     expires bigint,
     progress bytea NOT NULL DEFAULT '',
-    payload bytea NOT NULL
+    payload bytea NOT NULL,
+    -- with room for the entry that leasing a task adds
+    PRIMARY KEY (queue, id) WITH (fillfactor = 50)
 ) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cost_delay = 0);
-CREATE INDEX task_queue ON tenure.task (queue, id);
 CREATE INDEX task_priority ON tenure.task (queue, priority DESC, ready_at, id) WHERE session IS NULL AND NOT delayed;
 CREATE INDEX task_age ON tenure.task (queue, ready_at, id) WHERE session IS NULL AND NOT delayed;
 CREATE INDEX task_due ON tenure.task (queue, ready_at, id) WHERE session IS NULL AND delayed;

@@ -57,7 +57,7 @@ BEGIN
             RETURN false;
         END IF;
         PERFORM tenure.lock('queue', task.queue);
-        PERFORM tenure.drop_task(_now, task.id, _session);
+        PERFORM tenure.drop_task(_now, task.queue, task.id, _session);
     END LOOP;
     LOOP
         SELECT * INTO taker FROM tenure.taker t WHERE t.session = _session ORDER BY t.made LIMIT 1;
@@ -121,7 +121,7 @@ BEGIN
     END LOOP;
     FOR task IN SELECT * FROM tenure.task t WHERE t.expires <= now ORDER BY t.expires, t.id LIMIT _cap LOOP
         PERFORM tenure.lock('queue', task.queue);
-        IF NOT tenure.expire_task(now, task.id) THEN
+        IF NOT tenure.expire_task(now, task.queue, task.id) THEN
             RETURN tenure.word('more');
         END IF;
     END LOOP;

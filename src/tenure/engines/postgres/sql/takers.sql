@@ -39,13 +39,13 @@ CREATE FUNCTION tenure.settle_endings(
 DECLARE
     ends record;
 BEGIN
-    WITH settled AS (
-        SELECT * FROM unnest(_ids, _tokens, _verdicts, _results, _ttls)
+    WITH gone AS (
+        DELETE FROM tenure.task t
+        USING unnest(_ids, _tokens, _verdicts, _results, _ttls)
             WITH ORDINALITY AS s (id, token, verdict, result, ttl, i)
-    ), gone AS (
-        DELETE FROM tenure.task t USING settled s
         WHERE t.id = s.id AND t.token = s.token AND t.queue = _q.name AND t.session = _session
-        RETURNING t.id, t.priority, t.attempts, t.deliveries, t.key, t.keep, t.payload, s.verdict, s.result, s.ttl, s.i
+        RETURNING t.id, t.priority, t.attempts, t.deliveries, t.key, t.keep, t.payload, s.verdict,
+            s.result, s.ttl, s.i
     ), kept AS (
         INSERT INTO tenure.ended
             (id, queue, state, seq, priority, attempts, deliveries, ended_at, expires, key, result, payload)
@@ -55,13 +55,18 @@ BEGIN
             CASE WHEN g.keep OR g.verdict = 'dead' THEN g.payload ELSE '' END
         FROM (SELECT * FROM gone ORDER BY gone.i) g
     )
-    SELECT count(g.id) AS live, count(*) FILTER (WHERE g.verdict = 'done') AS done,
+    SELECT count(*) AS live, count(*) FILTER (WHERE g.verdict = 'done') AS done,
         count(*) FILTER (WHERE g.verdict = 'dead') AS dead,
         count(*) FILTER (WHERE g.verdict = 'discarded') AS discarded,
         count(*) FILTER (WHERE g.verdict = 'cancelled') AS cancelled,
-        coalesce(array_agg(s.token ORDER BY s.i) FILTER (WHERE g.id IS NULL), '{}') AS refused
-    INTO ends FROM settled s LEFT JOIN gone g ON g.i = s.i;
-    _refused := ends.refused;
+        coalesce(array_agg(g.id), '{}') AS ids
+    INTO ends FROM gone g;
+    IF ends.live = cardinality(_ids) THEN
+        _refused := '{}';
+    ELSE
+        _refused := ARRAY(SELECT s.token FROM unnest(_ids, _tokens) WITH ORDINALITY AS s (id, token, i)
+            WHERE s.id <> ALL (ends.ids) ORDER BY s.i);
+    END IF;
     _q.live := _q.live - ends.live;
     _q.done := _q.done + ends.done;
     _q.dead := _q.dead + ends.dead;
@@ -72,34 +77,41 @@ BEGIN
     END IF;
 END $$;
 
--- Lease tasks, in this order. -> task(id, token, priority, attempts, deliveries, waited; progress) of each
-CREATE FUNCTION tenure.lease(_now bigint, _mine tenure.session, _ids bigint[], _max_deliveries bigint, _keep boolean)
-RETURNS tenure.answer[] LANGUAGE plpgsql AS $$
+-- Lease tasks, in this order, behind those that were leased before.
+-- -> task(id, token, priority, attempts, deliveries, waited; progress) of each, and their payloads
+CREATE FUNCTION tenure.lease(
+    _now bigint, _mine tenure.session, _queue bytea, _ids bigint[], _max_deliveries bigint, _keep boolean,
+    INOUT _taken tenure.answer[], INOUT _payloads bytea[]
+) LANGUAGE plpgsql AS $$
 DECLARE
     first bigint;
-    taken tenure.answer[];
+    more record;
 BEGIN
-    IF coalesce(cardinality(_ids), 0) = 0 THEN
-        RETURN ARRAY[]::tenure.answer[];
+    IF cardinality(_ids) = 0 THEN
+        RETURN;
     END IF;
     first := tenure.new_tokens(_now, cardinality(_ids));
     WITH leased AS (
         UPDATE tenure.task t SET session = _mine.id, process = _mine.process, token = first + i.n - 1,
             deliveries = t.deliveries + 1, max_deliveries = _max_deliveries, keep = _keep
-        FROM unnest(_ids) WITH ORDINALITY AS i (id, n) WHERE t.id = i.id
-        RETURNING t.id, t.token, t.priority, t.attempts, t.deliveries, t.ready_at, t.progress
+        FROM unnest(_ids) WITH ORDINALITY AS i (id, n) WHERE t.queue = _queue AND t.id = i.id
+        RETURNING t.id, t.token, t.priority, t.attempts, t.deliveries, t.ready_at, t.progress, t.payload
     )
     SELECT array_agg(ROW('task',
-        ARRAY[l.id, l.token, l.priority, l.attempts, l.deliveries, greatest(0, _now - l.ready_at)], ARRAY[l.progress]
-        )::tenure.answer ORDER BY l.token) INTO taken FROM leased l;
-    RETURN taken;
+            ARRAY[l.id, l.token, l.priority, l.attempts, l.deliveries, greatest(0, _now - l.ready_at)],
+            ARRAY[l.progress])::tenure.answer ORDER BY l.token) AS tasks,
+        array_agg(l.payload ORDER BY l.token) AS payloads
+    INTO more FROM leased l;
+    _taken := _taken || more.tasks;
+    _payloads := _payloads || more.payloads;
 END $$;
 
--- The answer in full: the payloads are not remembered, since the rows of leased tasks have them.
-CREATE FUNCTION tenure.exchanged(_answer tenure.answer[]) RETURNS SETOF tenure.answer LANGUAGE plpgsql AS $$
+-- An answer that was remembered, in full: without the payloads, since the rows of leased tasks have them.
+CREATE FUNCTION tenure.exchanged(_queue bytea, _answer tenure.answer[]) RETURNS SETOF tenure.answer
+LANGUAGE plpgsql AS $$
 BEGIN
     RETURN QUERY SELECT a.word, a.n, CASE WHEN a.word = 'task'
-            THEN a.b || (SELECT t.payload FROM tenure.task t WHERE t.id = a.n[1]) ELSE a.b END
+            THEN a.b || (SELECT t.payload FROM tenure.task t WHERE t.queue = _queue AND t.id = a.n[1]) ELSE a.b END
         FROM unnest(_answer) WITH ORDINALITY AS a (word, n, b, i) ORDER BY a.i;
 END $$;
 
@@ -115,7 +127,9 @@ DECLARE
     now bigint;
     mine tenure.session;
     known tenure.answer[];
+    leased record;
     taken tenure.answer[] := '{}';
+    payloads bytea[] := '{}';
     queue tenure.queue;
     settled record;
     refused bigint[] := '{}';
@@ -136,7 +150,7 @@ BEGIN
     END IF;
     known := tenure.given(mine.id, 'exchange', _queue, _n);
     IF known IS NOT NULL THEN
-        RETURN QUERY SELECT * FROM tenure.exchanged(known);
+        RETURN QUERY SELECT * FROM tenure.exchanged(_queue, known);
         RETURN;
     END IF;
     queue := tenure.queue_of(_queue);
@@ -159,7 +173,7 @@ BEGIN
         END LOOP;
     END IF;
     IF queue.delayed > 0 THEN
-        UPDATE tenure.task t SET delayed = false WHERE t.id IN (
+        UPDATE tenure.task t SET delayed = false WHERE t.queue = _queue AND t.id IN (
             SELECT d.id FROM tenure.task d
             WHERE d.queue = _queue AND d.session IS NULL AND d.delayed AND d.ready_at <= now
             ORDER BY d.ready_at, d.id LIMIT _cap
@@ -170,18 +184,22 @@ BEGIN
     END IF;
     IF _want > 0 AND queue.waiting > 0 AND NOT queue.paused THEN
         IF _aging IS NOT NULL THEN
-            taken := tenure.lease(now, mine, ARRAY(
+            SELECT * INTO leased FROM tenure.lease(now, mine, _queue, ARRAY(
                 SELECT t.id FROM tenure.task t
                 WHERE t.queue = _queue AND t.session IS NULL AND NOT t.delayed AND t.ready_at < now - _aging
                 ORDER BY t.ready_at, t.id LIMIT _want
-            ), _max_deliveries, _keep);
+            ), _max_deliveries, _keep, taken, payloads);
+            taken := leased._taken;
+            payloads := leased._payloads;
         END IF;
         IF cardinality(taken) < _want THEN
-            taken := taken || tenure.lease(now, mine, ARRAY(
+            SELECT * INTO leased FROM tenure.lease(now, mine, _queue, ARRAY(
                 SELECT t.id FROM tenure.task t
                 WHERE t.queue = _queue AND t.session IS NULL AND NOT t.delayed
                 ORDER BY t.priority DESC, t.ready_at, t.id LIMIT _want - cardinality(taken)
-            ), _max_deliveries, _keep);
+            ), _max_deliveries, _keep, taken, payloads);
+            taken := leased._taken;
+            payloads := leased._payloads;
         END IF;
         queue.waiting := queue.waiting - cardinality(taken);
     END IF;
@@ -206,5 +224,6 @@ BEGIN
     PERFORM tenure.save(queue);
     PERFORM tenure.remember(mine.id, 'exchange', _queue, _n, known);
     PERFORM tenure.forget_outdated(now, cardinality(_ids));
-    RETURN QUERY SELECT * FROM tenure.exchanged(known);
+    RETURN QUERY SELECT a.word, a.n, CASE WHEN a.word = 'task' THEN a.b || a.payload ELSE a.b END
+        FROM ROWS FROM (unnest(known), unnest(ARRAY[NULL, NULL, NULL]::bytea[] || payloads)) AS a (word, n, b, payload);
 END $$;

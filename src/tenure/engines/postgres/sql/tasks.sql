@@ -110,7 +110,7 @@ END $$;
 -- The task, no longer in an order, is unfinished no more.
 CREATE FUNCTION tenure.remove_task(_q tenure.queue, _id bigint) RETURNS tenure.queue LANGUAGE plpgsql AS $$
 BEGIN
-    DELETE FROM tenure.task t WHERE t.id = _id;
+    DELETE FROM tenure.task t WHERE t.queue = _q.name AND t.id = _id;
     _q.live := _q.live - 1;
     IF _q.producers > 0 THEN
         _q := tenure.admit(_q);
@@ -167,7 +167,7 @@ DECLARE
 BEGIN
     UPDATE tenure.task t SET ready_at = _task.ready_at, delayed = _task.ready_at > _now, attempts = _task.attempts,
         deliveries = _task.deliveries, session = NULL, process = NULL, token = 0, stop = NULL, stop_ttl = NULL
-    WHERE t.id = _task.id;
+    WHERE t.queue = _q.name AND t.id = _task.id;
     IF _task.ready_at > _now THEN
         _q.delayed := _q.delayed + 1;
         RETURN tenure.offer_sooner(_q, before);
@@ -177,13 +177,14 @@ BEGIN
 END $$;
 
 -- The session that held the task has ended.
-CREATE FUNCTION tenure.drop_task(_now bigint, _id bigint, _session bigint) RETURNS void LANGUAGE plpgsql AS $$
+CREATE FUNCTION tenure.drop_task(_now bigint, _queue bytea, _id bigint, _session bigint) RETURNS void
+LANGUAGE plpgsql AS $$
 DECLARE
     task tenure.task;
     queue tenure.queue;
     silent bigint;
 BEGIN
-    SELECT * INTO task FROM tenure.task t WHERE t.id = _id AND t.session = _session;
+    SELECT * INTO task FROM tenure.task t WHERE t.queue = _queue AND t.id = _id AND t.session = _session;
     IF NOT FOUND THEN
         RETURN;
     END IF;
@@ -201,15 +202,15 @@ BEGIN
 END $$;
 
 -- The time of a task has come, unless it is leased. False if no step is left.
-CREATE FUNCTION tenure.expire_task(_now bigint, _id bigint) RETURNS boolean LANGUAGE plpgsql AS $$
+CREATE FUNCTION tenure.expire_task(_now bigint, _queue bytea, _id bigint) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
     task tenure.task;
 BEGIN
-    SELECT * INTO task FROM tenure.task t WHERE t.id = _id AND t.expires <= _now;
+    SELECT * INTO task FROM tenure.task t WHERE t.queue = _queue AND t.id = _id AND t.expires <= _now;
     IF NOT FOUND THEN
         RETURN true;
     ELSIF task.session IS NOT NULL THEN
-        UPDATE tenure.task t SET expires = NULL WHERE t.id = _id;
+        UPDATE tenure.task t SET expires = NULL WHERE t.queue = _queue AND t.id = _id;
         RETURN true;
     ELSIF NOT tenure.step() THEN
         RETURN false;

@@ -1,0 +1,44 @@
+"""Whether what is notified is heard: through a pooler of transactions it is not."""
+
+from __future__ import annotations
+
+import anyio
+
+from ._address import Address
+from ._greeting import ask
+from ._wire import Statement, Wire
+
+_CHANNEL = "tenure.probe"
+_LONGEST = 1.0
+"""Seconds that a notification may take on its way before it counts as lost."""
+
+
+class Probe:
+    """Notifies itself.
+
+    Thread safety: none.
+    """
+
+    def __init__(self) -> None:
+        self._name = ""
+        self._came = anyio.Event()
+
+    def hear(self, channel: str, payload: str) -> bool:
+        """Take a notification in; whether it was one of a probe's."""
+        if channel == _CHANNEL and payload == self._name:
+            self._came.set()
+        return channel == _CHANNEL
+
+    async def comes_back(self, address: Address, name: str, commands: Wire, listening: Wire) -> bool:
+        """Whether what is notified on the one connection is heard on the other. Raises what `ask` raises.
+
+        Cancellation: close the connections.
+        """
+        self._name, self._came = name, anyio.Event()
+        await ask(address, listening, Statement(f'LISTEN "{_CHANNEL}"'))
+        await ask(address, commands, Statement.of("SELECT pg_notify($1, $2)", _CHANNEL, name))
+        with anyio.move_on_after(_LONGEST):
+            await self._came.wait()
+        came = self._came.is_set()
+        await ask(address, listening, Statement(f'UNLISTEN "{_CHANNEL}"'))
+        return came
