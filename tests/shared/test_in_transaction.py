@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import signal
 import sqlite3
-import subprocess
-import sys
-from collections import Counter
 
 import aiosqlite
 import anyio
@@ -16,6 +12,7 @@ from sqlalchemy import create_engine, text
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import Session
 from sqlalchemy.pool import NullPool
+from transactions import state_of, work_off_with_kills
 
 import tenure
 from tenure import DuplicateTask, EngineError, LeaseLost, PayloadTooLarge, QueueFull, Retry, Worker, WorkQueue
@@ -72,13 +69,6 @@ def effects(db):
 
 def note(db, task):
     db.execute("INSERT INTO effect VALUES (?)", (task.id,))
-
-
-async def state_of(queue):
-    statistics = await queue.statistics()
-    names = ("waiting", "delayed", "leased", "done", "dead", "cancelled", "expired", "discarded", "purged")
-    assert await queue.verify()
-    return {name: getattr(statistics, name) for name in names if getattr(statistics, name)}
 
 
 # completing
@@ -552,16 +542,6 @@ anyio.run(main, backend=loop)
 async def test_killed_at_any_moment_each_takes_effect_once(store, queue, connect, path, anyio_backend_name):
     connect().commit()
     await queue.put_many(range(40))
-    script = [sys.executable, "-c", CHILD, str(path), anyio_backend_name]
-    counts = Counter()
-    for enough in (5, 11, 1000):
-        with subprocess.Popen(script, stdout=subprocess.PIPE) as child:
-            try:
-                for n, _ in enumerate(child.stdout):
-                    if n == enough or (await queue.statistics()).unfinished == 0:
-                        break
-            finally:
-                child.send_signal(signal.SIGKILL)
-    counts.update(effects(connect()))
-    assert counts == Counter(range(1, 41))
+    await work_off_with_kills(queue, CHILD, str(path), anyio_backend_name, kill_at=(5, 11))
+    assert effects(connect()) == list(range(1, 41))
     assert await state_of(queue) == {"done": 40}

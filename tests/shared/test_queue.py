@@ -426,6 +426,11 @@ async def test_wrong_options(store, options):
         WorkQueue(store, "jobs", **options)
 
 
+async def test_a_retry_that_is_none_is_refused_before_a_task_fails(store):
+    with pytest.raises(TypeError, match="retry must be a Retry, not 3"):
+        WorkQueue(store, "q", retry=3)
+
+
 # the books
 
 

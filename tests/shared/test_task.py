@@ -703,3 +703,18 @@ async def test_a_body_that_completes_while_the_store_closes(engine, virtual_cloc
                 group.start_soon(work, queue)
                 await virtual_clock.settle()
         assert await WorkQueue(other, "jobs").result(task_id) == "in time"
+
+
+@pytest.mark.parametrize("fails", [False, True])
+async def test_leaving_waits_no_longer_than_the_session_lasts(faulty, virtual_clock, fails):
+    async with tenure.open_store(faulty, ttl=0.5, settle_timeout=5) as store:
+        queue = WorkQueue(store, "jobs")
+        await queue.put("job")
+        with pytest.raises(ZeroDivisionError if fails else LeaseLost):
+            async with queue.take():
+                faulty.down = True
+                began = virtual_clock.now()
+                if fails:
+                    raise ZeroDivisionError
+        assert virtual_clock.now() - began <= 0.45
+        faulty.down = False

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import signal
-import subprocess
-import sys
 
 import anyio
 import asyncpg
@@ -14,6 +11,7 @@ import pytest
 from sqlalchemy import create_engine, text
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.pool import NullPool
+from transactions import state_of, work_off_with_kills
 
 import tenure
 from tenure import DuplicateTask, LeaseLost, QueueFull, Retry, Worker, WorkQueue
@@ -68,13 +66,6 @@ def effects(db):
 
 def note(db, task):
     db.execute("INSERT INTO effect VALUES (%s)", (task.id,))
-
-
-async def state_of(queue):
-    statistics = await queue.statistics()
-    names = ("waiting", "delayed", "leased", "done", "dead", "cancelled", "expired", "discarded", "purged")
-    assert await queue.verify()
-    return {name: getattr(statistics, name) for name in names if getattr(statistics, name)}
 
 
 async def test_the_commit_completes_the_task_and_puts_the_next(queue, db):
@@ -334,14 +325,6 @@ anyio.run(main, backend=loop)
 
 async def test_killed_at_any_moment_each_takes_effect_once(queue, url, db, anyio_backend_name):
     ids = await queue.put_many(range(40))
-    script = [sys.executable, "-c", CHILD, url, anyio_backend_name]
-    for enough in (7, 1000):
-        with subprocess.Popen(script, stdout=subprocess.PIPE) as child:
-            try:
-                for n, _ in enumerate(child.stdout):
-                    if n == enough or (await queue.statistics()).unfinished == 0:
-                        break
-            finally:
-                child.send_signal(signal.SIGKILL)
+    await work_off_with_kills(queue, CHILD, url, anyio_backend_name, kill_at=(7,))
     assert effects(db) == sorted(ids)
     assert await state_of(queue) == {"done": 40}

@@ -4,7 +4,7 @@ import sqlite3
 
 import pytest
 
-from tenure.sql._refusal import collides, is_transient, violated
+from tenure.sql._refusal import collides, is_told, is_transient, violated
 
 
 class Coded(Exception):
@@ -38,7 +38,7 @@ def wrapped(error):
 )
 def test_a_refusal_is_told_by_its_code(codes, collision, transient):
     error = wrapped(wrapped(Coded(**codes)))
-    assert (collides(error), is_transient(error)) == (collision, transient)
+    assert (collides(error), is_transient(error), is_told(error)) == (collision, transient, bool(codes))
 
 
 def test_the_violated_constraint_is_named_by_each_driver():

@@ -15,8 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tenure.errors import LeaseLost
-
-from ._connection import Awaiting, Done, check_transaction, known, rendered
+from tenure.store._connection import Awaiting, Done, check_transaction, known, rendered
 
 _TABLE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)?", re.ASCII)
 _STALE = "TENURESTALE"

@@ -27,8 +27,8 @@ from tenure.engine import (
 )
 from tenure.errors import DuplicateTask, QueueFull, TaskCancelled, TaskFailed
 from tenure.store import Store
+from tenure.store._connection import Done, applied
 
-from ._connection import Done, applied
 from ._puts import Producers
 from ._results import Watchers
 from ._retry import Retry
@@ -183,6 +183,8 @@ class WorkQueue:
             _check_seconds("aging", aging)
         if results_ttl is not None:
             _check_seconds("results_ttl", results_ttl)
+        if retry is not None and not isinstance(retry, Retry):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(f"retry must be a Retry, not {retry!r}")
         self.name = name
         self.store = store
         self.key = store.key("queue", name)

@@ -15,8 +15,8 @@ from tenure.errors import AcquireTimeout, LeaseLost, PayloadTooLarge, TaskCancel
 from tenure.local._line import Line
 from tenure.local._park import on_task_end, this_task
 from tenure.store import Session, Store
+from tenure.store._connection import Done, applied
 
-from ._connection import Done, applied
 from ._guard import Guarded
 from ._lease import check_timeout
 from ._retry import Discard, Retry, RetryLater
@@ -288,9 +288,10 @@ class Taking:
         acknowledged = _Acknowledgement()
         # where no error goes on, nothing else tells that the verdict came too late
         silent = error is None or isinstance(error, (RetryLater, Discard))
-        limit = self._queue.store.settle_timeout
-        if silent and task.lost is None:
-            limit = max(limit, task.seconds_left())
+        # a body around this one may hold something under the same session, and has to end with it
+        limit = task.seconds_left()
+        if not silent or task.lost is not None:
+            limit = min(limit, self._queue.store.settle_timeout)
         if task.is_settled:  # another task has left the block before
             acknowledged(None)
         else:

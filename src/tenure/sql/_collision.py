@@ -8,20 +8,8 @@ from sqlalchemy import inspect, literal, select, text
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Mapper, Session
 
+from tenure.sql._index_columns import INDEX_COLUMNS
 from tenure.sql._refusal import violated
-
-# The columns of a unique index; none for one with expressions (attnum 0) or a condition, whose rows these columns
-# do not tell.
-_COLUMNS = text("""
-    SELECT a.attname
-    FROM pg_catalog.pg_index AS i
-    JOIN pg_catalog.pg_class AS c ON c.oid = i.indexrelid
-    JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
-    JOIN pg_catalog.pg_attribute AS a ON a.attrelid = i.indrelid
-        AND a.attnum = ANY (i.indkey[0:i.indnkeyatts - 1])
-    WHERE n.nspname = :schema AND c.relname = :constraint AND i.indpred IS NULL AND i.indexprs IS NULL
-        AND i.indisunique
-""")
 
 
 def in_the_way(session: Session, mapper: Mapper[Any], row: object, refusal: IntegrityError) -> bool:
@@ -33,7 +21,7 @@ def in_the_way(session: Session, mapper: Mapper[Any], row: object, refusal: Inte
     if table is None:
         return False
     connection = session.connection(bind_arguments={"mapper": mapper})
-    columns = connection.scalars(_COLUMNS, {"schema": schema, "constraint": constraint}).all()
+    columns = connection.scalars(text(INDEX_COLUMNS), {"schema": schema, "constraint": constraint}).all()
     keys = {column: known.key for known in mapper.column_attrs for column in known.columns}
     values = inspect(row).dict
     same: list[Any] = []

@@ -123,7 +123,7 @@ def _attempt(session: Session, wanted: _Wanted, begun: bool) -> tuple[Any, bool]
     except StaleSnapshot as stale:
         if begun:
             raise
-        outcome: DBAPIError = stale.violation
+        outcome: DBAPIError = cast("IntegrityError", stale.violation)
     except DBAPIError as error:
         if begun or not is_transient(error):
             raise

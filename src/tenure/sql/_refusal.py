@@ -27,6 +27,11 @@ def collides(error: BaseException) -> bool:
     return code is None or code in _SQLITE_UNIQUE
 
 
+def is_told(error: BaseException) -> bool:
+    """Whether it is the database's answer, with a code."""
+    return _sqlstate(error) is not None or _sqlite_code(error) is not None
+
+
 def is_transient(error: BaseException) -> bool:
     """Whether the same transaction, run again from its beginning, may well succeed."""
     code = _sqlite_code(error)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Awaitable, Callable, Generator, Mapping
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
 from anyio.lowlevel import checkpoint
@@ -15,6 +15,9 @@ from anyio.lowlevel import checkpoint
 from tenure.engine import A, Joining
 
 T = TypeVar("T")
+
+Found = tuple[Sequence[str], list[Any]]
+"""The names of the columns, if there are rows, and the rows."""
 
 _BEGIN = "SELECT 1"
 """Before the first statement some drivers have not begun their transaction; nor would SQLAlchemy know of any."""
@@ -122,14 +125,23 @@ class Blocking:
             else self._connection
         )
 
+    @property
+    def driver(self) -> str:
+        """The name of the driver."""
+        return _family(self.raw)
+
     def run(self, sql: str, values: Mapping[str, Any]) -> list[Any]:
         """The rows of a statement with placeholders like `:name`."""
+        return self.find(sql, values)[1]
+
+    def find(self, sql: str, values: Mapping[str, Any]) -> Found:
+        """The same, and the names of the columns."""
         connection = self._connection
         if self._family == "sqlalchemy":
-            return _rows_of(connection.exec_driver_sql(*rendered(sql, values, connection.dialect.paramstyle)))
+            return _found(connection.exec_driver_sql(*rendered(sql, values, connection.dialect.paramstyle)))
         cursor = _cursor(connection, self._family)
         cursor.execute(*rendered(sql, values, _OWN_STYLE[self._family]))
-        return cursor.fetchall() if cursor.description else []
+        return _names(cursor), cursor.fetchall() if cursor.description else []
 
     def in_transaction(self) -> bool:
         """Whether what was just run will be undone by a rollback."""
@@ -146,21 +158,31 @@ class Awaiting:
         self._connection = connection
         self._family = family
 
+    async def driver(self) -> str:
+        """The name of the driver. Cancellation: has no effect."""
+        return _family(await self._raw())
+
     async def run(self, sql: str, values: Mapping[str, Any]) -> list[Any]:
         """The rows of a statement with placeholders like `:name`. Cancellation: roll back."""
+        return (await self.find(sql, values))[1]
+
+    async def find(self, sql: str, values: Mapping[str, Any]) -> Found:
+        """The same, and the names of the columns. Cancellation: roll back."""
         if self._family == "sqlalchemy":
             connection = await self._of_sqlalchemy()
-            return _rows_of(
+            return _found(
                 await connection.exec_driver_sql(*rendered(sql, values, connection.dialect.paramstyle))
             )
         text, parameters = rendered(sql, values, _OWN_STYLE[self._family])
         if self._family == "asyncpg":
-            return await self._connection.fetch(text, *parameters)
+            records = await self._connection.fetch(text, *parameters)
+            return list(records[0].keys()) if records else [], records
         cursor = _cursor(self._connection, self._family)
         if self._family == "aiosqlite":
             cursor = await cursor
+            cursor.row_factory = None
         await cursor.execute(text, parameters)
-        return list(await cursor.fetchall()) if cursor.description else []
+        return _names(cursor), list(await cursor.fetchall()) if cursor.description else []
 
     async def in_transaction(self) -> bool:
         """Whether what was just run will be undone by a rollback. Cancellation: has no effect."""
@@ -207,11 +229,18 @@ def _cursor(connection: Any, family: str) -> Any:
         from psycopg.rows import tuple_row
 
         return connection.cursor(row_factory=tuple_row)
-    return connection.cursor()
+    cursor = connection.cursor()
+    if family == "sqlite3":
+        cursor.row_factory = None
+    return cursor
 
 
-def _rows_of(result: Any) -> list[Any]:
-    return list(result) if result.returns_rows else []
+def _names(cursor: Any) -> list[str]:
+    return [column[0] for column in cursor.description or ()]
+
+
+def _found(result: Any) -> Found:
+    return (list(result.keys()), list(result)) if result.returns_rows else ([], [])
 
 
 def _in_transaction(connection: Any) -> bool:

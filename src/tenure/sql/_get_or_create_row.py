@@ -1,0 +1,96 @@
+"""`get_or_create` with a driver alone: the same laws, on a connection and the name of a table."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Mapping
+from typing import Any
+
+import anyio
+
+from tenure.sql._row_steps import Row, Step, Wanted, steps
+from tenure.store._connection import Awaiting, Blocking, Done, Found, check_transaction, known
+
+_SQLITE = ("sqlite3", "aiosqlite")
+
+
+def get_or_create_row(
+    connection: object, table: str, *, where: Mapping[str, Any], defaults: Mapping[str, Any] | None = None
+) -> Done[tuple[Row, bool]] | Awaitable[tuple[Row, bool]]:
+    """The row of `table` with these values, as a dictionary, and whether it was created, with `defaults` besides.
+
+    The columns of `where` must be covered by a unique constraint or index; without one, two may create a row each.
+    `table` may have a schema before a dot. All names are quoted, so they are given as the database has them. It is done
+    in the transaction of the connection, inside a savepoint, and is yours to commit: until then others who create the
+    same row wait. Connections, and which of them have to be awaited, are those of `SqlGuard.enforce`; a blocking one
+    gives the answer at once, as `.value`. Nothing but the driver has to be installed. What is pending in a session of
+    SQLAlchemy is not written before: `get_or_create` is for those.
+
+    Raises the driver's own error when the row was refused for another reason than a race, or at the fifth attempt;
+    `StaleSnapshot` in a transaction that cannot see the row (REPEATABLE READ, SERIALIZABLE): roll back and run all of
+    it again; `ValueError` for names that cannot be quoted and when `where` fits several rows; `RuntimeError` outside of
+    a transaction (autocommit); `TypeError` for another kind of connection. The transaction is never rolled back.
+    Cancellation: roll back, as after any statement; the row may have been created in the transaction.
+    """
+    if not where:
+        raise ValueError("where must name the columns that make the row, not nothing")
+    if both := sorted(where.keys() & (defaults or {}).keys()):
+        raise ValueError(f"defaults must not repeat what is in where: {', '.join(both)}")
+    wanted = Wanted(table, where, {**where, **(defaults or {})})
+    own = known(connection)
+    return _awaited(own, wanted) if isinstance(own, Awaiting) else Done(_blocking(own, wanted))
+
+
+def _blocking(own: Blocking, wanted: Wanted) -> tuple[Row, bool]:
+    def take(step: Step) -> list[Row]:
+        match step:
+            case (sql, values):
+                return _rows(own.find(sql, values))
+            case None:
+                check_transaction(own.in_transaction())
+            case seconds:
+                time.sleep(seconds)
+        return []
+
+    to_take = steps(wanted, own.driver in _SQLITE)
+    try:
+        step = next(to_take)
+        while True:
+            try:
+                found = take(step)
+            except Exception as error:  # noqa: BLE001 it is looked at there
+                step = to_take.throw(error)
+            else:
+                step = to_take.send(found)
+    except StopIteration as end:
+        return end.value
+
+
+async def _awaited(own: Awaiting, wanted: Wanted) -> tuple[Row, bool]:
+    async def take(step: Step) -> list[Row]:
+        match step:
+            case (sql, values):
+                return _rows(await own.find(sql, values))
+            case None:
+                check_transaction(await own.in_transaction())
+            case seconds:
+                await anyio.sleep(seconds)
+        return []
+
+    to_take = steps(wanted, await own.driver() in _SQLITE)
+    try:
+        step = next(to_take)
+        while True:
+            try:
+                found = await take(step)
+            except Exception as error:  # noqa: BLE001 it is looked at there
+                step = to_take.throw(error)
+            else:
+                step = to_take.send(found)
+    except StopIteration as end:
+        return end.value
+
+
+def _rows(found: Found) -> list[Row]:
+    names, rows = found
+    return [dict(zip(names, row, strict=True)) for row in rows]
