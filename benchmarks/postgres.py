@@ -1,23 +1,19 @@
 """The work queue and a lock on PostgreSQL, with fsync on, on a private server over a unix socket.
 
-Each contestant runs in a process and an environment of its own, and takes turns with the others, each on a fresh
-server with its default settings. Ours leases, fences and stores a result for each task; pgqueuer and procrastinate do
-not fence and keep no results. They have no trio: ours on trio is compared with their figure on asyncio. The lock is one
-that 1,000 tasks of a process wait for: the time from leaving the block to entering the next.
+Each contestant runs in a process and an environment of its own, and takes turns with the others, each in a fresh
+database of one server with default settings. Ours leases, fences and stores a result for each task; SAQ stores results
+and does not fence; pgqueuer and procrastinate do neither. They have no trio: ours on trio is compared with their figure
+on asyncio, and so is ours on uvloop for SAQ and procrastinate, to save time. SAQ only works off no-op tasks. The lock
+is one that 1,000 tasks of a process wait for: the time from leaving the block to entering the next.
 """
 
 from __future__ import annotations
 
-import sys
 import time
-from collections.abc import Generator
-from contextlib import contextmanager
 from functools import partial
 from itertools import pairwise
 from math import nan
-from pathlib import Path
 from statistics import median, quantiles
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import anyio
@@ -25,60 +21,36 @@ import psycopg
 
 import tenure
 from benchmarks._measure import LOOPS, ROUNDS, on_loop
+from benchmarks._postgres_server import NewDatabase, server
 from benchmarks.queue_peers._environments import POSTGRES_PEERS
 from benchmarks.queue_peers._server import PostgresServer
 from benchmarks.redis_queue import OURS, Contestant, Result, compared, measured, medians
 
-sys.path.append(str(Path(__file__).parents[1] / "tests"))
-
-from sql.server import Postgres
-
 WORKS: dict[str, dict[str, int]] = {
     # how many tasks, by module: about a second each
-    "drain": {OURS: 20_000, "pgqueuer": 10_000, "procrastinate": 400},
-    "put": {OURS: 10_000, "pgqueuer": 1_000, "procrastinate": 1_000},
-    "put_many": {OURS: 30_000, "pgqueuer": 30_000, "procrastinate": 10_000},
-    "wake": {OURS: 200, "pgqueuer": 200, "procrastinate": 200},
-    "idle": {OURS: 50, "pgqueuer": 30, "procrastinate": 30},  # tenths of a second
+    "drain": {OURS: 10_000, "pgqueuer": 7_500, "procrastinate": 250, "saq_postgres": 500},
+    "put": {OURS: 5_000, "pgqueuer": 750, "procrastinate": 750},
+    "put_many": {OURS: 20_000, "pgqueuer": 20_000, "procrastinate": 7_500},
+    "wake": {OURS: 100, "pgqueuer": 100, "procrastinate": 100},
+    "idle": {OURS: 20, "pgqueuer": 20, "procrastinate": 20},  # tenths of a second
 }
 WAITERS = 1_000
 
 
-@contextmanager
-def server() -> Generator[str]:
-    """The URL of a private server."""
-    with TemporaryDirectory(prefix="tenure") as folder:
-        Path(folder).chmod(0o755)
-        # what the tests have otherwise is as PostgreSQL has it by default
-        defaults = (
-            "fsync=on",
-            "shared_buffers=128MB",
-            "max_connections=100",
-            "deadlock_timeout=1s",
-            "lock_timeout=0",
-        )
-        own = Postgres(Path(folder), *defaults)
-        own.start()
-        try:
-            yield own.url()
-        finally:
-            own.stop()
-
-
-def rounds(work: str, *, smoke: bool) -> dict[Contestant, Result]:
+def rounds(database: NewDatabase, work: str, *, smoke: bool) -> dict[Contestant, Result]:
     """The contestants take turns; the median of each figure."""
     contestants: list[Contestant] = [(OURS, "asyncio")]
     if not smoke:
         contestants = [(OURS, loop) for loop in LOOPS]
-        contestants += [(peer, loop) for peer, (_, loops) in POSTGRES_PEERS.items() for loop in loops]
+        peers = {peer: loops for peer, (_, loops) in POSTGRES_PEERS.items() if peer in WORKS[work]}
+        contestants += [(peer, loop) for peer, loops in peers.items() for loop in loops]
     seen: dict[Contestant, list[Result]] = {contestant: [] for contestant in contestants}
     for _ in range(1 if smoke or work == "idle" else ROUNDS):
         for contestant, results in seen.items():
             if not any("missing" in result for result in results):
-                with server() as url:
-                    results.append(
-                        measured(url, work, contestant, 1 if smoke else WORKS[work][contestant[0]])
-                    )
+                n = 1 if smoke else WORKS[work][contestant[0]]
+                with database() as url:
+                    results.append(measured(url, work, contestant, n))
     return {contestant: medians(results) for contestant, results in seen.items()}
 
 
@@ -105,14 +77,13 @@ async def hand_over(url: str, waiters: int) -> Result:
     return {"median": median(times), "p99": quantiles(times, n=100)[-1], "connections": connections}
 
 
-def handing_over(*, smoke: bool) -> list[dict[str, Any]]:
+def handing_over(database: NewDatabase, *, smoke: bool) -> list[dict[str, Any]]:
     """Hand a lock on, on each loop."""
     waiters = 10 if smoke else WAITERS
-    # making a server takes a second
     seen: dict[str, list[Result]] = {loop: [] for loop in (["asyncio"] if smoke else LOOPS)}
     for _ in range(1 if smoke else ROUNDS):
         for loop, results in seen.items():
-            with server() as url:
+            with database() as url:
                 results.append(on_loop(loop, hand_over, url, waiters))
     figures = {loop: medians(results) for loop, results in seen.items()}
     goals = {"median": ("ms", "<= 1.5 ms"), "p99": ("ms", ""), "connections": ("", "<= 3")}
@@ -134,23 +105,25 @@ def handing_over(*, smoke: bool) -> list[dict[str, Any]]:
 
 def run(smoke: bool) -> list[dict[str, Any]]:
     """Measure everything."""
-    drain = rounds("drain", smoke=smoke)
-    rows = partial(compared, store="PostgreSQL")
-    found = [
-        *rows("no-op tasks", drain, "tasks", "1/s", {"pgqueuer": ">= 1.5x"}),
-        *rows("client CPU for a task", drain, "cpu", "us", {}, 1e6),
-        *rows("server CPU for a task", drain, "server_cpu", "us", {}, 1e6),
-        *rows("writing transactions for a task", drain, "commands", "", {}),
-        *handing_over(smoke=smoke),
-    ]
-    if not smoke:
-        put, many, wake, idle = (rounds(work, smoke=smoke) for work in ("put", "put_many", "wake", "idle"))
-        found += [
-            *rows("put by 32 callers", put, "tasks", "1/s", {}),
-            *rows("put in batches of 100", many, "tasks", "1/s", {}),
-            *rows("idle wake-up, p50", wake, "p50", "ms", {"": "<= 2.5"}),
-            *rows("idle wake-up, p99", wake, "p99", "ms", {"": "<= 6"}),
-            *rows("writing transactions a second when idle", idle, "commands", "", {}),
-            *rows("connections, worker and producer", idle, "connections", "", {"": "4 (2 each)"}),
+    with server() as database:
+        measure = partial(rounds, database, smoke=smoke)
+        rows = partial(compared, store="PostgreSQL")
+        drain = measure("drain")
+        found = [
+            *rows("no-op tasks", drain, "tasks", "1/s", {"pgqueuer": ">= 1.5x"}),
+            *rows("client CPU for a task", drain, "cpu", "us", {}, 1e6),
+            *rows("server CPU for a task", drain, "server_cpu", "us", {}, 1e6),
+            *rows("writing transactions for a task", drain, "commands", "", {}),
+            *handing_over(database, smoke=smoke),
         ]
+        if not smoke:
+            put, many, wake, idle = map(measure, ("put", "put_many", "wake", "idle"))
+            found += [
+                *rows("put by 32 callers", put, "tasks", "1/s", {}),
+                *rows("put in batches of 100", many, "tasks", "1/s", {}),
+                *rows("idle wake-up, p50", wake, "p50", "ms", {"": "<= 2.5"}),
+                *rows("idle wake-up, p99", wake, "p99", "ms", {"": "<= 6"}),
+                *rows("writing transactions a second when idle", idle, "commands", "", {}),
+                *rows("connections, worker and producer", idle, "connections", "", {"": "4 (2 each)"}),
+            ]
     return found

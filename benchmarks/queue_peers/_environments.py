@@ -20,7 +20,9 @@ PEERS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 }
 POSTGRES_PEERS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "pgqueuer": (("pgqueuer[asyncpg]", "psycopg[binary]"), ("asyncio", "uvloop")),
-    "procrastinate": (("procrastinate", "psycopg[binary]"), ("asyncio", "uvloop")),
+    # these two spend their time otherwise than in the loop
+    "procrastinate": (("procrastinate", "psycopg[binary]"), ("asyncio",)),
+    "saq_postgres": (("saq[postgres]", "psycopg[binary]", "typing_extensions"), ("asyncio",)),
 }
 _HARNESS = ("anyio", "trio", "uvloop", "hiredis")
 

@@ -49,8 +49,9 @@ class PostgresServer:
 
         with psycopg.connect(self._url, autocommit=True) as connection:
             found = connection.execute(
-                "SELECT pg_current_xact_id()::text::bigint,"
-                " (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend')"
+                "SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint,"
+                " (SELECT count(*) FROM pg_stat_activity"
+                " WHERE backend_type = 'client backend' AND datname = current_database())"
             ).fetchone()
         assert found is not None
         return {"cpu": self._cpu(), "commands": found[0], "connections": found[1] - 1}
