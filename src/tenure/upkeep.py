@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
 import anyio
@@ -84,13 +84,15 @@ class Job:
 class Upkeep:
     """The jobs of one owner, running in the owner's task group.
 
-    A job that raises is a fault: the exception leaves through the task group, and with it everything ends.
+    A job that raises is a fault: the exception leaves through the task group, and with it everything ends. Before that
+    `on_fault` is called with it, which must not raise.
 
     Thread safety: none.
     """
 
-    def __init__(self, group: TaskGroup) -> None:
+    def __init__(self, group: TaskGroup, on_fault: Callable[[Exception], object] | None = None) -> None:
         self._group = group
+        self._on_fault = on_fault
         self._jobs: dict[Job, None] = {}
 
     @property
@@ -125,10 +127,8 @@ class Upkeep:
         return job
 
     async def _run(self, job: Job, function: Callable[..., Awaitable[object]], args: tuple[Any, ...]) -> None:
-        try:
+        with self._looked_after(job):
             await job.run(function, *args)
-        finally:
-            self._forget(job)
 
     async def _open(
         self,
@@ -138,11 +138,17 @@ class Upkeep:
         *,
         task_status: TaskStatus[None] = TASK_STATUS_IGNORED,
     ) -> None:
-        try:
+        with self._looked_after(job):
             await job.run_opening(function, *args, task_status=task_status)
-        finally:
-            self._forget(job)
 
-    def _forget(self, job: Job) -> None:
-        self._jobs.pop(job, None)
-        job.finished()
+    @contextmanager
+    def _looked_after(self, job: Job) -> Generator[None]:
+        try:
+            yield
+        except Exception as fault:
+            if self._on_fault is not None:
+                self._on_fault(fault)
+            raise
+        finally:
+            self._jobs.pop(job, None)
+            job.finished()

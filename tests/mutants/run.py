@@ -55,7 +55,7 @@ FIRST = {
     "shared/_takes": "takers workers hints",
     "shared/_task": "takers losses hints",
     "shared/_results": "results hints",
-    "shared/_worker": "workers",
+    "shared/_runners": "workers",
     "engines/memory/_holds": "holds outages losses",
     "engines/memory/_counters": "rates hints",
     "engines/memory/_tasks": "queues takers workers hints",

@@ -887,3 +887,36 @@ async def test_a_resync_finds_what_was_missed(engine, virtual_clock):
             await virtual_clock.settle()
             a._on_hint(tenure.engine.Hint(a.process, "", "", Notice.RESYNC))
         assert virtual_clock.now() - start < 0.1
+
+
+async def test_a_store_that_closes_does_not_wait_for_a_taker_whose_answer_is_late(virtual_clock):
+    engine = FaultyEngine(MemoryEngine())
+
+    async def clean_up_slowly(store):
+        with pytest.raises(LeaseLost):
+            async with tenure.Lock(store, "slow"):
+                try:
+                    await anyio.sleep_forever()
+                finally:
+                    with anyio.CancelScope(shield=True):
+                        await anyio.sleep(1)
+
+    async def take(store):
+        with pytest.raises(StoreClosed):
+            async with WorkQueue(store, "jobs").take():
+                pass
+
+    async def answer():
+        await anyio.sleep(0.3)
+        engine.resume()
+
+    async with anyio.create_task_group() as group:
+        async with tenure.open_store(engine, ttl=30.0) as store:
+            group.start_soon(clean_up_slowly, store)
+            await anyio.sleep(0.5)
+            engine.pause()
+            group.start_soon(take, store)
+            await anyio.sleep(0.5)
+            group.start_soon(answer)
+            start = virtual_clock.now()
+        assert virtual_clock.now() - start <= 1.1

@@ -873,3 +873,7 @@ async def test_wrong_arguments(store):
         Worker(queue, handler, concurrency=1.5)
     with pytest.raises(ValueError, match="timeout"):
         Worker(queue, handler, timeout=0)
+    with pytest.raises(TypeError, match="timeout"):
+        Worker(queue, handler, timeout="5")
+    with pytest.raises(TypeError, match="retry"):
+        Worker(queue, handler, retry=3)

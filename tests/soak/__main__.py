@@ -27,7 +27,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from conftest import RedisServer
 from soak import processor_soak
 from soak.fleet import Fleet
-from soak.trial import Trial, Verdict
+from soak.judging import Verdict
+from soak.trial import Trial
 
 TRIAL = 100
 AOF = ("--appendonly", "yes", "--appendfsync", "always", "--auto-aof-rewrite-min-size", "1mb")

@@ -13,18 +13,18 @@ from pathlib import Path
 
 import anyio
 
-CLIENT = Path(__file__).with_name("client.py")
-
 
 class Fleet:
-    """Starts processes of `client.py`. What they write to their standard error is in the file `said`."""
+    """Starts processes of `client`. What they write to their standard error is in the file `said`."""
+
+    client = Path(__file__).with_name("client.py")
 
     def __init__(self, folder: Path) -> None:
         self.said = folder / "said"
         self.running: set[int] = set()
         with open(self.said, "ab") as said:
             self._nursery = subprocess.Popen(
-                [sys.executable, CLIENT],
+                [sys.executable, self.client],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=said,

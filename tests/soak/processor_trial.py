@@ -5,21 +5,22 @@ from __future__ import annotations
 import signal
 import time
 from collections import Counter
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from itertools import count, cycle
 from pathlib import Path
 from typing import Any, Self
 
 import anyio
+from soak.judging import EMPTY as NUMBERS
+from soak.judging import Judging, Verdict, unaware
 from soak.processor_client import END, PRESET, QUEUE, WHAT
 from soak.processor_nemesis import FAULTS, ProcessorNemesis
 from soak.processor_referee import strandings
-from soak.trial import EMPTY as NUMBERS
 
 import tenure
 from tenure.engine import CAP, Survey
-from tenure.testing import History, RefereeError, conservation, mutual_exclusion, nothing_lost
+from tenure.testing import History, conservation, mutual_exclusion, nothing_lost
 
 LOOPS = ("asyncio", "trio", "uvloop")
 EMPTY = NUMBERS | {b"r", b"R"}  # how much of a rate was spent is forgotten in time
@@ -35,28 +36,22 @@ _numbers = count(1)
 
 
 @dataclass
-class ProcessorVerdict:
-    """What happened in a trial, and what was against the rules; times are the longest, in seconds."""
+class ProcessorVerdict(Verdict):
+    """As `Verdict`; times are the longest, in seconds."""
 
     killed: Counter[str] = field(default_factory=Counter)
-    suffered: Counter[str] = field(default_factory=Counter)
-    seen: Counter[str] = field(default_factory=Counter)
     longest: dict[str, float] = field(default_factory=dict)
-    violations: list[str] = field(default_factory=list)
 
-    def __iadd__(self, other: ProcessorVerdict) -> Self:
+    def __iadd__(self, other: Self) -> Self:
+        super().__iadd__(other)
         self.killed += other.killed
-        self.suffered += other.suffered
-        self.seen += other.seen
-        self.violations += other.violations
         for name, seconds in other.longest.items():
             self.took(name, seconds)
         return self
 
     def __str__(self) -> str:
-        figures = [f"{number} {name}" for name, number in self.seen.items() if number]
-        figures += [f"longest {name} {seconds:.2f} s" for name, seconds in self.longest.items()]
-        return ", ".join((f"{self.killed.total()} kills", *figures, f"{len(self.violations)} violations"))
+        longest = (f"longest {name} {seconds:.2f} s" for name, seconds in self.longest.items())
+        return ", ".join((f"{self.killed.total()} kills", *longest, *self.figures()))
 
     def took(self, name: str, seconds: float) -> None:
         self.longest[name] = max(seconds, self.longest.get(name, 0.0))
@@ -71,7 +66,7 @@ class TrialHistory(History):
 
 
 @dataclass
-class ProcessorTrial:
+class ProcessorTrial(Judging):
     """Three processes run one processor, on a private `server` or on a file of SQLite in `folder`.
 
     Who `cheats` does not hurry when he is told to end.
@@ -125,9 +120,7 @@ class ProcessorTrial:
             group.cancel_scope.cancel()
         self.verdict.killed, self.verdict.suffered = nemesis.killed, nemesis.suffered
         self._drains = nemesis.drains
-        with open(self.fleet.said, errors="replace") as file:
-            file.seek(said)
-            self._breach([text] if (text := file.read()) else [])
+        self._judge_what_was_said(said)
         await self._look_at_the_engine()
         self._judge()
         return self.verdict
@@ -206,10 +199,7 @@ class ProcessorTrial:
         await queue.purge("dead", "done", "discarded")
         for resource in await pool.resources():
             await pool.remove(resource.resource)
-        rows = self.server("HKEYS", "tenure:{0}:rows")
-        left = [*rows, *self.server("ZRANGE", "tenure:{0}:order", "0", "-1")]
-        left = [name for name in left if name[:1] not in EMPTY]
-        self._breach([f"left on the server: {left}"] if left else [])
+        self._judge_what_is_left(EMPTY)
 
     async def _names(self, store, kind) -> list[str]:
         return list((await store.call(Survey(kind, limit=CAP))).names)
@@ -219,7 +209,7 @@ class ProcessorTrial:
     def _judge(self) -> None:
         events = self.history.events()
         self._judge_records(events)
-        stalled = self._stalled(events)
+        stalled = unaware(events)
         seen = self.verdict.seen
         with self._refereed():
             found = mutual_exclusion(events, paused=stalled)
@@ -235,19 +225,12 @@ class ProcessorTrial:
         with self._refereed():
             conservation(self.statistics, events)
         self._judge_times(events)
-        self._breach(
-            f"{event.subject} crashed: {event.facts['trace']}" for event in events if event.kind == "crashed"
-        )
         for event in events:
             if event.kind == "left" and event.facts["connections"]:
                 self._breach([f"{event.subject} left {event.facts['connections']} connections open"])
             if event.kind == "drained" and event.facts["left"]:
                 self._breach([f"{event.subject} still has after its drain: {event.facts['left']}"])
-        gone = {event.subject for event in events if event.kind in {"left", "killed"}}
-        came = {event.subject for event in events if event.kind == "came"}
-        self._breach(f"{number} vanished" for number in came - gone)
-        torn, killed = self.history.torn, self.verdict.killed.total()
-        self._breach([f"{torn} lines are torn"] if torn > killed else [])
+        self._judge_the_ends(events, self.verdict.killed.total())
 
     def _judge_records(self, events) -> None:
         """Each task ended once, in the state that it was made for, by its last delivery."""
@@ -293,23 +276,3 @@ class ProcessorTrial:
         ]
         most = PRESET.rate * (starts[-1] - starts[0] + 1) + 1
         self._breach([f"{len(starts)} starts where {most:.0f} are allowed"] if len(starts) > most else [])
-
-    def _stalled(self, events) -> set[str]:
-        """Who may not have known in time that his lease was over, so that only the fence can keep him out."""
-        frozen = {event.subject for event in events if event.kind == "frozen"}
-        ended = {e.call for e in events if e.kind == "hold" and e.phase in {"ended", "unknown"}}
-        return {event.by for event in events if event.kind == "stalled"} | {
-            event.by
-            for event in events
-            if event.kind == "hold" and event.call not in ended and event.by.partition(".")[0] in frozen
-        }
-
-    @contextmanager
-    def _refereed(self):
-        try:
-            yield
-        except RefereeError as error:
-            self._breach(map(str, error.breaches))
-
-    def _breach(self, texts) -> None:
-        self.verdict.violations += texts

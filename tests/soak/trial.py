@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import count, cycle
 from pathlib import Path
-from typing import Self
 
 import anyio
 from soak.client import PERMITS, READERS, leaping_clock
+from soak.judging import EMPTY, Judging, Verdict, unaware
 from soak.nemesis import FAULTS, Nemesis, wait_for_answer
 
 import tenure
@@ -19,7 +17,6 @@ from tenure.engines.redis import RedisEngine
 from tenure.testing import (
     FaultProxy,
     History,
-    RefereeError,
     capacity,
     conservation,
     fifo,
@@ -29,33 +26,13 @@ from tenure.testing import (
 
 LOOPS = ("asyncio", "trio", "uvloop", "trio")
 ROLES = (*("lock",) * 3, *("permits",) * 2, *("rwlock",) * 2, "claim", "put", "work")
-EMPTY = {b"#", b"Q", b"P"}  # of numbers, queues and pools something is kept for good
 PATIENCE = 20.0
 
 _numbers = count(1)
 
 
 @dataclass
-class Verdict:
-    """What happened in a trial, and what was against the rules."""
-
-    suffered: Counter[str] = field(default_factory=Counter)
-    seen: Counter[str] = field(default_factory=Counter)
-    violations: list[str] = field(default_factory=list)
-
-    def __iadd__(self, other: Verdict) -> Self:
-        self.suffered += other.suffered
-        self.seen += other.seen
-        self.violations += other.violations
-        return self
-
-    def __str__(self) -> str:
-        figures = (f"{number} {name}" for name, number in self.seen.items() if number)
-        return ", ".join((f"{self.suffered.total()} faults", *figures, f"{len(self.violations)} violations"))
-
-
-@dataclass
-class Trial:
+class Trial(Judging):
     """Four processes do these `roles` on a private server under faults that are at most `pause` seconds apart.
 
     With `clock` the time is one that may leap; who `cheats` holds on to what it has lost.
@@ -115,9 +92,7 @@ class Trial:
             group.cancel_scope.cancel()
         self.verdict.suffered = nemesis.suffered
         self._breach(f"{number} did not come to an end" for number in late)
-        with open(self.fleet.said, errors="replace") as file:
-            file.seek(said)
-            self._breach([text] if (text := file.read()) else [])
+        self._judge_what_was_said(said)
         await self._look_at_the_server()
         self._judge()
         return self.verdict
@@ -179,12 +154,7 @@ class Trial:
             pool = tenure.ResourcePool(store, "keys")
             for name in "ab":
                 await pool.remove(name)
-        left = [*self._rows(), *self.server("ZRANGE", "tenure:{0}:order", "0", "-1")]
-        left = [name for name in left if name[:1] not in EMPTY]
-        self._breach([f"left on the server: {left}"] if left else [])
-
-    def _rows(self):
-        return self.server("HKEYS", "tenure:{0}:rows")
+        self._judge_what_is_left(EMPTY)
 
     def _judge(self) -> None:
         events = self.history.events()
@@ -214,35 +184,10 @@ class Trial:
             event.phase == "began" and event.kind == "hold" for event in (*permits, *rwlock)
         )
         seen["holds not compared"] += len(stalled)
-        self._breach(
-            f"{event.subject} crashed: {event.facts['trace']}" for event in events if event.kind == "crashed"
-        )
-        gone = {event.subject for event in events if event.kind in {"left", "killed"}}
-        came = {event.subject for event in events if event.kind == "came"}
-        self._breach(f"{number} vanished" for number in came - gone)
-        torn = self.history.torn
-        self._breach([f"{torn} lines are torn"] if torn > self.verdict.suffered["kill_process"] else [])
+        self._judge_the_ends(events, self.verdict.suffered["kill_process"])
 
     def _stalled(self, events):
-        """Who may not have known in time that his lease was over, so that only the fence can keep him out."""
+        """As `unaware`: nobody can know what time it is when the clock leaps, or everything is lost."""
         if self.clock or any(event.kind == "lost everything" for event in events):
             return {event.by for event in events if event.kind == "hold"}
-        frozen = {event.subject for event in events if event.kind == "frozen"}
-        ended = {
-            event.call for event in events if event.kind == "hold" and event.phase in {"ended", "unknown"}
-        }
-        return {event.by for event in events if event.kind == "stalled"} | {
-            event.by
-            for event in events
-            if event.kind == "hold" and event.call not in ended and event.by.partition(".")[0] in frozen
-        }
-
-    @contextmanager
-    def _refereed(self):
-        try:
-            yield
-        except RefereeError as error:
-            self._breach(map(str, error.breaches))
-
-    def _breach(self, texts) -> None:
-        self.verdict.violations += texts
+        return unaware(events)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import anyio
 import pytest
 
-from tenure import CapacityMismatch, open_store
+from tenure import CapacityMismatch, Lock, StoreClosed, open_store
 from tenure.engine import (
     Acquire,
     AddResource,
@@ -26,6 +26,7 @@ from tenure.engine import (
     Tripped,
 )
 from tenure.engines.memory import MemoryEngine
+from tenure.testing import FaultyEngine
 
 
 @dataclass(frozen=True)
@@ -301,3 +302,23 @@ async def test_a_late_answer_registers_nobody(store, other, engine, virtual_cloc
     assert store._places._by_key == {}
     assert (await store.call(Holders("k"))).waiting == ()
     await other.settle(Hold("k"), kept).wait(1)
+
+
+@pytest.mark.parametrize("immediate", [True, False])
+async def test_whoever_is_told_to_ask_as_the_store_closes_does_not_wait_for_ever(virtual_clock, immediate):
+    memory, heard = MemoryEngine(), []
+
+    async def wait(store):
+        try:
+            async with Lock(store, "held"):
+                pass
+        except StoreClosed:
+            heard.append(virtual_clock.now())
+
+    async with open_store(memory) as other, Lock(other, "held"), anyio.create_task_group() as group:
+        async with open_store(memory if immediate else FaultyEngine(memory)) as store:
+            group.start_soon(wait, store)
+            await anyio.sleep(0.5)
+            (name,) = store._places._by_name
+            store._on_hint(Hint(store.process, "tenure:lock:held", name, Notice.ASK))
+    assert heard == [0.5]

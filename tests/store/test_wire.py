@@ -234,7 +234,7 @@ async def test_closed_it_tells_those_who_still_wait(engine, virtual_clock):
         for _ in range(3):
             group.start_soon(call)
         await virtual_clock.settle()
-        wire.close()
+        wire.close("the store was closed")
     assert caught == [0, 0, 0]
 
 

@@ -6,9 +6,10 @@ import anyio
 import pytest
 
 from tenure import LeaseLost, Lock, WorkQueue, open_store
-from tenure.engine import OpenSession, Ping, RenewSession, name_in
+from tenure.engine import Acquire, OpenSession, Ping, RenewSession, name_in
 from tenure.engines.memory import MemoryEngine
 from tenure.errors import StoreUnavailable
+from tenure.testing import Fault, FaultyEngine
 
 
 class Lanes:
@@ -50,9 +51,15 @@ def engine():
     return Lanes()
 
 
+@pytest.fixture(params=[lambda engine: engine, FaultyEngine], ids=["", "faulty"])
+def link(request, engine):
+    """What the store is opened on: the engine, or a faulty one around it, which has its lanes."""
+    return request.param(engine)
+
+
 @pytest.fixture
-async def store(engine, virtual_clock):
-    async with open_store(engine, ttl=3) as store:
+async def store(link, engine, virtual_clock):
+    async with open_store(link, ttl=3) as store:
         yield store
         engine.away.clear()
 
@@ -109,10 +116,37 @@ async def test_a_ping_goes_everywhere_and_holds_nobody_up(store, engine, virtual
     assert virtual_clock.now() - began < 0.1
 
 
-async def test_a_store_closes_while_a_lane_is_away(engine, virtual_clock):
-    async with open_store(engine, ttl=3, settle_timeout=1) as store:
+async def test_a_store_closes_while_a_lane_is_away(link, engine, virtual_clock):
+    async with open_store(link, ttl=3, settle_timeout=1) as store:
         for name in "abc":
             async with Lock(store, name):
                 pass
         engine.away = {0}
     assert virtual_clock.now() < 2
+
+
+async def test_what_is_slow_in_one_lane_holds_up_nothing_in_the_others(engine, virtual_clock):
+    faulty = FaultyEngine(engine, delay=5)
+    async with open_store(faulty, ttl=30) as store:
+        for name in "ac":
+            async with Lock(store, name):
+                pass
+        faulty.plan(Fault.DELAY, on=Acquire)
+        async with anyio.create_task_group() as group:
+            group.start_soon(lock, store, "a")
+            await virtual_clock.settle()
+            began = virtual_clock.now()
+            await lock(store, "c")
+            assert virtual_clock.now() - began < 1
+        assert virtual_clock.now() - began > 5
+    assert (faulty.lanes, faulty.lane("a"), faulty.suffered) == (3, engine.lane("a"), {Fault.DELAY: 1})
+
+
+async def lock(store, name):
+    async with Lock(store, name):
+        pass
+
+
+def test_around_an_engine_without_lanes_there_is_one():
+    faulty = FaultyEngine(MemoryEngine())
+    assert (faulty.lanes, faulty.lane("a")) == (1, 0)

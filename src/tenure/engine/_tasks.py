@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
-from ._answers import Operation, Queued, Reply
+from ._answers import CAP, Operation, Queued, Reply
+
+_PURGE_ORDER = ("waiting", "delayed", "dead", "done", "discarded", "cancelled", "expired")
 
 
 class NewTask(NamedTuple):
@@ -120,7 +122,8 @@ class Exchange(Operation["Exchanged | Reply"]):
     seconds precede all that have not, the oldest first. Up to `CAP` delayed tasks become ready at each exchange. With
     `wait`, a taker that got fewer than it wanted is idle: it is hinted READY once when there is something to take (idle
     takers in the order in which they came, as many as are needed). A task delivered `max_deliveries` times without a
-    verdict is dead when its session ends. With `keep` the payload stays in the record of a settled task.
+    verdict is dead when its session ends. With `keep` the payload stays in the record of a settled task. Raises
+    `ValueError` for more than `CAP` settlements.
     """
 
     session: str
@@ -132,6 +135,10 @@ class Exchange(Operation["Exchanged | Reply"]):
     aging: float | None = None
     max_deliveries: int = 20
     keep: bool = False
+
+    def __post_init__(self) -> None:
+        if len(self.settle) > CAP:
+            raise ValueError(f"settle must hold at most {CAP} settlements, not {len(self.settle)}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,6 +222,11 @@ class Purge(Operation["Changed | Reply"]):
 
     queue: str
     states: frozenset[str]
+
+    @property
+    def in_order(self) -> tuple[str, ...]:
+        """The states in the order in which they are purged."""
+        return tuple(state for state in _PURGE_ORDER if state in self.states)
 
 
 @dataclass(frozen=True, slots=True)

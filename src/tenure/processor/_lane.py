@@ -29,16 +29,14 @@ from tenure.errors import (
     AcquireTimeout,
     BulkheadFull,
     CircuitOpen,
-    EngineError,
     LeaseLost,
     PoolTimeout,
-    StoreClosed,
 )
 from tenure.local import CircuitBreaker, Pool
 from tenure.local._line import Line
 from tenure.local._park import now
-from tenure.shared import Discard, RateLimiter, ResourcePool, Retry, Task, Worker, WorkQueue
-from tenure.shared._takes import Dismissed
+from tenure.shared import Discard, RateLimiter, ResourcePool, Retry, Task, WorkQueue
+from tenure.shared._runners import Runners
 from tenure.shared._task import describe
 
 from ._adaptive import Limit
@@ -86,7 +84,7 @@ class _Refused(Exception):
     """The circuit breaker does not let the task start."""
 
 
-class Lane(Worker):
+class Lane:
     """The workers of one kind of task.
 
     Thread safety: none.
@@ -104,26 +102,36 @@ class Lane(Worker):
         breaker: CircuitBreaker | None,
         limit: Limit | None,
     ) -> None:
-        super().__init__(queue, self._handle, concurrency=workers, retry=retry)
         self.queue = queue
         self.kind = kind
         self.workers = workers
         self.meter = meter
         self.scope = CancelScope()
+        self._runners = Runners(
+            queue,
+            [self._handle] * workers,
+            retry=retry,
+            pause=self._until_allowed,
+            judge=self._judge,
+            on_settled=self._on_settled,
+        )
         self._parts = parts
         self._is_bare = not parts.any and breaker is None
         self._breaker = breaker
         self._limit = limit
         self._allowed = workers if limit is None else limit.allowed
-        self._resting_runners: Line[int, None] = Line(_nothing)
+        self._resting: Line[int, None] = Line(_nothing)
         self._entering: set[CancelScope] = set()
         self._shut: Line[None, None] = Line(_nothing)
 
     async def run(self) -> None:
-        """As that of a worker."""
+        """Work until cancelled or drained. Raises `StoreClosed`, `EngineError`.
+
+        Cancellation: handlers are cancelled and their tasks given back, without counting an attempt.
+        """
         unregister = self._breaker and self._breaker.on_change(self._on_breaker)
         try:
-            await super().run()
+            await self._runners.run()
         finally:
             if unregister is not None:
                 unregister()
@@ -140,46 +148,28 @@ class Lane(Worker):
 
     def begin_draining(self) -> None:
         """Take no more, and give back what has not started. Synchronous."""
-        self._draining = True
+        self._runners.begin_draining()
         for scope in list(self._entering):
             scope.cancel("the processor is drained")
-        self._queue.takers.dismiss(self)
-        self._wake_resting()
+
+    async def drain(self) -> None:
+        """Take no more, and return when `run` has ended. Cancellation: it goes on draining."""
+        await self._runners.drain()
 
     # taking, as many as are allowed
 
-    async def _runner(self, number: int, everybody: CancelScope) -> None:
-        takers = self._queue.takers
-        try:
-            while not self._draining:
-                with CancelScope() as scope:
-                    while not (self._draining or scope.cancel_called):
-                        if number >= self._allowed:
-                            await self._resting_runners.wait(self._resting_runners.join(number))
-                            continue
-                        try:
-                            session, taken = await takers.take(self)
-                        except Dismissed:
-                            continue
-                        await self._work(Task(self._queue, session, taken, scope), self._handle, scope)
-        except (StoreClosed, EngineError) as problem:
-            # it hits all runners alike: one of them tells, the others end
-            self._problem = problem
-            everybody.cancel()
+    def _until_allowed(self, number: int) -> Awaitable[None] | None:
+        return None if number < self._allowed else self._resting.wait(self._resting.join(number))
 
     def _allow(self, allowed: int) -> None:
         lower, self._allowed = allowed < self._allowed, allowed
         self.meter.tell("limit", allowed=allowed)
         if lower:
-            # those that wait for a task look anew whether they may
-            self._queue.takers.dismiss(self)
+            self._runners.look_again()
         else:
-            self._wake_resting()
-
-    def _wake_resting(self) -> None:
-        for runner in self._resting_runners:
-            if self._draining or runner.want < self._allowed:
-                self._resting_runners.grant(runner, None)
+            for runner in self._resting:
+                if runner.want < allowed:
+                    self._resting.grant(runner, None)
 
     # one task
 
@@ -187,9 +177,9 @@ class Lane(Worker):
         meter = self.meter
         taken = meter.taken()
         try:
-            if self._draining:
+            if self._runners.draining:
                 raise GivenBack
-            context = Context(self._queue.store, self.kind, meter, self._parts.lock_timeout)
+            context = Context(self.queue.store, self.kind, meter, self._parts.lock_timeout)
             if self._is_bare:
                 return await self._call(task, context, taken, taken)
             with CancelScope() as scope:
@@ -277,20 +267,16 @@ class Lane(Worker):
 
     # what becomes of it
 
-    def _failure(self, task: Task, problem: BaseException | None, scope: CancelScope) -> BaseException | None:
-        if problem is None:
-            return None
-        if isinstance(problem, GivenBack):
+    def _judge(self, task: Task, failure: BaseException) -> BaseException:
+        if isinstance(failure, GivenBack):
             return BaseException("given back")
-        failure = super()._failure(task, problem, scope)
         if isinstance(failure, Exception) and not isinstance(failure, Discard) and task.lost is None:
             self.meter.tell("failures", id=task.id, attempt=task.attempt, error=describe(failure))
         return failure
 
-    def _on_settled(self, task: Task, settle: Settle, seconds: float, refused: str | None) -> None:
-        super()._on_settled(task, settle, seconds, refused)
+    def _on_settled(self, task: Task, settle: Settle, refused: str | None) -> None:
         if refused:
-            self.meter.tell("leases_lost", key=f"{self._queue.key} task {task.id}", reason=refused)
+            self.meter.tell("leases_lost", key=f"{self.queue.key} task {task.id}", reason=refused)
             self.meter.count("lost")
         else:
             self.meter.count(OUTCOMES[settle.verdict])

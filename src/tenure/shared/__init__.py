@@ -1,8 +1,9 @@
 """Patterns across processes, each written once over the store."""
 
+from tenure.store._connection import Done
+
 from ._barrier import Arrival, Barrier, BarrierStatistics
 from ._claim import Claim, Claiming
-from ._connection import Done
 from ._election import Candidacy, Election, Term
 from ._guard import LuaGuard, SqlGuard
 from ._leader_changes import LeaderChanges

@@ -266,7 +266,7 @@ class Takers:
         self.settle(session, Settle(taken.id, taken.token, Verdict.GIVE_BACK), _nothing)
 
     def _register(self, session: Session, idle: int) -> None:
-        self._registered = idle if session.lost is None else 0
+        self._registered = idle if session.lost is None and not self._closed else 0
         if self._registered and self._registered_in is not session:
             self._registered_in = session
             session.add(self)

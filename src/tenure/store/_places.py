@@ -162,6 +162,11 @@ class Places:
         self._by_key.setdefault(attempt.wish.key, {})[attempt] = None
         self._ask_later(attempt.wish.key, answer.ask_again_in)
 
+    @property
+    def closed(self) -> bool:
+        """Whether the store closes or has closed: who waits from now on is woken by nobody."""
+        return self._sessions.closed
+
     def close(self) -> None:
         """Wake all who wait with `StoreClosed`."""
         self.line.fail_all(lambda: StoreClosed("the store was closed"))
@@ -287,6 +292,8 @@ class Attempt:
                 raise news
             if not isinstance(news, Notice):
                 return news
+            if self._places.closed:
+                return Reply.GONE
 
     def end(self) -> None:
         """What was not yet sent need not be sent, and what comes now comes too late."""

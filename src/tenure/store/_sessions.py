@@ -149,7 +149,7 @@ class Session:
         sent, boot = anyio.current_time(), boot_time()
         try:
             await self.wire.call(OpenSession(self.id, self.id.rpartition("/")[0], self.ttl), urgent=True)
-        except EngineError as problem:
+        except (EngineError, StoreClosed) as problem:
             self.fail(problem)
             return
         while True:

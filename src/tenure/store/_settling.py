@@ -7,6 +7,7 @@ from typing import Any
 from anyio import CancelScope
 
 from tenure.engine import Operation
+from tenure.errors import StoreClosed
 from tenure.local._park import Parked, now, park, wake
 
 from ._sessions import Session
@@ -17,23 +18,24 @@ class Settlement:
     """Something that is being given back. `answer` is the engine's acknowledgement, None until it is there.
 
     It is sent once `after` has been answered, whatever the answer is. One that the engine refuses with an error is sent
-    again at the session's next heartbeats.
+    again at the session's next heartbeats. Once the store has closed, nothing is.
     Thread safety: none.
     """
 
-    __slots__ = ("_operation", "_parked", "_refused", "_session", "answer")
+    __slots__ = ("_operation", "_over", "_parked", "_refused", "_session", "answer")
 
     def __init__(self, operation: Operation[Any], session: Session, after: Call[Any] | None = None) -> None:
         self.answer: Any = None
         self._operation = operation
         self._session = session
         self._refused = False
+        self._over = False
         self._parked: tuple[Parked, ...] = ()
         if after is None:
             self._send()
         else:
             after.on_answer = self._send
-        if self.answer is None:
+        if not self._over:
             session.unsettled[self] = now()
 
     def send_again(self) -> None:
@@ -46,10 +48,12 @@ class Settlement:
         self._session.wire.send(self._operation, self._answered)
 
     def _answered(self, answer: Any) -> None:
-        if isinstance(answer, Exception):
+        self._over = not isinstance(answer, Exception) or isinstance(answer, StoreClosed)
+        if not self._over:
             self._refused = True
             return
-        self.answer = answer
+        if not isinstance(answer, StoreClosed):
+            self.answer = answer
         self._session.unsettled.pop(self, None)
         for parked in self._parked:
             wake(parked)
@@ -59,7 +63,7 @@ class Settlement:
 
         Cancellation: only a native one is noticed, and has no effect on the settlement.
         """
-        if self.answer is None:
+        if not self._over:
             parked = park()
             self._parked = (*self._parked, parked)
             with CancelScope(deadline=now() + seconds, shield=True):

@@ -16,7 +16,7 @@ import anyio.lowlevel
 from anyio import AsyncContextManagerMixin, CancelScope
 
 from tenure.engine import A, Engine, Hint, Joins, Notice, Operation, Ping
-from tenure.errors import EngineError, StoreClosed
+from tenure.errors import EngineError, LeaseLost, StoreClosed
 from tenure.observe import Observer
 from tenure.upkeep import Job, Upkeep, unwrapped_task_group
 
@@ -71,6 +71,10 @@ class Store(AsyncContextManagerMixin):
     `namespace` parts users of one engine, `ttl` is how many seconds what is held outlives a process that died (0.5 at
     least), `codec` makes bytes of payloads, `settle_timeout` is for how many seconds leaving a block waits for the
     acknowledgement, `close_timeout` for how many seconds closing waits for bodies that still hold something.
+
+    An engine whose link ends for good, or that raises what it may not, ends the store: its block is cancelled and
+    raises that error, all who wait get `StoreClosed`, and what is held is lost ("closed").
+
     Thread safety: none; a store belongs to the event loop in which it was opened.
     """
 
@@ -99,6 +103,7 @@ class Store(AsyncContextManagerMixin):
         self._engine = engine
         self._upkeep: Upkeep | None = None
         self._closing = False
+        self._fault: Exception | None = None
         self._wires = Wires(engine)
         self._timers = Timers()
         self._sessions = Sessions(self.process, self._wires, self._running)
@@ -121,7 +126,7 @@ class Store(AsyncContextManagerMixin):
         if self._upkeep is not None:
             raise RuntimeError("a store can be opened only once; call open_store again")
         async with unwrapped_task_group() as group:
-            self._upkeep = upkeep = Upkeep(group)
+            self._upkeep = upkeep = Upkeep(group, self._fail)
             try:
                 link = await upkeep.open("link", self._engine.serve, self.process, self._on_hint)
                 carriers = [
@@ -131,13 +136,15 @@ class Store(AsyncContextManagerMixin):
                 ]
                 try:
                     yield self
+                except* self._consequences:
+                    pass  # of a fault that leaves through the group
                 finally:
                     await self._close(carriers)
             finally:
                 # whatever stopped the closing, a native cancellation for instance: nothing is left
                 self._closing = self._sessions.closed = True
                 upkeep.cancel()
-                self._wires.close()
+                self._wires.close("the store was closed")
 
     async def ping(self) -> float:
         """Go to the engine and back; gives the seconds that it took.
@@ -272,7 +279,7 @@ class Store(AsyncContextManagerMixin):
         if self._upkeep is None:
             raise RuntimeError(_NOT_OPEN)
         if self._closing:
-            raise StoreClosed("the store is closed")
+            raise StoreClosed("the store is closed") from self._fault
         return self._upkeep
 
     def _on_hint(self, hint: Hint) -> None:
@@ -286,16 +293,35 @@ class Store(AsyncContextManagerMixin):
         else:
             listener.on_hint(hint)
 
+    def _fail(self, fault: Exception) -> None:
+        """A job has ended by a fault: nothing can be sent any more."""
+        assert self._upkeep is not None
+        self._fault = self._fault or fault
+        self._upkeep.cancel()
+        self._closing = self._sessions.closed = True
+        self._wires.close(f"the store has ended by a fault: {fault!r}")
+        self._refuse()
+        for session in self._sessions:
+            session.lose("closed")
+
+    @property
+    def _consequences(self) -> tuple[type[Exception], ...]:
+        """What in the store's block tells no more than that the store has ended."""
+        return () if self._fault is None else (StoreClosed, LeaseLost)
+
+    def _refuse(self) -> None:
+        self._places.close()
+        for listener in list(self._listeners.values()):
+            listener.close()
+        # the sessions last until the bodies have ended: what these clean up, they still hold
+        for session in self._sessions:
+            session.dismiss("closed")
+
     async def _close(self, carriers: list[Job]) -> None:
         """Refuse, wake, end the bodies, settle, close the sessions, end the jobs: in this order."""
         self._closing = self._sessions.closed = True
         with CancelScope(shield=True):
-            self._places.close()
-            for listener in list(self._listeners.values()):
-                listener.close()
-            # the sessions last until the bodies have ended: what these clean up, they still hold
-            for session in self._sessions:
-                session.dismiss("closed")
+            self._refuse()
             with anyio.move_on_after(self.close_timeout):
                 for session in self._sessions:
                     await session.left()

@@ -91,7 +91,7 @@ class Turns:
             session.lose("gone")
             self._speaker.on_gone(resent=resent)
         elif isinstance(answer, Exception):
-            self._speaker.on_error(answer, session)
+            self._speaker.on_error(answer, None if isinstance(answer, StoreClosed) else session)
         else:
             self._speaker.on_answer(session, answer)
 

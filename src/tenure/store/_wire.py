@@ -60,33 +60,40 @@ class Wire:
         self._post: Post = getattr(engine, "post", _refused)
         self._calls: deque[Call[Any]] = deque()
         self._again: deque[Call[Any]] = deque()
-        self._posted = 0
+        self._posted: dict[Call[Any], None] = {}
         self._sources: dict[Source, None] = {}
         self._idle: Line[None, None] = Line(_nothing)
         self._callers: Line[Call[Any], Any] = Line(_unwant)
         self._idle_watchers: Line[None, None] = Line(_nothing)
-        self._in_flight = 0
+        self._in_flight: list[Call[Any]] = []
+        self._fault: Exception | None = None
+        self._closed: str | None = None
         self.down: StoreUnavailable | None = None
         """Why the engine cannot be reached at the moment."""
 
     @property
     def pending(self) -> int:
         """How many operations are not yet answered."""
-        return len(self._again) + len(self._calls) + self._in_flight + self._posted
+        return len(self._again) + len(self._calls) + len(self._in_flight) + len(self._posted)
 
     def send(
         self, operation: Operation[A], on_answer: Callable[[A | Exception], object], *, urgent: bool = False
     ) -> Call[A]:
-        """Send an operation; `on_answer` is called once with its answer or its `EngineError`, and must not raise.
+        """Send an operation; `on_answer` is called once with its answer or its error, and must not raise.
 
-        An immediate engine answers before this returns.
+        The error is its `EngineError`, or `StoreClosed` when nothing is carried any more. An immediate engine answers
+        before this returns, unless by a fault, and so does a wire that is closed.
         """
         call = Call(operation, on_answer)
-        if self._immediate:
+        if self._closed is not None:
+            on_answer(StoreClosed(self._closed))
+        elif self._immediate:
             try:
                 answer = self.apply(operation)
             except EngineError as problem:
                 on_answer(problem)
+            except Exception as fault:  # noqa: BLE001 it ends the store, and is none of the caller's
+                self._failed(fault, call)
             else:
                 on_answer(answer)
         else:
@@ -101,7 +108,7 @@ class Wire:
 
     def compose_soon(self, source: Source) -> None:
         """Have `source.compose()` called once before the next batch leaves, at the end of the loop's turn."""
-        if source not in self._sources:
+        if source not in self._sources and self._closed is None:
             self._sources[source] = None
             self._wake()
 
@@ -110,14 +117,24 @@ class Wire:
 
         Cancellation: what had not yet been sent is not sent; otherwise the operation may or may not be applied.
         """
-        if self._immediate:
-            answer = self.apply(operation)
+        if self._closed is not None:
             await checkpoint()
-            return answer
+            raise StoreClosed(self._closed)
         call = Call(operation, _nothing)
+        if self._immediate:
+            try:
+                answer = self.apply(operation)
+            except EngineError:
+                raise
+            except Exception as fault:  # noqa: BLE001 as in `send`
+                self._failed(fault, call)
+            else:
+                await checkpoint()
+                return answer
+        else:
+            self._carry(call, urgent)
         waiter = self._callers.join(call)
         call.on_answer = partial(self._callers.grant, waiter)
-        self._carry(call, urgent)
         answer = await self._callers.wait(waiter)
         if isinstance(answer, Exception):
             raise answer
@@ -128,18 +145,35 @@ class Wire:
         while self.pending or self._sources:
             await self._idle_watchers.wait(self._idle_watchers.join(None))
 
-    def close(self) -> None:
+    def close(self, why: str) -> None:
         """Nothing is carried any more: whoever still waits for an answer gets `StoreClosed`."""
-        self._callers.fail_all(lambda: StoreClosed("the store was closed"))
+        if self._closed is not None:
+            return
+        self._closed = why
+        unanswered = [*self._posted, *self._in_flight, *self._again, *self._calls]
+        for calls in (self._posted, self._in_flight, self._again, self._calls):
+            calls.clear()
+        self._callers.fail_all(lambda: StoreClosed(why))
+        for call in unanswered:
+            call.on_answer(StoreClosed(why))
+        # what has gathered is told the same
+        sources, self._sources = self._sources, {}
+        for source in sources:
+            source.compose()
+        self._tell_idle()
 
     async def run(self) -> None:
-        """Carry batches until cancelled. Cancellation: the batch on its way may or may not be applied."""
+        """Carry batches until cancelled. Raises what the engine raises by a fault of its own, which no engine should.
+
+        Cancellation: the batch on its way may or may not be applied.
+        """
         backoff = _FIRST_BACKOFF
         while True:
-            while not (self._calls or self._again or self._sources):
-                for watcher in self._idle_watchers:
-                    self._idle_watchers.grant(watcher, None)
+            while not (self._calls or self._again or self._sources or self._fault):
+                self._tell_idle()
                 await self._idle.wait(self._idle.join(None))
+            if self._fault is not None:
+                raise self._fault
             sources, self._sources = self._sources, {}
             for source in sources:
                 source.compose()
@@ -155,7 +189,9 @@ class Wire:
                 continue
             except EngineError as problem:  # no engine should; its store must not end by it
                 answers = [problem] * len(batch)
-            backoff, self.down, self._in_flight = _FIRST_BACKOFF, None, 0
+            if self._closed is not None:
+                return
+            backoff, self.down, self._in_flight = _FIRST_BACKOFF, None, []
             more = [call for call, answer in zip(batch, answers, strict=True) if answer is Reply.MORE]
             self._calls.extendleft(reversed(more))
             for call, answer in zip(batch, answers, strict=True):
@@ -164,10 +200,15 @@ class Wire:
 
     def _carry(self, call: Call[Any], urgent: bool) -> None:
         # what has to be sent again goes before it
-        free = not (self._calls or self._again or self._in_flight)
-        if free and self._post(call.operation, partial(self._came_back, call)):
+        free = not (self._calls or self._again or self._in_flight or self._fault)
+        try:
+            posted = free and self._post(call.operation, partial(self._came_back, call))
+        except Exception as fault:  # noqa: BLE001 as in `send`
+            self._failed(fault, call)
+            return
+        if posted:
             call.tries += 1
-            self._posted += 1
+            self._posted[call] = None
             return
         if urgent:
             self._calls.appendleft(call)
@@ -176,7 +217,9 @@ class Wire:
         self._wake()
 
     def _came_back(self, call: Call[Any], answer: Any) -> None:
-        self._posted -= 1
+        if call not in self._posted:
+            return
+        del self._posted[call]
         if answer is Reply.MORE or isinstance(answer, StoreUnavailable):
             if answer is not Reply.MORE:
                 self.down = answer
@@ -198,12 +241,22 @@ class Wire:
             if call.wanted:
                 call.tries += 1
                 batch.append(call)
-        self._in_flight = len(batch)
+        self._in_flight = batch
         return batch
 
     def _send_again(self, batch: list[Call[Any]]) -> None:
         self._calls.extendleft(call for call in reversed(batch) if call.wanted)
-        self._in_flight = 0
+        self._in_flight = []
+
+    def _failed(self, fault: Exception, call: Call[Any]) -> None:
+        """Have `run` raise it; the call is answered when the store has heard of it."""
+        self._fault = self._fault or fault
+        self._calls.append(call)
+        self._wake()
+
+    def _tell_idle(self) -> None:
+        for watcher in self._idle_watchers:
+            self._idle_watchers.grant(watcher, None)
 
     def _wake(self) -> None:
         if (sleeper := self._idle.head()) is not None:

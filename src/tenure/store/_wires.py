@@ -45,7 +45,7 @@ class Wires:
         for wire in self.all:
             await wire.settled()
 
-    def close(self) -> None:
+    def close(self, why: str) -> None:
         """Nothing is carried any more: whoever still waits for an answer gets `StoreClosed`."""
         for wire in self.all:
-            wire.close()
+            wire.close(why)

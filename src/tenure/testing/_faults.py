@@ -102,6 +102,8 @@ class FaultyEngine:
     Batches that are in flight together may change places, as they may on the way to a server. A store sends one batch
     at a time, so those are batches of several stores over this one object, and each store keeps its own order.
 
+    The lanes of the engine inside are its lanes; then a store sends one batch at a time in each of them.
+
     It is never immediate: over the memory engine too, operations travel in batches and can be cancelled on their way.
     `batches` counts what was sent, `suffered` what happened to it.
 
@@ -148,6 +150,15 @@ class FaultyEngine:
     def url(self) -> str:
         """Where the engine inside keeps its state."""
         return self._engine.url
+
+    @property
+    def lanes(self) -> int:
+        """How many parts of the engine inside may be away each for itself."""
+        return getattr(self._engine, "lanes", 1)
+
+    def lane(self, name: str) -> int:
+        """The part in which the object or session of that name is."""
+        return getattr(self._engine, "lane", _only)(name)
 
     def plan(self, fault: Fault, *, on: type[Operation[Any]] | None = None, times: int = 1) -> None:
         """Let `fault` hit the next batch, or the next that has an operation of type `on`; `times` times.
@@ -310,6 +321,10 @@ class FaultyEngine:
                 if share < 0:
                     return fault
         return None
+
+
+def _only(_name: str) -> int:
+    return 0
 
 
 def _is_of(session: str, operation: Operation[Any]) -> bool:

@@ -40,8 +40,6 @@ from tenure.engine import (
 from ._queue import Ended, Producer, Queue, Task
 from ._state import Session, State, Thing
 
-PURGE_ORDER = ("waiting", "delayed", "dead", "done", "discarded", "cancelled", "expired")
-
 
 class Tasks:
     """The family of tasks."""
@@ -400,9 +398,8 @@ class Tasks:
     def purge(self, op: Purge) -> Changed | Reply:
         queue = self._queue(op.queue)
         left = self._state.cap
-        for state in PURGE_ORDER:
-            if state in op.states:
-                left -= self._purge(queue, state, left)
+        for state in op.in_order:
+            left -= self._purge(queue, state, left)
         return Changed(self._state.cap - left, left == 0)
 
     def _purge(self, queue: Queue, state: str, cap: int) -> int:

@@ -12,7 +12,6 @@ from ._queue import Queue, Queues
 from ._sql import QUEUES, TASKS
 from ._state import State
 
-PURGE_ORDER = ("waiting", "delayed", "dead", "done", "discarded", "cancelled", "expired")
 _ENDED_STATES = ("done", "dead", "discarded", "cancelled", "expired")
 _PAGE = 64
 
@@ -55,10 +54,9 @@ class Admin:
     def purge(self, op: Purge) -> Changed | Reply:
         queue = self._queues.get(op.queue)
         left = self._state.cap
-        for state in PURGE_ORDER:
-            if state in op.states:
-                purge = self._purge_unfinished if state in ("waiting", "delayed") else self._purge_ended
-                left -= purge(queue, state, left)
+        for state in op.in_order:
+            purge = self._purge_unfinished if state in ("waiting", "delayed") else self._purge_ended
+            left -= purge(queue, state, left)
         return Changed(self._state.cap - left, left == 0)
 
     def _purge_unfinished(self, queue: Queue, name: str, count: int) -> int:

@@ -40,7 +40,9 @@ async def _bury(clerk: Clerk, count: int) -> None:
     """Let the next tasks end as dead letters."""
     tasks = await clerk.take(count)
     assert len(tasks) == count
-    await clerk.exchange(*(Settle(task.id, task.token, Verdict.DEAD, b"error") for task in tasks))
+    for at in range(0, count, CAP):
+        part = tasks[at : at + CAP]
+        await clerk.exchange(*(Settle(task.id, task.token, Verdict.DEAD, b"error") for task in part))
 
 
 async def _one_in_each_state(clerk: Clerk, advance: Advance) -> dict[str, int]:

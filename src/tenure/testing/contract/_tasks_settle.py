@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tenure.engine import (
+    CAP,
     CancelTask,
     Count,
     GetResult,
@@ -188,6 +189,15 @@ class SettleContract(ClerkBase):
         settle = [Settle(task.id, task.token, Verdict.DONE) for task in (first, second, third, first)]
         assert (await a.exchange(*settle)).refused == (second.token, first.token)
         assert (await a.count()).done == 3
+
+    async def test_as_many_verdicts_as_the_cap_fit_in_one_step_and_no_more(self, clerk: OpenClerk) -> None:
+        a = await clerk("a")
+        await a.put(*plain(CAP))
+        settle = [Settle(task.id, task.token, Verdict.DONE) for task in await a.take(CAP)]
+        with pytest.raises(ValueError, match=f"settle must hold at most {CAP} settlements, not {CAP + 1}"):
+            await a.exchange(*settle, settle[0])
+        assert (await a.exchange(*settle)).refused == ()
+        assert (await a.count()).done == CAP
 
     # ------------------------------------------------------------------------------------------ deliveries, attempts
 

@@ -1,0 +1,206 @@
+"""Runners: so many that take tasks of one queue, handle them and settle them. A worker is built on them, and a lane.
+
+A runner keeps one cancel scope over many tasks and makes a new one only when that has been cancelled, since a scope for
+each task would cost as much as all the rest. Its settlements are not waited for one by one: they travel with the next
+exchange, which also brings the next tasks.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from math import inf
+from typing import Any, cast
+
+import anyio
+import anyio.lowlevel
+from anyio import CancelScope
+
+from tenure.engine import Settle, Verdict
+from tenure.errors import EngineError, StoreClosed
+from tenure.local._line import Line
+from tenure.local._park import now, this_task
+from tenure.upkeep import unwrapped_task_group
+
+from ._queue import WorkQueue
+from ._retry import Retry
+from ._takes import Dismissed
+from ._task import Task
+
+Handle = Callable[[Task], Awaitable[Any]]
+
+_EVENTS = {
+    Verdict.DONE: "task.done",
+    Verdict.RETRY: "task.retry",
+    Verdict.DEAD: "task.dead",
+    Verdict.DISCARD: "task.discarded",
+    Verdict.CANCEL: "task.cancelled",
+    Verdict.GIVE_BACK: "task.given_back",
+}
+
+
+class Runners:
+    """A runner for each of `handlers`, which may be the same; the options are those of `Worker`.
+
+    Whoever builds on them may pass three functions more, which must not raise. `pause(number)` is asked before that
+    runner takes a task: for what it has to wait first, and it is asked again afterwards; None: for nothing.
+    `judge(task, failure)` tells what counts as the failure of a try; what is no `Exception` gives the task back.
+    `on_settled(task, settle, refused)` hears of each task let go of; `refused` is why its verdict was not accepted, in
+    the words of `LeaseLost`, or None.
+
+    Thread safety: none; belongs to the event loop of its store.
+    """
+
+    def __init__(
+        self,
+        queue: WorkQueue,
+        handlers: Sequence[Handle],
+        *,
+        timeout: float | None = None,
+        retry: Retry | None = None,
+        pause: Callable[[int], Awaitable[object] | None] | None = None,
+        judge: Callable[[Task, BaseException], BaseException] | None = None,
+        on_settled: Callable[[Task, Settle, str | None], object] | None = None,
+    ) -> None:
+        self.draining = False
+        self.running = False
+        self.busy = 0
+        self.counts: Counter[str] = Counter()
+        """What became of the tasks, by the names of events."""
+        self._queue = queue
+        self._handlers = handlers
+        self._timeout = timeout
+        self._retry = retry or queue.retry
+        self._pause = pause
+        self._judge = judge
+        self._on_settled = on_settled
+        self._pausing: set[CancelScope] = set()
+        self._problem: Exception | None = None
+        self._ended: Line[None, None] = Line(lambda _: None)
+
+    async def run(self) -> None:
+        """Work until cancelled or drained. Raises `StoreClosed`, `EngineError`.
+
+        Cancellation: handlers are cancelled and their tasks given back, without counting an attempt.
+        """
+        self.running = True
+        self._problem = None
+        try:
+            async with unwrapped_task_group() as group:
+                for number, handle in enumerate(self._handlers):
+                    name = f"tenure worker {self._queue.name} {number}"
+                    group.start_soon(self._runner, number, handle, group.cancel_scope, name=name)
+        finally:
+            try:
+                with anyio.move_on_after(self._queue.store.settle_timeout, shield=True):
+                    await self._queue.takers.quiet()
+            finally:
+                self.running = False
+                for waiter in self._ended:
+                    self._ended.grant(waiter, None)
+        if self._problem is not None:
+            raise self._problem
+
+    def begin_draining(self) -> None:
+        """Take no more tasks. Synchronous."""
+        self.draining = True
+        self.look_again()
+        for scope in self._pausing:
+            scope.cancel("the worker is drained")
+
+    async def drain(self) -> None:
+        """Take no more tasks; return when `run` has ended. Cancellation: they go on draining."""
+        self.begin_draining()
+        if self.running:
+            await self._ended.wait(self._ended.join(None))
+        else:
+            await anyio.lowlevel.checkpoint()
+
+    def look_again(self) -> None:
+        """Have those who wait for a task ask first whether they have to pause."""
+        self._queue.takers.dismiss(self)
+
+    async def _runner(self, number: int, handle: Handle, everybody: CancelScope) -> None:
+        takers, pause = self._queue.takers, self._pause
+        try:
+            while not self.draining:
+                with CancelScope() as scope:
+                    while not (self.draining or scope.cancel_called):
+                        if pause is not None and (first := pause(number)) is not None:
+                            await self._wait_for(first, scope)
+                            continue
+                        try:
+                            session, taken = await takers.take(self)
+                        except Dismissed:
+                            continue
+                        await self._work(Task(self._queue, session, taken, scope), handle, scope)
+        except (StoreClosed, EngineError) as problem:
+            # it hits all runners alike: one of them tells, the others end
+            self._problem = problem
+            everybody.cancel()
+
+    async def _wait_for(self, first: Awaitable[object], scope: CancelScope) -> None:
+        self._pausing.add(scope)
+        try:
+            await first
+        finally:
+            self._pausing.discard(scope)
+
+    async def _work(self, task: Task, handle: Handle, scope: CancelScope) -> None:
+        """Handle and settle one task; raises nothing but cancellations and the like."""
+        started = now()
+        self.busy += 1
+        if self._timeout is not None:
+            scope.deadline = started + self._timeout
+        problem: BaseException | None = None
+        try:
+            result = await handle(task)
+            if result is not None:
+                task.set_result(result)
+        except BaseException as error:  # noqa: BLE001 cancellations are raised again below
+            problem = error
+        self.busy -= 1
+        if self._timeout is not None:
+            scope.deadline = inf
+        failure = None if problem is None else self._failure(task, problem, scope)
+        settle = task.verdict(failure, self._retry)
+        task.settle(settle, partial(self._settled, task, settle, now() - started))
+        if problem is not None and not isinstance(problem, Exception) and not _is_stray(problem):
+            raise _cancellation(problem)
+
+    def _failure(self, task: Task, problem: BaseException, scope: CancelScope) -> BaseException:
+        if not isinstance(problem, Exception):
+            if scope.cancel_called and not task.cancelled and task.lost is None:
+                problem = TimeoutError(f"not done within {self._timeout:g} s")
+            elif _is_stray(problem):
+                problem = RuntimeError("the handler ended as cancelled, and nobody cancelled it")
+        return problem if self._judge is None else self._judge(task, problem)
+
+    def _settled(self, task: Task, settle: Settle, seconds: float, refused: str | None) -> None:
+        event = "task.lost" if refused else _EVENTS[settle.verdict]
+        self.counts[event] += 1
+        store = self._queue.store
+        if store.observer is not None:
+            store.notice(event, queue=self._queue.key, id=task.id, attempt=task.attempt, seconds=seconds)
+        if self._on_settled is not None:
+            self._on_settled(task, settle, refused)
+
+
+def _cancellation(problem: BaseException) -> BaseException:
+    """Of a group of cancellations and errors (trio), the cancellations: the errors are the task's, not the worker's."""
+    if isinstance(problem, BaseExceptionGroup):
+        group = cast("BaseExceptionGroup[BaseException]", problem)
+        cancelled, rest = group.split(anyio.get_cancelled_exc_class())
+        if cancelled is not None and (rest is None or isinstance(rest, Exception)):
+            return cancelled
+        return group
+    return problem
+
+
+def _is_stray(problem: BaseException) -> bool:
+    """Whether a handler let out an asyncio cancellation of something else: the runner must not end by it."""
+    cancelling = getattr(this_task(), "cancelling", None)
+    return (
+        isinstance(problem, anyio.get_cancelled_exc_class()) and cancelling is not None and not cancelling()
+    )
