@@ -23,7 +23,7 @@ from tenure.engine import (
     Reply,
 )
 from tenure.engines import open_store
-from tenure.engines.redis import RedisClusterEngine, _cluster
+from tenure.engines.redis import RedisClusterEngine, _cluster, _nodes
 from tenure.engines.redis._shards import SHARDS, TAGS, shard_of, slot_of
 from tenure.testing.contract import EngineContract
 
@@ -272,6 +272,26 @@ async def test_hints_do_not_go_to_all_nodes(serving, redis_cluster):
         assert sum(map(len, sharded)) == SHARDS
 
 
+class Leaving:
+    """The link to a node from which the shard moves away right behind the answer to whatever is asked."""
+
+    def __init__(self, leave):
+        self.leave = leave
+
+    async def execute(self, _commands, *, writes):
+        assert not writes
+        self.leave()
+        return [[b"ssubscribe", b"c", 1]]
+
+
+async def test_who_is_told_at_once_that_the_shard_has_moved_does_not_count_as_listening():
+    nodes = RedisClusterEngine("redis+cluster://one")._nodes
+    node = _nodes._Node(nodes._seeds[0], nodes, 5, 0)
+    node.link = Leaving(lambda: nodes.hear(node, "c", None))
+    await nodes._subscribe(0, node, "SSUBSCRIBE", "c")
+    assert node.heard == set()
+
+
 async def test_stores_share_an_engine_and_hand_the_connections_on(redis_cluster):
     engine = RedisClusterEngine(redis_cluster.url)
     async with anyio.create_task_group() as group:
@@ -443,3 +463,9 @@ async def test_replicas_are_those_of_the_node(redis_cluster):
         with anyio.move_on_after(0.5) as scope:
             await token_of(store, lock_in(store, home.index(1)))
         assert scope.cancelled_caught
+
+
+async def test_a_store_is_opened_although_no_node_has_enough_replicas(redis_cluster):
+    with anyio.fail_after(5):
+        async with open_store(RedisClusterEngine(f"{redis_cluster.url}?replicas=2", patience=0.5)):
+            pass

@@ -5,23 +5,22 @@ from __future__ import annotations
 import ssl
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, NoReturn
+from typing import Any
 
 import anyio
 import hiredis
-from anyio import TASK_STATUS_IGNORED
-from anyio.abc import TaskStatus
 
-from tenure.engine import CAP, A, Hint, Notice, Operation, Reply
+from tenure.engine import CAP, A, Operation, Reply
 from tenure.errors import EngineError, StoreUnavailable
 
 from ._address import Whereabouts, address
-from ._calls import Call, answered, hint
+from ._calls import Call, answered
 from ._cluster import RedisClusterEngine
 from ._handshake import TRANSIENT, code_of, refusal
 from ._link import PATIENCE, Link
 from ._operations import CALLS
-from ._replicas import replicas_in, to_be_asked
+from ._remote import Remote
+from ._replicas import replicas_in
 from ._resp import pack, pack_one
 from ._scripts import all_scripts, script
 from ._sentinel import SentinelAddress
@@ -33,7 +32,7 @@ _SENTINEL = "+sentinel://"
 _KEYS = ("2", "tenure:{0}:rows", "tenure:{0}:order")
 
 
-class RedisEngine:
+class RedisEngine(Remote):
     """Keeps everything on a Redis or Valkey server, version 6.2 or later; many machines may share it.
 
     `url` is `redis://[user:password@]host[:port][/database]`, `rediss://` for TLS (`tls` is a context of your own) or
@@ -46,8 +45,6 @@ class RedisEngine:
     Thread safety: none; one engine belongs to one event loop.
     """
 
-    immediate = False
-
     def __init__(
         self,
         url: str,
@@ -59,24 +56,13 @@ class RedisEngine:
     ) -> None:
         if not patience > 0:
             raise ValueError(f"patience: seconds, more than zero, not {patience!r}")
-        url, self._replicas = replicas_in(url, replicas)
+        url, replicas = replicas_in(url, replicas)
         self._address: Whereabouts = (SentinelAddress if _SENTINEL in url else address)(url, tls)
+        super().__init__(self._address, replicas)
         self._clock = clock
-        self._listeners: dict[str, Callable[[Hint], None]] = {}
-        self._link = Link(self._address, self._hear, self._resync, patience=patience, replicas=self._replicas)
-        self._baton = anyio.Lock()
-
-    def __repr__(self) -> str:
-        return f"<RedisEngine {self.url!r} {'open' if self._listeners else 'closed'}>"
-
-    @property
-    def url(self) -> str:
-        """Where the server is, without the password."""
-        return str(self._address)
-
-    def apply(self, _operation: Operation[A], /) -> NoReturn:
-        """Raise `RuntimeError`: a server is asked over the network."""
-        raise RuntimeError("the Redis engine is not immediate: use execute")
+        self._link = Link(
+            self._address, self._hear_channel, self._resync, patience=patience, replicas=replicas
+        )
 
     async def execute(self, operations: Sequence[Operation[Any]], /) -> Sequence[Any]:
         """Apply operations in order, each by one script, all sent together.
@@ -124,40 +110,6 @@ class RedisEngine:
             reply = answered(call, reply)
         on_answer(reply)
 
-    async def serve(
-        self,
-        process: str,
-        deliver: Callable[[Hint], None],
-        *,
-        task_status: TaskStatus[None] = TASK_STATUS_IGNORED,
-    ) -> None:
-        """Connect, report started, and deliver the hints for `process` until cancelled; then close the connection.
-
-        Raises `EngineError` for a server that will not do, `StoreUnavailable` for one that cannot be reached.
-        Cancellation: this is how it ends; afterwards no socket is left.
-        """
-        started = partial(self._started, process, deliver, task_status)
-        channel = _CHANNEL + process
-        self._listeners[channel] = deliver
-        try:
-            if self._baton.locked():
-                # another store's task keeps the connection, and hands it on when that store closes
-                await self._link.subscribe(channel)
-                started()
-                async with self._baton:
-                    await self._link.run(None)
-            else:
-                async with self._baton:
-                    self._link.channels[channel] = anyio.Event()
-                    await self._link.run(started)
-        finally:
-            del self._listeners[channel]
-            self._link.forget(channel)
-
-    def _started(self, process: str, deliver: Callable[[Hint], None], task_status: TaskStatus[None]) -> None:
-        task_status.started()
-        deliver(Hint(process, "", "", Notice.RESYNC))
-
     def _command(self, name: str, *arguments: Any) -> bytes:
         now = "" if self._clock is None else round(self._clock() * 1e6)
         return pack_one(("EVALSHA", script(name).sha, *_KEYS, now, CAP, *arguments))
@@ -184,12 +136,18 @@ class RedisEngine:
             raw |= await self._evaluate(lost)
         return raw
 
-    def _hear(self, channel: str, message: bytes | None) -> None:
-        deliver = self._listeners.get(channel)
-        if deliver is not None and message is not None:
-            told = hint(channel.removeprefix(_CHANNEL), message)
-            deliver(to_be_asked(told) if self._replicas else told)
+    def _hear_channel(self, channel: str, message: bytes | None) -> None:
+        if message is not None:
+            self._hear(channel.removeprefix(_CHANNEL), message)
 
-    def _resync(self) -> None:
-        for channel, deliver in list(self._listeners.items()):
-            deliver(Hint(channel.removeprefix(_CHANNEL), "", "", Notice.RESYNC))
+    def _listen(self, process: str) -> None:
+        self._link.channels[_CHANNEL + process] = anyio.Event()
+
+    async def _listening(self, process: str) -> None:
+        await self._link.subscribe(_CHANNEL + process)
+
+    def _forget(self, process: str) -> None:
+        self._link.forget(_CHANNEL + process)
+
+    async def _run(self, started: Callable[[], None] | None) -> None:
+        await self._link.run(started)

@@ -6,20 +6,15 @@ import ssl
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple
 
-import anyio
 import hiredis
-from anyio import TASK_STATUS_IGNORED
-from anyio.abc import TaskStatus
 
 from tenure.engine import (
     CAP,
     A,
     Examine,
     Examined,
-    Hint,
-    Notice,
     Operation,
     Ping,
     Reply,
@@ -31,12 +26,13 @@ from tenure.errors import EngineError, StoreUnavailable
 from tenure.upkeep import unwrapped_task_group
 
 from ._address import addresses, safe
-from ._calls import Call, answered, hint
+from ._calls import Call, answered
 from ._handshake import code_of, refusal
 from ._link import PATIENCE
 from ._nodes import REDIRECTED, Nodes
 from ._operations import CALLS
-from ._replicas import replicas_in, to_be_asked
+from ._remote import Remote
+from ._replicas import replicas_in
 from ._resp import pack_one
 from ._scripts import script
 from ._shards import SHARDS, TAGS, shard_of
@@ -50,7 +46,7 @@ class _Step(NamedTuple):
     answers: list[Any]
 
 
-class RedisClusterEngine:
+class RedisClusterEngine(Remote):
     """Keeps everything on a Redis or Valkey cluster, version 6.2 or later; many machines may share it.
 
     `url` is `redis+cluster://[user:password@]host[:port],...` with some of the nodes (`rediss+cluster://` over TLS,
@@ -61,7 +57,6 @@ class RedisClusterEngine:
     Thread safety: none; one engine belongs to one event loop.
     """
 
-    immediate = False
     lanes = SHARDS
 
     def __init__(
@@ -75,28 +70,15 @@ class RedisClusterEngine:
     ) -> None:
         if not patience > 0:
             raise ValueError(f"patience: seconds, more than zero, not {patience!r}")
-        url, self._replicas = replicas_in(url, replicas)
+        url, replicas = replicas_in(url, replicas)
         seeds, path = addresses(url, tls)
         if path.strip("/"):
             raise ValueError(
                 f"{safe(url)!r}: a cluster has one database only: write redis+cluster://HOST,HOST"
             )
         self._clock = clock
-        self._listeners: dict[str, Callable[[Hint], None]] = {}
-        self._nodes = Nodes(seeds, self._hear, self._resync, patience=patience, replicas=self._replicas)
-        self._baton = anyio.Lock()
-
-    def __repr__(self) -> str:
-        return f"<RedisClusterEngine {self.url!r} {'open' if self._listeners else 'closed'}>"
-
-    @property
-    def url(self) -> str:
-        """Where the cluster is, without the password."""
-        return str(self._nodes)
-
-    def apply(self, _operation: Operation[A], /) -> NoReturn:
-        """Raise `RuntimeError`: a cluster is asked over the network."""
-        raise RuntimeError("the Redis engine is not immediate: use execute")
+        self._nodes = Nodes(seeds, self._hear, self._resync, patience=patience, replicas=replicas)
+        super().__init__(self._nodes, replicas)
 
     async def execute(self, operations: Sequence[Operation[Any]], /) -> Sequence[Any]:
         """Apply operations, each by one script: those of a shard in order, the shards all at once.
@@ -144,39 +126,6 @@ class RedisClusterEngine:
     def lane(self, name: str) -> int:
         """The shard of an object or a session."""
         return shard_of(name)
-
-    async def serve(
-        self,
-        process: str,
-        deliver: Callable[[Hint], None],
-        *,
-        task_status: TaskStatus[None] = TASK_STATUS_IGNORED,
-    ) -> None:
-        """Connect, report started, and deliver the hints for `process` until cancelled; then close the connections.
-
-        Raises `EngineError` for a cluster that will not do, `StoreUnavailable` for one that cannot be reached.
-        Cancellation: this is how it ends; afterwards no socket is left.
-        """
-
-        def started() -> None:
-            task_status.started()
-            deliver(Hint(process, "", "", Notice.RESYNC))
-
-        self._listeners[process] = deliver
-        self._nodes.listen(process)
-        try:
-            if self._baton.locked():
-                # another store's task keeps the connections, and hands them on when that store closes
-                await self._nodes.listening()
-                started()
-                async with self._baton:
-                    await self._nodes.run(None)
-            else:
-                async with self._baton:
-                    await self._nodes.run(started)
-        finally:
-            del self._listeners[process]
-            self._nodes.forget(process)
 
     def _spread(self, operation: Operation[Any]) -> Iterator[tuple[int, Operation[Any]]]:
         """What to ask which shard."""
@@ -248,12 +197,15 @@ class RedisClusterEngine:
             case _:
                 return answers[-1]
 
-    def _hear(self, process: str, message: bytes) -> None:
-        deliver = self._listeners.get(process)
-        if deliver is not None:
-            told = hint(process, message)
-            deliver(to_be_asked(told) if self._replicas else told)
+    def _listen(self, process: str) -> None:
+        self._nodes.listen(process)
 
-    def _resync(self) -> None:
-        for process, deliver in list(self._listeners.items()):
-            deliver(Hint(process, "", "", Notice.RESYNC))
+    async def _listening(self, process: str) -> None:
+        del process
+        await self._nodes.listening()
+
+    def _forget(self, process: str) -> None:
+        self._nodes.forget(process)
+
+    async def _run(self, started: Callable[[], None] | None) -> None:
+        await self._nodes.run(started)

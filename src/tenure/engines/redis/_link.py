@@ -89,6 +89,7 @@ class Link:
         # who waits longer than that counts as gone
         self._wait = pack([("WAIT", replicas, round(500 * patience))])
         self._held: list[tuple[Callable[[Any], object], Any]] = []
+        self._unconfirmed = False
         self._writing = False
         self._socket: PlainSocket | None = None
         self._up = anyio.Event()
@@ -105,9 +106,10 @@ class Link:
         """That of the server that was connected to last, major and minor."""
         return version_of(self._greeting.version) if self._greeting else ()
 
-    async def execute(self, commands: Sequence[bytes]) -> list[Any]:
+    async def execute(self, commands: Sequence[bytes], *, writes: bool = True) -> list[Any]:
         """Send packed commands, in one piece, once the server can be reached; give the reply to each.
 
+        Commands that write nothing do not wait for the replicas.
         Raises `StoreUnavailable` when the connection broke before the last of them was answered, or was closed.
         Cancellation: they may or may not be executed.
         """
@@ -116,7 +118,7 @@ class Link:
         if self._closed:
             raise StoreUnavailable(f"{self.address}: it is not used any more")
         batch = _Batch(len(commands))
-        self._send(b"".join(commands), *[batch.take] * len(commands))
+        self._send(b"".join(commands), *[batch.take] * len(commands), writes=writes)
         await batch.parked
         if batch.error is not None:
             raise batch.error
@@ -276,13 +278,15 @@ class Link:
             if looks == 2:
                 raise TimeoutError(f"no answer within {self._patience:g} s")
             if not self._pending:
-                self._send(pack([("PING",)]), _nothing)
+                self._send(pack([("PING",)]), _nothing, writes=False)
 
-    def _send(self, packed: bytes, *on_replies: Callable[[Any], object]) -> None:
+    def _send(self, packed: bytes, *on_replies: Callable[[Any], object], writes: bool = True) -> None:
         few = len(self._pending) < ENOUGH
-        self._pending.extend(
-            [partial(self._hold, take) for take in on_replies] if self._replicas else on_replies
-        )
+        if self._replicas and writes and on_replies:
+            self._unconfirmed = True
+            self._pending.extend(partial(self._hold, take) for take in on_replies)
+        else:
+            self._pending.extend(on_replies)
         self._out.append(packed)
         if self._socket is not None and not self._writing and (few or len(self._out) >= ENOUGH):
             out = self._take_out()
@@ -295,7 +299,8 @@ class Link:
     def _take_out(self) -> bytes:
         """What is to be sent now, and behind it whether the replicas have it."""
         out, self._out = self._out, []
-        if self._replicas:
+        if self._unconfirmed:
+            self._unconfirmed = False
             out.append(self._wait)
             self._pending.append(self._confirm)
         return b"".join(out)
@@ -319,6 +324,7 @@ class Link:
         self._up = anyio.Event()
         self._socket = None
         self._out.clear()
+        self._unconfirmed = False
         pending, self._pending = self._pending, deque()
         error = StoreUnavailable(f"{self.address}: {self._trouble or 'the connection was closed'}")
         self._confirm(error)

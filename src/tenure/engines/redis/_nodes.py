@@ -336,14 +336,17 @@ class Nodes:
         return missing
 
     async def _subscribe(self, shard: int, node: _Node, verb: str, channel: str) -> bool:
+        # first, since the node may say right behind its answer that the shard has moved away
+        node.heard.add(channel)
         try:
-            (reply,) = await node.link.execute([pack([(verb, channel)])])
+            (reply,) = await node.link.execute([pack([(verb, channel)])], writes=False)
         except StoreUnavailable:
+            node.heard.discard(channel)
             self._unheard.set()
             return False
         if not isinstance(reply, hiredis.ReplyError):
-            node.heard.add(channel)
             return True
+        node.heard.discard(channel)
         if code_of(reply) not in REDIRECTED:
             raise refusal(self, reply)
         with suppress(StoreUnavailable):

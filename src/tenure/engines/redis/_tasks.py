@@ -47,7 +47,6 @@ _LETTERS = {
     Verdict.CANCEL: b"c",
 }
 _LONGEST = 2**52  # microseconds: 142 years; what comes after must still have 16 digits
-_PURGE_ORDER = ("waiting", "delayed", "dead", "done", "discarded", "cancelled", "expired")
 
 
 def _or_nothing(duration: float | None) -> Argument:
@@ -165,7 +164,7 @@ TASKS: Calls = {
     ),
     Purge: Call(
         "records",
-        lambda op: ("purge", op.queue, *(state for state in _PURGE_ORDER if state in op.states)),
+        lambda op: ("purge", op.queue, *op.in_order),
         _changed,
     ),
     Browse: Call("records", lambda op: ("browse", op.queue, op.state, op.after, op.limit), _page),
