@@ -42,7 +42,9 @@ def source_of(*parts: str) -> bytes:
     *outer, inner = ((folder / f"{part}.lua").read_text(encoding="utf-8") for part in parts)
     # each part is a function inside of that of the part before: Lua searches for the local variables that a function
     # takes from around it one by one, but not for those from further out
-    return ("".join(f"{part}\nreturn (function()\n" for part in outer) + inner + "\nend)()" * len(outer)).encode()
+    return (
+        "".join(f"{part}\nreturn (function()\n" for part in outer) + inner + "\nend)()" * len(outer)
+    ).encode()
 
 
 def all_scripts() -> list[Script]:
