@@ -16,7 +16,7 @@ from anyio import CancelScope
 
 from tenure.engine import Acquire, Claimed, Granted, Operation, Release, Reply
 from tenure.errors import AcquireTimeout, LeaseLost
-from tenure.local._park import on_task_end, this_task
+from tenure.local._park import now, on_task_end, this_task
 from tenure.store import Obtained, Session, Settlement, Store, check_seconds
 
 from ._guard import Guarded
@@ -187,6 +187,17 @@ class Hold:
             )
         # a body around this one may hold something under the same session, and has to end with it
         limit = min(self._store.settle_timeout, self._obtained.session.remaining())
+        if error is None and lease.lost is None and (berth := settlement.berth()) is not None:
+            # nobody will cancel this scope any more, so that it does for the wait as well
+            self._scope.shield, self._scope.deadline = True, now() + limit
+            try:
+                await berth
+            except BaseException as late:
+                if not self._scope.__exit__(type(late), late, late.__traceback__):
+                    raise
+            else:
+                self._scope.__exit__(None, None, None)
+            return False
         try:
             ended_by_us = bool(self._scope.__exit__(kind, error, trace))
         except BaseException as rest:

@@ -58,13 +58,19 @@ class Settlement:
         for parked in self._parked:
             wake(parked)
 
+    def berth(self) -> Parked | None:
+        """Where to wait for the acknowledgement; None if it is there."""
+        if self._over:
+            return None
+        parked = park()
+        self._parked = (*self._parked, parked)
+        return parked
+
     async def wait(self, seconds: float) -> None:
         """Wait for the acknowledgement, at most so long, in a shield. It goes on in any case.
 
         Cancellation: only a native one is noticed, and has no effect on the settlement.
         """
-        if not self._over:
-            parked = park()
-            self._parked = (*self._parked, parked)
+        if (berth := self.berth()) is not None:
             with CancelScope(deadline=now() + seconds, shield=True):
-                await parked
+                await berth
