@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import random
 
 import pytest
 
@@ -11,7 +10,7 @@ import tenure
 from tenure.cli._progress import Screen, Snapshot, bar, duration, quiet_line, snapshot
 from tenure.cli._report import Outcome, dead_letters, table
 from tenure.cli._tally import Tally, total
-from tenure.cli._times import Times
+from tenure.processor._sketch import Sketch
 
 
 def seen(**changes):
@@ -103,51 +102,20 @@ def test_without_a_terminal_there_are_only_lines():
     assert not screen.is_terminal
 
 
-@pytest.mark.parametrize("shape", ["uniform", "lognormal", "constant"])
-def test_quantiles_are_right_to_one_percent(shape):
-    rng = random.Random(7)
-    draw = {
-        "uniform": lambda: rng.uniform(0.001, 2),
-        "lognormal": lambda: rng.lognormvariate(-5, 2),
-        "constant": lambda: 0.02,
-    }[shape]
-    values = sorted(draw() for _ in range(5000))
-    times = Times()
-    for value in values:
-        times.add(value)
-    for share in (0, 0.5, 0.95, 0.99, 1):
-        exact = values[int(share * (len(values) - 1))]
-        assert times.quantile(share) == pytest.approx(exact, rel=0.011)
-
-
-def test_sketches_are_small_merge_and_can_be_stored():
-    one, two = Times(), Times()
-    for i in range(1, 100_000):
-        (one if i % 2 else two).add(i * 1e-4)
-    one.merge(two)
-    one.add(0)
-    one.add(1e12)
-    assert len(one) == 100_001
-    again = Times(one.buckets())
-    assert again.quantile(0.5) == one.quantile(0.5) == pytest.approx(5, rel=0.02)
-    assert len(one.buckets()) < 1400
-    assert Times().quantile(0.5) is None
-
-
 def test_tallies_of_all_processes_add_up():
     one, two = Tally(retried=2, seconds=1.5), Tally(retried=1, seconds=0.5)
-    one.times.add(0.1)
-    two.times.add(0.3)
+    one.times.record(0.1)
+    two.times.record(0.3)
     cursors = {"tally:a": one.value(), "tally:b": two.value(), "input": {"end": True}}
     both = total(cursors)
-    assert (both.retried, both.seconds, len(both.times)) == (3, 2.0, 2)
+    assert (both.retried, both.seconds, both.times.count) == (3, 2.0, 2)
     assert total(cursors, without="a").retried == 1
 
 
 def test_the_table():
-    times = Times()
+    times = Sketch()
     for _ in range(100):
-        times.add(0.02)
+        times.record(0.02)
     outcome = Outcome(
         "x-1", True, counts(put=1200, done=1198, dead=2), Tally(7, 4.0, times), results="r.jsonl"
     )

@@ -37,9 +37,6 @@ def _is_again(item):
 @pytest.fixture(params=ENGINES)
 def engine(request, tmp_path):
     """One engine: memory, memory behind a wire on which batches travel, a file, or a server."""
-    if "virtual_clock" in request.fixturenames:
-        # what takes long in real time is no sleep of the machine
-        request.getfixturevalue("sleep_of_the_machine")
     if request.param == "memory":
         return MemoryEngine()
     if request.param == "wire":

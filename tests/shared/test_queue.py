@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from contextlib import suppress
 from itertools import count
 
@@ -530,3 +531,68 @@ async def _take_one(queue, store, what):
                 case "cancel running":
                     await queue.cancel(task.id)
                     await anyio.sleep(1)
+
+
+# many queues
+
+
+def known(store):
+    """How many queues this process still knows."""
+    gc.collect()
+    return len(store._listeners)
+
+
+async def test_queues_that_nobody_uses_any_more_are_forgotten(store, virtual_clock):
+    async def use(number):
+        queue = WorkQueue(store, f"jobs {number}")
+        put = await queue.put(1)
+        async with queue.take() as task:
+            task.set_result(2)
+        assert await queue.result(put) == 2
+        with pytest.raises(AcquireTimeout):
+            async with queue.take(timeout=0.1):
+                pass
+
+    kept = WorkQueue(store, "kept")
+    for number in range(20):
+        await use(number)
+    assert known(store) == 21, "where it has waited, the engine counts on it"
+    await anyio.sleep(100)
+    assert known(store) < 5, "this one, and what was at work last"
+    assert WorkQueue(store, "kept").takers is kept.takers
+    await use(0)
+
+
+async def test_a_process_that_has_waited_and_forgets_the_queue_keeps_no_task_from_others(
+    open_store_on, virtual_clock
+):
+    async with open_store_on() as store, open_store_on() as other:
+        with pytest.raises(AcquireTimeout):
+            async with WorkQueue(store, "jobs").take(timeout=1):
+                pass
+        assert known(store) == 1, "the engine will offer it the next task"
+        queue = WorkQueue(other, "jobs")
+        began = anyio.current_time()
+        async with anyio.create_task_group() as group:
+            group.start_soon(queue.put, 1)
+            async with queue.take():
+                assert anyio.current_time() - began < 1
+
+
+async def test_a_process_that_has_waited_long_ago_keeps_no_task_from_others(open_store_on, virtual_clock):
+    async with open_store_on() as store, open_store_on() as other:
+        queue, others = WorkQueue(store, "jobs"), WorkQueue(other, "jobs")
+        with pytest.raises(AcquireTimeout):
+            async with queue.take(timeout=1):
+                pass
+        await anyio.sleep(1000)
+        async with anyio.create_task_group() as group:
+
+            async def put_soon():
+                await anyio.sleep(1)
+                await others.put(1)
+
+            group.start_soon(put_soon)
+            began = anyio.current_time()
+            async with others.take():
+                assert anyio.current_time() - began < 2

@@ -256,7 +256,8 @@ async def test_hints_for_holders_do_not_go_to_those_who_listen_to_the_key(virtua
             heard.append("closed")
 
     async with open_store("memory:") as store:
-        assert store.listen("k", Listener) is store.listen("k", Listener)
+        listener = store.listen("k", Listener)
+        assert store.listen("k", Listener) is listener
         kept = await store.obtain(Hold("k"), 30.0)
         async with anyio.create_task_group() as group:
             group.start_soon(store.obtain, Hold("k"), 30.0)

@@ -180,9 +180,14 @@ async def test_the_blocks_own_error_leaves_as_it_was_raised():
         ("redis://user:secret@localhost/x", "a database is a number"),
         ("rediss://user:secret@localhost?ssl=1", "the only options that a Redis URL has are db and replicas"),
         ("unix://secret@localhost", "write unix:///absolute/path"),
-        ("redis://user:secret@localhost:70000", "Port out of range"),
+        ("redis://user:secret@localhost:70000", "is no port"),
         ("postgresql://user:secret@localhost/jobs?colour=red", "libpq does not understand this URL"),
         ("mysql://user:secret@localhost", "'mysql' is no engine"),
+        ("secret@localhost", "'...@localhost' is no store URL"),
+        ("secret@localhost:6379", "'...@localhost' is no engine"),
+        ("memory://user:secret@localhost", "'...@localhost': write memory:"),
+        ("sqlite://user:secret@localhost/jobs.db", "'...@localhost/jobs.db': write sqlite:///FILE"),
+        ("sqlite://user:secret\u2100@localhost/jobs.db", "write sqlite:///FILE"),
     ],
 )
 def test_a_wrong_url_is_named(url, words):

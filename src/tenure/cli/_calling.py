@@ -43,9 +43,9 @@ class Calling:
         except Exception as problem:
             if task.attempt < self._tries and not isinstance(problem, Discard):
                 self._tally.retried += 1
-            self._tally.times.add(anyio.current_time() - began)
+            self._tally.times.record(anyio.current_time() - began)
             raise
-        self._tally.times.add(anyio.current_time() - began)
+        self._tally.times.record(anyio.current_time() - began)
         return result
 
     async def _call(self, argument: Any) -> Any:

@@ -46,10 +46,8 @@ def table(outcome: Outcome) -> str:
         for name, n in (("discarded", s.discarded), ("cancelled", s.cancelled), ("expired", s.expired))
         if n
     ]
-    if len(tally.times):
-        rows += [
-            (f"p{percent}", _time(tally.times.quantile(percent / 100) or 0.0)) for percent in (50, 95, 99)
-        ]
+    if tally.times.count:
+        rows += [(f"p{percent}", _time(tally.times.quantile(percent / 100))) for percent in (50, 95, 99)]
     if tally.seconds:
         rows += [("rate", f"{outcome.ended / tally.seconds:,.1f}/s"), ("seconds", f"{tally.seconds:,.1f}")]
     if outcome.results is not None:

@@ -10,9 +10,8 @@ from typing import Any
 import anyio
 
 from tenure.errors import OutcomeUnknown
+from tenure.processor._sketch import Sketch
 from tenure.shared import WorkQueue
-
-from ._times import Times
 
 _PREFIX = "tally:"
 _EVERY = 1.0
@@ -24,11 +23,11 @@ class Tally:
 
     retried: int = 0
     seconds: float = 0.0
-    times: Times = field(default_factory=Times)
+    times: Sketch = field(default_factory=Sketch)
 
     def value(self) -> dict[str, Any]:
         """As JSON."""
-        return {"retried": self.retried, "seconds": round(self.seconds, 3), "times": self.times.buckets()}
+        return {"retried": self.retried, "seconds": round(self.seconds, 3), "times": self.times.to_data()}
 
 
 def total(cursors: Mapping[str, Any], *, without: str = "") -> Tally:
@@ -38,7 +37,7 @@ def total(cursors: Mapping[str, Any], *, without: str = "") -> Tally:
         if name.startswith(_PREFIX) and name != _PREFIX + without:
             sum_.retried += value["retried"]
             sum_.seconds += value["seconds"]
-            sum_.times.merge(Times(value["times"]))
+            sum_.times.merge(Sketch.from_data(value["times"]))
     return sum_
 
 
@@ -60,7 +59,7 @@ class Keeper:
         """Store it now and then, until cancelled. Cancellation: the last second is not stored."""
         while True:
             await anyio.sleep(_EVERY)
-            if len(self._tally.times) != self._stored:
+            if self._tally.times.count != self._stored:
                 await self.store()
 
     async def store(self) -> None:
@@ -68,7 +67,7 @@ class Keeper:
         name = _PREFIX + self._queue.store.process
         stored = False
         while not stored:
-            self._stored = len(self._tally.times)
+            self._stored = self._tally.times.count
             self._tally.seconds = anyio.current_time() - self._began
             # after an outage it may be stored already; once more does no harm
             with suppress(OutcomeUnknown):

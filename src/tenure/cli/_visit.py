@@ -61,7 +61,9 @@ def check_place(url: str) -> None:
     scheme = url.partition(":")[0].lower()
     if scheme == "memory":
         raise Misuse("--store memory: is seen by nobody but its own process; name a file or a server")
-    if scheme == "sqlite" and len(path := unquote(urlsplit(url).path[1:])) > 0 and not Path(path).exists():
+    # a URL of another form is refused when it is opened, without showing what may be a password
+    named = scheme == "sqlite" and url.partition(":")[2].startswith("///")
+    if named and len(path := unquote(urlsplit(url).path[1:])) > 0 and not Path(path).exists():
         raise Misuse(f"--store: there is no file {path}; name the store with --store URL")
 
 

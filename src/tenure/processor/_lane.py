@@ -10,7 +10,8 @@ The order is the same for every task. What is dear to hold comes late, and what 
 6. run the handler, for `timeout` seconds at most
 
 and it is left in the opposite order. It is one stack in the worker's own task, so a step that fails, or is cancelled,
-leaves what was entered before it and nothing else.
+leaves what was entered before it and nothing else. A task that did not get that far because its store closes, or cannot
+tell whether it has its permit, is given back.
 """
 
 from __future__ import annotations
@@ -30,10 +31,12 @@ from tenure.errors import (
     BulkheadFull,
     CircuitOpen,
     LeaseLost,
+    OutcomeUnknown,
     PoolTimeout,
+    StoreClosed,
 )
 from tenure.local import CircuitBreaker, Pool
-from tenure.local._line import Line
+from tenure.local._line import Line, Waiter
 from tenure.local._park import now
 from tenure.shared import Discard, RateLimiter, ResourcePool, Retry, Task, WorkQueue
 from tenure.shared._runners import Runners
@@ -122,7 +125,7 @@ class Lane:
         self._allowed = workers if limit is None else limit.allowed
         self._resting: Line[int, None] = Line(_nothing)
         self._entering: set[CancelScope] = set()
-        self._shut: Line[None, None] = Line(_nothing)
+        self._shut: Line[None, None] = Line(self._left)
 
     async def run(self) -> None:
         """Work until cancelled or drained. Raises `StoreClosed`, `EngineError`.
@@ -201,7 +204,13 @@ class Lane:
             await self._until_admitted()
             try:
                 async with AsyncExitStack() as stack:
-                    await self._obtain(stack, task, context)
+                    try:
+                        await self._obtain(stack, task, context)
+                    except BaseException as problem:
+                        self._pass_on()
+                        if isinstance(problem, (OutcomeUnknown, StoreClosed)):  # none of the task's doing
+                            raise GivenBack from None
+                        raise
                     self._entering.discard(scope)
                     if scope.cancel_called:  # in the very step in which the last thing was obtained
                         await anyio.lowlevel.checkpoint_if_cancelled()
@@ -236,7 +245,7 @@ class Lane:
                 await self._breaker.__aenter__()
             except CircuitOpen:
                 raise _Refused from None
-            stack.callback(self._after_call)
+            stack.callback(self._pass_on)
             stack.push_async_exit(self._breaker)
 
     async def _call(self, task: Task, context: Context, taken: float, started: float) -> Any:
@@ -291,9 +300,14 @@ class Lane:
             with anyio.move_on_after(seconds):
                 await self._shut.wait(self._shut.join(None))
 
-    def _after_call(self) -> None:
-        """A call has left the breaker: if it was a probe, another may take its place."""
-        if self._breaker is not None and self._breaker.state == "half_open":
+    def _left(self, waiter: Waiter[None, None]) -> None:
+        if waiter.granted:
+            self._pass_on()
+
+    def _pass_on(self) -> None:
+        """A probe has left the breaker, or who was woken to be one will not be it: another may take its place."""
+        breaker = self._breaker
+        if breaker is not None and breaker.state == "half_open" and _shut_for(breaker) <= 0:
             self._wake_one()
 
     def _on_breaker(self, old: object, new: object) -> None:

@@ -104,6 +104,11 @@ class Processor(AsyncContextManagerMixin):
         self._store = store
         self._handler = handler
         self._lanes_workers = shares(self.preset.workers, kinds or {})
+        options: dict[str, Any] = {"max_size": self.preset.queue_size, **(queue_options or {})}
+        self._queues = {
+            kind: WorkQueue(store, name if kind is None else f"{name}/{kind}", **options)
+            for kind in self._lanes_workers
+        }
         self._claims = claims
         self._where = where
         self._claim_timeout = time_limit("claim_timeout", claim_timeout, zero=True)
@@ -119,11 +124,6 @@ class Processor(AsyncContextManagerMixin):
         self._observer = observer or store.observer or LoggingObserver()
         if pool is not None:
             check_connections(self.preset, self._connection_timeout, self._timeout)
-        options: dict[str, Any] = {"max_size": self.preset.queue_size, **(queue_options or {})}
-        self._queues = {
-            kind: WorkQueue(store, name if kind is None else f"{name}/{kind}", **options)
-            for kind in self._lanes_workers
-        }
         self._lanes: dict[str | None, Lane] = {}
         self._resources = self._looks = 0
         self._fleets = Fleets(store, name, self._report)

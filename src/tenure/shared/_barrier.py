@@ -77,11 +77,11 @@ class Barrier:
         if on_departure not in ("break", "drop"):
             raise ValueError(f'on_departure must be "break" or "drop", not {on_departure!r}')
         self._store = store
+        self._wish = _Party(Store.key(store, "barrier", name), _check_parties(parties), on_departure)
         self._ttl = store.ttl if ttl is None else check_ttl(ttl)
         self.name = name
-        self.parties = _check_parties(parties)
+        self.parties = parties
         self.on_departure: Literal["break", "drop"] = on_departure
-        self._wish = _Party(store.key("barrier", name), parties, on_departure)
 
     def __repr__(self) -> str:
         return f"<Barrier {self.name!r} parties={self.parties} on_departure={self.on_departure!r}>"

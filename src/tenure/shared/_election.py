@@ -107,7 +107,7 @@ class Election:
 
     def __init__(self, store: Store, name: str, *, node: str | None = None, ttl: float | None = None) -> None:
         self._store = store
-        self._key = store.key("election", name)
+        self._key = Store.key(store, "election", name)
         self._ttl = store.ttl if ttl is None else check_ttl(ttl)
         self.name = name
         self.node = store.process if node is None else check_text("node", node)

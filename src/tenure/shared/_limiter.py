@@ -40,8 +40,8 @@ class RateLimiter:
     ) -> None:
         _check_positive("rate", rate)
         _check_positive("per", per)
+        self._key = Store.key(store, "rate", name)
         self._spenders = store.listen(store.key("rate", "*")[:-1], lambda: _Spenders(store))
-        self._key = store.key("rate", name)
         self._rate = rate / per
         self._burst = float(max(1.0, rate) if burst is None else _check_positive("burst", burst))
         if self._burst < 1:

@@ -60,7 +60,7 @@ class Lock:
 
     def __init__(self, store: Store, name: str, *, ttl: float | None = None) -> None:
         self._store = store
-        self._key = store.key("lock", name)
+        self._key = Store.key(store, "lock", name)
         self._ttl = store.ttl if ttl is None else check_ttl(ttl)
         self._wish = HoldWish(self._key, 1)
         self.name = name

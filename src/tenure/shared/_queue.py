@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Iterable, Sequence
 from dataclasses import dataclass, field
 from math import inf, isfinite
 from typing import Any, TypeVar
+from weakref import ref
 
 from tenure.engine import (
     CAP,
@@ -115,11 +116,12 @@ class TaskRecord:
 
 
 class _Link:
-    """All that this process does with one queue, and the ear for its hints."""
+    """All that this process does with one queue, and the ear for its hints, kept by whoever uses the queue."""
 
     def __init__(self, store: Store, key: str) -> None:
         self.producers = Producers(store, key)
-        self.takers = Takers(store, key)
+        # what the engine has offered to takers that have left since has to be given back: they keep the ear
+        self.takers = Takers(store, key, self)
         self.watchers = Watchers(store, key)
 
     def on_hint(self, hint: Hint) -> None:
@@ -187,7 +189,7 @@ class WorkQueue:
             raise TypeError(f"retry must be a Retry, not {retry!r}")
         self.name = name
         self.store = store
-        self.key = store.key("queue", name)
+        self.key = Store.key(store, "queue", name)
         self.retry = retry or Retry()
         self.max_size = max_size
         self.max_payload = max_payload
@@ -198,6 +200,7 @@ class WorkQueue:
         link.takers.aging = aging
         link.takers.max_deliveries = max_deliveries
         link.takers.keep = keep_payloads
+        link.takers.user = ref(self)
 
     def __repr__(self) -> str:
         return f"<WorkQueue {self.name!r} max_size={self.max_size} taking={len(self.takers)}>"

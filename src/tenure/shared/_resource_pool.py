@@ -80,7 +80,7 @@ class ResourcePool:
         check_timeout: float = 5.0,
     ) -> None:
         self._store = store
-        self._key = store.key("pool", name)
+        self._key = Store.key(store, "pool", name)
         self._ttl = store.ttl if ttl is None else check_ttl(ttl)
         self._quarantine = check_rest("quarantine", quarantine)
         if not 0 < check_seconds("check_timeout", check_timeout) < inf:

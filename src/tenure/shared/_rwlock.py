@@ -25,7 +25,7 @@ class RWLock:
 
     def __init__(self, store: Store, name: str, *, ttl: float | None = None) -> None:
         self._store = store
-        self._key = store.key("rwlock", name)
+        self._key = Store.key(store, "rwlock", name)
         self._ttl = store.ttl if ttl is None else check_ttl(ttl)
         self.name = name
 

@@ -29,7 +29,7 @@ class Semaphore:
 
     def __init__(self, store: Store, name: str, permits: int, *, ttl: float | None = None) -> None:
         self._store = store
-        self._key = store.key("semaphore", name)
+        self._key = Store.key(store, "semaphore", name)
         self._ttl = store.ttl if ttl is None else check_ttl(ttl)
         self.name = name
         self.permits = _check_permits(permits, MOST_PERMITS)

@@ -19,6 +19,9 @@ from tenure.errors import StoreClosed
 from tenure.local._line import Line, Waiter
 from tenure.store import Alarm, Session, Store, Turns
 
+_LATER = 30.0
+"""Seconds between two looks at whether anybody can still come back to take."""
+
 OnSettled = Callable[[str | None], object]
 """Is told None if the verdict was accepted, else why not, in the words of `LeaseLost`."""
 
@@ -38,15 +41,20 @@ class Holder(Protocol):
 class Takers:
     """All of this process's takers of one queue.
 
+    `ear` is what hears the hints for them: it lasts as long as they do, so as long as the engine counts on them. `user`
+    gives who may take next, or None if that is gone.
+
     Thread safety: none.
     """
 
-    def __init__(self, store: Store, key: str) -> None:
+    def __init__(self, store: Store, key: str, ear: object) -> None:
         self.aging: float | None = None
         self.max_deliveries = 20
         self.keep = False
+        self.user: Callable[[], object | None] = _nobody
         self._store = store
         self._key = key
+        self._ear = ear
         self._line: Line[object, tuple[Session, Taken]] = Line(self._left)
         self._probes: dict[Waiter[object, tuple[Session, Taken]], bool] = {}  # in line too; True: asked for
         self._turns = Turns(store, key, store.ttl, self)
@@ -56,7 +64,8 @@ class Takers:
         self._stopped: set[int] = set()  # tokens that nobody here has yet
         self._wanted = 0  # tasks, by the exchange on its way, which registers what it does not get
         self._waiting = False
-        self._registered = 0  # takers that the engine counts on, before the exchange on its way
+        # takers that the engine counts on, before the exchange on its way, and those that surely will be hinted
+        self._counted = self._registered = 0
         self._registered_in: Session | None = None
         self._hinted = False  # while an exchange was on its way
         self._owed = 0  # tasks that the engine has offered to this process alone
@@ -171,7 +180,7 @@ class Takers:
         idle = self._wanted - len(answer.tasks) if self._waiting else 0
         if self._hinted:
             # by the registration of this exchange, or by the one before: that can no longer be told
-            self._owed = max(idle, self._registered - self._wanted)
+            self._owed = max(idle, self._counted - self._wanted)
             idle = 0
         self._register(session, idle)
         if idle or self._holders or len(self._line):
@@ -182,7 +191,7 @@ class Takers:
         sent, self._sent = self._sent, []
         for _, _, on_settled in sent:
             on_settled("unacknowledged" if resent else "gone")
-        self._registered = self._owed = 0
+        self._counted = self._registered = self._owed = 0
         self._go_on()
 
     def on_error(self, error: Exception, session: Session | None) -> None:
@@ -210,16 +219,19 @@ class Takers:
         if self._turns.busy:
             self._hinted = True
             return
-        self._owed, self._registered = max(self._owed, self._registered), 0
+        self._owed = max(self._owed, self._counted)
+        self._counted = self._registered = 0
         if self._owed or len(self._line):
             self._turns.kick()
 
     def look_again(self) -> None:
-        """Hints may have been lost."""
+        """Hints may have been lost; and of a queue that nobody knows any more the engine need not tell."""
         self._registered = 0
-        if len(self._line) or self._holders:
+        if len(self._line) or self._holders or (self._counted and self.user() is None):
             self._asking = True
             self._turns.kick()
+        elif self._counted:
+            self._alarm.set(_LATER)
 
     def stop(self, token: int) -> None:
         """The cancellation of a task that was given to this process was requested."""
@@ -237,6 +249,7 @@ class Takers:
     def lose(self, reason: str) -> None:
         """The session under which takers are registered is lost, or the store closes. For the session alone."""
         del reason
+        self._counted = 0
         if self._registered_in is not None:
             session, self._registered_in = self._registered_in, None
             session.drop(self)
@@ -266,10 +279,13 @@ class Takers:
         self.settle(session, Settle(taken.id, taken.token, Verdict.GIVE_BACK), _nothing)
 
     def _register(self, session: Session, idle: int) -> None:
-        self._registered = idle if session.lost is None and not self._closed else 0
-        if self._registered and self._registered_in is not session:
-            self._registered_in = session
-            session.add(self)
+        self._counted = self._registered = idle if session.lost is None and not self._closed else 0
+        before, self._registered_in = self._registered_in, session if self._registered else None
+        if before is not self._registered_in:
+            if before is not None:
+                before.drop(self)
+            if self._registered_in is not None:
+                session.add(self)
 
     def _go_on(self) -> None:
         if self._settling or self._probes or self._asking or self._owed or len(self._line) > self._registered:
@@ -284,4 +300,8 @@ class Takers:
 
 
 def _nothing(_: object) -> None:
+    pass
+
+
+def _nobody() -> None:
     pass

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from math import inf
 from secrets import token_hex
 from typing import Any, Protocol, Self, TypeVar, cast
+from weakref import WeakValueDictionary
 
 import anyio
 import anyio.lowlevel
@@ -108,7 +109,7 @@ class Store(AsyncContextManagerMixin):
         self._timers = Timers()
         self._sessions = Sessions(self.process, self._wires, self._running)
         self._places = Places(self._wires, self._sessions, self._timers)
-        self._listeners: dict[str, Any] = {}
+        self._listeners: WeakValueDictionary[str, Any] = WeakValueDictionary()
         self.entered: dict[tuple[str, object], object] = {}
         """What is held exclusively, by key and task."""
 
@@ -179,7 +180,9 @@ class Store(AsyncContextManagerMixin):
     # what the patterns use
 
     def key(self, kind: str, name: str) -> str:
-        """The engine's key of a named object; checks the name."""
+        """The engine's key of a named object; checks the name, and the store of who calls `Store.key(store, ...)`."""
+        if not isinstance(self, Store):  # pyright: ignore[reportUnnecessaryIsInstance] as below
+            raise TypeError(f"store must be an open store, from open_store(...), not {type(self).__name__}")
         if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance] users are not all type-checked
             raise TypeError(f"name must be a str, not {type(name).__name__}")
         if not name:
@@ -257,7 +260,10 @@ class Store(AsyncContextManagerMixin):
         return self._places.settle(wish, obtained.name, obtained.session)
 
     def listen(self, key: str, make: Callable[[], T]) -> T:
-        """The one listener of this process for a key, made if there is none yet."""
+        """The one listener of this process for a key, made if there is none yet.
+
+        It hears hints for as long as somebody keeps it: whoever asked for it, or what the engine still counts on.
+        """
         listener = self._listeners.get(key)
         if listener is None:
             listener = self._listeners[key] = make()
