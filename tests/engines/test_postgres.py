@@ -106,12 +106,31 @@ def test_the_password_is_not_shown(url, said):
     [
         ("mysql://secret@h/d", "begins with postgresql://"),
         ("postgresql://u:secret@h/d?no_such_option=1", "libpq does not understand"),
+        ("postgresql://h/d?password=secret%zz", "'postgresql://h/d': libpq does not understand"),
+        ("postgresql://u:secret", "postgresql://...: what stands behind the : of the host is no port"),
+        ("postgresql://h/d?direct=me:secret@db", "'db': a PostgreSQL URL begins with"),
+        ("postgresql://h/d?direct=postgresql://me:se/secret@db", "'postgresql://db': .*at most one @"),
     ],
 )
 def test_a_wrong_url_is_named(url, words):
     with pytest.raises(ValueError, match=words) as caught:
         PostgresEngine(url)
     assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "login",
+    [":se/cret", "me:se#cret", "me:se?cret", "me:se@cret", "se/cr?e#t", "12/se?host=cret", "h/?user=cret"],
+)
+def test_a_password_that_is_not_escaped_is_refused_without_being_shown(login):
+    with pytest.raises(ValueError, match=r"^'postgresql://db.example/app': .*write / # \? @ in a") as caught:
+        PostgresEngine(f"postgresql://{login}@db.example/app")
+    assert "cret" not in str(caught.value)
+    assert caught.value.__context__ is None
+
+
+def test_a_password_is_decoded():
+    assert address("postgresql://u:%2F%23%3F%40@h/d").parameters["password"] == "/#?@"
 
 
 @pytest.mark.parametrize("schema", ["", "Jobs", "a.b", "x" * 31, "a'b"])
@@ -513,6 +532,45 @@ async def test_the_keeper_of_the_connections_may_close_first(engine):
             await group.start(first)
             closing.set()
         await b.ping()
+
+
+async def test_stores_that_open_at_once_while_the_server_is_away_are_all_told(tmp_path):
+    engine, told = PostgresEngine(f"postgresql:///d?host={tmp_path}"), []
+
+    async def open_one():
+        with pytest.raises(StoreUnavailable):
+            async with tenure.open_store(engine):
+                pytest.fail("it was opened")
+        told.append(True)
+
+    with anyio.fail_after(5):
+        async with anyio.create_task_group() as group:
+            for _ in range(3):
+                group.start_soon(open_one)
+    assert len(told) == 3
+
+
+async def test_who_opens_goes_on_when_the_first_gives_up(postgres_server):
+    server = conninfo_to_dict(postgres_server.url())
+    async with FaultProxy(f"{server['host']}/.s.PGSQL.{server.get('port', 5432)}") as proxy:
+        engine = PostgresEngine(f"postgresql://{server['user']}@127.0.0.1:{proxy.port}/{server['dbname']}")
+        proxy.latency(float("inf"))
+        with anyio.fail_after(10):
+            async with anyio.create_task_group() as group:
+                first, opened = anyio.CancelScope(), []
+
+                async def open_one(scope):
+                    with scope:
+                        async with tenure.open_store(engine) as store:
+                            await store.ping()
+                            opened.append(True)
+
+                for scope in (first, anyio.CancelScope(), anyio.CancelScope()):
+                    group.start_soon(open_one, scope)
+                await anyio.sleep(0.05)
+                first.cancel()
+                proxy.heal()
+        assert opened == [True, True]
 
 
 async def test_a_connection_that_is_cut_while_much_is_being_sent_is_made_anew(postgres_server):

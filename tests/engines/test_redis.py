@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import socket
 import warnings
@@ -18,6 +19,7 @@ from tenure.engine import Acquire, Granted, Holders, OpenSession, Ping, Queued, 
 from tenure.engines import open_store
 from tenure.engines.redis import RedisEngine
 from tenure.engines.redis._address import address
+from tenure.testing import FaultProxy
 
 
 @pytest.fixture
@@ -74,9 +76,41 @@ def test_an_address_is_told_without_its_password(url, said):
     assert "cret" not in repr(RedisEngine(url))
 
 
+@pytest.mark.parametrize("scheme", ["redis", "rediss", "unix", "redis+sentinel", "redis+cluster"])
+@pytest.mark.parametrize(
+    "login",
+    [":se/cret", "me:se#cret", "me:se?cret", "me:se@cret", "se/cr?e#t", ":12/se?replicas=cret", "h/?db=cret"],
+)
+def test_a_password_that_is_not_escaped_is_refused_without_being_shown(scheme, login):
+    with pytest.raises(
+        ValueError, match=f"^'{re.escape(scheme)}://example.org/0': .*write / # \\? @ in a"
+    ) as caught:
+        open_store(f"{scheme}://{login}@example.org/0")
+    assert "cret" not in str(caught.value)
+    assert caught.value.__context__ is None
+
+
+@pytest.mark.parametrize(
+    ("url", "words"),
+    [
+        ("redis://me:cret", "redis://...: what stands behind the : of the host is no port"),
+        ("redis://me:[cret@example.org", "'redis://example.org': this is no URL; write [ and ]"),
+        ("redis://me:cret\u2100@example.org", "'redis://example.org': this is no URL"),
+        ("redis://me:cret@example.org/0#1", "'redis://example.org/0#1': a Redis URL has nothing behind a #"),
+        ("redis:me:cret@example.org", "'example.org': a Redis URL has at most one @"),
+    ],
+)
+def test_a_wrong_url_is_told_without_its_password(url, words):
+    with pytest.raises(ValueError, match=re.escape(words)) as caught:
+        open_store(url)
+    assert "cret" not in str(caught.value)
+
+
 def test_a_password_is_decoded():
     where = address("redis://m%C3%A9:s%40%3Acret@localhost")
     assert (where.user, where.password) == ("mé", "s@:cret")
+    assert address("redis://:%2F%23%3F%40@localhost").password == "/#?@"
+    assert address("unix://:%2F%23%3F%40@/run/a%40b").path == "/run/a@b"
 
 
 def test_patience_is_checked():
@@ -314,6 +348,44 @@ async def test_the_connection_is_handed_on_when_the_first_store_closes(engine):
                     leave.set()
                 async with Lock(store, "x"):
                     await anyio.sleep(0.002)
+
+
+async def test_stores_that_open_at_once_while_the_server_is_away_are_all_told(tmp_path):
+    engine, told = RedisEngine(f"unix://{tmp_path}/none"), []
+
+    async def open_one():
+        with pytest.raises(StoreUnavailable):
+            async with open_store(engine):
+                pytest.fail("it was opened")
+        told.append(True)
+
+    with anyio.fail_after(5):
+        async with anyio.create_task_group() as group:
+            for _ in range(3):
+                group.start_soon(open_one)
+    assert len(told) == 3
+
+
+async def test_who_opens_goes_on_when_the_first_gives_up(redis_server):
+    async with FaultProxy(redis_server.socket) as proxy:
+        engine = RedisEngine(f"redis://127.0.0.1:{proxy.port}")
+        proxy.latency(float("inf"))
+        with anyio.fail_after(10):
+            async with anyio.create_task_group() as group:
+                first, opened = anyio.CancelScope(), []
+
+                async def open_one(scope):
+                    with scope:
+                        async with open_store(engine) as store:
+                            await store.ping()
+                            opened.append(True)
+
+                for scope in (first, anyio.CancelScope(), anyio.CancelScope()):
+                    group.start_soon(open_one, scope)
+                await anyio.sleep(0.05)
+                first.cancel()
+                proxy.heal()
+        assert opened == [True, True]
 
 
 async def test_hints_come_on_the_same_connection(serving):

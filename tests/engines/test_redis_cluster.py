@@ -311,6 +311,22 @@ async def test_stores_share_an_engine_and_hand_the_connections_on(redis_cluster)
                 await token_of(store, str(n))
 
 
+async def test_stores_that_open_at_once_while_the_server_is_away_are_all_told(free_port):
+    engine, told = RedisClusterEngine(f"redis+cluster://127.0.0.1:{free_port()}"), []
+
+    async def open_one():
+        with pytest.raises(StoreUnavailable):
+            async with open_store(engine):
+                pytest.fail("it was opened")
+        told.append(True)
+
+    with anyio.fail_after(5):
+        async with anyio.create_task_group() as group:
+            for _ in range(3):
+                group.start_soon(open_one)
+    assert len(told) == 3
+
+
 # ---------------------------------------------------------------------------------------------- what moves, and dies
 
 

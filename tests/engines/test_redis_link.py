@@ -12,6 +12,7 @@ from tenure.engines.redis import RedisEngine
 from tenure.engines.redis._link import ENOUGH
 from tenure.engines.redis._socket import PlainSocket, plain
 from tenure.errors import StoreUnavailable
+from tenure.testing import FaultProxy
 
 
 @pytest.fixture(params=["unix", "tcp"])
@@ -135,3 +136,58 @@ async def test_a_plain_socket_is_one_of_a_connection_that_nothing_encrypts():
             await stream.aclose()
             assert stream.send_now(b"x") == 0
             group.cancel_scope.cancel()
+
+
+# ------------------------------------------------------------------------------------- several stores on one engine
+
+
+async def test_an_opening_that_is_cancelled_does_not_disturb_the_other_store(redis_server):
+    async with FaultProxy(redis_server.socket) as proxy:
+        engine = RedisEngine(f"redis://127.0.0.1:{proxy.port}")
+        async with open_store(engine, ttl=10) as store:
+            for seconds in (0.05, 0.15):
+                proxy.latency(0.1, direction="down")
+                with anyio.move_on_after(seconds) as scope:
+                    async with open_store(engine, ttl=10):
+                        await anyio.sleep_forever()
+                assert scope.cancelled_caught
+                proxy.heal()
+                with anyio.fail_after(5):
+                    async with Lock(store, "x"):
+                        pass
+                    await store.ping()
+
+
+async def test_a_store_that_opens_while_the_connection_is_made_anew_hears(redis_server):
+    """Its channel may be known too late for the greeting, and is not heard because others are."""
+    async with FaultProxy(redis_server.socket) as proxy:
+        engine = RedisEngine(f"redis://127.0.0.1:{proxy.port}")
+        async with open_store(engine, ttl=10):
+            proxy.latency(0.1, direction="down")
+            proxy.cut()
+            opened = []
+
+            async def open_and_look():
+                async with open_store(engine, ttl=10) as store:
+                    opened.append(redis_server("PUBSUB", "NUMSUB", f"tenure:{store.process}")[1])
+
+            async with anyio.create_task_group() as group:
+                for _ in range(20):
+                    group.start_soon(open_and_look)
+                    await anyio.sleep(0.03)
+            assert opened == [1] * 20
+
+
+async def test_who_may_not_listen_is_told(own_redis_server):
+    server = own_redis_server()
+    server("ACL", "SETUSER", "me", "on", ">secret", "~*", "&*", "+@all")
+    engine = RedisEngine(f"unix://me:secret@{server.socket}")
+    async with open_store(engine) as store:
+        server("ACL", "SETUSER", "me", "-subscribe")
+        with pytest.raises(EngineError, match="the user lacks a permission: NOPERM"):
+            async with open_store(engine):
+                pytest.fail("it was opened")
+        await store.ping()
+    with pytest.raises(EngineError, match="the user lacks a permission: NOPERM"):
+        async with open_store(engine):
+            pytest.fail("it was opened")

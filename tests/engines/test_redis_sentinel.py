@@ -30,6 +30,7 @@ async def token_of(store, name):
     ("url", "said"),
     [
         ("redis+sentinel://one/jobs", "redis+sentinel://one:26379/jobs"),
+        ("redis+sentinel://one/j%40bs", "redis+sentinel://one:26379/j@bs"),
         ("redis+sentinel://one,two:7000,[::1]/jobs", "redis+sentinel://one:26379,two:7000,[::1]:26379/jobs"),
         ("redis+sentinel://me:s%40cret@one,two/jobs/3", "redis+sentinel://me@one:26379,two:26379/jobs/3"),
         ("rediss+sentinel://:secret@one/jobs/0", "rediss+sentinel://one:26379/jobs"),
@@ -47,7 +48,7 @@ def test_an_address_is_told_without_its_password(url, said):
         ("redis+sentinel://me:secret@one:26379", "the service is missing"),
         ("redis+sentinel://me:secret@one/jobs/x", "a database is a number, not 'x'"),
         ("redis+sentinel://me:secret@one/jobs?db=3", "the only option"),
-        ("redis+sentinel://me:secret@one:x/jobs", "Port could not be cast"),
+        ("redis+sentinel://me:secret@one:x/jobs", "is no port"),
     ],
 )
 def test_a_wrong_url_is_told_without_its_password(url, words):

@@ -40,10 +40,10 @@ def _engine(url: str) -> Engine:
     scheme, colon, rest = url.partition(":")
     scheme = scheme.lower()
     if not colon:
-        raise ValueError(f"{url!r} is no store URL: write {_KNOWN}")
+        raise ValueError(f"{_shown(url)!r} is no store URL: write {_KNOWN}")
     if scheme == "memory":
         if rest.strip("/"):
-            raise ValueError(f"{url!r}: write memory: and nothing behind it")
+            raise ValueError(f"{_shown(url)!r}: write memory: and nothing behind it")
         from tenure.engines.memory import MemoryEngine
 
         return MemoryEngine()
@@ -72,13 +72,20 @@ def _engine(url: str) -> Engine:
                 f"{scheme}: the PostgreSQL engine needs psycopg: pip install 'tenure[postgres]'"
             ) from None
         return PostgresEngine(url)
-    raise ValueError(f"{scheme!r} is no engine; use {_KNOWN}")
+    raise ValueError(f"{_shown(scheme)!r} is no engine; use {_KNOWN}")
 
 
 def _path(url: str) -> str:
-    parts = urlsplit(url)
-    if not url.partition(":")[2].startswith("///") or parts.query or parts.fragment or len(parts.path) < 2:
+    # the words of `urlsplit` may quote what stands before an @
+    parts = urlsplit(url if url.partition(":")[2].startswith("///") else "")
+    if parts.query or parts.fragment or len(parts.path) < 2:
         raise ValueError(
-            f"{url!r}: write sqlite:///FILE, relative to the working directory, or sqlite:////FILE"
+            f"{_shown(url)!r}: write sqlite:///FILE, relative to the working directory, or sqlite:////FILE"
         )
     return unquote(parts.path[1:])
+
+
+def _shown(url: str) -> str:
+    """The URL for a message: whatever stands before an @ may be a password."""
+    _, at, rest = url.rpartition("@")
+    return f"...@{rest}" if at else url

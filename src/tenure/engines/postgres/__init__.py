@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, NoReturn
 
 import anyio
-from anyio import TASK_STATUS_IGNORED
+from anyio import TASK_STATUS_IGNORED, CancelScope
 from anyio.abc import TaskStatus
 
 from tenure.engine import CAP, A, Examined, Hint, Joined, Joining, Notice, Operation, Reply
@@ -59,6 +59,7 @@ class PostgresEngine:
         self._listeners: dict[str, tuple[str, Callable[[Hint], None]]] = {}
         self._link = Link(self._address, self._schema, self._hear, self._resync, patience=patience)
         self._baton = anyio.Lock()
+        self._joining: set[CancelScope] = set()
 
     def __repr__(self) -> str:
         return f"<PostgresEngine {self.url!r} {'open' if self._listeners else 'closed'}>"
@@ -119,19 +120,33 @@ class PostgresEngine:
         place = channel(self._schema, process)
         self._listeners[place] = process, deliver
         try:
-            if self._baton.locked():
-                # another store's task keeps the connections, and hands them on when that store closes
-                await self._link.subscribe(place)
+            if joined := await self._joined_another(place):
                 started()
-                async with self._baton:
-                    await self._link.run(None)
             else:
+                self._link.channels[place] = anyio.Event()
+            try:
+                # whoever has it keeps the connections, and hands them on when its store closes
                 async with self._baton:
-                    self._link.channels[place] = anyio.Event()
-                    await self._link.run(started)
+                    await self._link.run(None if joined else started)
+            finally:
+                # to hear on connections that nobody keeps would take for ever
+                for scope in self._joining:
+                    scope.cancel()
         finally:
             del self._listeners[place]
             self._link.forget(place)
+
+    async def _joined_another(self, place: str) -> bool:
+        """Whether it is heard now on the connections that another store's task keeps; if not, none does."""
+        while self._baton.locked():
+            with CancelScope() as scope:
+                self._joining.add(scope)
+                try:
+                    await self._link.subscribe(place)
+                    return True
+                finally:
+                    self._joining.remove(scope)
+        return False
 
     def statement(self, operation: Operation[Any]) -> Statement:
         """The call that an operation is."""

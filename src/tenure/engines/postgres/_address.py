@@ -16,6 +16,8 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 _SCHEMES = ("postgresql", "postgres")
 _SHOWN = ("user", "host", "port", "dbname")
 _PLACE = ("host", "hostaddr", "port")
+_LOGIN = re.compile(r"([^@/?#]*@)?[^@]*")
+_PORTS = re.compile(r"[0-9,]*")
 _DIRECT = re.compile(r"(?<=[?&])direct=([^&]*)&?")
 
 
@@ -76,13 +78,21 @@ def address(url: str) -> Address:
     around = _DIRECT.search(rest)
     if around is not None:
         rest = _DIRECT.sub("", rest).rstrip("&")
+    if not _LOGIN.fullmatch(rest):
+        raise ValueError(
+            f"{safe(url)!r}: a PostgreSQL URL has at most one @, behind the password; write / # ? @ in a password, and "
+            "@ anywhere else, as %2F %23 %3F %40"
+        )
     try:
         parameters = dict(conninfo_to_dict(f"postgresql://{rest}"))
     except Error as error:
         # the words of libpq may quote the password
         raise ValueError(f"{safe(url)!r}: libpq does not understand this URL") from (
-            None if "@" in rest else error
+            None if "@" in rest or "password" in rest else error
         )
+    if not _PORTS.fullmatch(str(parameters.get("port", ""))):
+        # it may be a password, if the host was forgotten
+        raise ValueError(f"{scheme}://...: what stands behind the : of the host is no port")
     if around is None:
         return Address(parameters)
     direct = around[1] if "://" in around[1] else unquote(around[1])
@@ -92,6 +102,7 @@ def address(url: str) -> Address:
 
 
 def safe(url: str) -> str:
-    """The URL for a message: whatever stands between // and the last @ may be a password."""
-    scheme, slashes, rest = url.partition("//")
-    return scheme + slashes + rest.rpartition("@")[2].partition("?")[0]
+    """The URL for a message: whatever stands before an @ may be a password, and so may an option."""
+    before, _, rest = url.rpartition("@")
+    scheme = re.match(r"[a-zA-Z]+://|", before)
+    return (scheme[0] if scheme else "") + rest.partition("?")[0]

@@ -7,13 +7,12 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-import anyio
 import hiredis
 
 from tenure.engine import CAP, A, Operation, Reply
 from tenure.errors import EngineError, StoreUnavailable
 
-from ._address import Whereabouts, address
+from ._address import Whereabouts, address, check_login
 from ._calls import Call, answered
 from ._cluster import RedisClusterEngine
 from ._handshake import TRANSIENT, code_of, refusal
@@ -56,6 +55,7 @@ class RedisEngine(Remote):
     ) -> None:
         if not patience > 0:
             raise ValueError(f"patience: seconds, more than zero, not {patience!r}")
+        check_login(url)
         url, replicas = replicas_in(url, replicas)
         self._address: Whereabouts = (SentinelAddress if _SENTINEL in url else address)(url, tls)
         super().__init__(self._address, replicas)
@@ -141,7 +141,7 @@ class RedisEngine(Remote):
             self._hear(channel.removeprefix(_CHANNEL), message)
 
     def _listen(self, process: str) -> None:
-        self._link.channels[_CHANNEL + process] = anyio.Event()
+        self._link.channels.add(_CHANNEL + process)
 
     async def _listening(self, process: str) -> None:
         await self._link.subscribe(_CHANNEL + process)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import ssl
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
@@ -12,6 +13,7 @@ import anyio
 from anyio.abc import ByteStream
 
 _SCHEMES = ("redis", "rediss", "unix")
+_LOGIN = re.compile(r"[a-zA-Z+]+://([^@/?#]*@)?[^@]*")
 
 
 class Whereabouts(Protocol):
@@ -88,14 +90,15 @@ class Address:
 
 def address(url: str, tls: ssl.SSLContext | None = None, port: int = 6379) -> Address:
     """What a URL means; `port` is that of a host without one. Raises `ValueError`."""
-    parts = urlsplit(url)
+    parts = _parts(url)
     if parts.scheme not in _SCHEMES:
         raise ValueError(f"{safe(url)!r}: a Redis URL begins with redis://, rediss:// or unix://")
     options = _options(url, parts, ["db"])
     try:
         port = parts.port or port
-    except ValueError as error:
-        raise ValueError(f"{safe(url)!r}: {error}") from None
+    except ValueError:
+        # it may be a password, if the host was forgotten
+        raise ValueError(f"{parts.scheme}://...: what stands behind the : of the host is no port") from None
     database = options.get("db", "" if parts.scheme == "unix" else parts.path.strip("/"))
     path = unquote(parts.path) if parts.scheme == "unix" else ""
     if parts.scheme == "unix" and not path.startswith("/"):
@@ -113,7 +116,7 @@ def address(url: str, tls: ssl.SSLContext | None = None, port: int = 6379) -> Ad
 
 def addresses(url: str, tls: ssl.SSLContext | None, port: int = 6379) -> tuple[list[Address], str]:
     """The servers that a URL with several hosts means, and its path. Raises `ValueError`."""
-    parts = urlsplit(url)
+    parts = _parts(url)
     _options(url, parts, [])
     scheme = parts.scheme.partition("+")[0]
     login, at, hosts = parts.netloc.rpartition("@")
@@ -127,15 +130,37 @@ def database_number(url: str, text: str) -> int:
     return int(text or 0)
 
 
+def check_login(url: str) -> None:
+    """Refuse a URL of which something behind the login may be a part of the password. Raises `ValueError`."""
+    if "@" in url and not _LOGIN.fullmatch(url):
+        raise ValueError(
+            f"{safe(url)!r}: a Redis URL has at most one @, behind the password; write / # ? @ in a password, and "
+            "@ anywhere else, as %2F %23 %3F %40"
+        )
+
+
 def safe(url: str) -> str:
-    """The URL for a message: whatever stands between // and the last @ may be a password."""
-    scheme, slashes, rest = url.partition("//")
-    return scheme + slashes + rest.rpartition("@")[2]
+    """The URL for a message: whatever stands before an @ may be a password."""
+    before, _, rest = url.rpartition("@")
+    scheme = re.match(r"[a-zA-Z+]+://|", before)
+    return (scheme[0] if scheme else "") + rest
+
+
+def _parts(url: str) -> SplitResult:
+    check_login(url)
+    try:
+        return urlsplit(url)
+    except ValueError:
+        # its words may quote the password
+        problem = f"{safe(url)!r}: this is no URL; write [ and ] in a password as %5B and %5D"
+        raise ValueError(problem) from None
 
 
 def _options(url: str, parts: SplitResult, known: Iterable[str]) -> dict[str, str]:
     options = dict(parse_qsl(parts.query, keep_blank_values=True))
-    if options.keys() - set(known) or parts.fragment:
+    if parts.fragment:
+        raise ValueError(f"{safe(url)!r}: a Redis URL has nothing behind a #")
+    if options.keys() - set(known):
         raise ValueError(
             f"{safe(url)!r}: the only options that a Redis URL has are db and replicas, not {sorted(options)}"
         )

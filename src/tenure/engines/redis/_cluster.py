@@ -25,7 +25,7 @@ from tenure.engine import (
 from tenure.errors import EngineError, StoreUnavailable
 from tenure.upkeep import unwrapped_task_group
 
-from ._address import addresses, safe
+from ._address import addresses, check_login, safe
 from ._calls import Call, answered
 from ._handshake import code_of, refusal
 from ._link import PATIENCE
@@ -70,6 +70,7 @@ class RedisClusterEngine(Remote):
     ) -> None:
         if not patience > 0:
             raise ValueError(f"patience: seconds, more than zero, not {patience!r}")
+        check_login(url)
         url, replicas = replicas_in(url, replicas)
         seeds, path = addresses(url, tls)
         if path.strip("/"):

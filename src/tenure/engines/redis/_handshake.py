@@ -30,7 +30,7 @@ TRANSIENT = (
 )
 """Error codes of a server that may do what it was asked for a little later."""
 
-
+_SUBSCRIBED = (b"subscribe", b"ssubscribe")
 # 0 is refused
 _NOBODY = 2**63 - 1
 
@@ -70,10 +70,8 @@ async def greet(
     # on another server the number is somebody else's
     own = former.number if former and former.server == greeting.server else _NOBODY
     loads = (("SCRIPT", "LOAD", script.source) for script in all_scripts())
-    await _ask(stream, reader, address, ("CLIENT", "KILL", "ID", own), *loads)
-    if channels := tuple(channels):
-        await stream.send(pack([("SUBSCRIBE", *channels)]))
-        await _replies(stream, reader, len(channels), pushes=True)
+    subscriptions = (("SUBSCRIBE", channel) for channel in channels)
+    await _ask(stream, reader, address, ("CLIENT", "KILL", "ID", own), *loads, *subscriptions)
     return greeting
 
 
@@ -90,7 +88,14 @@ async def _ask(
 async def exchange(stream: ByteStream, reader: hiredis.Reader, commands: Sequence[Command]) -> list[Any]:
     """The replies to commands, errors among them. Cancellation: the connection is of no use any more."""
     await stream.send(pack(commands))
-    return await _replies(stream, reader, len(commands))
+    replies: list[Any] = []
+    while len(replies) < len(commands):
+        reply = reader.gets()
+        if reply is False:
+            reader.feed(await stream.receive())
+        elif is_reply(reply):
+            replies.append(reply)
+    return replies
 
 
 async def asked(address: Whereabouts, *commands: Command) -> list[Any]:
@@ -110,17 +115,9 @@ async def asked(address: Whereabouts, *commands: Command) -> list[Any]:
         raise EngineError(f"{address}: this is no Redis server: {error}") from None
 
 
-async def _replies(
-    stream: ByteStream, reader: hiredis.Reader, count: int, *, pushes: bool = False
-) -> list[Any]:
-    replies: list[Any] = []
-    while len(replies) < count:
-        reply = reader.gets()
-        if reply is False:
-            reader.feed(await stream.receive())
-        elif isinstance(reply, hiredis.PushNotification) is pushes:
-            replies.append(reply)
-    return replies
+def is_reply(received: Any) -> bool:
+    """Whether it answers a command; a subscription is answered by a push."""
+    return not isinstance(received, hiredis.PushNotification) or received[0] in _SUBSCRIBED
 
 
 def code_of(error: Exception) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any, cast
 
@@ -17,7 +18,7 @@ from tenure.local._park import Parked, park, wake
 from tenure.upkeep import unwrapped_task_group
 
 from ._address import Whereabouts
-from ._handshake import Greeting, exchange, greet, refusal, version_of
+from ._handshake import Greeting, exchange, greet, is_reply, refusal, version_of
 from ._resp import pack
 from ._socket import PlainSocket, plain
 
@@ -31,7 +32,6 @@ ENOUGH = 8
 """While fewer commands are under way each is sent at once; then as many leave together, or what a turn has brought."""
 
 _MESSAGES = (b"message", b"smessage")
-_SUBSCRIBED = (b"subscribe", b"ssubscribe")
 
 
 class _Batch:
@@ -75,7 +75,8 @@ class Link:
         replicas: int = 0,
     ) -> None:
         self.address = address
-        self.channels: dict[str, anyio.Event] = {}
+        self.channels: set[str] = set()
+        """To which every connection is subscribed."""
         self._hear = hear
         self._reconnected = reconnected
         self._patience = patience
@@ -132,11 +133,15 @@ class Link:
         self._send(packed, on_reply)
 
     async def subscribe(self, channel: str) -> None:
-        """Hear what is published there. Cancellation: it is heard or not."""
-        self.channels[channel] = anyio.Event()
-        if self._up.is_set():
-            self._send(pack([("SUBSCRIBE", channel)]))
-        await self.channels[channel].wait()
+        """Hear what is published there. Raises `EngineError` if the user may not. Cancellation: it is heard or not."""
+        self.channels.add(channel)
+        reply = None
+        while reply is None and not self._closed:
+            # on the next connection, if this one breaks
+            with suppress(StoreUnavailable):
+                (reply,) = await self.execute([pack([("SUBSCRIBE", channel)])], writes=False)
+        if isinstance(reply, hiredis.ReplyError):
+            raise refusal(self.address, reply)
 
     def tell(self, packed: bytes) -> None:
         """Send what is answered by pushes only, if the connection stands."""
@@ -145,9 +150,8 @@ class Link:
 
     def forget(self, channel: str) -> None:
         """Hear no more from there."""
-        known = self.channels.pop(channel, None)
-        if known is not None and self._up.is_set():
-            self._send(pack([("UNSUBSCRIBE", channel)]))
+        self.channels.discard(channel)
+        self.tell(pack([("UNSUBSCRIBE", channel)]))
 
     async def run(self, opened: Callable[[], None] | None) -> None:
         """Connect, and connect again whenever the connection breaks; `opened()` is called once it stands.
@@ -171,8 +175,6 @@ class Link:
                 self._writing = False
                 self._socket = stream if isinstance(stream, PlainSocket) else None
                 self._up.set()
-                for subscribed in self.channels.values():
-                    subscribed.set()
                 if opened is not None:
                     opened()
                     opened = None
@@ -236,15 +238,11 @@ class Link:
     def _take_in(self, reader: hiredis.Reader, data: bytes) -> None:
         reader.feed(data)
         while (reply := reader.gets()) is not False:
-            if isinstance(reply, hiredis.PushNotification) and not self._is_reply(reply):
+            if not is_reply(reply):
                 self._take_message(reply)
                 continue
             self._replies += 1
             self._pending.popleft()(reply)
-
-    def _is_reply(self, push: Sequence[Any]) -> bool:
-        # to a subscription that was sent like any other command
-        return push[0] in _SUBSCRIBED and push[1].decode() not in self.channels
 
     def _take_message(self, push: Sequence[Any]) -> None:
         channel = push[1].decode()
@@ -252,8 +250,6 @@ class Link:
             self._hear(channel, push[2])
         elif push[0] == b"sunsubscribe":
             self._hear(channel, None)
-        elif push[0] == b"subscribe" and channel in self.channels:
-            self.channels[channel].set()
 
     async def _write(self, stream: ByteStream) -> None:
         while True:

@@ -188,9 +188,6 @@ class Nodes:
             self._group = None
             self._homes.clear()
             self._drop_unused()
-            # who waits to be listened to runs next
-            self._heard.set()
-            self._heard = anyio.Event()
 
     def look(self) -> None:
         """Something may have moved."""
@@ -279,7 +276,7 @@ class Nodes:
 
     async def listening(self) -> None:
         """Wait until all that can be reached are listened to. Cancellation: has no effect."""
-        while self._unsubscribed():
+        while not self._homes or self._unsubscribed():
             await self._heard.wait()
 
     def forget(self, process: str) -> None:

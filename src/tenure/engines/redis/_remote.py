@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import NoReturn
 
 import anyio
-from anyio import TASK_STATUS_IGNORED
+from anyio import TASK_STATUS_IGNORED, CancelScope
 from anyio.abc import TaskStatus
 
 from tenure.engine import A, Hint, Notice, Operation
@@ -28,6 +28,7 @@ class Remote:
         self._replicas = replicas
         self._listeners: dict[str, Callable[[Hint], None]] = {}
         self._baton = anyio.Lock()
+        self._joining: set[CancelScope] = set()
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.url!r} {'open' if self._listeners else 'closed'}>"
@@ -61,18 +62,31 @@ class Remote:
         self._listeners[process] = deliver
         self._listen(process)
         try:
-            if self._baton.locked():
-                # another store's task keeps the connections, and hands them on when that store closes
-                await self._listening(process)
+            if joined := await self._joined_another(process):
                 started()
+            try:
+                # whoever has it keeps the connections, and hands them on when its store closes
                 async with self._baton:
-                    await self._run(None)
-            else:
-                async with self._baton:
-                    await self._run(started)
+                    await self._run(None if joined else started)
+            finally:
+                # to hear on connections that nobody keeps would take for ever
+                for scope in self._joining:
+                    scope.cancel()
         finally:
             del self._listeners[process]
             self._forget(process)
+
+    async def _joined_another(self, process: str) -> bool:
+        """Whether it is heard now on the connections that another store's task keeps; if not, none does."""
+        while self._baton.locked():
+            with CancelScope() as scope:
+                self._joining.add(scope)
+                try:
+                    await self._listening(process)
+                    return True
+                finally:
+                    self._joining.remove(scope)
+        return False
 
     def _hear(self, process: str, message: bytes) -> None:
         deliver = self._listeners.get(process)

@@ -6,6 +6,7 @@ import random
 import ssl
 from collections.abc import Sequence
 from typing import cast
+from urllib.parse import unquote
 
 import anyio
 import hiredis
@@ -31,7 +32,8 @@ class SentinelAddress:
 
     def __init__(self, url: str, tls: ssl.SSLContext | None = None) -> None:
         self._sentinels, path = addresses(url, tls, _PORT)
-        self._service, _, database = path.strip("/").partition("/")
+        service, _, database = path.strip("/").partition("/")
+        self._service = unquote(service)
         if not self._service:
             raise ValueError(
                 f"{safe(url)!r}: the service is missing: write redis+sentinel://HOST,HOST/SERVICE"
