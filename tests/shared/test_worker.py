@@ -336,7 +336,7 @@ async def test_an_abandoned_thread_is_counted_its_outcome_refused_and_its_runner
             task.set_result("too late")
         return task.payload
 
-    worker = Worker(queue, handler, concurrency=1, timeout=0.1)
+    worker = Worker(queue, handler, concurrency=1, timeout=0.4)
     async with anyio.create_task_group() as group:
         group.start_soon(worker.run)
         first = await queue.put("stuck")
@@ -359,7 +359,7 @@ async def test_an_abandoned_thread_is_counted_its_outcome_refused_and_its_runner
 async def test_draining_does_not_wait_for_abandoned_threads(store):
     queue = WorkQueue(store, "jobs", retry=Retry(attempts=1))
     stuck = threading.Event()
-    worker = Worker(queue, lambda _: stuck.wait(30), concurrency=2, timeout=0.1)
+    worker = Worker(queue, lambda _: stuck.wait(30), concurrency=2, timeout=0.4)
     async with anyio.create_task_group() as group:
         group.start_soon(worker.run)
         task_id = await queue.put("stuck")

@@ -8,6 +8,7 @@ import signal
 import struct
 import time
 from collections import Counter
+from itertools import cycle
 
 import anyio
 
@@ -32,6 +33,8 @@ FAULTS = {
     "leap": 8,
 }
 
+PATIENCE = 10.0
+
 
 class Nemesis:
     """Does one fault after the other, drawn by `random`; `suffered` counts them.
@@ -53,8 +56,9 @@ class Nemesis:
         self._offset = self._peak = 0.0
         self._faults = {name: often for name, often in faults.items() if name != "leap" or clock}
 
-    async def strike(self) -> None:
-        (name,) = self._chance.choices(list(self._faults), self._faults.values())
+    async def strike(self, name: str = "") -> None:
+        if not name:
+            (name,) = self._chance.choices(list(self._faults), self._faults.values())
         await getattr(self, name)()
         self.suffered[name] += 1
 
@@ -73,6 +77,24 @@ class Nemesis:
             self._history.note("frozen", str(number))
             self._fleet.signal(number, signal.SIGSTOP)
             self._group.start_soon(self._thaw, number, self._chance.uniform(0.05, 2 * self._ttl))
+
+    async def freeze_holder(self) -> None:
+        """Freeze a process while it holds something, until its lease is over."""
+        with anyio.fail_after(PATIENCE):
+            for number in cycle(sorted(self._fleet.running)):
+                self._history.note("frozen", str(number))
+                self._fleet.signal(number, signal.SIGSTOP)
+                # what it is just noting gets noted
+                await anyio.sleep(0.02)
+                if self._holds(number):
+                    break
+                self._fleet.signal(number, signal.SIGCONT)
+        await self._thaw(number, self._chance.uniform(1.1, 2) * self._ttl)
+
+    def _holds(self, number) -> bool:
+        own = [event for event in self._history if event.by.startswith(f"{number}.") and event.kind == "hold"]
+        ended = {event.call for event in own if event.phase in {"ended", "unknown"}}
+        return any(event.call not in ended for event in own)
 
     async def _thaw(self, number, seconds) -> None:
         await anyio.sleep(seconds)
@@ -169,7 +191,7 @@ class Nemesis:
         self._proxy.heal()
 
 
-def wait_for_answer(server, patience=10.0) -> None:
+def wait_for_answer(server, patience=PATIENCE) -> None:
     """Wait until the server answers: it may still be paused."""
     until = time.monotonic() + patience
     while server._ask("PING") != b"PONG":

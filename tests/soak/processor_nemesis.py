@@ -10,7 +10,7 @@ from contextlib import closing, contextmanager
 
 import anyio
 from soak.fleet import _is_alive
-from soak.nemesis import Nemesis
+from soak.nemesis import PATIENCE, Nemesis
 
 FAULTS = {
     # name: how often, beside the others
@@ -25,7 +25,6 @@ FAULTS = {
     "restart_server": 2,
 }
 OF_SERVERS = {"kill_without_server", "restart_server"}
-PATIENCE = 10.0
 RECONNECTED = 2.5  # seconds after which all have found the server again
 
 
@@ -45,12 +44,6 @@ class ProcessorNemesis(Nemesis):
         self._back = -RECONNECTED
         self._path = path
         self._frozen: set[int] = set()
-
-    async def strike(self, name: str = "") -> None:
-        if not name:
-            (name,) = self._chance.choices(list(self._faults), self._faults.values())
-        await getattr(self, name)()
-        self.suffered[name] += 1
 
     # kills
 

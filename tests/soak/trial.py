@@ -61,7 +61,8 @@ class Trial(Judging):
         self._loops = cycle(LOOPS)
         self._direct = cycle((True, True, False, False))
 
-    async def run(self, faults: int) -> Verdict:
+    async def run(self, faults: int, *first: str) -> Verdict:
+        """Do so many faults, these `first`, and judge."""
         async with self._store() as store:
             for name in "ab":
                 await tenure.ResourcePool(store, "keys").add(name)
@@ -82,8 +83,8 @@ class Trial(Judging):
                 self.faults,
             )
             await self._progress()
-            for _ in range(faults):
-                await nemesis.strike()
+            for name in (*first, *[""] * (faults - len(first))):
+                await nemesis.strike(name)
                 await anyio.sleep(self.chance.uniform(0.2, 1) * self.pause)
             self._proxy.heal()
             wait_for_answer(self.server)
