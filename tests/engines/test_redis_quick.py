@@ -15,10 +15,10 @@ from tenure.engines.redis._scripts import script, source_of
 
 KEYS = ("tenure:{0}:rows", "tenure:{0}:order")
 PARTS = {
-    "acquire": ("state", "holds", "operate"),
-    "release": ("state", "holds", "operate"),
-    "put": ("state", "tasks", "producers", "operate"),
-    "exchange": ("state", "tasks", "takers", "operate"),
+    "acquire": ("start", "state", "holds", "operate"),
+    "release": ("start", "state", "holds", "operate"),
+    "put": ("start", "state", "tasks", "producers", "operate"),
+    "exchange": ("start", "state", "tasks", "takers", "operate"),
 }
 SLOW = {quick: source_of(*parts) for quick, parts in PARTS.items()}
 # rows as text, since the same table may be packed in another order

@@ -8,17 +8,17 @@ from importlib.resources import files
 from typing import NamedTuple
 
 _PARTS = {
-    "sessions": ("state", "sessions", "operate"),
-    "acquire": ("acquire", "state", "holds", "operate"),
-    "release": ("release", "state", "holds", "operate"),
-    "holds": ("state", "holds", "operate"),
-    "claims": ("state", "claims", "operate"),
-    "counters": ("state", "counters", "operate"),
-    "put": ("put", "state", "tasks", "producers", "operate"),
-    "exchange": ("exchange", "state", "tasks", "takers", "operate"),
-    "records": ("state", "tasks", "records", "operate"),
-    "survey": ("state", "survey", "operate"),
-    "sweep": ("state", "holds", "claims", "counters", "tasks", "sweep"),
+    "sessions": ("start", "state", "sessions", "operate"),
+    "acquire": ("start", "quick", "acquire", "state", "holds", "operate"),
+    "release": ("start", "quick", "release", "state", "holds", "operate"),
+    "holds": ("start", "state", "holds", "operate"),
+    "claims": ("start", "state", "claims", "operate"),
+    "counters": ("start", "state", "counters", "operate"),
+    "put": ("start", "quick", "put", "state", "tasks", "producers", "operate"),
+    "exchange": ("start", "quick", "exchange", "state", "tasks", "takers", "operate"),
+    "records": ("start", "state", "tasks", "records", "operate"),
+    "survey": ("start", "state", "survey", "operate"),
+    "sweep": ("start", "state", "holds", "claims", "counters", "tasks", "sweep"),
 }
 
 

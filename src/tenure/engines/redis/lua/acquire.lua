@@ -1,15 +1,8 @@
 -- Acquire, as it mostly goes: nothing is due, nobody watches, and the holder is new. It does what `acquire` in holds.lua
--- does then, without a function and with few commands: in a script that has little to do, making its functions is most
--- of the work. Everything else is left to the parts behind this one.
+-- does then, in one piece and with few commands: in a script that has little to do, making its functions is most of the
+-- work. Everything else is left to the parts behind this one.
 
-local ROWS, ORDER, call, format, sub = KEYS[1], KEYS[2], redis.call, string.format, string.sub
 local key, holder, capacity, weight = ARGV[5], ARGV[6], tonumber(ARGV[7]), tonumber(ARGV[8])
-local now = tonumber(ARGV[1])
-if not now then
-    local time = call('TIME')
-    now = time[1] * 1000000 + time[2]
-end
-
 local place = #key .. ':' .. key
 local name = place .. holder
 local found = call('HMGET', ROWS, 's:' .. ARGV[4], 'l:' .. key, 'h:' .. name, '#watches hold', '#id', '#token')
@@ -18,11 +11,7 @@ local session, line = found[1], found[2]
 local usual = session and not found[3] and (found[4] or '0') == '0'
 local again
 if usual then
-    local due = call('ZRANGEBYLEX', ORDER, '[D:', '(E;', 'LIMIT', 0, 1)[1]
-    if sub(due, 1, 1) == 'D' and tonumber(sub(due, 3, 18)) > now then
-        due = call('ZRANGEBYLEX', ORDER, '[E:', '(E;', 'LIMIT', 0, 1)[1]
-    end
-    again = tonumber(sub(due, 3, 18)) - now
+    again = time_left()
     line = line and cmsgpack.unpack(line)
         or {capacity = capacity, fixed = false, used = 0, ordinal = 0, held = 0, waiting = 0}
     usual = again > 0 and line.capacity == capacity
@@ -59,7 +48,7 @@ if fits or usual and ARGV[10] == '1' then
     end
     call('HSET', ROWS, 'l:' .. key, cmsgpack.pack(line), 'h:' .. name, hold, '#id', format('%d', id))
     if ahead > 0 then
-        local head = call('ZRANGEBYLEX', ORDER, '[q:' .. place, '(q:' .. place .. '\255', 'LIMIT', 0, 1)[1]
+        local head = first('q:' .. place)
         ahead = ordinal - tonumber(sub(head, #place + 3, #place + 18))
     end
     return {'queued', ahead + 1, again}

@@ -1,9 +1,7 @@
 -- Exchange, for a taker that was idle and has nothing to settle, as it mostly goes: nothing is due, outdated or delayed,
 -- and no task is to be stopped. It does what `exchange` in takers.lua does then; see acquire.lua for why.
 
-local ROWS, ORDER, call, format, sub = KEYS[1], KEYS[2], redis.call, string.format, string.sub
 local name, want = ARGV[6], tonumber(ARGV[7])
-local now = tonumber(ARGV[1])
 local tag = #name .. ':' .. name
 
 local usual = not ARGV[12] and want <= 256 and ARGV[9] == ''
@@ -14,19 +12,10 @@ if usual then
     usual = session and queue and queue.delayed == 0 and not queue.paused
 end
 if usual then
-    if not now then
-        local time = call('TIME')
-        now = time[1] * 1000000 + time[2]
-    end
-    local due = call('ZRANGEBYLEX', ORDER, '[D:', '(E;', 'LIMIT', 0, 1)[1]
-    if sub(due, 1, 1) == 'D' and tonumber(sub(due, 3, 18)) > now then
-        due = call('ZRANGEBYLEX', ORDER, '[E:', '(E;', 'LIMIT', 0, 1)[1]
-    end
-    again = tonumber(sub(due, 3, 18)) - now
-    local outdated = call('ZRANGEBYLEX', ORDER, '[J:', '(J;', 'LIMIT', 0, 1)[1]
-    local stops = 'z:' .. tag .. session.id
+    again = time_left()
+    local outdated = first('J:')
     usual = again > 0 and not (outdated and tonumber(sub(outdated, 3, 18)) <= now)
-        and not call('ZRANGEBYLEX', ORDER, '[' .. stops, '(' .. stops .. '\255', 'LIMIT', 0, 1)[1]
+        and not first('z:' .. tag .. session.id)
 end
 local n, answer_key, taker_key, known, taker, id, token
 if usual then

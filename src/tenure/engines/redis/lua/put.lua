@@ -1,9 +1,7 @@
 -- Put, for a single plain task, as it mostly goes: nothing is due or outdated, the queue is known and has room, and nobody
 -- stands in line for it. It does what `put` in producers.lua does then; see acquire.lua for why.
 
-local ROWS, ORDER, call, format, sub = KEYS[1], KEYS[2], redis.call, string.format, string.sub
 local name, payload = ARGV[6], ARGV[14]
-local now = tonumber(ARGV[1])
 
 local usual = ARGV[3] == 'put' and ARGV[7] == '1' and ARGV[11] == '' and ARGV[13] == '1' and ARGV[15] == ''
     and #payload <= 512 -- SHORT, in tasks.lua
@@ -15,16 +13,8 @@ if usual then
         and queue.tasks < tonumber(ARGV[8])
 end
 if usual then
-    if not now then
-        local time = call('TIME')
-        now = time[1] * 1000000 + time[2]
-    end
-    local due = call('ZRANGEBYLEX', ORDER, '[D:', '(E;', 'LIMIT', 0, 1)[1]
-    if sub(due, 1, 1) == 'D' and tonumber(sub(due, 3, 18)) > now then
-        due = call('ZRANGEBYLEX', ORDER, '[E:', '(E;', 'LIMIT', 0, 1)[1]
-    end
-    local outdated = call('ZRANGEBYLEX', ORDER, '[J:', '(J;', 'LIMIT', 0, 1)[1]
-    usual = tonumber(sub(due, 3, 18)) > now and not (outdated and tonumber(sub(outdated, 3, 18)) <= now)
+    local outdated = first('J:')
+    usual = time_left() > 0 and not (outdated and tonumber(sub(outdated, 3, 18)) <= now)
 end
 local n, answer_key, known, id
 if usual then
@@ -46,19 +36,13 @@ if usual then
     end
     if queue.takers > 0 and not queue.paused then
         local prefix = 'k:' .. tag
-        local member = call('ZRANGEBYLEX', ORDER, '[' .. prefix, '(' .. prefix .. '\255', 'LIMIT', 0, 1)[1]
+        local member = first(prefix)
         local row = prefix .. sub(member, #prefix + 17)
         local taker = cmsgpack.unpack(call('HGET', ROWS, row))
         call('HDEL', ROWS, row)
         call('ZREM', ORDER, member, taker.thing)
         queue.takers = queue.takers - 1
-        local text = cjson.encode({name, '', 'ready'})
-        -- as `hint` in state.lua
-        if redis.REDIS_VERSION_NUM and ROWS ~= 'tenure:{0}:rows' then
-            call('SPUBLISH', sub(ROWS, 1, -5) .. taker.process, text)
-        else
-            call('PUBLISH', 'tenure:' .. taker.process, text)
-        end
+        hint(taker.process, name, '', 'ready')
     end
     local answer = {'put', 1, id}
     call('HSET', ROWS, 'T:' .. tag .. id_in_digits, cmsgpack.pack({ready_at = now, payload = payload}),

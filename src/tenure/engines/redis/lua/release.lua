@@ -1,14 +1,7 @@
 -- Release, as it mostly goes: nothing is due, nobody watches, and nobody waits, or a lock passes from one to the next.
 -- It does what `release` in holds.lua does then; see acquire.lua for why. Everything else is left to the parts behind.
 
-local ROWS, ORDER, call, format, sub = KEYS[1], KEYS[2], redis.call, string.format, string.sub
 local key, holder = ARGV[4], ARGV[5]
-local now = tonumber(ARGV[1])
-if not now then
-    local time = call('TIME')
-    now = time[1] * 1000000 + time[2]
-end
-
 local place = #key .. ':' .. key
 local name = place .. holder
 local found = call('HMGET', ROWS, 'l:' .. key, 'h:' .. name, '#watches hold', '#id', '#token')
@@ -16,16 +9,12 @@ local hold, line, head, after = found[2] and cmsgpack.unpack(found[2]), nil, nil
 
 local usual = hold and hold.token > 0 and (found[3] or '0') == '0'
 if usual then
-    local due = call('ZRANGEBYLEX', ORDER, '[D:', '(E;', 'LIMIT', 0, 1)[1]
-    if sub(due, 1, 1) == 'D' and tonumber(sub(due, 3, 18)) > now then
-        due = call('ZRANGEBYLEX', ORDER, '[E:', '(E;', 'LIMIT', 0, 1)[1]
-    end
     line = cmsgpack.unpack(found[1])
     line.used, line.held = line.used - hold.weight, line.held - 1
-    usual = tonumber(sub(due, 3, 18)) > now and (line.waiting == 0 or line.used == 0 and not line.fixed)
+    usual = time_left() > 0 and (line.waiting == 0 or line.used == 0 and not line.fixed)
 end
 if usual and line.waiting > 0 then
-    local member = call('ZRANGEBYLEX', ORDER, '[q:' .. place, '(q:' .. place .. '\255', 'LIMIT', 0, 1)[1]
+    local member = first('q:' .. place)
     head = sub(member, #place + 19)
     after = cmsgpack.unpack(call('HGET', ROWS, 'h:' .. place .. head))
     -- whoever wants less than all may not be the only one who gets something
@@ -52,12 +41,6 @@ if usual then
     call('ZADD', ORDER, '0', 'g:' .. place .. format('%016d', id) .. head)
     call('HSET', ROWS, 'l:' .. key, cmsgpack.pack(line), 'h:' .. place .. head, cmsgpack.pack(after),
         '#id', format('%d', id), '#token', format('%d', token))
-    local text = cjson.encode({key, head, 'granted', format('%.0f', token)})
-    -- as `hint` in state.lua
-    if redis.REDIS_VERSION_NUM and ROWS ~= 'tenure:{0}:rows' then
-        call('SPUBLISH', sub(ROWS, 1, -5) .. after.process, text)
-    else
-        call('PUBLISH', 'tenure:' .. after.process, text)
-    end
+    hint(after.process, key, head, 'granted', format('%.0f', token))
     return 'released'
 end
