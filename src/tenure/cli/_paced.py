@@ -1,7 +1,7 @@
 """A worker with a rate: a start is booked before a task is taken, so that none is held while it waits for its turn.
 
 A booking that is not used soon is worth nothing: all those who have waited for a task would start at once when there
-are some again. They book anew.
+are some again. They book anew, with the task in hand.
 """
 
 from __future__ import annotations
