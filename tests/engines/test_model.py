@@ -46,7 +46,6 @@ sessions_operations = st.one_of(
     sessions.flatmap(lambda s: st.builds(e.OpenSession, st.just(s), st.just(PROCESSES[s]), session_ttls)),
     st.builds(e.RenewSession, sessions),
     st.builds(e.CloseSession, sessions),
-    st.builds(e.Inspect, sessions, st.sampled_from((1, 3, 1000))),
 )
 hold_operations = st.one_of(
     st.builds(
@@ -169,7 +168,9 @@ class EnginesAgree(RuleBasedStateMachine):
         for queue in ("q", "r"):
             looks += [e.Count(queue), e.Count(queue, recount=True)]
             looks += [e.Browse(queue, state) for state in ("waiting", "delayed", "leased", "ended", "dead")]
-        self.send(*looks, *map(e.Inspect, SESSIONS))
+        self.send(*looks)
+        for session in SESSIONS:
+            self.inspect(session, 100)
         for kind in ("holds", "pools", "queues", "sessions"):
             self.survey(kind, "", 100)
 
@@ -185,6 +186,22 @@ class EnginesAgree(RuleBasedStateMachine):
                 page = ask(e.Survey(kind, prefix, page.next, limit))
             names[-1] += page.names
         assert sorted(names[0]) == sorted(names[1]), f"{kind} {prefix}: {names}"
+
+    def inspect(self, session, limit):
+        """The same of what a session has."""
+        found = []
+        for ask in (self.model.apply, self.ask_other):
+            found.append([])
+            page = ask(e.Inspect(session, "", limit))
+            while page is not e.Reply.UNKNOWN:
+                assert len(page.belongings) <= limit
+                found[-1] += [(page.process, *one) for one in page.belongings]
+                if not page.next:
+                    break
+                page = ask(e.Inspect(session, page.next, limit))
+            else:
+                found[-1].append("unknown")
+        assert sorted(found[0]) == sorted(found[1]), f"{session}: {found}"
 
     def ask_other(self, operation):
         return self.book.execute([operation])[0][0]
@@ -241,6 +258,12 @@ class EnginesAgree(RuleBasedStateMachine):
         while self.send(e.Ping()) == [e.Reply.MORE]:
             pass
         self.survey(kind, prefix, limit)
+
+    @rule(session=sessions, limit=st.integers(1, 3))
+    def look_into(self, session, limit):
+        while self.send(e.Ping()) == [e.Reply.MORE]:
+            pass
+        self.inspect(session, limit)
 
     @rule(operation=hold_operations)
     def hold(self, operation):

@@ -116,13 +116,18 @@ class Client:
         """What the engine says that this process still holds, but for its place in the fleet."""
         left = []
         for name in (await store.call(Survey("sessions", limit=CAP))).names:
-            inspected = await store.call(Inspect(name))
-            if isinstance(inspected, Inspected) and inspected.process == store.process:
-                left += [
-                    f"{family} {key}: {held}"
-                    for family, key, held, _ in inspected.belongings
-                    if held and family in {"tasks", "claims", "holds"} and ":processor:" not in key
-                ]
+            after = ""
+            while isinstance(page := await store.call(Inspect(name, after)), Inspected):
+                if page.process == store.process:
+                    left += [
+                        f"{one.family} {one.key}"
+                        for one in page.belongings
+                        if one.held
+                        and one.family in {"tasks", "claims", "holds"}
+                        and ":processor:" not in one.key
+                    ]
+                if not (after := page.next):
+                    break
         return ", ".join(left)
 
     # submitting

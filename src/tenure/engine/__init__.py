@@ -104,7 +104,8 @@ from ._sessions import (
     RenewSession,
 )
 from ._survey import (
-    Belongings,
+    FAMILIES,
+    Belonging,
     Examine,
     Examined,
     Inspect,
@@ -143,6 +144,7 @@ from ._tasks import (
 
 __all__ = (
     "CAP",
+    "FAMILIES",
     "A",
     "Accepted",
     "Acquire",
@@ -152,7 +154,7 @@ __all__ = (
     "Arrive",
     "Ask",
     "Asked",
-    "Belongings",
+    "Belonging",
     "Broken",
     "Browse",
     "CancelTask",

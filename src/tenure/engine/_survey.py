@@ -7,6 +7,9 @@ from typing import NamedTuple
 
 from ._answers import CAP, Operation, Reply
 
+FAMILIES = ("holds", "claims", "arrivals", "producers", "tasks", "takers")
+"""What a session may have, in the order in which one that ends gives it up."""
+
 
 @dataclass(frozen=True, slots=True)
 class Survey(Operation["Surveyed"]):
@@ -32,36 +35,42 @@ class Surveyed:
     next: str
 
 
-class Belongings(NamedTuple):
-    """How often a session has one object of a family (`held`), and in how many places it waits for it (`waiting`).
+class Belonging(NamedTuple):
+    """Something of a `family` that a session has at `key`, or waits for (`held` is False).
 
-    `family` is "holds" or "claims"; "arrivals", where those are held that have an outcome; "producers", where those are
-    held that have slots reserved; "tasks", all held; "takers", which wait while they are idle.
+    `family` is "holds" or "claims"; "arrivals", of which those are held that have an outcome; "producers", of which
+    those are held that have slots reserved; "tasks", all held; "takers", which wait while they are idle. `name` is that
+    of the holder, claimer, participant or producer; of a task its id and its token, with a blank between; of an idle
+    taker empty.
     """
 
     family: str
     key: str
-    held: int
-    waiting: int
+    name: str
+    held: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Inspected:
-    """What a session of `process` has: families in the order in which an ending session gives them up, then by key."""
+    """A page of what a session of `process` has; `next` is empty after the last one."""
 
     process: str
-    belongings: tuple[Belongings, ...]
+    belongings: tuple[Belonging, ...]
+    next: str
 
 
 @dataclass(frozen=True, slots=True)
 class Inspect(Operation[Inspected | Reply]):
     """What does a session have, and what does it wait for? -> Inspected, UNKNOWN (it has ended), MORE
 
-    Of each family the first `limit` count, in the order in which they were made.
+    Told are at most `limit` things a page, in the order of `FAMILIES`, within one in an order of the engine's own; the
+    first page has no `after`, each other one the `next` of the one before. What is there from the first page to the
+    last is told once; what comes or goes meanwhile may be missed.
     """
 
     session: str
-    limit: int = 1000
+    after: str = ""
+    limit: int = CAP
 
 
 @dataclass(frozen=True, slots=True)

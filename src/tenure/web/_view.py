@@ -10,6 +10,7 @@ from typing import Any
 import anyio
 
 from tenure.engine import (
+    Belonging,
     Count,
     Holder,
     Holders,
@@ -167,27 +168,40 @@ async def look_at_processes(store: Store, sessions: Sequence[str]) -> tuple[Seen
     """What the processes have that use this namespace, in the order of their names. Cancellation: no effect."""
     prefix = f"{store.namespace}:"
     found: dict[str, SeenProcess] = {}
-    for inspected in await ask(store, [Inspect(session) for session in sessions]):
-        if isinstance(inspected, Inspected):
-            mine = [one for one in inspected.belongings if one.key.startswith(prefix)]
-            if mine or not inspected.belongings:
-                seen = found.setdefault(inspected.process, SeenProcess(inspected.process))
-                for family, key, held, waiting in mine:
-                    _add(seen, family, parted(store, key)[1], held, waiting)
+    for process, belongings in await together(
+        *(partial(_belongings, store, session) for session in sessions)
+    ):
+        mine = [one for one in belongings if one.key.startswith(prefix)]
+        if mine or not belongings:
+            seen = found.setdefault(process, SeenProcess(process))
+            for one in mine:
+                _add(seen, one, parted(store, one.key)[1])
+    found.pop("", None)  # of sessions that have ended
     return tuple(found[process] for process in sorted(found))
 
 
-def _add(seen: SeenProcess, family: str, name: str, held: int, waiting: int) -> None:
-    if family == "tasks":
-        seen.tasks[name] = seen.tasks.get(name, 0) + held
-    elif family == "takers":
+async def _belongings(store: Store, session: str) -> tuple[str, list[Belonging]]:
+    found: list[Belonging] = []
+    process = after = ""
+    while isinstance(page := await store.call(Inspect(session, after)), Inspected):
+        process, after = page.process, page.next
+        found += page.belongings
+        if not after:
+            break
+    return process, found
+
+
+def _add(seen: SeenProcess, one: Belonging, name: str) -> None:
+    if one.family == "tasks":
+        seen.tasks[name] = seen.tasks.get(name, 0) + 1
+    elif one.family == "takers":
         seen.idle.add(name)
-    elif family == "holds":
-        seen.holds += held
-        seen.waits += waiting
-    else:
-        seen.claims += held if family == "claims" else 0
-        seen.waits += waiting
+    elif not one.held:
+        seen.waits += 1
+    elif one.family == "holds":
+        seen.holds += 1
+    elif one.family == "claims":
+        seen.claims += 1
 
 
 async def find_deadlocks(store: Store, keys: Sequence[SeenKey]) -> tuple[Deadlock, ...]:

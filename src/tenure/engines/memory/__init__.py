@@ -17,7 +17,7 @@ from tenure.engine import A, Hint, Operation, Reply
 from ._claims import Claims
 from ._counters import Barriers, Rates
 from ._holds import Holds
-from ._state import FAMILIES, Session, State, Thing
+from ._state import THINGS, Session, State, Thing
 from ._survey import Looks
 from ._tasks import Tasks
 
@@ -157,7 +157,7 @@ class MemoryEngine:
         state = self._state
         expired = [session for session in state.sessions.values() if session.expires <= state.now]
         for session in sorted(expired, key=lambda s: (s.expires, s.id)):
-            for family in FAMILIES:
+            for family in THINGS:
                 things = session.things[family]
                 drop = partial(self._drop[family], session)
                 while things:

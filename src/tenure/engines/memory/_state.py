@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import Any
 
-from tenure.engine import CAP, Broken, Claimed, Granted, Hint, Notice, Reply, Tripped
+from tenure.engine import CAP, FAMILIES, Broken, Claimed, Granted, Hint, Notice, Reply, Tripped
 
-FAMILIES = ("holds", "claims", "arrivals", "producers", "tasks", "takers", "watches")
-"""The order in which an ending session gives up what it has."""
+THINGS = (*FAMILIES, "watches")
+"""In the order in which an ending session gives up what it has."""
 
 Thing = tuple[str, ...]
 
@@ -22,7 +22,7 @@ class Session:
     process: str
     ttl: float
     expires: float
-    things: dict[str, dict[Thing, None]] = field(default_factory=lambda: {name: {} for name in FAMILIES})
+    things: dict[str, dict[Thing, None]] = field(default_factory=lambda: {name: {} for name in THINGS})
     replies: dict[str, tuple[int, Any]] = field(default_factory=dict[str, tuple[int, Any]])
 
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections import Counter
+import json
 from collections.abc import Callable
-from itertools import islice
 
-from tenure.engine import Belongings, Examine, Examined, Inspect, Inspected, Reply, Survey, Surveyed
+from tenure.engine import FAMILIES, Belonging, Examine, Examined, Inspect, Inspected, Reply, Survey, Surveyed
 
 from ._claims import Claims
 from ._counters import Barriers
 from ._holds import Holds
-from ._state import FAMILIES, State, Thing
+from ._state import State, Thing
 from ._tasks import Tasks
 
 
@@ -34,6 +33,7 @@ class Looks:
             "tasks": lambda _: True,
             "takers": lambda _: False,
         }
+        self._token = tasks.token
 
     def survey(self, op: Survey) -> Surveyed:
         names = sorted(n for n in self._kinds[op.kind]() if n > op.after and n.startswith(op.prefix))
@@ -44,13 +44,23 @@ class Looks:
         session = self._state.sessions.get(op.session)
         if session is None:
             return Reply.UNKNOWN
-        found: list[Belongings] = []
-        for family in FAMILIES:
-            if (has := self._has.get(family)) is not None:
-                counts = Counter((t[0], has(t)) for t in islice(session.things[family], op.limit))
-                keys = sorted({key for key, _ in counts})
-                found += [Belongings(family, key, counts[key, True], counts[key, False]) for key in keys]
-        return Inspected(session.process, tuple(found))
+        found = sorted(
+            (rank, *thing) for rank, family in enumerate(self._has) for thing in session.things[family]
+        )
+        after = tuple(json.loads(op.after)) if op.after else ()
+        rest = [place for place in found if place > after]
+        page = rest[: op.limit]
+        return Inspected(
+            session.process,
+            tuple(self._belonging(*place) for place in page),
+            json.dumps(page[-1]) if len(rest) > len(page) else "",
+        )
+
+    def _belonging(self, rank: int, *thing: str) -> Belonging:
+        family, (key, *names) = FAMILIES[rank], thing
+        if family == "tasks":
+            names.append(str(self._token(thing)))
+        return Belonging(family, key, " ".join(names), self._has[family](thing))
 
     def examine(self, op: Examine) -> Examined:
         del op

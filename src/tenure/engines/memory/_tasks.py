@@ -67,6 +67,10 @@ class Tasks:
         """Whether a producer has its slots reserved, and does not wait for them."""
         return thing[1] in self._queues[thing[0]].reserved
 
+    def token(self, thing: Thing) -> int:
+        """The token of a task that somebody holds."""
+        return self._queues[thing[0]].tasks[int(thing[1])].token
+
     # ------------------------------------------------------------------------------------------ producers
 
     def put(self, op: Put) -> PutAnswer | Reply:

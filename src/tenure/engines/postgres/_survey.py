@@ -5,8 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 
-from tenure.engine import Belongings, Examine, Examined, Inspect, Inspected, Survey, Surveyed
+from tenure.engine import Belonging, Examine, Examined, Inspect, Inspected, Survey, Surveyed
 
+from ._binary import Value
 from ._calls import Call, Calls, Row, name, text
 from ._version import VERSION
 
@@ -16,11 +17,21 @@ _LONG = 300
 _FULL = 0.9
 
 
+def _inspect(op: Inspect) -> tuple[Value, ...]:
+    rank, _, number = (op.after or "0:0").partition(":")
+    return name(op.session), int(rank), int(number), op.limit
+
+
 def _inspected(rows: Sequence[Row]) -> Inspected:
     (_, _, (process,)), *others = rows
     return Inspected(
         text(process),
-        tuple(Belongings(family, text(key), held, waiting) for family, (held, waiting), (key,) in others),
+        tuple(
+            Belonging(family, text(key), text(called), bool(held))
+            for family, (_, _, held), (key, called) in others
+        ),
+        # a page that is full may be the last one: then the next one is empty
+        f"{others[-1].n[0]}:{others[-1].n[1]}" if others else "",
     )
 
 
@@ -71,7 +82,7 @@ SURVEY: Calls = {
         ),
         lambda rows: _surveyed(rows[0]),
     ),
-    Inspect: Call("inspect", lambda op: (name(op.session), op.limit), _inspected),
+    Inspect: Call("belongings", _inspect, _inspected),
     Examine: Call("examine", lambda _: (), _examined),
 }
 

@@ -6,28 +6,22 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from tenure.engine import Belongings, Examine, Examined, Inspect, Inspected, Survey, Surveyed
+from tenure.engine import FAMILIES, Belonging, Examine, Examined, Inspect, Inspected, Survey, Surveyed
 
 from ._calls import Call, Calls, text
-
-FAMILIES = ("holds", "claims", "arrivals", "producers", "tasks", "takers")
-"""As the scripts number them."""
 
 _FULL = 0.9
 
 
-def ordered(process: str, belongings: Sequence[Belongings]) -> Inspected:
-    """Belongings in their order."""
-    return Inspected(
-        process, tuple(sorted(belongings, key=lambda one: (FAMILIES.index(one.family), one.key)))
-    )
-
-
 def _inspected(raw: Sequence[Any]) -> Inspected:
-    _, process, found = raw
-    return ordered(
+    _, process, found, last = raw
+    return Inspected(
         text(process),
-        [Belongings(FAMILIES[family], text(key), held, waiting) for family, key, held, waiting in found],
+        tuple(
+            Belonging(FAMILIES[family], text(key), text(name), bool(held))
+            for family, key, name, held in found
+        ),
+        text(last),
     )
 
 
@@ -92,6 +86,6 @@ SURVEYS: Calls = {
         lambda op: ("survey", op.kind, op.prefix, op.after, op.limit),
         lambda raw: Surveyed(tuple(map(text, raw[1])), text(raw[2])),
     ),
-    Inspect: Call("survey", lambda op: ("inspect", op.session, op.limit), _inspected),
+    Inspect: Call("survey", lambda op: ("inspect", op.session, op.after, op.limit), _inspected),
     Examine: Call("survey", lambda _: ("examine",), _examined),
 }

@@ -7,7 +7,7 @@ import sqlite3
 import time
 from pathlib import Path
 
-from tenure.engine import Belongings, Examine, Examined, Inspect, Inspected, Reply, Survey, Surveyed
+from tenure.engine import FAMILIES, Belonging, Examine, Examined, Inspect, Inspected, Reply, Survey, Surveyed
 
 from ._opening import VERSION, file_system
 from ._queue import Queues
@@ -42,8 +42,16 @@ class Looks:
         session = self._state.session(op.session)
         if session is None:
             return Reply.UNKNOWN
-        rows = self._state.all(SURVEY.belongings, session=session.id, limit=op.limit)
-        return Inspected(session.process, tuple(Belongings(row[0], *row[2:]) for row in rows))
+        rank, _, number = (op.after or "0:0").partition(":")
+        rows = self._state.all(
+            SURVEY.belongings, session=session.id, rank=int(rank), number=int(number), limit=op.limit
+        )
+        last = f"{rows[-1][0]}:{rows[-1][1]}" if len(rows) == op.limit else ""
+        return Inspected(
+            session.process,
+            tuple(Belonging(FAMILIES[row[0]], row[2], row[3], bool(row[4])) for row in rows),
+            last,
+        )
 
     def examine(self, op: Examine) -> Examined:
         del op

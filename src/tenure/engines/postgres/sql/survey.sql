@@ -28,10 +28,11 @@ BEGIN
     RETURN ROW('names', NULL, names)::tenure.answer;
 END $$;
 
--- Of each family the first `_limit` count. -> session(; process), then the family's name(held, waiting; key); unknown,
--- more
-CREATE FUNCTION tenure.inspect(_clock bigint, _cap bigint, _session bytea, _limit bigint)
-RETURNS SETOF tenure.answer LANGUAGE plpgsql AS $$
+-- At most `_limit` things above a rank of the family and a number. -> session(; process), then the family's name(rank,
+-- number, 1 if it is held; key, name); unknown, more
+CREATE FUNCTION tenure.belongings(
+    _clock bigint, _cap bigint, _session bytea, _rank bigint, _number bigint, _limit bigint
+) RETURNS SETOF tenure.answer LANGUAGE plpgsql AS $$
 DECLARE
     mine tenure.session;
 BEGIN
@@ -46,27 +47,33 @@ BEGIN
     END IF;
     RETURN NEXT ROW('session', NULL, ARRAY[mine.process])::tenure.answer;
     RETURN QUERY
-        SELECT b.family, ARRAY[count(*) FILTER (WHERE b.has), count(*) FILTER (WHERE NOT b.has)], ARRAY[b.key]
+        SELECT b.family, ARRAY[b.rank, b.number, b.has::int], ARRAY[b.key, b.name]
         FROM (
-            (SELECT 0 AS rank, 'holds' AS family, t.key, t.token > 0 AS has
-                FROM tenure.hold t WHERE t.session = mine.id ORDER BY t.made LIMIT _limit)
+            (SELECT 0 AS rank, t.made AS number, 'holds' AS family, t.key, t.holder AS name, t.token > 0 AS has
+                FROM tenure.hold t WHERE t.session = mine.id AND (0, t.made) > (_rank, _number)
+                ORDER BY t.made LIMIT _limit)
             UNION ALL
-            (SELECT 1, 'claims', t.pool, t.resource IS NOT NULL
-                FROM tenure.wish t WHERE t.session = mine.id ORDER BY t.made LIMIT _limit)
+            (SELECT 1, t.made, 'claims', t.pool, t.holder, t.resource IS NOT NULL
+                FROM tenure.wish t WHERE t.session = mine.id AND (1, t.made) > (_rank, _number)
+                ORDER BY t.made LIMIT _limit)
             UNION ALL
-            (SELECT 2, 'arrivals', t.key, t.outcome IS NOT NULL
-                FROM tenure.party t WHERE t.session = mine.id ORDER BY t.made LIMIT _limit)
+            (SELECT 2, t.made, 'arrivals', t.key, t.participant, t.outcome IS NOT NULL
+                FROM tenure.party t WHERE t.session = mine.id AND (2, t.made) > (_rank, _number)
+                ORDER BY t.made LIMIT _limit)
             UNION ALL
-            (SELECT 3, 'producers', t.queue, t.reserved
-                FROM tenure.producer t WHERE t.session = mine.id ORDER BY t.made LIMIT _limit)
+            (SELECT 3, t.made, 'producers', t.queue, t.name, t.reserved
+                FROM tenure.producer t WHERE t.session = mine.id AND (3, t.made) > (_rank, _number)
+                ORDER BY t.made LIMIT _limit)
             UNION ALL
-            (SELECT 4, 'tasks', t.queue, true
-                FROM tenure.task t WHERE t.session = mine.id ORDER BY t.token LIMIT _limit)
+            (SELECT 4, t.token, 'tasks', t.queue, convert_to(t.id || ' ' || t.token, 'UTF8'), true
+                FROM tenure.task t WHERE t.session = mine.id AND (4, t.token) > (_rank, _number)
+                ORDER BY t.token LIMIT _limit)
             UNION ALL
-            (SELECT 5, 'takers', t.queue, false
-                FROM tenure.taker t WHERE t.session = mine.id ORDER BY t.made LIMIT _limit)
+            (SELECT 5, t.made, 'takers', t.queue, ''::bytea, false
+                FROM tenure.taker t WHERE t.session = mine.id AND (5, t.made) > (_rank, _number)
+                ORDER BY t.made LIMIT _limit)
         ) b
-        GROUP BY b.rank, b.family, b.key ORDER BY b.rank, b.key;
+        ORDER BY b.rank, b.number LIMIT _limit;
 END $$;
 
 -- -> server(now, version of the schema, bytes of the database, dead rows, seconds of the oldest transaction,

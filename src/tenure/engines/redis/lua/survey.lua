@@ -62,41 +62,43 @@ local function survey()
     return {'surveyed', names, last}
 end
 
--- Whether a thing is held, and not waited for, by family.
-local has = {
-    [HOLD] = function(name) return row('h:' .. name).token > 0 end,
-    [CLAIM] = function(name) return row('c:' .. name).resource end,
-    [ARRIVAL] = function(name) return row('p:' .. name).outcome end,
-    [PRODUCER] = function(name) return row('n:' .. name).reserved end,
-    [TASK] = function() return true end,
-    [TAKER] = function() return false end,
+-- The key and the name of a thing, and whether it is held and not waited for, by family.
+local function row_of(letter, has)
+    return function(thing)
+        local key, name = parts(thing)
+        return key, name, has(row(letter .. thing))
+    end
+end
+
+local tell = {
+    [HOLD] = row_of('h:', function(hold) return hold.token > 0 end),
+    [CLAIM] = row_of('c:', function(claim) return claim.resource end),
+    [ARRIVAL] = row_of('p:', function(party) return party.outcome end),
+    [PRODUCER] = row_of('n:', function(producer) return producer.reserved end),
+    [TASK] = function(thing, token)
+        local queue, id = parts(thing)
+        return queue, format('%d %d', tonumber(id), tonumber(token)), true
+    end,
+    [TAKER] = function(thing) return thing, '', false end,
 }
 
--- ARGV: session, limit -> inspected: its process, and for each thing family, key, how many it has and waits for; unknown
+-- ARGV: session, after, limit -> inspected: its process, for each thing family, key, name and 1 if it is held, and after
+-- which to go on; unknown
 local function inspect()
     local session = session_of(ARGV[4])
     if not session then
         return 'unknown'
     end
-    local answer = {}
-    for family = HOLD, TAKER do
-        local prefix = 't:' .. session.id .. ':' .. family
-        local by_key = {}
-        for _, member in ipairs(under(prefix, tonumber(ARGV[5]))) do
-            local name = string.sub(member, #prefix + 17)
-            local key = name
-            if family ~= TAKER then
-                key = parts(name)
-            end
-            if not by_key[key] then
-                by_key[key] = {family, key, 0, 0}
-                answer[#answer + 1] = by_key[key]
-            end
-            local place = has[family](name) and 3 or 4
-            by_key[key][place] = by_key[key][place] + 1
-        end
+    local answer, limit = {}, tonumber(ARGV[6])
+    local prefix = 't:' .. session.id .. ':'
+    local members = call('ZRANGEBYLEX', ORDER, '(' .. prefix .. ARGV[5], '(' .. prefix .. WATCH, 'LIMIT', 0, limit)
+    for i, member in ipairs(members) do
+        local place = string.sub(member, #prefix + 1)
+        local family = tonumber(string.sub(place, 1, 1))
+        local key, name, held = tell[family](string.sub(place, 18), string.sub(place, 2, 17))
+        answer[i] = {family, key, name, held and 1 or 0}
     end
-    return {'inspected', session.process, answer}
+    return {'inspected', session.process, answer, #members == limit and string.sub(members[limit], #prefix + 1) or ''}
 end
 
 -- -> examined: the time, and what INFO tells

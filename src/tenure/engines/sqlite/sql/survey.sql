@@ -18,28 +18,26 @@ SELECT name FROM queue WHERE name >= :prefix AND name < :end AND name > :after A
 -- out: name
 SELECT name FROM session WHERE name >= :prefix AND name < :end AND name > :after ORDER BY name LIMIT :limit
 
--- belongings: What a session has and waits for, some of each family, counted by key.
--- in: session, limit
--- out: family, its rank, key, how many it has, for how many it waits
-SELECT 'holds' AS family, 0 AS rank, line.key AS key, sum(token > 0), sum(token = 0)
-FROM (SELECT line, token FROM hold WHERE session = :session ORDER BY id LIMIT :limit) AS mine
-JOIN line ON line.id = mine.line GROUP BY line.key
-UNION ALL
-SELECT 'claims', 1, pool, count(resource), count(*) - count(resource)
-FROM (SELECT pool, resource FROM claim WHERE session = :session ORDER BY id LIMIT :limit) GROUP BY pool
-UNION ALL
-SELECT 'arrivals', 2, key, count(generation), count(*) - count(generation)
-FROM (SELECT key, generation FROM arrival WHERE session = :session ORDER BY id LIMIT :limit) GROUP BY key
-UNION ALL
-SELECT 'producers', 3, queue.name, sum(mine.reserved), count(*) - sum(mine.reserved)
-FROM (SELECT queue, reserved FROM producer WHERE session = :session ORDER BY id LIMIT :limit) AS mine
-JOIN queue ON queue.id = mine.queue GROUP BY queue.name
-UNION ALL
-SELECT 'tasks', 4, queue.name, count(*), 0
-FROM (SELECT queue FROM task WHERE place = 2 AND session = :session ORDER BY token LIMIT :limit) AS mine
-JOIN queue ON queue.id = mine.queue GROUP BY queue.name
-UNION ALL
-SELECT 'takers', 5, queue.name, 0, count(*)
-FROM (SELECT queue FROM taker WHERE session = :session ORDER BY id LIMIT :limit) AS mine
-JOIN queue ON queue.id = mine.queue GROUP BY queue.name
-ORDER BY 2, 3
+-- belongings: What a session has and waits for, above a rank and a number.
+-- in: session, rank, number, limit
+-- out: rank of the family, number, key, name, whether it has it
+SELECT * FROM (
+  SELECT 0, hold.id, line.key, hold.holder, hold.token > 0 FROM hold JOIN line ON line.id = hold.line
+  WHERE hold.session = :session AND (0, hold.id) > (:rank, :number) ORDER BY hold.id LIMIT :limit)
+UNION ALL SELECT * FROM (
+  SELECT 1, id, pool, holder, resource IS NOT NULL FROM claim
+  WHERE session = :session AND (1, id) > (:rank, :number) ORDER BY id LIMIT :limit)
+UNION ALL SELECT * FROM (
+  SELECT 2, id, key, participant, generation IS NOT NULL FROM arrival
+  WHERE session = :session AND (2, id) > (:rank, :number) ORDER BY id LIMIT :limit)
+UNION ALL SELECT * FROM (
+  SELECT 3, producer.id, queue.name, producer.name, producer.reserved FROM producer JOIN queue ON queue.id = producer.queue
+  WHERE producer.session = :session AND (3, producer.id) > (:rank, :number) ORDER BY producer.id LIMIT :limit)
+UNION ALL SELECT * FROM (
+  SELECT 4, task.token, queue.name, task.id || ' ' || task.token, 1 FROM task JOIN queue ON queue.id = task.queue
+  WHERE task.place = 2 AND task.session = :session AND (4, task.token) > (:rank, :number)
+  ORDER BY task.token LIMIT :limit)
+UNION ALL SELECT * FROM (
+  SELECT 5, taker.id, queue.name, '', 0 FROM taker JOIN queue ON queue.id = taker.queue
+  WHERE taker.session = :session AND (5, taker.id) > (:rank, :number) ORDER BY taker.id LIMIT :limit)
+ORDER BY 1, 2 LIMIT :limit
