@@ -68,9 +68,7 @@ class Link(FaultyEngine):
 
 
 @pytest.fixture
-def inline(inline_redis, virtual_clock, monkeypatch):
-    # what takes long in real time is no sleep of the machine
-    monkeypatch.setattr("tenure.store._sessions.boot_time", virtual_clock.now)
+def inline(inline_redis, virtual_clock):
     return inline_redis(virtual_clock.now)
 
 

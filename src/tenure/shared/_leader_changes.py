@@ -9,10 +9,10 @@ from typing import Self
 import anyio
 import anyio.lowlevel
 
-from tenure.engine import Hint, Holders, Holdings, Reply
+from tenure.engine import Belonging, Hint, Holders, Holdings, Reply
 from tenure.errors import StoreClosed
 from tenure.local._line import Line
-from tenure.store import Session, Store
+from tenure.store import Held, Session, Store
 
 
 def leader_of(holdings: Holdings) -> str | None:
@@ -87,12 +87,15 @@ class _Lookers:
         for waiter in self.line:
             self.line.grant(waiter, None)
 
+    def on_found(self, session: Session, one: Belonging) -> None:
+        """Nobody here has anything of a queue."""
+
     def close(self) -> None:
         """The store closes: also for those who have not begun to wait."""
         self.line.fail_all(lambda: StoreClosed("the store was closed"))
 
 
-class _Look:
+class _Look(Held):
     """One look at who leads, and the wait for a change: begun before the engine is asked, so that no hint is missed."""
 
     __slots__ = ("_key", "_line", "_lookers", "_store", "_waiter")

@@ -17,7 +17,7 @@ from anyio import CancelScope
 from tenure.engine import Acquire, Claimed, Granted, Operation, Release, Reply
 from tenure.errors import AcquireTimeout, LeaseLost
 from tenure.local._park import now, on_task_end, this_task
-from tenure.store import Obtained, Session, Settlement, Store, check_seconds
+from tenure.store import Held, Obtained, Session, Settlement, Store, check_seconds
 
 from ._guard import Guarded
 
@@ -42,7 +42,7 @@ class HoldWish:
         return Release(self.key, name)
 
 
-class Lease(Guarded):
+class Lease(Guarded, Held):
     """What is held, for as long as the block lasts.
 
     `token` is the fence: it is higher than that of every earlier grant; hand it to whatever you write to, and let that
@@ -50,7 +50,7 @@ class Lease(Guarded):
     Thread safety: `check` and `remaining` belong on the event loop's thread.
     """
 
-    __slots__ = ("_ended", "_scope", "_session", "_shared", "key", "lost", "token")
+    __slots__ = ("_ended", "_name", "_scope", "_session", "_shared", "key", "lost", "token")
 
     def __init__(self, key: str, obtained: Obtained, scope: CancelScope, *, shared: bool = False) -> None:
         answer: Granted | Claimed = obtained.answer
@@ -59,6 +59,7 @@ class Lease(Guarded):
         self.token = answer.token
         self.lost: str | None = None
         self._ended = False
+        self._name = obtained.name
         self._session: Session = obtained.session
         self._scope = scope
         self._session.add(self)
@@ -89,10 +90,16 @@ class Lease(Guarded):
             )
         return self.key, self.token
 
+    @property
+    def granted_as(self) -> str:
+        """The holder's name."""
+        return self._name
+
     def lose(self, reason: str) -> None:
-        """The session is lost: cancel the body. For the session alone."""
-        self.lost = reason
-        self._scope.cancel(f"{self.key} lost: {reason}")
+        """It is lost: cancel the body. For the store alone."""
+        if self.lost is None:
+            self.lost = reason
+            self._scope.cancel(f"{self.key} lost: {reason}")
 
     def end(self) -> None:
         """The block is being left. For the hold alone."""

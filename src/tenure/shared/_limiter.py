@@ -12,7 +12,7 @@ from typing import Any
 import anyio
 from anyio import current_effective_deadline
 
-from tenure.engine import CAP, Hint, Operation, Refund, Spend, Spending, SpendRequest
+from tenure.engine import CAP, Belonging, Hint, Operation, Refund, Spend, Spending, SpendRequest
 from tenure.errors import OutcomeUnknown, StoreClosed, WouldExceedDeadline
 from tenure.local._line import Line, Waiter
 from tenure.store import Session, Store, Turns
@@ -117,6 +117,9 @@ class _Spenders:
 
     def on_hint(self, hint: Hint) -> None:
         """Nobody sends any."""
+
+    def on_found(self, session: Session, one: Belonging) -> None:
+        """Nobody here has anything of a queue."""
 
     def close(self) -> None:
         """The store closes."""

@@ -9,12 +9,12 @@ from typing import Any
 from tenure.engine import CAP, Accepted, Leave, NewTask, Operation, Put, PutRequest, Reply
 from tenure.errors import OutcomeUnknown, QueueFull, StoreClosed
 from tenure.local._line import Line, Waiter
-from tenure.store import Alarm, Session, Store, Turns
+from tenure.store import Alarm, Held, Session, Store, Turns
 
 _MOST_BYTES = 4 * 2**20
 
 
-class _Request:
+class _Request(Held):
     """One caller's tasks; what its session may lose is its place in the line on the engine."""
 
     __slots__ = ("again", "queued_in", "request", "room", "sent", "size", "waiter")

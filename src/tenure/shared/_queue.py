@@ -10,6 +10,7 @@ from weakref import ref
 
 from tenure.engine import (
     CAP,
+    Belonging,
     Browse,
     CancelTask,
     Changed,
@@ -27,7 +28,7 @@ from tenure.engine import (
     SetPaused,
 )
 from tenure.errors import DuplicateTask, QueueFull, TaskCancelled, TaskFailed
-from tenure.store import Store
+from tenure.store import Session, Store, given_back
 from tenure.store._connection import Done, applied
 
 from ._puts import Producers
@@ -142,6 +143,12 @@ class _Link:
                 self.watchers.wake_all()
             case _:
                 pass
+
+    def on_found(self, session: Session, one: Belonging) -> None:
+        if one.family == "tasks":
+            self.takers.on_found(session, given_back(one))
+        elif one.family == "producers":
+            self.producers.on_room(one.name)
 
     def close(self) -> None:
         self.producers.close()

@@ -9,7 +9,7 @@ import anyio
 from tenure.engine import Count, GetResult, Outcome, QueueCounts, Reply, Unfinished
 from tenure.errors import ResultUnavailable, StoreClosed
 from tenure.local._line import Line
-from tenure.store import Session, Store
+from tenure.store import Held, Session, Store
 
 _DRAINED = ""
 _LEAST_PAUSE = 0.05
@@ -78,7 +78,7 @@ class Watchers:
             line.fail_all(lambda: StoreClosed("the store was closed"))
 
 
-class _Watch:
+class _Watch(Held):
     """One caller's wait for a hint: begun before the engine is asked, so that no hint is missed."""
 
     __slots__ = ("_line", "_lines", "_name", "_session", "_waiter")

@@ -17,7 +17,7 @@ import anyio
 from tenure.engine import CAP, Exchange, Exchanged, Operation, Settle, Taken, Verdict
 from tenure.errors import StoreClosed
 from tenure.local._line import Line, Waiter
-from tenure.store import Alarm, Session, Store, Turns
+from tenure.store import Alarm, Held, Session, Store, Turns
 
 _LATER = 30.0
 """Seconds between two looks at whether anybody can still come back to take."""
@@ -38,7 +38,7 @@ class Holder(Protocol):
         ...
 
 
-class Takers:
+class Takers(Held):
     """All of this process's takers of one queue.
 
     `ear` is what hears the hints for them: it lasts as long as they do, so as long as the engine counts on them. `user`
@@ -70,6 +70,7 @@ class Takers:
         self._hinted = False  # while an exchange was on its way
         self._owed = 0  # tasks that the engine has offered to this process alone
         self._asking = False
+        self._found: list[tuple[Session, Settle]] = []
         self._alarm = Alarm(store, self.look_again)
         self._quiet: Line[None, None] = Line(_nothing)
         self._closed = False
@@ -177,6 +178,9 @@ class Takers:
             self._stopped &= self._holders.keys()
         for probe in [probe for probe, asked in self._probes.items() if asked]:
             self._line.fail(probe, anyio.WouldBlock())
+        found, self._found = self._found, []
+        for in_session, settle in found:
+            self.on_found(in_session, settle)
         idle = self._wanted - len(answer.tasks) if self._waiting else 0
         if self._hinted:
             # by the registration of this exchange, or by the one before: that can no longer be told
@@ -240,6 +244,13 @@ class Takers:
             self._stopped.add(token)  # it may still be on its way
         else:
             holder.stop()
+
+    def on_found(self, session: Session, settle: Settle) -> None:
+        """By the engine's word this process has a task; one that nobody here has is given back."""
+        if self._turns.busy:
+            self._found.append((session, settle))  # the answer under way may bring it
+        elif settle.token not in self._holders:
+            self.settle(session, settle, _nothing)
 
     def close(self) -> None:
         """The store closes; verdicts still go out."""

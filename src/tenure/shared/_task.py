@@ -14,7 +14,7 @@ from tenure.engine import Complete, Progress, Reply, Settle, Taken, Verdict
 from tenure.errors import AcquireTimeout, LeaseLost, PayloadTooLarge, TaskCancelled
 from tenure.local._line import Line
 from tenure.local._park import on_task_end, this_task
-from tenure.store import Session, Store
+from tenure.store import Held, Session, Store
 from tenure.store._connection import Done, applied
 
 from ._guard import Guarded
@@ -45,7 +45,7 @@ def encode(store: Store, key: str, what: str, value: Any, limit: int) -> bytes:
     return data
 
 
-class Task(Guarded):
+class Task(Guarded, Held):
     """A task in the hands of a handler.
 
     `id`, `priority`, `token` (the fence); `attempt` is the number of this try (failures so far + 1), `deliveries` how
@@ -175,11 +175,17 @@ class Task(Guarded):
 
     # for the session and the takers
 
+    @property
+    def granted_as(self) -> str:
+        """Its id and token."""
+        return f"{self.id} {self.token}"
+
     def lose(self, reason: str) -> None:
-        """The session is lost, or the store closes."""
-        self.lost = reason
-        if self._scope is not None:
-            self._scope.cancel(f"task {self.id} lost: {reason}")
+        """It is lost, its session is, or the store closes."""
+        if self.lost is None:
+            self.lost = reason
+            if self._scope is not None:
+                self._scope.cancel(f"task {self.id} lost: {reason}")
 
     def stop(self) -> None:
         """Its cancellation was requested."""

@@ -2,7 +2,8 @@
 
 from ._codec import Codec, JsonCodec
 from ._places import Attempt, Obtained, Wish
-from ._sessions import Session
+from ._reconciling import given_back
+from ._sessions import Held, Session
 from ._settling import Settlement
 from ._store import Store, StoreStatistics, check_seconds, check_ttl
 from ._turns import Alarm, Turns
@@ -11,6 +12,7 @@ __all__ = (
     "Alarm",
     "Attempt",
     "Codec",
+    "Held",
     "JsonCodec",
     "Obtained",
     "Session",
@@ -21,4 +23,5 @@ __all__ = (
     "Wish",
     "check_seconds",
     "check_ttl",
+    "given_back",
 )

@@ -30,7 +30,7 @@ from tenure.errors import CapacityMismatch, StoreClosed
 from tenure.local._line import Line, Waiter
 from tenure.local._park import checkpoint, this_task
 
-from ._sessions import Session, Sessions
+from ._sessions import Held, Session, Sessions
 from ._settling import Settlement
 from ._timers import Timers
 from ._wire import Call
@@ -141,6 +141,10 @@ class Places:
             if not group:
                 del self._by_key[key]
 
+    def forget(self, attempt: Attempt) -> None:
+        """Nobody knows it here any more. For attempts alone."""
+        self._by_name.pop(attempt.name, None)
+
     def undo(self, attempt: Attempt, after: Call[Any] | None) -> Settlement:
         """Undo what an attempt asked for. For attempts alone."""
         self._by_name.pop(attempt.name, None)
@@ -188,6 +192,10 @@ class Places:
             case _:
                 pass  # the outcome of an arrival too: whoever ends one withdraws it, and wants the answer
 
+    def knows(self, name: str) -> bool:
+        """Whether somebody here waits or holds under this name."""
+        return name in self._by_name
+
     # asking again
 
     def ask_everything(self) -> None:
@@ -231,7 +239,7 @@ class Places:
                     attempt.tell(Notice.ASK)
 
 
-class Attempt:
+class Attempt(Held):
     """One attempt to obtain something.
 
     `heard` is the engine's last answer, None while it is being asked; `waits` the last that told to wait.
@@ -300,6 +308,11 @@ class Attempt:
         if self.call is not None:
             self.call.wanted = False
         self._end()
+
+    def forget(self) -> None:
+        """End it; what the engine makes of it is of no use to anybody."""
+        self.end()
+        self._places.forget(self)
 
     def withdraw(self) -> Settlement:
         """End it and undo it, synchronously, but not before the engine has answered to what was asked.

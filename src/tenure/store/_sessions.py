@@ -34,12 +34,22 @@ def boot_time() -> float:
     return time.monotonic() if _BOOT_CLOCK is None else time.clock_gettime(_BOOT_CLOCK)
 
 
-class Held(Protocol):
-    """What a session holds or waits for."""
+class Held:
+    """What a session holds or waits for.
+
+    Thread safety: none.
+    """
+
+    __slots__ = ()
+
+    @property
+    def granted_as(self) -> str:
+        """The name under which the engine has granted it; empty for who waits, or need not be known there."""
+        return ""
 
     def lose(self, reason: str) -> None:
-        """The session is lost, or the store closes. Called once, synchronously; must not raise."""
-        ...
+        """It is lost, or the session is, or the store closes: once or several times. Synchronous; must not raise."""
+        raise NotImplementedError
 
 
 class Unsettled(Protocol):
@@ -79,6 +89,11 @@ class Session:
     def new_name(self) -> str:
         """A name that nobody has used before, for a holder or a producer."""
         return f"{self.id}.{next(self._numbers)}"
+
+    @property
+    def usable(self) -> bool:
+        """Whether it has been opened and is not over."""
+        return self.deadline > -inf and self.look() is None
 
     def remaining(self) -> float:
         """Seconds for which the session may still be trusted; 0 when it may not."""
@@ -217,7 +232,7 @@ class Sessions:
     def current(self, ttl: float, key: str = "") -> Session | None:
         """The session for this ttl and key if it can be used at once."""
         session = self._current.get((self._wire(key), ttl))
-        return None if session is None or session.deadline == -inf or session.look() is not None else session
+        return session if session is not None and session.usable else None
 
     async def get(self, ttl: float, key: str = "") -> Session:
         """The session for this ttl and key, opened if need be. Raises `EngineError`, `StoreClosed`.

@@ -16,13 +16,14 @@ import anyio
 import anyio.lowlevel
 from anyio import AsyncContextManagerMixin, CancelScope
 
-from tenure.engine import A, Engine, Hint, Joins, Notice, Operation, Ping
+from tenure.engine import A, Belonging, Engine, Hint, Joins, Notice, Operation, Ping
 from tenure.errors import EngineError, LeaseLost, StoreClosed
 from tenure.observe import Observer
 from tenure.upkeep import Job, Upkeep, unwrapped_task_group
 
 from ._codec import Codec, JsonCodec
 from ._places import Attempt, Obtained, Places, Wish
+from ._reconciling import OF_QUEUES, reconcile, undoing
 from ._sessions import LEAST_TTL, Session, Sessions
 from ._settling import Settlement
 from ._timers import Timers
@@ -39,6 +40,10 @@ class Listener(Protocol):
 
     def on_hint(self, hint: Hint) -> None:
         """A hint came; RESYNC means that others may have been lost. Must not raise."""
+        ...
+
+    def on_found(self, session: Session, one: Belonging) -> None:
+        """The engine has this of a session. What nobody here knows is to be given back. Must not raise."""
         ...
 
     def close(self) -> None:
@@ -294,10 +299,20 @@ class Store(AsyncContextManagerMixin):
             self._places.ask_everything()
             for listener in list(self._listeners.values()):
                 listener.on_hint(hint)
+            for session in self._sessions:
+                if session.usable:
+                    reconcile(session, self._on_found)
         elif listener is None or hint.news is Notice.ASK or not isinstance(hint.news, Notice):
             self._places.on_hint(hint)
         else:
             listener.on_hint(hint)
+
+    def _on_found(self, session: Session, one: Belonging) -> None:
+        listener = self._listeners.get(one.key) if one.family in OF_QUEUES else None
+        if listener is not None:
+            listener.on_found(session, one)
+        elif not self._places.knows(one.name):
+            session.wire.send(undoing(session.id, one), lambda _: None)
 
     def _fail(self, fault: Exception) -> None:
         """A job has ended by a fault: nothing can be sent any more."""

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _LEAST_PAUSE = 0.02
 
 # one series for all: the numbers of an object must rise, also when its turns are made anew
-_numbers = count(1)
+numbers = count(1)
 
 
 class Speaker(Protocol):
@@ -76,7 +76,7 @@ class Turns:
         if session is None:
             self._open()
             return
-        operation = self._speaker.next_operation(session, next(_numbers))
+        operation = self._speaker.next_operation(session, next(numbers))
         if operation is None:
             return
         self.busy, self._call = True, None

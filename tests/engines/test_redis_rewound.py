@@ -1,0 +1,304 @@
+"""A server that comes back as it was some time ago, as a replica does that lacked the last of its primary's words.
+
+What it has forgotten was acknowledged: releases and grants, completions and takings, places and sessions.
+"""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager, suppress
+
+import anyio
+import pytest
+
+from tenure import Barrier, Election, LeaseLost, Lock, ResourcePool, Semaphore, WorkQueue, open_store
+from tenure.engine import Hint, Inspect, Inspected, Notice, Reply
+
+NAMES = "tenure:{0}:rows", "tenure:{0}:order"
+RESTORE = """
+for i, name in ipairs(KEYS) do
+    redis.call('DEL', name)
+    if ARGV[i] ~= '' then redis.call('RESTORE', name, 0, ARGV[i]) end
+end
+"""
+TTL = 3600.0  # long: what comes to light does so by asking
+
+
+class Past:
+    """The server as it was; `come_back()` brings it back, and the stores hear that hints may have been lost."""
+
+    def __init__(self, server, stores):
+        self._server = server
+        self._stores = stores
+        self._dumps = [server("DUMP", name) or b"" for name in NAMES]
+
+    async def come_back(self):
+        self._server("EVAL", RESTORE, "2", *NAMES, *self._dumps)
+        for store in self._stores:
+            store._on_hint(Hint(store.process, "", "", Notice.RESYNC))
+        await anyio.sleep(1)
+
+
+@pytest.fixture
+async def stores(inline_redis, virtual_clock):
+    engine = inline_redis(virtual_clock.now)
+    async with open_store(engine, ttl=TTL) as one, open_store(engine, ttl=TTL) as other:
+        yield one, other
+
+
+@pytest.fixture
+def keep(redis_server, stores):
+    return lambda: Past(redis_server, stores)
+
+
+async def everything(store):
+    """What the engine says that the sessions of a store have."""
+    found = []
+    for session in store._sessions:
+        page = await store.call(Inspect(session.id, limit=10_000))
+        assert isinstance(page, Inspected)
+        found += page.belongings
+    return found
+
+
+@asynccontextmanager
+async def lost(reason="gone"):
+    with pytest.raises(LeaseLost) as caught:
+        yield
+    assert caught.value.reason == reason
+
+
+# ------------------------------------------------------------------------------------------------- what was given back
+
+
+HOLDS = {
+    "lock": lambda store: Lock(store, "x"),
+    "semaphore": lambda store: Semaphore(store, "x", 3).hold(2),
+    "claim": lambda store: ResourcePool(store, "pool").claim(),
+}
+
+
+@pytest.mark.parametrize("hold", HOLDS.values(), ids=HOLDS)
+async def test_what_was_given_back_is_given_back_again(stores, keep, hold):
+    one, other = stores
+    await ResourcePool(one, "pool").add("the only one")
+    async with hold(one):
+        past = keep()
+    await past.come_back()
+    with anyio.fail_after(1):
+        async with hold(other):
+            pass
+
+
+async def test_of_many_only_what_was_given_back_is(stores, keep):
+    one, _ = stores
+    leave = [anyio.Event(), anyio.Event()]
+
+    async def hold(number):
+        async with Lock(one, f"{number}"):
+            await leave[number % 2].wait()
+
+    async with anyio.create_task_group() as group:
+        for number in range(600):
+            group.start_soon(hold, number)
+        await anyio.sleep(1)
+        past = keep()
+        leave[0].set()
+        await anyio.sleep(1)
+        await past.come_back()
+        held = [found.key.rpartition(":")[2] for found in await everything(one)]
+        assert sorted(map(int, held)) == list(range(1, 600, 2))
+        leave[1].set()
+
+
+async def test_who_still_waits_keeps_its_place(stores, keep):
+    one, other = stores
+    order = []
+
+    async def wait(store, number):
+        async with Lock(store, "x"):
+            order.append(number)
+
+    async with anyio.create_task_group() as group, Lock(other, "x"):
+        for number, store in enumerate((one, other, one)):
+            group.start_soon(wait, store, number)
+            await anyio.sleep(1)
+        await keep().come_back()
+    assert order == [0, 1, 2]
+
+
+async def test_a_place_that_was_left_is_left_again(stores, keep):
+    one, other = stores
+    async with Lock(other, "x"):
+        with anyio.move_on_after(2):
+            async with anyio.create_task_group() as group:
+                group.start_soon(Lock(one, "x").__aenter__)
+                await anyio.sleep(1)
+                past = keep()
+        await past.come_back()
+        assert await everything(one) == []
+
+
+async def test_an_arrival_that_was_undone_is_undone_again(stores, keep):
+    one, _ = stores
+    barrier = Barrier(one, "b", 2, on_departure="drop")
+    with anyio.move_on_after(2):
+        async with anyio.create_task_group() as group:
+            group.start_soon(barrier.wait)
+            await anyio.sleep(1)
+            past = keep()
+    await past.come_back()
+    assert (await barrier.statistics()).waiting == 0
+
+
+# --------------------------------------------------------------------------------------------------------- what was got
+
+
+@pytest.mark.parametrize("hold", HOLDS.values(), ids=HOLDS)
+async def test_a_grant_that_is_forgotten_is_lost_at_once(stores, keep, hold):
+    one, _ = stores
+    await ResourcePool(one, "pool").add("the only one")
+    async with Lock(one, "another") as another:
+        past = keep()
+        with anyio.fail_after(5):
+            async with lost(), hold(one):
+                await past.come_back()
+                await anyio.sleep_forever()
+        another.check()
+
+
+async def test_a_leader_who_is_forgotten_stops_leading(stores, keep):
+    one, _ = stores
+    led = []
+
+    async def lead(store, node):
+        async def body(term):
+            led.append(node)
+            try:
+                await anyio.sleep_forever()
+            finally:
+                led.append(f"{node} no more")
+
+        with suppress(LeaseLost):
+            await Election(store, "x", node=node).lead(body)
+
+    async with Lock(one, "opens the session"), anyio.create_task_group() as group:
+        past = keep()
+        group.start_soon(lead, one, "a")
+        await anyio.sleep(1)
+        await past.come_back()
+        assert led[:2] == ["a", "a no more"]
+        group.cancel_scope.cancel()
+
+
+async def test_what_lasted_is_not_lost(stores, keep):
+    one, other = stores
+    async with Lock(one, "x") as lease, Lock(other, "y") as another:
+        await keep().come_back()
+        lease.check()
+        another.check()
+        assert await other._sessions.current(TTL).wire.call(Inspect("nobody's")) is Reply.UNKNOWN
+
+
+async def test_a_session_that_is_forgotten_is_lost_at_once(stores, keep):
+    one, _ = stores
+    past = keep()
+    with anyio.fail_after(5):
+        async with lost(), Lock(one, "x"):
+            await past.come_back()
+            await anyio.sleep_forever()
+        async with Lock(one, "x"):
+            pass
+
+
+# --------------------------------------------------------------------------------------------------------------- tasks
+
+
+async def test_a_task_whose_completion_is_forgotten_is_taken_again(stores, keep):
+    one, other = stores
+    queue = WorkQueue(one, "jobs")
+    await queue.put("work")
+    async with queue.take() as task:
+        past = keep()
+    await past.come_back()
+    with anyio.fail_after(5):
+        async with WorkQueue(other, "jobs").take() as again:
+            assert (again.id, again.attempt) == (task.id, 1)
+
+
+async def test_also_if_nobody_here_uses_the_queue_any_more(stores, keep):
+    one, other = stores
+    await WorkQueue(one, "jobs").put("work")
+    async with WorkQueue(one, "jobs").take():
+        past = keep()
+    one.unlisten("tenure:queue:jobs", one._listeners["tenure:queue:jobs"])
+    await past.come_back()
+    with anyio.fail_after(5):
+        async with WorkQueue(other, "jobs").take():
+            pass
+
+
+async def test_a_taking_that_is_forgotten_is_lost(stores, keep):
+    one, _ = stores
+    queue = WorkQueue(one, "jobs")
+    async with Lock(one, "opens the session"):
+        await queue.put("work")
+        past = keep()
+        with anyio.fail_after(5):
+            async with lost(), queue.take():
+                await past.come_back()
+                await anyio.sleep_forever()
+        async with queue.take():
+            pass
+
+
+async def test_what_is_being_worked_on_goes_on(stores, keep):
+    one, _ = stores
+    queue = WorkQueue(one, "jobs")
+    await queue.put_many(["a", "b"])
+    async with queue.take() as first, queue.take() as second:
+        await keep().come_back()
+        first.check()
+        second.check()
+    assert (await queue.statistics()).done == 2
+
+
+async def test_a_producer_that_has_gone_is_sent_away_again(stores, keep):
+    one, _ = stores
+    small = [WorkQueue(store, "jobs", max_size=1) for store in stores]
+    await small[0].put("first")
+    with anyio.move_on_after(2):
+        async with anyio.create_task_group() as group:
+            group.start_soon(small[0].put, "never")
+            await anyio.sleep(1)
+            past = keep()
+    await past.come_back()
+    assert all(found.family != "producers" for found in await everything(one))
+    async with small[1].take():
+        pass
+    with anyio.fail_after(5):
+        await small[1].put("second")
+
+
+async def test_who_waits_for_tasks_and_for_room_goes_on_waiting(stores, keep):
+    one, other = stores
+    got = []
+
+    async def work(queue):
+        while True:
+            async with queue.take() as task:
+                got.append(task.payload)
+
+    async with anyio.create_task_group() as group:
+        idle, busy = WorkQueue(one, "idle"), WorkQueue(one, "busy", max_size=1)
+        group.start_soon(work, idle)
+        await busy.put(0)
+        group.start_soon(busy.put, 1)
+        await anyio.sleep(1)
+        await keep().come_back()
+        await WorkQueue(other, "idle").put("for one")
+        async with WorkQueue(other, "busy", max_size=1).take():
+            pass
+        async with WorkQueue(other, "busy", max_size=1).take() as task:
+            assert task.payload == 1
+        assert got == ["for one"]
+        group.cancel_scope.cancel()
