@@ -92,7 +92,7 @@ class Lease(Guarded, Held):
 
     @property
     def granted_as(self) -> str:
-        """The holder's name."""
+        """The name of the holder. For the store alone."""
         return self._name
 
     def lose(self, reason: str) -> None:

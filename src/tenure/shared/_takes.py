@@ -249,7 +249,7 @@ class Takers(Held):
         """By the engine's word this process has a task; one that nobody here has is given back."""
         if self._turns.busy:
             self._found.append((session, settle))  # the answer under way may bring it
-        elif settle.token not in self._holders:
+        elif settle.token not in self._holders and all(settle.token != s.token for _, s, _ in self._settling):
             self.settle(session, settle, _nothing)
 
     def close(self) -> None:

@@ -177,7 +177,7 @@ class Task(Guarded, Held):
 
     @property
     def granted_as(self) -> str:
-        """Its id and token."""
+        """Its id and token. For the store alone."""
         return f"{self.id} {self.token}"
 
     def lose(self, reason: str) -> None:

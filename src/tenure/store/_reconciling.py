@@ -26,8 +26,7 @@ from tenure.engine import (
     Withdraw,
 )
 
-from ._sessions import Session
-from ._turns import numbers
+from ._sessions import Session, numbers
 
 OF_QUEUES = ("producers", "tasks", "takers")
 """Families of which those know who use the queue."""

@@ -29,6 +29,10 @@ LEAST_TTL = 0.5
 _BOOT_CLOCK: int | None = getattr(time, "CLOCK_BOOTTIME", getattr(time, "CLOCK_MONOTONIC", None))
 
 
+# of numbered operations, one series for all: those of an object must rise, also when its turns are made anew
+numbers = count(1)
+
+
 def boot_time() -> float:
     """Seconds on a clock that, where there is one, also runs while the machine is suspended."""
     return time.monotonic() if _BOOT_CLOCK is None else time.clock_gettime(_BOOT_CLOCK)

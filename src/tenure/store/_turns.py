@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import partial
-from itertools import count
 from math import inf
 from random import uniform
 from typing import TYPE_CHECKING, Any, Protocol
@@ -13,7 +12,7 @@ import anyio
 from tenure.engine import Operation, Reply
 from tenure.errors import EngineError, StoreClosed
 
-from ._sessions import Session
+from ._sessions import Session, numbers
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,9 +21,6 @@ if TYPE_CHECKING:
     from ._wire import Call
 
 _LEAST_PAUSE = 0.02
-
-# one series for all: the numbers of an object must rise, also when its turns are made anew
-numbers = count(1)
 
 
 class Speaker(Protocol):
