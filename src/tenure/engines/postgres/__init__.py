@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
-from typing import Any, NoReturn
+from typing import Any
 
 import anyio
-from anyio import TASK_STATUS_IGNORED, CancelScope
-from anyio.abc import TaskStatus
 
-from tenure.engine import CAP, A, Examined, Hint, Joined, Joining, Notice, Operation, Reply
+from tenure.engine import CAP, A, Examined, Joined, Joining, Operation, Reply
+from tenure.engine._remote import Remote
 from tenure.errors import EngineError, StoreUnavailable
 
 from ._address import address
@@ -26,7 +24,7 @@ from ._wire import Result, Statement, failed, message_of, rows, state_of
 __all__ = ("CALLS", "PostgresEngine")
 
 
-class PostgresEngine:
+class PostgresEngine(Remote):
     """Keeps everything in tables of a PostgreSQL database, version 15 or later; many machines may share it.
 
     `url` is `postgresql://[user:password@]host[:port]/database`, with the options of libpq behind a question mark. It
@@ -38,8 +36,6 @@ class PostgresEngine:
 
     Thread safety: none; one engine belongs to one event loop.
     """
-
-    immediate = False
 
     def __init__(
         self,
@@ -53,25 +49,12 @@ class PostgresEngine:
         if not patience > 0:
             raise ValueError(f"patience: seconds, more than zero, not {patience!r}")
         self._address = address(url)
+        super().__init__(self._address)
         self._schema = check_name(schema)
         self._clock = clock
         self._cap = cap
-        self._listeners: dict[str, tuple[str, Callable[[Hint], None]]] = {}
+        self._processes: dict[str, str] = {}
         self._link = Link(self._address, self._schema, self._hear, self._resync, patience=patience)
-        self._baton = anyio.Lock()
-        self._joining: set[CancelScope] = set()
-
-    def __repr__(self) -> str:
-        return f"<PostgresEngine {self.url!r} {'open' if self._listeners else 'closed'}>"
-
-    @property
-    def url(self) -> str:
-        """Where the database is, without the password."""
-        return str(self._address)
-
-    def apply(self, _operation: Operation[A], /) -> NoReturn:
-        """Raise `RuntimeError`: a server is asked over the network."""
-        raise RuntimeError("the PostgreSQL engine is not immediate: use execute")
 
     async def execute(self, operations: Sequence[Operation[Any]], /) -> Sequence[Any]:
         """Apply operations in order, each by one call in a transaction of its own, all sent together.
@@ -104,50 +87,6 @@ class PostgresEngine:
         """How an operation is applied in a transaction of the user's, on a connection to the same database."""
         return joining(self._schema, self._clock, operation)
 
-    async def serve(
-        self,
-        process: str,
-        deliver: Callable[[Hint], None],
-        *,
-        task_status: TaskStatus[None] = TASK_STATUS_IGNORED,
-    ) -> None:
-        """Connect, report started, and deliver the hints for `process` until cancelled; then close the connections.
-
-        Raises `EngineError` for a server that will not do, `StoreUnavailable` for one that cannot be reached.
-        Cancellation: this is how it ends; afterwards no socket is left.
-        """
-        started = partial(self._started, process, deliver, task_status)
-        place = channel(self._schema, process)
-        self._listeners[place] = process, deliver
-        try:
-            if joined := await self._joined_another(place):
-                started()
-            else:
-                self._link.channels[place] = anyio.Event()
-            try:
-                # whoever has it keeps the connections, and hands them on when its store closes
-                async with self._baton:
-                    await self._link.run(None if joined else started)
-            finally:
-                # to hear on connections that nobody keeps would take for ever
-                for scope in self._joining:
-                    scope.cancel()
-        finally:
-            del self._listeners[place]
-            self._link.forget(place)
-
-    async def _joined_another(self, place: str) -> bool:
-        """Whether it is heard now on the connections that another store's task keeps; if not, none does."""
-        while self._baton.locked():
-            with CancelScope() as scope:
-                self._joining.add(scope)
-                try:
-                    await self._link.subscribe(place)
-                    return True
-                finally:
-                    self._joining.remove(scope)
-        return False
-
     def statement(self, operation: Operation[Any]) -> Statement:
         """The call that an operation is."""
         call = CALLS[type(operation)]
@@ -170,15 +109,22 @@ class PostgresEngine:
             self._link.drop(str(problem))
         return problem
 
-    def _started(self, process: str, deliver: Callable[[Hint], None], task_status: TaskStatus[None]) -> None:
-        task_status.started()
-        deliver(Hint(process, "", "", Notice.RESYNC))
-
     def _hear(self, place: str, payload: str) -> None:
-        if place in self._listeners:
-            process, deliver = self._listeners[place]
-            deliver(hint(process, payload))
+        if (process := self._processes.get(place)) is not None:
+            self._deliver(hint(process, payload))
 
-    def _resync(self) -> None:
-        for process, deliver in list(self._listeners.values()):
-            deliver(Hint(process, "", "", Notice.RESYNC))
+    def _listen(self, process: str) -> None:
+        place = channel(self._schema, process)
+        self._processes[place] = process
+        self._link.channels[place] = anyio.Event()
+
+    async def _listening(self, process: str) -> None:
+        await self._link.subscribe(channel(self._schema, process))
+
+    def _forget(self, process: str) -> None:
+        place = channel(self._schema, process)
+        del self._processes[place]
+        self._link.forget(place)
+
+    async def _run(self, started: Callable[[], None] | None) -> None:
+        await self._link.run(started)

@@ -18,7 +18,7 @@ from ._cluster import RedisClusterEngine
 from ._handshake import TRANSIENT, code_of, refusal
 from ._link import PATIENCE, Link
 from ._operations import CALLS
-from ._remote import Remote
+from ._remote import RemoteRedis
 from ._replicas import replicas_in
 from ._resp import pack, pack_one
 from ._scripts import all_scripts, script
@@ -31,7 +31,7 @@ _SENTINEL = "+sentinel://"
 _KEYS = ("2", "tenure:{0}:rows", "tenure:{0}:order")
 
 
-class RedisEngine(Remote):
+class RedisEngine(RemoteRedis):
     """Keeps everything on a Redis or Valkey server, version 6.2 or later; many machines may share it.
 
     `url` is `redis://[user:password@]host[:port][/database]`, `rediss://` for TLS (`tls` is a context of your own) or

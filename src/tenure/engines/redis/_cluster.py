@@ -31,7 +31,7 @@ from ._handshake import code_of, refusal
 from ._link import PATIENCE
 from ._nodes import REDIRECTED, Nodes
 from ._operations import CALLS
-from ._remote import Remote
+from ._remote import RemoteRedis
 from ._replicas import replicas_in
 from ._resp import pack_one
 from ._scripts import script
@@ -46,7 +46,7 @@ class _Step(NamedTuple):
     answers: list[Any]
 
 
-class RedisClusterEngine(Remote):
+class RedisClusterEngine(RemoteRedis):
     """Keeps everything on a Redis or Valkey cluster, version 6.2 or later; many machines may share it.
 
     `url` is `redis+cluster://[user:password@]host[:port],...` with some of the nodes (`rediss+cluster://` over TLS,
