@@ -1,0 +1,145 @@
+"""What goes on while the engine is asked what a session has. What comes of it: tests/engines/test_redis_rewound.py."""
+
+from __future__ import annotations
+
+import anyio
+import pytest
+
+from tenure import Barrier, LeaseLost, Lock, WorkQueue, open_store
+from tenure.engine import Belonging, CloseSession, Exchange, Hint, Inspect, Inspected, Notice
+from tenure.engines.memory import MemoryEngine
+
+
+class Late:
+    """Memory that answers operations of some kinds late: when `answer` is called."""
+
+    immediate = False
+    url = "late:"
+
+    def __init__(self):
+        self._memory = MemoryEngine()
+        self._serve = self._memory.serve
+        self.kinds = ()
+        self.answers = []
+
+    async def execute(self, operations):
+        return await self._memory.execute(operations)
+
+    def post(self, operation, on_answer):
+        self.answers.append((type(operation), on_answer, self._memory.apply(operation)))
+        return True
+
+    def answer(self, *kinds):
+        """Answer what was asked, but for these kinds."""
+        now = [asked for asked in self.answers if asked[0] not in kinds]
+        self.answers = [asked for asked in self.answers if asked[0] in kinds]
+        for _, on_answer, answer in now:
+            on_answer(answer)
+
+    async def serve(self, process, deliver, *, task_status):
+        async def answer():
+            while True:
+                self.answer(*self.kinds)
+                await anyio.sleep(0.01)
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(answer)
+            await self._serve(process, deliver, task_status=task_status)
+
+
+@pytest.fixture
+def late(virtual_clock):
+    return Late()
+
+
+@pytest.fixture
+async def store(late):
+    async with open_store(late, ttl=60.0) as store:
+        yield store
+
+
+def resync(store):
+    store._on_hint(Hint(store.process, "", "", Notice.RESYNC))
+
+
+async def test_what_is_left_meanwhile_was_not_lost(late, store):
+    async with Lock(store, "x") as lease:
+        late.kinds = (Inspect,)
+        resync(store)
+        late.answers = [(kind, on_answer, nothing(answer)) for kind, on_answer, answer in late.answers]
+    late.kinds = ()
+    await anyio.sleep(1)
+    assert lease.lost is None
+
+
+async def test_a_place_is_not_yet_a_grant(late, store):
+    with pytest.raises(LeaseLost, match="gone"):
+        async with Lock(store, "x"):
+            late.kinds = (Inspect,)
+            resync(store)
+            late.answers = [(kind, on_answer, waiting(answer)) for kind, on_answer, answer in late.answers]
+            late.kinds = ()
+            await anyio.sleep_forever()
+
+
+async def test_the_first_reason_counts(store):
+    with pytest.raises(LeaseLost) as caught:
+        async with Lock(store, "x") as lease:
+            lease.lose("gone")
+            store._sessions.current(60.0).lose("expired")
+            await anyio.sleep_forever()
+    assert caught.value.reason == "gone"
+
+
+async def test_an_arrival_under_a_session_that_had_ended_leaves_nothing(late, store):
+    async with Lock(store, "opens the session"):
+        pass
+    await late.execute([CloseSession(store._sessions.current(60.0).id)])
+    async with anyio.create_task_group() as group:
+        for _ in range(2):
+            group.start_soon(Barrier(store, "b", 2).wait)
+    assert not store._places._by_name
+
+
+async def test_a_task_that_is_on_its_way_is_not_given_back(late, store):
+    queue = WorkQueue(store, "jobs")
+    await queue.put("work")
+    late.kinds = (Exchange,)
+    async with anyio.create_task_group() as group:
+
+        async def work():
+            async with queue.take() as task:
+                await anyio.sleep(1)
+                task.check()
+
+        group.start_soon(work)
+        await anyio.sleep(1)
+        resync(store)
+        await anyio.sleep(1)
+        late.kinds = ()
+    assert (await queue.statistics()).done == 1
+
+
+async def test_a_task_with_a_verdict_is_not_given_back(late, store):
+    queue = WorkQueue(store, "jobs")
+    await queue.put("work")
+    async with queue.take():
+        late.kinds = (Inspect, Exchange)
+        resync(store)
+        await anyio.sleep(1)
+        # its exchange is under way, and the answer to the inspection is there when that has come
+        late.answers.sort(key=lambda asked: asked[0] is Exchange)
+        (_, inspected, answer), *late.answers = late.answers
+        inspected(answer)
+        late.kinds = ()
+    assert (await queue.statistics()).done == 1
+
+
+def nothing(inspected):
+    assert isinstance(inspected, Inspected)
+    return Inspected(inspected.process, (), "")
+
+
+def waiting(inspected):
+    found = tuple(Belonging(one.family, one.key, one.name, False) for one in inspected.belongings)
+    return Inspected(inspected.process, found, "")
