@@ -145,7 +145,7 @@ class Barrier:
     async def _after_the_loss(self, attempt: Attempt) -> ArrivalAnswer:
         """The session is lost: what has become of the arrival. GONE: it never was one."""
         untouched, waited = attempt.untouched, attempt.waits
-        attempt.forget()
+        attempt.end()
         if untouched:
             return Reply.GONE
         answer = await self._store.call(Withdraw(self._wish.key, attempt.name))

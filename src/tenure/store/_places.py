@@ -141,10 +141,6 @@ class Places:
             if not group:
                 del self._by_key[key]
 
-    def forget(self, attempt: Attempt) -> None:
-        """Nobody knows it here any more. For attempts alone."""
-        self._by_name.pop(attempt.name, None)
-
     def undo(self, attempt: Attempt, after: Call[Any] | None) -> Settlement:
         """Undo what an attempt asked for. For attempts alone."""
         self._by_name.pop(attempt.name, None)
@@ -308,11 +304,6 @@ class Attempt(Held):
         if self.call is not None:
             self.call.wanted = False
         self._end()
-
-    def forget(self) -> None:
-        """End it; what the engine makes of it is of no use to anybody."""
-        self.end()
-        self._places.forget(self)
 
     def withdraw(self) -> Settlement:
         """End it and undo it, synchronously, but not before the engine has answered to what was asked.
