@@ -15,6 +15,7 @@ from tenure.engine import (
     CloseSession,
     Granted,
     Holders,
+    Notice,
     OpenSession,
     Ping,
     Queued,
@@ -485,3 +486,20 @@ async def test_a_store_is_opened_although_no_node_has_enough_replicas(redis_clus
     with anyio.fail_after(5):
         async with open_store(RedisClusterEngine(f"{redis_cluster.url}?replicas=2", patience=0.5)):
             pass
+
+
+async def test_each_new_connection_is_told_of_also_where_messages_do_not_need_it(redis_cluster):
+    """Before 7.0 one node's subscription does for all; another one may have been replaced all the same."""
+    engine = RedisClusterEngine(redis_cluster.url)
+    news = []
+    async with anyio.create_task_group() as group:
+        await group.start(engine.serve, "p", lambda hint: news.append(hint.news))
+        for home in {redis_cluster.home_of(slot_of(tag)) for tag in TAGS}:
+            await anyio.sleep(0.5)
+            news.clear()
+            for kind in ("normal", "pubsub"):
+                redis_cluster.nodes[home]("CLIENT", "KILL", "TYPE", kind)
+            with anyio.fail_after(5):
+                while Notice.RESYNC not in news:
+                    await anyio.sleep(0.01)
+        group.cancel_scope.cancel()

@@ -31,11 +31,11 @@ class Past:
         self._stores = stores
         self._dumps = [server("DUMP", name) or b"" for name in NAMES]
 
-    async def come_back(self):
+    async def come_back(self, *stores, news=Notice.RESYNC):
         self._server("EVAL", RESTORE, "2", *NAMES, *self._dumps)
-        for store in self._stores:
-            store._on_hint(Hint(store.process, "", "", Notice.RESYNC))
-        await anyio.sleep(1)
+        for store in stores or self._stores:
+            store._on_hint(Hint(store.process, "", "", news))
+            await anyio.sleep(1)
 
 
 @pytest.fixture
@@ -210,6 +210,47 @@ async def test_a_session_that_is_forgotten_is_lost_at_once(stores, keep):
             pass
 
 
+async def test_a_claim_that_became_another_one_is_lost(stores, keep):
+    """Its place came back, and before its process was connected another one gave back another resource."""
+    one, other = stores
+    held, leave = {}, {name: anyio.Event() for name in ("r1", "r2", "mine")}
+    pools = [ResourcePool(store, "pool") for store in stores]
+
+    async def lend(name):
+        async with pools[1].claim(where={"name": name}):
+            await leave[name].wait()
+
+    async def claim():
+        with suppress(LeaseLost):
+            async with pools[0].claim() as held["mine"]:
+                await leave["mine"].wait()
+
+    async with anyio.create_task_group() as group:
+        for name in ("r1", "r2"):
+            await pools[0].add(name, {"name": name})
+            group.start_soon(lend, name)
+        await anyio.sleep(1)
+        group.start_soon(claim)
+        await anyio.sleep(1)
+        past = keep()
+        for name in ("r2", "r1"):
+            leave[name].set()
+            await anyio.sleep(1)
+        assert held["mine"].resource == "r2"
+        await past.come_back(other, one)
+        assert held["mine"].lost == "gone"
+        async with pools[1].claim(timeout=1), pools[1].claim(timeout=1):
+            pass
+
+
+async def test_a_connection_that_still_stands_asks_for_nothing_to_be_compared(stores, keep):
+    one, _ = stores
+    past = keep()
+    async with Lock(one, "x") as lease:
+        await past.come_back(news=Notice.MISSED)
+        lease.check()
+
+
 # --------------------------------------------------------------------------------------------------------------- tasks
 
 
@@ -260,6 +301,33 @@ async def test_what_is_being_worked_on_goes_on(stores, keep):
         first.check()
         second.check()
     assert (await queue.statistics()).done == 2
+
+
+@pytest.mark.parametrize("heard", [True, False])
+async def test_an_idle_taker_that_has_gone_is_not_counted_on(stores, keep, heard):
+    one, _ = stores
+    got = []
+
+    async def take(queue):
+        async with queue.take() as task:
+            got.append(task.payload)
+
+    queues = [WorkQueue(store, "jobs") for store in stores]
+    async with anyio.create_task_group() as group:
+        group.start_soon(take, queues[0])
+        await anyio.sleep(1)
+        past = keep()
+        await queues[1].put("a")
+        await anyio.sleep(1)
+        if not heard:
+            one.unlisten("tenure:queue:jobs", one._listeners["tenure:queue:jobs"])
+        await past.come_back()
+        assert await everything(one) == []
+        group.start_soon(take, queues[1])
+        await anyio.sleep(1)
+        await queues[1].put("b")
+        await anyio.sleep(1)
+    assert got == ["a", "b"]
 
 
 async def test_a_producer_that_has_gone_is_sent_away_again(stores, keep):

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
+
 import anyio
 import pytest
 
 from tenure import Barrier, LeaseLost, Lock, WorkQueue, open_store
-from tenure.engine import Belonging, CloseSession, Exchange, Hint, Inspect, Inspected, Notice
+from tenure.engine import Acquire, CloseSession, Exchange, Hint, Inspect, Inspected, Notice, Put, Release
 from tenure.engines.memory import MemoryEngine
+from tenure.engines.sqlite import SqliteEngine
 
 
 class Late:
@@ -135,11 +139,72 @@ async def test_a_task_with_a_verdict_is_not_given_back(late, store):
     assert (await queue.statistics()).done == 1
 
 
+async def test_one_round_at_a_time(late, store):
+    async with Lock(store, "x"):
+        late.kinds = (Inspect,)
+        for _ in range(5):
+            resync(store)
+            await anyio.sleep(1)
+        assert len(late.answers) == 1
+        late.answer()
+        assert len(late.answers) == 1  # for all that came meanwhile
+        late.kinds = ()
+        await anyio.sleep(1)
+        assert late.answers == []
+
+
+@pytest.mark.parametrize("asked", ["before", "after"])
+async def test_what_is_done_in_a_transaction_is_not_lost(tmp_path, asked):
+    async with open_store(SqliteEngine(tmp_path / "store.db")) as store:
+        queue = WorkQueue(store, "jobs")
+        await queue.put("work")
+        with closing(sqlite3.connect(tmp_path / "store.db", isolation_level=None)) as connection:
+            async with queue.take() as task:
+                if asked == "before":
+                    resync(store)
+                connection.execute("BEGIN IMMEDIATE")
+                task.complete_in(connection)
+                connection.execute("COMMIT")
+                if asked == "after":
+                    resync(store)
+                await store.ping()
+                await store.ping()
+        assert (await queue.statistics()).done == 1
+
+
+async def test_giving_back_is_sent_again_until_it_is_done(faulty, faulty_store, virtual_clock):
+    async with Lock(faulty_store, "x"):
+        pass
+    session = faulty_store.session_at_once(3.0)
+    await faulty_store.call(Acquire(session.id, "tenure:lock:k", f"{session.id}.0", 1))
+    faulty.refused = (Release,)
+    resync(faulty_store)
+    await anyio.sleep(0.5)
+    faulty.refused = ()
+    await anyio.sleep(2)
+    assert (await faulty_store.call(Inspect(session.id))).belongings == ()
+
+
+async def test_producers_that_wait_are_asked_for_once(recording, virtual_clock):
+    async with open_store(recording) as store:
+        queue = WorkQueue(store, "jobs", max_size=1)
+        await queue.put("first")
+        async with anyio.create_task_group() as group:
+            for number in range(20):
+                group.start_soon(queue.put, number)
+            await anyio.sleep(1)
+            recording.take()
+            resync(store)
+            await anyio.sleep(1)
+            assert sum(len(put.requests) for put in recording.take(Put)) == 20
+            group.cancel_scope.cancel()
+
+
 def nothing(inspected):
     assert isinstance(inspected, Inspected)
     return Inspected(inspected.process, (), "")
 
 
 def waiting(inspected):
-    found = tuple(Belonging(one.family, one.key, one.name, False) for one in inspected.belongings)
+    found = tuple(one._replace(held=False, token=0) for one in inspected.belongings)
     return Inspected(inspected.process, found, "")

@@ -46,7 +46,8 @@ class Notice(Enum):
     FINISHED = "finished"  # a task that you watch has ended; `name` is its id
     DRAINED = "drained"  # a queue that you watch has no unfinished task
     CHANGED = "changed"  # the holder of a key that you watch, or its value, changed
-    RESYNC = "resync"  # hints may have been lost: ask for everything again
+    MISSED = "missed"  # hints may have been lost: ask for everything again
+    RESYNC = "resync"  # the same, and the engine may be another, behind what was acknowledged: inspect the sessions too
 
 
 @dataclass(frozen=True, slots=True)

@@ -90,8 +90,14 @@ class Remote:
             deliver(hint)
 
     def _resync(self) -> None:
+        self._tell_all(Notice.RESYNC)
+
+    def _all_missed(self) -> None:
+        self._tell_all(Notice.MISSED)
+
+    def _tell_all(self, news: Notice) -> None:
         for process, deliver in list(self._listeners.items()):
-            deliver(Hint(process, "", "", Notice.RESYNC))
+            deliver(Hint(process, "", "", news))
 
     # what the engine does
 

@@ -38,6 +38,8 @@ class Surveyed:
 class Belonging(NamedTuple):
     """Something of a `family` that a session has at `key`, or waits for (`held` is False).
 
+    `token` is that of what is held, if it has one, else 0.
+
     `family` is "holds" or "claims"; "arrivals", of which those are held that have an outcome; "producers", of which
     those are held that have slots reserved; "tasks", all held; "takers", which wait while they are idle. `name` is that
     of the holder, claimer, participant or producer; of a task its id and its token, with a blank between; of an idle
@@ -48,6 +50,7 @@ class Belonging(NamedTuple):
     key: str
     name: str
     held: bool
+    token: int = 0
 
 
 @dataclass(frozen=True, slots=True)

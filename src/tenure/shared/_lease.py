@@ -91,9 +91,9 @@ class Lease(Guarded, Held):
         return self.key, self.token
 
     @property
-    def granted_as(self) -> str:
-        """The name of the holder. For the store alone."""
-        return self._name
+    def granted_as(self) -> tuple[str, int]:
+        """The name of the holder, and the token. For the store alone."""
+        return self._name, self.token
 
     def lose(self, reason: str) -> None:
         """It is lost: cancel the body. For the store alone."""

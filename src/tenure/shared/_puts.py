@@ -130,7 +130,12 @@ class Producers:
                 # the answer on its way is older than this
                 request.room = True
                 return
-        if all(request.request.producer != name for request in self._gathered):
+        self.on_found(name)
+
+    def on_found(self, name: str) -> None:
+        """The engine has a producer in its line. One that nobody here knows is sent away."""
+        known = (*self._queued.values(), *self._sent, *self._gathered)
+        if all(request.request.producer != name for request in known):
             self._withdraw(name)
 
     def ask_everything(self) -> None:

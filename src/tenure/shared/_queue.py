@@ -137,7 +137,7 @@ class _Link:
                 self.watchers.wake(hint.name)
             case Notice.DRAINED:
                 self.watchers.wake()
-            case Notice.RESYNC:
+            case Notice.MISSED | Notice.RESYNC:
                 self.takers.look_again()
                 self.producers.ask_everything()
                 self.watchers.wake_all()
@@ -147,8 +147,10 @@ class _Link:
     def on_found(self, session: Session, one: Belonging) -> None:
         if one.family == "tasks":
             self.takers.on_found(session, given_back(one))
-        elif one.family == "producers":
-            self.producers.on_room(one.name)
+        elif one.family == "takers":
+            self.takers.on_found_idle()
+        else:
+            self.producers.on_found(one.name)
 
     def close(self) -> None:
         self.producers.close()

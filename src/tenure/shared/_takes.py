@@ -4,6 +4,9 @@ Group commit without a timer: an exchange leaves when there is something to sett
 its way; what gathers meanwhile leaves with the next. A process without work has its want registered on the engine and
 is hinted when there is some. The engine counts on whom it has hinted and tells nobody else, so a process that has fewer
 takers by then takes the tasks all the same, and gives them back for others to be hinted.
+
+Where takers wish it, tasks are also fetched ahead while there are more than were asked for: they are spare until a
+taker comes, who need not wait for an exchange then.
 """
 
 from __future__ import annotations
@@ -66,6 +69,9 @@ class Takers(Held):
         self._waiting = False
         # takers that the engine counts on, before the exchange on its way, and those that surely will be hinted
         self._counted = self._registered = 0
+        self._most_spare = 0
+        self._spare: deque[tuple[Session, Taken]] = deque()  # taken, and nobody is in line
+        self._plenty = False  # the last exchange brought all that was asked for
         self._registered_in: Session | None = None
         self._hinted = False  # while an exchange was on its way
         self._owed = 0  # tasks that the engine has offered to this process alone
@@ -87,7 +93,7 @@ class Takers(Held):
             self._check_open()
             if len(self._line) >= self._registered:
                 self._turns.kick()
-            session, taken = await self._line.wait(self._line.join(group))
+            session, taken = await self._line.wait(self._join(group))
             if session.lost is None and not self._closed:
                 return session, taken
             self._give_back(session, taken)
@@ -96,7 +102,7 @@ class Takers(Held):
         """Take the next task if there is one now. Raises and cancellation as for `take`."""
         self._check_open()
         self._turns.kick()
-        probe = self._line.join(None)
+        probe = self._join(None)
         self._probes[probe] = False
         try:
             session, taken = await self._line.wait(probe)
@@ -124,6 +130,11 @@ class Takers(Held):
             self._settling.append((session, settle, on_settled))
             self._turns.kick()
 
+    def fetch_ahead(self, change: int) -> None:
+        """So many tasks more, or fewer, may be spare. Synchronous; what is too much is given back."""
+        self._most_spare += change
+        self._give_back_spare(but=self._most_spare)
+
     def dismiss(self, group: object) -> None:
         """End the wait of the takers of a group."""
         for waiter in self._line:
@@ -138,19 +149,23 @@ class Takers(Held):
     # what Turns asks
 
     def next_operation(self, session: Session, n: int) -> Operation[Any] | None:
+        if self._found:
+            self._give_back_found()
         while self._settling and len(self._sent) < CAP:
             entry = self._settling.popleft()
             if entry[0] is session:
                 self._sent.append(entry)
             else:  # its session was lost before this could be said
                 entry[2](entry[0].lost)
-        want = min(CAP, max(len(self._line), self._owed))
+        ahead = self._ahead()
+        want = min(CAP, max(len(self._line), self._owed) + ahead)
         if not (self._sent or self._probes or self._asking or self._owed or want > self._registered):
             self._wake_quiet()
             return None
         # who came for one try waits for this answer only
         self._probes = {probe: True for probe in self._probes if probe.waiting}
-        self._waiting = len(self._line) > len(self._probes)
+        # the engine shall count on takers, not on those who may become some: it is asked again by who still waits then
+        self._waiting = len(self._line) > len(self._probes) and not ahead
         self._wanted, self._owed = want, 0
         self._hinted = self._asking = False
         return Exchange(
@@ -172,15 +187,16 @@ class Takers(Held):
             on_settled("refused" if settle.token in answer.refused else None)
         for taken in answer.tasks:
             self._hand_over(session, taken)
+        if self._wanted:
+            self._plenty = len(answer.tasks) >= self._wanted
+        if answer.paused:
+            self._give_back_spare()
         for token in answer.stop:
             self.stop(token)
         if self._stopped:
             self._stopped &= self._holders.keys()
         for probe in [probe for probe, asked in self._probes.items() if asked]:
             self._line.fail(probe, anyio.WouldBlock())
-        found, self._found = self._found, []
-        for in_session, settle in found:
-            self.on_found(in_session, settle)
         idle = self._wanted - len(answer.tasks) if self._waiting else 0
         if self._hinted:
             # by the registration of this exchange, or by the one before: that can no longer be told
@@ -207,7 +223,9 @@ class Takers(Held):
             while self._settling:
                 lost, _, on_settled = self._settling.popleft()
                 on_settled(lost.lost or "unacknowledged")
-        elif self._settling:  # sent again at each heartbeat; without success for a ttl, the session ends
+        elif (
+            self._settling or self._found
+        ):  # sent again at each heartbeat; without success for a ttl, the session ends
             session.unsettled.setdefault(self, anyio.current_time())
         self._line.fail_all(lambda: type(error)(*error.args))
         self._wake_quiet()
@@ -247,14 +265,19 @@ class Takers(Held):
 
     def on_found(self, session: Session, settle: Settle) -> None:
         """By the engine's word this process has a task; one that nobody here has is given back."""
-        if self._turns.busy:
-            self._found.append((session, settle))  # the answer under way may bring it
-        elif settle.token not in self._holders and all(settle.token != s.token for _, s, _ in self._settling):
-            self.settle(session, settle, _nothing)
+        self._found.append((session, settle))
+        self._turns.kick()
+
+    def on_found_idle(self) -> None:
+        """The engine counts on takers of this process; if there are none, it is told so."""
+        if not (self._counted or self._turns.busy):
+            self._asking = True
+            self._turns.kick()
 
     def close(self) -> None:
         """The store closes; verdicts still go out."""
         self._closed = True
+        self._give_back_spare()
         self._line.fail_all(lambda: StoreClosed("the store was closed"))
 
     def lose(self, reason: str) -> None:
@@ -274,13 +297,30 @@ class Takers(Held):
         if self._closed:
             raise StoreClosed("the store is closed")
 
+    def _ahead(self) -> int:
+        """How many tasks to ask for beyond those for who waits."""
+        return max(0, self._most_spare - len(self._spare)) if self._plenty and not self._closed else 0
+
+    def _join(self, group: object) -> Waiter[object, tuple[Session, Taken]]:
+        waiter = self._line.join(group)
+        if self._spare:
+            self._line.grant(waiter, self._spare.popleft())
+        return waiter
+
     def _hand_over(self, session: Session, taken: Taken) -> None:
         taker = self._line.head()
-        if taker is None or session.lost is not None:
+        if session.lost is not None or (taker is None and len(self._spare) >= self._most_spare):
             self._give_back(session, taken)
+            return
+        self._holders[taken.token] = None
+        if taker is None:
+            self._spare.append((session, taken))
         else:
-            self._holders[taken.token] = None
             self._line.grant(taker, (session, taken))
+
+    def _give_back_spare(self, but: int = 0) -> None:
+        while len(self._spare) > but:
+            self._give_back(*self._spare.pop())
 
     def _left(self, waiter: Waiter[object, tuple[Session, Taken]]) -> None:
         if waiter.granted:
@@ -288,6 +328,14 @@ class Takers(Held):
 
     def _give_back(self, session: Session, taken: Taken) -> None:
         self.settle(session, Settle(taken.id, taken.token, Verdict.GIVE_BACK), _nothing)
+
+    def _give_back_found(self) -> None:
+        # no answer is under way that could bring it
+        known = {*self._holders, *(settle.token for _, settle, _ in self._settling)}
+        found, self._found = self._found, []
+        for session, settle in found:
+            if settle.token not in known:
+                self._settling.append((session, settle, _nothing))
 
     def _register(self, session: Session, idle: int) -> None:
         self._counted = self._registered = idle if session.lost is None and not self._closed else 0
@@ -299,7 +347,8 @@ class Takers(Held):
                 session.add(self)
 
     def _go_on(self) -> None:
-        if self._settling or self._probes or self._asking or self._owed or len(self._line) > self._registered:
+        want = len(self._line) + self._ahead() > self._registered
+        if self._settling or self._found or self._probes or self._asking or self._owed or want:
             self._turns.kick()
         else:
             self._wake_quiet()

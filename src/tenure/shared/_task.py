@@ -176,9 +176,9 @@ class Task(Guarded, Held):
     # for the session and the takers
 
     @property
-    def granted_as(self) -> str:
-        """Its id and token. For the store alone."""
-        return f"{self.id} {self.token}"
+    def granted_as(self) -> tuple[str, int] | None:
+        """Its name and token; None once it may be done by a transaction of the user's. For the store alone."""
+        return None if self._joined else (f"{self.id} {self.token}", self.token)
 
     def lose(self, reason: str) -> None:
         """It is lost, its session is, or the store closes."""

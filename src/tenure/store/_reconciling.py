@@ -9,6 +9,7 @@ whenever hints may have been lost, what nobody here knows is given back, and wha
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from tenure.engine import (
@@ -26,7 +27,7 @@ from tenure.engine import (
     Withdraw,
 )
 
-from ._sessions import Session, numbers
+from ._sessions import Held, Session, numbers
 
 OF_QUEUES = ("producers", "tasks", "takers")
 """Families of which those know who use the queue."""
@@ -34,34 +35,47 @@ OF_QUEUES = ("producers", "tasks", "takers")
 _UNDO = {"holds": Release, "claims": GiveBack, "arrivals": Withdraw, "producers": Leave}
 
 
-def reconcile(session: Session, on_found: Callable[[Session, Belonging], object]) -> None:
-    """Ask what the session has: `on_found` is told of each thing, and whoever holds what the engine does not, loses it.
+class Reconciler:
+    """Compares sessions, each in one round at a time; `on_found` is told of each thing that the engine has of one.
 
     An engine that cannot tell is not asked again: then only the next operation on a thing shows what became of it.
+    Thread safety: none.
     """
-    ours = {held: held.granted_as for held in session.held if held.granted_as}
-    theirs: set[str] = set()
 
-    def ask(after: str) -> None:
-        session.wire.send(Inspect(session.id, after), on_answer)
+    def __init__(self, on_found: Callable[[Session, Belonging], object]) -> None:
+        self._on_found = on_found
+        self._again: dict[Session, bool] = {}
 
-    def on_answer(answer: object) -> None:
-        if answer is Reply.UNKNOWN:
+    def reconcile(self, session: Session) -> None:
+        """Give back what nobody here knows, and have who holds what the engine does not have lose it."""
+        if session in self._again:
+            self._again[session] = True
+            return
+        self._again[session] = False
+        theirs: set[tuple[str, int]] = set()
+        self._ask(session, "", [held for held in session.held if held.granted_as], theirs)
+
+    def _ask(self, session: Session, after: str, ours: list[Held], theirs: set[tuple[str, int]]) -> None:
+        session.wire.send(Inspect(session.id, after), partial(self._on_answer, session, ours, theirs))
+
+    def _on_answer(
+        self, session: Session, ours: list[Held], theirs: set[tuple[str, int]], answer: object
+    ) -> None:
+        if isinstance(answer, Inspected):
+            for one in answer.belongings:
+                self._on_found(session, one)
+                if one.held:
+                    theirs.add((one.name, one.token))
+            if answer.next:
+                self._ask(session, answer.next, ours, theirs)
+                return
+            for held in ours:
+                if held in session.held and (granted := held.granted_as) and granted not in theirs:
+                    held.lose("gone")
+        elif answer is Reply.UNKNOWN:
             session.lose("gone")
-        if not isinstance(answer, Inspected):
-            return
-        for one in answer.belongings:
-            on_found(session, one)
-            if one.held:
-                theirs.add(one.name)
-        if answer.next:
-            ask(answer.next)
-            return
-        for held, name in ours.items():
-            if name not in theirs and held in session.held:
-                held.lose("gone")
-
-    ask("")
+        if self._again.pop(session) and session.usable:
+            self.reconcile(session)
 
 
 def undoing(session: str, one: Belonging) -> Operation[Any]:

@@ -47,9 +47,9 @@ class Held:
     __slots__ = ()
 
     @property
-    def granted_as(self) -> str:
-        """The name under which the engine has granted it; empty for who waits, or need not be known there."""
-        return ""
+    def granted_as(self) -> tuple[str, int] | None:
+        """The name under which the engine has granted it, and the token; None for what it need not have."""
+        return None
 
     def lose(self, reason: str) -> None:
         """It is lost, or the session is, or the store closes: once or several times. Synchronous; must not raise."""

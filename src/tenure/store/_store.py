@@ -23,7 +23,7 @@ from tenure.upkeep import Job, Upkeep, unwrapped_task_group
 
 from ._codec import Codec, JsonCodec
 from ._places import Attempt, Obtained, Places, Wish
-from ._reconciling import OF_QUEUES, reconcile, undoing
+from ._reconciling import OF_QUEUES, Reconciler, undoing
 from ._sessions import LEAST_TTL, Session, Sessions
 from ._settling import Settlement
 from ._timers import Timers
@@ -39,7 +39,7 @@ class Listener(Protocol):
     """Something of this process that wants the hints for one key."""
 
     def on_hint(self, hint: Hint) -> None:
-        """A hint came; RESYNC means that others may have been lost. Must not raise."""
+        """A hint came; MISSED and RESYNC mean that others may have been lost. Must not raise."""
         ...
 
     def on_found(self, session: Session, one: Belonging) -> None:
@@ -114,6 +114,7 @@ class Store(AsyncContextManagerMixin):
         self._timers = Timers()
         self._sessions = Sessions(self.process, self._wires, self._running)
         self._places = Places(self._wires, self._sessions, self._timers)
+        self._reconciler = Reconciler(self._on_found)
         self._listeners: WeakValueDictionary[str, Any] = WeakValueDictionary()
         self.entered: dict[tuple[str, object], object] = {}
         """What is held exclusively, by key and task."""
@@ -295,13 +296,13 @@ class Store(AsyncContextManagerMixin):
 
     def _on_hint(self, hint: Hint) -> None:
         listener = self._listeners.get(hint.key)
-        if hint.news is Notice.RESYNC:
+        if hint.news is Notice.RESYNC or hint.news is Notice.MISSED:
             self._places.ask_everything()
             for listener in list(self._listeners.values()):
                 listener.on_hint(hint)
-            for session in self._sessions:
+            for session in self._sessions if hint.news is Notice.RESYNC else ():
                 if session.usable:
-                    reconcile(session, self._on_found)
+                    self._reconciler.reconcile(session)
         elif listener is None or hint.news is Notice.ASK or not isinstance(hint.news, Notice):
             self._places.on_hint(hint)
         else:
@@ -312,7 +313,7 @@ class Store(AsyncContextManagerMixin):
         if listener is not None:
             listener.on_found(session, one)
         elif not self._places.knows(one.name):
-            session.wire.send(undoing(session.id, one), lambda _: None)
+            Settlement(undoing(session.id, one), session)
 
     def _fail(self, fault: Exception) -> None:
         """A job has ended by a fault: nothing can be sent any more."""

@@ -175,6 +175,10 @@ class Claims:
         """Whether it is claimed, and not waited for."""
         return thing[1] in self._pools[thing[0]].claims
 
+    def token(self, thing: Thing) -> int:
+        """The token of one that is claimed."""
+        return self._pools[thing[0]].claims[thing[1]].token
+
     def clear_up(self) -> None:
         """Wake the resources that have rested enough, in the order of their time, pool and name."""
         while self._resting and self._resting[0][0] <= self._state.now:

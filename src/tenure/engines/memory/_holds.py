@@ -146,6 +146,10 @@ class Holds:
         """Whether it is held, and not waited for."""
         return thing[1] in self._lines[thing[0]].held
 
+    def token(self, thing: Thing) -> int:
+        """The token of one that is held."""
+        return self._lines[thing[0]].held[thing[1]].token
+
     def serve(self, key: str) -> None:
         """Grant to the head of the line for as long as it fits."""
         line = self._lines.get(key)

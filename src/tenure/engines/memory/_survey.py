@@ -33,7 +33,11 @@ class Looks:
             "tasks": lambda _: True,
             "takers": lambda _: False,
         }
-        self._token = tasks.token
+        self._token: dict[str, Callable[[Thing], int]] = {
+            "holds": holds.token,
+            "claims": claims.token,
+            "tasks": tasks.token,
+        }
 
     def survey(self, op: Survey) -> Surveyed:
         names = sorted(n for n in self._kinds[op.kind]() if n > op.after and n.startswith(op.prefix))
@@ -58,9 +62,11 @@ class Looks:
 
     def _belonging(self, rank: int, *thing: str) -> Belonging:
         family, (key, *names) = FAMILIES[rank], thing
+        held = self._has[family](thing)
+        token = self._token[family](thing) if held and family in self._token else 0
         if family == "tasks":
-            names.append(str(self._token(thing)))
-        return Belonging(family, key, " ".join(names), self._has[family](thing))
+            names.append(str(token))
+        return Belonging(family, key, " ".join(names), held, token)
 
     def examine(self, op: Examine) -> Examined:
         del op

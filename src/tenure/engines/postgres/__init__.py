@@ -54,7 +54,9 @@ class PostgresEngine(Remote):
         self._clock = clock
         self._cap = cap
         self._processes: dict[str, str] = {}
-        self._link = Link(self._address, self._schema, self._hear, self._resync, patience=patience)
+        self._link = Link(
+            self._address, self._schema, self._hear, self._resync, self._all_missed, patience=patience
+        )
 
     async def execute(self, operations: Sequence[Operation[Any]], /) -> Sequence[Any]:
         """Apply operations in order, each by one call in a transaction of its own, all sent together.

@@ -39,7 +39,8 @@ class Link:
     Through a pooler of transactions nothing is kept on the server's connections. If then there is no direct address,
     no hints come, `deaf` says so, and everybody who waits asks again from time to time.
 
-    `hear(channel, payload)` is called for each notification, and `reconnected()` when some may have been lost.
+    `hear(channel, payload)` is called for each notification, `missed()` when some may have been lost, and
+    `reconnected()` when that is so and the server may be another.
 
     Thread safety: none.
     """
@@ -50,6 +51,7 @@ class Link:
         schema: str,
         hear: Callable[[str, str], None],
         reconnected: Callable[[], None],
+        missed: Callable[[], None],
         *,
         patience: float = PATIENCE,
     ) -> None:
@@ -59,6 +61,7 @@ class Link:
         self._schema = schema
         self._hear = hear
         self._reconnected = reconnected
+        self._missed = missed
         self._patience = patience
         self._settings = SETTINGS | {"lock_timeout": f"{patience * 500:.0f}ms"}
         self._commands: Wire | None = None
@@ -217,7 +220,7 @@ class Link:
     async def _look_again(self) -> None:
         while True:
             await anyio.sleep(LOOK_AGAIN * random.uniform(0.5, 1))
-            self._reconnected()
+            self._missed()
 
     def _notified(self, channel: bytes, payload: bytes) -> None:
         place, text = channel.decode(), payload.decode()

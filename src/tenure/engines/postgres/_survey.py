@@ -27,8 +27,8 @@ def _inspected(rows: Sequence[Row]) -> Inspected:
     return Inspected(
         text(process),
         tuple(
-            Belonging(family, text(key), text(called), bool(held))
-            for family, (_, _, held), (key, called) in others
+            Belonging(family, text(key), text(called), bool(held), token)
+            for family, (_, _, held, token), (key, called) in others
         ),
         # a page that is full may be the last one: then the next one is empty
         f"{others[-1].n[0]}:{others[-1].n[1]}" if others else "",

@@ -99,6 +99,7 @@ class Nodes:
         self._lost = anyio.Event()
         self._unheard = anyio.Event()
         self._heard = anyio.Event()
+        self._renewed = False
 
     def __str__(self) -> str:
         """The URL, without the password."""
@@ -220,7 +221,9 @@ class Nodes:
 
     def _move(self, found: dict[int, Address]) -> None:
         """These shards are there now."""
-        self._homes |= {shard: self._node(where) for shard, where in found.items()}
+        before = self._homes
+        self._homes = before | {shard: self._node(where) for shard, where in found.items()}
+        self._renewed = self._renewed or any(home is not self._homes[shard] for shard, home in before.items())
         self._drop_unused()
         self._found.set()
         self._found = anyio.Event()
@@ -290,6 +293,7 @@ class Nodes:
 
     def connected(self, node: _Node) -> None:
         """There is a new connection, on which nothing is heard yet."""
+        self._renewed = True
         node.heard.clear()
         self._unheard.set()
 
@@ -306,7 +310,8 @@ class Nodes:
         while True:
             self._unheard = anyio.Event()
             heard = [await self._subscribe(shard, *what) for shard, what in self._unsubscribed()]
-            if any(heard):
+            if any(heard) or self._renewed:
+                self._renewed = False
                 self._resync()
             self._heard.set()
             self._heard = anyio.Event()

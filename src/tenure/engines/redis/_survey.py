@@ -18,8 +18,8 @@ def _inspected(raw: Sequence[Any]) -> Inspected:
     return Inspected(
         text(process),
         tuple(
-            Belonging(FAMILIES[family], text(key), text(name), bool(held))
-            for family, key, name, held in found
+            Belonging(FAMILIES[family], text(key), text(name), bool(held), token)
+            for family, key, name, held, token in found
         ),
         text(last),
     )

@@ -78,4 +78,4 @@ def _decode(text: str) -> Granted | Claimed | Tripped | Broken | Notice:
         case [_, notice]:
             return Notice(notice)
         case _:
-            return Notice.RESYNC
+            return Notice.MISSED

@@ -49,7 +49,7 @@ class Looks:
         last = f"{rows[-1][0]}:{rows[-1][1]}" if len(rows) == op.limit else ""
         return Inspected(
             session.process,
-            tuple(Belonging(FAMILIES[row[0]], row[2], row[3], bool(row[4])) for row in rows),
+            tuple(Belonging(FAMILIES[row[0]], row[2], row[3], bool(row[4]), row[5]) for row in rows),
             last,
         )
 

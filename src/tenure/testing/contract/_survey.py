@@ -8,6 +8,7 @@ from tenure.engine import (
     Arrive,
     Belonging,
     Claim,
+    Claimed,
     CloseSession,
     Examine,
     Exchange,
@@ -142,11 +143,11 @@ class SurveyContract(ContractBase):
         await do.hold(other, "k", "z")
         for holder in "ab":
             await do.queue(session, "k", holder)
-        for holder in "ab":
-            await do.hold(session, "j", holder, capacity=2)
+        tokens = [await do.hold(session, "j", holder, capacity=2) for holder in "ab"]
         await do(AddResource("p", "x", ()))
-        for holder in "ab":
-            await do(Claim(session, "p", holder))
+        claimed = await do(Claim(session, "p", "a"))
+        assert isinstance(claimed, Claimed)
+        await do(Claim(session, "p", "b"))
         await do(Arrive(session, "b", "a", 2))
         for participant in "ab":
             await do(Arrive(session, "c", participant, 2))
@@ -160,17 +161,20 @@ class SurveyContract(ContractBase):
         families = [one.family for one in found]
         assert families == sorted(families, key=FAMILIES.index)
         assert set(found) == {
-            Belonging("holds", "j", "a", True),
-            Belonging("holds", "j", "b", True),
+            Belonging("holds", "j", "a", True, tokens[0]),
+            Belonging("holds", "j", "b", True, tokens[1]),
             Belonging("holds", "k", "a", False),
             Belonging("holds", "k", "b", False),
-            Belonging("claims", "p", "a", True),
+            Belonging("claims", "p", "a", True, claimed.token),
             Belonging("claims", "p", "b", False),
             Belonging("arrivals", "b", "a", False),
             Belonging("arrivals", "c", "a", True),
             Belonging("arrivals", "c", "b", True),
             Belonging("producers", "q", "n", False),
-            *(Belonging("tasks", "r", f"{task.id} {task.token}", True) for task in exchanged.tasks),
+            *(
+                Belonging("tasks", "r", f"{task.id} {task.token}", True, task.token)
+                for task in exchanged.tasks
+            ),
             Belonging("takers", "s", "", False),
         }
         assert len(found) == 13

@@ -29,7 +29,7 @@ BEGIN
 END $$;
 
 -- At most `_limit` things above a rank of the family and a number. -> session(; process), then the family's name(rank,
--- number, 1 if it is held; key, name); unknown, more
+-- number, 1 if it is held, token; key, name); unknown, more
 CREATE FUNCTION tenure.belongings(
     _clock bigint, _cap bigint, _session bytea, _rank bigint, _number bigint, _limit bigint
 ) RETURNS SETOF tenure.answer LANGUAGE plpgsql AS $$
@@ -47,29 +47,32 @@ BEGIN
     END IF;
     RETURN NEXT ROW('session', NULL, ARRAY[mine.process])::tenure.answer;
     RETURN QUERY
-        SELECT b.family, ARRAY[b.rank, b.number, b.has::int], ARRAY[b.key, b.name]
+        SELECT b.family, ARRAY[b.rank, b.number, b.has::int, b.token], ARRAY[b.key, b.name]
         FROM (
-            (SELECT 0 AS rank, t.made AS number, 'holds' AS family, t.key, t.holder AS name, t.token > 0 AS has
+            (SELECT 0 AS rank, t.made AS number, 'holds' AS family, t.key, t.holder AS name, t.token > 0 AS has,
+                    t.token
                 FROM tenure.hold t WHERE t.session = mine.id AND (0, t.made) > (_rank, _number)
                 ORDER BY t.made LIMIT _limit)
             UNION ALL
-            (SELECT 1, t.made, 'claims', t.pool, t.holder, t.resource IS NOT NULL
-                FROM tenure.wish t WHERE t.session = mine.id AND (1, t.made) > (_rank, _number)
+            (SELECT 1, t.made, 'claims', t.pool, t.holder, t.resource IS NOT NULL, coalesce(r.token, 0)
+                FROM tenure.wish t LEFT JOIN tenure.resource r ON r.pool = t.pool AND r.name = t.resource
+                WHERE t.session = mine.id AND (1, t.made) > (_rank, _number)
                 ORDER BY t.made LIMIT _limit)
             UNION ALL
-            (SELECT 2, t.made, 'arrivals', t.key, t.participant, t.outcome IS NOT NULL
+            (SELECT 2, t.made, 'arrivals', t.key, t.participant, t.outcome IS NOT NULL, 0
                 FROM tenure.party t WHERE t.session = mine.id AND (2, t.made) > (_rank, _number)
                 ORDER BY t.made LIMIT _limit)
             UNION ALL
-            (SELECT 3, t.made, 'producers', t.queue, t.name, t.reserved
+            (SELECT 3, t.made, 'producers', t.queue, t.name, t.reserved, 0
                 FROM tenure.producer t WHERE t.session = mine.id AND (3, t.made) > (_rank, _number)
                 ORDER BY t.made LIMIT _limit)
             UNION ALL
-            (SELECT 4, t.token, 'tasks', t.queue, convert_to(t.id || ' ' || t.token, 'UTF8'), true
+            (SELECT 4, t.token, 'tasks', t.queue, convert_to(t.id || ' ' || t.token, 'UTF8'), true,
+                    t.token
                 FROM tenure.task t WHERE t.session = mine.id AND (4, t.token) > (_rank, _number)
                 ORDER BY t.token LIMIT _limit)
             UNION ALL
-            (SELECT 5, t.made, 'takers', t.queue, ''::bytea, false
+            (SELECT 5, t.made, 'takers', t.queue, ''::bytea, false, 0
                 FROM tenure.taker t WHERE t.session = mine.id AND (5, t.made) > (_rank, _number)
                 ORDER BY t.made LIMIT _limit)
         ) b

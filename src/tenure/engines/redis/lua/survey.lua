@@ -62,28 +62,30 @@ local function survey()
     return {'surveyed', names, last}
 end
 
--- The key and the name of a thing, and whether it is held and not waited for, by family.
+-- The key and the name of a thing, whether it is held and not waited for, and its token, by family.
 local function row_of(letter, has)
     return function(thing)
         local key, name = parts(thing)
-        return key, name, has(row(letter .. thing))
+        return key, name, has(row(letter .. thing), key)
     end
 end
 
 local tell = {
-    [HOLD] = row_of('h:', function(hold) return hold.token > 0 end),
-    [CLAIM] = row_of('c:', function(claim) return claim.resource end),
+    [HOLD] = row_of('h:', function(hold) return hold.token > 0, hold.token end),
+    [CLAIM] = row_of('c:', function(claim, pool)
+        return claim.resource, claim.resource and row('i:' .. both(pool, claim.resource)).token
+    end),
     [ARRIVAL] = row_of('p:', function(party) return party.outcome end),
     [PRODUCER] = row_of('n:', function(producer) return producer.reserved end),
     [TASK] = function(thing, token)
         local queue, id = parts(thing)
-        return queue, format('%d %d', tonumber(id), tonumber(token)), true
+        return queue, format('%d %d', tonumber(id), tonumber(token)), true, tonumber(token)
     end,
     [TAKER] = function(thing) return thing, '', false end,
 }
 
--- ARGV: session, after, limit -> inspected: its process, for each thing family, key, name and 1 if it is held, and after
--- which to go on; unknown
+-- ARGV: session, after, limit -> inspected: its process, for each thing family, key, name, 1 if it is held, and its token,
+-- and after which to go on; unknown
 local function inspect()
     local session = session_of(ARGV[4])
     if not session then
@@ -95,8 +97,8 @@ local function inspect()
     for i, member in ipairs(members) do
         local place = string.sub(member, #prefix + 1)
         local family = tonumber(string.sub(place, 1, 1))
-        local key, name, held = tell[family](string.sub(place, 18), string.sub(place, 2, 17))
-        answer[i] = {family, key, name, held and 1 or 0}
+        local key, name, held, token = tell[family](string.sub(place, 18), string.sub(place, 2, 17))
+        answer[i] = {family, key, name, held and 1 or 0, token or 0}
     end
     return {'inspected', session.process, answer, #members == limit and string.sub(members[limit], #prefix + 1) or ''}
 end

@@ -20,24 +20,25 @@ SELECT name FROM session WHERE name >= :prefix AND name < :end AND name > :after
 
 -- belongings: What a session has and waits for, above a rank and a number.
 -- in: session, rank, number, limit
--- out: rank of the family, number, key, name, whether it has it
+-- out: rank of the family, number, key, name, whether it has it, token
 SELECT * FROM (
-  SELECT 0, hold.id, line.key, hold.holder, hold.token > 0 FROM hold JOIN line ON line.id = hold.line
+  SELECT 0, hold.id, line.key, hold.holder, hold.token > 0, hold.token FROM hold JOIN line ON line.id = hold.line
   WHERE hold.session = :session AND (0, hold.id) > (:rank, :number) ORDER BY hold.id LIMIT :limit)
 UNION ALL SELECT * FROM (
-  SELECT 1, id, pool, holder, resource IS NOT NULL FROM claim
-  WHERE session = :session AND (1, id) > (:rank, :number) ORDER BY id LIMIT :limit)
+  SELECT 1, claim.id, claim.pool, claim.holder, claim.resource IS NOT NULL, coalesce(resource.token, 0)
+  FROM claim LEFT JOIN resource ON resource.id = claim.resource
+  WHERE claim.session = :session AND (1, claim.id) > (:rank, :number) ORDER BY claim.id LIMIT :limit)
 UNION ALL SELECT * FROM (
-  SELECT 2, id, key, participant, generation IS NOT NULL FROM arrival
+  SELECT 2, id, key, participant, generation IS NOT NULL, 0 FROM arrival
   WHERE session = :session AND (2, id) > (:rank, :number) ORDER BY id LIMIT :limit)
 UNION ALL SELECT * FROM (
-  SELECT 3, producer.id, queue.name, producer.name, producer.reserved FROM producer JOIN queue ON queue.id = producer.queue
+  SELECT 3, producer.id, queue.name, producer.name, producer.reserved, 0 FROM producer JOIN queue ON queue.id = producer.queue
   WHERE producer.session = :session AND (3, producer.id) > (:rank, :number) ORDER BY producer.id LIMIT :limit)
 UNION ALL SELECT * FROM (
-  SELECT 4, task.token, queue.name, task.id || ' ' || task.token, 1 FROM task JOIN queue ON queue.id = task.queue
+  SELECT 4, task.token, queue.name, task.id || ' ' || task.token, 1, task.token FROM task JOIN queue ON queue.id = task.queue
   WHERE task.place = 2 AND task.session = :session AND (4, task.token) > (:rank, :number)
   ORDER BY task.token LIMIT :limit)
 UNION ALL SELECT * FROM (
-  SELECT 5, taker.id, queue.name, '', 0 FROM taker JOIN queue ON queue.id = taker.queue
+  SELECT 5, taker.id, queue.name, '', 0, 0 FROM taker JOIN queue ON queue.id = taker.queue
   WHERE taker.session = :session AND (5, taker.id) > (:rank, :number) ORDER BY taker.id LIMIT :limit)
 ORDER BY 1, 2 LIMIT :limit
