@@ -24,11 +24,11 @@ from benchmarks._measure import LOOPS, ROUNDS, on_loop
 from benchmarks._postgres_server import NewDatabase, server
 from benchmarks.queue_peers._environments import POSTGRES_PEERS
 from benchmarks.queue_peers._server import PostgresServer
-from benchmarks.redis_queue import OURS, Contestant, Result, compared, measured, medians
+from benchmarks.redis_queue import AHEAD, OURS, Contestant, Result, compared, measured, medians
 
 WORKS: dict[str, dict[str, int]] = {
     # how many tasks, by module: about a second each
-    "drain": {OURS: 10_000, "pgqueuer": 7_500, "procrastinate": 250, "saq_postgres": 500},
+    "drain": {OURS: 10_000, AHEAD: 15_000, "pgqueuer": 7_500, "procrastinate": 250, "saq_postgres": 500},
     "put": {OURS: 5_000, "pgqueuer": 750, "procrastinate": 750},
     "put_many": {OURS: 20_000, "pgqueuer": 20_000, "procrastinate": 7_500},
     "wake": {OURS: 100, "pgqueuer": 100, "procrastinate": 100},
@@ -39,9 +39,10 @@ WAITERS = 1_000
 
 def rounds(database: NewDatabase, work: str, *, smoke: bool) -> dict[Contestant, Result]:
     """The contestants take turns; the median of each figure."""
-    contestants: list[Contestant] = [(OURS, "asyncio")]
+    own = [module for module in (OURS, AHEAD) if module in WORKS[work]]
+    contestants: list[Contestant] = [(module, "asyncio") for module in own]
     if not smoke:
-        contestants = [(OURS, loop) for loop in LOOPS]
+        contestants = [(module, loop) for module in own for loop in LOOPS]
         peers = {peer: loops for peer, (_, loops) in POSTGRES_PEERS.items() if peer in WORKS[work]}
         contestants += [(peer, loop) for peer, loops in peers.items() for loop in loops]
     seen: dict[Contestant, list[Result]] = {contestant: [] for contestant in contestants}
@@ -111,6 +112,7 @@ def run(smoke: bool) -> list[dict[str, Any]]:
         drain = measure("drain")
         found = [
             *rows("no-op tasks", drain, "tasks", "1/s", {"pgqueuer": ">= 1.5x"}),
+            *rows("no-op tasks, fetched ahead", drain, "tasks", "1/s", {"pgqueuer": ">= 1.5x"}, who=AHEAD),
             *rows("client CPU for a task", drain, "cpu", "us", {}, 1e6),
             *rows("server CPU for a task", drain, "server_cpu", "us", {}, 1e6),
             *rows("writing transactions for a task", drain, "commands", "", {}),

@@ -3,7 +3,8 @@
 Ours leases, fences and stores a result for each task; so do streaq, SAQ, arq and taskiq, but for the fence. dramatiq
 acknowledges and keeps no results, huey pops its tasks. All on a private server over a unix socket, logging off; a
 worker's tasks are put before its time begins, and it ends when the last handler was called. Peers that have no trio
-are compared with ours on trio by their figure on asyncio. streaq needs a server of version 7.
+are compared with ours on trio by their figure on asyncio. streaq needs a server of version 7. No-op tasks are worked
+off once as they are taken by default, and once with tasks leased ahead, as dramatiq does by default.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from benchmarks.queue_peers._environments import PEERS, python_with
 from benchmarks.redis_locks import server
 
 ROOT = Path(__file__).parents[1]
-OURS = "ours"
+OURS, AHEAD = "ours", "ours_ahead"
 Result = dict[str, Any]
 Contestant = tuple[str, str]
 """A module of `queue_peers`, and the loop or the threads in which it runs."""
@@ -30,7 +31,8 @@ Contestant = tuple[str, str]
 WORKS: dict[str, dict[str, int]] = {
     # how many tasks, by module: about a second each
     "drain": {
-        OURS: 20_000, "streaq": 2_000, "saq": 2_500, "arq": 640, "taskiq": 2_500, "dramatiq": 5_000, "huey": 8_000,
+        OURS: 20_000, AHEAD: 20_000, "streaq": 2_000, "saq": 2_500, "arq": 640, "taskiq": 2_500, "dramatiq": 5_000,
+        "huey": 8_000,
     },
     "put": {
         OURS: 10_000, "streaq": 2_000, "saq": 4_000, "arq": 4_000, "taskiq": 3_000, "dramatiq": 6_000, "huey": 15_000,
@@ -44,7 +46,7 @@ WORKS: dict[str, dict[str, int]] = {
 def measured(path: str, work: str, contestant: Contestant, n: int) -> Result:
     """What a contestant gives; "missing" says why there is nothing."""
     module, loop = contestant
-    python = sys.executable if module == OURS else python_with(module)
+    python = sys.executable if module in (OURS, AHEAD) else python_with(module)
     if python is None:
         return {"name": module, "missing": "cannot be installed"}
     command = [python, "-m", f"benchmarks.queue_peers.{module}", path, loop, work, str(n)]
@@ -60,9 +62,10 @@ def measured(path: str, work: str, contestant: Contestant, n: int) -> Result:
 
 def rounds(work: str, *, smoke: bool) -> dict[Contestant, Result]:
     """The contestants take turns, each on an empty server; the median of each figure."""
-    contestants: list[Contestant] = [(OURS, "asyncio")]
+    own = [module for module in (OURS, AHEAD) if module in WORKS[work]]
+    contestants: list[Contestant] = [(module, "asyncio") for module in own]
     if not smoke:
-        contestants = [(OURS, loop) for loop in LOOPS]
+        contestants = [(module, loop) for module in own for loop in LOOPS]
         contestants += [(peer, loop) for peer in PEERS if peer in WORKS[work] for loop in PEERS[peer][1]]
     seen: dict[Contestant, list[Result]] = {contestant: [] for contestant in contestants}
     for _ in range(1 if smoke or work == "idle" else ROUNDS):
@@ -92,10 +95,11 @@ def compared(
     goals: dict[str, str],
     scale: float = 1,
     store: str = "Redis",
+    who: str = OURS,
 ) -> Iterator[dict[str, Any]]:
     """Ours on each loop beside each peer; `goals` by module, "" for all."""
-    for loop in (loop for loop in LOOPS if (OURS, loop) in results):
-        ours = scale * results[OURS, loop][key]
+    for loop in (loop for loop in LOOPS if (who, loop) in results):
+        ours = scale * results[who, loop][key]
         for place in _opponents(loop, results):
             peer = results.get(place, {"name": "no peer", "missing": "a smoke run"})
             value = scale * peer.get(key, nan)
@@ -114,7 +118,7 @@ def compared(
 
 def _opponents(loop: str, results: dict[Contestant, Result]) -> list[Contestant]:
     """Those on the same loop, in threads, or on asyncio if they have no such loop."""
-    places = [(peer, place) for peer, place in results if peer != OURS]
+    places = [(peer, place) for peer, place in results if peer not in (OURS, AHEAD)]
     found = [
         (peer, place)
         for peer, place in places
@@ -132,6 +136,7 @@ def run(smoke: bool) -> list[dict[str, Any]]:
     no_worse = {"taskiq": "no worse"}
     return [
         *compared("no-op tasks", drain, "tasks", "1/s", fast),
+        *compared("no-op tasks, fetched ahead", drain, "tasks", "1/s", fast, who=AHEAD),
         *compared("client CPU for a task", drain, "cpu", "us", {}, 1e6),
         *compared("server CPU for a task", drain, "server_cpu", "us", {}, 1e6),
         *compared("round trips for a task", drain, "reads", "", {"": "<= 0.05"}),

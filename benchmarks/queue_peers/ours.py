@@ -10,7 +10,7 @@ from benchmarks.queue_peers._works import CONCURRENCY, Contestant, main
 
 
 @asynccontextmanager
-async def opened(path: str, called: Callable[[], object]) -> AsyncGenerator[Contestant]:
+async def opened(path: str, called: Callable[[], object], prefetch: int = 0) -> AsyncGenerator[Contestant]:
     """Two stores, since those who put are usually in another process than those who work."""
     url = path if "://" in path else f"unix://{path}"
     async with tenure.open_store(url) as store, tenure.open_store(url) as putting:
@@ -20,7 +20,10 @@ async def opened(path: str, called: Callable[[], object]) -> AsyncGenerator[Cont
             called()
 
         worker = tenure.Worker(
-            tenure.WorkQueue(store, "bench", max_size=1_000_000), handler, concurrency=CONCURRENCY
+            tenure.WorkQueue(store, "bench", max_size=1_000_000),
+            handler,
+            concurrency=CONCURRENCY,
+            prefetch=prefetch,
         )
         yield Contestant(queue.put, worker.run, queue.put_many)
 

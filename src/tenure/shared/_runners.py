@@ -59,6 +59,7 @@ class Runners:
         *,
         timeout: float | None = None,
         retry: Retry | None = None,
+        prefetch: int = 0,
         pause: Callable[[int], Awaitable[object] | None] | None = None,
         judge: Callable[[Task, BaseException], BaseException] | None = None,
         on_settled: Callable[[Task, Settle, str | None], object] | None = None,
@@ -72,6 +73,8 @@ class Runners:
         self._handlers = handlers
         self._timeout = timeout
         self._retry = retry or queue.retry
+        self._prefetch = prefetch
+        self._ahead = 0
         self._pause = pause
         self._judge = judge
         self._on_settled = on_settled
@@ -86,12 +89,14 @@ class Runners:
         """
         self.running = True
         self._problem = None
+        self._fetch_ahead(0 if self.draining else self._prefetch)
         try:
             async with unwrapped_task_group() as group:
                 for number, handle in enumerate(self._handlers):
                     name = f"tenure worker {self._queue.name} {number}"
                     group.start_soon(self._runner, number, handle, group.cancel_scope, name=name)
         finally:
+            self._fetch_ahead(0)
             try:
                 with anyio.move_on_after(self._queue.store.settle_timeout, shield=True):
                     await self._queue.takers.quiet()
@@ -105,6 +110,7 @@ class Runners:
     def begin_draining(self) -> None:
         """Take no more tasks. Synchronous."""
         self.draining = True
+        self._fetch_ahead(0)
         self.look_again()
         for scope in self._pausing:
             scope.cancel("the worker is drained")
@@ -120,6 +126,10 @@ class Runners:
     def look_again(self) -> None:
         """Have those who wait for a task ask first whether they have to pause."""
         self._queue.takers.dismiss(self)
+
+    def _fetch_ahead(self, count: int) -> None:
+        self._queue.takers.fetch_ahead(count - self._ahead)
+        self._ahead = count
 
     async def _runner(self, number: int, handle: Handle, everybody: CancelScope) -> None:
         takers, pause = self._queue.takers, self._pause

@@ -71,7 +71,7 @@ class Takers(Held):
         self._counted = self._registered = 0
         self._most_spare = 0
         self._spare: deque[tuple[Session, Taken]] = deque()  # taken, and nobody is in line
-        self._plenty = False  # the last exchange brought all that was asked for
+        self._eager = 0  # how many they may be by now: it grows while exchanges bring all they ask for
         self._registered_in: Session | None = None
         self._hinted = False  # while an exchange was on its way
         self._owed = 0  # tasks that the engine has offered to this process alone
@@ -157,13 +157,15 @@ class Takers(Held):
                 self._sent.append(entry)
             else:  # its session was lost before this could be said
                 entry[2](entry[0].lost)
-        ahead = self._ahead()
-        want = min(CAP, max(len(self._line), self._owed) + ahead)
+        want = max(len(self._line), self._owed)
         if not (self._sent or self._probes or self._asking or self._owed or want > self._registered):
             self._wake_quiet()
             return None
         # who came for one try waits for this answer only
         self._probes = {probe: True for probe in self._probes if probe.waiting}
+        # with an exchange that leaves anyway: at once, it would take what idle processes are being hinted of
+        ahead = self._ahead()
+        want = min(CAP, want + ahead)
         # the engine shall count on takers, not on those who may become some: it is asked again by who still waits then
         self._waiting = len(self._line) > len(self._probes) and not ahead
         self._wanted, self._owed = want, 0
@@ -188,7 +190,8 @@ class Takers(Held):
         for taken in answer.tasks:
             self._hand_over(session, taken)
         if self._wanted:
-            self._plenty = len(answer.tasks) >= self._wanted
+            all_came = len(answer.tasks) >= self._wanted
+            self._eager = min(2 * self._eager + 1, self._most_spare) if all_came else 0
         if answer.paused:
             self._give_back_spare()
         for token in answer.stop:
@@ -219,6 +222,7 @@ class Takers(Held):
         self._sent = []
         self._registered = self._owed = 0
         self._asking = False
+        self._give_back_spare()
         if session is None:
             while self._settling:
                 lost, _, on_settled = self._settling.popleft()
@@ -258,7 +262,11 @@ class Takers(Held):
     def stop(self, token: int) -> None:
         """The cancellation of a task that was given to this process was requested."""
         holder = self._holders.get(token)
-        if holder is None:
+        spare = [one for one in self._spare if one[1].token == token]
+        if spare:
+            self._spare.remove(spare[0])
+            self._give_back(*spare[0])
+        elif holder is None:
             self._stopped.add(token)  # it may still be on its way
         else:
             holder.stop()
@@ -299,12 +307,16 @@ class Takers(Held):
 
     def _ahead(self) -> int:
         """How many tasks to ask for beyond those for who waits."""
-        return max(0, self._most_spare - len(self._spare)) if self._plenty and not self._closed else 0
+        return 0 if self._closed else max(0, min(self._eager, self._most_spare) - len(self._spare))
 
     def _join(self, group: object) -> Waiter[object, tuple[Session, Taken]]:
         waiter = self._line.join(group)
-        if self._spare:
-            self._line.grant(waiter, self._spare.popleft())
+        while self._spare and not waiter.granted:
+            session, taken = self._spare.popleft()
+            if session.look() is None:
+                self._line.grant(waiter, (session, taken))
+            else:
+                self._give_back(session, taken)
         return waiter
 
     def _hand_over(self, session: Session, taken: Taken) -> None:
@@ -347,7 +359,7 @@ class Takers(Held):
                 session.add(self)
 
     def _go_on(self) -> None:
-        want = len(self._line) + self._ahead() > self._registered
+        want = len(self._line) > self._registered
         if self._settling or self._found or self._probes or self._asking or self._owed or want:
             self._turns.kick()
         else:

@@ -48,6 +48,11 @@ class Worker:
     as many as `concurrency`; one that cannot be stopped is abandoned and its outcome refused, and it keeps its thread
     until it ends. If a task's lease is lost, or it is cancelled, its handler is cancelled.
 
+    While all of them are busy and there is more, up to `prefetch` tasks are leased ahead, so that the next ones need
+    not wait for the engine: for short tasks in great numbers, or an engine that is far away. Such tasks wait here, also
+    if another worker is free or a more urgent one is put; they are given back when the worker drains or its queue is
+    seen to be paused.
+
     Thread safety: none; belongs to the event loop of its store.
     """
 
@@ -59,6 +64,7 @@ class Worker:
         concurrency: int = 10,
         timeout: float | None = None,
         retry: Retry | None = None,
+        prefetch: int = 0,
     ) -> None:
         if not callable(handler):
             raise TypeError(f"handler must be a function that takes a task, not {handler!r}")
@@ -68,6 +74,8 @@ class Worker:
             raise ValueError(f"timeout must be None or a number of seconds above 0: {timeout!r}")
         if retry is not None and not isinstance(retry, Retry):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise TypeError(f"retry must be a Retry, not {retry!r}")
+        if not isinstance(prefetch, int) or prefetch < 0:  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ValueError(f"prefetch must be an int, not below 0: {prefetch!r}")
         self._name = queue.name
         self._concurrency = concurrency
         # a thread for each runner, so that one whose thread cannot be stopped takes nothing until that has ended
@@ -78,6 +86,7 @@ class Worker:
             in_threads or [cast("Handle", handler)] * concurrency,
             timeout=timeout,
             retry=retry,
+            prefetch=prefetch,
             pause=functools.partial(_until_free, self._threads) if self._threads else None,
         )
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import anyio
 import anyio.lowlevel
 from explored.catalogue import on_every_engine
 from explored.scenarios.queues import all_is_done
-from explored.scenarios.takers import Work
+from explored.scenarios.takers import Work, do_one, do_the_rest
 from explored.world import pause
 
-from tenure import Discard, Retry, RetryLater, Worker, WorkQueue
+from tenure import Discard, Retry, RetryLater, TaskCancelled, Worker, WorkQueue
 from tenure.testing import cancellable, newcomer
 
 
@@ -156,3 +158,45 @@ async def the_time_limit_is_for_each_task_anew(world):
             await worker.drain()
         assert tries == ["a", "b", "c"]
         await all_is_done(queue, store, done=3)
+
+
+@on_every_engine("shared.Worker.run", "shared.Worker.drain", "shared.WorkQueue.take")
+async def what_is_fetched_ahead_is_done_or_given_back(world):
+    async with world.open() as store, world.open() as elsewhere:
+        queue, other, work = WorkQueue(store, "q"), WorkQueue(elsewhere, "q"), Work()
+
+        async def handle(task):
+            with work.on(task):
+                assert task.attempt == 1
+                await pause()
+
+        drained, dying = (Worker(queue, handle, concurrency=1, prefetch=2) for _ in range(2))
+
+        async def victim():
+            with cancellable():
+                await dying.run()
+
+        async def taker():
+            with cancellable(), suppress(TaskCancelled):
+                await do_one(queue, work)
+
+        async def stopper(arrival=anyio.lowlevel.checkpoint):
+            await arrival()
+            await queue.cancel(ids[7])
+            await drained.drain()
+
+        ids = await queue.put_many(range(10))
+        async with world.group() as group:
+            group.start_soon(victim)
+            group.start_soon(drained.run)
+            await anyio.sleep(0.025)
+            group.start_soon(taker)
+            group.start_soon(stopper, newcomer)
+            await pause()
+            await stopper()
+            await dying.drain()
+        await do_the_rest(other, work, world.patience)
+        assert {*work.done} | {7} == {*range(10)}
+        cancelled = (await queue.statistics()).cancelled
+        assert cancelled <= 1
+        await all_is_done(queue, store, elsewhere, done=10 - cancelled, put=10)
