@@ -875,6 +875,23 @@ async def test_a_store_that_was_never_opened():
     assert len(queue.takers) == 0
 
 
+async def test_more_takers_than_an_exchange_can_serve_do_not_ask_all_the_time(recording, virtual_clock):
+    async with tenure.open_store(recording, ttl=300) as store:
+        queue = WorkQueue(store, "jobs")
+
+        async def take():
+            async with queue.take():
+                pass
+
+        async with anyio.create_task_group() as group:
+            for _ in range(300):
+                group.start_soon(take)
+            await anyio.sleep(10)
+            assert len(recording.take(Exchange)) < 10
+            await queue.put_many(range(300))
+        assert (await queue.statistics()).done == 300
+
+
 async def test_a_resync_finds_what_was_missed(engine, virtual_clock):
     link = FaultyEngine(engine, rates={Fault.LOST_HINT: 1})
     async with tenure.open_store(link, ttl=300) as a, tenure.open_store(engine, ttl=300) as b:

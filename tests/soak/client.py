@@ -169,7 +169,8 @@ class Client:
             await self._queue(store).put(item, priority=random.choice((0, 0, 5)))
 
     async def work(self, store) -> None:
-        self.worker = tenure.Worker(self._queue(store), self._handle, concurrency=3)
+        prefetch = random.choice((0, 6))
+        self.worker = tenure.Worker(self._queue(store), self._handle, concurrency=3, prefetch=prefetch)
         await self.worker.run()
 
     def _queue(self, store):

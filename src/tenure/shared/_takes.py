@@ -157,7 +157,7 @@ class Takers(Held):
                 self._sent.append(entry)
             else:  # its session was lost before this could be said
                 entry[2](entry[0].lost)
-        want = max(len(self._line), self._owed)
+        want = min(CAP, max(len(self._line), self._owed))
         if not (self._sent or self._probes or self._asking or self._owed or want > self._registered):
             self._wake_quiet()
             return None
@@ -227,9 +227,8 @@ class Takers(Held):
             while self._settling:
                 lost, _, on_settled = self._settling.popleft()
                 on_settled(lost.lost or "unacknowledged")
-        elif (
-            self._settling or self._found
-        ):  # sent again at each heartbeat; without success for a ttl, the session ends
+        elif self._settling or self._found:
+            # sent again at each heartbeat; without success for a ttl, the session ends
             session.unsettled.setdefault(self, anyio.current_time())
         self._line.fail_all(lambda: type(error)(*error.args))
         self._wake_quiet()
