@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -52,6 +53,31 @@ except ImportError:
 else:
     # Its first loop opens a pipe that stays for the life of the process.
     uvloop.new_event_loop().close()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup():
+    """Repeat the alarm of a test's time limit: an event loop may swallow the first, and go on for ever."""
+    if left := signal.getitimer(signal.ITIMER_REAL)[0]:
+        signal.setitimer(signal.ITIMER_REAL, left, 5)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_teardown():
+    """Limit the clearing up behind a test that has failed as well: pytest-timeout limits nothing after a failure."""
+    if signal.getitimer(signal.ITIMER_REAL)[0]:
+        return (yield)
+
+    def give_up(*_):
+        pytest.fail("the clearing up does not end")
+
+    before = signal.signal(signal.SIGALRM, give_up)
+    signal.setitimer(signal.ITIMER_REAL, 30, 1)
+    try:
+        return (yield)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
 
 
 def pytest_generate_tests(metafunc):
