@@ -297,34 +297,6 @@ async def test_cancelling_run_gives_them_back_and_it_can_run_again(store, virtua
         assert await leased(queue) == 6
 
 
-@in_process
-@pytest.mark.parametrize("native", [False, True])
-async def test_wherever_run_is_cancelled(
-    store, virtual_clock, cancelled_at_every_step, native, anyio_backend_name
-):
-    if native and anyio_backend_name != "asyncio":
-        return
-    queue = WorkQueue(store, "jobs")
-
-    async def handler(task):
-        await anyio.lowlevel.checkpoint()
-
-    async def scenario():
-        await queue.put_many(range(12))
-        worker = Worker(queue, handler, concurrency=2, prefetch=3)
-        async with anyio.create_task_group() as group:
-            group.start_soon(stop, worker)
-            await worker.run()
-
-    async def stop(worker):
-        await queue.join()
-        await worker.drain()
-
-    async for k in cancelled_at_every_step(scenario, native=native):
-        assert await leased(queue) == 0, k
-        assert queue.takers._most_spare == 0, k
-
-
 async def until_closed(worker):
     with pytest.raises(StoreClosed):
         await worker.run()

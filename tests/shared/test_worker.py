@@ -504,19 +504,20 @@ async def test_a_body_that_cleans_up_under_a_shield_still_holds_its_task(store, 
 
 
 @pytest.mark.parametrize("native", [False, True])
+@pytest.mark.parametrize("prefetch", [0, 3])
 async def test_wherever_run_is_cancelled(
-    store, virtual_clock, cancelled_at_every_step, native, anyio_backend_name
+    store, virtual_clock, cancelled_at_every_step, prefetch, native, anyio_backend_name
 ):
     if native and anyio_backend_name != "asyncio":
-        return
+        pytest.skip("a native cancellation is asyncio's")
     queue = WorkQueue(store, "jobs")
 
     async def handler(task):
         await anyio.lowlevel.checkpoint()
 
     async def scenario():
-        await queue.put_many(range(5))
-        worker = Worker(queue, handler, concurrency=2)
+        await queue.put_many(range(5 + 2 * prefetch))
+        worker = Worker(queue, handler, concurrency=2, prefetch=prefetch)
         async with anyio.create_task_group() as group:
             group.start_soon(stop, worker)
             await worker.run()
@@ -527,6 +528,7 @@ async def test_wherever_run_is_cancelled(
 
     async for _ in cancelled_at_every_step(scenario, native=native):
         await nothing_leased(queue)
+        assert queue.takers._most_spare == 0
 
 
 @pytest.mark.parametrize("turns", range(12))

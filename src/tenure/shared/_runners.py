@@ -89,7 +89,7 @@ class Runners:
         """
         self.running = True
         self._problem = None
-        self._fetch_ahead(0 if self.draining else self._prefetch)
+        self._fetch_ahead(self._prefetch)
         try:
             async with unwrapped_task_group() as group:
                 for number, handle in enumerate(self._handlers):

@@ -261,10 +261,10 @@ class Takers(Held):
     def stop(self, token: int) -> None:
         """The cancellation of a task that was given to this process was requested."""
         holder = self._holders.get(token)
-        spare = [one for one in self._spare if one[1].token == token]
-        if spare:
-            self._spare.remove(spare[0])
-            self._give_back(*spare[0])
+        spare = next((one for one in self._spare if one[1].token == token), None)
+        if spare is not None:
+            self._spare.remove(spare)
+            self._give_back(*spare)
         elif holder is None:
             self._stopped.add(token)  # it may still be on its way
         else:

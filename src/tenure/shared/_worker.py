@@ -50,8 +50,8 @@ class Worker:
 
     While all of them are busy and there is more, up to `prefetch` tasks are leased ahead, so that the next ones need
     not wait for the engine: for short tasks in great numbers, or an engine that is far away. Such tasks wait here, also
-    if another worker is free or a more urgent one is put; they are given back when the worker drains or its queue is
-    seen to be paused.
+    if another worker is free or a more urgent one is put; they are given back when the worker drains or ends, or its
+    queue is seen to be paused.
 
     Thread safety: none; belongs to the event loop of its store.
     """
@@ -99,7 +99,8 @@ class Worker:
         """Work until cancelled or drained. Raises `StoreClosed`, `EngineError`; `RuntimeError` if it runs already.
 
         A worker that was drained does not run again.
-        Cancellation: handlers are cancelled and their tasks given back, without counting an attempt.
+        Cancellation: handlers are cancelled; their tasks and those leased ahead are given back, without counting an
+        attempt.
         """
         if self._runners.running:
             raise RuntimeError(f"{self!r}: runs already")

@@ -3,7 +3,7 @@
 A server may come back as it was some time ago: a replica that takes over lacks the last of what its primary had
 acknowledged. A release that it has forgotten would keep for as long as this process lives what nobody here holds, since
 the session is renewed; a grant that it has forgotten would leave two holders for as long as the older one likes. So
-whenever hints may have been lost, what nobody here knows is given back, and what the engine does not know is lost.
+whenever a connection is new, what nobody here knows is given back, and what the engine does not have is lost.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class Reconciler:
 
 
 def undoing(session: str, one: Belonging) -> Operation[Any]:
-    """What gives it back; a queue's: while nobody uses the queue."""
+    """The operation that gives it back; a task or an idle taker only while nobody here uses the queue."""
     if (undo := _UNDO.get(one.family)) is not None:
         return undo(one.key, one.name)
     return Exchange(
