@@ -7,7 +7,6 @@ import socket
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from math import inf
 from secrets import token_hex
 from typing import Any, Protocol, Self, TypeVar, cast
 from weakref import WeakValueDictionary
@@ -16,6 +15,7 @@ import anyio
 import anyio.lowlevel
 from anyio import AsyncContextManagerMixin, CancelScope
 
+from tenure.arguments import check_name, check_seconds
 from tenure.engine import A, Belonging, Engine, Hint, Joins, Notice, Operation, Ping
 from tenure.errors import EngineError, LeaseLost, StoreClosed
 from tenure.observe import Observer
@@ -95,12 +95,12 @@ class Store(AsyncContextManagerMixin):
         close_timeout: float = 5.0,
         observer: Observer | None = None,
     ) -> None:
-        if not isinstance(namespace, str):  # pyright: ignore[reportUnnecessaryIsInstance] as below for names
-            raise TypeError(f"namespace must be a str, not {type(namespace).__name__}")
-        if not namespace:
-            raise ValueError("namespace must not be empty")
         self.ttl = check_ttl(ttl)
-        self.namespace = namespace
+        self.namespace = check_name("namespace", namespace)
+        if ":" in self.namespace:
+            raise ValueError(
+                f"namespace must not have a colon, which would let two namespaces meet: {namespace!r}"
+            )
         self.settle_timeout = check_seconds("settle_timeout", settle_timeout)
         self.close_timeout = check_seconds("close_timeout", close_timeout)
         self.codec: Codec = codec or JsonCodec()
@@ -187,13 +187,9 @@ class Store(AsyncContextManagerMixin):
 
     def key(self, kind: str, name: str) -> str:
         """The engine's key of a named object; checks the name, and the store of who calls `Store.key(store, ...)`."""
-        if not isinstance(self, Store):  # pyright: ignore[reportUnnecessaryIsInstance] as below
+        if not isinstance(self, Store):  # pyright: ignore[reportUnnecessaryIsInstance] users are not all type-checked
             raise TypeError(f"store must be an open store, from open_store(...), not {type(self).__name__}")
-        if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance] users are not all type-checked
-            raise TypeError(f"name must be a str, not {type(name).__name__}")
-        if not name:
-            raise ValueError("name must not be empty")
-        return f"{self.namespace}:{kind}:{name}"
+        return f"{self.namespace}:{kind}:{check_name('name', name)}"
 
     async def call(self, operation: Operation[A]) -> A:
         """Send an operation and wait for its answer. Raises `EngineError`, `StoreClosed`.
@@ -360,16 +356,5 @@ class Store(AsyncContextManagerMixin):
 
 
 def check_ttl(ttl: float) -> float:
-    """A ttl that can be kept: a finite number of seconds, 0.5 at least."""
-    if not LEAST_TTL <= check_seconds("ttl", ttl) < inf:
-        raise ValueError(f"ttl must be at least {LEAST_TTL} seconds, and finite, not {ttl!r}")
-    return float(ttl)
-
-
-def check_seconds(name: str, seconds: float) -> float:
-    """A number of seconds, not below 0. Raises `TypeError`, `ValueError`."""
-    if not isinstance(seconds, (int, float)) or isinstance(seconds, bool):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise TypeError(f"{name} must be a number of seconds, not {type(seconds).__name__}")
-    if not seconds >= 0:
-        raise ValueError(f"{name} must be a number of seconds, not below 0: {seconds!r}")
-    return float(seconds)
+    """A ttl that can be kept: 0.5 seconds at least."""
+    return check_seconds("ttl", ttl, least=LEAST_TTL)
