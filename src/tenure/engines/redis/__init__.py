@@ -78,8 +78,10 @@ class RedisEngine(RemoteRedis):
             call = CALLS[type(operation)]
             try:
                 commands[i] = self._command(call.script, *call.arguments(operation))
-            except UnicodeEncodeError as error:
-                answers[i] = EngineError(f"{self.url}: a name that cannot be encoded: {error}")
+            except Exception as error:  # noqa: BLE001 whatever it is, it concerns this operation alone
+                answers[i] = EngineError(
+                    f"{self.url}: {type(operation).__name__} cannot be encoded: {error!r}"
+                )
         for i, raw in (await self._evaluate(commands)).items():
             call: Call[Any] = CALLS[type(operations[i])]
             answers[i] = raw if isinstance(raw, EngineError) else answered(call, raw)
@@ -94,7 +96,7 @@ class RedisEngine(RemoteRedis):
         call: Call[Any] = CALLS[type(operation)]
         try:
             packed = self._command(call.script, *call.arguments(operation))
-        except UnicodeEncodeError:
+        except Exception:  # noqa: BLE001 `execute` answers with it
             return False
         self._link.post(packed, partial(self._on_reply, call, on_answer))
         return True

@@ -95,8 +95,10 @@ class RedisClusterEngine(RemoteRedis):
             try:
                 for shard, asked in self._spread(operation):
                     plan.setdefault(shard, []).append(_Step(asked, self._packed(shard, asked), its))
-            except UnicodeEncodeError as error:
-                its.append(EngineError(f"{self.url}: a name that cannot be encoded: {error}"))
+            except Exception as error:  # noqa: BLE001 whatever it is, it concerns this operation alone
+                its.append(
+                    EngineError(f"{self.url}: {type(operation).__name__} cannot be encoded: {error!r}")
+                )
         if len(plan) == 1:
             await self._carry(*plan.popitem())
         else:
@@ -111,7 +113,7 @@ class RedisClusterEngine(RemoteRedis):
             return False
         try:
             packed = self._packed(shard, operation)
-        except UnicodeEncodeError:
+        except Exception:  # noqa: BLE001 `execute` answers with it
             return False
         link.post(packed, partial(self._on_reply, CALLS[type(operation)], on_answer))
         return True
