@@ -257,6 +257,7 @@ class Processor(AsyncContextManagerMixin):
     async def __asynccontextmanager__(self) -> AsyncGenerator[Self]:
         if self._state != "new":
             raise RuntimeError(f"{self!r}: entered before; make a new one")
+        self._store.check_here()
         self._state = "running"
         async with AsyncExitStack() as stack:
             pool = None

@@ -116,6 +116,7 @@ class _Spenders:
         self._closed = False
 
     async def spend(self, key: str, wish: _Wish) -> Spending:
+        self._store.check_here()
         if self._closed:
             raise StoreClosed("the store is closed")
         return await self._of(key).spend(wish)

@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from secrets import token_hex
+from threading import get_ident
 from typing import Any, Protocol, Self, TypeVar, cast
 from weakref import WeakValueDictionary
 
@@ -22,6 +23,7 @@ from tenure.observe import Observer
 from tenure.upkeep import Job, Upkeep, unwrapped_task_group
 
 from ._codec import Codec, JsonCodec
+from ._home import Home
 from ._places import Attempt, Obtained, Places, Wish
 from ._reconciling import OF_QUEUES, Reconciler, undoing
 from ._sessions import LEAST_TTL, Session, Sessions
@@ -81,7 +83,8 @@ class Store(AsyncContextManagerMixin):
     An engine whose link ends for good, or that raises what it may not, ends the store: its block is cancelled and
     raises that error, all who wait get `StoreClosed`, and what is held is lost ("closed").
 
-    Thread safety: none; a store belongs to the event loop in which it was opened.
+    Thread safety: none; a store belongs to the event loop in which it was opened. Used from another thread, or in a
+    forked process, it raises `RuntimeError` at once, and nothing is sent.
     """
 
     def __init__(
@@ -105,12 +108,13 @@ class Store(AsyncContextManagerMixin):
         self.close_timeout = check_seconds("close_timeout", close_timeout)
         self.codec: Codec = codec or JsonCodec()
         self.observer = observer
-        self.process = f"{socket.gethostname()}:{os.getpid()}:{token_hex(4)}"
+        self.process = _new_process()
+        self._home = Home()
         self._engine = engine
         self._upkeep: Upkeep | None = None
         self._closing = False
         self._fault: Exception | None = None
-        self._wires = Wires(engine)
+        self._wires = Wires(engine, self._home)
         self._timers = Timers()
         self._sessions = Sessions(self.process, self._wires, self._running)
         self._places = Places(self._wires, self._sessions, self._timers)
@@ -132,6 +136,9 @@ class Store(AsyncContextManagerMixin):
     async def __asynccontextmanager__(self) -> AsyncGenerator[Self]:
         if self._upkeep is not None:
             raise RuntimeError("a store can be opened only once; call open_store again")
+        if self._home.settle():
+            # its siblings were forked with the same name
+            self.process = self._sessions.process = _new_process()
         async with unwrapped_task_group() as group:
             self._upkeep = upkeep = Upkeep(group, self._fail)
             try:
@@ -168,8 +175,8 @@ class Store(AsyncContextManagerMixin):
         Cancellation: has no effect.
         """
         await anyio.lowlevel.checkpoint()
-        if self._upkeep is None:
-            raise RuntimeError(_NOT_OPEN)
+        self.check_here()
+        assert self._upkeep is not None
         sessions = [session for session in self._sessions if session.lost is None]
         return StoreStatistics(
             url=self.url,
@@ -191,6 +198,12 @@ class Store(AsyncContextManagerMixin):
             raise TypeError(f"store must be an open store, from open_store(...), not {type(self).__name__}")
         return f"{self.namespace}:{kind}:{check_name('name', name)}"
 
+    def check_here(self) -> None:
+        """Raise `RuntimeError` unless the store has been opened, in this thread and process."""
+        if self._upkeep is None:
+            raise RuntimeError(_NOT_OPEN)
+        self._home.check()
+
     async def call(self, operation: Operation[A]) -> A:
         """Send an operation and wait for its answer. Raises `EngineError`, `StoreClosed`.
 
@@ -208,8 +221,7 @@ class Store(AsyncContextManagerMixin):
 
         Also while the store closes.
         """
-        if self._upkeep is None:
-            raise RuntimeError(_NOT_OPEN)
+        self.check_here()
         self._wires.of(key).compose_soon(source)
 
     def call_at(self, when: float, function: Callable[[], None]) -> None:
@@ -221,11 +233,13 @@ class Store(AsyncContextManagerMixin):
         return self._running().start(name, function, *args)
 
     def joins(self) -> Joins:
-        """The engine, if it can take part in a transaction of the user's. For the patterns alone.
+        """The engine, if it can take part in a transaction of the user's. From any thread. For the patterns alone.
 
         Raises `EngineError` if it cannot, `StoreClosed`.
         """
-        self._running()
+        if self._home.forked:
+            raise self._home.error()
+        self._check_open()
         if not hasattr(self._engine, "join"):
             raise EngineError(
                 f"{self.url}: this engine takes no part in transactions on connections of yours"
@@ -284,6 +298,12 @@ class Store(AsyncContextManagerMixin):
     # inside
 
     def _running(self) -> Upkeep:
+        upkeep = self._check_open()
+        if get_ident() != self._home.thread:
+            raise self._home.error()
+        return upkeep
+
+    def _check_open(self) -> Upkeep:
         if self._upkeep is None:
             raise RuntimeError(_NOT_OPEN)
         if self._closing:
@@ -353,6 +373,10 @@ class Store(AsyncContextManagerMixin):
                 await self._wires.settled()
             for job in carriers:
                 await job.end()
+
+
+def _new_process() -> str:
+    return f"{socket.gethostname()}:{os.getpid()}:{token_hex(4)}"
 
 
 def check_ttl(ttl: float) -> float:

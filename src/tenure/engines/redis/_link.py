@@ -241,6 +241,8 @@ class Link:
             if not is_reply(reply):
                 self._take_message(reply)
                 continue
+            if not self._pending:
+                raise anyio.BrokenResourceError(f"a reply that nobody has asked for: {_shown(reply)}")
             self._replies += 1
             self._pending.popleft()(reply)
 
@@ -326,6 +328,10 @@ class Link:
         self._confirm(error)
         for take in pending:
             take(error)
+
+
+def _shown(reply: object) -> str:
+    return repr(reply)[:100]
 
 
 def _nothing(_: object) -> None:
