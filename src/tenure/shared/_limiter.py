@@ -73,10 +73,10 @@ class RateLimiter:
             if fail_fast:
                 raise WouldExceedDeadline(self._key, spending.delay)
             # the scope ends here, unless its deadline is moved meanwhile
-            await anyio.sleep(left)
+            await self._spenders.pause(left)
         if spending.delay > _AT_ONCE:
             try:
-                await anyio.sleep(spending.delay)
+                await self._spenders.pause(spending.delay)
             except BaseException:
                 self._spenders.refund(self._key, cost, self._rate, spending)
                 raise
@@ -113,6 +113,7 @@ class _Spenders:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._by_key: dict[str, _Spender] = {}
+        self._pausing: Line[None, None] = Line(lambda _: None)
         self._closed = False
 
     async def spend(self, key: str, wish: _Wish) -> Spending:
@@ -120,6 +121,13 @@ class _Spenders:
         if self._closed:
             raise StoreClosed("the store is closed")
         return await self._of(key).spend(wish)
+
+    async def pause(self, seconds: float) -> None:
+        """Sleep so long. Raises `StoreClosed` if the store closes meanwhile. Cancellation: has no effect."""
+        if self._closed:
+            raise StoreClosed("the store was closed")
+        with anyio.move_on_after(seconds):
+            await self._pausing.wait(self._pausing.join(None))
 
     def refund(self, key: str, cost: float, rate: float, spending: Spending) -> None:
         if not self._closed:
@@ -134,6 +142,7 @@ class _Spenders:
     def close(self) -> None:
         """The store closes."""
         self._closed = True
+        self._pausing.fail_all(lambda: StoreClosed("the store was closed"))
         for spender in list(self._by_key.values()):
             spender.close()
 
