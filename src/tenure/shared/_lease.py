@@ -191,7 +191,8 @@ class Hold:
         settlement = self._give_back(lease)
         if this_task() is not self._task:
             raise RuntimeError(
-                f"{lease.key}: left from another task than it was entered in; it has been released"
+                f"{lease.key}: left from another task than it was entered in; it has been released. Keep its "
+                "`async with` in one task, such as one that waits in between for the end"
             )
         # a body around this one may hold something under the same session, and has to end with it
         limit = min(self._store.settle_timeout, self._obtained.session.remaining())

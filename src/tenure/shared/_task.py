@@ -303,7 +303,10 @@ class Taking:
             self._unwatch()
             task.settle(settle, acknowledged)
         if this_task() is not self._entered_in:
-            raise RuntimeError(f"{name}: left from another task than it was entered in; it has been settled")
+            raise RuntimeError(
+                f"{name}: left from another task than it was entered in; it has been settled. Keep its `async with` in "
+                "one task, such as one that waits in between for the end"
+            )
         try:
             ended_by_us = bool(self._scope.__exit__(kind, error, trace))
         except BaseException as rest:

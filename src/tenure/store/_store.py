@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from secrets import token_hex
 from threading import get_ident
+from types import TracebackType
 from typing import Any, Protocol, Self, TypeVar, cast
 from weakref import WeakValueDictionary
 
@@ -19,6 +20,7 @@ from anyio import AsyncContextManagerMixin, CancelScope
 from tenure.arguments import check_name, check_seconds
 from tenure.engine import A, Belonging, Engine, Hint, Joins, Notice, Operation, Ping
 from tenure.errors import EngineError, LeaseLost, StoreClosed
+from tenure.local._park import this_task
 from tenure.observe import Observer
 from tenure.upkeep import Job, Upkeep, unwrapped_task_group
 
@@ -34,6 +36,11 @@ from ._wires import Wires
 
 T = TypeVar("T")
 
+_LEFT_ELSEWHERE = (
+    "the store was left in another task than the one that has entered it; it is closed. Enter and leave it in one "
+    "task, such as one that waits in between: "
+    "see docs/how-to/threads-and-processes.md#a-store-for-hooks-in-different-tasks"
+)
 _NOT_OPEN = "the store is not open: use `async with open_store(...) as store`"
 
 
@@ -112,6 +119,7 @@ class Store(AsyncContextManagerMixin):
         self._home = Home()
         self._engine = engine
         self._upkeep: Upkeep | None = None
+        self._entered_in: object = None
         self._closing = False
         self._fault: Exception | None = None
         self._wires = Wires(engine, self._home)
@@ -143,6 +151,7 @@ class Store(AsyncContextManagerMixin):
             self._upkeep = upkeep = Upkeep(group, self._fail)
             try:
                 link = await upkeep.open("link", self._engine.serve, self.process, self._on_hint)
+                self._entered_in = this_task()
                 carriers = [
                     *(upkeep.start("wire", wire.run) for wire in self._wires.all),
                     upkeep.start("timers", self._timers.run),
@@ -159,6 +168,22 @@ class Store(AsyncContextManagerMixin):
                 self._closing = self._sessions.closed = True
                 upkeep.cancel()
                 self._wires.close("the store was closed")
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool | None:
+        """Close the store, in the task that has opened it; in any other one, close it and raise `RuntimeError`.
+
+        Cancellation: it is closed all the same.
+        """
+        if self._entered_in in (None, this_task()):
+            return await super().__aexit__(kind, error, trace)
+        try:
+            await super().__aexit__(kind, error, trace)
+        except (RuntimeError, BaseExceptionGroup) as problem:
+            # the loop's own words for it do not help
+            raise RuntimeError(_LEFT_ELSEWHERE) from problem
+        raise RuntimeError(_LEFT_ELSEWHERE)
 
     async def ping(self) -> float:
         """Go to the engine and back; gives the seconds that it took.

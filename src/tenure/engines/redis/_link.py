@@ -18,7 +18,7 @@ from tenure.local._park import Parked, park, wake
 from tenure.upkeep import unwrapped_task_group
 
 from ._address import Whereabouts
-from ._handshake import Greeting, exchange, greet, is_reply, refusal, version_of
+from ._handshake import Greeting, exchange, greet, is_reply, refusal, refused_by_tls, shown, version_of
 from ._resp import pack
 from ._socket import PlainSocket, plain
 
@@ -30,8 +30,6 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.02, 2.0
 
 ENOUGH = 8
 """While fewer commands are under way each is sent at once; then as many leave together, or what a turn has brought."""
-
-_MESSAGES = (b"message", b"smessage")
 
 
 class _Batch:
@@ -219,6 +217,8 @@ class Link:
             if isinstance(error, anyio.EndOfStream | anyio.BrokenResourceError):
                 raise StoreUnavailable(f"{self.address}: the server closed the connection") from error
             if isinstance(error, OSError):
+                if refused_by_tls(error):
+                    raise EngineError(f"{self.address}: TLS: {_reason(error)}") from error
                 raise StoreUnavailable(f"{self.address}: {_reason(error)}") from error
             raise
         return stream, reader
@@ -242,16 +242,18 @@ class Link:
                 self._take_message(reply)
                 continue
             if not self._pending:
-                raise anyio.BrokenResourceError(f"a reply that nobody has asked for: {_shown(reply)}")
+                raise anyio.BrokenResourceError(f"a reply that nobody has asked for: {shown(reply)}")
             self._replies += 1
             self._pending.popleft()(reply)
 
     def _take_message(self, push: Sequence[Any]) -> None:
-        channel = push[1].decode()
-        if push[0] in _MESSAGES:
-            self._hear(channel, push[2])
-        elif push[0] == b"sunsubscribe":
-            self._hear(channel, None)
+        match push:
+            case [b"message" | b"smessage", bytes(channel), bytes(message)]:
+                self._hear(channel.decode(errors="replace"), message)
+            case [b"sunsubscribe", bytes(channel), *_]:
+                self._hear(channel.decode(errors="replace"), None)
+            case _:
+                pass
 
     async def _write(self, stream: ByteStream) -> None:
         while True:
@@ -328,10 +330,6 @@ class Link:
         self._confirm(error)
         for take in pending:
             take(error)
-
-
-def _shown(reply: object) -> str:
-    return repr(reply)[:100]
 
 
 def _nothing(_: object) -> None:

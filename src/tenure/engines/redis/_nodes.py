@@ -17,7 +17,7 @@ from tenure.errors import EngineError, StoreUnavailable
 from tenure.upkeep import unwrapped_task_group
 
 from ._address import Address
-from ._handshake import TRANSIENT, asked, code_of, refusal
+from ._handshake import STRANGE, TRANSIENT, asked, code_of, refusal, strange
 from ._link import Link
 from ._resp import pack
 from ._scripts import all_scripts
@@ -263,11 +263,14 @@ class Nodes:
             except (StoreUnavailable, TimeoutError):
                 pass
             else:
-                errors = [reply for reply in replies if isinstance(reply, hiredis.ReplyError)]
-                if not errors and (found := homes(where, replies[-1])):
-                    return found
-                if errors:
+                if errors := [reply for reply in replies if isinstance(reply, hiredis.ReplyError)]:
                     problem = refusal(where, errors[0])
+                    continue
+                try:
+                    if found := homes(where, replies[-1]):
+                        return found
+                except STRANGE:
+                    problem = strange(where, "no node of a cluster", replies[-1])
         raise problem
 
     # messages
