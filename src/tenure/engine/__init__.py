@@ -38,6 +38,7 @@ from tenure.arguments import LONGEST
 
 from ._answers import (
     CAP,
+    RESPONSE_TIMEOUT,
     A,
     ArrivalAnswer,
     Broken,
@@ -148,6 +149,7 @@ __all__ = (
     "CAP",
     "FAMILIES",
     "LONGEST",
+    "RESPONSE_TIMEOUT",
     "A",
     "Accepted",
     "Acquire",

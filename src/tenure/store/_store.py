@@ -9,7 +9,6 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from secrets import token_hex
 from threading import get_ident
-from types import TracebackType
 from typing import Any, Protocol, Self, TypeVar, cast
 from weakref import WeakValueDictionary
 
@@ -119,7 +118,6 @@ class Store(AsyncContextManagerMixin):
         self._home = Home()
         self._engine = engine
         self._upkeep: Upkeep | None = None
-        self._entered_in: object = None
         self._closing = False
         self._fault: Exception | None = None
         self._wires = Wires(engine, self._home)
@@ -147,11 +145,10 @@ class Store(AsyncContextManagerMixin):
         if self._home.settle():
             # its siblings were forked with the same name
             self.process = self._sessions.process = _new_process()
-        async with unwrapped_task_group() as group:
+        async with _in_one_task(), unwrapped_task_group() as group:
             self._upkeep = upkeep = Upkeep(group, self._fail)
             try:
                 link = await upkeep.open("link", self._engine.serve, self.process, self._on_hint)
-                self._entered_in = this_task()
                 carriers = [
                     *(upkeep.start("wire", wire.run) for wire in self._wires.all),
                     upkeep.start("timers", self._timers.run),
@@ -168,22 +165,6 @@ class Store(AsyncContextManagerMixin):
                 self._closing = self._sessions.closed = True
                 upkeep.cancel()
                 self._wires.close("the store was closed")
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> bool | None:
-        """Close the store, in the task that has opened it; in any other one, close it and raise `RuntimeError`.
-
-        Cancellation: it is closed all the same.
-        """
-        if self._entered_in in (None, this_task()):
-            return await super().__aexit__(kind, error, trace)
-        try:
-            await super().__aexit__(kind, error, trace)
-        except (RuntimeError, BaseExceptionGroup) as problem:
-            # the loop's own words for it do not help
-            raise RuntimeError(_LEFT_ELSEWHERE) from problem
-        raise RuntimeError(_LEFT_ELSEWHERE)
 
     async def ping(self) -> float:
         """Go to the engine and back; gives the seconds that it took.
@@ -398,6 +379,18 @@ class Store(AsyncContextManagerMixin):
                 await self._wires.settled()
             for job in carriers:
                 await job.end()
+
+
+@asynccontextmanager
+async def _in_one_task() -> AsyncGenerator[None]:
+    """Say what to do where the loop only says that its scopes have been mixed up."""
+    task = this_task()
+    try:
+        yield
+    except (RuntimeError, BaseExceptionGroup) as problem:
+        if this_task() is task:
+            raise
+        raise RuntimeError(_LEFT_ELSEWHERE) from problem
 
 
 def _new_process() -> str:

@@ -147,7 +147,7 @@ def shown(said: object) -> str:
     return text if len(text) <= _LONGEST_SHOWN else text[:_LONGEST_SHOWN] + "..."
 
 
-def refused_by_tls(error: OSError) -> bool:
+def refused_by_tls(error: Exception) -> bool:
     """Whether it is a certificate or a protocol that will not do, now or later; not a connection that broke."""
     return isinstance(error, ssl.SSLError) and not isinstance(
         error, (ssl.SSLEOFError, ssl.SSLZeroReturnError)

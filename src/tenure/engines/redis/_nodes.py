@@ -39,7 +39,7 @@ REDIRECTED = ("MOVED", "ASK", "NOSCRIPT", *TRANSIENT)
 class _Node:
     """One node: where it is, as a link takes it, and the link."""
 
-    def __init__(self, where: Address, nodes: Nodes, patience: float, replicas: int) -> None:
+    def __init__(self, where: Address, nodes: Nodes, response_timeout: float, replicas: int) -> None:
         self.where = where
         self.user, self.password, self.database = where.user, where.password, 0
         self.heard: set[str] = set()
@@ -49,7 +49,7 @@ class _Node:
             self,
             partial(nodes.hear, self),
             partial(nodes.connected, self),
-            patience=patience,
+            response_timeout=response_timeout,
             replicas=replicas,
         )
         self._nodes = nodes
@@ -82,13 +82,13 @@ class Nodes:
         hear: Callable[[str, bytes], None],
         resync: Callable[[], None],
         *,
-        patience: float,
+        response_timeout: float,
         replicas: int,
     ) -> None:
         self._seeds = seeds
         self._tell = hear
         self._resync = resync
-        self._link_options = (patience, replicas)
+        self._link_options = (response_timeout, replicas)
         self._processes: list[str] = []
         self._channels: dict[str, str] = {}
         """For which process a channel is."""
