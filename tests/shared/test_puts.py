@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from random import Random
 
 import anyio
@@ -562,3 +563,21 @@ async def test_a_wrong_name_of_a_cursor(store, name):
     with pytest.raises((ValueError, TypeError), match=r"^cursor: the name must"):
         await queue.put_many([1], cursor=(name, 1))
     assert (await queue.statistics()).put == 0
+
+
+async def test_what_cannot_be_encoded_names_the_queue_and_the_way_out(open_store_on):
+    class Half:
+        def encode(self, value):
+            return str(value)
+
+    words = "tenure:queue:jobs: the payload cannot be encoded: "
+    async with open_store_on() as store:
+        with pytest.raises(TypeError) as caught:
+            await WorkQueue(store, "jobs").put(datetime.datetime(2026, 1, 1))
+        assert str(caught.value).startswith(
+            f"{words}Object of type datetime is not JSON serializable; open_store(codec="
+        )
+        assert isinstance(caught.value.__cause__, TypeError)
+    async with open_store_on(codec=Half()) as store:
+        with pytest.raises(TypeError, match=f"^{words}the codec returned str, not bytes"):
+            await WorkQueue(store, "jobs").put(1)
