@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import datetime
+import datetime as dt
 from random import Random
 
 import anyio
@@ -573,7 +573,7 @@ async def test_what_cannot_be_encoded_names_the_queue_and_the_way_out(open_store
     words = "tenure:queue:jobs: the payload cannot be encoded: "
     async with open_store_on() as store:
         with pytest.raises(TypeError) as caught:
-            await WorkQueue(store, "jobs").put(datetime.datetime(2026, 1, 1))
+            await WorkQueue(store, "jobs").put(dt.datetime(2026, 1, 1, tzinfo=dt.UTC))
         assert str(caught.value).startswith(
             f"{words}Object of type datetime is not JSON serializable; open_store(codec="
         )
