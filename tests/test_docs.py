@@ -39,7 +39,7 @@ MADE_INSIDE = {
 INNER = {
     "Store": {
         *("call", "call_at", "compose_soon", "key", "listen", "notice", "obtain", "send", "session"),
-        *("session_at_once", "settle", "start_job", "attempt", "unlisten"),
+        *("session_at_once", "settle", "start_job", "attempt", "unlisten", "check_here"),
     },
     "Task": {"seconds_left", "settle", "verdict", "stop", "lose"},
 }

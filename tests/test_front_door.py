@@ -15,7 +15,7 @@ import pytest
 import tenure
 
 # Rooms that users meet only through others, or from the command line.
-INTERNAL = {"cli", "store", "upkeep", "web"}
+INTERNAL = {"arguments", "cli", "store", "upkeep", "web"}
 WAITS = re.compile(
     r"\b(AbstractAsyncContextManager|AsyncContextManager|AsyncIterator|AsyncGenerator|Awaitable|Coroutine)\b"
 )

@@ -12,7 +12,7 @@ import pytest
 SOURCES = Path(__file__).parents[1] / "src" / "tenure"
 
 TABLE = (
-    "errors < observe < upkeep < local < engine < store < { engines/*, shared, sql } < processor"
+    "errors < arguments < observe < upkeep < local < engine < store < { engines/*, shared, sql } < processor"
     " < { cli, web, examples } < front door"
 )
 FRONT_DOOR = "front door"

@@ -2,7 +2,8 @@
 
 The rooms of the house, and which may import which (tests/test_rooms.py keeps it):
 
-    errors < observe < upkeep < local < engine < store < { engines/*, shared, sql } < processor < { cli, web, examples }
+    errors < arguments < observe < upkeep < local < engine < store < { engines/*, shared, sql } < processor
+           < { cli, web, examples }
 
 A room imports only rooms to its left. Rooms in braces do not import one another, except that cli may start web. This
 front door re-exports `shared`, `open_store`, `Processor` and all errors; the rest is found in its room (`tenure.local`,

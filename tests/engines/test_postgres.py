@@ -139,9 +139,9 @@ def test_the_schema_is_a_plain_name(schema):
         PostgresEngine("postgresql://h/d", schema=schema)
 
 
-def test_patience_is_a_time():
-    with pytest.raises(ValueError, match="patience"):
-        PostgresEngine("postgresql://h/d", patience=0)
+def test_response_timeout_is_a_time():
+    with pytest.raises(ValueError, match="response_timeout must be above 0 seconds"):
+        PostgresEngine("postgresql://h/d", response_timeout=0)
 
 
 async def test_a_name_is_looked_up(monkeypatch):
@@ -405,7 +405,7 @@ async def test_a_cancelled_caller_leaves_the_stream_in_order(engine, serving):
 
 
 async def test_a_lock_that_somebody_keeps_is_not_waited_for_for_ever(postgres_server, sql, serving):
-    engine = PostgresEngine(postgres_server.url(), patience=1.0)
+    engine = PostgresEngine(postgres_server.url(), response_timeout=1.0)
     async with serving(engine):
         await one(engine, OpenSession("s", "p", 30.0))
         with sql.transaction():
@@ -478,7 +478,7 @@ async def test_tasks_outlive_an_immediate_shutdown(own_postgres_server):
 
 
 async def test_a_server_that_stands_still_is_given_up_and_applies_nothing_late(postgres_server, sql, serving):
-    engine = PostgresEngine(postgres_server.url(), patience=1.0)
+    engine = PostgresEngine(postgres_server.url(), response_timeout=1.0)
     async with serving(engine):
         await one(engine, OpenSession("s", "p", 30.0))
         (pid,) = sql.execute(f"SELECT pid {OURS} AND application_name NOT LIKE '% hints'").fetchone()

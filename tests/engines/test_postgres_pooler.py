@@ -251,7 +251,7 @@ async def test_the_first_who_comes_makes_the_schema_through_the_pooler(pooler, s
 async def test_nothing_is_left_on_connections_that_others_will_get(poolers, postgres_server):
     # there is one: who comes next gets it
     pooler = poolers("default_pool_size = 1")
-    engine = PostgresEngine(pooler.url(direct=postgres_server.url()), patience=3.0)
+    engine = PostgresEngine(pooler.url(direct=postgres_server.url()), response_timeout=3.0)
     async with tenure.open_store(engine) as store:
         await WorkQueue(store, "jobs").put("x")
         ours = "SELECT current_setting('plan_cache_mode'), current_setting('lock_timeout')"
@@ -327,7 +327,7 @@ async def test_a_pooler_that_is_killed_and_comes_back_loses_nothing(poolers, pos
 
 async def test_what_comes_late_through_a_pooler_is_not_done(poolers, postgres_server, sql):
     pooler = poolers("default_pool_size = 1")
-    engine = PostgresEngine(pooler.url(direct=postgres_server.url()), patience=1.0)
+    engine = PostgresEngine(pooler.url(direct=postgres_server.url()), response_timeout=1.0)
     async with anyio.create_task_group() as group:
         await group.start(engine.serve, "p", lambda hint: None)
         await one(engine, OpenSession("s", "p", 30.0))

@@ -113,9 +113,9 @@ def test_a_password_is_decoded():
     assert address("unix://:%2F%23%3F%40@/run/a%40b").path == "/run/a@b"
 
 
-def test_patience_is_checked():
-    with pytest.raises(ValueError, match="patience: seconds, more than zero, not 0"):
-        RedisEngine("redis://", patience=0)
+def test_response_timeout_is_checked():
+    with pytest.raises(ValueError, match="response_timeout must be above 0 seconds, not 0"):
+        RedisEngine("redis://", response_timeout=0)
 
 
 async def test_it_is_not_immediate(engine):
@@ -191,7 +191,7 @@ async def test_a_server_that_says_nothing():
     async with await anyio.create_tcp_listener(local_host="127.0.0.1") as listener:
         port = listener.extra(anyio.abc.SocketAttribute.local_port)
         with pytest.raises(StoreUnavailable, match="no answer within 0.05 s"):
-            await opened(RedisEngine(f"redis://127.0.0.1:{port}", patience=0.05))
+            await opened(RedisEngine(f"redis://127.0.0.1:{port}", response_timeout=0.05))
 
 
 async def test_a_wrong_password(own_redis_server):
@@ -484,7 +484,7 @@ async def test_while_the_server_is_away_leases_end_at_their_deadline_and_not_bef
 
 async def test_a_server_that_is_frozen_is_given_up_and_found_again(own_redis_server):
     server = own_redis_server()
-    async with open_store(RedisEngine(server.url, patience=0.3), ttl=30) as store:
+    async with open_store(RedisEngine(server.url, response_timeout=0.3), ttl=30) as store:
         async with Lock(store, "x") as lease:
             os.kill(server.process.pid, signal.SIGSTOP)
             await anyio.sleep(0.5)
@@ -496,7 +496,7 @@ async def test_a_server_that_is_frozen_is_given_up_and_found_again(own_redis_ser
 
 async def test_what_a_frozen_server_had_not_read_yet_takes_no_effect_behind_its_own_undoing(own_redis_server):
     server = own_redis_server()
-    async with open_store(RedisEngine(server.url, patience=0.1), ttl=30) as store:
+    async with open_store(RedisEngine(server.url, response_timeout=0.1), ttl=30) as store:
         for n in range(3):
             os.kill(server.process.pid, signal.SIGSTOP)
             with anyio.move_on_after(0.3):

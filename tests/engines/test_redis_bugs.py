@@ -266,10 +266,10 @@ async def test_a_cancelled_program_leaves_nothing(redis_server, left):
 async def test_a_server_that_pauses_does_not_count_a_hold_twice(redis_server, left):
     """redisson #6025: repeated after a timeout (CLIENT PAUSE), one lock counted as two and was never free (bug 8)."""
     async with (
-        open_store(RedisEngine(redis_server.url, patience=0.2)) as store,
+        open_store(RedisEngine(redis_server.url, response_timeout=0.2)) as store,
         open_store(redis_server.url) as other,
     ):
-        for pause in (20, 350):  # shorter than the patience, and longer
+        for pause in (20, 350):  # shorter than the response_timeout, and longer
             redis_server("CLIENT", "PAUSE", str(pause), "ALL")
             with anyio.fail_after(20):
                 async with Lock(store, "x"), Semaphore(store, "y", 1):

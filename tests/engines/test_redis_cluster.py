@@ -407,7 +407,7 @@ async def test_while_a_node_is_away_the_others_go_on_and_only_its_leases_end(own
         node("CONFIG", "SET", "cluster-require-full-coverage", "no")
     home = [cluster.home_of(slot_of(tag)) for tag in TAGS]
     healthy = [shard for shard in range(SHARDS) if home[shard] == 2]
-    async with open_store(RedisClusterEngine(cluster.url, patience=0.5), ttl=2) as store:
+    async with open_store(RedisClusterEngine(cluster.url, response_timeout=0.5), ttl=2) as store:
         there, here, busy = (lock_in(store, shard) for shard in (home.index(1), *healthy[:2]))
         held, lost, cycles = anyio.Event(), [], 0
 
@@ -472,7 +472,7 @@ async def test_when_a_node_is_killed_its_replica_goes_on(own_redis_cluster, repl
 
 async def test_replicas_are_those_of_the_node(redis_cluster):
     home = [redis_cluster.home_of(slot_of(tag)) for tag in TAGS]
-    engine = RedisClusterEngine(f"{redis_cluster.url}?replicas=1", patience=0.5)
+    engine = RedisClusterEngine(f"{redis_cluster.url}?replicas=1", response_timeout=0.5)
     async with open_store(engine, ttl=5, settle_timeout=0.1) as store:
         with anyio.fail_after(5):
             await token_of(store, lock_in(store, home.index(0)))
@@ -484,7 +484,7 @@ async def test_replicas_are_those_of_the_node(redis_cluster):
 
 async def test_a_store_is_opened_although_no_node_has_enough_replicas(redis_cluster):
     with anyio.fail_after(5):
-        async with open_store(RedisClusterEngine(f"{redis_cluster.url}?replicas=2", patience=0.5)):
+        async with open_store(RedisClusterEngine(f"{redis_cluster.url}?replicas=2", response_timeout=0.5)):
             pass
 
 

@@ -40,7 +40,7 @@ async def replica(primary, own_redis_server):
 
 
 def engine(primary):
-    return RedisEngine(primary.url, replicas=1, patience=0.4)
+    return RedisEngine(primary.url, replicas=1, response_timeout=0.4)
 
 
 def held(server):

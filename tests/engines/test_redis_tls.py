@@ -12,7 +12,7 @@ import trustme
 from anyio.abc import SocketAttribute
 from anyio.streams.tls import TLSListener
 
-from tenure import Lock, StoreUnavailable, WorkQueue
+from tenure import EngineError, Lock, WorkQueue
 from tenure.engines import open_store
 from tenure.engines.redis import RedisEngine
 
@@ -70,7 +70,7 @@ async def test_it_works_as_without(redis_server, authority, trusting):
 
 async def test_a_certificate_that_nobody_trusts_is_refused(redis_server, authority):
     async with behind_tls(redis_server, authority) as port:
-        with pytest.raises(StoreUnavailable, match="certificate verify failed"):
+        with pytest.raises(EngineError, match="certificate verify failed"):
             async with open_store(f"rediss://localhost:{port}"):
                 pytest.fail("it was opened")
 
@@ -85,7 +85,7 @@ async def test_a_server_without_tls_is_no_server_with_it(trusting):
         async with anyio.create_task_group() as group:
             group.start_soon(listener.serve, plain)
             port = listener.extra(SocketAttribute.local_port)
-            with pytest.raises(StoreUnavailable, match="WRONG_VERSION_NUMBER|wrong version|record layer"):
+            with pytest.raises(EngineError, match="TLS: .*(WRONG_VERSION_NUMBER|wrong version|record layer)"):
                 async with open_store(RedisEngine(f"rediss://localhost:{port}", tls=trusting)):
                     pytest.fail("it was opened")
             group.cancel_scope.cancel()

@@ -317,7 +317,7 @@ async def test_put_in_refuses_as_try_put_does(store, db):
             await queue.put_in(db, "b")
         with pytest.raises(PayloadTooLarge):
             await queue.put_in(db, "x" * 10)
-        with pytest.raises(ValueError, match="priority must be"):
+        with pytest.raises(TypeError, match="priority must be an int"):
             await queue.put_in(db, "b", priority=1.5)
     assert await state_of(queue) == {"waiting": 1}
 

@@ -537,5 +537,5 @@ async def test_drained_in_the_turns_after_the_session_was_lost(open_store_on, vi
 
 @pytest.mark.parametrize("prefetch", [-1, 1.5, "1", None])
 async def test_wrong_arguments(store, prefetch):
-    with pytest.raises(ValueError, match=f"prefetch must be an int, not below 0: {prefetch!r}"):
+    with pytest.raises((ValueError, TypeError), match="^prefetch must be"):
         Worker(WorkQueue(store, "jobs"), Handler(1), prefetch=prefetch)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from random import Random
 
 import anyio
@@ -529,13 +530,13 @@ async def test_the_default_bound_is_a_mebibyte(store):
 @pytest.mark.parametrize(
     ("options", "error", "match"),
     [
-        ({"priority": 1.5}, ValueError, "priority"),
+        ({"priority": 1.5}, TypeError, "priority"),
         ({"priority": 2**40}, ValueError, "priority"),
         ({"delay": -1}, ValueError, "delay"),
         ({"delay": float("nan")}, ValueError, "delay"),
         ({"delay": float("inf")}, ValueError, "delay"),
         ({"key": ""}, ValueError, "key"),
-        ({"key": 5}, ValueError, "key"),
+        ({"key": 5}, TypeError, "key must be a str"),
         ({"key": "\ud800"}, ValueError, "surrogates"),
         ({"expires": 0}, ValueError, "expires"),
         ({"expires": float("inf")}, ValueError, "expires"),
@@ -559,6 +560,24 @@ async def test_wrong_arguments(store, options, error, match):
 @pytest.mark.parametrize("name", ["", 5, "\ud800"])
 async def test_a_wrong_name_of_a_cursor(store, name):
     queue = WorkQueue(store, "jobs")
-    with pytest.raises(ValueError, match=r"cursor|surrogates"):
+    with pytest.raises((ValueError, TypeError), match=r"^cursor: the name must"):
         await queue.put_many([1], cursor=(name, 1))
     assert (await queue.statistics()).put == 0
+
+
+async def test_what_cannot_be_encoded_names_the_queue_and_the_way_out(open_store_on):
+    class Half:
+        def encode(self, value):
+            return str(value)
+
+    words = "tenure:queue:jobs: the payload cannot be encoded: "
+    async with open_store_on() as store:
+        with pytest.raises(TypeError) as caught:
+            await WorkQueue(store, "jobs").put(dt.datetime(2026, 1, 1, tzinfo=dt.UTC))
+        assert str(caught.value).startswith(
+            f"{words}Object of type datetime is not JSON serializable; open_store(codec="
+        )
+        assert isinstance(caught.value.__cause__, TypeError)
+    async with open_store_on(codec=Half()) as store:
+        with pytest.raises(TypeError, match=f"^{words}the codec returned str, not bytes"):
+            await WorkQueue(store, "jobs").put(1)

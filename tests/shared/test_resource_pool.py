@@ -418,7 +418,7 @@ async def test_wrong_arguments_are_named(store):
         (TypeError, "name must be a str, not int", lambda: ResourcePool(store, 5)),
         (ValueError, "name must not be empty", lambda: ResourcePool(store, "")),
         (ValueError, "ttl must be at least 0.5", lambda: ResourcePool(store, "keys", ttl=0.1)),
-        (ValueError, "quarantine must be a number", lambda: ResourcePool(store, "keys", quarantine=-1)),
+        (ValueError, "quarantine must be at least 0", lambda: ResourcePool(store, "keys", quarantine=-1)),
         (ValueError, "check_timeout must be", lambda: ResourcePool(store, "keys", check_timeout=0)),
         (TypeError, "check must be callable, not int", lambda: ResourcePool(store, "keys", check=5)),
         (ValueError, "timeout must be", lambda: pool.claim(-1)),
@@ -437,7 +437,7 @@ async def test_wrong_arguments_are_named(store):
         (TypeError, "not JSON serializable", lambda: pool.add("key", {"n": object()})),
         (TypeError, "preference must be an int, not float", lambda: pool.add("key", None, 1.5)),
         (TypeError, "preference must be an int, not bool", lambda: pool.add("key", None, True)),
-        (ValueError, "preference must be within", lambda: pool.add("key", None, 2**31)),
+        (ValueError, "preference must be at most", lambda: pool.add("key", None, 2**31)),
         (TypeError, "resource must be a str, not int", lambda: pool.remove(5)),
     ):
         with pytest.raises(kind, match=message):

@@ -871,7 +871,7 @@ async def test_wrong_arguments(store):
         Worker(queue, "handler")
     with pytest.raises(ValueError, match="concurrency"):
         Worker(queue, handler, concurrency=0)
-    with pytest.raises(ValueError, match="concurrency"):
+    with pytest.raises(TypeError, match="concurrency"):
         Worker(queue, handler, concurrency=1.5)
     with pytest.raises(ValueError, match="timeout"):
         Worker(queue, handler, timeout=0)

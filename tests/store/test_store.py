@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 
 import anyio
 import pytest
@@ -9,7 +10,7 @@ import tenure
 from tenure import EngineError, Lock, StoreClosed, StoreUnavailable, open_store
 from tenure.engine import Holders, Ping
 from tenure.engines.memory import MemoryEngine
-from tenure.store import JsonCodec
+from tenure.store import JsonCodec, Store
 from tenure.testing import FaultyEngine
 
 
@@ -201,7 +202,7 @@ def test_memory_by_url(url):
     assert open_store(url).url == "memory:"
 
 
-@pytest.mark.parametrize("where", [None, 5, b"memory:", MemoryEngine])
+@pytest.mark.parametrize("where", [5, b"memory:", MemoryEngine])
 def test_what_is_no_engine_is_refused(where):
     if where is MemoryEngine:
         where = object()
@@ -215,12 +216,13 @@ def test_what_is_no_engine_is_refused(where):
         ({"ttl": 0.49}, ValueError, "ttl must be at least 0.5 seconds"),
         ({"ttl": -1}, ValueError, "ttl must be"),
         ({"ttl": float("nan")}, ValueError, "ttl must be"),
-        ({"ttl": float("inf")}, ValueError, "ttl must be .* finite"),
+        ({"ttl": float("inf")}, ValueError, r"ttl must be at most 1e\+09 seconds, not inf"),
         ({"ttl": "30"}, TypeError, "ttl must be a number of seconds, not str"),
         ({"settle_timeout": -1}, ValueError, "settle_timeout must be"),
         ({"settle_timeout": None}, TypeError, "settle_timeout must be"),
         ({"close_timeout": float("nan")}, ValueError, "close_timeout must be"),
         ({"close_timeout": True}, TypeError, "close_timeout must be"),
+        ({"namespace": "a:b"}, ValueError, "namespace must not have a colon"),
         ({"namespace": ""}, ValueError, "namespace must not be empty"),
         ({"namespace": 5}, TypeError, "namespace must be a str"),
         ({"retries": 5}, TypeError, "retries"),
@@ -229,6 +231,53 @@ def test_what_is_no_engine_is_refused(where):
 def test_wrong_options_are_named(options, error, words):
     with pytest.raises(error, match=words):
         open_store("memory:", **options)
+
+
+def test_every_option_of_a_store_is_spelled_out():
+    """So that an editor completes them, and a type checker finds a wrong one."""
+    ours = dict(inspect.signature(open_store).parameters)
+    stores = dict(inspect.signature(Store.__init__).parameters)
+    del ours["where"], ours["response_timeout"], stores["self"], stores["engine"]
+    assert list(ours.values()) == list(stores.values())
+
+
+def test_the_url_may_come_from_the_environment(monkeypatch, tmp_path):
+    monkeypatch.setenv("TENURE_STORE", f"sqlite:///{tmp_path}/jobs.db")
+    assert open_store(ttl=5).url.endswith("jobs.db")
+    assert open_store("memory:").url == "memory:"
+    monkeypatch.setenv("TENURE_STORE", "")
+    with pytest.raises(
+        ValueError, match=r"^open_store\(\) without a URL takes it from TENURE_STORE, which is not"
+    ):
+        open_store()
+
+
+@pytest.mark.parametrize(
+    "server", ["redis://h", "redis+cluster://h", "redis+sentinel://h/s", "postgresql://h/db"]
+)
+def test_the_response_timeout_is_an_option_of_servers(server):
+    def timeout_of(store):
+        engine = store._engine
+        return engine._nodes._link_options[0] if hasattr(engine, "_nodes") else engine._link._response_timeout
+
+    assert timeout_of(open_store(server)) == 5
+    assert timeout_of(open_store(server, response_timeout=2)) == 2
+    for more in ("", "&replicas=1" if "redis" in server else "&sslmode=require"):
+        store = open_store(f"{server}?response_timeout=0.5{more}")
+        assert timeout_of(store) == 0.5
+        assert "response_timeout" not in store.url
+    assert timeout_of(open_store(f"{server}?response_timeout=0.5", response_timeout=2)) == 2
+    for wrong in ("x", "", "-1", "0", "inf", "nan", "1e10"):
+        with pytest.raises(ValueError, match="^response_timeout must be"):
+            open_store(f"{server}?response_timeout={wrong}")
+    with pytest.raises(TypeError, match="^response_timeout must be a number of seconds, not str"):
+        open_store(server, response_timeout="2")
+
+
+@pytest.mark.parametrize("where", ["memory:", "sqlite:///x.db", MemoryEngine()])
+def test_the_response_timeout_is_no_option_of_others(where):
+    with pytest.raises(ValueError, match="^response_timeout is "):
+        open_store(where, response_timeout=2)
 
 
 def test_keys_are_made_of_namespace_kind_and_name():

@@ -142,6 +142,12 @@ async def at_a_barrier(store):
     await tenure.Barrier(store, "barrier", 2).wait()
 
 
+async def limited(store):
+    limiter = tenure.RateLimiter(store, "slow", rate=0.001)
+    await limiter.acquire()
+    await limiter.acquire()
+
+
 async def claiming(store):
     async with ResourcePool(store, "pool").claim():
         pytest.fail("claimed")
@@ -171,6 +177,7 @@ WAITS = (
     joining,
     waiting_for_a_result,
     at_a_barrier,
+    limited,
     claiming,
     watching,
     working,

@@ -30,12 +30,15 @@ again makes sense without a hint.
 Tokens. Each grant and each taking carries a token: `max(last + 1, engine time in microseconds)`. Tokens rise over the
 whole engine, outlive what they were given for, and whatever a stale holder sends is refused by its token.
 
-Time is the engine's. Only durations, in seconds, cross the wire. Payloads, results, progress, values and metadata are
-bytes to an engine.
+Time is the engine's. Only durations, in seconds, cross the wire; none is longer than `LONGEST`. Payloads, results,
+progress, values and metadata are bytes to an engine.
 """
+
+from tenure.arguments import LONGEST
 
 from ._answers import (
     CAP,
+    RESPONSE_TIMEOUT,
     A,
     ArrivalAnswer,
     Broken,
@@ -145,6 +148,8 @@ from ._tasks import (
 __all__ = (
     "CAP",
     "FAMILIES",
+    "LONGEST",
+    "RESPONSE_TIMEOUT",
     "A",
     "Accepted",
     "Acquire",

@@ -9,6 +9,9 @@ from typing import Generic, TypeVar
 CAP = 256
 """How many steps a loop inside one operation may take before the answer is `Reply.MORE`."""
 
+RESPONSE_TIMEOUT = 5.0
+"""Seconds after which a server that does not answer is given up, unless an engine is told otherwise."""
+
 A = TypeVar("A")
 
 

@@ -2,45 +2,81 @@
 
 from __future__ import annotations
 
-from typing import Any
+import os
+import re
 from urllib.parse import unquote, urlsplit
 
-from tenure.engine import Engine
+from tenure.arguments import check_seconds
+from tenure.engine import RESPONSE_TIMEOUT, Engine
 from tenure.errors import EngineError
-from tenure.store import Store
+from tenure.observe import Observer
+from tenure.store import Codec, Store
 
 __all__ = ("open_store",)
 
 _REDIS = ("redis", "rediss", "unix", "redis+sentinel", "rediss+sentinel")
 _CLUSTER = ("redis+cluster", "rediss+cluster")
 _POSTGRES = ("postgresql", "postgres")
+_VARIABLE = "TENURE_STORE"
+_OPTION = re.compile(r"(?<=[?&])response_timeout=([^&#]*)&?")
 _KNOWN = "memory:, sqlite:///FILE, redis://HOST or postgresql://HOST/DATABASE"
 
 
-def open_store(where: str | Engine, **options: Any) -> Store:
+def open_store(
+    where: str | Engine | None = None,
+    *,
+    namespace: str = "tenure",
+    ttl: float = 30.0,
+    codec: Codec | None = None,
+    settle_timeout: float = 1.0,
+    close_timeout: float = 5.0,
+    observer: Observer | None = None,
+    response_timeout: float | None = None,
+) -> Store:
     """Make a store over the engine that a URL means; enter it with `async with`.
 
     `memory:` keeps everything in this process; `sqlite:///jobs.db` in a file, relative to the working directory
     (`sqlite:////var/lib/jobs.db`: absolute); `redis://[user:password@]host[:port][/database]`, `rediss://` or
     `unix:///path` on a Redis server, `redis+sentinel://HOST,HOST/SERVICE` on the one that Sentinels name,
     `redis+cluster://HOST,HOST` on a cluster (these need the extra `redis`); `postgresql://[user:password@]host/database`
-    in a PostgreSQL database (this needs the extra `postgres`). An engine object may be given instead of a URL. Options
-    are those of `Store`: `namespace`, `ttl`, `codec`, `settle_timeout`, `close_timeout`, `observer`.
-    Raises `ValueError` for a URL that means no engine, `TypeError` for what is neither, `EngineError` when the
-    extra is missing.
+    in a PostgreSQL database (this needs the extra `postgres`). An engine object may be given instead of a URL; with
+    neither, the environment variable `TENURE_STORE` holds the URL.
+
+    `response_timeout` (5.0; also `?response_timeout=` in the URL) is for how many seconds a server of Redis or
+    PostgreSQL may not answer before the connection is made anew. The other options are those of `Store`.
+    Raises `ValueError` for a URL that means no engine and for an option that its engine does not have, `TypeError` for
+    what is neither a URL nor an engine, `EngineError` when the extra is missing.
     """
+    if where is None and not (where := os.environ.get(_VARIABLE)):
+        raise ValueError(
+            f"open_store() without a URL takes it from {_VARIABLE}, which is not set; write {_KNOWN}"
+        )
     if isinstance(where, str):
-        return Store(_engine(where), **options)
-    if not hasattr(where, "execute"):
+        engine = _engine(where, response_timeout)
+    elif not hasattr(where, "execute"):
         raise TypeError(f"a store is opened by its URL or over an engine, not over a {type(where).__name__}")
-    return Store(where, **options)
+    elif response_timeout is not None:
+        raise ValueError("response_timeout is an option of the engine: give it to the engine that was made")
+    else:
+        engine = where
+    return Store(
+        engine,
+        namespace=namespace,
+        ttl=ttl,
+        codec=codec,
+        settle_timeout=settle_timeout,
+        close_timeout=close_timeout,
+        observer=observer,
+    )
 
 
-def _engine(url: str) -> Engine:
+def _engine(url: str, response_timeout: float | None) -> Engine:
     scheme, colon, rest = url.partition(":")
     scheme = scheme.lower()
     if not colon:
         raise ValueError(f"{_shown(url)!r} is no store URL: write {_KNOWN}")
+    if scheme in ("memory", "sqlite") and response_timeout is not None:
+        raise ValueError(f"response_timeout is no option of {scheme}:, which has no server")
     if scheme == "memory":
         if rest.strip("/"):
             raise ValueError(f"{_shown(url)!r}: write memory: and nothing behind it")
@@ -61,7 +97,9 @@ def _engine(url: str) -> Engine:
             raise EngineError(
                 f"{scheme}: the Redis engine needs hiredis: pip install 'tenure[redis]'"
             ) from None
-        return RedisClusterEngine(url) if scheme in _CLUSTER else RedisEngine(url)
+        url, seconds = _response_timeout_in(url, response_timeout)
+        make = RedisClusterEngine if scheme in _CLUSTER else RedisEngine
+        return make(url, response_timeout=seconds)
     if scheme in _POSTGRES:
         try:
             from tenure.engines.postgres import PostgresEngine
@@ -71,8 +109,24 @@ def _engine(url: str) -> Engine:
             raise EngineError(
                 f"{scheme}: the PostgreSQL engine needs psycopg: pip install 'tenure[postgres]'"
             ) from None
-        return PostgresEngine(url)
+        url, seconds = _response_timeout_in(url, response_timeout)
+        return PostgresEngine(url, response_timeout=seconds)
     raise ValueError(f"{_shown(scheme)!r} is no engine; use {_KNOWN}")
+
+
+def _response_timeout_in(url: str, given: float | None) -> tuple[str, float]:
+    """The URL without this option, and what was given, else what the URL says, else the default."""
+    found = _OPTION.search(url)
+    if found is not None:
+        url = _OPTION.sub("", url, count=1).rstrip("?&")
+        try:
+            told = float(found[1])
+        except ValueError:
+            raise ValueError(
+                f"response_timeout must be a number of seconds in the URL, not {found[1]!r}"
+            ) from None
+        given = told if given is None else given
+    return url, RESPONSE_TIMEOUT if given is None else check_seconds("response_timeout", given, least=None)
 
 
 def _path(url: str) -> str:

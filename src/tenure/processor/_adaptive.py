@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from math import inf
 from statistics import median
 
-from ._presets import check_count, check_number
+from tenure.arguments import check_count, check_number, check_seconds
 
 _AT_FIRST = 4
 
@@ -35,7 +35,7 @@ class Adaptive:
             raise ValueError(f"tolerance must be above 1, not {self.tolerance!r}")
         if check_number("decrease", self.decrease) >= 1:
             raise ValueError(f"decrease must be below 1, not {self.decrease!r}")
-        check_number("window", self.window)
+        check_seconds("window", self.window, least=None)
         for name in ("samples", "memory", "least"):
             check_count(name, getattr(self, name))
 

@@ -7,23 +7,7 @@ from dataclasses import dataclass
 from math import inf
 from types import MappingProxyType
 
-
-def check_count(name: str, value: object, *, least: int = 1) -> int:
-    """A whole number. Raises `TypeError`, `ValueError`."""
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise TypeError(f"{name} must be an int, not {value!r}")
-    if value < least:
-        raise ValueError(f"{name} must be at least {least}, not {value}")
-    return value
-
-
-def check_number(name: str, value: object) -> float:
-    """A finite number above 0. Raises `TypeError`, `ValueError`."""
-    if not isinstance(value, int | float) or isinstance(value, bool):
-        raise TypeError(f"{name} must be a number, not {value!r}")
-    if not 0 < value < inf:
-        raise ValueError(f"{name} must be above 0 and finite, not {value!r}")
-    return value
+from tenure.arguments import check_count, check_number
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +24,9 @@ class Preset:
 
     def __post_init__(self) -> None:
         for name in ("workers", "connections", "queue_size"):
-            check_count(name, getattr(self, name))
+            object.__setattr__(self, name, check_count(name, getattr(self, name)))
         if self.rate != inf:
-            check_number("rate", self.rate)
+            object.__setattr__(self, "rate", check_number("rate", self.rate))
         if self.queue_size < self.workers:
             raise ValueError(
                 f"queue_size must be at least the {self.workers} workers, not {self.queue_size}: a task counts until "

@@ -12,6 +12,7 @@ from typing import Any, Self, TypedDict, Unpack
 import anyio
 from anyio import AsyncContextManagerMixin
 
+from tenure.arguments import check_seconds, check_timeout
 from tenure.errors import DuplicateTask
 from tenure.local import CircuitBreaker, Pool
 from tenure.local._park import now
@@ -26,10 +27,10 @@ from ._lane import Handler, Lane, Parts, Where
 from ._meter import Meter
 from ._metrics import Metrics, metrics_of
 from ._monitor import Monitor
-from ._presets import Preset, check_number, preset_of
+from ._presets import Preset, preset_of
 from ._pulse import look_now_and_then, watch_heartbeats
 from ._samples import samples_of
-from ._settings import check_claims, check_connections, check_functions, check_type, shares, time_limit
+from ._settings import check_claims, check_connections, check_functions, check_type, shares
 from ._window import Tally, total_of
 
 
@@ -111,16 +112,16 @@ class Processor(AsyncContextManagerMixin):
         }
         self._claims = claims
         self._where = where
-        self._claim_timeout = time_limit("claim_timeout", claim_timeout, zero=True)
+        self._claim_timeout = check_timeout("claim_timeout", claim_timeout)
         self._make_pool = pool
-        self._connection_timeout = time_limit("connection_timeout", connection_timeout, zero=True)
+        self._connection_timeout = check_timeout("connection_timeout", connection_timeout)
         self._make_breaker = breaker
-        self._timeout = time_limit("timeout", timeout)
-        self._lock_timeout = time_limit("lock_timeout", lock_timeout, zero=True)
+        self._timeout = check_timeout("timeout", timeout, least=None)
+        self._lock_timeout = check_timeout("lock_timeout", lock_timeout)
         self._adaptive = Adaptive() if adaptive is True else adaptive or None
-        self._grace = time_limit("grace", grace, zero=True)
+        self._grace = check_timeout("grace", grace)
         self._retry = retry
-        self._look_every = check_number("look_every", look_every)
+        self._look_every = check_seconds("look_every", look_every, least=None)
         self._observer = observer or store.observer or LoggingObserver()
         if pool is not None:
             check_connections(self.preset, self._connection_timeout, self._timeout)
@@ -234,7 +235,7 @@ class Processor(AsyncContextManagerMixin):
         Cancellation: has no effect.
         """
         self._check_entered()
-        return Monitor(self.metrics, self._closed, check_number("every", every))
+        return Monitor(self.metrics, self._closed, check_seconds("every", every, least=None))
 
     def _metrics(self, tally: Tally, lanes: list[Lane], kinds: Mapping[str | None, Metrics]) -> Metrics:
         return metrics_of(
@@ -256,6 +257,7 @@ class Processor(AsyncContextManagerMixin):
     async def __asynccontextmanager__(self) -> AsyncGenerator[Self]:
         if self._state != "new":
             raise RuntimeError(f"{self!r}: entered before; make a new one")
+        self._store.check_here()
         self._state = "running"
         async with AsyncExitStack() as stack:
             pool = None

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from tenure.arguments import check_count, check_name
 from tenure.local import CircuitBreaker
 from tenure.shared import ResourcePool
 from tenure.shared._worker import is_async
-from tenure.store import check_seconds
 
-from ._presets import Preset, check_count
+from ._presets import Preset
 
 
 def check_functions(handler: object, makers: Mapping[str, object]) -> None:
@@ -42,10 +42,8 @@ def shares(workers: int, kinds: Mapping[str, int]) -> dict[str | None, int]:
         raise TypeError(f"kinds must be a mapping of names to numbers of workers, not {kinds!r}")
     shares: dict[str | None, int] = {}
     for kind, share in kinds.items():
-        if not isinstance(kind, str) or not kind:  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise ValueError(f"kinds must have names that are not empty, not {kind!r}")
-        shares[kind] = check_count(f"kinds: {kind}", share)
-    rest = workers - sum(kinds.values())
+        shares[check_name("kinds: a name", kind)] = check_count(f"kinds: {kind}", share)
+    rest = workers - sum(shares.values())
     if rest < 0:
         raise ValueError(
             f"kinds must not have more than the {workers} workers together, not {workers - rest}"
@@ -59,15 +57,6 @@ def check_type(name: str, value: object, kind: type) -> None:
     """Refuse what is neither None nor of that type. Raises `TypeError`."""
     if value is not None and not isinstance(value, kind):
         raise TypeError(f"{name} must be a {kind.__name__}, not {value!r}")
-
-
-def time_limit(name: str, value: float | None, *, zero: bool = False) -> float | None:
-    """A number of seconds above 0 (or also 0), or None. Raises `TypeError`, `ValueError`."""
-    if value is None:
-        return None
-    if not check_seconds(name, value) > 0 and not zero:
-        raise ValueError(f"{name} must be above 0, or None, not {value!r}")
-    return float(value)
 
 
 def check_connections(preset: Preset, patience: float | None, timeout: float | None) -> None:

@@ -13,6 +13,7 @@ from typing import Any, Literal, NamedTuple
 
 import anyio
 
+from tenure.arguments import check_count
 from tenure.engine import (
     ArrivalAnswer,
     Arrivals,
@@ -27,8 +28,6 @@ from tenure.engine import (
 )
 from tenure.errors import BarrierBroken, CapacityMismatch, OutcomeUnknown, TenureError
 from tenure.store import Attempt, Session, Store, check_ttl
-
-_MOST_PARTIES = 2**31 - 1
 
 
 class Arrival(NamedTuple):
@@ -77,10 +76,10 @@ class Barrier:
         if on_departure not in ("break", "drop"):
             raise ValueError(f'on_departure must be "break" or "drop", not {on_departure!r}')
         self._store = store
-        self._wish = _Party(Store.key(store, "barrier", name), _check_parties(parties), on_departure)
+        self.parties = check_count("parties", parties)
+        self._wish = _Party(Store.key(store, "barrier", name), self.parties, on_departure)
         self._ttl = store.ttl if ttl is None else check_ttl(ttl)
         self.name = name
-        self.parties = parties
         self.on_departure: Literal["break", "drop"] = on_departure
 
     def __repr__(self) -> str:
@@ -178,11 +177,3 @@ def _gives_way(problem: BaseException) -> bool:
     if isinstance(problem, anyio.get_cancelled_exc_class()):
         return anyio.current_effective_deadline() == -inf
     return isinstance(problem, TenureError)
-
-
-def _check_parties(parties: int) -> int:
-    if not isinstance(parties, int) or isinstance(parties, bool):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise TypeError(f"parties must be an int, not {type(parties).__name__}")
-    if not 1 <= parties <= _MOST_PARTIES:
-        raise ValueError(f"parties must be from 1 to {_MOST_PARTIES}, not {parties}")
-    return parties

@@ -6,20 +6,21 @@ from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any
+from typing import Any, cast
 
 import anyio
 
 from tenure import engine
+from tenure.arguments import check_name, check_seconds, check_text, check_timeout
 from tenure.engine import EditClaim, GiveBack, Metadata, Operation, Reply
 from tenure.errors import AcquireTimeout, LeaseLost
 from tenure.local._pool_hooks import works
-from tenure.store import Codec, Obtained, Store, check_seconds
+from tenure.store import Codec, Obtained, Store, encoded
 
 from ._guard import Guarded
-from ._lease import Hold, HoldWish, Lease, check_timeout
+from ._lease import Hold, HoldWish, Lease
 
-_LONGEST_REST = 1e9
+_LONGEST_REASON = 4096
 _LEAST_REST = 1.0
 
 
@@ -96,14 +97,14 @@ class Claim(Guarded):
         The last call counts; 0 takes an earlier one back. Raises `LeaseLost`, `StoreClosed`, `EngineError`.
         Cancellation: it may or may not be applied.
         """
-        await self._edit(cool_down=check_rest("seconds", seconds))
+        await self._edit(cool_down=check_seconds("seconds", seconds))
 
     async def retire(self, reason: str) -> None:
         """Never lend the resource again once it is given back, unless it is added anew.
 
         Raises `LeaseLost`, `StoreClosed`, `EngineError`. Cancellation: it may or may not be applied.
         """
-        await self._edit(retire=check_text("reason", reason))
+        await self._edit(retire=check_text("reason", reason, most=_LONGEST_REASON))
 
     async def set_metadata(self, metadata: Mapping[str, Any]) -> None:
         """Replace what is stored with the resource, and so whom it will match.
@@ -148,11 +149,10 @@ class Claiming:
     def __init__(
         self, store: Store, wish: ClaimWish, *, ttl: float, timeout: float | None, check: Check | None
     ) -> None:
-        check_timeout(timeout)
         self._store = store
         self._wish = wish
         self._ttl = ttl
-        self._timeout = timeout
+        self._timeout = check_timeout("timeout", timeout)
         self._check = check
         self._entered = False
         self._hold: Hold | None = None
@@ -205,36 +205,17 @@ class Claiming:
         return None
 
 
-def encode(codec: Codec, what: str, fields: Mapping[str, Any] | None) -> Metadata:
+def encode(codec: Codec, what: str, fields: object) -> Metadata:
     """The fields as engines keep them: sorted by name, each value encoded by itself. None is none."""
     if fields is None:
         return ()
-    if not isinstance(fields, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+    if not isinstance(fields, Mapping):
         raise TypeError(f"{what} must be a mapping, not {type(fields).__name__}")
-    names = sorted(check_text(f"{what}: a name", name) for name in fields)
-    return tuple((name, codec.encode(fields[name])) for name in names)
+    values = cast("Mapping[object, Any]", fields)
+    checked = {check_name(f"{what}: a name", name): value for name, value in values.items()}
+    return tuple((name, encoded(codec, f"{what}: {name!r}", checked[name])) for name in sorted(checked))
 
 
 def decode(codec: Codec, fields: Metadata) -> dict[str, Any]:
     """The fields as they were given."""
     return {name: codec.decode(value) for name, value in fields}
-
-
-def check_text(what: str, text: str) -> str:
-    """A text that engines can store. Raises `TypeError`, `ValueError`."""
-    if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise TypeError(f"{what} must be a str, not {type(text).__name__}")
-    if not text:
-        raise ValueError(f"{what} must not be empty")
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        raise ValueError(f"{what} must not have lone surrogates: {text!r}") from None
-    return text
-
-
-def check_rest(what: str, seconds: float) -> float:
-    """For how long a resource may rest. Raises `TypeError`, `ValueError`."""
-    if check_seconds(what, seconds) > _LONGEST_REST:
-        raise ValueError(f"{what} must be at most {_LONGEST_REST:g} seconds, not {seconds!r}")
-    return float(seconds)

@@ -6,11 +6,11 @@ from collections.abc import Awaitable, Callable
 from types import TracebackType
 from typing import TypeVar, cast
 
+from tenure.arguments import check_name
 from tenure.engine import Holders, Reply
 from tenure.errors import LeaseLost, StoreClosed
 from tenure.store import Store, check_ttl
 
-from ._claim import check_text
 from ._guard import Guarded
 from ._leader_changes import LeaderChanges, leader_of
 from ._lease import Hold, HoldWish, Lease
@@ -110,7 +110,7 @@ class Election:
         self._key = Store.key(store, "election", name)
         self._ttl = store.ttl if ttl is None else check_ttl(ttl)
         self.name = name
-        self.node = store.process if node is None else check_text("node", node)
+        self.node = store.process if node is None else check_name("node", node)
         self._wish = HoldWish(self._key, 1, value=self.node.encode())
 
     def __repr__(self) -> str:

@@ -14,10 +14,11 @@ from typing import Any
 import anyio
 from anyio import CancelScope
 
+from tenure.arguments import check_timeout
 from tenure.engine import Acquire, Claimed, Granted, Operation, Release, Reply
 from tenure.errors import AcquireTimeout, LeaseLost
 from tenure.local._park import now, on_task_end, this_task
-from tenure.store import Held, Obtained, Session, Settlement, Store, check_seconds
+from tenure.store import Held, Obtained, Session, Settlement, Store
 
 from ._guard import Guarded
 
@@ -132,7 +133,7 @@ class Hold:
     def __init__(
         self, store: Store, wish: HoldWish, *, ttl: float, timeout: float | None, exclusive: bool
     ) -> None:
-        check_timeout(timeout)
+        timeout = check_timeout("timeout", timeout)
         self._store = store
         self._wish = wish
         self._ttl = ttl
@@ -190,7 +191,8 @@ class Hold:
         settlement = self._give_back(lease)
         if this_task() is not self._task:
             raise RuntimeError(
-                f"{lease.key}: left from another task than it was entered in; it has been released"
+                f"{lease.key}: left from another task than it was entered in; it has been released. Keep its "
+                "`async with` in one task, such as one that waits in between for the end"
             )
         # a body around this one may hold something under the same session, and has to end with it
         limit = min(self._store.settle_timeout, self._obtained.session.remaining())
@@ -261,12 +263,6 @@ class Hold:
     def _forget(self) -> None:
         if self._exclusive:
             self._store.entered.pop((self._wish.key, self._task), None)
-
-
-def check_timeout(timeout: float | None) -> None:
-    """A time limit is None, or a number of seconds not below 0. Raises `TypeError`, `ValueError`."""
-    if timeout is not None:
-        check_seconds("timeout", timeout)
 
 
 def _tell_of_the_loss(error: BaseException | None, lease: Lease) -> None:

@@ -6,12 +6,12 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from heapq import heappop, heappush
-from math import inf, isfinite
 from typing import Any
 
 import anyio
 from anyio import current_effective_deadline
 
+from tenure.arguments import LONGEST, check_number, check_seconds
 from tenure.engine import CAP, Belonging, Hint, Operation, Refund, Spend, Spending, SpendRequest
 from tenure.errors import OutcomeUnknown, StoreClosed, WouldExceedDeadline
 from tenure.local._line import Line, Waiter
@@ -19,6 +19,9 @@ from tenure.store import Session, Store, Turns
 
 _AT_ONCE = 1e-6
 """Seconds: engines add and subtract times as floats, and what is free must not be refused for a rounding error."""
+
+_FASTEST = 1e12
+"""Per second: engines count in microseconds, and do not tell apart what comes faster."""
 
 
 class RateLimiter:
@@ -38,14 +41,16 @@ class RateLimiter:
     def __init__(
         self, store: Store, name: str, *, rate: float, per: float = 1.0, burst: float | None = None
     ) -> None:
-        _check_positive("rate", rate)
-        _check_positive("per", per)
+        rate, per = check_number("rate", rate), check_seconds("per", per, least=None)
         self._key = Store.key(store, "rate", name)
         self._spenders = store.listen(store.key("rate", "*")[:-1], lambda: _Spenders(store))
         self._rate = rate / per
-        self._burst = float(max(1.0, rate) if burst is None else _check_positive("burst", burst))
-        if self._burst < 1:
-            raise ValueError(f"burst must be a number, at least 1: {burst!r}")
+        self._burst = max(1.0, rate) if burst is None else check_number("burst", burst, least=1)
+        if not self._burst / LONGEST <= self._rate <= _FASTEST:
+            raise ValueError(
+                f"rate must be at most {_FASTEST:g} a second, and bring the burst of {self._burst:g} back within "
+                f"{LONGEST:g} seconds, not {rate:g} per {per:g} s"
+            )
         self.name = name
 
     def __repr__(self) -> str:
@@ -59,18 +64,19 @@ class RateLimiter:
         `OutcomeUnknown`, `StoreClosed`, `EngineError`.
         Cancellation: what was booked is given back, as far as later bookings have not overtaken it.
         """
+        cost = self._checked(cost)
         while True:
-            patience = max(0.0, current_effective_deadline() - anyio.current_time())
-            spending = await self._spend(cost, patience)
+            left = max(0.0, current_effective_deadline() - anyio.current_time())
+            spending = await self._spend(cost, left)
             if spending.booked:
                 break
             if fail_fast:
                 raise WouldExceedDeadline(self._key, spending.delay)
             # the scope ends here, unless its deadline is moved meanwhile
-            await anyio.sleep(patience)
+            await self._spenders.pause(left)
         if spending.delay > _AT_ONCE:
             try:
-                await anyio.sleep(spending.delay)
+                await self._spenders.pause(spending.delay)
             except BaseException:
                 self._spenders.refund(self._key, cost, self._rate, spending)
                 raise
@@ -80,13 +86,16 @@ class RateLimiter:
 
         Cancellation: what was spent is given back, as far as later bookings have not overtaken it.
         """
-        return (await self._spend(cost, 0.0)).booked
+        return (await self._spend(self._checked(cost), 0.0)).booked
+
+    def _checked(self, cost: object) -> float:
+        cost = check_number("cost", cost)
+        if cost > self._burst:
+            raise ValueError(f"cost must be at most the burst of {self._burst:g}, not {cost:g}")
+        return cost
 
     async def _spend(self, cost: float, max_wait: float) -> Spending:
-        _check_positive("cost", cost)
-        if cost > self._burst:
-            raise ValueError(f"cost must be at most the burst of {self._burst:g}: {cost!r}")
-        wish = _Wish(float(cost), None if max_wait == inf else max_wait + _AT_ONCE, self._rate, self._burst)
+        wish = _Wish(cost, None if max_wait > LONGEST else max_wait + _AT_ONCE, self._rate, self._burst)
         return await self._spenders.spend(self._key, wish)
 
 
@@ -104,12 +113,21 @@ class _Spenders:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._by_key: dict[str, _Spender] = {}
+        self._pausing: Line[None, None] = Line(lambda _: None)
         self._closed = False
 
     async def spend(self, key: str, wish: _Wish) -> Spending:
+        self._store.check_here()
         if self._closed:
             raise StoreClosed("the store is closed")
         return await self._of(key).spend(wish)
+
+    async def pause(self, seconds: float) -> None:
+        """Sleep so long. Raises `StoreClosed` if the store closes meanwhile. Cancellation: has no effect."""
+        if self._closed:
+            raise StoreClosed("the store was closed")
+        with anyio.move_on_after(seconds):
+            await self._pausing.wait(self._pausing.join(None))
 
     def refund(self, key: str, cost: float, rate: float, spending: Spending) -> None:
         if not self._closed:
@@ -124,6 +142,7 @@ class _Spenders:
     def close(self) -> None:
         """The store closes."""
         self._closed = True
+        self._pausing.fail_all(lambda: StoreClosed("the store was closed"))
         for spender in list(self._by_key.values()):
             spender.close()
 
@@ -238,11 +257,3 @@ class _Spender:
             self._turns.kick()
         else:
             self._spenders.forget(self._key, self)
-
-
-def _check_positive(name: str, value: float) -> float:
-    if not isinstance(value, int | float):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise TypeError(f"{name} must be a number, not {value!r}")
-    if not (isfinite(value) and value > 0):
-        raise ValueError(f"{name} must be a number above 0: {value!r}")
-    return value

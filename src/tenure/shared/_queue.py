@@ -4,10 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Iterable, Sequence
 from dataclasses import dataclass, field
-from math import inf, isfinite
 from typing import Any, TypeVar
 from weakref import ref
 
+from tenure.arguments import (
+    LARGEST,
+    check_count,
+    check_name,
+    check_seconds,
+    check_task_id,
+    check_timeout,
+)
 from tenure.engine import (
     CAP,
     Belonging,
@@ -28,18 +35,17 @@ from tenure.engine import (
     SetPaused,
 )
 from tenure.errors import DuplicateTask, QueueFull, TaskCancelled, TaskFailed
-from tenure.store import Session, Store, given_back
+from tenure.store import Session, Store, encoded, given_back
 from tenure.store._connection import Done, applied
 
 from ._puts import Producers
 from ._results import Watchers
-from ._retry import Retry
+from ._retry import Retry, check_retry
 from ._takes import Takers
 from ._task import Taking, encode
 
 MEBIBYTE = 2**20
 PURGEABLE = frozenset({"waiting", "delayed", "dead", "done", "discarded", "cancelled", "expired"})
-_HIGHEST = 2**31 - 1
 
 T = TypeVar("T")
 
@@ -187,25 +193,18 @@ class WorkQueue:
         max_payload: int = MEBIBYTE,
         keep_payloads: bool = False,
     ) -> None:
-        _check_count("max_size", max_size)
-        _check_count("max_deliveries", max_deliveries)
-        _check_count("max_payload", max_payload)
-        if aging is not None:
-            _check_seconds("aging", aging)
-        if results_ttl is not None:
-            _check_seconds("results_ttl", results_ttl)
-        if retry is not None and not isinstance(retry, Retry):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise TypeError(f"retry must be a Retry, not {retry!r}")
         self.name = name
         self.store = store
         self.key = Store.key(store, "queue", name)
-        self.retry = retry or Retry()
-        self.max_size = max_size
-        self.max_payload = max_payload
-        self.results_ttl = results_ttl
+        self.retry = check_retry(retry) or Retry()
+        self.max_size = check_count("max_size", max_size)
+        self.max_payload = check_count("max_payload", max_payload)
+        self.results_ttl = check_timeout("results_ttl", results_ttl, least=None)
+        max_deliveries = check_count("max_deliveries", max_deliveries)
+        aging = check_timeout("aging", aging, least=None)
         self._link = link = store.listen(self.key, lambda: _Link(store, self.key))
         self.takers: Takers = link.takers
-        link.producers.max_size = max_size
+        link.producers.max_size = self.max_size
         link.takers.aging = aging
         link.takers.max_deliveries = max_deliveries
         link.takers.keep = keep_payloads
@@ -293,7 +292,8 @@ class WorkQueue:
         tasks = [self._new_task(item) for item in items]
         stored = None
         if cursor is not None:
-            stored = (_check_name("cursor", cursor[0]), self.store.codec.encode(cursor[1]))
+            name = check_name("cursor: the name", cursor[0])
+            stored = (name, encoded(self.store.codec, f"{self.key}: the cursor", cursor[1]))
         portion = min(CAP, self._link.producers.max_size)
         outcomes: list[int | DuplicateTask] = []
         for start in range(0, max(1, len(tasks)), portion):
@@ -304,16 +304,13 @@ class WorkQueue:
         return outcomes
 
     def _new_task(self, item: Item) -> NewTask:
-        if not isinstance(item.priority, int) or abs(item.priority) > _HIGHEST:  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise ValueError(f"priority must be an int within ±{_HIGHEST}: {item.priority!r}")
-        if not 0 <= item.delay < inf:
-            raise ValueError(f"delay must be a number of seconds, not below 0: {item.delay!r}")
-        if item.key is not None:
-            _check_name("key", item.key)
-        if item.expires is not None:
-            _check_seconds("expires", item.expires)
-        payload = encode(self.store, self.key, "payload", item.payload, self.max_payload)
-        return NewTask(payload, item.priority, float(item.delay), item.key, item.expires)
+        return NewTask(
+            encode(self.store, self.key, "payload", item.payload, self.max_payload),
+            check_count("priority", item.priority, least=-LARGEST),
+            check_seconds("delay", item.delay),
+            None if item.key is None else check_name("key", item.key),
+            check_timeout("expires", item.expires, least=None),
+        )
 
     def _outcome(self, task: NewTask, answer: int | Duplicate) -> int | DuplicateTask:
         if isinstance(answer, Duplicate):
@@ -350,6 +347,7 @@ class WorkQueue:
         Raises `TaskFailed`, `TaskCancelled`, `ResultUnavailable`, `StoreClosed`, `EngineError`.
         Cancellation: no effect.
         """
+        task_id = check_task_id("task_id", task_id)
         outcome = await self._link.watchers.outcome(task_id)
         if outcome.state == "done":
             return self.store.codec.decode(outcome.result)
@@ -362,6 +360,7 @@ class WorkQueue:
 
         Gives False if there is no such task, or it has ended. Cancellation: it may or may not be applied.
         """
+        task_id = check_task_id("task_id", task_id)
         return await self.store.call(CancelTask(self.key, task_id, self.results_ttl)) is not Reply.UNKNOWN
 
     async def join(self) -> None:
@@ -399,7 +398,8 @@ class WorkQueue:
         """
         if state not in ("waiting", "delayed", "leased", "dead", "ended"):
             raise ValueError(f"state must be waiting, delayed, leased, dead or ended, not {state!r}")
-        _check_count("limit", limit)
+        after = check_count("after", after, least=0, most=2**63 - 1)
+        limit = check_count("limit", limit)
         page = await self.store.call(Browse(self.key, state, after, limit))
         return [self._record(record) for record in page.records]
 
@@ -412,7 +412,7 @@ class WorkQueue:
 
         One whose `key` is in use again stays dead. Cancellation: some may have been requeued.
         """
-        ids = None if task_ids is None else tuple(task_ids)
+        ids = None if task_ids is None else tuple(check_task_id("task_ids", one) for one in task_ids)
         return await self._repeat(Requeue(self.key, ids))
 
     async def purge(self, *states: str) -> int:
@@ -472,20 +472,3 @@ def _statistics(counts: QueueCounts) -> QueueStatistics:
 
 def _ended(s: QueueStatistics) -> int:
     return s.done + s.dead + s.cancelled + s.expired + s.discarded + s.purged
-
-
-def _check_name(what: str, name: str) -> str:
-    if not isinstance(name, str) or not name:  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise ValueError(f"{what} must be a str that is not empty: {name!r}")
-    name.encode()  # no lone surrogates: engines could not store them
-    return name
-
-
-def _check_count(name: str, value: int) -> None:
-    if not isinstance(value, int) or value < 1:  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise ValueError(f"{name} must be an int, at least 1: {value!r}")
-
-
-def _check_seconds(name: str, value: float) -> None:
-    if not (isfinite(value) and value > 0):
-        raise ValueError(f"{name} must be a number of seconds above 0: {value!r}")

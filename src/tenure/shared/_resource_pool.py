@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from math import inf
 from typing import Any
 
+from tenure.arguments import LARGEST, check_count, check_name, check_seconds
 from tenure.engine import AddResource, RemoveResource, Reply, ResourcePage, Resources
 from tenure.errors import StoreClosed
-from tenure.store import Store, check_seconds, check_ttl
+from tenure.store import Store, check_ttl
 
-from ._claim import Check, Claim, Claiming, ClaimWish, check_rest, check_text, decode, encode
-
-_HIGHEST = 2**31 - 1
+from ._claim import Check, Claim, Claiming, ClaimWish, decode, encode
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,9 +80,8 @@ class ResourcePool:
         self._store = store
         self._key = Store.key(store, "pool", name)
         self._ttl = store.ttl if ttl is None else check_ttl(ttl)
-        self._quarantine = check_rest("quarantine", quarantine)
-        if not 0 < check_seconds("check_timeout", check_timeout) < inf:
-            raise ValueError(f"check_timeout must be above 0 and finite, not {check_timeout!r}")
+        self._quarantine = check_seconds("quarantine", quarantine)
+        check_timeout = check_seconds("check_timeout", check_timeout, least=None)
         if check is not None and not callable(check):
             raise TypeError(f"check must be callable, not {type(check).__name__}")
         self._check = check and Check(check, check_timeout)
@@ -107,7 +104,7 @@ class ResourcePool:
         Entering raises `AcquireTimeout`, `StoreClosed`, `EngineError`; leaving raises `LeaseLost`.
         Cancellation: while waiting, no place is kept and nothing is held.
         """
-        rest = self._quarantine if quarantine is None else check_rest("quarantine", quarantine)
+        rest = self._quarantine if quarantine is None else check_seconds("quarantine", quarantine)
         wish = ClaimWish(self._key, 1, where=encode(self._store.codec, "where", where), quarantine=rest)
         return Claiming(self._store, wish, ttl=self._ttl, timeout=timeout, check=self._check)
 
@@ -120,8 +117,9 @@ class ResourcePool:
         `StoreClosed`, `EngineError`, and what the codec raises. Cancellation: it may or may not be applied.
         """
         fields = encode(self._store.codec, "metadata", metadata)
-        check_text("resource", resource)
-        await self._store.call(AddResource(self._key, resource, fields, _check_preference(preference)))
+        resource = check_name("resource", resource)
+        rank = check_count("preference", preference, least=-LARGEST)
+        await self._store.call(AddResource(self._key, resource, fields, rank))
 
     async def remove(self, resource: str) -> bool:
         """Take a resource out of the pool; one that is claimed leaves when it is given back. False: there is none.
@@ -129,7 +127,7 @@ class ResourcePool:
         If the engine's answer gets lost, this asks again, and may give False although it has removed the resource.
         Raises `StoreClosed`, `EngineError`. Cancellation: it may or may not be applied.
         """
-        return await self._store.call(RemoveResource(self._key, check_text("resource", resource))) is Reply.OK
+        return await self._store.call(RemoveResource(self._key, check_name("resource", resource))) is Reply.OK
 
     async def resources(self) -> list[PooledResource]:
         """All resources, in the order of their names. Raises `StoreClosed`, `EngineError`. Cancellation: no effect."""
@@ -151,11 +149,3 @@ class ResourcePool:
         if isinstance(page, Reply):
             raise StoreClosed("the store is closed")
         return page
-
-
-def _check_preference(preference: int) -> int:
-    if not isinstance(preference, int) or isinstance(preference, bool):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise TypeError(f"preference must be an int, not {type(preference).__name__}")
-    if abs(preference) > _HIGHEST:
-        raise ValueError(f"preference must be within {_HIGHEST} of 0, not {preference}")
-    return preference

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass
-from math import inf
+
+from tenure.arguments import check_count, check_number, check_seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,16 +25,15 @@ class Retry:
     jitter: float = 0.5
 
     def __post_init__(self) -> None:
-        if not isinstance(self.attempts, int) or self.attempts < 1:  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise ValueError(f"attempts must be an int, at least 1: {self.attempts!r}")
-        if not 0 <= self.backoff < inf:
-            raise ValueError(f"backoff must be a number of seconds, not below 0: {self.backoff!r}")
-        if not 1 <= self.factor < inf:
-            raise ValueError(f"factor must be a number, at least 1: {self.factor!r}")
-        if not 0 <= self.max_backoff < inf:
-            raise ValueError(f"max_backoff must be a number of seconds, not below 0: {self.max_backoff!r}")
-        if not 0 <= self.jitter <= 1:
-            raise ValueError(f"jitter must be a share from 0 to 1: {self.jitter!r}")
+        checked = {
+            "attempts": check_count("attempts", self.attempts),
+            "backoff": check_seconds("backoff", self.backoff),
+            "factor": check_number("factor", self.factor, least=1),
+            "max_backoff": check_seconds("max_backoff", self.max_backoff),
+            "jitter": check_number("jitter", self.jitter, least=0, most=1),
+        }
+        for name, value in checked.items():
+            object.__setattr__(self, name, value)
 
     def delay(self, failures: int) -> float:
         """For how many seconds to rest after that many failures (1: the first)."""
@@ -44,6 +44,13 @@ class Retry:
         return full * (1 - self.jitter * random.random())
 
 
+def check_retry(value: object) -> Retry | None:
+    """A `Retry`, or None. Raises `TypeError`."""
+    if value is not None and not isinstance(value, Retry):
+        raise TypeError(f"retry must be a Retry, not {value!r}")
+    return value
+
+
 class RetryLater(Exception):
     """Raise it in a handler: this try failed, try again after `delay` seconds (and not after the usual backoff).
 
@@ -51,10 +58,8 @@ class RetryLater(Exception):
     """
 
     def __init__(self, delay: float, reason: str = "") -> None:
-        if not 0 <= delay < inf:
-            raise ValueError(f"delay must be a number of seconds, not below 0: {delay!r}")
-        super().__init__(reason or f"try again in {delay:g} s")
-        self.delay = delay
+        self.delay = check_seconds("delay", delay)
+        super().__init__(reason or f"try again in {self.delay:g} s")
 
 
 class Discard(Exception):

@@ -5,14 +5,13 @@ from __future__ import annotations
 from types import TracebackType
 from typing import cast
 
+from tenure.arguments import check_count
 from tenure.engine import Resize
 from tenure.local._park import this_task
 from tenure.store import Store, check_ttl
 
 from ._lease import Hold, HoldWish, Lease
 from ._lock import Who, who
-
-MOST_PERMITS = 2**31 - 1
 
 
 class Semaphore:
@@ -32,7 +31,7 @@ class Semaphore:
         self._key = Store.key(store, "semaphore", name)
         self._ttl = store.ttl if ttl is None else check_ttl(ttl)
         self.name = name
-        self.permits = _check_permits(permits, MOST_PERMITS)
+        self.permits = check_count("permits", permits)
 
     def __repr__(self) -> str:
         return f"<Semaphore {self.name!r} permits={self.permits}>"
@@ -44,7 +43,7 @@ class Semaphore:
         `CapacityMismatch`, `StoreClosed`, `EngineError`; leaving raises `LeaseLost`.
         Cancellation: while waiting, no place is kept and nothing is held.
         """
-        wish = HoldWish(self._key, self.permits, _check_permits(permits, self.permits))
+        wish = HoldWish(self._key, self.permits, check_count("permits", permits, most=self.permits))
         return Hold(self._store, wish, ttl=self._ttl, timeout=timeout, exclusive=False)
 
     async def __aenter__(self) -> Lease:
@@ -73,7 +72,7 @@ class Semaphore:
         now get `CapacityMismatch`, as do objects that were made with another number.
         Cancellation: it may or may not be applied.
         """
-        _check_permits(permits, MOST_PERMITS)
+        permits = check_count("permits", permits)
         await self._store.call(Resize(self._key, permits))
         self.permits = permits
 
@@ -83,11 +82,3 @@ class Semaphore:
 
     def _entered_here(self) -> list[Hold]:
         return cast("list[Hold]", self._store.entered.setdefault((self._key, this_task()), []))
-
-
-def _check_permits(permits: int, most: int) -> int:
-    if not isinstance(permits, int) or isinstance(permits, bool):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise TypeError(f"permits must be an int, not {type(permits).__name__}")
-    if not 1 <= permits <= most:
-        raise ValueError(f"permits must be from 1 to {most}, not {permits}")
-    return permits

@@ -123,6 +123,7 @@ class Takers(Held):
 
     def settle(self, session: Session, settle: Settle, on_settled: OnSettled) -> None:
         """Let go of a task with a verdict. Synchronous; from here on nothing can stop it."""
+        self._store.check_here()
         self._holders.pop(settle.token, None)
         if session.lost is not None:  # the engine takes the task back with the session
             on_settled(session.lost)
@@ -301,6 +302,7 @@ class Takers(Held):
     # inside
 
     def _check_open(self) -> None:
+        self._store.check_here()
         if self._closed:
             raise StoreClosed("the store is closed")
 

@@ -10,15 +10,15 @@ from typing import Any, Protocol
 import anyio
 from anyio import CancelScope
 
+from tenure.arguments import check_timeout
 from tenure.engine import Complete, Progress, Reply, Settle, Taken, Verdict
 from tenure.errors import AcquireTimeout, LeaseLost, PayloadTooLarge, TaskCancelled
 from tenure.local._line import Line
 from tenure.local._park import on_task_end, this_task
-from tenure.store import Held, Session, Store
+from tenure.store import Held, Session, Store, encoded
 from tenure.store._connection import Done, applied
 
 from ._guard import Guarded
-from ._lease import check_timeout
 from ._retry import Discard, Retry, RetryLater
 from ._takes import OnSettled, Takers
 
@@ -39,7 +39,7 @@ class Source(Protocol):
 
 def encode(store: Store, key: str, what: str, value: Any, limit: int) -> bytes:
     """The bytes of a value, if they are within the limit."""
-    data = store.codec.encode(value)
+    data = encoded(store.codec, f"{key}: the {what}", value)
     if len(data) > limit:
         raise PayloadTooLarge(key, what, len(data), limit)
     return data
@@ -261,9 +261,8 @@ class Taking:
     __slots__ = ("_entered_in", "_queue", "_scope", "_task", "_timeout", "_unwatch")
 
     def __init__(self, queue: Source, timeout: float | None) -> None:
-        check_timeout(timeout)
         self._queue = queue
-        self._timeout = timeout
+        self._timeout = check_timeout("timeout", timeout)
         self._task: Task | None = None
         self._entered_in: object = None
 
@@ -304,7 +303,10 @@ class Taking:
             self._unwatch()
             task.settle(settle, acknowledged)
         if this_task() is not self._entered_in:
-            raise RuntimeError(f"{name}: left from another task than it was entered in; it has been settled")
+            raise RuntimeError(
+                f"{name}: left from another task than it was entered in; it has been settled. Keep its `async with` in "
+                "one task, such as one that waits in between for the end"
+            )
         try:
             ended_by_us = bool(self._scope.__exit__(kind, error, trace))
         except BaseException as rest:

@@ -8,11 +8,11 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, cast
 
+from tenure.arguments import check_count, check_timeout
 from tenure.local import Threads
-from tenure.store import check_seconds
 
 from ._queue import WorkQueue
-from ._retry import Retry
+from ._retry import Retry, check_retry
 from ._runners import Handle, Runners
 from ._task import Task
 
@@ -68,25 +68,17 @@ class Worker:
     ) -> None:
         if not callable(handler):
             raise TypeError(f"handler must be a function that takes a task, not {handler!r}")
-        if not isinstance(concurrency, int) or concurrency < 1:  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise ValueError(f"concurrency must be an int, at least 1: {concurrency!r}")
-        if timeout is not None and not check_seconds("timeout", timeout) > 0:
-            raise ValueError(f"timeout must be None or a number of seconds above 0: {timeout!r}")
-        if retry is not None and not isinstance(retry, Retry):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise TypeError(f"retry must be a Retry, not {retry!r}")
-        if not isinstance(prefetch, int) or prefetch < 0:  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise ValueError(f"prefetch must be an int, not below 0: {prefetch!r}")
         self._name = queue.name
-        self._concurrency = concurrency
+        self._concurrency = concurrency = check_count("concurrency", concurrency)
         # a thread for each runner, so that one whose thread cannot be stopped takes nothing until that has ended
         self._threads = [] if is_async(handler) else [Threads(1) for _ in range(concurrency)]
         in_threads = [functools.partial(_in_thread, threads, handler) for threads in self._threads]
         self._runners = Runners(
             queue,
             in_threads or [cast("Handle", handler)] * concurrency,
-            timeout=timeout,
-            retry=retry,
-            prefetch=prefetch,
+            timeout=check_timeout("timeout", timeout, least=None),
+            retry=check_retry(retry),
+            prefetch=check_count("prefetch", prefetch, least=0),
             pause=functools.partial(_until_free, self._threads) if self._threads else None,
         )
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 from sqlalchemy import Select, inspect
 from sqlalchemy.orm import Session
 
+from tenure.arguments import check_count
 from tenure.errors import EngineError
 from tenure.sql._either import is_blocking
 from tenure.sql._write_lock import take_write_lock
@@ -46,10 +47,7 @@ def claim_rows(session: Any, select: Select[Any], limit: int) -> Any:
 
     Cancellation: SQLAlchemy closes the connection and the transaction is rolled back, so nothing is claimed.
     """
-    if not isinstance(limit, int):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise TypeError(f"limit must be an int, not {limit!r}")
-    if limit < 1:
-        raise ValueError(f"limit must be at least 1, not {limit!r}")
+    limit = check_count("limit", limit)
     if (columns := len(select.column_descriptions)) != 1:
         raise ValueError(f"select must ask for one model or column, not for {columns}")
     if is_blocking(session):

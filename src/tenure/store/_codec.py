@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
-__all__ = ("Codec", "JsonCodec")
+__all__ = ("Codec", "JsonCodec", "encoded")
 
 
 class Codec(Protocol):
@@ -40,3 +40,20 @@ class JsonCodec:
     def decode(self, data: bytes, /) -> Any:
         """Give back the value."""
         return self._decode(data.decode())
+
+
+def encoded(codec: Codec, what: str, value: Any) -> bytes:
+    """The bytes of a value; `what` names it in errors.
+
+    Raises `TypeError` or `ValueError` for what the codec cannot express, or if it returns no bytes.
+    """
+    try:
+        data = cast("object", codec.encode(value))
+    except (TypeError, ValueError) as problem:
+        kind = TypeError if isinstance(problem, TypeError) else ValueError
+        raise kind(
+            f"{what} cannot be encoded: {problem}; open_store(codec=...) takes a codec that can"
+        ) from problem
+    if not isinstance(data, bytes):
+        raise TypeError(f"{what} cannot be encoded: the codec returned {type(data).__name__}, not bytes")
+    return bytes(data)

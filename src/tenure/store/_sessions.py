@@ -221,7 +221,7 @@ class Sessions:
     """
 
     def __init__(self, process: str, wires: Wires, upkeep: Callable[[], Upkeep]) -> None:
-        self._process = process
+        self.process = process
         self._wires = wires
         self._upkeep = upkeep
         self._current: dict[tuple[Wire, float], Session] = {}
@@ -259,11 +259,11 @@ class Sessions:
             await session.opened()
 
     def _wire(self, key: str) -> Wire:
-        return self._wires.of(key or self._process)
+        return self._wires.of(key or self.process)
 
     def _new_name(self, wire: Wire) -> str:
         # an engine with lanes tells them by the name
-        while self._wires.of(name := f"{self._process}/{next(self._numbers)}") is not wire:
+        while self._wires.of(name := f"{self.process}/{next(self._numbers)}") is not wire:
             pass
         return name
 

@@ -7,8 +7,8 @@ import socket
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from math import inf
 from secrets import token_hex
+from threading import get_ident
 from typing import Any, Protocol, Self, TypeVar, cast
 from weakref import WeakValueDictionary
 
@@ -16,12 +16,15 @@ import anyio
 import anyio.lowlevel
 from anyio import AsyncContextManagerMixin, CancelScope
 
+from tenure.arguments import check_name, check_seconds
 from tenure.engine import A, Belonging, Engine, Hint, Joins, Notice, Operation, Ping
 from tenure.errors import EngineError, LeaseLost, StoreClosed
+from tenure.local._park import this_task
 from tenure.observe import Observer
 from tenure.upkeep import Job, Upkeep, unwrapped_task_group
 
 from ._codec import Codec, JsonCodec
+from ._home import Home
 from ._places import Attempt, Obtained, Places, Wish
 from ._reconciling import OF_QUEUES, Reconciler, undoing
 from ._sessions import LEAST_TTL, Session, Sessions
@@ -32,6 +35,11 @@ from ._wires import Wires
 
 T = TypeVar("T")
 
+_LEFT_ELSEWHERE = (
+    "the store was left in another task than the one that has entered it; it is closed. Enter and leave it in one "
+    "task, such as one that waits in between: "
+    "see docs/how-to/threads-and-processes.md#a-store-for-hooks-in-different-tasks"
+)
 _NOT_OPEN = "the store is not open: use `async with open_store(...) as store`"
 
 
@@ -81,7 +89,8 @@ class Store(AsyncContextManagerMixin):
     An engine whose link ends for good, or that raises what it may not, ends the store: its block is cancelled and
     raises that error, all who wait get `StoreClosed`, and what is held is lost ("closed").
 
-    Thread safety: none; a store belongs to the event loop in which it was opened.
+    Thread safety: none; a store belongs to the event loop in which it was opened. Used from another thread, or in a
+    forked process, it raises `RuntimeError` at once, and nothing is sent.
     """
 
     def __init__(
@@ -95,22 +104,23 @@ class Store(AsyncContextManagerMixin):
         close_timeout: float = 5.0,
         observer: Observer | None = None,
     ) -> None:
-        if not isinstance(namespace, str):  # pyright: ignore[reportUnnecessaryIsInstance] as below for names
-            raise TypeError(f"namespace must be a str, not {type(namespace).__name__}")
-        if not namespace:
-            raise ValueError("namespace must not be empty")
         self.ttl = check_ttl(ttl)
-        self.namespace = namespace
+        self.namespace = check_name("namespace", namespace)
+        if ":" in self.namespace:
+            raise ValueError(
+                f"namespace must not have a colon, which would let two namespaces meet: {namespace!r}"
+            )
         self.settle_timeout = check_seconds("settle_timeout", settle_timeout)
         self.close_timeout = check_seconds("close_timeout", close_timeout)
         self.codec: Codec = codec or JsonCodec()
         self.observer = observer
-        self.process = f"{socket.gethostname()}:{os.getpid()}:{token_hex(4)}"
+        self.process = _new_process()
+        self._home = Home()
         self._engine = engine
         self._upkeep: Upkeep | None = None
         self._closing = False
         self._fault: Exception | None = None
-        self._wires = Wires(engine)
+        self._wires = Wires(engine, self._home)
         self._timers = Timers()
         self._sessions = Sessions(self.process, self._wires, self._running)
         self._places = Places(self._wires, self._sessions, self._timers)
@@ -132,7 +142,10 @@ class Store(AsyncContextManagerMixin):
     async def __asynccontextmanager__(self) -> AsyncGenerator[Self]:
         if self._upkeep is not None:
             raise RuntimeError("a store can be opened only once; call open_store again")
-        async with unwrapped_task_group() as group:
+        if self._home.settle():
+            # its siblings were forked with the same name
+            self.process = self._sessions.process = _new_process()
+        async with _in_one_task(), unwrapped_task_group() as group:
             self._upkeep = upkeep = Upkeep(group, self._fail)
             try:
                 link = await upkeep.open("link", self._engine.serve, self.process, self._on_hint)
@@ -168,8 +181,8 @@ class Store(AsyncContextManagerMixin):
         Cancellation: has no effect.
         """
         await anyio.lowlevel.checkpoint()
-        if self._upkeep is None:
-            raise RuntimeError(_NOT_OPEN)
+        self.check_here()
+        assert self._upkeep is not None
         sessions = [session for session in self._sessions if session.lost is None]
         return StoreStatistics(
             url=self.url,
@@ -187,13 +200,15 @@ class Store(AsyncContextManagerMixin):
 
     def key(self, kind: str, name: str) -> str:
         """The engine's key of a named object; checks the name, and the store of who calls `Store.key(store, ...)`."""
-        if not isinstance(self, Store):  # pyright: ignore[reportUnnecessaryIsInstance] as below
+        if not isinstance(self, Store):  # pyright: ignore[reportUnnecessaryIsInstance] users are not all type-checked
             raise TypeError(f"store must be an open store, from open_store(...), not {type(self).__name__}")
-        if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance] users are not all type-checked
-            raise TypeError(f"name must be a str, not {type(name).__name__}")
-        if not name:
-            raise ValueError("name must not be empty")
-        return f"{self.namespace}:{kind}:{name}"
+        return f"{self.namespace}:{kind}:{check_name('name', name)}"
+
+    def check_here(self) -> None:
+        """Raise `RuntimeError` unless the store has been opened, in this thread and process."""
+        if self._upkeep is None:
+            raise RuntimeError(_NOT_OPEN)
+        self._home.check()
 
     async def call(self, operation: Operation[A]) -> A:
         """Send an operation and wait for its answer. Raises `EngineError`, `StoreClosed`.
@@ -212,8 +227,7 @@ class Store(AsyncContextManagerMixin):
 
         Also while the store closes.
         """
-        if self._upkeep is None:
-            raise RuntimeError(_NOT_OPEN)
+        self.check_here()
         self._wires.of(key).compose_soon(source)
 
     def call_at(self, when: float, function: Callable[[], None]) -> None:
@@ -225,11 +239,13 @@ class Store(AsyncContextManagerMixin):
         return self._running().start(name, function, *args)
 
     def joins(self) -> Joins:
-        """The engine, if it can take part in a transaction of the user's. For the patterns alone.
+        """The engine, if it can take part in a transaction of the user's. From any thread. For the patterns alone.
 
         Raises `EngineError` if it cannot, `StoreClosed`.
         """
-        self._running()
+        if self._home.forked:
+            raise self._home.error()
+        self._check_open()
         if not hasattr(self._engine, "join"):
             raise EngineError(
                 f"{self.url}: this engine takes no part in transactions on connections of yours"
@@ -288,6 +304,12 @@ class Store(AsyncContextManagerMixin):
     # inside
 
     def _running(self) -> Upkeep:
+        upkeep = self._check_open()
+        if get_ident() != self._home.thread:
+            raise self._home.error()
+        return upkeep
+
+    def _check_open(self) -> Upkeep:
         if self._upkeep is None:
             raise RuntimeError(_NOT_OPEN)
         if self._closing:
@@ -359,17 +381,22 @@ class Store(AsyncContextManagerMixin):
                 await job.end()
 
 
+@asynccontextmanager
+async def _in_one_task() -> AsyncGenerator[None]:
+    """Say what to do where the loop only says that its scopes have been mixed up."""
+    task = this_task()
+    try:
+        yield
+    except (RuntimeError, BaseExceptionGroup) as problem:
+        if this_task() is task:
+            raise
+        raise RuntimeError(_LEFT_ELSEWHERE) from problem
+
+
+def _new_process() -> str:
+    return f"{socket.gethostname()}:{os.getpid()}:{token_hex(4)}"
+
+
 def check_ttl(ttl: float) -> float:
-    """A ttl that can be kept: a finite number of seconds, 0.5 at least."""
-    if not LEAST_TTL <= check_seconds("ttl", ttl) < inf:
-        raise ValueError(f"ttl must be at least {LEAST_TTL} seconds, and finite, not {ttl!r}")
-    return float(ttl)
-
-
-def check_seconds(name: str, seconds: float) -> float:
-    """A number of seconds, not below 0. Raises `TypeError`, `ValueError`."""
-    if not isinstance(seconds, (int, float)) or isinstance(seconds, bool):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise TypeError(f"{name} must be a number of seconds, not {type(seconds).__name__}")
-    if not seconds >= 0:
-        raise ValueError(f"{name} must be a number of seconds, not below 0: {seconds!r}")
-    return float(seconds)
+    """A ttl that can be kept: 0.5 seconds at least."""
+    return check_seconds("ttl", ttl, least=LEAST_TTL)

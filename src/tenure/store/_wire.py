@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Callable
 from functools import partial
 from random import uniform
+from threading import get_ident
 from typing import Any, Generic, Protocol
 
 import anyio
@@ -18,6 +19,8 @@ from anyio.lowlevel import checkpoint
 from tenure.engine import CAP, A, Engine, Operation, Reply
 from tenure.errors import EngineError, StoreClosed, StoreUnavailable
 from tenure.local._line import Line, Waiter
+
+from ._home import Home
 
 _FIRST_BACKOFF = 0.05
 _LONGEST_BACKOFF = 1.0
@@ -54,8 +57,9 @@ class Wire:
     Thread safety: none.
     """
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, home: Home | None = None) -> None:
         self._engine = engine
+        self._home = home or Home()
         self._immediate = engine.immediate
         self._post: Post = getattr(engine, "post", _refused)
         self._calls: deque[Call[Any]] = deque()
@@ -82,12 +86,16 @@ class Wire:
         """Send an operation; `on_answer` is called once with its answer or its error, and must not raise.
 
         The error is its `EngineError`, or `StoreClosed` when nothing is carried any more. An immediate engine answers
-        before this returns, unless by a fault, and so does a wire that is closed.
+        before this returns, unless by a fault, and so does a wire that is closed. Raises `RuntimeError` in another
+        thread or process than the store's.
         """
         call = Call(operation, on_answer)
         if self._closed is not None:
             on_answer(StoreClosed(self._closed))
-        elif self._immediate:
+            return call
+        if get_ident() != self._home.thread:
+            raise self._home.error()
+        if self._immediate:
             try:
                 answer = self.apply(operation)
             except EngineError as problem:
@@ -109,6 +117,7 @@ class Wire:
     def compose_soon(self, source: Source) -> None:
         """Have `source.compose()` called once before the next batch leaves, at the end of the loop's turn."""
         if source not in self._sources and self._closed is None:
+            self._home.check()
             self._sources[source] = None
             self._wake()
 
@@ -120,6 +129,7 @@ class Wire:
         if self._closed is not None:
             await checkpoint()
             raise StoreClosed(self._closed)
+        self._home.check()
         call = Call(operation, _nothing)
         if self._immediate:
             try:

@@ -7,6 +7,7 @@ from typing import Any
 from tenure.engine import Engine, Operation, name_in
 from tenure.errors import StoreUnavailable
 
+from ._home import Home
 from ._wire import Wire
 
 
@@ -16,10 +17,11 @@ class Wires:
     Thread safety: none.
     """
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, home: Home | None = None) -> None:
         self._engine: Any = engine
         lanes = getattr(engine, "lanes", 1)
-        self.all = tuple(Wire(engine) for _ in range(lanes + (lanes > 1)))
+        home = home or Home()
+        self.all = tuple(Wire(engine, home) for _ in range(lanes + (lanes > 1)))
         self._only = self.all[0] if lanes == 1 else None
 
     @property

@@ -8,14 +8,15 @@ from typing import Any
 
 import anyio
 
-from tenure.engine import CAP, A, Examined, Joined, Joining, Operation, Reply
+from tenure.arguments import check_seconds
+from tenure.engine import CAP, RESPONSE_TIMEOUT, A, Examined, Joined, Joining, Operation, Reply
 from tenure.engine._remote import Remote
 from tenure.errors import EngineError, StoreUnavailable
 
 from ._address import address
 from ._calls import answered, channel, hint, row_of
 from ._joining import joining
-from ._link import PATIENCE, Link
+from ._link import Link
 from ._operations import CALLS
 from ._refusals import is_read_only, refusal
 from ._schema import check_name
@@ -30,9 +31,9 @@ class PostgresEngine(Remote):
     `url` is `postgresql://[user:password@]host[:port]/database`, with the options of libpq behind a question mark. It
     may be that of a pooler; then `direct=postgresql://host[:port]` among the options is the server's own address, on
     which hints come: without one everybody who waits asks again once a second, and a `RuntimeWarning` says so.
-    `schema` is where the tables and functions are, made if need be. A server that does not answer for `patience`
-    seconds counts as gone, and the connections are made anew. `clock` (seconds) replaces the server's time, `cap` the
-    step budget of an operation, in tests.
+    `schema` is where the tables and functions are, made if need be. A server that does not answer for
+    `response_timeout` seconds counts as gone, and the connections are made anew. `clock` (seconds) replaces the
+    server's time, `cap` the step budget of an operation, in tests.
 
     Thread safety: none; one engine belongs to one event loop.
     """
@@ -42,12 +43,11 @@ class PostgresEngine(Remote):
         url: str,
         *,
         schema: str = "tenure",
-        patience: float = PATIENCE,
+        response_timeout: float = RESPONSE_TIMEOUT,
         clock: Callable[[], float] | None = None,
         cap: int = CAP,
     ) -> None:
-        if not patience > 0:
-            raise ValueError(f"patience: seconds, more than zero, not {patience!r}")
+        response_timeout = check_seconds("response_timeout", response_timeout, least=None)
         self._address = address(url)
         super().__init__(self._address)
         self._schema = check_name(schema)
@@ -55,7 +55,12 @@ class PostgresEngine(Remote):
         self._cap = cap
         self._processes: dict[str, str] = {}
         self._link = Link(
-            self._address, self._schema, self._hear, self._resync, self._all_missed, patience=patience
+            self._address,
+            self._schema,
+            self._hear,
+            self._resync,
+            self._all_missed,
+            response_timeout=response_timeout,
         )
 
     async def execute(self, operations: Sequence[Operation[Any]], /) -> Sequence[Any]:
@@ -72,8 +77,10 @@ class PostgresEngine(Remote):
         for i, operation in enumerate(operations):
             try:
                 statements[i] = self.statement(operation)
-            except OverflowError as error:
-                answers[i] = EngineError(f"{self.url}: a number that is too big: {error}")
+            except Exception as error:  # noqa: BLE001 whatever it is, it concerns this operation alone
+                answers[i] = EngineError(
+                    f"{self.url}: {type(operation).__name__} cannot be encoded: {error!r}"
+                )
         if statements:
             results = await self._link.execute(list(statements.values()))
             for i, result in zip(statements, results, strict=True):

@@ -77,9 +77,9 @@ def of_link(schema: str, name: str, settings: Mapping[str, str]) -> Statement:
     return Statement.of(f"SELECT {schema}.of_link($1, $2, $3)", *values)
 
 
-def farewell(schema: str, name: str, wire: Wire, patience: float) -> Statement:
+def farewell(schema: str, name: str, wire: Wire, response_timeout: float) -> Statement:
     """What the server may still read from a link must not come behind what is sent after this; False if it may."""
     if wire.before is not None:
         return Statement.of(f"SELECT {schema}.end_link($1)", name.encode())
     end = "SELECT pg_terminate_backend(pid, $2) FROM pg_stat_activity WHERE application_name = $1 AND usename = user"
-    return Statement.of(end, name, int(patience * 1000))
+    return Statement.of(end, name, int(response_timeout * 1000))

@@ -9,6 +9,7 @@ from secrets import token_hex
 
 import anyio
 
+from tenure.engine import RESPONSE_TIMEOUT
 from tenure.errors import EngineError, StoreUnavailable
 from tenure.upkeep import unwrapped_task_group
 
@@ -19,9 +20,6 @@ from ._refusals import refused_connection
 from ._schema import check, creation, existence, version
 from ._version import VERSION
 from ._wire import Result, Statement, Wire, connect
-
-PATIENCE = 5.0
-"""Seconds after which a server that does not answer is given up."""
 
 LONGEST_UPDATE = 600.0
 """Seconds that the schema may take to be made or brought up to date: a step may build an index."""
@@ -53,7 +51,7 @@ class Link:
         reconnected: Callable[[], None],
         missed: Callable[[], None],
         *,
-        patience: float = PATIENCE,
+        response_timeout: float = RESPONSE_TIMEOUT,
     ) -> None:
         self.address = address
         self.channels: dict[str, anyio.Event] = {}
@@ -62,8 +60,8 @@ class Link:
         self._hear = hear
         self._reconnected = reconnected
         self._missed = missed
-        self._patience = patience
-        self._settings = SETTINGS | {"lock_timeout": f"{patience * 500:.0f}ms"}
+        self._response_timeout = response_timeout
+        self._settings = SETTINGS | {"lock_timeout": f"{response_timeout * 500:.0f}ms"}
         self._commands: Wire | None = None
         self._listening: Wire | None = None
         self._farewell: Statement | None = None
@@ -152,7 +150,7 @@ class Link:
         """Open both connections, and carry what is sent on them."""
         name = f"tenure {token_hex(8)}"
         try:
-            with anyio.fail_after(self._patience) as scope:
+            with anyio.fail_after(self._response_timeout) as scope:
                 servers: list[int] = []
                 for part, address, hear in (
                     ("", self.address, _nothing),
@@ -177,10 +175,10 @@ class Link:
                         await ask(self.address, listening, Statement(f'LISTEN "{channel}"'))
                     heard |= channels
         except TimeoutError:
-            raise StoreUnavailable(f"{self.address}: no answer within {self._patience:g} s") from None
+            raise StoreUnavailable(f"{self.address}: no answer within {self._response_timeout:g} s") from None
         except OSError as error:
             raise refused_connection(self.address, str(error)) from None
-        self._farewell = farewell(self._schema, name, commands, self._patience / 2)
+        self._farewell = farewell(self._schema, name, commands, self._response_timeout / 2)
         self._dropped = anyio.Event()
         self._commands, self._listening = commands, listening
         self._up.set()
@@ -192,7 +190,7 @@ class Link:
         if exists == b"\0" or await self._version(wire) < VERSION:
             deadline, scope.deadline = scope.deadline, anyio.current_time() + LONGEST_UPDATE
             await ask(self.address, wire, creation(self._schema))
-            scope.deadline = max(deadline, anyio.current_time() + self._patience / 2)
+            scope.deadline = max(deadline, anyio.current_time() + self._response_timeout / 2)
         check(self.address, self._schema, await self._version(wire))
 
     async def _version(self, wire: Wire) -> int:
@@ -230,14 +228,14 @@ class Link:
     async def _watch(self, wires: Sequence[Wire]) -> None:
         """Break the connections when they are dropped, or when the server does not answer for too long."""
         while True:
-            with anyio.move_on_after(self._patience / 2):
+            with anyio.move_on_after(self._response_timeout / 2):
                 await self._dropped.wait()
                 raise OSError(self._trouble)
             for wire in wires:
                 if wire.oldest is None:
                     wire.send([Statement("SELECT 1")])
-                elif anyio.current_time() - wire.oldest > self._patience:
-                    raise OSError(f"no answer within {self._patience:g} s")
+                elif anyio.current_time() - wire.oldest > self._response_timeout:
+                    raise OSError(f"no answer within {self._response_timeout:g} s")
 
     def _break(self, wires: Sequence[Wire]) -> None:
         self._commands = self._listening = None

@@ -19,8 +19,12 @@ _LATER = re.compile(
     re.IGNORECASE,
 )
 _FATAL = re.compile(
-    r"FATAL|does not support SSL|certificate|no password supplied|fe_sendauth|authentication", re.IGNORECASE
+    r"FATAL|does not support SSL|certificate|no password supplied|fe_sendauth|authentication"
+    # what libpq does not understand
+    r"|invalid response|error response during SSL|SSL error: (?!unexpected eof)",
+    re.IGNORECASE,
 )
+_WRONG_OPTION = re.compile(r"^invalid (\w+ value|port number|integer value)")
 
 
 def refusal(place: object, state: str, message: str) -> EngineError | StoreUnavailable:
@@ -37,7 +41,7 @@ def refusal(place: object, state: str, message: str) -> EngineError | StoreUnava
 def refused_connection(place: object, message: str) -> EngineError | StoreUnavailable:
     """What the failure to connect means, in the words of libpq."""
     text = " ".join(message.split())
-    if _FATAL.search(text) and not _LATER.search(text):
+    if _WRONG_OPTION.search(text) or (_FATAL.search(text) and not _LATER.search(text)):
         return EngineError(f"{place}: {text}")
     return StoreUnavailable(f"{place}: {text}")
 

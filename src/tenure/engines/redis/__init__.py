@@ -9,14 +9,15 @@ from typing import Any
 
 import hiredis
 
-from tenure.engine import CAP, A, Operation, Reply
+from tenure.arguments import check_seconds
+from tenure.engine import CAP, RESPONSE_TIMEOUT, A, Operation, Reply
 from tenure.errors import EngineError, StoreUnavailable
 
 from ._address import Whereabouts, address, check_login
 from ._calls import Call, answered
 from ._cluster import RedisClusterEngine
 from ._handshake import TRANSIENT, code_of, refusal
-from ._link import PATIENCE, Link
+from ._link import Link
 from ._operations import CALLS
 from ._remote import RemoteRedis
 from ._replicas import replicas_in
@@ -37,9 +38,9 @@ class RedisEngine(RemoteRedis):
     `url` is `redis://[user:password@]host[:port][/database]`, `rediss://` for TLS (`tls` is a context of your own) or
     `unix:///path/to/socket[?db=n]`; `redis+sentinel://[user:password@]host[:port],.../service[/database]` is whatever
     server those Sentinels call the primary, asked anew for each connection (`rediss+sentinel://` over TLS). A server
-    that does not answer for `patience` seconds counts as gone, and the connection is made anew. With `replicas` (also
-    `?replicas=n` in the URL) nothing counts as done before so many replicas have acknowledged it. `clock` (seconds)
-    replaces the server's time in tests.
+    that does not answer for `response_timeout` seconds counts as gone, and the connection is made anew. With `replicas`
+    (also `?replicas=n` in the URL) nothing counts as done before so many replicas have acknowledged it. `clock`
+    (seconds) replaces the server's time in tests.
 
     Thread safety: none; one engine belongs to one event loop.
     """
@@ -50,18 +51,21 @@ class RedisEngine(RemoteRedis):
         *,
         tls: ssl.SSLContext | None = None,
         replicas: int | None = None,
-        patience: float = PATIENCE,
+        response_timeout: float = RESPONSE_TIMEOUT,
         clock: Callable[[], float] | None = None,
     ) -> None:
-        if not patience > 0:
-            raise ValueError(f"patience: seconds, more than zero, not {patience!r}")
+        response_timeout = check_seconds("response_timeout", response_timeout, least=None)
         check_login(url)
         url, replicas = replicas_in(url, replicas)
         self._address: Whereabouts = (SentinelAddress if _SENTINEL in url else address)(url, tls)
         super().__init__(self._address, replicas)
         self._clock = clock
         self._link = Link(
-            self._address, self._hear_channel, self._resync, patience=patience, replicas=replicas
+            self._address,
+            self._hear_channel,
+            self._resync,
+            response_timeout=response_timeout,
+            replicas=replicas,
         )
 
     async def execute(self, operations: Sequence[Operation[Any]], /) -> Sequence[Any]:
@@ -78,8 +82,10 @@ class RedisEngine(RemoteRedis):
             call = CALLS[type(operation)]
             try:
                 commands[i] = self._command(call.script, *call.arguments(operation))
-            except UnicodeEncodeError as error:
-                answers[i] = EngineError(f"{self.url}: a name that cannot be encoded: {error}")
+            except Exception as error:  # noqa: BLE001 whatever it is, it concerns this operation alone
+                answers[i] = EngineError(
+                    f"{self.url}: {type(operation).__name__} cannot be encoded: {error!r}"
+                )
         for i, raw in (await self._evaluate(commands)).items():
             call: Call[Any] = CALLS[type(operations[i])]
             answers[i] = raw if isinstance(raw, EngineError) else answered(call, raw)
@@ -94,7 +100,7 @@ class RedisEngine(RemoteRedis):
         call: Call[Any] = CALLS[type(operation)]
         try:
             packed = self._command(call.script, *call.arguments(operation))
-        except UnicodeEncodeError:
+        except Exception:  # noqa: BLE001 `execute` answers with it
             return False
         self._link.post(packed, partial(self._on_reply, call, on_answer))
         return True

@@ -9,6 +9,7 @@ from math import inf
 from typing import Any, Generic
 
 from tenure.engine import A, Broken, Claimed, Granted, Hint, Notice, Operation, Reply, Tripped
+from tenure.errors import EngineError
 
 Argument = bytes | str | int | float
 
@@ -34,9 +35,12 @@ def no_words(answer: Sequence[Any]) -> Any:
     raise AssertionError(f"not an answer: {answer!r}")
 
 
-def answered(call: Call[A], raw: Any) -> A | Reply:
-    """The answer that a script gave."""
-    return WORDS[raw] if isinstance(raw, bytes) else call.answer(raw)
+def answered(call: Call[A], raw: Any) -> A | Reply | EngineError:
+    """The answer that a script gave; an error if it is none."""
+    try:
+        return WORDS[raw] if isinstance(raw, bytes) else call.answer(raw)
+    except Exception:  # noqa: BLE001 whatever it is, it concerns this operation alone
+        return EngineError(f"not an answer to {call.script}: {repr(raw)[:100]}")
 
 
 def text(raw: bytes) -> str:

@@ -10,8 +10,10 @@ from typing import Any, NamedTuple
 
 import hiredis
 
+from tenure.arguments import check_seconds
 from tenure.engine import (
     CAP,
+    RESPONSE_TIMEOUT,
     A,
     Examine,
     Examined,
@@ -28,7 +30,6 @@ from tenure.upkeep import unwrapped_task_group
 from ._address import addresses, check_login, safe
 from ._calls import Call, answered
 from ._handshake import code_of, refusal
-from ._link import PATIENCE
 from ._nodes import REDIRECTED, Nodes
 from ._operations import CALLS
 from ._remote import RemoteRedis
@@ -50,9 +51,9 @@ class RedisClusterEngine(RemoteRedis):
     """Keeps everything on a Redis or Valkey cluster, version 6.2 or later; many machines may share it.
 
     `url` is `redis+cluster://[user:password@]host[:port],...` with some of the nodes (`rediss+cluster://` over TLS,
-    `tls` is a context of your own); the others are found through them. A node that does not answer for `patience`
-    seconds counts as gone. With `replicas` (also `?replicas=n` in the URL) nothing counts as done before so many
-    replicas of the node have acknowledged it. `clock` (seconds) replaces the servers' time in tests.
+    `tls` is a context of your own); the others are found through them. A node that does not answer for
+    `response_timeout` seconds counts as gone. With `replicas` (also `?replicas=n` in the URL) nothing counts as done
+    before so many replicas of the node have acknowledged it. `clock` (seconds) replaces the servers' time in tests.
 
     Thread safety: none; one engine belongs to one event loop.
     """
@@ -65,11 +66,10 @@ class RedisClusterEngine(RemoteRedis):
         *,
         tls: ssl.SSLContext | None = None,
         replicas: int | None = None,
-        patience: float = PATIENCE,
+        response_timeout: float = RESPONSE_TIMEOUT,
         clock: Callable[[], float] | None = None,
     ) -> None:
-        if not patience > 0:
-            raise ValueError(f"patience: seconds, more than zero, not {patience!r}")
+        response_timeout = check_seconds("response_timeout", response_timeout, least=None)
         check_login(url)
         url, replicas = replicas_in(url, replicas)
         seeds, path = addresses(url, tls)
@@ -78,7 +78,9 @@ class RedisClusterEngine(RemoteRedis):
                 f"{safe(url)!r}: a cluster has one database only: write redis+cluster://HOST,HOST"
             )
         self._clock = clock
-        self._nodes = Nodes(seeds, self._hear, self._resync, patience=patience, replicas=replicas)
+        self._nodes = Nodes(
+            seeds, self._hear, self._resync, response_timeout=response_timeout, replicas=replicas
+        )
         super().__init__(self._nodes, replicas)
 
     async def execute(self, operations: Sequence[Operation[Any]], /) -> Sequence[Any]:
@@ -95,8 +97,10 @@ class RedisClusterEngine(RemoteRedis):
             try:
                 for shard, asked in self._spread(operation):
                     plan.setdefault(shard, []).append(_Step(asked, self._packed(shard, asked), its))
-            except UnicodeEncodeError as error:
-                its.append(EngineError(f"{self.url}: a name that cannot be encoded: {error}"))
+            except Exception as error:  # noqa: BLE001 whatever it is, it concerns this operation alone
+                its.append(
+                    EngineError(f"{self.url}: {type(operation).__name__} cannot be encoded: {error!r}")
+                )
         if len(plan) == 1:
             await self._carry(*plan.popitem())
         else:
@@ -111,7 +115,7 @@ class RedisClusterEngine(RemoteRedis):
             return False
         try:
             packed = self._packed(shard, operation)
-        except UnicodeEncodeError:
+        except Exception:  # noqa: BLE001 `execute` answers with it
             return False
         link.post(packed, partial(self._on_reply, CALLS[type(operation)], on_answer))
         return True

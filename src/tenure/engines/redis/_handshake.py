@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import ssl
 import warnings
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
@@ -30,9 +31,10 @@ TRANSIENT = (
 )
 """Error codes of a server that may do what it was asked for a little later."""
 
-_SUBSCRIBED = (b"subscribe", b"ssubscribe")
+_SUBSCRIBED = ([b"subscribe"], [b"ssubscribe"])
 # 0 is refused
 _NOBODY = 2**63 - 1
+_LONGEST_SHOWN = 100
 
 
 class Greeting(NamedTuple):
@@ -59,14 +61,17 @@ async def greet(
     """
     login = ("AUTH", address.user or "default", address.password) if address.password else ()
     (hello,) = await _ask(stream, reader, address, ("HELLO", "3", *login))
-    known = {key.decode(): value for key, value in dict(hello).items()}
-    _check_version(address, known["version"].decode())
+    try:
+        version, number = hello[b"version"].decode(), int(hello[b"id"])
+    except STRANGE:
+        raise strange(address, "no Redis server", hello) from None
+    _check_version(address, version)
     *_, raw = await _ask(stream, reader, address, ("SELECT", address.database), ("INFO",))
-    info = dict(
-        line.split(":", 1) for line in bytes(raw).decode("utf-8", "replace").splitlines() if ":" in line
-    )
+    if not isinstance(raw, bytes):
+        raise strange(address, "no Redis server", raw)
+    info = dict(line.split(":", 1) for line in raw.decode("utf-8", "replace").splitlines() if ":" in line)
     _check_settings(address, info)
-    greeting = Greeting(info.get("run_id", ""), int(known["id"]), known["version"].decode())
+    greeting = Greeting(info.get("run_id", ""), number, version)
     # on another server the number is somebody else's
     own = former.number if former and former.server == greeting.server else _NOBODY
     loads = (("SCRIPT", "LOAD", script.source) for script in all_scripts())
@@ -89,10 +94,15 @@ async def exchange(stream: ByteStream, reader: hiredis.Reader, commands: Sequenc
     """The replies to commands, errors among them. Cancellation: the connection is of no use any more."""
     await stream.send(pack(commands))
     replies: list[Any] = []
+    data = b""
     while len(replies) < len(commands):
-        reply = reader.gets()
+        try:
+            reply = reader.gets()
+        except hiredis.ProtocolError as error:
+            raise hiredis.ProtocolError(f"{error}: it says {shown(data)}") from None
         if reply is False:
-            reader.feed(await stream.receive())
+            data = await stream.receive()
+            reader.feed(data)
         elif is_reply(reply):
             replies.append(reply)
     return replies
@@ -110,6 +120,8 @@ async def asked(address: Whereabouts, *commands: Command) -> list[Any]:
         finally:
             await anyio.aclose_forcefully(stream)
     except (OSError, anyio.EndOfStream, anyio.BrokenResourceError) as error:
+        if refused_by_tls(error):
+            raise EngineError(f"{address}: TLS: {error}") from error
         raise StoreUnavailable(f"{address}: {error or 'the server closed the connection'}") from error
     except hiredis.ProtocolError as error:
         raise EngineError(f"{address}: this is no Redis server: {error}") from None
@@ -117,7 +129,29 @@ async def asked(address: Whereabouts, *commands: Command) -> list[Any]:
 
 def is_reply(received: Any) -> bool:
     """Whether it answers a command; a subscription is answered by a push."""
-    return not isinstance(received, hiredis.PushNotification) or received[0] in _SUBSCRIBED
+    return not isinstance(received, hiredis.PushNotification) or received[:1] in _SUBSCRIBED
+
+
+STRANGE = (TypeError, LookupError, ValueError, AttributeError)
+"""What taking an answer apart raises that is not made as it should be."""
+
+
+def strange(place: object, what: str, said: object) -> EngineError:
+    """Whoever answers is not what it should be."""
+    return EngineError(f"{place}: this is {what}: it says {shown(said)}")
+
+
+def shown(said: object) -> str:
+    """What a server said, for a message."""
+    text = repr(said)
+    return text if len(text) <= _LONGEST_SHOWN else text[:_LONGEST_SHOWN] + "..."
+
+
+def refused_by_tls(error: Exception) -> bool:
+    """Whether it is a certificate or a protocol that will not do, now or later; not a connection that broke."""
+    return isinstance(error, ssl.SSLError) and not isinstance(
+        error, (ssl.SSLEOFError, ssl.SSLZeroReturnError)
+    )
 
 
 def code_of(error: Exception) -> str:

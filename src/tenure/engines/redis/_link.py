@@ -13,25 +13,21 @@ import anyio
 import hiredis
 from anyio.abc import ByteStream
 
+from tenure.engine import RESPONSE_TIMEOUT
 from tenure.errors import EngineError, StoreUnavailable
 from tenure.local._park import Parked, park, wake
 from tenure.upkeep import unwrapped_task_group
 
 from ._address import Whereabouts
-from ._handshake import Greeting, exchange, greet, is_reply, refusal, version_of
+from ._handshake import Greeting, exchange, greet, is_reply, refusal, refused_by_tls, shown, version_of
 from ._resp import pack
 from ._socket import PlainSocket, plain
-
-PATIENCE = 5.0
-"""Seconds after which a server that does not answer is given up."""
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.02, 2.0
 """Seconds between attempts to connect: twice as long each time, less up to a half by chance."""
 
 ENOUGH = 8
 """While fewer commands are under way each is sent at once; then as many leave together, or what a turn has brought."""
-
-_MESSAGES = (b"message", b"smessage")
 
 
 class _Batch:
@@ -58,7 +54,7 @@ class Link:
     """Commands go out in the order in which they came, and a caller that is cancelled leaves that order as it is.
 
     With `replicas`, the replies to what left together are given once so many replicas have acknowledged all of it; if
-    they have not within half of the patience, each is a `StoreUnavailable`.
+    they have not within half of the response_timeout, each is a `StoreUnavailable`.
     `hear(channel, message)` is called for each message, with None when the server ends the subscription, and
     `reconnected()` when messages may have been lost.
 
@@ -71,7 +67,7 @@ class Link:
         hear: Callable[[str, bytes | None], None],
         reconnected: Callable[[], None],
         *,
-        patience: float = PATIENCE,
+        response_timeout: float = RESPONSE_TIMEOUT,
         replicas: int = 0,
     ) -> None:
         self.address = address
@@ -79,7 +75,7 @@ class Link:
         """To which every connection is subscribed."""
         self._hear = hear
         self._reconnected = reconnected
-        self._patience = patience
+        self._response_timeout = response_timeout
         self._greeting: Greeting | None = None
         self._closed = False
         self._out: list[bytes] = []
@@ -88,7 +84,7 @@ class Link:
         self._replies = 0
         self._replicas = replicas
         # who waits longer than that counts as gone
-        self._wait = pack([("WAIT", replicas, round(500 * patience))])
+        self._wait = pack([("WAIT", replicas, round(500 * response_timeout))])
         self._held: list[tuple[Callable[[Any], object], Any]] = []
         self._unconfirmed = False
         self._writing = False
@@ -201,7 +197,7 @@ class Link:
         reader = hiredis.Reader()
         stream = None
         try:
-            with anyio.fail_after(self._patience):
+            with anyio.fail_after(self._response_timeout):
                 stream = await plain(await self.address.connect())
                 self._greeting = await greet(stream, reader, self.address, self._greeting, self.channels)
                 if self._replicas:
@@ -212,13 +208,15 @@ class Link:
             if stream is not None:
                 await anyio.aclose_forcefully(stream)
             if isinstance(error, TimeoutError):
-                message = f"{self.address}: no answer within {self._patience:g} s"
+                message = f"{self.address}: no answer within {self._response_timeout:g} s"
                 raise StoreUnavailable(message) from None
             if isinstance(error, hiredis.ProtocolError):
                 raise EngineError(f"{self.address}: this is no Redis server: {error}") from None
             if isinstance(error, anyio.EndOfStream | anyio.BrokenResourceError):
                 raise StoreUnavailable(f"{self.address}: the server closed the connection") from error
             if isinstance(error, OSError):
+                if refused_by_tls(error):
+                    raise EngineError(f"{self.address}: TLS: {_reason(error)}") from error
                 raise StoreUnavailable(f"{self.address}: {_reason(error)}") from error
             raise
         return stream, reader
@@ -241,15 +239,19 @@ class Link:
             if not is_reply(reply):
                 self._take_message(reply)
                 continue
+            if not self._pending:
+                raise anyio.BrokenResourceError(f"a reply that nobody has asked for: {shown(reply)}")
             self._replies += 1
             self._pending.popleft()(reply)
 
     def _take_message(self, push: Sequence[Any]) -> None:
-        channel = push[1].decode()
-        if push[0] in _MESSAGES:
-            self._hear(channel, push[2])
-        elif push[0] == b"sunsubscribe":
-            self._hear(channel, None)
+        match push:
+            case [b"message" | b"smessage", bytes(channel), bytes(message)]:
+                self._hear(channel.decode(errors="replace"), message)
+            case [b"sunsubscribe", bytes(channel), *_]:
+                self._hear(channel.decode(errors="replace"), None)
+            case _:
+                pass
 
     async def _write(self, stream: ByteStream) -> None:
         while True:
@@ -264,7 +266,7 @@ class Link:
         """Break the connection when it is dropped, leads elsewhere, or the server does not answer for too long."""
         seen, looks = -1, 0
         while True:
-            with anyio.move_on_after(self._patience / 2):
+            with anyio.move_on_after(self._response_timeout / 2):
                 await self._dropped.wait()
                 raise anyio.BrokenResourceError(self._trouble)
             if await self.address.moved():
@@ -272,7 +274,7 @@ class Link:
             looks = looks + 1 if self._pending and self._replies == seen else 0
             seen = self._replies
             if looks == 2:
-                raise TimeoutError(f"no answer within {self._patience:g} s")
+                raise TimeoutError(f"no answer within {self._response_timeout:g} s")
             if not self._pending:
                 self._send(pack([("PING",)]), _nothing, writes=False)
 

@@ -17,7 +17,7 @@ from tenure.errors import EngineError, StoreUnavailable
 from tenure.upkeep import unwrapped_task_group
 
 from ._address import Address
-from ._handshake import TRANSIENT, asked, code_of, refusal
+from ._handshake import STRANGE, TRANSIENT, asked, code_of, refusal, strange
 from ._link import Link
 from ._resp import pack
 from ._scripts import all_scripts
@@ -39,7 +39,7 @@ REDIRECTED = ("MOVED", "ASK", "NOSCRIPT", *TRANSIENT)
 class _Node:
     """One node: where it is, as a link takes it, and the link."""
 
-    def __init__(self, where: Address, nodes: Nodes, patience: float, replicas: int) -> None:
+    def __init__(self, where: Address, nodes: Nodes, response_timeout: float, replicas: int) -> None:
         self.where = where
         self.user, self.password, self.database = where.user, where.password, 0
         self.heard: set[str] = set()
@@ -49,7 +49,7 @@ class _Node:
             self,
             partial(nodes.hear, self),
             partial(nodes.connected, self),
-            patience=patience,
+            response_timeout=response_timeout,
             replicas=replicas,
         )
         self._nodes = nodes
@@ -82,13 +82,13 @@ class Nodes:
         hear: Callable[[str, bytes], None],
         resync: Callable[[], None],
         *,
-        patience: float,
+        response_timeout: float,
         replicas: int,
     ) -> None:
         self._seeds = seeds
         self._tell = hear
         self._resync = resync
-        self._link_options = (patience, replicas)
+        self._link_options = (response_timeout, replicas)
         self._processes: list[str] = []
         self._channels: dict[str, str] = {}
         """For which process a channel is."""
@@ -263,11 +263,14 @@ class Nodes:
             except (StoreUnavailable, TimeoutError):
                 pass
             else:
-                errors = [reply for reply in replies if isinstance(reply, hiredis.ReplyError)]
-                if not errors and (found := homes(where, replies[-1])):
-                    return found
-                if errors:
+                if errors := [reply for reply in replies if isinstance(reply, hiredis.ReplyError)]:
                     problem = refusal(where, errors[0])
+                    continue
+                try:
+                    if found := homes(where, replies[-1]):
+                        return found
+                except STRANGE:
+                    problem = strange(where, "no node of a cluster", replies[-1])
         raise problem
 
     # messages

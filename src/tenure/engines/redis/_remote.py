@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from tenure.engine import Hint, Notice
 from tenure.engine._remote import Remote
 
 from ._calls import hint
+from ._handshake import STRANGE
 from ._replicas import to_be_asked
 
 
@@ -19,5 +21,9 @@ class RemoteRedis(Remote):
         self._replicas = replicas
 
     def _hear(self, process: str, message: bytes) -> None:
-        told = hint(process, message)
+        try:
+            told = hint(process, message)
+        except STRANGE:
+            # somebody else's message: no hint was in it, or one was lost
+            told = Hint(process, "", "", Notice.MISSED)
         self._deliver(to_be_asked(told) if self._replicas else told)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from tenure.arguments import check_count
 from tenure.engine import Hint, Notice
 
 
@@ -20,11 +21,7 @@ def replicas_in(url: str, replicas: int | None) -> tuple[str, int]:
         if not all(value.isascii() and value.isdigit() for value in told):
             raise ValueError(f"replicas must be a number in the URL, not {told[-1]!r}")
         replicas = int(told[-1]) if told else 0
-    if not isinstance(replicas, int) or isinstance(replicas, bool):  # pyright: ignore[reportUnnecessaryIsInstance] users are not all type-checked
-        raise TypeError(f"replicas must be a number of replicas, not {type(replicas).__name__}")
-    if replicas < 0:
-        raise ValueError(f"replicas must be a number of replicas, not below 0: {replicas}")
-    return f"{where}?{rest}" if rest else where, replicas
+    return f"{where}?{rest}" if rest else where, check_count("replicas", replicas, least=0)
 
 
 def to_be_asked(hint: Hint) -> Hint:

@@ -16,7 +16,7 @@ from tenure.errors import EngineError, StoreUnavailable
 from tenure.upkeep import unwrapped_task_group
 
 from ._address import Address, addresses, database_number, safe
-from ._handshake import asked, refusal
+from ._handshake import STRANGE, asked, refusal, strange
 
 LOOK_UP = 1.0
 """Seconds after which Sentinels that have not answered are not waited for."""
@@ -106,10 +106,11 @@ class SentinelAddress:
             answer = refused if isinstance(refused, hiredis.ReplyError) else answer
         if isinstance(answer, hiredis.ReplyError):
             raise refusal(sentinel, answer)
-        if not isinstance(answer, list):
-            raise EngineError(f"{sentinel.place}: this is no Sentinel: it says {answer!r}")
-        known = _pairs(cast("list[bytes]", answer))
-        return int(known["config-epoch"]), sentinel.at(known["ip"], int(known["port"]))
+        try:
+            known = _pairs(cast("list[bytes]", answer))
+            return int(known["config-epoch"]), sentinel.at(known["ip"], int(known["port"]))
+        except STRANGE:
+            raise strange(sentinel.place, "no Sentinel", answer) from None
 
 
 def _pairs(flat: Sequence[bytes]) -> dict[str, str]:

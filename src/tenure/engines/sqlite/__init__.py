@@ -13,6 +13,7 @@ import anyio
 from anyio import TASK_STATUS_IGNORED, CancelScope
 from anyio.abc import TaskStatus
 
+from tenure.arguments import check_seconds
 from tenure.engine import A, Hint, Joined, Joining, Notice, Operation
 from tenure.errors import StoreUnavailable
 
@@ -55,14 +56,12 @@ class SqliteEngine:
             )
         if synchronous not in ("NORMAL", "FULL"):
             raise ValueError(f"synchronous must be 'NORMAL' or 'FULL', not {synchronous!r}")
-        if not busy_timeout >= 0:
-            raise ValueError(f"busy_timeout must be a number of seconds, not below 0: {busy_timeout!r}")
         self.url = f"sqlite:///{name}"
         self._path = Path(name).absolute()
         self._clocks = Clocks(clock)
         self._inline = inline
         self._synchronous = synchronous
-        self._busy_timeout = busy_timeout
+        self._busy_timeout = check_seconds("busy_timeout", busy_timeout)
         self._listeners: dict[str, Callable[[Hint], None]] = {}
         self._link: Link | None = None
         self._users = 0

@@ -1,0 +1,60 @@
+"""Where a store belongs: the thread and the process in which it was opened."""
+
+from __future__ import annotations
+
+import os
+from threading import get_ident
+from weakref import WeakSet
+
+_HELP = "see docs/how-to/threads-and-processes.md"
+
+
+class Home:
+    """The thread in which a store was opened. After a fork the child has none.
+
+    `thread` is compared with `get_ident()` right before anything is sent: that costs next to nothing, and two threads
+    or processes on one connection would ruin it for both.
+    Thread safety: any.
+    """
+
+    __slots__ = ("__weakref__", "forked", "thread")
+
+    def __init__(self) -> None:
+        self.thread = get_ident()
+        self.forked = False
+        _homes.add(self)
+
+    def settle(self) -> bool:
+        """Belong to this thread of this process from now on; returns whether it was made before a fork."""
+        forked, self.forked = self.forked, False
+        self.thread = get_ident()
+        return forked
+
+    def check(self) -> None:
+        """Raise `RuntimeError` in any other thread or process."""
+        if get_ident() != self.thread:
+            raise self.error()
+
+    def error(self) -> RuntimeError:
+        """What to say in another thread or process."""
+        if self.forked:
+            return RuntimeError(
+                "the store was opened before this process was forked, and belongs to the parent: open another one "
+                f"here, with open_store(...); {_HELP}"
+            )
+        return RuntimeError(
+            "the store was opened in another thread, to whose event loop it belongs: call it there, as with "
+            f"anyio.from_thread.run(...) or through a BlockingPortal; {_HELP}"
+        )
+
+
+_homes: WeakSet[Home] = WeakSet()
+
+
+def _leave() -> None:
+    for home in _homes:
+        home.forked, home.thread = True, -1
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_leave)

@@ -1,0 +1,162 @@
+"""What answers is no server of the kind, or a strange one: an `EngineError` that says what it said, at once."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+
+import anyio
+import pytest
+from anyio.abc import SocketAttribute
+
+import tenure
+from tenure import EngineError, Lock, StoreUnavailable, WorkQueue
+from tenure.engines import open_store
+
+HELLO = b"%2\r\n+version\r\n+7.2.0\r\n+id\r\n:3\r\n+OK\r\n"
+
+FALSE = {
+    "OK to all": b"+OK\r\n" * 60,
+    "an empty map": b"%0\r\n" * 60,
+    "a map of something else": b"%1\r\n+version\r\n:7\r\n" * 60,
+    "an int": b":1\r\n" * 60,
+    "null": b"_\r\n" * 60,
+    "an array": b"*1\r\n*0\r\n" * 60,
+    "random bytes": bytes(range(256)),
+    "HTTP": b"HTTP/1.1 400 Bad Request\r\n\r\n",
+    "SSH": b"SSH-2.0-OpenSSH_9.2\r\n",
+    "an old Redis": b"-ERR unknown command 'HELLO'\r\n",
+    "a good hello and then an int": HELLO + b":1\r\n" * 60,
+    "a good hello and then an array": HELLO + b"*1\r\n:5\r\n" * 60,
+}
+URLS = (
+    "redis://localhost:{}",
+    "redis+cluster://localhost:{}",
+    "redis+sentinel://localhost:{}/primary",
+    "postgresql://localhost:{}/db",
+)
+
+
+@pytest.fixture
+async def answering():
+    """The port of a server that answers whatever it is told with the same bytes: `await answering(data)`."""
+    async with anyio.create_task_group() as group:
+
+        async def serve(data, *, task_status):
+            async def answer(client):
+                async with client:
+                    try:
+                        await client.receive()
+                        await client.send(data)
+                        await client.receive()
+                    except (anyio.EndOfStream, anyio.BrokenResourceError):
+                        pass
+
+            async with await anyio.create_tcp_listener(local_host="127.0.0.1") as listener:
+                task_status.started(listener.extra(SocketAttribute.local_port))
+                await listener.serve(answer)
+
+        yield lambda data: group.start(serve, data)
+        group.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("url", URLS)
+@pytest.mark.parametrize("said", FALSE)
+async def test_no_server_of_the_kind(answering, url, said):
+    port = await answering(FALSE[said])
+    with anyio.fail_after(10), pytest.raises((EngineError, StoreUnavailable)) as caught:
+        async with open_store(url.format(port).replace("localhost", "127.0.0.1")):
+            pytest.fail("opened")
+    no_answer = url.startswith("redis+cluster") and "map" in said
+    assert caught.type is (StoreUnavailable if no_answer else EngineError)
+
+
+@pytest.mark.parametrize("said", [b">0\r\n", b">1\r\n+x\r\n"])
+@pytest.mark.parametrize("url", URLS[:3])
+async def test_only_pushes_are_no_answer(answering, url, said):
+    port = await answering(said * 9)
+    with anyio.fail_after(10), pytest.raises(StoreUnavailable):
+        async with open_store(url.format(port)):
+            pytest.fail("opened")
+
+
+async def test_the_message_says_what_it_said(answering):
+    for said in ("OK to all", "HTTP"):
+        port = await answering(FALSE[said])
+        with pytest.raises(EngineError, match=r"this is no Redis server: .*it says b'(OK|HTTP/1.1 400)"):
+            async with open_store(f"redis://127.0.0.1:{port}"):
+                pytest.fail("opened")
+
+
+@asynccontextmanager
+async def between(server):
+    """A port through which a Redis server is reached, and the clients that have come that way."""
+    clients = []
+
+    async def forward(source, target, scope):
+        try:
+            async for data in source:
+                await target.send(data)
+        except (anyio.BrokenResourceError, anyio.ClosedResourceError):
+            pass
+        scope.cancel()
+
+    async def serve(client):
+        async with (
+            client,
+            await anyio.connect_unix(server.socket) as inside,
+            anyio.create_task_group() as group,
+        ):
+            clients.append(client)
+            group.start_soon(forward, client, inside, group.cancel_scope)
+            group.start_soon(forward, inside, client, group.cancel_scope)
+
+    async with await anyio.create_tcp_listener(local_host="127.0.0.1") as listener:
+        async with anyio.create_task_group() as group:
+            group.start_soon(listener.serve, serve)
+            yield listener.extra(SocketAttribute.local_port), clients
+            group.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize(
+    "extra", [b"+OK\r\n", b">0\r\n", b">1\r\n+x\r\n", b">3\r\n+message\r\n+x\r\n:1\r\n", b"?"]
+)
+async def test_a_reply_too_many_costs_the_connection_and_not_the_store(redis_server, extra):
+    """As when a forked child has used the connection too: the store ended by an `IndexError`."""
+    async with between(redis_server) as (port, clients):
+        async with open_store(f"redis://127.0.0.1:{port}") as store:
+            async with Lock(store, "x") as lease:
+                await clients[-1].send(extra)
+                with anyio.fail_after(10):
+                    for n in range(20):
+                        assert await WorkQueue(store, "jobs").put(n)
+                lease.check()
+
+
+async def test_a_message_of_somebody_else_is_no_hint(redis_server):
+    async with open_store(redis_server.url) as store:
+        await store.session(store.ttl)
+        for words in ("", "{", "[1]", "[1, 2, 3]", '["a", "b", "nonsense"]', "\ud83d"):
+            redis_server("PUBLISH", f"tenure:{store.process}", words.encode(errors="replace"))
+        async with Lock(store, "x") as lease:
+            lease.check()
+        assert (await store.statistics()).available
+
+
+@pytest.mark.parametrize(
+    "option", ["sslmode=bogus", "port=abc", "gssencmode=x", "target_session_attrs=bogus"]
+)
+async def test_an_option_that_libpq_does_not_know(option):
+    with pytest.raises((ValueError, EngineError)):
+        async with open_store(f"postgresql://localhost/db?{option}"):
+            pytest.fail("opened")
+
+
+async def test_a_server_that_is_away_is_only_unavailable(answering):
+    async with await anyio.create_tcp_listener(local_host="127.0.0.1") as listener:
+        port = listener.extra(SocketAttribute.local_port)
+    for url in URLS:
+        with pytest.raises(StoreUnavailable):
+            async with open_store(url.format(port)):
+                pytest.fail("opened")
+    assert not issubclass(StoreUnavailable, EngineError)
+    assert tenure.open_store is open_store
