@@ -9,6 +9,9 @@ from typing import Generic, TypeVar
 CAP = 256
 """How many steps a loop inside one operation may take before the answer is `Reply.MORE`."""
 
+LONGEST = 1e9
+"""The longest duration, in seconds: some 31 years. Longer ones count as this."""
+
 A = TypeVar("A")
 
 
