@@ -87,7 +87,7 @@ def frees_the_keys_of_leased_tasks(engine):
 
 
 @caught_by("test_a_key_is_free_again_when_its_task_has_ended", ending="done")
-@caught_by("test_a_key_is_free_again_when_its_task_has_ended", ending="purged")
+@caught_by("test_a_key_is_free_again_when_its_task_has_ended", ending="expired")
 def never_frees_a_key(engine):
     def remove(remove, queue, task):
         remove(queue, task)
