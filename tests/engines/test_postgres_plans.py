@@ -68,6 +68,9 @@ class Watched(PostgresCalls):
         if "tenure." in plan["Query Text"] or " _" in plan["Query Text"]:
             self.plans.append(plan)
 
+    def ask_to_forget(self):
+        self._ask(self._call("forget"))
+
     @contextmanager
     def watched(self):
         self.plans = []
@@ -124,17 +127,52 @@ def watch(engine):
     settling(e.Verdict.DONE)(engine)
 
 
-def page(engine, state, after=0):
-    return engine.apply_now(e.Browse("big", state, after, WANT)).records
+def page(engine, state):
+    return engine.apply_now(e.Browse("big", state, limit=WANT)).records
 
 
 def browsing(state):
     def browse(engine):
-        first = page(engine, state)
-        if first:
-            page(engine, state, first[-1].seq)
+        after = ""
+        for _ in range(3):
+            found = engine.apply_now(e.Browse("big", state, after, WANT))
+            assert len(found.records) == WANT or not found.next
+            if not (after := found.next):
+                return
 
     return browse
+
+
+def purging(state):
+    def purge(engine):
+        engine.apply_now(e.Purge("big", frozenset({state})))
+
+    return purge
+
+
+def requeue(engine):
+    engine.apply_now(e.Requeue("big"))
+    engine.apply_now(e.Requeue("big", after=10))
+
+
+def survey(engine):
+    for kind in ("holds", "pools", "queues", "sessions"):
+        engine.apply_now(e.Survey(kind, limit=WANT))
+
+
+def forget(engine):
+    engine.ask_to_forget()
+
+
+def end(engine):
+    """A session that has many things, one step after the other."""
+    session = f"mortal {next(numbers)}"
+    engine.apply_now(e.OpenSession(session, "p", 60.0))
+    for i in range(3):
+        engine.apply_now(e.Acquire(session, f"k{i}", session, 1000))
+        engine.apply_now(e.Spend(session, next(numbers), f"k{i}", (e.SpendRequest(1.0),), 1.0, 1.0))
+    engine.apply_now(e.Exchange(session, next(numbers), "big", want=2))
+    assert engine.apply_now(e.CloseSession(session)) is e.Reply.OK
 
 
 def counting(engine):
@@ -161,8 +199,18 @@ WORKS = {
     "settle with a watcher": watch,
     "count": counting,
     "browse waiting": browsing("waiting"),
+    "browse delayed": browsing("delayed"),
+    "browse leased": browsing("leased"),
     "browse ended": browsing("ended"),
     "browse dead": browsing("dead"),
+    "purge waiting": purging("waiting"),
+    "purge delayed": purging("delayed"),
+    "purge dead": purging("dead"),
+    "purge done": purging("done"),
+    "requeue": requeue,
+    "survey": survey,
+    "forget": forget,
+    "end a session": end,
     "single tasks": administer,
 }
 
