@@ -476,6 +476,8 @@ async def _go_through(store, steps):
     queue = WorkQueue(
         store, "jobs", max_size=6, retry=Retry(attempts=2, backoff=1, jitter=0), max_deliveries=3
     )
+    # a queue that says nothing any more would be forgotten, its books included; a cursor says something
+    await queue.put_many([], cursor=("read", 0))
     ids = []
     put = 0
     for step in steps:

@@ -255,10 +255,11 @@ class Browse(Operation["Page | Reply"]):
 
     `state` and order: "waiting" in the order of taking, without aging (higher priority, ready_at, id); "delayed" by due
     time, then id; "leased" by token (the order of taking); "dead", and "ended" in any way, in the order of the endings.
-    A delayed task that is due is waiting. The first page has no `after`, each other one the `next` of the one before;
-    of "dead" and "ended" it is a `seq`, in decimal digits. At most `limit` and at most `CAP` records are on a page; it
-    may have fewer, even none, and not be the last. A task that is in the state from the first page to the last is
-    listed; what comes or goes meanwhile may be missed or come twice. An `after` that no page has given fails with an
+    A delayed task that is due is waiting; of those that no exchange has moved yet, only the first `CAP` may count as
+    such, for `Count` and `Purge` too. The first page has no `after`, each other one the `next` of the one before; of
+    "dead" and "ended" it is a `seq`, in decimal digits. At most `limit` and at most `CAP` records are on a page; it may
+    have fewer, even none, and not be the last. A task that is in the state from the first page to the last is listed;
+    what comes or goes meanwhile may be missed or come twice. An `after` that no page has given fails with an
     `EngineError`. Raises `ValueError` for a `limit` below 1.
     """
 
