@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tenure.engine import (
@@ -14,6 +16,7 @@ from tenure.engine import (
     Leave,
     NewTask,
     Notice,
+    Operation,
     Ping,
     Purge,
     Put,
@@ -61,10 +64,11 @@ class ForgettingContract(ClerkBase):
         spend = Spend(session, do.number(), "k", (SpendRequest(1.0),), 0.001, 1.0)
         put = Put(session, do.number(), "q", (PutRequest("m", plain(1)),), 10)
         exchange = Exchange(session, do.number(), "q", want=1)
-        first = [await do(operation) for operation in (spend, put, exchange)]
+        operations: tuple[Operation[Any], ...] = (spend, put, exchange)
+        first = [await do(operation) for operation in operations]
         for _ in range(2):
             await self._live_on(do, advance, session, 1.5 * _TTL)
-            assert [await do(operation) for operation in (spend, put, exchange)] == first
+            assert [await do(operation) for operation in operations] == first
         counts = await do(Count("q"))
         assert not isinstance(counts, Reply)
         assert (counts.put, counts.leased) == (1, 1)
@@ -73,8 +77,7 @@ class ForgettingContract(ClerkBase):
 
     async def _pass(self, do: Do, session: str) -> int:
         """All parties pass a barrier, and fetch their outcomes."""
-        for one in "ab":
-            answer = await do(Arrive(session, "k", one, 2))
+        _, answer = [await do(Arrive(session, "k", one, 2)) for one in "ab"]
         assert isinstance(answer, Tripped)
         for one in "ab":
             assert isinstance(await do(Withdraw("k", one)), Tripped)
