@@ -64,7 +64,7 @@ class ForgettingContract(ClerkBase):
         spend = Spend(session, do.number(), "k", (SpendRequest(1.0),), 0.001, 1.0)
         put = Put(session, do.number(), "q", (PutRequest("m", plain(1)),), 10)
         exchange = Exchange(session, do.number(), "q", want=1)
-        operations: tuple[Operation[Any], ...] = (spend, put, exchange)
+        operations: list[Operation[Any]] = [spend, put, exchange]
         first = [await do(operation) for operation in operations]
         for _ in range(2):
             await self._live_on(do, advance, session, 1.5 * _TTL)
