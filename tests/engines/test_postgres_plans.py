@@ -43,6 +43,13 @@ FILL = f"""
     SELECT nextval('tenure.last_task'), 'big', CASE i % 2 WHEN 0 THEN 'done' ELSE 'dead' END,
         nextval('tenure.last_ending'), 0, 1, 1, 1, CASE WHEN i % 2 = 0 THEN 1e17 END, '', 'p'
     FROM generate_series(1, {2 * FEW}) i;
+    INSERT INTO tenure.ended
+        (id, queue, state, seq, priority, attempts, deliveries, ended_at, expires, result, payload)
+    SELECT nextval('tenure.last_task'), 'big', 'cancelled', nextval('tenure.last_ending'), 0, 1, 1, 1, i, '', 'p'
+    FROM generate_series(1, {ROWS}) i;
+    UPDATE tenure.queue SET delayed = {ROWS}, live = {ROWS}, put = {ROWS} WHERE name = 'due';
+    INSERT INTO tenure.task (id, queue, priority, ready_at, delayed, payload)
+    SELECT nextval('tenure.last_task'), 'due', i % 7, i, true, 'p' FROM generate_series(1, {ROWS}) i;
 """
 
 
@@ -175,6 +182,16 @@ def end(engine):
     assert engine.apply_now(e.CloseSession(session)) is e.Reply.OK
 
 
+def due(engine):
+    """Many are due, and nobody has moved them."""
+    engine.apply_now(e.Put("s", next(numbers), "due", (e.PutRequest("m", (e.NewTask(b"p"),)),), 10 * ROWS))
+    for state in ("waiting", "delayed"):
+        engine.apply_now(e.Browse("due", state, limit=WANT))
+    engine.apply_now(e.Count("due"))
+    engine.apply_now(e.Exchange("s", next(numbers), "due", want=WANT))
+    engine.apply_now(e.Purge("due", frozenset({"waiting"})))
+
+
 def counting(engine):
     engine.apply_now(e.Count("big", "s"))
 
@@ -197,6 +214,7 @@ WORKS = {
     "settle endings": settling(e.Verdict.DONE, e.Verdict.DEAD),
     "settle anything": settling(e.Verdict.DONE, e.Verdict.RETRY, e.Verdict.GIVE_BACK),
     "settle with a watcher": watch,
+    "many are due": due,
     "count": counting,
     "browse waiting": browsing("waiting"),
     "browse delayed": browsing("delayed"),
@@ -207,6 +225,7 @@ WORKS = {
     "purge delayed": purging("delayed"),
     "purge dead": purging("dead"),
     "purge done": purging("done"),
+    "purge outdated": purging("cancelled"),
     "requeue": requeue,
     "survey": survey,
     "forget": forget,

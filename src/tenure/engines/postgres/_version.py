@@ -16,9 +16,11 @@ STEPS: dict[int, str] = {
     # names leave nothing, listings come in pages, retired resources stay retired
     7: """
         DO $$ DECLARE function regprocedure; BEGIN
-            FOR function IN SELECT p.oid FROM pg_proc p JOIN pg_class c ON c.relnamespace = p.pronamespace
-                    WHERE c.oid = 'tenure.meta'::regclass LOOP
-                EXECUTE 'DROP FUNCTION IF EXISTS ' || function || ' CASCADE';
+            LOOP
+                SELECT p.oid INTO function FROM pg_proc p JOIN pg_class c ON c.relnamespace = p.pronamespace
+                WHERE c.oid = 'tenure.meta'::regclass LIMIT 1;
+                EXIT WHEN NOT FOUND;
+                EXECUTE 'DROP FUNCTION ' || function || ' CASCADE';
             END LOOP;
         END $$;
         ALTER TABLE tenure.given ADD keep_until bigint NOT NULL DEFAULT 0, ADD look_at bigint NOT NULL DEFAULT 0;

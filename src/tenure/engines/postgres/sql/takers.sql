@@ -179,11 +179,11 @@ BEGIN
         END LOOP;
     END IF;
     IF queue.delayed > 0 THEN
-        UPDATE tenure.task t SET delayed = false WHERE t.queue = _queue AND t.id IN (
+        UPDATE tenure.task t SET delayed = false WHERE t.queue = _queue AND t.id = ANY (ARRAY(
             SELECT d.id FROM tenure.task d
             WHERE d.queue = _queue AND d.session IS NULL AND d.delayed AND d.ready_at <= now
             ORDER BY d.ready_at, d.id LIMIT _cap
-        );
+        ));
         GET DIAGNOSTICS promoted = ROW_COUNT;
         queue.delayed := queue.delayed - promoted;
         queue.waiting := queue.waiting + promoted;
