@@ -115,6 +115,8 @@ class PostgresCalls(PostgresEngine):
             for _ in range(1000):
                 if self._ask(self._call("sweep"))[0][0] == b"ok":
                     break
+        for chore in self.chores(1):
+            self._ask(chore)
         return answer
 
     async def execute(self, operations):

@@ -162,12 +162,15 @@ def test_a_queue_is_shown_with_some_of_its_tasks(inhabitant, show, tell):
     assert code == 0
     assert ["waiting", "5"] in lines
     assert ["paused", "no"] in lines
-    assert [line[0] for line in lines[-2:]] == ["1", "2"]
-    code, document = tell("queue", "show", "mail", "--after", 3)
+    code, document = tell("queue", "show", "mail", "--limit", 2)
+    first = [task["id"] for task in document["tasks"]]
+    assert [line[0] for line in lines[-3:]] == [*map(str, first), "more:"]
+    code, document = tell("queue", "show", "mail", "--after", document["next"])
     assert document["waiting"] == 5
-    assert [task["id"] for task in document["tasks"]] == [4, 5]
-    assert document["tasks"][0]["payload"] == {"to": 3}
-    assert document["tasks"][0]["state"] == "waiting"
+    assert sorted(first + [task["id"] for task in document["tasks"]]) == [1, 2, 3, 4, 5]
+    assert document["next"] == ""
+    for task in document["tasks"]:
+        assert (task["payload"], task["state"]) == ({"to": task["id"] - 1}, "waiting")
 
 
 def test_dead_letters_tell_why(inhabitant, show, tell):

@@ -204,7 +204,7 @@ def test_fresh(command, here, numbers, read, queue_of):
         audit = queue_of(name, lambda queue: queue.verify())
         assert audit, audit.problems
         assert audit.statistics.put == 300
-        left = queue_of(name, lambda queue: queue.browse("ended"))
+        left = queue_of(name, lambda queue: queue.browse("ended")).tasks
         assert bool(left) == (name == "x:3")
     assert "is finished" in command(*words).err
 
@@ -477,7 +477,7 @@ def test_a_second_signal_stops_at_once(start, here, numbers, until, queue_of, ba
     assert rows(out)["done"] == "0"
     statistics = queue_of("x", lambda queue: queue.statistics())
     assert (statistics.waiting, statistics.leased) == (30, 0)
-    assert {r.attempts for r in queue_of("x", lambda queue: queue.browse("waiting"))} == {0}
+    assert {r.attempts for r in queue_of("x", lambda queue: queue.browse("waiting")).tasks} == {0}
 
 
 @pytest.mark.slow

@@ -250,9 +250,9 @@ class NumbersOutliveSessions(MemoryEngine):
         old = self._state.sessions.get(getattr(operation, "session", None))
         answer = super().apply(operation)
         if isinstance(operation, e.CloseSession) and old:
-            self.kept = (old.id, old.replies)
+            self.kept = (old.id, old.number)
         if isinstance(operation, e.OpenSession) and getattr(self, "kept", ("",))[0] == operation.session:
-            self._state.sessions[operation.session].replies = self.kept[1]
+            self._state.sessions[operation.session].number = self.kept[1]
         return answer
 
 

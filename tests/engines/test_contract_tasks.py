@@ -87,7 +87,7 @@ def frees_the_keys_of_leased_tasks(engine):
 
 
 @caught_by("test_a_key_is_free_again_when_its_task_has_ended", ending="done")
-@caught_by("test_a_key_is_free_again_when_its_task_has_ended", ending="purged")
+@caught_by("test_a_key_is_free_again_when_its_task_has_ended", ending="expired")
 def never_frees_a_key(engine):
     def remove(remove, queue, task):
         remove(queue, task)
@@ -580,10 +580,56 @@ def requeues_in_spite_of_the_key(engine):
     engine._handlers[e.Requeue] = partial(requeue, engine._handlers[e.Requeue])
 
 
-@caught_by("test_a_listing_page_by_page", state="leased")
 @caught_by("test_a_listing_page_by_page", state="ended")
 def pages_overlap(engine):
-    asked(engine, e.Browse, lambda op: replace(op, after=max(0, op.after - 1)))
+    asked(engine, e.Browse, lambda op: replace(op, after=op.after and str(int(op.after) - 1)))
+
+
+@caught_by("test_a_listing_page_by_page", state="leased")
+@caught_by("test_a_listing_page_by_page", state="waiting")
+def pages_leave_out_the_last(engine):
+    answered(engine, e.Browse, lambda page: replace(page, records=page.records[: -1 if page.next else None]))
+
+
+@caught_by("test_dead_tasks_that_stay_dead_are_looked_at_once")
+def requeues_from_the_beginning(engine):
+    asked(engine, e.Requeue, lambda op: replace(op, after=0))
+
+
+@caught_by("test_a_retired_resource_that_is_added_stays_retired")
+def revives_whatever_is_added(engine):
+    asked(engine, e.AddResource, lambda op: replace(op, revive=True))
+
+
+@caught_by("test_a_revived_resource_is_as_good_as_new")
+def revives_nothing(engine):
+    asked(engine, e.AddResource, lambda op: replace(op, revive=False))
+
+
+# ---------------------------------------------------------------------------------------------- forgetting
+
+
+@caught_by("test_a_numbered_answer_is_repeated_for_two_ttls_after_the_last_time")
+def forgets_answers_after_a_ttl(engine):
+    def remember(remember, session, n, name, answer):
+        remember(session, n, name, answer)
+        engine._state._given[engine._state.sessions[session].number, name].until -= 1.0
+
+    instead(engine._state, "remember", remember)
+
+
+@caught_by("test_a_barrier_is_forgotten")
+@caught_by("test_the_last_arrival_counts_for_how_long_a_barrier_is_known")
+@caught_by("test_a_broken_barrier_is_known_until_it_is_reset")
+def never_forgets_a_barrier(engine):
+    engine._barriers._find = engine._barriers._barriers.get
+
+
+@caught_by("test_a_queue_is_forgotten_with_its_last_record")
+@caught_by("test_a_queue_is_known_for_two_ttls_after_a_settlement")
+@caught_by("test_what_keeps_a_queue")
+def never_forgets_a_queue(engine):
+    engine._tasks._find = engine._tasks._queues.get
 
 
 # ---------------------------------------------------------------------------------------------- claims

@@ -283,6 +283,10 @@ VERSION_1 = """
     CREATE OR REPLACE FUNCTION fresh.requeue(_clock bigint, _cap bigint, _queue bytea, _ids bigint[])
     RETURNS fresh.answer LANGUAGE sql RETURN fresh.word('no longer');
     DROP TABLE fresh.former_link;
+    ALTER TABLE fresh.given DROP COLUMN keep_until, DROP COLUMN look_at;
+    ALTER TABLE fresh.barrier DROP COLUMN keep_until, DROP COLUMN look_at;
+    ALTER TABLE fresh.queue DROP COLUMN lasting, DROP COLUMN keep_until, DROP COLUMN look_at;
+    DROP INDEX fresh.task_leased;
     UPDATE fresh.meta SET version = 1;
 """
 

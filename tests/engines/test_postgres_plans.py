@@ -43,6 +43,13 @@ FILL = f"""
     SELECT nextval('tenure.last_task'), 'big', CASE i % 2 WHEN 0 THEN 'done' ELSE 'dead' END,
         nextval('tenure.last_ending'), 0, 1, 1, 1, CASE WHEN i % 2 = 0 THEN 1e17 END, '', 'p'
     FROM generate_series(1, {2 * FEW}) i;
+    INSERT INTO tenure.ended
+        (id, queue, state, seq, priority, attempts, deliveries, ended_at, expires, result, payload)
+    SELECT nextval('tenure.last_task'), 'big', 'cancelled', nextval('tenure.last_ending'), 0, 1, 1, 1, i, '', 'p'
+    FROM generate_series(1, {ROWS}) i;
+    UPDATE tenure.queue SET delayed = {ROWS}, live = {ROWS}, put = {ROWS} WHERE name = 'due';
+    INSERT INTO tenure.task (id, queue, priority, ready_at, delayed, payload)
+    SELECT nextval('tenure.last_task'), 'due', i % 7, i, true, 'p' FROM generate_series(1, {ROWS}) i;
 """
 
 
@@ -67,6 +74,9 @@ class Watched(PostgresCalls):
         plan = json.loads(words.partition("plan:\n")[2])
         if "tenure." in plan["Query Text"] or " _" in plan["Query Text"]:
             self.plans.append(plan)
+
+    def ask_to_forget(self):
+        self._ask(self._call("forget"))
 
     @contextmanager
     def watched(self):
@@ -124,17 +134,62 @@ def watch(engine):
     settling(e.Verdict.DONE)(engine)
 
 
-def page(engine, state, after=0):
-    return engine.apply_now(e.Browse("big", state, after, WANT)).records
+def page(engine, state):
+    return engine.apply_now(e.Browse("big", state, limit=WANT)).records
 
 
 def browsing(state):
     def browse(engine):
-        first = page(engine, state)
-        if first:
-            page(engine, state, first[-1].seq)
+        after = ""
+        for _ in range(3):
+            found = engine.apply_now(e.Browse("big", state, after, WANT))
+            assert len(found.records) == WANT or not found.next
+            if not (after := found.next):
+                return
 
     return browse
+
+
+def purging(state):
+    def purge(engine):
+        engine.apply_now(e.Purge("big", frozenset({state})))
+
+    return purge
+
+
+def requeue(engine):
+    engine.apply_now(e.Requeue("big"))
+    engine.apply_now(e.Requeue("big", after=10))
+
+
+def survey(engine):
+    for kind in ("holds", "pools", "queues", "sessions"):
+        engine.apply_now(e.Survey(kind, limit=WANT))
+
+
+def forget(engine):
+    engine.ask_to_forget()
+
+
+def end(engine):
+    """A session that has many things, one step after the other."""
+    session = f"mortal {next(numbers)}"
+    engine.apply_now(e.OpenSession(session, "p", 60.0))
+    for i in range(3):
+        engine.apply_now(e.Acquire(session, f"k{i}", session, 1000))
+        engine.apply_now(e.Spend(session, next(numbers), f"k{i}", (e.SpendRequest(1.0),), 1.0, 1.0))
+    engine.apply_now(e.Exchange(session, next(numbers), "big", want=2))
+    assert engine.apply_now(e.CloseSession(session)) is e.Reply.OK
+
+
+def due(engine):
+    """Many are due, and nobody has moved them."""
+    engine.apply_now(e.Put("s", next(numbers), "due", (e.PutRequest("m", (e.NewTask(b"p"),)),), 10 * ROWS))
+    for state in ("waiting", "delayed"):
+        engine.apply_now(e.Browse("due", state, limit=WANT))
+    engine.apply_now(e.Count("due"))
+    engine.apply_now(e.Exchange("s", next(numbers), "due", want=WANT))
+    engine.apply_now(e.Purge("due", frozenset({"waiting"})))
 
 
 def counting(engine):
@@ -159,10 +214,22 @@ WORKS = {
     "settle endings": settling(e.Verdict.DONE, e.Verdict.DEAD),
     "settle anything": settling(e.Verdict.DONE, e.Verdict.RETRY, e.Verdict.GIVE_BACK),
     "settle with a watcher": watch,
+    "many are due": due,
     "count": counting,
     "browse waiting": browsing("waiting"),
+    "browse delayed": browsing("delayed"),
+    "browse leased": browsing("leased"),
     "browse ended": browsing("ended"),
     "browse dead": browsing("dead"),
+    "purge waiting": purging("waiting"),
+    "purge delayed": purging("delayed"),
+    "purge dead": purging("dead"),
+    "purge done": purging("done"),
+    "purge outdated": purging("cancelled"),
+    "requeue": requeue,
+    "survey": survey,
+    "forget": forget,
+    "end a session": end,
     "single tasks": administer,
 }
 

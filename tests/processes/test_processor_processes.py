@@ -89,7 +89,7 @@ async def test_who_is_told_to_end_gives_back_what_takes_too_long_and_is_gone(tmp
             assert process.returncode == 0
         counts = await queue.statistics()
         assert (counts.done, counts.leased, counts.waiting) == (2, 0, 20)
-        assert {task.attempts for task in await queue.browse("waiting")} == {0}
+        assert {task.attempts for task in (await queue.browse("waiting")).tasks} == {0}
 
 
 # ---------------------------------------------------------------------------------------------- how long it was left

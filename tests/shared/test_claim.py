@@ -198,6 +198,8 @@ async def test_it_is_retired(pool, virtual_clock):
             async with pool.claim(timeout=100):
                 pytest.fail("a is retired")
         await pool.add("a")
+        assert (await states(pool))["a"] == "retired"
+        await pool.add("a", revive=True)
         async with pool.claim(0) as claim:
             assert claim.resource == "a"
 

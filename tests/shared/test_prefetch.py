@@ -69,7 +69,7 @@ async def nothing_of_them_is_left(queue, handler, *, tasks=60):
     assert await queue.verify()
     statistics = await queue.statistics()
     assert (statistics.leased, statistics.waiting) == (0, tasks - statistics.done)
-    records = await queue.browse("waiting")
+    records = (await queue.browse("waiting")).tasks
     assert {(record.attempts, record.deliveries) for record in records} <= {(0, 0)}
     for n in range(statistics.done, tasks):
         async with queue.take(timeout=0) as task:
@@ -255,7 +255,7 @@ async def test_wherever_somebody_who_takes_a_spare_one_is_cancelled(
         assert (await queue.statistics()).done >= 10
     statistics = await queue.statistics()
     assert (statistics.leased, statistics.waiting + statistics.done) == (0, 60)
-    assert {record.deliveries for record in await queue.browse("waiting")} == {0}
+    assert {record.deliveries for record in (await queue.browse("waiting")).tasks} == {0}
 
 
 @in_process

@@ -314,7 +314,7 @@ async def test_a_hint_for_takers_that_have_left_is_passed_on(engine, virtual_clo
         assert virtual_clock.now() - start < 0.1
         await nothing_leased(queue, left=0)
         # nobody waits: given back, and given back once
-        recording = await queue.browse("ended")
+        recording = (await queue.browse("ended")).tasks
         assert [record.deliveries for record in recording] == [1, 1]
 
 
@@ -417,7 +417,7 @@ async def test_wherever_taking_is_cancelled(
             await queue.put(1)
         else:
             # neither an attempt nor a delivery is counted
-            (record,) = await queue.browse("waiting")
+            (record,) = (await queue.browse("waiting")).tasks
             assert (record.attempts, record.deliveries) == (0, 0)
 
 

@@ -226,7 +226,7 @@ def test_other_ends_of_the_world_end_the_worker(backend, error):
     async def look():
         async with tenure.open_store(engine, ttl=3) as store:
             await nothing_leased(queue := WorkQueue(store, "jobs"))
-            return await queue.browse("waiting")
+            return (await queue.browse("waiting")).tasks
 
     with pytest.raises(error):
         run(work, clock=clock)
@@ -386,7 +386,7 @@ async def test_cancelling_run_abandons_threads_and_gives_their_tasks_back(store)
         while not started.is_set():
             await anyio.sleep(0.01)
         group.cancel_scope.cancel()
-    (record,) = await queue.browse("waiting")
+    (record,) = (await queue.browse("waiting")).tasks
     assert (record.attempts, record.deliveries) == (0, 0)
     stuck.set()
 
@@ -481,7 +481,7 @@ async def test_cancelling_run_gives_everything_back(store, virtual_clock):
     statistics = await queue.statistics()
     assert (statistics.leased, statistics.waiting) == (0, 20)
     assert worker.statistics().given_back == 7
-    assert {record.attempts + record.deliveries for record in await queue.browse("waiting")} == {0}
+    assert {record.attempts + record.deliveries for record in (await queue.browse("waiting")).tasks} == {0}
 
 
 async def test_a_body_that_cleans_up_under_a_shield_still_holds_its_task(store, virtual_clock):

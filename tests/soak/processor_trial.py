@@ -190,7 +190,7 @@ class ProcessorTrial(Judging):
             self.records = [
                 record
                 for state in ("waiting", "delayed", "leased", "ended")
-                for record in await queue.browse(state, limit=1_000_000)
+                for record in (await queue.browse(state, limit=1_000_000)).tasks
             ]
             if self.server is not None:
                 await self._look_at_the_server(queue, pool)

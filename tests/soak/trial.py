@@ -144,7 +144,7 @@ class Trial(Judging):
                 await store.ping()
                 await anyio.sleep(0.02)
             for state in ("waiting", "delayed", "leased", "ended"):
-                for record in await queue.browse(state, limit=1_000_000):
+                for record in (await queue.browse(state, limit=1_000_000)).tasks:
                     self.history.found("jobs", record.payload, record.state)
             audit = await queue.verify()
             self._breach(audit.problems)

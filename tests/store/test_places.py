@@ -7,6 +7,7 @@ import pytest
 
 from tenure import CapacityMismatch, Lock, StoreClosed, open_store
 from tenure.engine import (
+    CAP,
     Acquire,
     AddResource,
     Ask,
@@ -175,6 +176,33 @@ async def test_one_question_for_all_who_wait_for_a_key(store, other, engine, vir
         group.cancel_scope.cancel()
     await other.settle(Hold("k"), kept).wait(1)
     assert (await store.call(Holders("k"))).capacity == 0
+
+
+async def test_many_who_wait_are_asked_for_in_portions(store, other, engine, virtual_clock):
+    """One behind the other, so that others get their turn between; those who leave meanwhile are asked for no more."""
+    kept = await other.obtain(Hold("k"), 30.0)
+    async with anyio.create_task_group() as group:
+        for _ in range(2 * CAP + 10):
+            group.start_soon(store.obtain, Hold("k"), 30.0)
+        await virtual_clock.settle()
+        engine.log.clear()
+        engine.open = anyio.Event()
+        store._places.ask_everything()
+        await virtual_clock.settle()
+        assert engine.count(Ask) == 1
+        engine.open.set()
+        await virtual_clock.settle()
+        questions = [operation for operation in engine.log if isinstance(operation, Ask)]
+        assert [len(question.holders) for question in questions] == [CAP, CAP, 10]
+        assert len({name for question in questions for name in question.holders}) == 2 * CAP + 10
+        engine.open = anyio.Event()
+        store._places.ask_everything()
+        await virtual_clock.settle()
+        group.cancel_scope.cancel()
+    engine.open.set()
+    await virtual_clock.settle()
+    assert engine.count(Ask) == 4
+    await other.settle(Hold("k"), kept).wait(1)
 
 
 async def test_nobody_waits_nobody_asks(store, other, engine, virtual_clock):

@@ -857,7 +857,7 @@ async def test_a_queue_of_several_stores_is_honest(history, virtual_clock):
             with history.putting("jobs", n):
                 await queue.put(n)
         await queue.join()
-        for record in await queue.browse("ended"):
+        for record in (await queue.browse("ended")).tasks:
             history.found("jobs", record.payload, record.state)
         statistics = await queue.statistics()
     seen = nothing_lost(history)
@@ -972,7 +972,7 @@ class Fleet:
         async with tenure.open_store(self.url) as store:
             queue = tenure.WorkQueue(store, "jobs", keep_payloads=True)
             for state in ("waiting", "leased", "ended"):
-                for record in await queue.browse(state, limit=1000):
+                for record in (await queue.browse(state, limit=1000)).tasks:
                     self.history.found("jobs", record.payload, record.state)
             return (await queue.verify()).statistics
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import asdict
 from functools import partial
 from typing import Any
 
-from tenure.shared import QueueStatistics, TaskRecord, WorkQueue
+from tenure.shared import QueueStatistics, TaskPage, WorkQueue
 from tenure.store import Store
 from tenure.web._view import look_at_queues, names
 
@@ -101,9 +102,9 @@ def _show(words: Sequence[str]) -> int:
         "--state", choices=_STATES, default="waiting", help="of which tasks (default: %(default)s)"
     )
     given = p.parse_args(words)
-    statistics, records = visit(given, partial(_look_into, given))
+    statistics, page = visit(given, partial(_look_into, given))
     if given.json:
-        return answer({**_described(given.name, statistics), "tasks": [_record(r) for r in records]})
+        return answer({**_described(given.name, statistics), **_page(page)})
     rows = [
         (n, getattr(statistics, n))
         for n in QueueStatistics.__dataclass_fields__
@@ -115,7 +116,7 @@ def _show(words: Sequence[str]) -> int:
             f"{name:<10} {value if isinstance(value, str) else format(value, ',')}" for name, value in rows
         )
     )
-    print(f"\n{_records(records, nothing=f'no task is {given.state}')}")
+    print(f"\n{_records(page, nothing=f'no task is {given.state}')}")
     return 0
 
 
@@ -124,25 +125,25 @@ def _dead(words: Sequence[str]) -> int:
     _paged(p)
     given = p.parse_args(words)
     given.state = "dead"
-    _, records = visit(given, partial(_look_into, given))
+    _, page = visit(given, partial(_look_into, given))
     if given.json:
-        return answer({"name": given.name, "tasks": [_record(r) for r in records]})
-    print(_records(records, nothing="no task is dead"))
+        return answer({"name": given.name, **_page(page)})
+    print(_records(page, nothing="no task is dead"))
     return 0
 
 
-async def _look_into(given: argparse.Namespace, store: Store) -> tuple[QueueStatistics, list[TaskRecord]]:
+async def _look_into(given: argparse.Namespace, store: Store) -> tuple[QueueStatistics, TaskPage]:
     of = WorkQueue(store, given.name)
     statistics = await of.statistics()
     _tell_if_unknown(given.name, statistics)
     return statistics, await of.browse(given.state, after=given.after, limit=given.limit)
 
 
-def _record(record: TaskRecord) -> dict[str, Any]:
-    return {**asdict(record), "rank": record.rank}
+def _page(page: TaskPage) -> dict[str, Any]:
+    return {"tasks": [{**asdict(record), "rank": record.rank} for record in page.tasks], "next": page.next}
 
 
-def _records(records: Sequence[TaskRecord], *, nothing: str) -> str:
+def _records(page: TaskPage, *, nothing: str) -> str:
     rows = [
         (
             str(r.id),
@@ -155,10 +156,11 @@ def _records(records: Sequence[TaskRecord], *, nothing: str) -> str:
             short("" if r.payload is None else r.payload),
             short(r.error),
         )
-        for r in records
+        for r in page.tasks
     ]
     header = ("id", "state", "priority", "attempts", "deliveries", "age", "key", "payload", "error")
-    return table(header, rows, nothing=nothing)
+    more = f"\nmore: --after {shlex.quote(page.next)}" if page.next else ""
+    return table(header, rows, nothing=nothing) + more
 
 
 # changing
@@ -233,11 +235,7 @@ def _paged(p: argparse.ArgumentParser) -> None:
         "--limit", metavar="N", type=count, default=20, help="at most so many (default: %(default)s)"
     )
     p.add_argument(
-        "--after",
-        metavar="N",
-        type=int,
-        default=0,
-        help="those after this id; of dead and ended ones, this rank",
+        "--after", metavar="PLACE", default="", help="go on where the page before told (of dead ones: a rank)"
     )
 
 

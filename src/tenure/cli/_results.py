@@ -54,7 +54,7 @@ class Results:
     async def is_complete(self, queue: WorkQueue) -> bool:
         """Whether all that has ended stands in the file. Cancellation: no effect."""
         offset, rank = await self._recorded(queue) or (-1, 0)
-        return offset == self._size() and not await queue.browse("ended", after=rank, limit=1)
+        return offset == self._size() and not (await queue.browse("ended", after=str(rank), limit=1)).tasks
 
     async def follow(self, queue: WorkQueue, lease: Lease, over: anyio.Event) -> None:
         """Write what has ended and what ends, until it is `over` and all is written.
@@ -70,10 +70,11 @@ class Results:
         with self.path.open("r+b", buffering=0) as file:
             while True:
                 last_round = over.is_set()
-                records = await queue.browse("ended", after=self._rank, limit=self._page)
+                page = await queue.browse("ended", after=str(self._rank), limit=self._page)
+                records = page.tasks
                 if records:
                     await self._append(queue, file, records, lease)
-                if len(records) == self._page or (records and last_round):
+                if page.next or (records and last_round):
                     continue
                 if last_round:
                     return

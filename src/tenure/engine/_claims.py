@@ -10,12 +10,16 @@ from ._answers import ClaimAnswer, Metadata, Operation, Reply
 
 @dataclass(frozen=True, slots=True)
 class AddResource(Operation[Reply]):
-    """Put a resource into the pool, or change its metadata and preference (also while it is claimed). -> OK, MORE"""
+    """Put a resource into the pool, or change its metadata and preference (also while it is claimed). -> OK, MORE
+
+    One that was retired stays so; with `revive` it can be claimed again.
+    """
 
     pool: str
     resource: str
     metadata: Metadata
     preference: int = 0
+    revive: bool = False
 
 
 @dataclass(frozen=True, slots=True)

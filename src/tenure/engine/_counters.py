@@ -25,7 +25,10 @@ class Spending(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Spend(Operation["Spent | Reply"]):
-    """Book spendings at `rate` per second with bursts up to `burst` (GCRA), in the order given. -> Spent, GONE, MORE"""
+    """Book spendings at `rate` per second with bursts up to `burst` (GCRA), in the order given. -> Spent, GONE, MORE
+
+    The time that a cost or the burst takes at the rate is a duration: no longer than `LONGEST`.
+    """
 
     session: str
     n: int
@@ -87,13 +90,13 @@ class ResetBarrier(Operation[Reply]):
 
 @dataclass(frozen=True, slots=True)
 class Arrivals(Operation["Gathering"]):
-    """How does a barrier stand? -> Gathering"""
+    """How does a barrier stand? -> Gathering, MORE"""
 
     key: str
 
 
 class Gathering(NamedTuple):
-    """A barrier in its `generation`: how many of the `parties` wait (0 parties: nobody has ever arrived)."""
+    """A barrier in its `generation`: how many of the `parties` wait (0 parties: nobody arrived, or it is forgotten)."""
 
     parties: int
     generation: int

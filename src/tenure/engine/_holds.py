@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from ._answers import HoldAnswer, Operation, Reply
+from ._answers import CAP, HoldAnswer, Operation, Reply
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,11 +27,18 @@ class Acquire(Operation[HoldAnswer]):
 
 @dataclass(frozen=True, slots=True)
 class Ask(Operation["Asked | Reply"]):
-    """Where do these holders of one session stand? -> Asked, GONE, MORE"""
+    """Where do these holders of one session stand? -> Asked, GONE, MORE
+
+    Raises `ValueError` for more than `CAP` holders.
+    """
 
     session: str
     key: str
     holders: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        if len(self.holders) > CAP:
+            raise ValueError(f"holders must hold at most {CAP} names, not {len(self.holders)}")
 
 
 @dataclass(frozen=True, slots=True)

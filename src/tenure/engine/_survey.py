@@ -15,10 +15,11 @@ FAMILIES = ("holds", "claims", "arrivals", "producers", "tasks", "takers")
 class Survey(Operation["Surveyed"]):
     """The names of what there is of a `kind`, a page at a time. -> Surveyed, MORE
 
-    `kind` is "holds" (keys that somebody holds), "pools" (that have a resource), "queues" (into which a task was ever
-    put) or "sessions" (that are open). Told are names that begin with `prefix`, at most `limit`, in an order of the
-    engine's own; the first page has no `after`, each other one the `next` of the one before. A page may be empty and
-    not the last. What comes or goes meanwhile may be missed; sessions may come more than once.
+    `kind` is "holds" (keys that somebody holds), "pools" (that have a resource), "queues" (into which a task was put
+    and that are not forgotten) or "sessions" (that are open). Told are names that begin with `prefix`, at most `limit`
+    and at most `CAP`, in an order of the engine's own; the first page has no `after`, each other one the `next` of the
+    one before. A page may be empty and not the last. What comes or goes meanwhile may be missed; sessions may come more
+    than once.
     """
 
     kind: str

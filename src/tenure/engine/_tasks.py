@@ -205,19 +205,27 @@ class CancelTask(Operation[Reply]):
 class Requeue(Operation["Changed | Reply"]):
     """Dead tasks become ready again, with no attempts and deliveries on record. -> Changed, MORE
 
-    `ids` None means all, `CAP` at a time, oldest first. `max_size` is not asked. A dead task whose key is in use again
-    stays dead.
+    With `ids` those of them that are dead, in the order given. Without, the first `CAP` dead tasks whose `seq` is above
+    `after` are looked at, in the order in which they died; if there may be more, the answer says where to go on.
+    `max_size` is not asked. A dead task whose key is in use again stays dead. Raises `ValueError` for more than `CAP`
+    ids.
     """
 
     queue: str
     ids: tuple[int, ...] | None = None
+    after: int = 0
+
+    def __post_init__(self) -> None:
+        if self.ids is not None and len(self.ids) > CAP:
+            raise ValueError(f"ids must hold at most {CAP} ids, not {len(self.ids)}")
 
 
 @dataclass(frozen=True, slots=True)
 class Purge(Operation["Changed | Reply"]):
     """Delete tasks in these states (waiting, delayed, dead) or forget ended ones (done, discarded, cancelled, expired).
 
-    -> Changed, MORE; `CAP` at a time, oldest first, states in the order just given.
+    -> Changed, MORE; `CAP` at a time, states in the order just given, within one in the order of `Browse`. There are
+    no more only when an answer says so.
     """
 
     queue: str
@@ -231,28 +239,42 @@ class Purge(Operation["Changed | Reply"]):
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """How many were changed; `more` when the cap was reached and the same operation should be sent again."""
+    """How many were changed; `more` when the cap was reached and the same operation should be sent again.
+
+    `after` is that of the next `Requeue`, the `seq` of the last dead task that was looked at; 0 if there are no more.
+    """
 
     count: int
     more: bool
+    after: int = 0
 
 
 @dataclass(frozen=True, slots=True)
-class Browse(Operation["Page"]):
-    """Look at tasks. -> Page, MORE
+class Browse(Operation["Page | Reply"]):
+    """Look at the tasks in a state, a page at a time. -> Page, MORE
 
-    `state` waiting, delayed or leased: in the order of ids, those above `after`. `state` ended or dead: in the order in
-    which they ended, those whose `seq` is above `after`.
+    `state` and order: "waiting" in the order of taking, without aging (higher priority, ready_at, id); "delayed" by due
+    time, then id; "leased" by token (the order of taking); "dead", and "ended" in any way, in the order of the endings.
+    A delayed task that is due is waiting; of those that no exchange has moved yet, only the first `CAP` may count as
+    such, for `Count` and `Purge` too. The first page has no `after`, each other one the `next` of the one before; of
+    "dead" and "ended" it is a `seq`, in decimal digits. At most `limit` and at most `CAP` records are on a page; it may
+    have fewer, even none, and not be the last. A task that is in the state from the first page to the last is listed;
+    what comes or goes meanwhile may be missed or come twice. An `after` that no page has given fails with an
+    `EngineError`. Raises `ValueError` for a `limit` below 1.
     """
 
     queue: str
     state: str
-    after: int = 0
+    after: str = ""
     limit: int = 100
+
+    def __post_init__(self) -> None:
+        if self.limit < 1:
+            raise ValueError(f"limit must be at least 1, not {self.limit}")
 
 
 class Record(NamedTuple):
-    """A task as `Browse` shows it; `seq` is the id of an unfinished task, or the rank in the order of endings."""
+    """A task as `Browse` shows it; `seq` is the rank of its ending, 0 for an unfinished task."""
 
     seq: int
     id: int
@@ -268,9 +290,10 @@ class Record(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Part of a listing; ask on with `after=` the last seq."""
+    """Part of a listing; `next` is empty after the last page."""
 
     records: tuple[Record, ...]
+    next: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from ._leader_changes import LeaderChanges
 from ._lease import Hold, Lease
 from ._limiter import RateLimiter
 from ._lock import Lock, Party, Who
-from ._queue import Audit, Item, QueueStatistics, TaskRecord, WorkQueue
+from ._queue import Audit, Item, QueueStatistics, TaskPage, TaskRecord, WorkQueue
 from ._resource_pool import PooledResource, ResourcePool, ResourcePoolStatistics
 from ._retry import Discard, Retry, RetryLater
 from ._rwlock import RWLock
@@ -48,6 +48,7 @@ __all__ = (
     "SqlGuard",
     "Taking",
     "Task",
+    "TaskPage",
     "TaskRecord",
     "Term",
     "Who",

@@ -9,10 +9,12 @@ from weakref import ref
 
 from tenure.arguments import (
     LARGEST,
+    LONGEST_NAME,
     check_count,
     check_name,
     check_seconds,
     check_task_id,
+    check_text,
     check_timeout,
 )
 from tenure.engine import (
@@ -26,6 +28,7 @@ from tenure.engine import (
     Hint,
     NewTask,
     Notice,
+    Page,
     Purge,
     PutOne,
     QueueCounts,
@@ -106,7 +109,8 @@ class Audit:
 class TaskRecord:
     """A task as the engine has it; `result` is that of a done task, `error` says why it died or was discarded.
 
-    `age` is since it became ready, or ended, in seconds. `rank` orders what has ended by when it did.
+    `age` is since it became ready, or ended, in seconds. `rank` orders what has ended by when it did; it is 0 for an
+    unfinished task.
     """
 
     id: int
@@ -120,6 +124,14 @@ class TaskRecord:
     result: Any = None
     error: str = ""
     rank: int = field(default=0, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class TaskPage:
+    """Part of a listing; `next` is what to give as `after` for the next part, empty after the last one."""
+
+    tasks: list[TaskRecord]
+    next: str
 
 
 class _Link:
@@ -390,30 +402,44 @@ class WorkQueue:
             problems.append("the records do not add up to put")
         return Audit(recounted, tuple(problems))
 
-    async def browse(self, state: str, *, after: int = 0, limit: int = 100) -> list[TaskRecord]:
-        """Look at tasks that are "waiting", "delayed", "leased", "dead" or "ended" (in any way).
+    async def browse(self, state: str, *, after: str = "", limit: int = 100) -> TaskPage:
+        """Look at tasks that are "waiting", "delayed", "leased", "dead" or "ended" (in any way), `limit` at a time.
 
-        At most `limit`, those after the `id` (of ended and dead tasks: the `rank`) that is given. Payloads of ended
-        tasks are None unless the queue keeps them. Cancellation: no effect.
+        Waiting tasks come in the order of taking, without aging; delayed ones in the order in which they are due,
+        leased ones in that in which they were taken, others in that in which they ended. `after` is the `next` of the
+        page before; for ended and dead tasks a `rank` will do, as a str. A task that is in the state from the first
+        page to the last is listed; what comes or goes meanwhile may be missed or come twice. Payloads of ended tasks
+        are None unless the queue keeps them. Raises `EngineError` for an `after` that no page has given.
+        Cancellation: no effect.
         """
         if state not in ("waiting", "delayed", "leased", "dead", "ended"):
             raise ValueError(f"state must be waiting, delayed, leased, dead or ended, not {state!r}")
-        after = check_count("after", after, least=0, most=2**63 - 1)
+        after = "" if after == "" else check_text("after", after, most=LONGEST_NAME)
         limit = check_count("limit", limit)
-        page = await self.store.call(Browse(self.key, state, after, limit))
-        return [self._record(record) for record in page.records]
+        tasks: list[TaskRecord] = []
+        while True:
+            page = await self.store.call(Browse(self.key, state, after, min(limit - len(tasks), CAP)))
+            assert isinstance(page, Page)
+            tasks += map(self._record, page.records)
+            after = page.next
+            if not after or len(tasks) >= limit:
+                return TaskPage(tasks, after)
 
     async def dead(self, *, after: int = 0, limit: int = 100) -> list[TaskRecord]:
-        """The dead letters, in the order in which they died. Cancellation: no effect."""
-        return await self.browse("dead", after=after, limit=limit)
+        """The dead letters whose `rank` is above `after`, in the order in which they died. Cancellation: no effect."""
+        after = check_count("after", after, least=0, most=2**63 - 1)
+        return (await self.browse("dead", after=str(after), limit=limit)).tasks
 
     async def requeue(self, task_ids: Iterable[int] | None = None) -> int:
         """Make dead tasks ready again (None: all), with all their attempts; gives how many.
 
         One whose `key` is in use again stays dead. Cancellation: some may have been requeued.
         """
-        ids = None if task_ids is None else tuple(check_task_id("task_ids", one) for one in task_ids)
-        return await self._repeat(Requeue(self.key, ids))
+        if task_ids is None:
+            return await self._requeue_all()
+        ids = tuple(check_task_id("task_ids", one) for one in task_ids)
+        portions = (ids[start : start + CAP] for start in range(0, len(ids), CAP))
+        return sum([(await self._change(Requeue(self.key, portion))).count for portion in portions])
 
     async def purge(self, *states: str) -> int:
         """Delete the tasks in these states ("waiting", "delayed", "dead"), or forget ended ones ("done", "discarded",
@@ -421,7 +447,11 @@ class WorkQueue:
         """
         if not states or not PURGEABLE.issuperset(states):
             raise ValueError(f"states must be some of {', '.join(sorted(PURGEABLE))}, not {states!r}")
-        return await self._repeat(Purge(self.key, frozenset(states)))
+        total, more = 0, True
+        while more:
+            changed = await self._change(Purge(self.key, frozenset(states)))
+            total, more = total + changed.count, changed.more
+        return total
 
     async def pause(self) -> None:
         """Give out no more tasks, to anybody, until `resume`. Cancellation: it may or may not be applied."""
@@ -433,15 +463,18 @@ class WorkQueue:
 
     # inside
 
-    async def _repeat(self, operation: Requeue | Purge) -> int:
-        total = 0
+    async def _requeue_all(self) -> int:
+        total, after = 0, 0
         while True:
-            changed = await self.store.call(operation)
-            if not isinstance(changed, Changed):
-                return total
-            total += changed.count
+            changed = await self._change(Requeue(self.key, after=after))
+            total, after = total + changed.count, changed.after
             if not changed.more:
                 return total
+
+    async def _change(self, operation: Requeue | Purge) -> Changed:
+        changed = await self.store.call(operation)
+        assert isinstance(changed, Changed)
+        return changed
 
     async def _count(self, operation: Count) -> QueueCounts:
         counts = await self.store.call(operation)

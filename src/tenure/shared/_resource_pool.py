@@ -109,17 +109,23 @@ class ResourcePool:
         return Claiming(self._store, wish, ttl=self._ttl, timeout=timeout, check=self._check)
 
     async def add(
-        self, resource: str, metadata: Mapping[str, Any] | None = None, preference: int = 0
+        self,
+        resource: str,
+        metadata: Mapping[str, Any] | None = None,
+        preference: int = 0,
+        *,
+        revive: bool = False,
     ) -> None:
         """Put a resource into the pool, or change its metadata and preference; higher preference is lent first.
 
-        One that is claimed stays so, one that rests goes on resting, one that was retired can be lent again. Raises
-        `StoreClosed`, `EngineError`, and what the codec raises. Cancellation: it may or may not be applied.
+        One that is claimed stays so, one that rests goes on resting. One that was retired stays so: a program can add
+        its resources whenever it starts. With `revive` a retired one can be lent again. Raises `StoreClosed`,
+        `EngineError`, and what the codec raises. Cancellation: it may or may not be applied.
         """
         fields = encode(self._store.codec, "metadata", metadata)
         resource = check_name("resource", resource)
         rank = check_count("preference", preference, least=-LARGEST)
-        await self._store.call(AddResource(self._key, resource, fields, rank))
+        await self._store.call(AddResource(self._key, resource, fields, rank, revive))
 
     async def remove(self, resource: str) -> bool:
         """Take a resource out of the pool; one that is claimed leaves when it is given back. False: there is none.

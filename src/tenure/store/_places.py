@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, Protocol
 import anyio
 
 from tenure.engine import (
+    CAP,
     Ask,
     Asked,
     Claimed,
@@ -217,15 +218,24 @@ class Places:
         for attempt in self._by_key.get(key, ()):
             by_session.setdefault(attempt.session, []).append(attempt)
         for session, group in by_session.items():
-            names = tuple(attempt.name for attempt in group)
-            session.wire.send(Ask(session.id, key, names), partial(self._on_answers, key, group))
+            self._ask_group(key, session, group)
 
-    def _on_answers(self, key: str, group: list[Attempt], answers: object) -> None:
+    def _ask_group(self, key: str, session: Session, group: list[Attempt]) -> None:
+        # a portion at a time, so that others get their turn between
+        part, rest = group[:CAP], group[CAP:]
+        ask = Ask(session.id, key, tuple(attempt.name for attempt in part))
+        session.wire.send(ask, partial(self._on_answers, key, session, part, rest))
+
+    def _on_answers(
+        self, key: str, session: Session, part: list[Attempt], rest: list[Attempt], answers: object
+    ) -> None:
         if not isinstance(answers, Asked):  # an error; GONE comes to light at the next heartbeat
             if key in self._by_key:
                 self._ask_later(key, 1.0)
             return
-        for attempt, answer in zip(group, answers.answers, strict=True):
+        if rest := [attempt for attempt in rest if not attempt.ended]:
+            self._ask_group(key, session, rest)
+        for attempt, answer in zip(part, answers.answers, strict=True):
             match answer:
                 case Queued():
                     self._queued(attempt, answer)

@@ -37,7 +37,7 @@ async def a_put_beside_an_operation_that_fails_is_kept(world):
                 group.start_soon(producer, name)
                 group.start_soon(blunderer)
             group.start_soon(victim)
-        waiting = {(record.id, record.payload) for record in await queue.browse("waiting")}
+        waiting = {(record.id, record.payload) for record in (await queue.browse("waiting")).tasks}
         assert waiting >= set(put) and len(failed) == 3
         await queue.purge("waiting")
         await all_is_done(queue, store, elsewhere, put=len(waiting))

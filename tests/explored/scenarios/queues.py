@@ -100,7 +100,7 @@ async def one_try_puts_or_says_that_it_is_full(world):
             group.start_soon(producer, "b")
             group.start_soon(late)
             group.start_soon(victim, "w")
-        waiting = await queue.browse("waiting")
+        waiting = (await queue.browse("waiting")).tasks
         assert {(record.id, record.payload) for record in waiting} >= set(put)
         assert len(waiting) == 2 and len(put) + len(full) >= 3
         await queue.purge("waiting")
@@ -260,7 +260,7 @@ async def dead_letters_are_looked_at_requeued_and_purged(world):
             group.start_soon(requeue)
             group.start_soon(requeue, newcomer)
         again = await queue.requeue()
-        waiting = await queue.browse("waiting")
+        waiting = (await queue.browse("waiting")).tasks
         assert again <= 3 and sorted(record.payload for record in waiting) == ["a", "b", "c"]
         async with queue.take() as task:
             assert task.attempt == 1, "with all its attempts"

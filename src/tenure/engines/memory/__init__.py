@@ -12,7 +12,8 @@ from anyio.abc import TaskStatus
 from anyio.lowlevel import checkpoint
 
 from tenure import engine as e
-from tenure.engine import A, Hint, Operation, Reply
+from tenure.engine import A, Hint, Operation, Reply, within
+from tenure.errors import EngineError
 
 from ._claims import Claims
 from ._counters import Barriers, Rates
@@ -29,7 +30,8 @@ class MemoryEngine:
 
     `clock` gives seconds and never goes back; the default is the clock of the running event loop. Several stores may be
     opened over one engine object: they see each other as processes of a fleet would. `cap` is the step budget of an
-    operation, made small by tests.
+    operation, made small by tests. Written to be read, it looks at all tasks of a queue where other engines have an
+    index: to count, to browse and to purge.
 
     Thread safety: none; one engine belongs to one event loop.
     """
@@ -99,7 +101,8 @@ class MemoryEngine:
         return f"<MemoryEngine sessions={len(self._state.sessions)}>"
 
     def apply(self, operation: Operation[A], /) -> A:
-        """Apply one operation at once. Cancellation: not a checkpoint."""
+        """Apply one operation at once. Raises `EngineError`. Cancellation: not a checkpoint."""
+        operation = within(operation)
         state = self._state
         state.now = max(state.now, self._clock())
         state.steps_left, state.unfinished = state.cap, False
@@ -117,7 +120,12 @@ class MemoryEngine:
 
     async def execute(self, operations: Sequence[Operation[Any]], /) -> Sequence[Any]:
         """Apply operations in order. Cancellation: all of them were applied."""
-        answers = [self.apply(operation) for operation in operations]
+        answers: list[Any] = []
+        for operation in operations:
+            try:
+                answers.append(self.apply(operation))
+            except EngineError as problem:
+                answers.append(problem)
         await checkpoint()
         return answers
 
@@ -141,6 +149,10 @@ class MemoryEngine:
     def _clear_up(self) -> bool:
         """Do what time has made due; False if the cap was reached before all was done."""
         state = self._state
+        state.forget_given()
+        self._rates.forget()
+        self._barriers.forget()
+        self._tasks.forget()
         unserved, state.unserved = state.unserved, {}
         for key in unserved:
             self._holds.serve(key)
@@ -171,7 +183,7 @@ class MemoryEngine:
     def _open_session(self, op: e.OpenSession) -> Reply:
         session = self._state.sessions.get(op.session)
         if session is None:
-            session = self._state.sessions[op.session] = Session(op.session, op.process, op.ttl, 0.0)
+            session = self._state.open(op.session, op.process)
         session.ttl = op.ttl
         self._state.renew(session)
         return Reply.OK

@@ -86,7 +86,9 @@ class Claims:
     def add(self, op: AddResource) -> Reply:
         pool = self._pools.setdefault(op.pool, Pool())
         item = pool.items.setdefault(op.resource, Item(op.resource, op.metadata, op.preference))
-        item.metadata, item.preference, item.retired, item.removed = op.metadata, op.preference, None, False
+        item.metadata, item.preference, item.removed = op.metadata, op.preference, False
+        if op.revive:
+            item.retired = None
         self._offer(op.pool, pool, item)
         return Reply.OK
 
@@ -105,13 +107,14 @@ class Claims:
         session = self._state.sessions.get(op.session)
         if session is None:
             return Reply.GONE
-        pool = self._pools.setdefault(op.pool, Pool())
+        pool = self._pools.get(op.pool) or Pool()
         if (item := pool.claims.get(op.holder)) is not None:
             return Claimed(item.name, item.metadata, item.token)
         if (wish := pool.waiting.get(op.holder)) is None:
             free = [item for item in pool.items.values() if item.is_free() and item.matches(op.where)]
             if not free and not op.wait:
                 return Reply.REFUSED
+            self._pools[op.pool] = pool
             pool.ordinal += 1
             wish = Wish(op.holder, session, op.where, op.quarantine, pool.ordinal)
             session.things["claims"][op.pool, op.holder] = None
@@ -221,6 +224,7 @@ class Claims:
         del pool.waiting[wish.holder]
         if was_head:
             self._tell_head(name, pool)
+        self._tidy(name, pool)
 
     def _tell_head(self, name: str, pool: Pool) -> None:
         """While resources rest, somebody who waits must know when to ask: the head of the line."""
@@ -238,6 +242,11 @@ class Claims:
         if item.rests:
             self._resting.remove((item.rest_until, name, item.name))
             self._resting.sort()
+        self._tidy(name, pool)
+
+    def _tidy(self, name: str, pool: Pool) -> None:
+        if not pool.items and not pool.waiting:
+            del self._pools[name]
 
     def _show(self, item: Item) -> Resource:
         state = "retired" if item.retired is not None else "resting" if item.rests else "free"

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from math import inf
 
 from tenure.engine import (
+    LONGEST,
     ArrivalAnswer,
     Arrivals,
     Arrive,
@@ -23,9 +25,8 @@ from tenure.engine import (
     Withdraw,
 )
 
-from ._state import Session, State, Thing
-
-_SWEEP_EVERY = 256
+from ._due import Due
+from ._state import A_FEW, Session, State, Thing
 
 ROUNDING = 1e-6
 """Seconds: a shorter delay is none, since sums of floats are not exact."""
@@ -37,7 +38,7 @@ class Rates:
     def __init__(self, state: State) -> None:
         self._state = state
         self._arrival: dict[str, float] = {}
-        self._until_sweep = _SWEEP_EVERY
+        self._due = Due(self._look)
 
     def spend(self, op: Spend) -> Spent | Reply:
         name = f"spend {op.key}"
@@ -46,7 +47,6 @@ class Rates:
             return known
         answer = Spent(tuple(self._book(op, request) for request in op.requests))
         self._state.remember(op.session, op.n, name, answer)
-        self._sweep()
         return answer
 
     def refund(self, op: Refund) -> Reply:
@@ -55,7 +55,7 @@ class Rates:
             return known
         arrival = self._arrival.get(op.key)
         if arrival is not None:
-            unspent = op.cost / op.rate - (arrival - op.booking)
+            unspent = _time(op.cost, op.rate) - (arrival - op.booking)
             if unspent > 0:
                 self._arrival[op.key] = arrival - unspent
         self._state.remember(op.session, op.n, name, Reply.OK)
@@ -63,22 +63,31 @@ class Rates:
 
     def _book(self, op: Spend, request: SpendRequest) -> Spending:
         now = self._state.now
-        arrival = max(now, self._arrival.get(op.key, now)) + request.cost / op.rate
-        delay = arrival - op.burst / op.rate - now
+        arrival = max(now, self._arrival.get(op.key, now)) + _time(request.cost, op.rate)
+        delay = arrival - _time(op.burst, op.rate) - now
         if delay < ROUNDING:
             delay = 0.0
         if request.max_wait is not None and delay > request.max_wait:
             return Spending(False, delay, 0.0)
         self._arrival[op.key] = arrival
+        self._due.add(op.key, arrival)
         return Spending(True, delay, arrival)
 
-    def _sweep(self) -> None:
-        """Forget keys whose time has passed: they are as good as new."""
-        self._until_sweep -= 1
-        if self._until_sweep <= 0:
-            self._until_sweep = max(_SWEEP_EVERY, len(self._arrival))
-            now = self._state.now
-            self._arrival = {key: arrival for key, arrival in self._arrival.items() if arrival > now}
+    def forget(self) -> None:
+        """Forget a few keys whose time has passed: they are as good as new."""
+        self._due.look(self._state.now, A_FEW)
+
+    def _look(self, key: str) -> float | None:
+        arrival = self._arrival[key]
+        if arrival > self._state.now:
+            return arrival
+        del self._arrival[key]
+        return None
+
+
+def _time(amount: float, rate: float) -> float:
+    """For how long an amount lasts at a rate."""
+    return min(amount / rate, LONGEST)
 
 
 @dataclass(slots=True)
@@ -89,10 +98,15 @@ class Meeting:
     on_departure: str
     generation: int = 0
     broken: bool = False
+    keep_until: float = -inf
     arrived: dict[str, Session] = field(default_factory=dict[str, Session])
     outcomes: dict[str, tuple[Session, Tripped | Broken]] = field(
         default_factory=dict[str, tuple[Session, Tripped | Broken]]
     )
+
+    def is_forgotten(self, now: float) -> bool:
+        """Whether it says nothing any more."""
+        return not self.arrived and not self.outcomes and not self.broken and self.keep_until <= now
 
 
 class Barriers:
@@ -101,12 +115,34 @@ class Barriers:
     def __init__(self, state: State) -> None:
         self._state = state
         self._barriers: dict[str, Meeting] = {}
+        self._due = Due(self._look)
+
+    def forget(self) -> None:
+        """Forget a few barriers that say nothing any more."""
+        self._due.look(self._state.now, A_FEW)
+
+    def _look(self, key: str) -> float | None:
+        barrier = self._find(key)
+        return barrier.keep_until if barrier and barrier.keep_until > self._state.now else None
+
+    def _find(self, key: str) -> Meeting | None:
+        """A barrier that is not forgotten. What is found may come to say nothing: it is looked at afterwards."""
+        barrier = self._barriers.get(key)
+        if barrier is None:
+            return None
+        if barrier.is_forgotten(self._state.now):
+            del self._barriers[key]
+            return None
+        self._due.add(key, barrier.keep_until)
+        return barrier
 
     def arrive(self, op: Arrive) -> ArrivalAnswer:
         session = self._state.sessions.get(op.session)
         if session is None:
             return Reply.GONE
-        barrier = self._barriers.setdefault(op.key, Meeting(op.parties, op.on_departure))
+        barrier = self._find(op.key)
+        if barrier is None:
+            barrier = self._barriers[op.key] = Meeting(op.parties, op.on_departure)
         if op.participant in barrier.outcomes:
             return barrier.outcomes[op.participant][1]
         if op.participant in barrier.arrived:
@@ -118,6 +154,7 @@ class Barriers:
         elif barrier.parties != op.parties:
             return Mismatch(barrier.parties)
         session.things["arrivals"][op.key, op.participant] = None
+        barrier.keep_until = max(barrier.keep_until, self._state.now + 2 * session.ttl)
         barrier.arrived[op.participant] = session
         if len(barrier.arrived) < barrier.parties:
             return Waiting(barrier.generation, self._state.ask_again_in())
@@ -131,7 +168,7 @@ class Barriers:
         return barrier.outcomes[op.participant][1]
 
     def withdraw(self, op: Withdraw) -> ArrivalAnswer:
-        barrier = self._barriers.get(op.key)
+        barrier = self._find(op.key)
         if barrier is None:
             return Reply.UNKNOWN
         if (outcome := barrier.outcomes.pop(op.participant, None)) is not None:
@@ -146,12 +183,13 @@ class Barriers:
     def drop(self, thing: Thing) -> None:
         """The session of a participant has ended."""
         key, participant = thing
-        barrier = self._barriers[key]
+        barrier = self._find(key)
+        assert barrier is not None
         if barrier.outcomes.pop(participant, None) is None:
             self._depart(key, barrier, participant)
 
     def reset(self, op: ResetBarrier) -> Reply:
-        barrier = self._barriers.get(op.key)
+        barrier = self._find(op.key)
         if barrier is not None:
             self._break(op.key, barrier)
             barrier.broken = False
@@ -159,7 +197,7 @@ class Barriers:
         return Reply.OK
 
     def arrivals(self, op: Arrivals) -> Gathering:
-        barrier = self._barriers.get(op.key)
+        barrier = self._find(op.key)
         if barrier is None:
             return Gathering(0, 0, 0, False)
         return Gathering(barrier.parties, barrier.generation, len(barrier.arrived), barrier.broken)

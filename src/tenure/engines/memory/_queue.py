@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import OrderedDict
+from collections.abc import Iterator
 from dataclasses import dataclass
+from heapq import nsmallest
+from math import inf
+from operator import itemgetter
 
 from tenure.engine import Record
 
@@ -76,6 +80,8 @@ class Queue:
         self.counts: dict[str, int] = dict.fromkeys(
             ("put", "done", "dead", "cancelled", "expired", "discarded", "purged"), 0
         )
+        self.lasting = 0  # records that are kept for good
+        self.keep_until = -inf
         self.cursors: dict[str, bytes] = {}
         self.producers: OrderedDict[str, Producer] = OrderedDict()
         self.reserved: dict[str, Producer] = {}
@@ -87,6 +93,15 @@ class Queue:
         self._by_priority = Order(self._is_ready, lambda: self.waiting)
         self._by_age = Order(self._is_ready, lambda: self.waiting)
         self._by_due = Order(self._is_delayed, lambda: self.delayed)
+
+    def is_forgotten(self, now: float) -> bool:
+        """Whether it says nothing any more; idle takers do not count."""
+        keeps = self.tasks or self.lasting or self.cursors or self.producers or self.reserved or self.paused
+        return not keeps and self.keep_until <= now
+
+    def forget(self) -> None:
+        """Make the counts those of a queue that was never used."""
+        self.counts = dict.fromkeys(self.counts, 0)
 
     # the orders: a rank ends with (ready_at, id), which tells whether it still stands
 
@@ -153,16 +168,34 @@ class Queue:
             self._log = [e for e in self._log if self.ended.get(e.id) is e]
         self._log.append(ended)
         self.ended[ended.id] = ended
+        self.lasting += ended.expires is None
 
-    def endings(self, after: int, now: float, states: frozenset[str] | None = None) -> list[Ended]:
-        start = bisect_right(self._log, after, key=lambda e: e.seq)
-        return [
-            e
-            for e in self._log[start:]
-            if self.ended.get(e.id) is e
-            and (e.expires is None or e.expires > now)
-            and (states is None or e.state in states)
-        ]
+    def unlog(self, ended: Ended) -> None:
+        del self.ended[ended.id]
+        self.lasting -= ended.expires is None
+
+    def endings(self, after: int, now: float, state: str) -> Iterator[Ended]:
+        """Those in the state ("ended": in any), in order, whose rank is above `after`."""
+        for i in range(bisect_right(self._log, after, key=lambda e: e.seq), len(self._log)):
+            e = self._log[i]
+            lasts = e.expires is None or e.expires > now
+            if lasts and self.ended.get(e.id) is e and state in (e.state, "ended"):
+                yield e
+
+    def listed(self, state: str, after: Rank, limit: int, now: float) -> list[tuple[Rank, Task]]:
+        """The first unfinished tasks in the state whose rank is above `after`, with their ranks."""
+        tasks = (task for task in self.tasks.values() if self.state_of(task, now) == state)
+        ranked = ((self._rank(task, state), task) for task in tasks)
+        return nsmallest(limit, (one for one in ranked if one[0] > after), key=itemgetter(0))
+
+    def _rank(self, task: Task, state: str) -> Rank:
+        match state:
+            case "waiting":
+                return (-task.priority, task.ready_at, task.id)
+            case "delayed":
+                return (task.ready_at, task.id)
+            case _:
+                return (task.token, task.id)
 
     def state_of(self, task: Task, now: float) -> str:
         if task.session is not None:
@@ -171,7 +204,7 @@ class Queue:
 
     def record(self, task: Task, now: float) -> Record:
         return Record(
-            seq=task.id,
+            seq=0,
             id=task.id,
             state=self.state_of(task, now),
             payload=task.payload,

@@ -8,10 +8,24 @@ from typing import Any
 
 from tenure.engine import CAP, FAMILIES, Broken, Claimed, Granted, Hint, Notice, Reply, Tripped
 
+from ._due import Due
+
 THINGS = (*FAMILIES, "watches")
 """In the order in which an ending session gives up what it has."""
 
+A_FEW = 16
+"""How many names of a family an operation looks at, whose time to be forgotten may have come."""
+
 Thing = tuple[str, ...]
+
+
+@dataclass(slots=True)
+class Given:
+    """The last answer to a numbered operation; it is repeated until then."""
+
+    n: int
+    answer: Any
+    until: float
 
 
 @dataclass(slots=True)
@@ -22,8 +36,8 @@ class Session:
     process: str
     ttl: float
     expires: float
+    number: int
     things: dict[str, dict[Thing, None]] = field(default_factory=lambda: {name: {} for name in THINGS})
-    replies: dict[str, tuple[int, Any]] = field(default_factory=dict[str, tuple[int, Any]])
 
 
 class State:
@@ -40,6 +54,9 @@ class State:
         self.steps_left = cap
         self.unfinished = False
         self.unserved: dict[str, None] = {}
+        self._given: dict[tuple[int, str], Given] = {}
+        self._given_due = Due(self._look_at_given)
+        self._opened = 0
 
     def token(self) -> int:
         self.last_token = max(self.last_token + 1, int(self.now * 1e6))
@@ -60,6 +77,11 @@ class State:
 
     # sessions
 
+    def open(self, session: str, process: str) -> Session:
+        self._opened += 1
+        opened = self.sessions[session] = Session(session, process, 0.0, 0.0, self._opened)
+        return opened
+
     def renew(self, session: Session) -> None:
         session.expires = self.now + session.ttl
         self.soonest_expiry = min((s.expires for s in self.sessions.values()), default=inf)
@@ -72,16 +94,35 @@ class State:
         """Seconds until the earliest moment at which asking again could help."""
         return max(0.0, min(self.soonest_expiry, *due, inf) - self.now)
 
+    # numbered answers: they go by their time alone, so that the end of a session has nothing to do for them
+
     def repeated(self, session: str, n: int, name: str) -> Any:
         """The answer that was given to the same numbered operation before, GONE, or None for a new one."""
         known = self.sessions.get(session)
         if known is None:
             return Reply.GONE
-        last, answer = known.replies.get(name, (-1, None))
-        return answer if last == n else None
+        given = self._given.get((known.number, name))
+        if given is None or given.n != n or given.until <= self.now:
+            return None
+        given.until = self.now + 2 * known.ttl
+        return given.answer
 
     def remember(self, session: str, n: int, name: str, answer: Any) -> None:
-        self.sessions[session].replies[name] = (n, answer)
+        known = self.sessions[session]
+        given = Given(n, answer, self.now + 2 * known.ttl)
+        self._given[known.number, name] = given
+        self._given_due.add((known.number, name), given.until)
+
+    def forget_given(self) -> None:
+        """Forget a few of those that are kept no longer."""
+        self._given_due.look(self.now, A_FEW)
+
+    def _look_at_given(self, name: tuple[int, str]) -> float | None:
+        given = self._given[name]
+        if given.until > self.now:
+            return given.until
+        del self._given[name]
+        return None
 
     # watches: one-shot requests to be hinted, by topic
 

@@ -7,6 +7,7 @@ from itertools import islice
 from math import inf
 
 from tenure.engine import (
+    CAP,
     Accepted,
     Browse,
     CancelTask,
@@ -36,9 +37,11 @@ from tenure.engine import (
     Unfinished,
     Verdict,
 )
+from tenure.errors import EngineError
 
+from ._due import Due
 from ._queue import Ended, Producer, Queue, Task
-from ._state import Session, State, Thing
+from ._state import A_FEW, Session, State, Thing
 
 
 class Tasks:
@@ -52,16 +55,33 @@ class Tasks:
         self._ended_lately = 0
         self._expiring: list[tuple[float, int, str]] = []
         self._outdated: list[tuple[float, int, str]] = []
+        self._due = Due(self._look)
 
     def _queue(self, name: str) -> Queue:
-        queue = self._queues.get(name)
+        queue = self._find(name)
         if queue is None:
             queue = self._queues[name] = Queue(name)
+            self._due.add(name, self._state.now)
+        return queue
+
+    def _find(self, name: str) -> Queue | None:
+        """A queue as it is now. It may come to say nothing: it is looked at afterwards."""
+        queue = self._queues.get(name)
+        if queue is not None:
+            if queue.is_forgotten(self._state.now):
+                queue.forget()
+            self._due.add(name, queue.keep_until)
+        return queue
+
+    def _known(self, name: str) -> Queue:
+        queue = self._find(name)
+        assert queue is not None
         return queue
 
     def in_use(self) -> list[str]:
-        """The queues into which a task was ever put."""
-        return [name for name, queue in self._queues.items() if queue.counts["put"]]
+        """The queues into which a task was put and that are not forgotten."""
+        now = self._state.now
+        return [name for name, q in self._queues.items() if q.counts["put"] and not q.is_forgotten(now)]
 
     def has_slots(self, thing: Thing) -> bool:
         """Whether a producer has its slots reserved, and does not wait for them."""
@@ -148,7 +168,7 @@ class Tasks:
         return Accepted(tuple(ids))
 
     def leave(self, op: Leave) -> Reply:
-        queue = self._queues.get(op.queue)
+        queue = self._find(op.queue)
         producer = (queue.producers.get(op.producer) or queue.reserved.get(op.producer)) if queue else None
         if queue is None or producer is None:
             return Reply.UNKNOWN
@@ -157,7 +177,7 @@ class Tasks:
 
     def drop_producer(self, thing: Thing) -> None:
         """The session of a producer has ended."""
-        queue = self._queues[thing[0]]
+        queue = self._known(thing[0])
         self._remove_producer(queue, queue.producers.get(thing[1]) or queue.reserved[thing[1]])
 
     def _remove_producer(self, queue: Queue, producer: Producer) -> Reply:
@@ -232,7 +252,7 @@ class Tasks:
 
     def drop_taker(self, session: Session, thing: Thing) -> None:
         """The session of an idle taker has ended."""
-        del self._queues[thing[0]].takers[session.id]
+        del self._known(thing[0]).takers[session.id]
 
     def _offer(self, queue: Queue, count: int) -> None:
         """Hint idle takers that `count` tasks became ready, as many takers as are needed."""
@@ -258,12 +278,12 @@ class Tasks:
         self._unlease(queue, task)
         match settle.verdict:
             case Verdict.DONE | Verdict.DISCARD | Verdict.CANCEL:
-                self._end(queue, task, settle.verdict.value, settle.result, settle.ttl)
+                self._end(queue, task, settle.verdict.value, settle.result, settle.ttl, session)
             case Verdict.DEAD:
                 task.attempts += 1
-                self._end(queue, task, "dead", settle.result, None)
+                self._end(queue, task, "dead", settle.result, None, session)
             case Verdict.RETRY | Verdict.GIVE_BACK if task.stop:
-                self._end(queue, task, "cancelled", b"", task.ttl)
+                self._end(queue, task, "cancelled", b"", task.ttl, session)
             case Verdict.RETRY:
                 task.attempts += 1
                 task.ready_at = self._state.now + settle.delay
@@ -275,7 +295,7 @@ class Tasks:
 
     def drop(self, thing: Thing) -> None:
         """The session that held the task has ended."""
-        queue = self._queues[thing[0]]
+        queue = self._known(thing[0])
         task = queue.tasks[int(thing[1])]
         self._unlease(queue, task, ended=True)
         if task.stop:
@@ -301,8 +321,19 @@ class Tasks:
         else:
             self._offer(queue, 1)
 
-    def _end(self, queue: Queue, task: Task, state: str, result: bytes, ttl: float | None) -> None:
-        """The task, neither leased nor in an order, has ended; `ttl` None keeps the record for good."""
+    def _end(
+        self,
+        queue: Queue,
+        task: Task,
+        state: str,
+        result: bytes,
+        ttl: float | None,
+        session: Session | None = None,
+    ) -> None:
+        """The task, neither leased nor in an order, has ended, settled by the session if there is one.
+
+        `ttl` None keeps the record for good.
+        """
         self._remove(queue, task)
         queue.counts[state] += 1
         self._last_ending += 1
@@ -311,6 +342,8 @@ class Tasks:
         expires = None if ttl is None else now + ttl
         if expires is not None:
             heappush(self._outdated, (expires, task.id, queue.name))
+        settled = now if session is None else now + 2 * session.ttl
+        queue.keep_until = max(queue.keep_until, settled, expires or now)
         payload = task.payload if task.keep or state == "dead" else b""
         queue.log(
             Ended(
@@ -340,7 +373,7 @@ class Tasks:
     # ------------------------------------------------------------------------------------------ single tasks
 
     def progress(self, op: Progress) -> Reply:
-        queue = self._queues.get(op.queue)
+        queue = self._find(op.queue)
         task = queue.tasks.get(op.id) if queue else None
         if task is None or task.session is None or task.token != op.token:
             return Reply.REFUSED
@@ -350,7 +383,7 @@ class Tasks:
     def result(self, op: GetResult) -> Outcome | Unfinished | Reply:
         if op.watch and op.watch not in self._state.sessions:
             return Reply.GONE
-        queue = self._queues.get(op.queue)
+        queue = self._find(op.queue)
         if queue is None:
             return Reply.UNKNOWN
         now = self._state.now
@@ -364,7 +397,7 @@ class Tasks:
         return Outcome(ended.state, ended.result, ended.attempts)
 
     def cancel(self, op: CancelTask) -> Reply:
-        queue = self._queues.get(op.queue)
+        queue = self._find(op.queue)
         task = queue.tasks.get(op.id) if queue else None
         if queue is None or task is None:
             return Reply.UNKNOWN
@@ -381,26 +414,35 @@ class Tasks:
     # ------------------------------------------------------------------------------------------ administration
 
     def requeue(self, op: Requeue) -> Changed | Reply:
-        queue = self._queue(op.queue)
-        dead = queue.endings(0, self._state.now, frozenset({"dead"}))
-        changed = 0
-        for ended in dead:
-            if (op.ids is not None and ended.id not in op.ids) or ended.key in queue.keys:
-                continue
-            if changed == self._state.cap:
-                return Changed(changed, more=True)
-            changed += 1
-            del queue.ended[ended.id]
-            queue.counts["dead"] -= 1
-            task = Task(ended.id, ended.payload, ended.priority, ended.key, None, self._state.now)
-            if task.key is not None:
-                queue.keys[task.key] = task.id
-            queue.tasks[task.id] = task
-            self._return(queue, task)
-        return Changed(changed, more=False)
+        queue = self._find(op.queue)
+        if queue is None:
+            return Changed(0, more=False)
+        now = self._state.now
+        if op.ids is not None:
+            dead = [ended for i in op.ids if (ended := queue.ended.get(i)) and ended.state == "dead"]
+            return Changed(sum(self._revive(queue, ended) for ended in dead), more=False)
+        dead = list(islice(queue.endings(op.after, now, "dead"), self._state.cap))
+        changed = sum(self._revive(queue, ended) for ended in dead)
+        more = len(dead) == self._state.cap
+        return Changed(changed, more, dead[-1].seq if more else 0)
+
+    def _revive(self, queue: Queue, ended: Ended) -> bool:
+        """Make a dead task ready, unless its key is in use or it was made ready already."""
+        if ended.key in queue.keys or queue.ended.get(ended.id) is not ended:
+            return False
+        queue.unlog(ended)
+        queue.counts["dead"] -= 1
+        task = Task(ended.id, ended.payload, ended.priority, ended.key, None, self._state.now)
+        if task.key is not None:
+            queue.keys[task.key] = task.id
+        queue.tasks[task.id] = task
+        self._return(queue, task)
+        return True
 
     def purge(self, op: Purge) -> Changed | Reply:
-        queue = self._queue(op.queue)
+        queue = self._find(op.queue)
+        if queue is None:
+            return Changed(0, more=False)
         left = self._state.cap
         for state in op.in_order:
             left -= self._purge(queue, state, left)
@@ -409,8 +451,7 @@ class Tasks:
     def _purge(self, queue: Queue, state: str, cap: int) -> int:
         now = self._state.now
         if state in ("waiting", "delayed"):
-            tasks = [t for t in queue.tasks.values() if queue.state_of(t, now) == state]
-            tasks = sorted(tasks, key=lambda t: t.id)[:cap]
+            tasks = [task for _, task in queue.listed(state, (), cap, now)]
             for task in tasks:
                 queue.step_out(task)
                 queue.counts["purged"] += 1
@@ -419,26 +460,26 @@ class Tasks:
                     ("task", queue.name, str(task.id)), queue.name, str(task.id), Notice.FINISHED
                 )
             return len(tasks)
-        endings = queue.endings(0, now, frozenset({state}))[:cap]
+        endings = list(islice(queue.endings(0, now, state), cap))
         for ended in endings:
-            del queue.ended[ended.id]
+            queue.unlog(ended)
             if state == "dead":
                 queue.counts["dead"] -= 1
                 queue.counts["purged"] += 1
         return len(endings)
 
     def browse(self, op: Browse) -> Page:
-        queue = self._queues.get(op.queue)
-        if queue is None:
-            return Page(())
+        queue = self._find(op.queue) or Queue(op.queue)
         now = self._state.now
+        limit = min(op.limit, CAP)
+        after = _place(op.after)
         if op.state in ("ended", "dead"):
-            states = frozenset({"dead"}) if op.state == "dead" else None
-            endings = islice(queue.endings(op.after, now, states), op.limit)
-            return Page(tuple(self._show(ended) for ended in endings))
-        tasks = (queue.tasks[i] for i in sorted(queue.tasks) if i > op.after)
-        records = (queue.record(task, now) for task in tasks if queue.state_of(task, now) == op.state)
-        return Page(tuple(islice(records, op.limit)))
+            endings = list(islice(queue.endings(int(after[0]) if after else 0, now, op.state), limit + 1))
+            records = tuple(map(self._show, endings[:limit]))
+            return Page(records, str(records[-1].seq) if len(endings) > limit else "")
+        listed = queue.listed(op.state, after, limit + 1, now)
+        records = tuple(queue.record(task, now) for _, task in listed[:limit])
+        return Page(records, " ".join(map(repr, listed[limit - 1][0])) if len(listed) > limit else "")
 
     def _show(self, ended: Ended) -> Record:
         return Record(
@@ -466,7 +507,7 @@ class Tasks:
             if op.watch not in self._state.sessions:
                 return Reply.GONE
             self._state.watch(op.watch, ("drain", op.queue))
-        queue = self._queues.get(op.queue) or Queue(op.queue)
+        queue = self._find(op.queue) or Queue(op.queue)
         now = self._state.now
         states = [queue.state_of(task, now) for task in queue.tasks.values()]
         dead = queue.counts["dead"]
@@ -497,23 +538,48 @@ class Tasks:
     # ------------------------------------------------------------------------------------------ clearing up
 
     def clear_up(self) -> None:
-        """Expire tasks, in the order of their time and id; forget outdated records, a few more than came."""
+        """Expire tasks, in the order of their time and id."""
         now = self._state.now
         while self._expiring and self._expiring[0][0] <= now:
             _, task_id, name = self._expiring[0]
-            queue = self._queues[name]
-            task = queue.tasks.get(task_id)
-            if task is not None and task.session is None and task.expires is not None:
+            queue = self._queues.get(name)
+            task = queue.tasks.get(task_id) if queue else None
+            if queue is not None and task is not None and task.session is None and task.expires is not None:
                 if not self._state.step():
                     return
                 queue.step_out(task)
                 self._end(queue, task, "expired", b"", 3600.0)
             heappop(self._expiring)
-        forget, self._ended_lately = 16 + 2 * self._ended_lately, 0
+
+    def forget(self) -> None:
+        """Forget outdated records, a few more than came, and a few queues that say nothing any more."""
+        now = self._state.now
+        forget, self._ended_lately = A_FEW + 2 * self._ended_lately, 0
         for _ in range(forget):
             if not self._outdated or self._outdated[0][0] > now:
-                return
+                break
             _, task_id, name = heappop(self._outdated)
-            ended = self._queues[name].ended.get(task_id)
-            if ended is not None and ended.expires is not None and ended.expires <= now:
-                del self._queues[name].ended[task_id]
+            queue = self._queues.get(name)
+            ended = queue.ended.get(task_id) if queue else None
+            if queue and ended and ended.expires is not None and ended.expires <= now:
+                queue.unlog(ended)
+        self._due.look(now, A_FEW)
+
+    def _look(self, name: str) -> float | None:
+        queue = self._queues[name]
+        now = self._state.now
+        if queue.is_forgotten(now):
+            # what is left of its records goes before
+            if queue.ended:
+                return now
+            if not queue.takers:
+                del self._queues[name]
+        return queue.keep_until if queue.keep_until > now else None
+
+
+def _place(after: str) -> tuple[float, ...]:
+    """The rank after which a page begins."""
+    try:
+        return tuple(map(float, after.split()))
+    except ValueError:
+        raise EngineError(f"no page ended at {after!r}") from None

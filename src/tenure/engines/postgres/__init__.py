@@ -9,7 +9,7 @@ from typing import Any
 import anyio
 
 from tenure.arguments import check_seconds
-from tenure.engine import CAP, RESPONSE_TIMEOUT, A, Examined, Joined, Joining, Operation, Reply
+from tenure.engine import CAP, RESPONSE_TIMEOUT, A, Examined, Joined, Joining, Operation, Reply, within
 from tenure.engine._remote import Remote
 from tenure.errors import EngineError, StoreUnavailable
 
@@ -23,6 +23,9 @@ from ._schema import check_name
 from ._wire import Result, Statement, failed, message_of, rows, state_of
 
 __all__ = ("CALLS", "PostgresEngine")
+
+_BETWEEN_CHORES = 16
+"""After so many operations, what says nothing any more is forgotten: a few times as much as they can have left."""
 
 
 class PostgresEngine(Remote):
@@ -54,6 +57,7 @@ class PostgresEngine(Remote):
         self._clock = clock
         self._cap = cap
         self._processes: dict[str, str] = {}
+        self._until_chores = _BETWEEN_CHORES
         self._link = Link(
             self._address,
             self._schema,
@@ -77,13 +81,15 @@ class PostgresEngine(Remote):
         for i, operation in enumerate(operations):
             try:
                 statements[i] = self.statement(operation)
+            except EngineError as error:
+                answers[i] = error
             except Exception as error:  # noqa: BLE001 whatever it is, it concerns this operation alone
                 answers[i] = EngineError(
                     f"{self.url}: {type(operation).__name__} cannot be encoded: {error!r}"
                 )
         if statements:
-            results = await self._link.execute(list(statements.values()))
-            for i, result in zip(statements, results, strict=True):
+            results = await self._link.execute([*statements.values(), *self.chores(len(statements))])
+            for i, result in zip(statements, results, strict=False):
                 answers[i] = self._answer(operations[i], result)
         for answer in answers:
             if isinstance(answer, StoreUnavailable):
@@ -96,8 +102,17 @@ class PostgresEngine(Remote):
         """How an operation is applied in a transaction of the user's, on a connection to the same database."""
         return joining(self._schema, self._clock, operation)
 
+    def chores(self, operations: int) -> list[Statement]:
+        """What is sent behind so many operations: now and then, forgetting more than they can have left."""
+        self._until_chores -= operations
+        if self._until_chores > 0:
+            return []
+        self._until_chores = _BETWEEN_CHORES
+        return [self._call("forget")]
+
     def statement(self, operation: Operation[Any]) -> Statement:
-        """The call that an operation is."""
+        """The call that an operation is. Raises `EngineError`, `OverflowError`."""
+        operation = within(operation)
         call = CALLS[type(operation)]
         return self._call(call.function, *call.arguments(operation))
 

@@ -49,7 +49,7 @@ def _resource(row: Row) -> Resource:
 CLAIMS: Calls = {
     AddResource: Call(
         "add_resource",
-        lambda op: (name(op.pool), name(op.resource), fields(op.metadata), op.preference),
+        lambda op: (name(op.pool), name(op.resource), fields(op.metadata), op.preference, op.revive),
         no_words,
     ),
     RemoveResource: Call("remove_resource", lambda op: (name(op.pool), name(op.resource)), no_words),

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from math import inf
 
 from tenure.engine import (
+    LONGEST,
     ArrivalAnswer,
     Arrivals,
     Arrive,
@@ -24,6 +25,11 @@ from tenure.engine import (
 
 from ._binary import Floats
 from ._calls import Call, Calls, Row, name, no_words, seconds
+
+
+def _lasting(amount: float, rate: float) -> float:
+    """An amount that lasts for no longer than the longest time."""
+    return float(min(amount, LONGEST * rate))
 
 
 def _spent(rows: Sequence[Row]) -> Spent:
@@ -57,8 +63,8 @@ COUNTERS: Calls = {
             op.n,
             name(op.key),
             float(op.rate),
-            float(op.burst),
-            Floats(cost for cost, _ in op.requests),
+            _lasting(op.burst, op.rate),
+            Floats(_lasting(cost, op.rate) for cost, _ in op.requests),
             Floats(inf if max_wait is None else max_wait for _, max_wait in op.requests),
         ),
         _spent,
@@ -69,7 +75,7 @@ COUNTERS: Calls = {
             name(op.session),
             op.n,
             name(op.key),
-            float(op.cost),
+            _lasting(op.cost, op.rate),
             float(op.booking),
             float(op.rate),
         ),

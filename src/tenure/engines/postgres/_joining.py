@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, cast
 
-from tenure.engine import A, Complete, Duplicate, Joined, Joining, PutOne, Reply
+from tenure.engine import A, Complete, Duplicate, Joined, Joining, PutOne, Reply, within
 
 from ._calls import microseconds, name
 
@@ -23,7 +23,7 @@ _PUT = (
 
 def joining(schema: str, clock: Callable[[], float] | None, operation: Joined[A]) -> Joining[A]:
     """How an operation is applied on any connection to the database."""
-    call, values = _CALLS[type(operation)](operation)
+    call, values = _CALLS[type(operation)](within(operation))
     now = None if clock is None else round(clock() * 1e6)
     return cast("Joining[A]", Joining(_answer, call.format(schema=schema), {"clock": now, **values}))
 

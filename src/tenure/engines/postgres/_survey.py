@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 
-from tenure.engine import Belonging, Examine, Examined, Inspect, Inspected, Survey, Surveyed
+from tenure.engine import CAP, Belonging, Examine, Examined, Inspect, Inspected, Survey, Surveyed
 
 from ._binary import Value
 from ._calls import Call, Calls, Row, name, text
@@ -78,7 +78,7 @@ SURVEY: Calls = {
             name(op.prefix),
             name(op.prefix) + _END,
             name(op.after),
-            op.limit,
+            min(op.limit, CAP),
         ),
         lambda rows: _surveyed(rows[0]),
     ),
@@ -89,5 +89,5 @@ SURVEY: Calls = {
 
 def _surveyed(row: Row) -> Surveyed:
     # a page that is full may be the last one: then the next one is empty
-    names = tuple(map(text, row.b))
-    return Surveyed(names, names[-1] if names else "")
+    last, *names = map(text, row.b)
+    return Surveyed(tuple(names), last)

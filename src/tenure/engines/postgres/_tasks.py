@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tenure.engine import (
+    CAP,
     Accepted,
     Browse,
     CancelTask,
@@ -31,6 +32,7 @@ from tenure.engine import (
     Taken,
     Unfinished,
 )
+from tenure.errors import EngineError
 
 from ._binary import Blobs, Ints, Texts, Value
 from ._calls import Call, Calls, Row, microseconds, name, no_words, seconds, text
@@ -126,6 +128,25 @@ def _result(rows: Sequence[Row]) -> Outcome | Unfinished:
             raise AssertionError(f"not an answer: {row!r}")
 
 
+def _changed(rows: Sequence[Row]) -> Changed:
+    count, more, after = rows[0].n
+    return Changed(count, bool(more), after)
+
+
+_PARTS = {"waiting": 3, "delayed": 2, "leased": 1, "dead": 1, "ended": 1}
+"""Of how many numbers a place in a listing is made."""
+
+
+def _place(op: Browse) -> list[int]:
+    try:
+        place = list(map(int, op.after.split()))
+    except ValueError:
+        place = [0, 0, 0, 0]
+    if place and len(place) != _PARTS[op.state]:
+        raise EngineError(f"no page of {op.state} tasks ended at {op.after!r}")
+    return place
+
+
 def _record(row: Row) -> Record:
     seq, task, priority, attempts, deliveries, age = row.n
     state, payload, key, result = row.b
@@ -164,18 +185,14 @@ TASKS: Calls = {
     CancelTask: Call("cancel", lambda op: (name(op.queue), op.id, _or_nothing(op.ttl)), no_words),
     Requeue: Call(
         "requeue",
-        lambda op: (name(op.queue), None if op.ids is None else Ints(op.ids)),
-        lambda rows: Changed(rows[0].n[0], bool(rows[0].n[1])),
+        lambda op: (name(op.queue), None if op.ids is None else Ints(op.ids), op.after),
+        _changed,
     ),
-    Purge: Call(
-        "purge",
-        lambda op: (name(op.queue), Texts(op.in_order)),
-        lambda rows: Changed(rows[0].n[0], bool(rows[0].n[1])),
-    ),
+    Purge: Call("purge", lambda op: (name(op.queue), Texts(op.in_order)), _changed),
     Browse: Call(
         "browse",
-        lambda op: (name(op.queue), op.state, op.after, op.limit),
-        lambda rows: Page(tuple(map(_record, rows[1:]))),
+        lambda op: (name(op.queue), op.state, Ints(_place(op)), min(op.limit, CAP)),
+        lambda rows: Page(tuple(map(_record, rows[1:])), " ".join(map(str, rows[0].n or ()))),
     ),
     SetPaused: Call("set_paused", lambda op: (name(op.queue), op.paused), no_words),
     Count: Call("count_tasks", lambda op: (name(op.queue), name(op.watch), op.recount), _counts),

@@ -13,6 +13,31 @@ STEPS: dict[int, str] = {
     """,
     # what a session has is told by name, by `belongings` instead of `inspect`
     5: "",
+    # names leave nothing, listings come in pages, retired resources stay retired
+    7: """
+        DO $$ DECLARE function regprocedure; BEGIN
+            LOOP
+                SELECT p.oid INTO function FROM pg_proc p JOIN pg_class c ON c.relnamespace = p.pronamespace
+                WHERE c.oid = 'tenure.meta'::regclass LIMIT 1;
+                EXIT WHEN NOT FOUND;
+                EXECUTE 'DROP FUNCTION ' || function || ' CASCADE';
+            END LOOP;
+        END $$;
+        ALTER TABLE tenure.given ADD keep_until bigint NOT NULL DEFAULT 0, ADD look_at bigint NOT NULL DEFAULT 0;
+        CREATE INDEX given_look ON tenure.given (look_at);
+        ALTER TABLE tenure.barrier ADD keep_until bigint NOT NULL DEFAULT 0, ADD look_at bigint;
+        UPDATE tenure.barrier SET look_at = 0;
+        CREATE INDEX barrier_look ON tenure.barrier (look_at) WHERE look_at IS NOT NULL;
+        ALTER TABLE tenure.queue ADD lasting bigint NOT NULL DEFAULT 0, ADD keep_until bigint NOT NULL DEFAULT 0,
+            ADD look_at bigint;
+        UPDATE tenure.queue q SET look_at = 0,
+            lasting = (SELECT count(*) FROM tenure.ended e WHERE e.queue = q.name AND e.expires IS NULL),
+            keep_until = coalesce((SELECT max(e.expires) FROM tenure.ended e WHERE e.queue = q.name), 0);
+        CREATE INDEX queue_look ON tenure.queue (look_at) WHERE look_at IS NOT NULL;
+        CREATE INDEX task_leased ON tenure.task (queue, token) WHERE session IS NOT NULL;
+        DELETE FROM tenure.pool p WHERE NOT EXISTS (SELECT FROM tenure.resource r WHERE r.pool = p.name)
+            AND NOT EXISTS (SELECT FROM tenure.wish w WHERE w.pool = p.name);
+    """,
 }
 """By version, what it changes in the tables, types and sequences of the version before.
 

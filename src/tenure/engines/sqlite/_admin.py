@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tenure.engine import Browse, Changed, Count, Page, Purge, QueueCounts, Record, Reply, Requeue
+from tenure.engine import CAP, Browse, Changed, Count, Page, Purge, QueueCounts, Record, Reply, Requeue
+from tenure.errors import EngineError
 
 from ._clock import seconds
 from ._endings import Endings
@@ -13,7 +14,9 @@ from ._sql import QUEUES, TASKS
 from ._state import State
 
 _ENDED_STATES = ("done", "dead", "discarded", "cancelled", "expired")
-_PAGE = 64
+_HIGHEST = 2**63 - 1
+_PARTS = {"waiting": 3, "delayed": 2, "leased": 1, "dead": 1, "ended": 1}
+"""Of how many numbers a place in a listing is made."""
 
 
 class Admin:
@@ -26,89 +29,128 @@ class Admin:
 
     def requeue(self, op: Requeue) -> Changed | Reply:
         state = self._state
-        queue = self._queues.get(op.queue)
-        wanted = None if op.ids is None else set(op.ids)
-        changed = after = 0
-        while dead := state.all(TASKS.dead, queue=queue.id, after=after, count=_PAGE):
-            after = dead[-1][0]
-            for _, task, key in dead:
-                if wanted is not None and task not in wanted:
-                    continue
-                if key is not None and state.one(TASKS.twin, queue=queue.id, key=key) is not None:
-                    continue
-                if changed == state.cap:
-                    return Changed(changed, more=True)
-                changed += 1
-                self._revive(queue, task)
-        return Changed(changed, more=False)
+        queue = self._queues.find(op.queue)
+        if queue is None:
+            return Changed(0, more=False)
+        if op.ids is not None:
+            dead = ((task, state.one(TASKS.dead_one, id=task, queue=queue.id)) for task in op.ids)
+            return Changed(sum(self._revive(queue, task, row[0]) for task, row in dead if row), more=False)
+        rows = state.all(TASKS.dead, queue=queue.id, after=op.after, count=state.cap)
+        changed = sum(self._revive(queue, task, key) for _, task, key in rows)
+        more = len(rows) == state.cap
+        return Changed(changed, more, rows[-1][0] if more else 0)
 
-    def _revive(self, queue: Queue, task: int) -> None:
+    def _revive(self, queue: Queue, task: int, key: bytes | None) -> bool:
+        """Make a dead task ready, unless its key is in use."""
         state = self._state
+        if key is not None and state.one(TASKS.twin, queue=queue.id, key=key) is not None:
+            return False
         state.run(TASKS.revive, id=task, now=state.wall)
         state.run(TASKS.forget_one, id=task)
         queue.dead -= 1
+        queue.lasting -= 1
         queue.live += 1
         queue.waiting += 1
         self._queues.offer(queue, 1)
+        return True
 
     def purge(self, op: Purge) -> Changed | Reply:
-        queue = self._queues.get(op.queue)
-        left = self._state.cap
+        queue = self._queues.find(op.queue)
+        if queue is None:
+            return Changed(0, more=False)
+        cap = left = self._state.cap
         for state in op.in_order:
-            purge = self._purge_unfinished if state in ("waiting", "delayed") else self._purge_ended
-            left -= purge(queue, state, left)
-        return Changed(self._state.cap - left, left == 0)
+            if state in ("waiting", "delayed"):
+                left -= self._purge_unfinished(queue, state, left)
+            else:
+                purged, finished = self._purge_ended(queue, state, left)
+                left -= purged
+                if not finished:
+                    return Changed(cap - left, more=True)
+        return Changed(cap - left, left == 0)
 
     def _purge_unfinished(self, queue: Queue, name: str, count: int) -> int:
-        state = self._state
-        tasks = state.all(
-            TASKS.in_state, queue=queue.id, delayed=name == "delayed", now=state.wall, count=count
-        )
-        self._endings.expect(queue, [task for task, _ in tasks])
-        for task, place in tasks:
+        tasks = self._listed(queue, name, (), count)
+        ids = [task for *_, task, _ in tasks]
+        self._endings.expect(queue, ids)
+        for *_, task, place in tasks:
             queue.step_out(place)
             queue.purged += 1
             self._endings.remove(queue)
             self._endings.finished(queue, task)
         self._endings.write()
-        if tasks:
-            state.run(TASKS.delete, ids=str([task for task, _ in tasks]))
-        return len(tasks)
+        if ids:
+            self._state.run(TASKS.delete, ids=str(ids))
+        return len(ids)
 
-    def _purge_ended(self, queue: Queue, name: str, count: int) -> int:
-        state = self._state
-        purged = state.run(
-            TASKS.purge_ended, queue=queue.id, state=name, now=state.wall, count=count
-        ).rowcount
+    def _purge_ended(self, queue: Queue, name: str, count: int) -> tuple[int, bool]:
+        """How many were purged, and whether there was time to look at all that were to be."""
+        purged = looked = 0
+        while purged < count and looked < CAP:
+            rows = self._state.all(TASKS.purge_ended, queue=queue.id, state=name, count=count - purged)
+            if not rows:
+                break
+            looked += len(rows)
+            queue.lasting -= sum(expires is None for (expires,) in rows)
+            # outdated ones that are not forgotten yet do not count
+            purged += sum(expires is None or expires > self._state.wall for (expires,) in rows)
         if name == "dead":
             queue.dead -= purged
             queue.purged += purged
-        return purged
+        return purged, looked < CAP
 
     def browse(self, op: Browse) -> Page:
+        limit = min(op.limit, CAP)
+        after = _place(op)
         queue = self._queues.find(op.queue)
         if queue is None:
             return Page(())
         if op.state in ("ended", "dead"):
-            return Page(self._browse_ended(queue, op))
-        about: dict[str, Any] = {"queue": queue.id, "after": op.after, "limit": op.limit}
-        if op.state == "leased":
-            rows = self._state.all(TASKS.browse_leased, **about)
-        elif op.state in ("waiting", "delayed"):
-            about |= {"delayed": op.state == "delayed", "now": self._state.wall}
-            rows = self._state.all(TASKS.browse_unleased, **about)
-        else:
-            rows = []
-        return Page(tuple(self._show_unfinished(op.state, *row) for row in rows))
+            return self._browse_ended(queue, op.state, after[0] if after else 0, limit)
+        listed = self._listed(queue, op.state, after, limit + 1)
+        ids = str([task for *_, task, _ in listed[:limit]])
+        records = tuple(self._show_unfinished(op.state, *row) for row in self._state.all(TASKS.show, ids=ids))
+        if len(listed) <= limit:
+            return Page(records)
+        last = listed[limit - 1]
+        return Page(records, " ".join(map(str, last[: 1 if op.state == "leased" else -1])))
 
-    def _browse_ended(self, queue: Queue, op: Browse) -> tuple[Record, ...]:
-        wall = self._state.wall
+    def _listed(self, queue: Queue, name: str, after: tuple[int, ...], limit: int) -> list[Any]:
+        """The first tasks in the state behind a place: rows that end with the id and the place in the order."""
+        run, about = self._state.all, {"queue": queue.id, "limit": limit}
+        if name == "leased":
+            return run(TASKS.leased_in_queue, **about, token=after[0] if after else -1)
+        due = run(TASKS.are_due, queue=queue.id, now=self._state.wall, limit=CAP)
         rows: list[Any] = []
-        for name in ("dead",) if op.state == "dead" else _ENDED_STATES:
+        if name == "delayed":
+            # those that are due and that nobody has moved are waiting, as many as an exchange would move
+            places = [row[1:3] for row in due[-1:]]
+            ready_at, task = max([*places, after or (-1, -1)])
+            rows += run(TASKS.delayed_same_time, **about, ready_at=ready_at, id=task)
+            if len(rows) < limit:
+                rows += run(TASKS.delayed_later, **about, ready_at=ready_at)
+            return rows[:limit]
+        if after:
+            priority, ready_at, task = after
+            rows += run(TASKS.waiting_same_time, **about, priority=priority, ready_at=ready_at, id=task)
+            if len(rows) < limit:
+                rows += run(TASKS.waiting_later, **about, priority=priority, ready_at=ready_at)
+            due = [row for row in due if (-row[0], *row[1:3]) > (-priority, ready_at, task)]
+        if len(rows) < limit:
+            rows += run(TASKS.waiting_lower, **about, priority=after[0] if after else _HIGHEST)
+        return sorted(rows + due, key=lambda row: (-row[0], *row[1:3]))[:limit]
+
+    def _browse_ended(self, queue: Queue, state: str, after: int, limit: int) -> Page:
+        rows: list[Any] = []
+        for name in ("dead",) if state == "dead" else _ENDED_STATES:
             rows += self._state.all(
-                TASKS.browse_ended, queue=queue.id, state=name, after=op.after, now=wall, limit=op.limit
+                TASKS.browse_ended, queue=queue.id, state=name, after=after, limit=limit + 1
             )
-        return tuple(self._show_ended(*row) for row in sorted(rows)[: op.limit])
+        rows.sort()
+        # outdated ones that are not forgotten yet are left out
+        shown = (row for *row, expires in rows[:limit] if expires is None or expires > self._state.wall)
+        last = str(rows[limit - 1][0]) if len(rows) > limit else ""
+        return Page(tuple(self._show_ended(*row) for row in shown), last)
 
     def _show_unfinished(
         self,
@@ -122,7 +164,7 @@ class Admin:
         ready_at: int,
     ) -> Record:
         age = seconds(self._state.wall - ready_at)
-        return Record(task, task, state, payload, priority, _key(key), attempts, deliveries, b"", age)
+        return Record(0, task, state, payload, priority, _key(key), attempts, deliveries, b"", age)
 
     def _show_ended(
         self,
@@ -147,13 +189,13 @@ class Admin:
             if session is None:
                 return Reply.GONE
             state.watch("drain", op.queue, 0, session)
-        queue = self._queues.find(op.queue) or Queue(0, op.queue, *[0] * 17)
+        queue = self._queues.find(op.queue) or Queue(0, op.queue, *[0] * 20)
         waiting, delayed, leased = queue.waiting, queue.delayed, queue.live - queue.waiting - queue.delayed
         dead, due = queue.dead, 0
         if op.recount:
             waiting, delayed, leased, dead = state.one(TASKS.recount, queue=queue.id)
         if delayed:
-            due = state.one(TASKS.count_due, queue=queue.id, now=state.wall)[0]
+            due = len(state.all(TASKS.are_due, queue=queue.id, now=state.wall, limit=CAP))
         return QueueCounts(
             put=queue.put,
             waiting=waiting + due,
@@ -181,6 +223,16 @@ class Admin:
         if (due := self._queues.due(queue)) is not None:
             moments.append(due)
         return seconds(self._state.wall - min(moments))
+
+
+def _place(op: Browse) -> tuple[int, ...]:
+    try:
+        place = tuple(map(int, op.after.split()))
+    except ValueError:
+        place = (0,) * 4
+    if place and len(place) != _PARTS[op.state]:
+        raise EngineError(f"no page of {op.state} tasks ended at {op.after!r}")
+    return place
 
 
 def _key(key: bytes | None) -> str | None:

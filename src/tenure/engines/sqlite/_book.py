@@ -12,7 +12,8 @@ from functools import partial
 from typing import Any, TypeVar
 
 from tenure import engine as e
-from tenure.engine import CAP, A, Hint, Joined, Operation, Reply
+from tenure.engine import CAP, A, Hint, Joined, Operation, Reply, within
+from tenure.errors import EngineError
 
 from ._admin import Admin
 from ._claims import Claims
@@ -129,7 +130,10 @@ class Book:
         fails is answered with an `EngineError`, and was not applied.
         """
         try:
-            return self._execute(operations)
+            return self._execute([within(operation) for operation in operations])
+        except EngineError as problem:
+            if len(operations) == 1:
+                return [problem], [], False
         except _FAILURES as problem:
             if len(operations) == 1:
                 return [explain(self._path, problem)], [], False
@@ -137,14 +141,10 @@ class Book:
         hints: list[Hint] = []
         others = False
         for operation in operations:
-            try:
-                answer, more_hints, for_others = self._execute([operation])
-            except _FAILURES as problem:
-                answers.append(explain(self._path, problem))
-            else:
-                answers += answer
-                hints += more_hints
-                others |= for_others
+            answer, more_hints, for_others = self.execute([operation])
+            answers += answer
+            hints += more_hints
+            others |= for_others
         return answers, hints, others
 
     def _execute(self, operations: Sequence[Operation[Any]]) -> tuple[list[Any], list[Hint], bool]:
@@ -161,7 +161,7 @@ class Book:
 
     def join(self, operation: Joined[A]) -> A:
         """Apply one operation in a transaction that somebody else has begun, and ends."""
-        return self._write(partial(self._join, operation))[0]
+        return self._write(partial(self._join, within(operation)))[0]
 
     def _join(self, operation: Joined[A]) -> A:
         # as far as the step budget goes: a user's transaction shall be short, and what is left does not concern it
@@ -176,7 +176,12 @@ class Book:
         self._queues.begin()
         self._endings.begin()
         result = step()
+        # more than can have come since: a batch has at most CAP operations, most often a few
+        few = 16 + 2 * state.operations
         self._tasks.forget_records()
+        self._rates.forget(few)
+        self._barriers.forget(few)
+        self._queues.forget(few)
         self._queues.save()
         others = write_hints(state, [hint for hint in state.hints if not self._served(hint.process)])
         state.save()
@@ -184,6 +189,7 @@ class Book:
 
     def _apply(self, operation: Operation[Any]) -> Any:
         state = self._state
+        state.operations += 1
         state.steps_left, state.unfinished = state.cap, False
         answer: Any = None
         self._clear_up()

@@ -78,7 +78,7 @@ class Claims:
             item = self._item(op.pool, op.resource)
             assert item is not None
         else:
-            run(CLAIMS.change, id=item.id, metadata=metadata, preference=op.preference)
+            run(CLAIMS.change, id=item.id, metadata=metadata, preference=op.preference, revive=op.revive)
         self._offer(self._pool(op.pool), item.id)
         return Reply.OK
 
@@ -87,6 +87,7 @@ class Claims:
         if item is None:
             return Reply.UNKNOWN
         self._state.run(CLAIMS.delete if item.claim is None else CLAIMS.remove_later, id=item.id)
+        self._tidy(self._pool(op.pool))
         return Reply.OK
 
     def claim(self, op: Claim) -> ClaimAnswer:
@@ -173,6 +174,7 @@ class Claims:
         if wish.resource is None:
             pool.waiting -= 1
             self._save(pool)
+            self._tidy(pool)
             if pool.waiting and state.one(CLAIMS.head, pool=name)[0] > wish.ordinal:
                 self._tell_head(pool)
             return Reply.LEFT
@@ -185,6 +187,7 @@ class Claims:
         state.run(CLAIMS.give_back, id=item.id, used=state.rank(), rests=rests, rest_until=until)
         if item.removed:
             state.run(CLAIMS.delete, id=item.id)
+            self._tidy(pool)
         elif rests and until is not None:
             state.soonest_rest = min(until, until if state.soonest_rest is None else state.soonest_rest)
             if soonest is None or until < soonest:
@@ -258,6 +261,10 @@ class Claims:
 
     def _save(self, pool: Pool) -> None:
         self._state.run(CLAIMS.save_pool, name=pool.name, ordinal=pool.ordinal, waiting=pool.waiting)
+
+    def _tidy(self, pool: Pool) -> None:
+        if not pool.waiting:
+            self._state.run(CLAIMS.delete_pool, name=pool.name)
 
     def _item(self, pool: str, name: str) -> Item | None:
         row = self._state.one(CLAIMS.resource, pool=pool, name=name)

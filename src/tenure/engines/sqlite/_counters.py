@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tenure.engine import (
+    LONGEST,
     ArrivalAnswer,
     Arrivals,
     Arrive,
@@ -27,7 +28,6 @@ from tenure.engine import (
 from ._sql import COUNTERS
 from ._state import State
 
-_SWEEP_EVERY = 32
 _BROKEN = -1
 
 ROUNDING = 1e-6
@@ -39,7 +39,6 @@ class Rates:
 
     def __init__(self, state: State) -> None:
         self._state = state
-        self._until_sweep = _SWEEP_EVERY
 
     def spend(self, op: Spend) -> Spent | Reply:
         state = self._state
@@ -61,7 +60,6 @@ class Rates:
             state.run(COUNTERS.set_arrival_time, key=op.key, arrival=arrival)
         answer = Spent(tuple(answers))
         state.remember(session, op.n, name, answer)
-        self._sweep()
         return answer
 
     def refund(self, op: Refund) -> Reply:
@@ -74,7 +72,7 @@ class Rates:
             return known
         arrival = self._arrival(op.key)
         if arrival is not None:
-            unspent = op.cost / op.rate - (arrival - op.booking)
+            unspent = _time(op.cost, op.rate) - (arrival - op.booking)
             if unspent > 0:
                 state.run(COUNTERS.set_arrival_time, key=op.key, arrival=arrival - unspent)
         state.remember(session, op.n, name, Reply.OK)
@@ -82,8 +80,8 @@ class Rates:
 
     def _book(self, op: Spend, request: SpendRequest, before: float) -> Spending:
         now = self._state.now
-        arrival = max(now, before) + request.cost / op.rate
-        delay = arrival - op.burst / op.rate - now
+        arrival = max(now, before) + _time(request.cost, op.rate)
+        delay = arrival - _time(op.burst, op.rate) - now
         if delay < ROUNDING:
             delay = 0.0
         if request.max_wait is not None and delay > request.max_wait:
@@ -94,12 +92,16 @@ class Rates:
         row = self._state.one(COUNTERS.arrival_time, key=key)
         return row and row[0]
 
-    def _sweep(self) -> None:
-        """Forget keys whose time has passed, twice as many as can have come since: they are as good as new."""
-        self._until_sweep -= 1
-        if self._until_sweep <= 0:
-            self._until_sweep = _SWEEP_EVERY
-            self._state.run(COUNTERS.sweep, now=self._state.now, count=2 * _SWEEP_EVERY)
+    def forget(self, count: int) -> None:
+        """Forget keys whose time has passed: they are as good as new."""
+        state = self._state
+        if state.soonest_rate is not None and state.soonest_rate <= state.now:
+            state.run(COUNTERS.sweep, now=state.now, count=count)
+
+
+def _time(amount: float, rate: float) -> float:
+    """For how long an amount lasts at a rate."""
+    return min(amount / rate, LONGEST)
 
 
 @dataclass(slots=True)
@@ -112,6 +114,8 @@ class Meeting:
     generation: int = 0
     broken: bool = False
     arrived: int = 0
+    keep_until: int = 0
+    look_at: int | None = None
 
 
 class Barriers:
@@ -137,6 +141,7 @@ class Barriers:
             return Mismatch(barrier.parties)
         state.run(COUNTERS.arrive, key=op.key, participant=op.participant, session=session.id)
         barrier.arrived += 1
+        barrier.keep_until = max(barrier.keep_until, state.wall + 2 * session.ttl)
         answer: Waiting | Tripped = Waiting(barrier.generation, state.ask_again_in())
         if barrier.arrived >= barrier.parties:
             answer = self._trip(barrier, op.participant)
@@ -148,9 +153,9 @@ class Barriers:
         if known is None:
             return Reply.UNKNOWN
         self._state.run(COUNTERS.depart, id=known[0])
+        barrier = self._barrier(op.key)
         if (outcome := _outcome(known)) is not None:
             return outcome
-        barrier = self._barrier(op.key)
         assert barrier is not None
         barrier.arrived -= 1
         if barrier.on_departure == "break":
@@ -198,14 +203,39 @@ class Barriers:
             state.hint(process, barrier.key, participant, Broken(barrier.generation))
         barrier.arrived = 0
 
+    def forget(self, count: int) -> None:
+        """Forget barriers that say nothing any more."""
+        state = self._state
+        if state.soonest_barrier is None or state.soonest_barrier > state.wall:
+            return
+        for (key,) in state.all(COUNTERS.to_look_at, now=state.wall, count=count):
+            if (barrier := self._barrier(key)) is not None:
+                barrier.look_at = None
+                self._save(barrier)
+
     def _barrier(self, key: str) -> Meeting | None:
+        """A barrier that says something; one that does not is forgotten."""
         row = self._state.one(COUNTERS.barrier, key=key)
         if row is None:
             return None
-        parties, on_departure, generation, broken, arrived = row
-        return Meeting(key, parties, on_departure, generation, bool(broken), arrived)
+        parties, on_departure, generation, broken, arrived, *times = row
+        barrier = Meeting(key, parties, on_departure, generation, bool(broken), arrived, *times)
+        if self._is_forgotten(barrier):
+            self._state.run(COUNTERS.delete_barrier, key=key)
+            return None
+        return barrier
+
+    def _is_forgotten(self, barrier: Meeting) -> bool:
+        if barrier.keep_until > self._state.wall or barrier.broken or barrier.arrived:
+            return False
+        return not self._state.one(COUNTERS.any_arrival, key=barrier.key)[0]
 
     def _save(self, barrier: Meeting) -> None:
+        if self._is_forgotten(barrier):
+            self._state.run(COUNTERS.delete_barrier, key=barrier.key)
+            return
+        if barrier.look_at is None and barrier.keep_until > self._state.wall:
+            barrier.look_at = barrier.keep_until
         self._state.run(
             COUNTERS.save_barrier,
             key=barrier.key,
@@ -214,6 +244,8 @@ class Barriers:
             generation=barrier.generation,
             broken=barrier.broken,
             arrived=barrier.arrived,
+            keep_until=barrier.keep_until,
+            look_at=barrier.look_at,
         )
 
 

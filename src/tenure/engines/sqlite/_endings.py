@@ -9,7 +9,7 @@ from tenure.engine import Notice
 
 from ._queue import DELAYED, Queue, Queues
 from ._sql import SESSIONS, TASKS, joined
-from ._state import State
+from ._state import Session, State
 
 
 class Endings:
@@ -33,11 +33,26 @@ class Endings:
         """Find out who watches these tasks, before they end."""
         self._watchers.update(self._state.task_watchers(queue.name, tasks))
 
-    def end(self, queue: Queue, task: int, state: str, attempts: int, result: bytes, ttl: int | None) -> None:
-        """A task that is in no order has ended; `ttl` None keeps the record for good."""
+    def end(
+        self,
+        queue: Queue,
+        task: int,
+        state: str,
+        attempts: int,
+        result: bytes,
+        ttl: int | None,
+        session: Session | None = None,
+    ) -> None:
+        """A task that is in no order has ended, settled by the session if there is one.
+
+        `ttl` None keeps the record for good.
+        """
         self.remove(queue)
         queue.count(state)
         own = self._state
+        queue.lasting += ttl is None
+        settled = 0 if session is None else 2 * session.ttl
+        queue.keep_until = max(queue.keep_until, own.wall + max(ttl or 0, settled))
         own.last_ending += 1
         expires = None
         if ttl is not None:

@@ -17,7 +17,25 @@ from ._sql import SCHEMA, SESSIONS
 APPLICATION = 0x74656E75
 """What marks a database as ours: "tenu" in ASCII."""
 
-VERSION = 1
+_STEPS: dict[int, tuple[str, ...]] = {
+    2: (
+        "ALTER TABLE barrier ADD COLUMN keep_until INTEGER NOT NULL DEFAULT 0",
+        "ALTER TABLE barrier ADD COLUMN look_at INTEGER",
+        "UPDATE barrier SET look_at = 0",
+        "ALTER TABLE queue ADD COLUMN lasting INTEGER NOT NULL DEFAULT 0",
+        "ALTER TABLE queue ADD COLUMN keep_until INTEGER NOT NULL DEFAULT 0",
+        "ALTER TABLE queue ADD COLUMN look_at INTEGER",
+        """UPDATE queue SET look_at = 0,
+            lasting = (SELECT count(*) FROM ended WHERE ended.queue = queue.id AND expires IS NULL),
+            keep_until = coalesce((SELECT max(expires) FROM ended WHERE ended.queue = queue.id), 0)""",
+        "DELETE FROM pool WHERE waiting = 0 AND NOT EXISTS (SELECT 1 FROM resource WHERE pool = pool.name)",
+        "DROP INDEX task_queue",
+        *(SCHEMA.named[name] for name in ("barrier_look", "queue_look", "task_leased")),
+    ),
+}
+"""By version, what it changes in a file of the version before."""
+
+VERSION = max(_STEPS)
 _OLDEST_LIBRARY = (3, 35)
 _MOUNTS = Path("/proc/self/mounts")
 _NETWORK = frozenset(
@@ -109,6 +127,11 @@ def _prepare(db: sqlite3.Connection, clocks: Clocks, path: str) -> None:
             raise EngineError(
                 f"{path} has schema version {version}, this release knows {VERSION}; use a newer release of tenure"
             )
+        else:
+            for number, statements in _STEPS.items():
+                for statement in statements if number > version else ():
+                    db.execute(statement)
+            db.execute(f"PRAGMA user_version = {VERSION}")
         _end_other_boots(db, clocks)
         db.execute("COMMIT")
     finally:

@@ -38,6 +38,9 @@ class Row:
     takers: int
     stops: int
     ordinal: int
+    lasting: int
+    keep_until: int
+    look_at: int | None
 
 
 _COLUMNS = tuple(field.name for field in fields(Row))
@@ -92,18 +95,40 @@ class Queues:
         self._queues = {}
 
     def save(self) -> None:
-        for queue in self._queues.values():
+        for queue in list(self._queues.values()):
+            if queue.keep_until <= self._state.wall and not queue.takers and self._is_idle(queue):
+                del self._queues[queue.name]
+                self._state.run(QUEUES.delete, id=queue.id)
+                continue
+            if queue.look_at is None and queue.keep_until > self._state.wall and self._is_idle(queue):
+                queue.look_at = queue.keep_until
             row = _row_of(queue)
             if row != queue.stored:
                 self._state.run(QUEUES.save, **dict(zip(_COLUMNS, row, strict=True)))
 
+    def _is_idle(self, queue: Queue) -> bool:
+        """Whether nothing but time keeps it; idle takers do not."""
+        keeps = queue.live or queue.lasting or queue.producers or queue.reserved or queue.paused
+        return not keeps and not self._state.one(QUEUES.any_cursor, queue=queue.id)[0]
+
+    def forget(self, count: int) -> None:
+        """See to it that queues are looked at that may say nothing any more."""
+        state = self._state
+        if state.soonest_queue is not None and state.soonest_queue <= state.wall:
+            for (name,) in state.all(QUEUES.to_look_at, now=state.wall, count=count):
+                if (queue := self.find(name)) is not None:
+                    queue.look_at = None
+
     def find(self, name: str) -> Queue | None:
+        """A queue as it is now: one that says nothing any more is as good as new."""
         queue = self._queues.get(name)
         if queue is None:
             row = self._state.one(QUEUES.queue, name=name)
             if row is None:
                 return None
             queue = self._queues[name] = Queue(*row)
+        if queue.put and queue.keep_until <= self._state.wall and self._is_idle(queue):
+            queue.put = queue.done = queue.cancelled = queue.expired = queue.discarded = queue.purged = 0
         return queue
 
     def get(self, name: str) -> Queue:

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import sqlite3
 from dataclasses import dataclass
+from heapq import heappop, heappush
 from math import inf
-from typing import Any
+from typing import Any, NamedTuple
 
-from tenure.engine import Broken, Claimed, Granted, Hint, Notice, Tripped
+from tenure.engine import CAP, Broken, Claimed, Granted, Hint, Notice, Tripped
 
 from ._clock import FAR, Clocks
 from ._sql import SESSIONS
@@ -23,6 +24,14 @@ class Session:
     id: int
     process: str
     ttl: int
+
+
+class Given(NamedTuple):
+    """The last answer to a numbered operation; it is repeated until then, on the clock of the boot."""
+
+    n: int
+    answer: Any
+    until: int
 
 
 class State:
@@ -39,16 +48,21 @@ class State:
         self.soonest_task: int | None = None
         self.soonest_rest: int | None = None
         self.soonest_record: int | None = None
+        self.soonest_rate: float | None = None
+        self.soonest_barrier: int | None = None
+        self.soonest_queue: int | None = None
         self.watching = False
         self.unserved = False
         self.steps_left = cap
+        self.operations = 0
         self.unfinished = False
         self.hints: list[Hint] = []
         self._clocks = clocks
         self._numbers: tuple[int, ...] = ()
         self._sessions: dict[str, Session | None] = {}
-        self._replies: dict[int, dict[str, tuple[int, Any]]] = {}
-        self._new_replies: dict[tuple[int, str], tuple[int, Any]] = {}
+        self._given: dict[tuple[int, str], Given] = {}
+        self._new_given: dict[tuple[int, str], Given] = {}
+        self._given_due: list[tuple[int, tuple[int, str]]] = []
 
     # the transaction
 
@@ -61,10 +75,12 @@ class State:
         self._numbers = row[:4]
         self.last_token, self.last_task, self.last_ending, self.last_rank = row[:4]
         self.soonest_session, self.soonest_task, self.soonest_rest, self.soonest_record = row[4:8]
-        self.watching, self.unserved = bool(row[8]), bool(row[9])
+        self.soonest_rate, self.soonest_barrier, self.soonest_queue = row[8:11]
+        self.watching, self.unserved = bool(row[11]), bool(row[12])
         self.hints = []
         self._sessions = {}
-        self._new_replies = {}
+        self._new_given = {}
+        self.operations = 0
 
     def save(self) -> None:
         """Write the numbers, if any was given out."""
@@ -75,9 +91,12 @@ class State:
 
     def committed(self) -> None:
         """From now on the answers of this batch may be repeated."""
-        for (session, name), reply in self._new_replies.items():
-            self._replies.setdefault(session, {})[name] = reply
-        self._new_replies = {}
+        for name, given in self._new_given.items():
+            if name not in self._given:
+                heappush(self._given_due, (given.until, name))
+            self._given[name] = given
+        self._new_given = {}
+        self._forget_given()
 
     # statements
 
@@ -129,7 +148,6 @@ class State:
     def open(self, name: str, process: str, ttl: int) -> None:
         self.run(SESSIONS.open, name=name, process=process, ttl=ttl, expires=self.boot + ttl)
         self.sessions_changed()
-        self._forget_replies()
 
     def forget(self, session: int) -> None:
         self.run(SESSIONS.forget, id=session)
@@ -152,16 +170,26 @@ class State:
 
     def repeated(self, session: Session, n: int, name: str) -> Any:
         """The answer that was given to the same numbered operation before, or None for a new one."""
-        known = self._new_replies.get((session.id, name)) or self._replies.get(session.id, {}).get(name)
-        return known[1] if known is not None and known[0] == n else None
+        given = self._new_given.get((session.id, name)) or self._given.get((session.id, name))
+        if given is None or given.n != n or given.until <= self.boot:
+            return None
+        self.remember(session, n, name, given.answer)
+        return given.answer
 
     def remember(self, session: Session, n: int, name: str, answer: Any) -> None:
-        self._new_replies[session.id, name] = (n, answer)
+        self._new_given[session.id, name] = Given(n, answer, self.boot + 2 * session.ttl)
 
-    def _forget_replies(self) -> None:
-        # opening a session is rare, which makes it a good moment to look for those that ended
-        known = {row[0] for row in self.all(SESSIONS.known, ids=str(list(self._replies)))}
-        self._replies = {session: replies for session, replies in self._replies.items() if session in known}
+    def _forget_given(self) -> None:
+        """Forget some of those that are kept no longer: more than a batch can have left."""
+        for _ in range(2 * CAP):
+            if not self._given_due or self._given_due[0][0] > self.boot:
+                return
+            _, name = heappop(self._given_due)
+            given = self._given[name]
+            if given.until > self.boot:
+                heappush(self._given_due, (given.until, name))
+            else:
+                del self._given[name]
 
     # watches: one-shot requests to be hinted, by topic
 

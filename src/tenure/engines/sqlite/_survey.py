@@ -6,8 +6,20 @@ import shutil
 import sqlite3
 import time
 from pathlib import Path
+from typing import Any
 
-from tenure.engine import FAMILIES, Belonging, Examine, Examined, Inspect, Inspected, Reply, Survey, Surveyed
+from tenure.engine import (
+    CAP,
+    FAMILIES,
+    Belonging,
+    Examine,
+    Examined,
+    Inspect,
+    Inspected,
+    Reply,
+    Survey,
+    Surveyed,
+)
 
 from ._opening import VERSION, file_system
 from ._queue import Queues
@@ -28,15 +40,29 @@ class Looks:
         self._state = state
         self._queues = queues
         self._path = path
-        self._kinds = {kind: SURVEY.named[kind] for kind in ("holds", "pools", "queues", "sessions")}
 
     def survey(self, op: Survey) -> Surveyed:
         self._queues.save()  # what this transaction has put counts
-        rows = self._state.all(
-            self._kinds[op.kind], prefix=op.prefix, end=op.prefix + _END, after=op.after, limit=op.limit + 1
-        )
-        names = tuple(row[0] for row in rows[: op.limit])
-        return Surveyed(names, names[-1] if len(rows) > len(names) else "")
+        limit = min(op.limit, CAP)
+        looked = self._names(op, limit)
+        names = tuple(name for name, counts in looked if counts)
+        return Surveyed(names, looked[-1][0] if len(looked) == limit else "")
+
+    def _names(self, op: Survey, limit: int) -> list[tuple[str, Any]]:
+        """The next names, and whether they are meant."""
+        run = self._state.all
+        about = {"prefix": op.prefix, "end": op.prefix + _END}
+        if op.kind == "pools":
+            pools: list[tuple[str, Any]] = []
+            after = op.after
+            while len(pools) < limit and (after := run(SURVEY.pools, **about, after=after)[0][0]) is not None:
+                pools.append((after, True))
+            return pools
+        rows = run(SURVEY.named[op.kind], **about, after=op.after, limit=limit)
+        if op.kind == "queues":
+            queues = ((name, self._queues.find(name)) for (name,) in rows)
+            return [(name, queue and queue.put) for name, queue in queues]
+        return rows
 
     def inspect(self, op: Inspect) -> Inspected | Reply:
         session = self._state.session(op.session)

@@ -164,7 +164,7 @@ class Tasks:
                 refused.append(settle.token)
             else:
                 del leases[settle.id]
-                self._settle(queue, lease, settle)
+                self._settle(queue, session, lease, settle)
         self._endings.write()
         return tuple(refused)
 
@@ -176,17 +176,17 @@ class Tasks:
         refused = self._settle_all(self._queues.get(op.queue), session, (op.settle,))
         return Reply.REFUSED if refused else Reply.OK
 
-    def _settle(self, queue: Queue, lease: Lease, settle: Settle) -> None:
+    def _settle(self, queue: Queue, session: Session, lease: Lease, settle: Settle) -> None:
         queue.stops -= bool(lease.stop)
         endings, attempts = self._endings, lease.attempts
         match settle.verdict:
             case Verdict.DONE | Verdict.DISCARD | Verdict.CANCEL:
                 ttl = None if settle.ttl is None else micros(settle.ttl)
-                endings.end(queue, lease.id, settle.verdict.value, attempts, settle.result, ttl)
+                endings.end(queue, lease.id, settle.verdict.value, attempts, settle.result, ttl, session)
             case Verdict.DEAD:
-                endings.end(queue, lease.id, "dead", attempts + 1, settle.result, None)
+                endings.end(queue, lease.id, "dead", attempts + 1, settle.result, None, session)
             case Verdict.RETRY | Verdict.GIVE_BACK if lease.stop:
-                endings.end(queue, lease.id, "cancelled", attempts, b"", lease.stop_ttl)
+                endings.end(queue, lease.id, "cancelled", attempts, b"", lease.stop_ttl, session)
             case Verdict.RETRY:
                 ready_at = self._state.wall + micros(settle.delay)
                 endings.give_back(queue, lease.id, ready_at, attempts + 1, lease.deliveries)

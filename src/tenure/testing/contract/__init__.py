@@ -10,6 +10,8 @@ pytest.register_assert_rewrite(*(module.name for module in pkgutil.iter_modules(
 from ._barriers import BarrierContract  # noqa: E402
 from ._batches import BatchContract  # noqa: E402
 from ._claims import ClaimContract  # noqa: E402
+from ._durations import DurationContract  # noqa: E402
+from ._forgetting import ForgettingContract  # noqa: E402
 from ._hints import HintContract  # noqa: E402
 from ._holdings import HoldingContract  # noqa: E402
 from ._holds import LockContract  # noqa: E402
@@ -36,6 +38,8 @@ class EngineContract(
     BatchContract,
     ResendingContract,
     SurveyContract,
+    ForgettingContract,
+    DurationContract,
 ):
     """All that the contract asks of an engine, as tests for pytest.
 

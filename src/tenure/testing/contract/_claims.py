@@ -478,10 +478,36 @@ class ClaimContract(ContractBase):
         resource = (await _pool(do))["x"]
         assert (resource.state, resource.reason, resource.process) == ("retired", "broken", "")
         await _queue(do, session, "b")
-        # Put into the pool again, it is as good as new.
+
+    async def test_a_retired_resource_that_is_added_stays_retired(self, do: Do) -> None:
+        session = await do.open()
         await _add(do, "x")
-        assert isinstance(await do(Claim(session, "pool", "b")), Claimed)
+        await _edit(do, "a", await _claim(do, session, "a"), retire="broken")
+        await _add(do, "x", metadata=EU, preference=1)
+        await _back(do, "a")
+        await _queue(do, session, "b")
+        await _add(do, "x", metadata=EU, preference=2)
+        resource = (await _pool(do))["x"]
+        assert (resource.state, resource.reason) == ("retired", "broken")
+        assert (resource.metadata, resource.preference) == (EU, 2)
+        assert isinstance(await do(Claim(session, "pool", "b")), Queued)
+
+    async def test_a_revived_resource_is_as_good_as_new(self, do: Do) -> None:
+        session = await do.open()
+        await _add(do, "x", "y")
+        for resource, holder in (("x", "a"), ("y", "b")):
+            await _edit(do, holder, await _claim(do, session, holder), retire=f"broken {resource}")
+        await _back(do, "a")
+        await _queue(do, session, "c")
+        await do(AddResource("pool", "x", EU, 3, revive=True))
+        claimed = await do(Claim(session, "pool", "c"))
+        assert isinstance(claimed, Claimed)
+        assert (claimed.resource, claimed.metadata) == ("x", EU)
         assert (await _pool(do))["x"].reason == ""
+        # also while it is claimed
+        await do(AddResource("pool", "y", (), revive=True))
+        await _back(do, "b")
+        assert (await _states(do))["y"] == "free"
 
     async def test_only_its_claimer_edits_a_claim(self, do: Do) -> None:
         session = await do.open()

@@ -8,6 +8,7 @@ from typing import Protocol
 import pytest
 
 from tenure.engine import (
+    CAP,
     Accepted,
     Browse,
     CancelTask,
@@ -19,6 +20,7 @@ from tenure.engine import (
     NewTask,
     Notice,
     Outcome,
+    Page,
     Put,
     PutRequest,
     QueueCounts,
@@ -150,10 +152,24 @@ class Clerk:
         pages = [[record._replace(age=0.0) for record in await self.browse(state)] for state in states]
         return _timeless(await self.count()), pages
 
-    async def browse(self, state: str, after: int = 0, limit: int = 100) -> tuple[Record, ...]:
-        """The tasks in a state."""
+    async def page(self, state: str, after: str = "", limit: int = 100) -> Page:
+        """A page of the tasks in a state."""
         page = await self.do(Browse(self.queue, state, after, limit))
-        return page.records
+        assert isinstance(page, Page)
+        assert len(page.records) <= min(limit, CAP)
+        return page
+
+    async def browse(self, state: str, after: str = "", limit: int = 100) -> tuple[Record, ...]:
+        """All the tasks in a state, page by page."""
+        records: list[Record] = []
+        for _ in range(10_000):
+            page = await self.page(state, after, limit)
+            records += page.records
+            if not page.next:
+                return tuple(records)
+            assert page.next != after
+            after = page.next
+        raise AssertionError(f"the listing of {state} never ends")
 
     async def result(self, task: int, watch: str = "") -> Outcome | Unfinished | Reply:
         """What became of a task."""

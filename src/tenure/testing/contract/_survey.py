@@ -92,7 +92,7 @@ class SurveyContract(ContractBase):
         await do(GiveBack("q", "a"))
         assert await survey(do, "pools") == []
 
-    async def test_a_queue_is_seen_once_a_task_was_put(self, do: Do) -> None:
+    async def test_a_queue_is_seen_while_it_says_something(self, do: Do) -> None:
         session = await do.open()
         await do(Exchange(session, do.number(), "looked at", want=1))
         await do(Put(session, do.number(), "cursor", (PutRequest("m", (), cursor=("c", b"1")),), 10))
@@ -100,8 +100,11 @@ class SurveyContract(ContractBase):
         for queue in ("q", "r"):
             request = PutRequest("m", (NewTask(b"1"),))
             await do(Put(session, do.number(), queue, (request,), 10))
-        await do(Purge("q", frozenset({"waiting"})))
         assert sorted(await survey(do, "queues")) == ["q", "r"]
+        await do(Exchange(session, do.number(), "q", want=1, keep=True))
+        assert sorted(await survey(do, "queues")) == ["q", "r"]
+        await do(Purge("r", frozenset({"waiting"})))
+        assert await survey(do, "queues") == ["q"]
 
     async def test_open_sessions_are_seen(self, do: Do, advance: Advance) -> None:
         lasting, closed = await do.open("p1"), await do.open("p2")

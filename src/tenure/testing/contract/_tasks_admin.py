@@ -20,6 +20,7 @@ from tenure.engine import (
     Settle,
     Verdict,
 )
+from tenure.errors import EngineError
 
 from ._clerk import Clerk, ClerkBase, OpenClerk, payloads, plain
 from ._contract import Advance, Do, Hints
@@ -128,7 +129,7 @@ class AdminContract(ClerkBase):
         a = await clerk("a")
         (task,) = await a.put(NewTask(b"\0payload", priority=-3, key="clé"))
         await advance(1.0)
-        shown = Record(task, task, "waiting", b"\0payload", -3, "clé", 0, 0, b"", self.about(1.0))
+        shown = Record(0, task, "waiting", b"\0payload", -3, "clé", 0, 0, b"", self.about(1.0))
         assert await a.browse("waiting") == (shown,)
         taken = await a.take_one()
         assert await a.browse("leased") == (shown._replace(state="leased", deliveries=1),)
@@ -151,30 +152,70 @@ class AdminContract(ClerkBase):
             for n in range(7)
         ]
         ids = list(await a.put(*tasks))
+        if state == "delayed":
+            ids.reverse()
+        else:
+            priorities = {i: task.priority for i, task in zip(ids, tasks, strict=True)}
+            ids.sort(key=lambda i: -priorities[i])
         if state in ("leased", "ended", "dead"):
             taken = await a.take(7)
+            assert [task.id for task in taken] == ids
             if state != "leased":
+                # the last taken ends first
                 verdict = Verdict.DEAD if state == "dead" else Verdict.DONE
-                await a.exchange(*(Settle(task.id, task.token, verdict) for task in taken))
-                ids = [task.id for task in taken]
-        listed: list[int] = []
-        for _ in range(3):
-            seqs = [record.seq for record in await a.browse(state)]
-            page = await a.browse(state, seqs[len(listed) - 1] if listed else 0, limit=3)
-            assert [record.seq for record in page] == sorted(seqs)[len(listed) : len(listed) + 3]
-            listed += [record.id for record in page]
-        assert listed == ids
-        assert [record.id for record in await a.browse(state)] == ids
-        assert await a.browse(state, limit=0) == ()
+                await a.exchange(*(Settle(task.id, task.token, verdict) for task in taken[::-1]))
+                ids.reverse()
+        for limit in (1, 3, 7, 8, 10_000):
+            records = await a.browse(state, limit=limit)
+            assert [record.id for record in records] == ids
+        ended = state in ("ended", "dead")
+        seqs = [record.seq for record in records]
+        assert seqs == sorted(set(seqs)) if ended else seqs == [0] * 7
+        if ended:
+            assert [record.id for record in await a.browse(state, str(seqs[4]))] == ids[5:]
+
+    async def test_a_listing_of_more_than_one_operation_may_look_at(self, clerk: OpenClerk) -> None:
+        a = await clerk("a")
+        ids = await a.put(*plain(2 * CAP + 5))
+        assert [record.id for record in await a.browse("waiting", limit=10_000)] == list(ids)
+
+    async def test_due_tasks_are_listed_among_the_waiting_ones(
+        self, clerk: OpenClerk, advance: Advance
+    ) -> None:
+        """In the order in which they will be taken, though nobody has moved them."""
+        a = await clerk("a")
+        early = [NewTask(b"", priority=n % 3, delay=0.5 + n / 16) for n in range(7)]
+        due = await a.put(*early, NewTask(b"", delay=60.0, priority=9))
+        await advance(1.0)
+        ready = await a.put(*(NewTask(b"", priority=n) for n in (2, 1, 0, 3, -1)))
+        wanted = [ready[3]]
+        for priority, one in ((2, ready[0]), (1, ready[1]), (0, ready[2])):
+            wanted += [due[n] for n in range(7) if n % 3 == priority] + [one]
+        wanted.append(ready[4])
+        for limit in (1, 2, 5, 100):
+            assert [record.id for record in await a.browse("waiting", limit=limit)] == wanted
+            assert [record.id for record in await a.browse("delayed", limit=limit)] == [due[7]]
+        assert [task.id for task in await a.take(100)] == wanted
 
     async def test_a_listing_goes_on_while_tasks_come_and_go(self, clerk: OpenClerk) -> None:
         a = await clerk("a")
         ids = await a.put(*plain(6))
-        (first, second) = await a.browse("waiting", limit=2)
+        page = await a.page("waiting", limit=2)
+        (first, second) = page.records
         await a.end(first.id, "cancelled")
+        await a.end(second.id, "cancelled")
         await a.end(ids[2], "cancelled")
         (new,) = await a.put(*plain(1))
-        assert [record.id for record in await a.browse("waiting", second.seq)] == [*ids[3:], new]
+        assert [record.id for record in await a.browse("waiting", page.next)] == [*ids[3:], new]
+
+    async def test_a_place_that_no_page_has_given(self, clerk: OpenClerk) -> None:
+        a = await clerk("a")
+        await a.put(*plain(1))
+        for state in ("waiting", "delayed", "leased", "ended", "dead"):
+            with pytest.raises(EngineError):
+                await a.page(state, "nonsense")
+        with pytest.raises(ValueError, match="limit"):
+            Browse("jobs", "waiting", limit=0)
 
     async def test_endings_are_listed_in_their_order(self, clerk: OpenClerk, advance: Advance) -> None:
         a = await clerk("a")
@@ -186,7 +227,7 @@ class AdminContract(ClerkBase):
         assert [record.id for record in records] == [ids[state] for state in order]
         assert [record.state for record in records] == [*order[:-1], "done"]
         assert [record.id for record in await a.browse("dead")] == [ids["dead"]]
-        assert [record.id for record in await a.browse("ended", records[3].seq)] == [
+        assert [record.id for record in await a.browse("ended", str(records[3].seq))] == [
             ids[s] for s in order[4:]
         ]
 
@@ -252,15 +293,36 @@ class AdminContract(ClerkBase):
         a = await clerk("a")
         ids = await a.put(*plain(2 * CAP + 10))
         await _bury(a, len(ids))
-        counted: list[int] = []
-        more = True
-        while more:
-            answer = await do(Requeue("jobs"))
-            assert isinstance(answer, Changed)
-            counted.append(answer.count)
-            more = answer.more
-        assert counted == [CAP, CAP, 10]
+        seqs = [record.seq for record in await a.browse("dead")]
+        assert await do(Requeue("jobs")) == Changed(CAP, more=True, after=seqs[CAP - 1])
+        answer = await do(Requeue("jobs", after=seqs[CAP - 1]))
+        assert answer == Changed(CAP, more=True, after=seqs[2 * CAP - 1])
+        assert await do(Requeue("jobs", after=seqs[2 * CAP - 1])) == Changed(10, more=False)
         assert [task.id for task in await a.take(1000)] == list(ids)
+
+    async def test_dead_tasks_that_stay_dead_are_looked_at_once(self, clerk: OpenClerk, do: Do) -> None:
+        """Else many whose keys are in use would hide those behind them."""
+        a = await clerk("a")
+        twins = [NewTask(b"old", key=f"k{n}") for n in range(CAP)]
+        await a.put(*twins)
+        await _bury(a, CAP)
+        (other,) = await a.put(NewTask(b"other"))
+        await _bury(a, 1)
+        seqs = [record.seq for record in await a.browse("dead")]
+        await a.put(*twins)
+        assert await do(Requeue("jobs")) == Changed(0, more=True, after=seqs[CAP - 1])
+        assert await do(Requeue("jobs", after=seqs[CAP - 1])) == Changed(1, more=False)
+        assert await a.state(other) == "waiting"
+
+    async def test_requeued_by_id_among_many(self, clerk: OpenClerk, do: Do) -> None:
+        a = await clerk("a")
+        ids = await a.put(*plain(2 * CAP + 10))
+        await _bury(a, len(ids))
+        meant = (ids[-1], ids[CAP], ids[-1])
+        assert await do(Requeue("jobs", meant)) == Changed(2, more=False)
+        assert {task.id for task in await a.take(9)} == {ids[-1], ids[CAP]}
+        with pytest.raises(ValueError, match="ids"):
+            Requeue("jobs", tuple(range(CAP + 1)))
 
     # ------------------------------------------------------------------------------------------ purging
 
@@ -310,8 +372,23 @@ class AdminContract(ClerkBase):
         assert [record.id for record in await a.browse("waiting")] == list(ids[CAP : CAP + 20])
         assert (await a.count()).delayed == 30
         assert await do(purge) == Changed(50, more=False)
-        counts = await a.count()
-        assert (counts.purged, counts.waiting, counts.delayed) == (CAP + 50, 0, 0)
+        # nothing is left that says anything
+        assert (await a.count()).put == 0
+
+    async def test_what_is_purged_first(self, clerk: OpenClerk, do: Do, advance: Advance) -> None:
+        """What a listing shows first."""
+        a = await clerk("a")
+        await a.put(*plain(10), *plain(10, priority=1), *plain(10, priority=2, delay=0.5), *plain(1))
+        await a.put(*(NewTask(b"", delay=60.0 - n / 16) for n in range(2 * CAP)))
+        await advance(1.0)
+        await do(Purge("jobs", frozenset({"waiting"})))
+        listed = [record.id for record in await a.browse("delayed", limit=CAP)]
+        assert await do(Purge("jobs", frozenset({"delayed"}))) == Changed(CAP, more=True)
+        assert [record.id for record in await a.browse("delayed", limit=CAP)] == listed[CAP:]
+        await a.put(*plain(CAP), *plain(CAP, priority=1))
+        listed = [record.id for record in await a.browse("waiting", limit=CAP)]
+        assert await do(Purge("jobs", frozenset({"waiting"}))) == Changed(CAP, more=True)
+        assert [record.id for record in await a.browse("waiting", limit=CAP)] == listed[CAP:]
 
     async def test_what_was_purged_is_not_taken(
         self, clerk: OpenClerk, do: Do, hints: Hints, advance: Advance

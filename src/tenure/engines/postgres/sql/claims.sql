@@ -62,6 +62,15 @@ BEGIN
     END IF;
 END $$;
 
+-- A pool without resources and claimers says nothing.
+CREATE FUNCTION tenure.tidy_pool(_pool bytea) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    IF NOT EXISTS (SELECT FROM tenure.resource r WHERE r.pool = _pool)
+            AND NOT EXISTS (SELECT FROM tenure.wish w WHERE w.pool = _pool) THEN
+        DELETE FROM tenure.pool p WHERE p.name = _pool;
+    END IF;
+END $$;
+
 -- A claimed resource is given back; with `_dead` by the end of its session.
 CREATE FUNCTION tenure.free(_now bigint, _pool bytea, _resource bytea, _dead boolean) RETURNS void
 LANGUAGE plpgsql AS $$
@@ -75,6 +84,7 @@ BEGIN
     END IF;
     IF item.removed THEN
         DELETE FROM tenure.resource r WHERE r.pool = _pool AND r.name = _resource;
+        PERFORM tenure.tidy_pool(_pool);
         RETURN;
     END IF;
     item.rests := item.retired IS NULL AND item.rest_until > _now;
@@ -111,12 +121,13 @@ BEGIN
     IF was_head THEN
         PERFORM tenure.tell_head(_pool);
     END IF;
+    PERFORM tenure.tidy_pool(_pool);
     RETURN 'left';
 END $$;
 
 -- -> ok, more
 CREATE FUNCTION tenure.add_resource(
-    _clock bigint, _cap bigint, _pool bytea, _resource bytea, _metadata bytea[], _preference bigint
+    _clock bigint, _cap bigint, _pool bytea, _resource bytea, _metadata bytea[], _preference bigint, _revive boolean
 ) RETURNS tenure.answer LANGUAGE plpgsql AS $$
 DECLARE
     now bigint := tenure.enter(_clock, 'pool', _pool);
@@ -124,9 +135,10 @@ BEGIN
     IF now IS NULL THEN
         RETURN tenure.word('more');
     END IF;
-    INSERT INTO tenure.resource (pool, name, metadata, preference) VALUES (_pool, _resource, _metadata, _preference)
+    INSERT INTO tenure.resource AS r (pool, name, metadata, preference)
+    VALUES (_pool, _resource, _metadata, _preference)
     ON CONFLICT (pool, name) DO UPDATE SET metadata = excluded.metadata, preference = excluded.preference,
-        retired = NULL, removed = false;
+        retired = CASE WHEN NOT _revive THEN r.retired END, removed = false;
     PERFORM tenure.offer_resource(now, _pool, _resource);
     RETURN tenure.word('ok');
 END $$;
@@ -141,9 +153,11 @@ BEGIN
         RETURN tenure.word('more');
     END IF;
     DELETE FROM tenure.resource r WHERE r.pool = _pool AND r.name = _resource AND r.holder IS NULL;
-    IF NOT FOUND THEN
-        UPDATE tenure.resource r SET removed = true WHERE r.pool = _pool AND r.name = _resource;
+    IF FOUND THEN
+        PERFORM tenure.tidy_pool(_pool);
+        RETURN tenure.word('ok');
     END IF;
+    UPDATE tenure.resource r SET removed = true WHERE r.pool = _pool AND r.name = _resource;
     RETURN tenure.word(CASE WHEN FOUND THEN 'ok' ELSE 'unknown' END);
 END $$;
 

@@ -7,7 +7,7 @@ CREATE FUNCTION tenure.spend(
 ) RETURNS SETOF tenure.answer LANGUAGE plpgsql AS $$
 DECLARE
     now bigint;
-    mine bigint;
+    mine tenure.session;
     known tenure.answer[];
     at double precision;
     last double precision;
@@ -20,12 +20,12 @@ BEGIN
         RETURN NEXT tenure.word('more');
         RETURN;
     END IF;
-    SELECT s.id INTO mine FROM tenure.session s WHERE s.name = _session;
+    SELECT * INTO mine FROM tenure.session s WHERE s.name = _session;
     IF NOT FOUND THEN
         RETURN NEXT tenure.word('gone');
         RETURN;
     END IF;
-    known := tenure.given(mine, 'spend', _key, _n);
+    known := tenure.given(now, mine, 'spend', _key, _n);
     IF known IS NULL THEN
         at := now / 1e6::double precision;
         SELECT r.arrival INTO last FROM tenure.rate r WHERE r.key = _key;
@@ -47,18 +47,9 @@ BEGIN
             INSERT INTO tenure.rate (key, arrival) VALUES (_key, last)
             ON CONFLICT (key) DO UPDATE SET arrival = excluded.arrival;
         END IF;
-        PERFORM tenure.forget_rates(at);
-        PERFORM tenure.remember(mine, 'spend', _key, _n, known);
+        PERFORM tenure.remember(now, mine, 'spend', _key, _n, known);
     END IF;
     RETURN QUERY SELECT * FROM unnest(known);
-END $$;
-
--- A key whose time has passed is as good as new: forget a few more than may have come, but none that others work on.
-CREATE FUNCTION tenure.forget_rates(_at double precision) RETURNS void LANGUAGE plpgsql AS $$
-BEGIN
-    DELETE FROM tenure.rate r WHERE r.key IN (
-        SELECT p.key FROM tenure.rate p WHERE p.arrival < _at - 1 ORDER BY p.arrival LIMIT 2 FOR UPDATE SKIP LOCKED
-    ) AND r.arrival < _at - 1;
 END $$;
 
 -- -> ok, gone, more
@@ -68,7 +59,7 @@ CREATE FUNCTION tenure.refund(
 ) RETURNS tenure.answer LANGUAGE plpgsql AS $$
 DECLARE
     now bigint;
-    mine bigint;
+    mine tenure.session;
     known tenure.answer[];
     last double precision;
     unspent double precision;
@@ -78,11 +69,11 @@ BEGIN
     IF now IS NULL THEN
         RETURN tenure.word('more');
     END IF;
-    SELECT s.id INTO mine FROM tenure.session s WHERE s.name = _session;
+    SELECT * INTO mine FROM tenure.session s WHERE s.name = _session;
     IF NOT FOUND THEN
         RETURN tenure.word('gone');
     END IF;
-    known := tenure.given(mine, 'spend', _key, _n);
+    known := tenure.given(now, mine, 'spend', _key, _n);
     IF known IS NOT NULL THEN
         RETURN known[1];
     END IF;
@@ -91,11 +82,22 @@ BEGIN
     IF unspent > 0 THEN
         UPDATE tenure.rate r SET arrival = last - unspent WHERE r.key = _key;
     END IF;
-    PERFORM tenure.remember(mine, 'spend', _key, _n, ARRAY[tenure.word('ok')]);
+    PERFORM tenure.remember(now, mine, 'spend', _key, _n, ARRAY[tenure.word('ok')]);
     RETURN tenure.word('ok');
 END $$;
 
 -- barriers
+
+-- Forget a barrier that says nothing any more, or see to it that it is looked at.
+CREATE FUNCTION tenure.tidy_barrier(_now bigint, _key bytea) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    DELETE FROM tenure.barrier b WHERE b.key = _key AND NOT b.broken AND b.keep_until <= _now
+        AND NOT EXISTS (SELECT FROM tenure.party p WHERE p.key = _key);
+    IF NOT FOUND THEN
+        UPDATE tenure.barrier b SET look_at = CASE WHEN b.keep_until > _now THEN b.keep_until END
+        WHERE b.key = _key AND coalesce(b.look_at, _now) <= _now;
+    END IF;
+END $$;
 
 -- All who wait get an outcome; those who are not `_but` are told.
 CREATE FUNCTION tenure.conclude(_key bytea, _outcome text, _generation bigint, _but bytea) RETURNS void
@@ -129,7 +131,7 @@ CREATE FUNCTION tenure.outcome_of(_party tenure.party) RETURNS tenure.answer LAN
         ELSE ROW('broken', ARRAY[_party.generation], NULL)::tenure.answer END;
 
 -- -> withdrawn, tripped(generation, place), broken(generation), unknown
-CREATE FUNCTION tenure.remove_party(_key bytea, _participant bytea) RETURNS tenure.answer LANGUAGE plpgsql AS $$
+CREATE FUNCTION tenure.remove_party(_now bigint, _key bytea, _participant bytea) RETURNS tenure.answer LANGUAGE plpgsql AS $$
 DECLARE
     party tenure.party;
 BEGIN
@@ -137,11 +139,13 @@ BEGIN
     IF NOT FOUND THEN
         RETURN tenure.word('unknown');
     ELSIF party.outcome IS NOT NULL THEN
+        PERFORM tenure.tidy_barrier(_now, _key);
         RETURN tenure.outcome_of(party);
     END IF;
     IF (SELECT b.on_departure FROM tenure.barrier b WHERE b.key = _key) = 'break' THEN
         PERFORM tenure.shatter(_key);
     END IF;
+    PERFORM tenure.tidy_barrier(_now, _key);
     RETURN tenure.word('withdrawn');
 END $$;
 
@@ -165,6 +169,7 @@ BEGIN
     IF NOT FOUND THEN
         RETURN tenure.word('gone');
     END IF;
+    PERFORM tenure.tidy_barrier(now, _key);
     INSERT INTO tenure.barrier (key, parties, on_departure) VALUES (_key, _parties, _on_departure)
     ON CONFLICT DO NOTHING;
     SELECT * INTO barrier FROM tenure.barrier b WHERE b.key = _key;
@@ -178,40 +183,49 @@ BEGIN
         RETURN ROW('broken', ARRAY[barrier.generation], NULL)::tenure.answer;
     END IF;
     SELECT count(*) INTO arrived FROM tenure.party p WHERE p.key = _key AND p.outcome IS NULL;
-    IF arrived = 0 THEN
-        UPDATE tenure.barrier b SET parties = _parties, on_departure = _on_departure WHERE b.key = _key;
-    ELSIF barrier.parties <> _parties THEN
+    IF arrived > 0 AND barrier.parties <> _parties THEN
         RETURN ROW('mismatch', ARRAY[barrier.parties], NULL)::tenure.answer;
     END IF;
+    UPDATE tenure.barrier b SET parties = _parties,
+        on_departure = CASE WHEN arrived = 0 THEN _on_departure ELSE b.on_departure END,
+        generation = b.generation + (arrived + 1 >= _parties)::int,
+        keep_until = greatest(b.keep_until, now + 2 * mine.ttl),
+        look_at = coalesce(b.look_at, greatest(b.keep_until, now + 2 * mine.ttl))
+    WHERE b.key = _key;
     INSERT INTO tenure.party (key, participant, session, process)
     VALUES (_key, _participant, mine.id, mine.process);
     IF arrived + 1 < _parties THEN
         RETURN ROW('waiting', ARRAY[barrier.generation, tenure.again(now, NULL)], NULL)::tenure.answer;
     END IF;
     PERFORM tenure.conclude(_key, 'tripped', barrier.generation, _participant);
-    UPDATE tenure.barrier b SET generation = b.generation + 1 WHERE b.key = _key;
     RETURN ROW('tripped', ARRAY[barrier.generation, arrived], NULL)::tenure.answer;
 END $$;
 
 -- -> withdrawn, tripped(generation, place), broken(generation), unknown, more
 CREATE FUNCTION tenure.withdraw(_clock bigint, _cap bigint, _key bytea, _participant bytea)
 RETURNS tenure.answer LANGUAGE plpgsql AS $$
+DECLARE
+    now bigint := tenure.enter(_clock, 'barrier', _key);
 BEGIN
-    IF tenure.enter(_clock, 'barrier', _key) IS NULL THEN
+    IF now IS NULL THEN
         RETURN tenure.word('more');
     END IF;
-    RETURN tenure.remove_party(_key, _participant);
+    RETURN tenure.remove_party(now, _key, _participant);
 END $$;
 
 -- -> ok, more
 CREATE FUNCTION tenure.reset_barrier(_clock bigint, _cap bigint, _key bytea)
 RETURNS tenure.answer LANGUAGE plpgsql AS $$
+DECLARE
+    now bigint := tenure.enter(_clock, 'barrier', _key);
 BEGIN
-    IF tenure.enter(_clock, 'barrier', _key) IS NULL THEN
+    IF now IS NULL THEN
         RETURN tenure.word('more');
     END IF;
+    PERFORM tenure.tidy_barrier(now, _key);
     PERFORM tenure.shatter(_key) FROM tenure.barrier b WHERE b.key = _key;
     UPDATE tenure.barrier b SET broken = false, generation = b.generation + 1 WHERE b.key = _key;
+    PERFORM tenure.tidy_barrier(now, _key);
     RETURN tenure.word('ok');
 END $$;
 
@@ -219,11 +233,13 @@ END $$;
 CREATE FUNCTION tenure.arrivals(_clock bigint, _cap bigint, _key bytea)
 RETURNS tenure.answer LANGUAGE plpgsql AS $$
 DECLARE
+    now bigint := tenure.enter(_clock, 'barrier', _key);
     barrier tenure.barrier;
 BEGIN
-    IF tenure.enter(_clock, 'barrier', _key) IS NULL THEN
+    IF now IS NULL THEN
         RETURN tenure.word('more');
     END IF;
+    PERFORM tenure.tidy_barrier(now, _key);
     SELECT * INTO barrier FROM tenure.barrier b WHERE b.key = _key;
     IF NOT FOUND THEN
         RETURN ROW('gathering', ARRAY[0, 0, 0, 0], NULL)::tenure.answer;

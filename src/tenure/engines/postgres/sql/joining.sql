@@ -40,11 +40,11 @@ BEGIN
         RETURN tenure.word('gone');
     END IF;
     SELECT * INTO settled FROM tenure.settle(
-        now, tenure.queue_of(_queue), mine.id, _id, _token, _verdict, _result, _delay, _ttl);
+        now, tenure.queue_of(now, _queue), mine, _id, _token, _verdict, _result, _delay, _ttl);
     IF NOT settled._in_time THEN
         RETURN tenure.word('refused');
     END IF;
-    PERFORM tenure.save(settled._q);
+    PERFORM tenure.save(now, settled._q);
     RETURN tenure.word('ok');
 END $$;
 
@@ -60,16 +60,16 @@ DECLARE
     accepted record;
 BEGIN
     now := tenure.join_queue(_clock, _queue, 30000);
-    queue := tenure.queue_of(_queue);
+    queue := tenure.queue_of(now, _queue);
     queue.max_size := _max_size;
     queue := tenure.admit(queue);
     SELECT t.id INTO twin FROM tenure.task t WHERE t.queue = _queue AND t.key = _key;
     IF queue.producers > 0 OR queue.max_size - queue.live - queue.reserved < (twin IS NULL)::int THEN
-        PERFORM tenure.save(queue);
+        PERFORM tenure.save(now, queue);
         RETURN tenure.word('refused');
     END IF;
     SELECT * INTO accepted FROM tenure.accept(now, queue, ARRAY[_payload], ARRAY[_priority], ARRAY[_delay],
         ARRAY[_key], ARRAY[_expires], ARRAY[twin], ARRAY[1]::bigint[]);
-    PERFORM tenure.save(accepted._q);
+    PERFORM tenure.save(now, accepted._q);
     RETURN ROW('accepted', accepted._ids, NULL)::tenure.answer;
 END $$;

@@ -67,12 +67,12 @@ BEGIN
         RETURN NEXT tenure.word('gone');
         RETURN;
     END IF;
-    known := tenure.given(mine.id, 'put', _queue, _n);
+    known := tenure.given(now, mine, 'put', _queue, _n);
     IF known IS NOT NULL THEN
         RETURN QUERY SELECT * FROM unnest(known);
         RETURN;
     END IF;
-    queue := tenure.queue_of(_queue);
+    queue := tenure.queue_of(now, _queue);
     queue.max_size := _max_size;
     queue := tenure.admit(queue);
     known := ARRAY[tenure.word('put')];
@@ -129,8 +129,8 @@ BEGIN
             tenure.again(now, NULL)
         ], NULL)::tenure.answer;
     END LOOP;
-    PERFORM tenure.save(queue);
-    PERFORM tenure.remember(mine.id, 'put', _queue, _n, known);
+    PERFORM tenure.save(now, queue);
+    PERFORM tenure.remember(now, mine, 'put', _queue, _n, known);
     PERFORM tenure.forget_outdated(now, 0);
     RETURN QUERY SELECT * FROM unnest(known);
 END $$;
@@ -138,9 +138,11 @@ END $$;
 -- -> left, released, unknown, more
 CREATE FUNCTION tenure.leave(_clock bigint, _cap bigint, _queue bytea, _producer bytea)
 RETURNS tenure.answer LANGUAGE plpgsql AS $$
+DECLARE
+    now bigint := tenure.enter(_clock, 'queue', _queue);
 BEGIN
-    IF tenure.enter(_clock, 'queue', _queue) IS NULL THEN
+    IF now IS NULL THEN
         RETURN tenure.word('more');
     END IF;
-    RETURN tenure.word(tenure.remove_producer(_queue, _producer));
+    RETURN tenure.word(tenure.remove_producer(now, _queue, _producer));
 END $$;

@@ -66,8 +66,8 @@ BEGIN
     IF NOT FOUND THEN
         RETURN tenure.word('unknown');
     ELSIF task.session IS NULL THEN
-        PERFORM tenure.save(tenure.end_task(
-            now, tenure.step_out(tenure.queue_of(_queue), task.delayed), task, 'cancelled', '', _ttl));
+        PERFORM tenure.save(now, tenure.end_task(
+            now, tenure.step_out(tenure.queue_of(now, _queue), task.delayed), task, 'cancelled', '', _ttl, 0));
         RETURN tenure.word('cancelled');
     ELSIF task.stop IS NULL THEN
         UPDATE tenure.task t SET stop = nextval('tenure.last_made'), stop_ttl = _ttl
@@ -77,50 +77,132 @@ BEGIN
     RETURN tenure.word('requested');
 END $$;
 
--- With `_ids` NULL all dead tasks. -> changed(count, 1 if there are more), more
-CREATE FUNCTION tenure.requeue(_clock bigint, _cap bigint, _queue bytea, _ids bigint[])
+-- A dead task becomes ready again, unless its key is in use. -> the queue, and whether it did
+CREATE FUNCTION tenure.revive(_now bigint, INOUT _q tenure.queue, _ended tenure.ended, OUT _done boolean)
+LANGUAGE plpgsql AS $$
+DECLARE
+    task tenure.task;
+BEGIN
+    _done := NOT EXISTS (SELECT FROM tenure.task t WHERE t.queue = _q.name AND t.key = _ended.key);
+    IF NOT _done THEN
+        RETURN;
+    END IF;
+    DELETE FROM tenure.ended e WHERE e.id = _ended.id;
+    INSERT INTO tenure.task AS t (id, queue, priority, ready_at, key, payload)
+    VALUES (_ended.id, _q.name, _ended.priority, _now, _ended.key, _ended.payload) RETURNING * INTO task;
+    _q.dead := _q.dead - 1;
+    _q.lasting := _q.lasting - 1;
+    _q.live := _q.live + 1;
+    _q := tenure.return_task(_now, _q, task);
+END $$;
+
+-- With `_ids` NULL the first of those that died after `_after`. -> changed(count, 1 if there may be more, the last that
+-- was looked at), more
+CREATE FUNCTION tenure.requeue(_clock bigint, _cap bigint, _queue bytea, _ids bigint[], _after bigint)
 RETURNS tenure.answer LANGUAGE plpgsql AS $$
 DECLARE
     now bigint := tenure.enter(_clock, 'queue', _queue);
     queue tenure.queue;
-    candidates refcursor;
     ended tenure.ended;
-    task tenure.task;
+    revived record;
+    looked bigint := 0;
     changed bigint := 0;
-    more bigint := 0;
 BEGIN
     IF now IS NULL THEN
         RETURN tenure.word('more');
     END IF;
-    queue := tenure.queue_of(_queue);
-    IF _ids IS NULL THEN
-        OPEN candidates FOR SELECT * FROM tenure.ended e WHERE e.queue = _queue AND e.state = 'dead' ORDER BY e.seq;
-    ELSE
-        -- an expression, so that it is not looked for in the order of all that are dead
-        OPEN candidates FOR SELECT * FROM tenure.ended e
-            WHERE e.id = ANY (_ids) AND e.queue = _queue AND e.state = 'dead' ORDER BY e.seq + 0;
+    queue := tenure.seen(now, _queue);
+    IF queue.name IS NULL THEN
+        RETURN ROW('changed', ARRAY[0, 0, 0], NULL)::tenure.answer;
     END IF;
-    LOOP
-        FETCH candidates INTO ended;
-        EXIT WHEN NOT FOUND;
-        CONTINUE WHEN EXISTS (SELECT FROM tenure.task t WHERE t.queue = _queue AND t.key = ended.key);
-        IF changed = _cap THEN
-            more := 1;
-            EXIT;
-        END IF;
-        changed := changed + 1;
-        DELETE FROM tenure.ended e WHERE e.id = ended.id;
-        INSERT INTO tenure.task AS t (id, queue, priority, ready_at, key, payload)
-        VALUES (ended.id, _queue, ended.priority, now, ended.key, ended.payload) RETURNING * INTO task;
-        queue.dead := queue.dead - 1;
-        queue.live := queue.live + 1;
-        queue := tenure.return_task(now, queue, task);
-    END LOOP;
-    PERFORM tenure.save(queue);
-    RETURN ROW('changed', ARRAY[changed, more], NULL)::tenure.answer;
+    IF _ids IS NULL THEN
+        FOR ended IN SELECT * FROM tenure.ended e
+            WHERE e.queue = _queue AND e.state = 'dead' AND e.seq > _after ORDER BY e.seq LIMIT _cap
+        LOOP
+            looked := looked + 1;
+            revived := tenure.revive(now, queue, ended);
+            queue := revived._q;
+            changed := changed + revived._done::int;
+        END LOOP;
+    ELSE
+        FOR i IN 1 .. cardinality(_ids) LOOP
+            SELECT * INTO ended FROM tenure.ended e WHERE e.id = _ids[i] AND e.queue = _queue AND e.state = 'dead';
+            CONTINUE WHEN NOT FOUND;
+            revived := tenure.revive(now, queue, ended);
+            queue := revived._q;
+            changed := changed + revived._done::int;
+        END LOOP;
+    END IF;
+    PERFORM tenure.save(now, queue);
+    IF _ids IS NULL AND looked = _cap THEN
+        RETURN ROW('changed', ARRAY[changed, 1, ended.seq], NULL)::tenure.answer;
+    END IF;
+    RETURN ROW('changed', ARRAY[changed, 0, 0], NULL)::tenure.answer;
 END $$;
 
--- The states in the order in which they are to be purged. -> changed(count, 1 if there are more), more
+-- The first `_limit` delayed tasks that are due. Of those that nobody has moved, no more are looked at than an exchange
+-- would move; the others stand among the delayed ones.
+CREATE FUNCTION tenure.due(_now bigint, _queue bytea, _limit bigint DEFAULT 256) RETURNS SETOF tenure.task
+LANGUAGE plpgsql AS $$
+BEGIN
+    RETURN QUERY SELECT * FROM tenure.task t
+        WHERE t.queue = _queue AND t.session IS NULL AND t.delayed AND t.ready_at <= _now
+        ORDER BY t.ready_at, t.id LIMIT _limit;
+END $$;
+
+-- Up to `_limit` tasks in a state, behind a place: (priority, ready_at, id), (ready_at, id) or (token).
+CREATE FUNCTION tenure.listed(_now bigint, _queue bytea, _state text, _after bigint[], _limit bigint)
+RETURNS SETOF tenure.task LANGUAGE plpgsql AS $$
+DECLARE
+    last tenure.task;
+BEGIN
+    IF _state = 'waiting' THEN
+        -- from the two indexes each in its order: those of the same priority, and those of lower ones
+        RETURN QUERY SELECT * FROM (
+            (SELECT * FROM tenure.task t
+                WHERE t.queue = _queue AND t.session IS NULL AND NOT t.delayed
+                    AND t.priority = _after[1] AND (t.ready_at, t.id) > (_after[2], _after[3])
+                ORDER BY t.ready_at, t.id LIMIT _limit)
+            UNION ALL
+            (SELECT * FROM tenure.task t
+                WHERE t.queue = _queue AND t.session IS NULL AND NOT t.delayed
+                    AND t.priority < coalesce(_after[1], 9223372036854775807)
+                ORDER BY t.priority DESC, t.ready_at, t.id LIMIT _limit)
+            UNION ALL
+            (SELECT * FROM tenure.due(_now, _queue) d
+                WHERE cardinality(_after) = 0 OR (-d.priority, d.ready_at, d.id) > (-_after[1], _after[2], _after[3]))
+        ) w ORDER BY w.priority DESC, w.ready_at, w.id LIMIT _limit;
+    ELSIF _state = 'delayed' THEN
+        SELECT * INTO last FROM tenure.due(_now, _queue) d ORDER BY d.ready_at DESC, d.id DESC LIMIT 1;
+        RETURN QUERY SELECT * FROM tenure.task t
+            WHERE t.queue = _queue AND t.session IS NULL AND t.delayed
+                AND (t.ready_at, t.id) > (coalesce(_after[1], -1), coalesce(_after[2], -1))
+                AND (t.ready_at, t.id) > (coalesce(last.ready_at, -1), coalesce(last.id, -1))
+            ORDER BY t.ready_at, t.id LIMIT _limit;
+    ELSIF _state = 'leased' THEN
+        RETURN QUERY SELECT * FROM tenure.task t
+            WHERE t.queue = _queue AND t.session IS NOT NULL AND t.token > coalesce(_after[1], -1)
+            ORDER BY t.token LIMIT _limit;
+    END IF;
+END $$;
+
+-- Forget the first records in a state. -> how many of them count still, how many were looked at, and how many of them
+-- were kept for good
+CREATE FUNCTION tenure.purge_records(
+    _now bigint, _queue bytea, _state text, _limit bigint, OUT _purged bigint, OUT _looked bigint, OUT _lasting bigint
+) LANGUAGE plpgsql AS $$
+BEGIN
+    WITH gone AS (
+        DELETE FROM tenure.ended WHERE id = ANY (ARRAY(
+            SELECT e.id FROM tenure.ended e WHERE e.queue = _queue AND e.state = _state ORDER BY e.seq LIMIT _limit
+        )) RETURNING expires
+    )
+    SELECT count(*) FILTER (WHERE g.expires IS NULL OR g.expires > _now), count(*),
+        count(*) FILTER (WHERE g.expires IS NULL)
+    INTO _purged, _looked, _lasting FROM gone g;
+END $$;
+
+-- The states in the order in which they are to be purged. -> changed(count, 1 if there are more, 0), more
 CREATE FUNCTION tenure.purge(_clock bigint, _cap bigint, _queue bytea, _states text[])
 RETURNS tenure.answer LANGUAGE plpgsql AS $$
 DECLARE
@@ -128,20 +210,20 @@ DECLARE
     queue tenure.queue;
     task tenure.task;
     one text;
-    here bigint;
+    gone record;
     rest bigint := _cap;
+    looks bigint := _cap;
 BEGIN
     IF now IS NULL THEN
         RETURN tenure.word('more');
     END IF;
-    queue := tenure.queue_of(_queue);
+    queue := tenure.seen(now, _queue);
+    IF queue.name IS NULL THEN
+        RETURN ROW('changed', ARRAY[0, 0, 0], NULL)::tenure.answer;
+    END IF;
     FOREACH one IN ARRAY _states LOOP
         IF one IN ('waiting', 'delayed') THEN
-            FOR task IN
-                SELECT * FROM tenure.task t
-                WHERE t.queue = _queue AND t.session IS NULL AND (t.ready_at > now) = (one = 'delayed')
-                ORDER BY t.id LIMIT rest
-            LOOP
+            FOR task IN SELECT * FROM tenure.listed(now, _queue, one, '{}', rest) LOOP
                 rest := rest - 1;
                 queue := tenure.step_out(queue, task.delayed);
                 queue.purged := queue.purged + 1;
@@ -149,53 +231,75 @@ BEGIN
                 PERFORM tenure.fire_finished(_queue, task.id);
             END LOOP;
         ELSE
-            DELETE FROM tenure.ended WHERE id IN (
-                SELECT e.id FROM tenure.ended e
-                WHERE e.queue = _queue AND e.state = one AND (e.expires IS NULL OR e.expires > now)
-                ORDER BY e.seq LIMIT rest
-            );
-            GET DIAGNOSTICS here = ROW_COUNT;
-            rest := rest - here;
-            IF one = 'dead' THEN
-                queue.dead := queue.dead - here;
-                queue.purged := queue.purged + here;
-            END IF;
+            -- outdated ones that are not forgotten yet are in the way
+            looks := _cap;
+            WHILE rest > 0 AND looks > 0 LOOP
+                gone := tenure.purge_records(now, _queue, one, rest);
+                EXIT WHEN gone._looked = 0;
+                rest := rest - gone._purged;
+                looks := looks - gone._looked;
+                queue.lasting := queue.lasting - gone._lasting;
+                IF one = 'dead' THEN
+                    queue.dead := queue.dead - gone._purged;
+                    queue.purged := queue.purged + gone._purged;
+                END IF;
+            END LOOP;
+            EXIT WHEN looks <= 0;
         END IF;
+        EXIT WHEN rest = 0;
     END LOOP;
-    PERFORM tenure.save(queue);
-    RETURN ROW('changed', ARRAY[_cap - rest, (rest = 0)::int], NULL)::tenure.answer;
+    PERFORM tenure.save(now, queue);
+    RETURN ROW('changed', ARRAY[_cap - rest, (rest = 0 OR looks <= 0)::int, 0], NULL)::tenure.answer;
 END $$;
 
--- -> page, then record(seq, id, priority, attempts, deliveries, age; state, payload, key or NULL, result) of each; more
-CREATE FUNCTION tenure.browse(_clock bigint, _cap bigint, _queue bytea, _state text, _after bigint, _limit bigint)
+-- -> page(seq or place of the last, if there are more), then record(seq, id, priority, attempts, deliveries, age;
+-- state, payload, key or NULL, result) of each; more
+CREATE FUNCTION tenure.browse(_clock bigint, _cap bigint, _queue bytea, _state text, _after bigint[], _limit bigint)
 RETURNS SETOF tenure.answer LANGUAGE plpgsql AS $$
 DECLARE
     now bigint := tenure.enter(_clock, 'queue', _queue);
+    ids bigint[];
+    place bigint[];
 BEGIN
     IF now IS NULL THEN
         RETURN NEXT tenure.word('more');
         RETURN;
     END IF;
-    RETURN NEXT tenure.word('page');
     IF _state IN ('ended', 'dead') THEN
-        RETURN QUERY
-            SELECT 'record', ARRAY[e.seq, e.id, e.priority, e.attempts, e.deliveries, greatest(0, now - e.ended_at)],
-                ARRAY[e.state::bytea, e.payload, e.key, e.result]
+        ids := ARRAY(
+            SELECT e.id
             FROM unnest(CASE _state WHEN 'dead' THEN ARRAY['dead']
                     ELSE ARRAY['done', 'dead', 'discarded', 'cancelled', 'expired'] END) s (state)
                 CROSS JOIN LATERAL (
-                    SELECT * FROM tenure.ended a
-                    WHERE a.queue = _queue AND a.state = s.state AND a.seq > _after
-                        AND (a.expires IS NULL OR a.expires > now)
-                    ORDER BY a.seq LIMIT _limit
+                    SELECT a.id, a.seq FROM tenure.ended a
+                    WHERE a.queue = _queue AND a.state = s.state AND a.seq > coalesce(_after[1], 0)
+                    ORDER BY a.seq LIMIT _limit + 1
                 ) e
-            ORDER BY e.seq LIMIT _limit;
-    ELSE
+            ORDER BY e.seq LIMIT _limit + 1
+        );
+        IF cardinality(ids) > _limit THEN
+            place := ARRAY(SELECT e.seq FROM tenure.ended e WHERE e.id = ids[_limit]);
+        END IF;
+        RETURN NEXT ROW('page', place, NULL)::tenure.answer;
+        -- outdated ones that are not forgotten yet are left out
         RETURN QUERY
-            SELECT 'record', ARRAY[t.id, t.id, t.priority, t.attempts, t.deliveries, greatest(0, now - t.ready_at)],
+            SELECT 'record', ARRAY[e.seq, e.id, e.priority, e.attempts, e.deliveries, greatest(0, now - e.ended_at)],
+                ARRAY[e.state::bytea, e.payload, e.key, e.result]
+            FROM unnest(ids[:_limit]) WITH ORDINALITY i (id, n) JOIN tenure.ended e ON e.id = i.id
+            WHERE e.expires IS NULL OR e.expires > now ORDER BY i.n;
+    ELSE
+        ids := ARRAY(SELECT t.id FROM tenure.listed(now, _queue, _state, _after, _limit + 1) t);
+        IF cardinality(ids) > _limit THEN
+            SELECT CASE _state WHEN 'waiting' THEN ARRAY[t.priority, t.ready_at, t.id]
+                WHEN 'delayed' THEN ARRAY[t.ready_at, t.id] ELSE ARRAY[t.token] END
+            INTO place FROM tenure.task t WHERE t.queue = _queue AND t.id = ids[_limit];
+        END IF;
+        RETURN NEXT ROW('page', place, NULL)::tenure.answer;
+        RETURN QUERY
+            SELECT 'record', ARRAY[0, t.id, t.priority, t.attempts, t.deliveries, greatest(0, now - t.ready_at)],
                 ARRAY[_state::bytea, t.payload, t.key, '']
-            FROM tenure.task t WHERE t.queue = _queue AND t.id > _after AND tenure.state_of(now, t) = _state
-            ORDER BY t.id LIMIT _limit;
+            FROM unnest(ids[:_limit]) WITH ORDINALITY i (id, n)
+                JOIN tenure.task t ON t.queue = _queue AND t.id = i.id ORDER BY i.n;
     END IF;
 END $$;
 
@@ -203,14 +307,15 @@ END $$;
 CREATE FUNCTION tenure.set_paused(_clock bigint, _cap bigint, _queue bytea, _paused boolean)
 RETURNS tenure.answer LANGUAGE plpgsql AS $$
 DECLARE
+    now bigint := tenure.enter(_clock, 'queue', _queue);
     queue tenure.queue;
 BEGIN
-    IF tenure.enter(_clock, 'queue', _queue) IS NULL THEN
+    IF now IS NULL THEN
         RETURN tenure.word('more');
     END IF;
-    queue := tenure.queue_of(_queue);
+    queue := tenure.queue_of(now, _queue);
     queue.paused := _paused;
-    PERFORM tenure.save(tenure.offer_tasks(queue, queue.waiting));
+    PERFORM tenure.save(now, tenure.offer_tasks(queue, queue.waiting));
     RETURN tenure.word('ok');
 END $$;
 
@@ -239,7 +344,11 @@ BEGIN
         END IF;
         PERFORM tenure.watch('drain', _queue, 0, mine);
     END IF;
-    q := tenure.queue_of(_queue);
+    q := tenure.seen(now, _queue);
+    IF q.name IS NULL THEN
+        RETURN NEXT ROW('counts', array_fill(0, ARRAY[14]) || tenure.again(now, NULL), NULL)::tenure.answer;
+        RETURN;
+    END IF;
     IF _recount THEN
         SELECT count(*), count(*) FILTER (WHERE t.session IS NULL AND NOT t.delayed),
             count(*) FILTER (WHERE t.session IS NULL AND t.delayed)
@@ -247,8 +356,7 @@ BEGIN
         SELECT count(*) INTO q.dead FROM tenure.ended e WHERE e.queue = _queue AND e.state = 'dead';
     END IF;
     IF q.delayed > 0 THEN
-        SELECT count(*) INTO due FROM tenure.task t
-        WHERE t.queue = _queue AND t.session IS NULL AND t.delayed AND t.ready_at <= now;
+        SELECT count(*) INTO due FROM tenure.due(now, _queue);
     END IF;
     oldest := least(
         now,

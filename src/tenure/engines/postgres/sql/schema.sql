@@ -2,6 +2,8 @@
 --
 -- All rows of one object (a key, a pool, a queue) are changed under the advisory lock of that object only; so there is
 -- at most one transaction at a time that changes them. `made` numbers are in the order of making, over all tables.
+-- `look_at` is when to look whether a row says anything still, NULL if that is found out otherwise: an index has it,
+-- and it changes seldom, unlike the time until which the row is kept.
 
 CREATE TYPE tenure.answer AS (word text, n bigint[], b bytea[]);
 
@@ -35,8 +37,11 @@ CREATE TABLE tenure.given (
     name bytea NOT NULL,
     n bigint NOT NULL,
     answer tenure.answer[] NOT NULL,
+    keep_until bigint NOT NULL,
+    look_at bigint NOT NULL,
     PRIMARY KEY (session, kind, name)
 ) WITH (fillfactor = 70);
+CREATE INDEX given_look ON tenure.given (look_at);
 
 -- One-shot requests to be hinted.
 CREATE TABLE tenure.watch (
@@ -132,8 +137,11 @@ CREATE TABLE tenure.barrier (
     parties bigint NOT NULL,
     on_departure text NOT NULL,
     generation bigint NOT NULL DEFAULT 0,
-    broken boolean NOT NULL DEFAULT false
-);
+    broken boolean NOT NULL DEFAULT false,
+    keep_until bigint NOT NULL DEFAULT 0,
+    look_at bigint
+) WITH (fillfactor = 50);
+CREATE INDEX barrier_look ON tenure.barrier (look_at) WHERE look_at IS NOT NULL;
 
 -- One who has arrived: waiting while there is no outcome.
 CREATE TABLE tenure.party (
@@ -150,7 +158,8 @@ CREATE TABLE tenure.party (
 CREATE INDEX party_waits ON tenure.party (key, made) WHERE outcome IS NULL;
 CREATE INDEX party_session ON tenure.party (session, made);
 
--- The counters of a queue. `waiting` and `delayed` are as the tasks stand in their orders, `live` are all unfinished.
+-- The counters of a queue. `waiting` and `delayed` are as the tasks stand in their orders, `live` are all unfinished;
+-- `lasting` are records that are kept for good.
 CREATE TABLE tenure.queue (
     name bytea PRIMARY KEY,
     paused boolean NOT NULL DEFAULT false,
@@ -168,8 +177,12 @@ CREATE TABLE tenure.queue (
     reserved bigint NOT NULL DEFAULT 0,
     producers bigint NOT NULL DEFAULT 0,
     takers bigint NOT NULL DEFAULT 0,
-    ordinal bigint NOT NULL DEFAULT 0
+    ordinal bigint NOT NULL DEFAULT 0,
+    lasting bigint NOT NULL DEFAULT 0,
+    keep_until bigint NOT NULL DEFAULT 0,
+    look_at bigint
 ) WITH (fillfactor = 30);
+CREATE INDEX queue_look ON tenure.queue (look_at) WHERE look_at IS NOT NULL;
 
 CREATE TABLE tenure.cursor (
     queue bytea NOT NULL,
@@ -232,6 +245,7 @@ CREATE INDEX task_priority ON tenure.task (queue, priority DESC, ready_at, id) W
 CREATE INDEX task_age ON tenure.task (queue, ready_at, id) WHERE session IS NULL AND NOT delayed;
 CREATE INDEX task_due ON tenure.task (queue, ready_at, id) WHERE session IS NULL AND delayed;
 CREATE INDEX task_lease ON tenure.task (session, token) WHERE session IS NOT NULL;
+CREATE INDEX task_leased ON tenure.task (queue, token) WHERE session IS NOT NULL;
 CREATE INDEX task_stop ON tenure.task (session, stop) WHERE stop IS NOT NULL;
 CREATE UNIQUE INDEX task_key ON tenure.task (queue, key) WHERE key IS NOT NULL;
 CREATE INDEX task_expiry ON tenure.task (expires, id) WHERE expires IS NOT NULL;

@@ -131,18 +131,25 @@ BEGIN
     END LOOP;
 END $$;
 
--- numbered answers
+-- numbered answers: kept for two ttls after they were last given
 
-CREATE FUNCTION tenure.given(_session bigint, _kind text, _name bytea, _n bigint) RETURNS tenure.answer[]
-LANGUAGE plpgsql AS $$
+CREATE FUNCTION tenure.given(_now bigint, _mine tenure.session, _kind text, _name bytea, _n bigint)
+RETURNS tenure.answer[] LANGUAGE plpgsql AS $$
+DECLARE
+    known tenure.answer[];
 BEGIN
-    RETURN (SELECT g.answer FROM tenure.given g
-        WHERE g.session = _session AND g.kind = _kind AND g.name = _name AND g.n = _n);
+    UPDATE tenure.given g SET keep_until = _now + 2 * _mine.ttl
+    WHERE g.session = _mine.id AND g.kind = _kind AND g.name = _name AND g.n = _n AND g.keep_until > _now
+    RETURNING g.answer INTO known;
+    RETURN known;
 END $$;
 
-CREATE FUNCTION tenure.remember(_session bigint, _kind text, _name bytea, _n bigint, _answer tenure.answer[])
-RETURNS void LANGUAGE plpgsql AS $$
+CREATE FUNCTION tenure.remember(
+    _now bigint, _mine tenure.session, _kind text, _name bytea, _n bigint, _answer tenure.answer[]
+) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-    INSERT INTO tenure.given (session, kind, name, n, answer) VALUES (_session, _kind, _name, _n, _answer)
-    ON CONFLICT (session, kind, name) DO UPDATE SET n = excluded.n, answer = excluded.answer;
+    INSERT INTO tenure.given (session, kind, name, n, answer, keep_until, look_at)
+    VALUES (_mine.id, _kind, _name, _n, _answer, _now + 2 * _mine.ttl, _now + 2 * _mine.ttl)
+    ON CONFLICT (session, kind, name)
+    DO UPDATE SET n = excluded.n, answer = excluded.answer, keep_until = excluded.keep_until;
 END $$;

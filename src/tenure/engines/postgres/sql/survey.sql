@@ -1,31 +1,54 @@
 -- Looking around: names by kind, what sessions have, and how the server is doing.
 
--- Names from `_prefix` up to `_end`, those above `_after`. -> names(; name...), more
+-- The names from `_prefix` up to `_end` above `_after`, among the next `_limit`. -> names(; where to go on or empty,
+-- name...), more
 CREATE FUNCTION tenure.survey(
     _clock bigint, _cap bigint, _kind text, _prefix bytea, _end bytea, _after bytea, _limit bigint
 ) RETURNS tenure.answer LANGUAGE plpgsql AS $$
 DECLARE
-    names bytea[];
+    now bigint := tenure.time(_clock);
+    one record;
+    last bytea := _after;
+    looked bigint := 0;
+    names bytea[] := '{}';
 BEGIN
-    IF tenure.is_due(tenure.time(_clock)) THEN
+    IF tenure.is_due(now) THEN
         RETURN tenure.word('more');
     END IF;
-    CASE _kind
-        WHEN 'holds' THEN
-            names := ARRAY(SELECT l.key FROM tenure.line l
-                WHERE l.key >= _prefix AND l.key < _end AND l.key > _after AND l.held > 0 ORDER BY l.key LIMIT _limit);
-        WHEN 'pools' THEN
-            names := ARRAY(SELECT DISTINCT r.pool FROM tenure.resource r
-                WHERE r.pool >= _prefix AND r.pool < _end AND r.pool > _after ORDER BY r.pool LIMIT _limit);
-        WHEN 'queues' THEN
-            names := ARRAY(SELECT q.name FROM tenure.queue q
-                WHERE q.name >= _prefix AND q.name < _end AND q.name > _after AND q.put > 0
-                ORDER BY q.name LIMIT _limit);
-        WHEN 'sessions' THEN
-            names := ARRAY(SELECT s.name FROM tenure.session s
-                WHERE s.name >= _prefix AND s.name < _end AND s.name > _after ORDER BY s.name LIMIT _limit);
-    END CASE;
-    RETURN ROW('names', NULL, names)::tenure.answer;
+    IF _kind = 'pools' THEN
+        WHILE looked < _limit LOOP
+            last := (SELECT r.pool FROM tenure.resource r
+                WHERE r.pool >= _prefix AND r.pool < _end AND r.pool > last ORDER BY r.pool LIMIT 1);
+            EXIT WHEN last IS NULL;
+            looked := looked + 1;
+            names := names || last;
+        END LOOP;
+    ELSIF _kind = 'holds' THEN
+        FOR one IN SELECT l.key AS name, l.held > 0 AS counts FROM tenure.line l
+            WHERE l.key >= _prefix AND l.key < _end AND l.key > _after ORDER BY l.key LIMIT _limit
+        LOOP
+            looked := looked + 1;
+            last := one.name;
+            names := CASE WHEN one.counts THEN names || one.name ELSE names END;
+        END LOOP;
+    ELSIF _kind = 'queues' THEN
+        FOR one IN SELECT q.name, (tenure.seen(now, q.name)).put > 0 AS counts FROM tenure.queue q
+            WHERE q.name >= _prefix AND q.name < _end AND q.name > _after ORDER BY q.name LIMIT _limit
+        LOOP
+            looked := looked + 1;
+            last := one.name;
+            names := CASE WHEN one.counts THEN names || one.name ELSE names END;
+        END LOOP;
+    ELSE
+        FOR one IN SELECT s.name FROM tenure.session s
+            WHERE s.name >= _prefix AND s.name < _end AND s.name > _after ORDER BY s.name LIMIT _limit
+        LOOP
+            looked := looked + 1;
+            last := one.name;
+            names := names || one.name;
+        END LOOP;
+    END IF;
+    RETURN ROW('names', NULL, CASE WHEN looked < _limit THEN '' ELSE last END || names)::tenure.answer;
 END $$;
 
 -- At most `_limit` things above a rank of the family and a number. -> session(; process), then the family's name(rank,

@@ -39,7 +39,7 @@ BEGIN
             RETURN false;
         END IF;
         PERFORM tenure.lock('barrier', party.key);
-        PERFORM tenure.remove_party(party.key, party.participant);
+        PERFORM tenure.remove_party(_now, party.key, party.participant);
     END LOOP;
     LOOP
         SELECT * INTO producer FROM tenure.producer t WHERE t.session = _session ORDER BY t.made LIMIT 1;
@@ -48,7 +48,7 @@ BEGIN
             RETURN false;
         END IF;
         PERFORM tenure.lock('queue', producer.queue);
-        PERFORM tenure.remove_producer(producer.queue, producer.name);
+        PERFORM tenure.remove_producer(_now, producer.queue, producer.name);
     END LOOP;
     LOOP
         SELECT * INTO task FROM tenure.task t WHERE t.session = _session ORDER BY t.token LIMIT 1;
@@ -66,7 +66,7 @@ BEGIN
             RETURN false;
         END IF;
         PERFORM tenure.lock('queue', taker.queue);
-        PERFORM tenure.forget_taker(taker.queue, _session);
+        PERFORM tenure.forget_taker(_now, taker.queue, _session);
     END LOOP;
     LOOP
         SELECT * INTO watch FROM tenure.watch t WHERE t.session = _session ORDER BY t.made LIMIT 1;
@@ -76,7 +76,10 @@ BEGIN
         END IF;
         DELETE FROM tenure.watch t WHERE t.session = _session AND t.made = watch.made;
     END LOOP;
-    DELETE FROM tenure.given g WHERE g.session = _session;
+    -- many go by their own time
+    DELETE FROM tenure.given g WHERE g.ctid = ANY (ARRAY(
+        SELECT f.ctid FROM tenure.given f WHERE f.session = _session LIMIT 256
+    ));
     DELETE FROM tenure.session s WHERE s.id = _session;
     RETURN finished;
 END $$;
@@ -94,7 +97,7 @@ BEGIN
     PERFORM tenure.lock('sweep', '');
     now := tenure.time(_clock);
     PERFORM tenure.begin_steps(_cap);
-    FOR line IN SELECT * FROM tenure.unserved LOOP
+    FOR line IN SELECT * FROM tenure.unserved LIMIT _cap LOOP
         PERFORM tenure.lock('hold', line.key);
         DELETE FROM tenure.unserved u WHERE u.key = line.key;
         PERFORM tenure.serve(now, line.key);
@@ -138,6 +141,47 @@ BEGIN
         END IF;
     END LOOP;
     RETURN tenure.word(CASE WHEN FOUND THEN 'more' ELSE 'ok' END);
+END $$;
+
+-- Forget a few of each kind that say nothing any more: numbered answers, rates, records of endings, barriers, queues.
+-- It waits for nobody: what others work on is left for another time. -> ok
+CREATE FUNCTION tenure.forget(_clock bigint, _cap bigint) RETURNS tenure.answer LANGUAGE plpgsql AS $$
+DECLARE
+    now bigint := tenure.time(_clock);
+    at double precision := now / 1e6::double precision;
+    given record;
+    object bytea;
+    queue tenure.queue;
+BEGIN
+    FOR given IN SELECT g.ctid, g.keep_until FROM tenure.given g WHERE g.look_at <= now
+        ORDER BY g.look_at LIMIT 64 FOR UPDATE SKIP LOCKED
+    LOOP
+        IF given.keep_until > now THEN
+            UPDATE tenure.given g SET look_at = given.keep_until WHERE g.ctid = given.ctid;
+        ELSE
+            DELETE FROM tenure.given g WHERE g.ctid = given.ctid;
+        END IF;
+    END LOOP;
+    DELETE FROM tenure.rate r WHERE r.key = ANY (ARRAY(
+        -- a second later, for those whose clock was read a little earlier
+        SELECT p.key FROM tenure.rate p WHERE p.arrival < at - 1 ORDER BY p.arrival LIMIT 64 FOR UPDATE SKIP LOCKED
+    )) AND r.arrival < at - 1;
+    PERFORM tenure.forget_outdated(now, 24);
+    FOR object IN SELECT b.key FROM tenure.barrier b WHERE b.look_at <= now ORDER BY b.look_at LIMIT 64 LOOP
+        IF tenure.try_lock('barrier', object) THEN
+            PERFORM tenure.tidy_barrier(now, object);
+        END IF;
+    END LOOP;
+    FOR object IN SELECT q.name FROM tenure.queue q WHERE q.look_at <= now ORDER BY q.look_at LIMIT 64 LOOP
+        IF tenure.try_lock('queue', object) THEN
+            SELECT * INTO queue FROM tenure.queue q WHERE q.name = object AND q.look_at <= now;
+            IF FOUND THEN
+                queue.look_at := NULL;
+                PERFORM tenure.save(now, queue);
+            END IF;
+        END IF;
+    END LOOP;
+    RETURN tenure.word('ok');
 END $$;
 
 -- -> ok, gone, more

@@ -2,24 +2,24 @@
 
 -- -> the queue, and whether the settlement came in time
 CREATE FUNCTION tenure.settle(
-    _now bigint, INOUT _q tenure.queue, _session bigint, _id bigint, _token bigint, _verdict text, _result bytea,
+    _now bigint, INOUT _q tenure.queue, _mine tenure.session, _id bigint, _token bigint, _verdict text, _result bytea,
     _delay bigint, _ttl bigint, OUT _in_time boolean
 ) LANGUAGE plpgsql AS $$
 DECLARE
     task tenure.task;
 BEGIN
     SELECT * INTO task FROM tenure.task t
-    WHERE t.id = _id AND t.queue = _q.name AND t.token = _token AND t.session = _session;
+    WHERE t.id = _id AND t.queue = _q.name AND t.token = _token AND t.session = _mine.id;
     _in_time := FOUND;
     IF NOT FOUND THEN
         RETURN;
     ELSIF _verdict IN ('done', 'discarded', 'cancelled') THEN
-        _q := tenure.end_task(_now, _q, task, _verdict, _result, _ttl);
+        _q := tenure.end_task(_now, _q, task, _verdict, _result, _ttl, _mine.ttl);
     ELSIF _verdict = 'dead' THEN
         task.attempts := task.attempts + 1;
-        _q := tenure.end_task(_now, _q, task, 'dead', _result, NULL);
+        _q := tenure.end_task(_now, _q, task, 'dead', _result, NULL, _mine.ttl);
     ELSIF task.stop IS NOT NULL THEN
-        _q := tenure.end_task(_now, _q, task, 'cancelled', '', task.stop_ttl);
+        _q := tenure.end_task(_now, _q, task, 'cancelled', '', task.stop_ttl, _mine.ttl);
     ELSIF _verdict = 'retry' THEN
         task.attempts := task.attempts + 1;
         task.ready_at := _now + _delay;
@@ -33,7 +33,7 @@ END $$;
 -- Settle tasks all of which end, while nobody waits to hear of it: in one statement.
 -- -> the queue, and the tokens of settlements that came too late
 CREATE FUNCTION tenure.settle_endings(
-    _now bigint, INOUT _q tenure.queue, _session bigint, _ids bigint[], _tokens bigint[], _verdicts text[],
+    _now bigint, INOUT _q tenure.queue, _mine tenure.session, _ids bigint[], _tokens bigint[], _verdicts text[],
     _results bytea[], _ttls bigint[], OUT _refused bigint[]
 ) LANGUAGE plpgsql AS $$
 DECLARE
@@ -43,7 +43,7 @@ BEGIN
         DELETE FROM tenure.task t
         USING unnest(_ids, _tokens, _verdicts, _results, _ttls)
             WITH ORDINALITY AS s (id, token, verdict, result, ttl, i)
-        WHERE t.id = s.id AND t.token = s.token AND t.queue = _q.name AND t.session = _session
+        WHERE t.id = s.id AND t.token = s.token AND t.queue = _q.name AND t.session = _mine.id
         RETURNING t.id, t.priority, t.attempts, t.deliveries, t.key, t.keep, t.payload, s.verdict,
             s.result, s.ttl, s.i
     ), kept AS (
@@ -59,6 +59,8 @@ BEGIN
         count(*) FILTER (WHERE g.verdict = 'dead') AS dead,
         count(*) FILTER (WHERE g.verdict = 'discarded') AS discarded,
         count(*) FILTER (WHERE g.verdict = 'cancelled') AS cancelled,
+        count(*) FILTER (WHERE g.verdict = 'dead' OR g.ttl < 0) AS lasting,
+        max(g.ttl) FILTER (WHERE g.verdict <> 'dead') AS ttl,
         coalesce(array_agg(g.id), '{}') AS ids
     INTO ends FROM gone g;
     IF ends.live = cardinality(_ids) THEN
@@ -72,6 +74,10 @@ BEGIN
     _q.dead := _q.dead + ends.dead;
     _q.discarded := _q.discarded + ends.discarded;
     _q.cancelled := _q.cancelled + ends.cancelled;
+    _q.lasting := _q.lasting + ends.lasting;
+    IF ends.live > 0 THEN
+        _q.keep_until := greatest(_q.keep_until, _now + ends.ttl, _now + 2 * _mine.ttl);
+    END IF;
     IF ends.live > 0 AND _q.live = 0 THEN
         PERFORM tenure.fire('drain', _q.name, 0, '', 'drained');
     END IF;
@@ -148,23 +154,23 @@ BEGIN
         RETURN NEXT tenure.word('gone');
         RETURN;
     END IF;
-    known := tenure.given(mine.id, 'exchange', _queue, _n);
+    known := tenure.given(now, mine, 'exchange', _queue, _n);
     IF known IS NOT NULL THEN
         RETURN QUERY SELECT * FROM tenure.exchanged(_queue, known);
         RETURN;
     END IF;
-    queue := tenure.queue_of(_queue);
+    queue := tenure.queue_of(now, _queue);
     IF cardinality(_ids) > 0 AND queue.producers = 0
             AND _verdicts <@ ARRAY['done', 'dead', 'discarded', 'cancelled']
             AND cardinality(_ids) = (SELECT count(DISTINCT u.id) FROM unnest(_ids) u (id))
             AND NOT EXISTS (SELECT FROM tenure.watch w WHERE w.kind = 'task' AND w.name = _queue) THEN
         SELECT * INTO settled FROM tenure.settle_endings(
-            now, queue, mine.id, _ids, _tokens, _verdicts, _results, _ttls);
+            now, queue, mine, _ids, _tokens, _verdicts, _results, _ttls);
         queue := settled._q;
         refused := settled._refused;
     ELSE
         FOR i IN 1 .. cardinality(_ids) LOOP
-            SELECT * INTO settled FROM tenure.settle(now, queue, mine.id, _ids[i], _tokens[i], _verdicts[i],
+            SELECT * INTO settled FROM tenure.settle(now, queue, mine, _ids[i], _tokens[i], _verdicts[i],
                 _results[i], _delays[i], CASE WHEN _ttls[i] >= 0 THEN _ttls[i] END);
             queue := settled._q;
             IF NOT settled._in_time THEN
@@ -173,11 +179,11 @@ BEGIN
         END LOOP;
     END IF;
     IF queue.delayed > 0 THEN
-        UPDATE tenure.task t SET delayed = false WHERE t.queue = _queue AND t.id IN (
+        UPDATE tenure.task t SET delayed = false WHERE t.queue = _queue AND t.id = ANY (ARRAY(
             SELECT d.id FROM tenure.task d
             WHERE d.queue = _queue AND d.session IS NULL AND d.delayed AND d.ready_at <= now
             ORDER BY d.ready_at, d.id LIMIT _cap
-        );
+        ));
         GET DIAGNOSTICS promoted = ROW_COUNT;
         queue.delayed := queue.delayed - promoted;
         queue.waiting := queue.waiting + promoted;
@@ -221,8 +227,8 @@ BEGIN
         ROW('refused', refused, NULL)::tenure.answer,
         ROW('stop', stops, NULL)::tenure.answer
     ] || taken;
-    PERFORM tenure.save(queue);
-    PERFORM tenure.remember(mine.id, 'exchange', _queue, _n, known);
+    PERFORM tenure.save(now, queue);
+    PERFORM tenure.remember(now, mine, 'exchange', _queue, _n, known);
     PERFORM tenure.forget_outdated(now, cardinality(_ids));
     RETURN QUERY SELECT a.word, a.n, CASE WHEN a.word = 'task' THEN a.b || a.payload ELSE a.b END
         FROM ROWS FROM (unnest(known), unnest(ARRAY[NULL, NULL, NULL]::bytea[] || payloads)) AS a (word, n, b, payload);

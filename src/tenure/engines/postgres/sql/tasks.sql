@@ -2,25 +2,56 @@
 --
 -- A function that changes the counters of a queue is given the row and gives it back; `save` writes it once.
 
-CREATE FUNCTION tenure.queue_of(_name bytea) RETURNS tenure.queue LANGUAGE plpgsql AS $$
+-- Whether nothing but time keeps a queue; idle takers do not.
+CREATE FUNCTION tenure.is_idle(_q tenure.queue) RETURNS boolean LANGUAGE plpgsql AS $$
+BEGIN
+    RETURN _q.live = 0 AND _q.lasting = 0 AND _q.producers = 0 AND _q.reserved = 0 AND NOT _q.paused
+        AND NOT EXISTS (SELECT FROM tenure.cursor c WHERE c.queue = _q.name);
+END $$;
+
+-- The queue as it is now: one that says nothing any more is as good as new; of one that nobody uses all is NULL.
+CREATE FUNCTION tenure.seen(_now bigint, _name bytea) RETURNS tenure.queue LANGUAGE plpgsql AS $$
 DECLARE
     queue tenure.queue;
 BEGIN
-    LOOP
-        SELECT * INTO queue FROM tenure.queue q WHERE q.name = _name;
-        IF FOUND THEN
-            RETURN queue;
-        END IF;
-        INSERT INTO tenure.queue (name) VALUES (_name);
-    END LOOP;
+    SELECT * INTO queue FROM tenure.queue q WHERE q.name = _name;
+    IF queue.live = 0 AND queue.keep_until <= _now AND tenure.is_idle(queue) THEN
+        queue.put := 0;
+        queue.done := 0;
+        queue.cancelled := 0;
+        queue.expired := 0;
+        queue.discarded := 0;
+        queue.purged := 0;
+    END IF;
+    RETURN queue;
 END $$;
 
-CREATE FUNCTION tenure.save(_q tenure.queue) RETURNS void LANGUAGE plpgsql AS $$
+-- The same, of one that comes into use.
+CREATE FUNCTION tenure.queue_of(_now bigint, _name bytea) RETURNS tenure.queue LANGUAGE plpgsql AS $$
+DECLARE
+    queue tenure.queue := tenure.seen(_now, _name);
 BEGIN
+    IF queue.name IS NULL THEN
+        INSERT INTO tenure.queue (name) VALUES (_name) RETURNING * INTO queue;
+    END IF;
+    RETURN queue;
+END $$;
+
+CREATE FUNCTION tenure.save(_now bigint, _q tenure.queue) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    IF _q.live = 0 AND (_q.look_at IS NULL OR _q.keep_until <= _now) AND tenure.is_idle(_q) THEN
+        IF _q.keep_until > _now THEN
+            _q.look_at := _q.keep_until;
+        ELSIF _q.takers = 0 THEN
+            DELETE FROM tenure.queue WHERE name = _q.name;
+            RETURN;
+        END IF;
+    END IF;
     UPDATE tenure.queue SET paused = _q.paused, max_size = _q.max_size, live = _q.live, waiting = _q.waiting,
         delayed = _q.delayed, put = _q.put, done = _q.done, dead = _q.dead, cancelled = _q.cancelled,
         expired = _q.expired, discarded = _q.discarded, purged = _q.purged, reserved = _q.reserved,
-        producers = _q.producers, takers = _q.takers, ordinal = _q.ordinal
+        producers = _q.producers, takers = _q.takers, ordinal = _q.ordinal, lasting = _q.lasting,
+        keep_until = _q.keep_until, look_at = _q.look_at
     WHERE name = _q.name;
 END $$;
 
@@ -35,11 +66,15 @@ END $$;
 
 -- idle takers
 
-CREATE FUNCTION tenure.forget_taker(_queue bytea, _session bigint) RETURNS void LANGUAGE plpgsql AS $$
+CREATE FUNCTION tenure.forget_taker(_now bigint, _queue bytea, _session bigint) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    queue tenure.queue;
 BEGIN
     DELETE FROM tenure.taker t WHERE t.queue = _queue AND t.session = _session;
     IF FOUND THEN
-        UPDATE tenure.queue q SET takers = q.takers - 1 WHERE q.name = _queue;
+        queue := tenure.queue_of(_now, _queue);
+        queue.takers := queue.takers - 1;
+        PERFORM tenure.save(_now, queue);
     END IF;
 END $$;
 
@@ -86,7 +121,7 @@ BEGIN
 END $$;
 
 -- -> released, left, unknown
-CREATE FUNCTION tenure.remove_producer(_queue bytea, _name bytea) RETURNS text LANGUAGE plpgsql AS $$
+CREATE FUNCTION tenure.remove_producer(_now bigint, _queue bytea, _name bytea) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
     queue tenure.queue;
     place tenure.producer;
@@ -95,13 +130,13 @@ BEGIN
     IF NOT FOUND THEN
         RETURN 'unknown';
     END IF;
-    queue := tenure.queue_of(_queue);
+    queue := tenure.queue_of(_now, _queue);
     IF place.reserved THEN
         queue.reserved := queue.reserved - place.count;
     ELSE
         queue.producers := queue.producers - 1;
     END IF;
-    PERFORM tenure.save(tenure.admit(queue));
+    PERFORM tenure.save(_now, tenure.admit(queue));
     RETURN CASE WHEN place.reserved THEN 'released' ELSE 'left' END;
 END $$;
 
@@ -126,9 +161,10 @@ BEGIN
     PERFORM tenure.fire('task', _queue, _id, _id::text::bytea, 'finished');
 END $$;
 
--- The task, neither leased nor in an order, has ended; without `_ttl` its record is kept for good.
+-- The task, neither leased nor in an order, has ended; without `_ttl` its record is kept for good. `_own` is the ttl of
+-- the session that settled it, 0 if none did.
 CREATE FUNCTION tenure.end_task(
-    _now bigint, _q tenure.queue, _task tenure.task, _state text, _result bytea, _ttl bigint
+    _now bigint, _q tenure.queue, _task tenure.task, _state text, _result bytea, _ttl bigint, _own bigint
 ) RETURNS tenure.queue LANGUAGE plpgsql AS $$
 BEGIN
     _q := tenure.remove_task(_q, _task.id);
@@ -139,6 +175,8 @@ BEGIN
         WHEN 'cancelled' THEN _q.cancelled := _q.cancelled + 1;
         WHEN 'expired' THEN _q.expired := _q.expired + 1;
     END CASE;
+    _q.lasting := _q.lasting + (_ttl IS NULL)::int;
+    _q.keep_until := greatest(_q.keep_until, _now + _ttl, _now + 2 * _own);
     INSERT INTO tenure.ended
         (id, queue, state, seq, priority, attempts, deliveries, ended_at, expires, key, result, payload)
     VALUES (_task.id, _q.name, _state, nextval('tenure.last_ending'), _task.priority, _task.attempts, _task.deliveries,
@@ -188,17 +226,17 @@ BEGIN
     IF NOT FOUND THEN
         RETURN;
     END IF;
-    queue := tenure.queue_of(task.queue);
+    queue := tenure.queue_of(_now, task.queue);
     silent := task.deliveries - task.attempts;
     IF task.stop IS NOT NULL THEN
-        queue := tenure.end_task(_now, queue, task, 'cancelled', '', task.stop_ttl);
+        queue := tenure.end_task(_now, queue, task, 'cancelled', '', task.stop_ttl, 0);
     ELSIF silent >= task.max_deliveries THEN
         queue := tenure.end_task(
-            _now, queue, task, 'dead', format('delivered %s times without a verdict', silent)::bytea, NULL);
+            _now, queue, task, 'dead', format('delivered %s times without a verdict', silent)::bytea, NULL, 0);
     ELSE
         queue := tenure.return_task(_now, queue, task);
     END IF;
-    PERFORM tenure.save(queue);
+    PERFORM tenure.save(_now, queue);
 END $$;
 
 -- The time of a task has come, unless it is leased. False if no step is left.
@@ -215,16 +253,16 @@ BEGIN
     ELSIF NOT tenure.step() THEN
         RETURN false;
     END IF;
-    PERFORM tenure.save(tenure.end_task(
-        _now, tenure.step_out(tenure.queue_of(task.queue), task.delayed), task, 'expired', '', 3600000000));
+    PERFORM tenure.save(_now, tenure.end_task(
+        _now, tenure.step_out(tenure.queue_of(_now, task.queue), task.delayed), task, 'expired', '', 3600000000, 0));
     RETURN true;
 END $$;
 
--- Forget outdated records, a few more than came.
+-- Forget outdated records, a few more than came. By an array of ids: a plan that expects many would join whole tables.
 CREATE FUNCTION tenure.forget_outdated(_now bigint, _ended bigint) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-    DELETE FROM tenure.ended WHERE id IN (
+    DELETE FROM tenure.ended WHERE id = ANY (ARRAY(
         SELECT e.id FROM tenure.ended e WHERE e.expires <= _now ORDER BY e.expires LIMIT 16 + 2 * _ended
         FOR UPDATE SKIP LOCKED
-    );
+    ));
 END $$;

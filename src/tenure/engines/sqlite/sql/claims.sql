@@ -8,6 +8,10 @@ SELECT ordinal, waiting FROM pool WHERE name = :name
 INSERT INTO pool VALUES (:name, :ordinal, :waiting)
 ON CONFLICT (name) DO UPDATE SET ordinal = excluded.ordinal, waiting = excluded.waiting
 
+-- delete_pool: Forget a pool that has no resource.
+-- in: name
+DELETE FROM pool WHERE name = :name AND NOT EXISTS (SELECT 1 FROM resource WHERE pool = :name)
+
 -- resource: A resource by its name.
 -- in: pool, name
 -- out: id, name, metadata, preference, rests, rest_until, claim, token, retired, removed
@@ -25,8 +29,10 @@ INSERT INTO resource (pool, name, metadata, preference, used, rests, token, remo
 VALUES (:pool, :name, :metadata, :preference, 0, 0, 0, 0)
 
 -- change: A resource that was known is described anew.
--- in: id, metadata, preference
-UPDATE resource SET metadata = :metadata, preference = :preference, retired = NULL, removed = 0 WHERE id = :id
+-- in: id, metadata, preference, revive
+UPDATE resource SET metadata = :metadata, preference = :preference, removed = 0,
+  retired = CASE WHEN :revive THEN NULL ELSE retired END
+WHERE id = :id
 
 -- edit: Its claimer changes a resource.
 -- in: id, metadata, rest_until, retired

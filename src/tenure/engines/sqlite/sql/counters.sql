@@ -13,14 +13,29 @@ DELETE FROM rate WHERE key IN (SELECT key FROM rate WHERE arrival <= :now ORDER 
 
 -- barrier: The state of a barrier.
 -- in: key
--- out: parties, on_departure, generation, broken, arrived
-SELECT parties, on_departure, generation, broken, arrived FROM barrier WHERE key = :key
+-- out: parties, on_departure, generation, broken, arrived, keep_until, look_at
+SELECT parties, on_departure, generation, broken, arrived, keep_until, look_at FROM barrier WHERE key = :key
 
 -- save_barrier: Keep the state of a barrier.
--- in: key, parties, on_departure, generation, broken, arrived
-INSERT INTO barrier VALUES (:key, :parties, :on_departure, :generation, :broken, :arrived)
+-- in: key, parties, on_departure, generation, broken, arrived, keep_until, look_at
+INSERT INTO barrier VALUES (:key, :parties, :on_departure, :generation, :broken, :arrived, :keep_until, :look_at)
 ON CONFLICT (key) DO UPDATE SET parties = excluded.parties, on_departure = excluded.on_departure,
-  generation = excluded.generation, broken = excluded.broken, arrived = excluded.arrived
+  generation = excluded.generation, broken = excluded.broken, arrived = excluded.arrived,
+  keep_until = excluded.keep_until, look_at = excluded.look_at
+
+-- delete_barrier: Forget a barrier.
+-- in: key
+DELETE FROM barrier WHERE key = :key
+
+-- to_look_at: Barriers whose time to be looked at has come.
+-- in: now, count
+-- out: key
+SELECT key FROM barrier WHERE look_at <= :now ORDER BY look_at LIMIT :count
+
+-- any_arrival: Whether a barrier has anything of a participant.
+-- in: key
+-- out: 1 or 0
+SELECT EXISTS (SELECT 1 FROM arrival WHERE key = :key)
 
 -- arrival: One participant.
 -- in: key, participant

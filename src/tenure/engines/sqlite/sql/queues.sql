@@ -2,7 +2,7 @@
 -- in: name
 -- out: all columns
 SELECT id, name, paused, max_size, live, waiting, delayed, put, done, dead, cancelled, expired, discarded, purged,
-  reserved, producers, takers, stops, ordinal
+  reserved, producers, takers, stops, ordinal, lasting, keep_until, look_at
 FROM queue WHERE name = :name
 
 -- name: The name of a queue.
@@ -18,8 +18,23 @@ INSERT INTO queue (name) VALUES (:name)
 -- in: all columns but the name
 UPDATE queue SET paused = :paused, max_size = :max_size, live = :live, waiting = :waiting, delayed = :delayed,
   put = :put, done = :done, dead = :dead, cancelled = :cancelled, expired = :expired, discarded = :discarded,
-  purged = :purged, reserved = :reserved, producers = :producers, takers = :takers, stops = :stops, ordinal = :ordinal
+  purged = :purged, reserved = :reserved, producers = :producers, takers = :takers, stops = :stops, ordinal = :ordinal,
+  lasting = :lasting, keep_until = :keep_until, look_at = :look_at
 WHERE id = :id
+
+-- delete: Forget a queue.
+-- in: id
+DELETE FROM queue WHERE id = :id
+
+-- to_look_at: Queues whose time to be looked at has come.
+-- in: now, count
+-- out: name
+SELECT name FROM queue WHERE look_at <= :now ORDER BY look_at LIMIT :count
+
+-- any_cursor: Whether a queue has a position that a producer stored.
+-- in: queue
+-- out: 1 or 0
+SELECT EXISTS (SELECT 1 FROM cursor WHERE queue = :queue)
 
 -- cursors: The positions that producers stored.
 -- in: queue

@@ -159,8 +159,13 @@ CREATE TABLE barrier (
   on_departure TEXT NOT NULL,
   generation INTEGER NOT NULL,
   broken INTEGER NOT NULL,
-  arrived INTEGER NOT NULL
+  arrived INTEGER NOT NULL,
+  keep_until INTEGER NOT NULL DEFAULT 0,
+  look_at INTEGER
 ) WITHOUT ROWID
+
+-- barrier_look: When to look whether a barrier says anything still; NULL if that is found out otherwise.
+CREATE INDEX barrier_look ON barrier (look_at) WHERE look_at IS NOT NULL
 
 -- arrival: One participant: it waits, or has an outcome (place above -1: tripped, -1: broken) of a generation.
 CREATE TABLE arrival (
@@ -179,9 +184,10 @@ CREATE INDEX arrival_waiting ON arrival (key) WHERE generation IS NULL
 -- arrival_session: The arrivals of a session, in the order in which they were made.
 CREATE INDEX arrival_session ON arrival (session)
 
--- queue: The counters of a queue. live are unfinished; waiting and delayed as they stand in the order of tasks.
+-- queue: The counters of a queue. live are unfinished; waiting and delayed as they stand in the order of tasks; lasting
+-- are records that are kept for good. An id is never used again: records may outlive a queue for a while.
 CREATE TABLE queue (
-  id INTEGER PRIMARY KEY,
+  id INTEGER PRIMARY KEY AUTOINCREMENT,
   name TEXT NOT NULL UNIQUE,
   paused INTEGER NOT NULL DEFAULT 0,
   max_size INTEGER NOT NULL DEFAULT 0,
@@ -199,8 +205,14 @@ CREATE TABLE queue (
   producers INTEGER NOT NULL DEFAULT 0,
   takers INTEGER NOT NULL DEFAULT 0,
   stops INTEGER NOT NULL DEFAULT 0,
-  ordinal INTEGER NOT NULL DEFAULT 0
+  ordinal INTEGER NOT NULL DEFAULT 0,
+  lasting INTEGER NOT NULL DEFAULT 0,
+  keep_until INTEGER NOT NULL DEFAULT 0,
+  look_at INTEGER
 )
+
+-- queue_look: As for barriers.
+CREATE INDEX queue_look ON queue (look_at) WHERE look_at IS NOT NULL
 
 -- cursor: Positions that producers stored along with their tasks.
 CREATE TABLE cursor (
@@ -265,9 +277,6 @@ CREATE TABLE task (
   payload BLOB NOT NULL
 )
 
--- task_queue: The tasks of a queue, by id.
-CREATE INDEX task_queue ON task (queue)
-
 -- task_priority: Those that wait, in the order of priority.
 CREATE INDEX task_priority ON task (queue, priority DESC, ready_at) WHERE place = 0
 
@@ -279,6 +288,9 @@ CREATE INDEX task_due ON task (queue, ready_at) WHERE place = 1
 
 -- task_lease: What a session has taken, in the order of taking.
 CREATE INDEX task_lease ON task (session, token) WHERE place = 2
+
+-- task_leased: Those of a queue that are leased, in the order of taking.
+CREATE INDEX task_leased ON task (queue, token) WHERE place = 2
 
 -- task_stop: Leased tasks that shall be cancelled, in the order of the requests.
 CREATE INDEX task_stop ON task (session, queue, stop) WHERE stop IS NOT NULL

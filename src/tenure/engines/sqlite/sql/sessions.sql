@@ -1,11 +1,15 @@
 -- beginning: What every batch has to know first.
 -- out: the last token, task, ending and rank; the soonest end of a session, of a task and of a rest; the soonest record
---      to forget; whether there are watches and unserved lines
+--      to forget; the soonest rate that is full again; when to look at a barrier, and at a queue; whether there are
+--      watches and unserved lines
 SELECT last_token, last_task, last_ending, last_rank,
   (SELECT min(expires) FROM session),
   (SELECT min(expires) FROM task WHERE expires IS NOT NULL),
   (SELECT min(rest_until) FROM resource WHERE rests = 1),
   (SELECT min(expires) FROM ended WHERE expires IS NOT NULL),
+  (SELECT min(arrival) FROM rate),
+  (SELECT min(look_at) FROM barrier WHERE look_at IS NOT NULL),
+  (SELECT min(look_at) FROM queue WHERE look_at IS NOT NULL),
   EXISTS (SELECT 1 FROM watch),
   EXISTS (SELECT 1 FROM unserved)
 FROM meta
@@ -61,11 +65,6 @@ DELETE FROM session WHERE id = :id
 -- soonest: When the next session ends.
 -- out: expires
 SELECT min(expires) FROM session
-
--- known: Which of these sessions there still are.
--- in: ids, a JSON array
--- out: id
-SELECT id FROM session WHERE id IN (SELECT value FROM json_each(:ids))
 
 -- watch: Note a request to be hinted.
 -- in: kind, key, task, session

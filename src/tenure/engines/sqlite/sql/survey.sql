@@ -1,22 +1,22 @@
--- holds: Keys that somebody holds, in the order of their names.
+-- holds: Keys, in the order of their names.
 -- in: prefix, end (after all names with the prefix), after, limit
--- out: name
-SELECT key FROM line WHERE key >= :prefix AND key < :end AND key > :after AND held > 0 ORDER BY key LIMIT :limit
+-- out: name, whether somebody holds it
+SELECT key, held > 0 FROM line WHERE key >= :prefix AND key < :end AND key > :after ORDER BY key LIMIT :limit
 
--- pools: Pools that have a resource.
+-- pools: The next pool that has a resource.
+-- in: prefix, end, after
+-- out: name
+SELECT min(pool) FROM resource WHERE pool >= :prefix AND pool < :end AND pool > :after
+
+-- queues: Queues.
 -- in: prefix, end, after, limit
 -- out: name
-SELECT DISTINCT pool FROM resource WHERE pool >= :prefix AND pool < :end AND pool > :after ORDER BY pool LIMIT :limit
-
--- queues: Queues into which a task was ever put.
--- in: prefix, end, after, limit
--- out: name
-SELECT name FROM queue WHERE name >= :prefix AND name < :end AND name > :after AND put > 0 ORDER BY name LIMIT :limit
+SELECT name FROM queue WHERE name >= :prefix AND name < :end AND name > :after ORDER BY name LIMIT :limit
 
 -- sessions: Sessions that are open.
 -- in: prefix, end, after, limit
 -- out: name
-SELECT name FROM session WHERE name >= :prefix AND name < :end AND name > :after ORDER BY name LIMIT :limit
+SELECT name, 1 FROM session WHERE name >= :prefix AND name < :end AND name > :after ORDER BY name LIMIT :limit
 
 -- belongings: What a session has and waits for, above a rank and a number.
 -- in: session, rank, number, limit

@@ -140,39 +140,69 @@ SELECT id, queue, 0, priority, :now, key, payload FROM ended WHERE id = :id
 DELETE FROM ended WHERE id = :id
 
 -- purge_ended: Delete records of a state, oldest first.
--- in: queue, state, now, count
+-- in: queue, state, count
+-- out: expires
 DELETE FROM ended WHERE id IN
-  (SELECT id FROM ended WHERE queue = :queue AND state = :state AND (expires IS NULL OR expires > :now)
-   ORDER BY seq LIMIT :count)
+  (SELECT id FROM ended WHERE queue = :queue AND state = :state ORDER BY seq LIMIT :count)
+RETURNING expires
 
--- in_state: Tasks that are waiting, or delayed, by id.
--- in: queue, delayed, now, count
--- out: id, place
-SELECT id, place FROM task
-WHERE queue = :queue AND place < 2 AND (ready_at > :now) = :delayed ORDER BY id LIMIT :count
+-- dead_one: A dead task.
+-- in: id, queue
+-- out: key
+SELECT key FROM ended WHERE id = :id AND +queue = :queue AND state = 'dead'
 
--- browse_unleased: Tasks that are waiting, or delayed, by id.
--- in: queue, after, delayed, now, limit
+-- waiting_same_time: Those that wait behind a task of the same priority that was ready at the same time.
+-- in: queue, priority, ready_at, id, limit
+-- out: priority, ready_at, id, place
+SELECT priority, ready_at, id, place FROM task
+WHERE queue = :queue AND place = 0 AND priority = :priority AND ready_at = :ready_at AND id > :id ORDER BY id LIMIT :limit
+
+-- waiting_later: Those of the same priority that were ready later.
+-- in: queue, priority, ready_at, limit
+-- out: as `waiting_same_time`
+SELECT priority, ready_at, id, place FROM task
+WHERE queue = :queue AND place = 0 AND priority = :priority AND ready_at > :ready_at ORDER BY ready_at, id LIMIT :limit
+
+-- waiting_lower: Those of a lower priority.
+-- in: queue, priority, limit
+-- out: as `waiting_same_time`
+SELECT priority, ready_at, id, place FROM task
+WHERE queue = :queue AND place = 0 AND priority < :priority ORDER BY priority DESC, ready_at, id LIMIT :limit
+
+-- delayed_same_time: Delayed tasks behind one that is due at the same time.
+-- in: queue, ready_at, id, limit
+-- out: ready_at, id, place
+SELECT ready_at, id, place FROM task
+WHERE queue = :queue AND place = 1 AND ready_at = :ready_at AND id > :id ORDER BY id LIMIT :limit
+
+-- delayed_later: Those that are due later.
+-- in: queue, ready_at, limit
+-- out: as `delayed_same_time`
+SELECT ready_at, id, place FROM task
+WHERE queue = :queue AND place = 1 AND ready_at > :ready_at ORDER BY ready_at, id LIMIT :limit
+
+-- are_due: Delayed tasks that are due, in the order in which they became so.
+-- in: queue, now, limit
+-- out: as `waiting_same_time`
+SELECT priority, ready_at, id, place FROM task
+WHERE queue = :queue AND place = 1 AND ready_at <= :now ORDER BY ready_at, id LIMIT :limit
+
+-- leased_in_queue: Leased tasks behind a token.
+-- in: queue, token, limit
+-- out: token, id, place
+SELECT token, id, place FROM task WHERE queue = :queue AND place = 2 AND token > :token ORDER BY token LIMIT :limit
+
+-- show: What is shown of these tasks, in their order.
+-- in: ids (a JSON array)
 -- out: id, payload, priority, key, attempts, deliveries, ready_at
-SELECT id, payload, priority, key, attempts, deliveries, ready_at FROM task
-WHERE queue = :queue AND id > :after AND place < 2 AND (ready_at > :now) = :delayed ORDER BY id LIMIT :limit
-
--- browse_leased: Tasks that are leased, by id.
--- in: queue, after, limit
--- out: as `browse_unleased`
-SELECT id, payload, priority, key, attempts, deliveries, ready_at FROM task
-WHERE queue = :queue AND id > :after AND place = 2 ORDER BY id LIMIT :limit
+SELECT task.id, payload, priority, task.key, attempts, deliveries, ready_at
+FROM json_each(:ids) AS shown CROSS JOIN task ON task.id = shown.value
 
 -- browse_ended: Records of a state in the order of the endings.
--- in: queue, state, after, now, limit
--- out: seq, id, state, payload, priority, key, attempts, deliveries, result, ended_at
-SELECT seq, id, state, payload, priority, key, attempts, deliveries, result, ended_at FROM ended
-WHERE queue = :queue AND state = :state AND seq > :after AND (expires IS NULL OR expires > :now) ORDER BY seq LIMIT :limit
-
--- count_due: Tasks that are due but stand among the delayed.
--- in: queue, now
--- out: count
-SELECT count(*) FROM task WHERE queue = :queue AND place = 1 AND ready_at <= :now
+-- in: queue, state, after, limit
+-- out: seq, id, state, payload, priority, key, attempts, deliveries, result, ended_at, expires
+SELECT seq, id, state, payload, priority, key, attempts, deliveries, result, ended_at, expires FROM ended
+WHERE queue = :queue AND state = :state AND seq > :after ORDER BY seq LIMIT :limit
 
 -- oldest: When the longest waiting task became ready.
 -- in: queue

@@ -1,0 +1,117 @@
+"""How long a duration may be."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from math import isnan
+from typing import Any, TypeVar
+
+from tenure.arguments import LONGEST
+from tenure.errors import EngineError
+
+from ._answers import Operation
+from ._claims import Claim, EditClaim
+from ._counters import Refund, Spend, SpendRequest
+from ._joining import Complete, Joined, PutOne
+from ._sessions import OpenSession
+from ._tasks import CancelTask, Exchange, NewTask, Put, PutRequest, Settle
+
+T = TypeVar("T")
+
+
+def within(operation: T) -> T:
+    """The operation with no duration longer than `LONGEST`. Raises `EngineError` for one that is not a number."""
+    bound = _BOUNDS.get(type(operation))
+    return operation if bound is None else bound(operation)
+
+
+def _seconds(operation: object, value: float) -> float:
+    if -LONGEST <= value <= LONGEST:
+        return value
+    if isnan(value):
+        raise EngineError(f"{type(operation).__name__} has a duration that is not a number")
+    return LONGEST if value > 0 else -LONGEST
+
+
+def _fields(*names: str) -> Callable[[Any], Any]:
+    def bound(value: Any) -> Any:
+        changed: dict[str, float] = {}
+        for name in names:
+            seconds = getattr(value, name)
+            if seconds is not None and not -LONGEST <= seconds <= LONGEST:
+                changed[name] = _seconds(value, seconds)
+        if not changed:
+            return value
+        return value._replace(**changed) if isinstance(value, tuple) else replace(value, **changed)  # pyright: ignore[reportUnknownMemberType, reportAttributeAccessIssue, reportUnknownVariableType]
+
+    return bound
+
+
+_task: Callable[[NewTask], NewTask] = _fields("delay", "expires")
+_settle: Callable[[Settle], Settle] = _fields("delay", "ttl")
+_spending: Callable[[SpendRequest], SpendRequest] = _fields("max_wait")
+_aging: Callable[[Exchange], Exchange] = _fields("aging")
+
+
+def _each(bound: Callable[[T], T], values: tuple[T, ...]) -> tuple[T, ...]:
+    bounded = tuple(map(bound, values))
+    return values if all(map(_same, bounded, values)) else bounded
+
+
+def _same(one: object, other: object) -> bool:
+    return one is other
+
+
+def _request(request: PutRequest) -> PutRequest:
+    tasks = _each(_task, request.tasks)
+    return request if tasks is request.tasks else request._replace(tasks=tasks)
+
+
+def _put(operation: Put) -> Put:
+    requests = _each(_request, operation.requests)
+    return operation if requests is operation.requests else replace(operation, requests=requests)
+
+
+def _exchange(operation: Exchange) -> Exchange:
+    operation = _aging(operation)
+    settle = _each(_settle, operation.settle)
+    return operation if settle is operation.settle else replace(operation, settle=settle)
+
+
+def _spend(operation: Spend) -> Spend:
+    for amount in (operation.rate, operation.burst, *(request.cost for request in operation.requests)):
+        if isnan(amount):
+            raise EngineError("Spend has an amount that is not a number")
+    requests = _each(_spending, operation.requests)
+    return operation if requests is operation.requests else replace(operation, requests=requests)
+
+
+def _refund(operation: Refund) -> Refund:
+    if isnan(operation.cost) or isnan(operation.rate) or isnan(operation.booking):
+        raise EngineError("Refund has an amount that is not a number")
+    return operation
+
+
+def _complete(operation: Complete) -> Complete:
+    settle = _settle(operation.settle)
+    return operation if settle is operation.settle else replace(operation, settle=settle)
+
+
+def _put_one(operation: PutOne) -> PutOne:
+    task = _task(operation.task)
+    return operation if task is operation.task else replace(operation, task=task)
+
+
+_BOUNDS: dict[type[Operation[Any] | Joined[Any] | Any], Callable[[Any], Any]] = {
+    OpenSession: _fields("ttl"),
+    Claim: _fields("quarantine"),
+    EditClaim: _fields("cool_down"),
+    CancelTask: _fields("ttl"),
+    Put: _put,
+    Exchange: _exchange,
+    Spend: _spend,
+    Refund: _refund,
+    Complete: _complete,
+    PutOne: _put_one,
+}

@@ -1,0 +1,40 @@
+"""Names that are looked at again when their time has come, a few at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from heapq import heappop, heappush
+from typing import Generic, TypeVar
+
+K = TypeVar("K", bound=Hashable)
+
+
+class Due(Generic[K]):
+    """Names by the time at which to look at them. `look` gives the time of the next look, None for none."""
+
+    def __init__(self, look: Callable[[K], float | None]) -> None:
+        self._look = look
+        self._heap: list[tuple[float, int, K]] = []
+        self._names: set[K] = set()
+        self._made = 0
+
+    def add(self, name: K, when: float) -> None:
+        """Look at it then, unless that is to happen anyway, then or at another time."""
+        if name not in self._names:
+            self._names.add(name)
+            self._push(name, when)
+
+    def look(self, now: float, most: int) -> None:
+        """Look at those whose time has come."""
+        while most > 0 and self._heap and self._heap[0][0] <= now:
+            most -= 1
+            _, _, name = heappop(self._heap)
+            again = self._look(name)
+            if again is None:
+                self._names.remove(name)
+            else:
+                self._push(name, again)
+
+    def _push(self, name: K, when: float) -> None:
+        self._made += 1
+        heappush(self._heap, (when, self._made, name))

@@ -1,0 +1,113 @@
+"""Durations that are too long, or no numbers."""
+
+from __future__ import annotations
+
+from math import inf, nan
+from typing import Any
+
+import pytest
+
+from tenure.engine import (
+    Acquire,
+    AddResource,
+    CancelTask,
+    Claim,
+    Claimed,
+    EditClaim,
+    Exchange,
+    Granted,
+    NewTask,
+    OpenSession,
+    Operation,
+    Ping,
+    Put,
+    PutAnswer,
+    PutRequest,
+    Refund,
+    Reply,
+    Resources,
+    Settle,
+    Spend,
+    SpendRequest,
+    Spent,
+    Verdict,
+)
+from tenure.errors import EngineError
+
+from ._contract import Advance, ContractBase, Do
+
+
+class DurationContract(ContractBase):
+    """What the contract says of durations.
+
+    Thread safety: none needed; pytest makes one for each test.
+    """
+
+    @pytest.mark.parametrize("long", [1e9, 8.4e9, 1e12, 1e300, inf], ids=str)
+    async def test_durations_that_are_too_long_count_as_the_longest(
+        self, do: Do, advance: Advance, long: float
+    ) -> None:
+        session = await do.open(ttl=long)
+        tasks = NewTask(b"", expires=long), NewTask(b"", delay=long), NewTask(b""), NewTask(b"")
+        answer = await do(Put(session, do.number(), "q", (PutRequest("m", tasks),), 10))
+        assert isinstance(answer, PutAnswer)
+        taken = await do(Exchange(session, do.number(), "q", want=3, wait=False, aging=long))
+        assert not isinstance(taken, Reply)
+        first, second, third = taken.tasks
+        settle = (
+            Settle(first.id, first.token, Verdict.DONE, ttl=long),
+            Settle(second.id, second.token, Verdict.RETRY, delay=long),
+        )
+        await do(Exchange(session, do.number(), "q", settle))
+        await do(CancelTask("q", third.id, long))
+        await do(AddResource("p", "r", ()))
+        claimed = await do(Claim(session, "p", "a", (), long))
+        assert isinstance(claimed, Claimed)
+        await do(EditClaim("p", "a", claimed.token, cool_down=long))
+        spent = await do(
+            Spend(session, do.number(), "k", (SpendRequest(1.0, long),), 1 / min(long, 1e300), 1.0)
+        )
+        assert isinstance(spent, Spent)
+        assert spent.answers[0].booked
+        assert spent.answers[0].delay == 0
+        # and all the rest goes on
+        await advance(0.5)
+        other = await do.open("p2")
+        assert isinstance(await do(Acquire(other, "k", "a", 1)), Granted)
+        page = await do(Resources("p"))
+        assert page.resources[0].state == "claimed"
+
+    @pytest.mark.parametrize(
+        "of",
+        [
+            "ttl",
+            "delay",
+            "expires",
+            "pause",
+            "result ttl",
+            "cancel",
+            "quarantine",
+            "cool down",
+            "cost",
+            "refund",
+        ],
+    )
+    async def test_what_is_no_number_fails_alone(self, do: Do, of: str) -> None:
+        session, n = await do.open(), do.number()
+        operations: dict[str, Operation[Any]] = {
+            "ttl": OpenSession("other", "p2", nan),
+            "delay": Put(session, n, "q", (PutRequest("m", (NewTask(b"", delay=nan),)),), 10),
+            "expires": Put(session, n, "q", (PutRequest("m", (NewTask(b"", expires=nan),)),), 10),
+            "pause": Exchange(session, n, "q", (Settle(1, 1, Verdict.RETRY, delay=nan),)),
+            "result ttl": Exchange(session, n, "q", (Settle(1, 1, Verdict.DONE, ttl=nan),)),
+            "cancel": CancelTask("q", 1, nan),
+            "quarantine": Claim(session, "p", "a", (), nan),
+            "cool down": EditClaim("p", "a", 1, cool_down=nan),
+            "cost": Spend(session, n, "k", (SpendRequest(nan),), 1.0, 1.0),
+            "refund": Refund(session, n, "k", nan, 1.0, 1.0),
+        }
+        batch = (Acquire(session, "k", "a", 1), operations[of], Ping())
+        first, failed, last = await do.engine.execute(batch)
+        assert isinstance(first, Granted)
+        assert isinstance(failed, EngineError)
+        assert last is Reply.OK

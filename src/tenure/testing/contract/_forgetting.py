@@ -1,0 +1,235 @@
+"""What an engine forgets, and until when it may not: names leave nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tenure.engine import (
+    Arrivals,
+    Arrive,
+    CloseSession,
+    Count,
+    Exchange,
+    Gathering,
+    Leave,
+    NewTask,
+    Notice,
+    Operation,
+    Ping,
+    Purge,
+    Put,
+    PutRequest,
+    RenewSession,
+    Reply,
+    ResetBarrier,
+    SetPaused,
+    Settle,
+    Spend,
+    SpendRequest,
+    Tripped,
+    Verdict,
+    Waiting,
+    Withdraw,
+)
+
+from ._clerk import Clerk, ClerkBase, OpenClerk, plain
+from ._contract import Advance, Do, Hints
+from ._survey import survey
+
+_TTL = 1.0
+_NOBODY = Gathering(0, 0, 0, broken=False)
+
+
+class ForgettingContract(ClerkBase):
+    """What the contract says of names that leave nothing.
+
+    Thread safety: none needed; pytest makes one for each test.
+    """
+
+    async def _live_on(self, do: Do, advance: Advance, session: str, seconds: float) -> None:
+        """Let time pass for a session that is renewed."""
+        while seconds > 0:
+            await advance(min(seconds, _TTL / 2))
+            await do(RenewSession(session))
+            seconds -= _TTL / 2
+
+    # numbered answers
+
+    async def test_a_numbered_answer_is_repeated_for_two_ttls_after_the_last_time(
+        self, do: Do, advance: Advance
+    ) -> None:
+        session = await do.open(ttl=_TTL)
+        spend = Spend(session, do.number(), "k", (SpendRequest(1.0),), 0.001, 1.0)
+        put = Put(session, do.number(), "q", (PutRequest("m", plain(1)),), 10)
+        exchange = Exchange(session, do.number(), "q", want=1)
+        operations: list[Operation[Any]] = [spend, put, exchange]
+        first = [await do(operation) for operation in operations]
+        for _ in range(2):
+            await self._live_on(do, advance, session, 1.5 * _TTL)
+            assert [await do(operation) for operation in operations] == first
+        counts = await do(Count("q"))
+        assert not isinstance(counts, Reply)
+        assert (counts.put, counts.leased) == (1, 1)
+
+    # barriers
+
+    async def _pass(self, do: Do, session: str) -> int:
+        """All parties pass a barrier, and fetch their outcomes."""
+        _, answer = [await do(Arrive(session, "k", one, 2)) for one in "ab"]
+        assert isinstance(answer, Tripped)
+        for one in "ab":
+            assert isinstance(await do(Withdraw("k", one)), Tripped)
+        return answer.generation
+
+    async def test_a_barrier_is_forgotten(self, do: Do, advance: Advance) -> None:
+        for _ in range(2):
+            session = await do.open(ttl=_TTL)
+            assert await self._pass(do, session) == 0
+            await do(CloseSession(session))
+            await advance(1.5 * _TTL - 2 * self.margin)
+            assert await do(Arrivals("k")) == Gathering(2, 1, 0, broken=False)
+            await advance(0.5 * _TTL + 3 * self.margin)
+            assert await do(Arrivals("k")) == _NOBODY
+
+    async def test_the_last_arrival_counts_for_how_long_a_barrier_is_known(
+        self, do: Do, advance: Advance
+    ) -> None:
+        mortal, lasting = await do.open(ttl=_TTL), await do.open(ttl=2 * _TTL)
+        assert await self._pass(do, lasting) == 0
+        assert await self._pass(do, mortal) == 1
+        await advance(2.5 * _TTL)
+        assert (await do(Arrivals("k"))).generation == 2
+        await advance(1.6 * _TTL + self.margin)
+        assert await do(Arrivals("k")) == _NOBODY
+
+    async def test_a_barrier_is_known_while_somebody_waits_or_has_an_outcome(
+        self, do: Do, advance: Advance
+    ) -> None:
+        session = await do.open(ttl=_TTL)
+        await self._pass(do, session)
+        assert isinstance(await do(Arrive(session, "k", "c", 2)), Waiting)
+        await self._live_on(do, advance, session, 5 * _TTL)
+        assert await do(Arrivals("k")) == Gathering(2, 1, 1, broken=False)
+        assert isinstance(await do(Arrive(session, "k", "d", 2)), Tripped)
+        await do(Withdraw("k", "c"))
+        await self._live_on(do, advance, session, 5 * _TTL)
+        assert await do(Arrive(session, "k", "d", 2)) == Tripped(1, 1)
+        await do(Withdraw("k", "d"))
+        assert await do(Arrivals("k")) == _NOBODY
+
+    async def test_a_broken_barrier_is_known_until_it_is_reset(self, do: Do, advance: Advance) -> None:
+        session = await do.open(ttl=_TTL)
+        await do(Arrive(session, "k", "a", 2))
+        await do(CloseSession(session))
+        await advance(10 * _TTL)
+        assert await do(Arrivals("k")) == Gathering(2, 0, 0, broken=True)
+        await do(ResetBarrier("k"))
+        assert await do(Arrivals("k")) == _NOBODY
+
+    # queues
+
+    async def _put_of(self, do: Do) -> int:
+        counts = await do(Count("jobs"))
+        recounted = await do(Count("jobs", recount=True))
+        assert not isinstance(counts, Reply)
+        assert not isinstance(recounted, Reply)
+        assert recounted.put == counts.put
+        assert await survey(do, "queues") == ["jobs"] * bool(counts.put)
+        return counts.put
+
+    async def _work(self, a: Clerk, ttl: float | None = 0.0, verdict: Verdict = Verdict.DONE) -> int:
+        (task,) = await a.put(*plain(1))
+        await a.settle(await a.take_one(), verdict, ttl=ttl)
+        return task
+
+    async def test_a_queue_is_forgotten_with_its_last_record(
+        self, clerk: OpenClerk, do: Do, advance: Advance
+    ) -> None:
+        a = await clerk("a", ttl=_TTL)
+        task = await self._work(a, 3.0)
+        await self._work(a, 0.0)
+        await advance(2.5)
+        assert await self._put_of(do) == 2
+        await advance(0.6 + self.margin)
+        assert await self._put_of(do) == 0
+        assert await a.state(task) == "unknown"
+        b = await clerk("b")
+        await b.put(*plain(1))
+        assert (await b.recount()).put == 1
+
+    async def test_a_queue_is_known_for_two_ttls_after_a_settlement(
+        self, clerk: OpenClerk, do: Do, advance: Advance
+    ) -> None:
+        a = await clerk("a", ttl=2 * _TTL)
+        await self._work(a, 0.0)
+        await advance(3.5 * _TTL - self.margin)
+        assert await self._put_of(do) == 1
+        await advance(0.6 * _TTL + 2 * self.margin)
+        assert await self._put_of(do) == 0
+
+    async def test_what_keeps_a_queue(self, clerk: OpenClerk, do: Do, advance: Advance) -> None:
+        a = await clerk("a", ttl=_TTL)
+        await self._work(a, verdict=Verdict.DEAD)
+        await self._work(a, ttl=None)
+        (task,) = await a.put(*plain(1))
+        await do(SetPaused("jobs", paused=True))
+        await advance(5 * _TTL)
+        steps = (
+            Purge("jobs", frozenset({"dead"})),
+            Purge("jobs", frozenset({"done"})),
+            Purge("jobs", frozenset({"waiting"})),
+        )
+        for step in steps:
+            assert await self._put_of(do) == 3
+            await do(step)
+        assert await a.state(task) == "unknown"
+        assert await self._put_of(do) == 3
+        await do(SetPaused("jobs", paused=False))
+        assert await self._put_of(do) == 0
+
+    async def test_a_cursor_keeps_a_queue(self, clerk: OpenClerk, do: Do, advance: Advance) -> None:
+        a = await clerk("a", ttl=_TTL)
+        await a.request("m", *plain(1), cursor=("c", b"1"))
+        await a.settle(await a.take_one(), ttl=0.0)
+        await advance(5 * _TTL)
+        assert await self._put_of(do) == 1
+
+    async def test_a_producer_keeps_a_queue(self, clerk: OpenClerk, do: Do, advance: Advance) -> None:
+        a, b = await clerk("a", ttl=_TTL), await clerk("b")
+        await a.put(*plain(1), max_size=1)
+        await b.request("m", *plain(1), max_size=1)
+        await a.settle(await a.take_one(), ttl=0.0)
+        await advance(5 * _TTL)
+        assert await self._put_of(do) == 1
+        assert await do(Leave("jobs", "m")) is Reply.RELEASED
+        assert await self._put_of(do) == 0
+
+    async def test_idle_takers_outlive_what_the_queue_was(
+        self, clerk: OpenClerk, do: Do, hints: Hints, advance: Advance
+    ) -> None:
+        inbox = await hints("b")
+        a, b = await clerk("a", ttl=_TTL), await clerk("b")
+        await self._work(a)
+        await b.idle()
+        await do(Count("jobs", watch=b.session))
+        await advance(5 * _TTL)
+        assert await self._put_of(do) == 0
+        await do(Ping())
+        c = await clerk("c")
+        await c.put(NewTask(b"new"))
+        assert [hint.news for hint in await inbox.new()] == [Notice.READY]
+        await c.exchange(Settle((task := await c.take_one()).id, task.token, Verdict.DONE))
+        assert [hint.news for hint in await inbox.new()] == [Notice.DRAINED]
+
+    @pytest.mark.parametrize("closed", [False, True])
+    async def test_what_was_only_looked_at_is_unknown(self, clerk: OpenClerk, do: Do, closed: bool) -> None:
+        a = await clerk("a")
+        await do(SetPaused("jobs", paused=True))
+        await a.exchange(want=1)
+        assert (await a.count()).paused
+        await do(SetPaused("jobs", paused=False))
+        if closed:
+            await a.close()
+        assert await self._put_of(do) == 0
