@@ -13,6 +13,7 @@ from anyio.lowlevel import checkpoint
 
 from tenure import engine as e
 from tenure.engine import A, Hint, Operation, Reply
+from tenure.errors import EngineError
 
 from ._claims import Claims
 from ._counters import Barriers, Rates
@@ -99,13 +100,18 @@ class MemoryEngine:
         return f"<MemoryEngine sessions={len(self._state.sessions)}>"
 
     def apply(self, operation: Operation[A], /) -> A:
-        """Apply one operation at once. Cancellation: not a checkpoint."""
+        """Apply one operation at once. Raises `EngineError`. Cancellation: not a checkpoint."""
         state = self._state
         state.now = max(state.now, self._clock())
         state.steps_left, state.unfinished = state.cap, False
         answer: Any = None
         if self._clear_up():
-            answer = self._handlers[type(operation)](operation)
+            try:
+                answer = self._handlers[type(operation)](operation)
+            except (ValueError, TypeError, LookupError) as problem:
+                raise EngineError(
+                    f"{self.url} {type(operation).__name__} cannot be applied: {problem!r}"
+                ) from problem
         if state.unfinished:
             answer = Reply.MORE
         hints, state.hints = state.hints, []
@@ -117,7 +123,12 @@ class MemoryEngine:
 
     async def execute(self, operations: Sequence[Operation[Any]], /) -> Sequence[Any]:
         """Apply operations in order. Cancellation: all of them were applied."""
-        answers = [self.apply(operation) for operation in operations]
+        answers: list[Any] = []
+        for operation in operations:
+            try:
+                answers.append(self.apply(operation))
+            except EngineError as problem:
+                answers.append(problem)
         await checkpoint()
         return answers
 

@@ -72,8 +72,10 @@ class PostgresEngine(Remote):
         for i, operation in enumerate(operations):
             try:
                 statements[i] = self.statement(operation)
-            except OverflowError as error:
-                answers[i] = EngineError(f"{self.url}: a number that is too big: {error}")
+            except Exception as error:  # noqa: BLE001 whatever it is, it concerns this operation alone
+                answers[i] = EngineError(
+                    f"{self.url}: {type(operation).__name__} cannot be encoded: {error!r}"
+                )
         if statements:
             results = await self._link.execute(list(statements.values()))
             for i, result in zip(statements, results, strict=True):

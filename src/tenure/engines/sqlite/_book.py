@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 from tenure import engine as e
 from tenure.engine import CAP, A, Hint, Joined, Operation, Reply
+from tenure.errors import StoreUnavailable
 
 from ._admin import Admin
 from ._claims import Claims
@@ -25,7 +26,7 @@ from ._patience import Patience
 from ._producers import Producers
 from ._queue import Queues
 from ._refusals import explain, is_full
-from ._room import DiskFullError, Room
+from ._room import Room
 from ._sessions import Sessions
 from ._sql import CLAIMS, COUNTERS, HOLDS, QUEUES, TASKS
 from ._state import State
@@ -33,8 +34,6 @@ from ._survey import Looks
 from ._tasks import Tasks
 
 T = TypeVar("T")
-
-_FAILURES = (sqlite3.Error, OverflowError, ValueError, DiskFullError)
 
 
 class Book:
@@ -132,7 +131,9 @@ class Book:
         """
         try:
             return self._execute_in_room(operations)
-        except _FAILURES as problem:
+        except StoreUnavailable:
+            raise
+        except Exception as problem:  # noqa: BLE001 whatever it is, it concerns the operation alone
             if len(operations) == 1:
                 return [explain(self._path, problem)], [], False
         answers: list[Any] = []
@@ -141,7 +142,9 @@ class Book:
         for operation in operations:
             try:
                 answer, more_hints, for_others = self._execute_in_room([operation])
-            except _FAILURES as problem:
+            except StoreUnavailable:
+                raise
+            except Exception as problem:  # noqa: BLE001 as above
                 answers.append(explain(self._path, problem))
             else:
                 answers += answer

@@ -23,7 +23,8 @@ def explain(path: str, problem: Exception) -> EngineError:
         return problem
     code = problem.sqlite_errorcode & 0xFF if isinstance(problem, sqlite3.Error) and _has_code(problem) else 0
     advice = _ADVICE.get(code)
-    text = f"{path}: {problem}" if advice is None else f"{path} {advice} ({problem})"
+    reason = problem if isinstance(problem, sqlite3.Error) else repr(problem)
+    text = f"{path}: {reason}" if advice is None else f"{path} {advice} ({problem})"
     error = EngineError(text)
     error.__cause__ = problem
     return error

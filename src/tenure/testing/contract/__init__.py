@@ -13,6 +13,7 @@ from ._claims import ClaimContract  # noqa: E402
 from ._hints import HintContract  # noqa: E402
 from ._holdings import HoldingContract  # noqa: E402
 from ._holds import LockContract  # noqa: E402
+from ._odd_arguments import OddArgumentContract  # noqa: E402
 from ._rates import RateContract  # noqa: E402
 from ._resending import ResendingContract  # noqa: E402
 from ._sessions import SessionContract  # noqa: E402
@@ -36,6 +37,7 @@ class EngineContract(
     BatchContract,
     ResendingContract,
     SurveyContract,
+    OddArgumentContract,
 ):
     """All that the contract asks of an engine, as tests for pytest.
 
