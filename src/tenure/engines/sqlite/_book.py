@@ -140,16 +140,10 @@ class Book:
         hints: list[Hint] = []
         others = False
         for operation in operations:
-            try:
-                answer, more_hints, for_others = self._execute_in_room([operation])
-            except StoreUnavailable:
-                raise
-            except Exception as problem:  # noqa: BLE001 as above
-                answers.append(explain(self._path, problem))
-            else:
-                answers += answer
-                hints += more_hints
-                others |= for_others
+            answer, more_hints, for_others = self.execute([operation])
+            answers += answer
+            hints += more_hints
+            others |= for_others
         return answers, hints, others
 
     def _execute_in_room(self, operations: Sequence[Operation[Any]]) -> tuple[list[Any], list[Hint], bool]:

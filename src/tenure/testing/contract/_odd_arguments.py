@@ -181,7 +181,6 @@ class OddArgumentContract(ContractBase):
     Thread safety: none needed; pytest makes one for each test.
     """
 
-    @pytest.mark.timeout(300)
     @pytest.mark.parametrize("family", FAMILIES)
     async def test_an_odd_operation_answers_or_fails_alone(
         self, do: Do, advance: Advance, family: str
