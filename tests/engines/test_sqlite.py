@@ -18,6 +18,7 @@ import pytest
 
 from tenure import Lock, open_store
 from tenure import engine as e
+from tenure.engines.memory import MemoryEngine
 from tenure.engines.sqlite import SqliteEngine, _clock, _opening
 from tenure.errors import EngineError, LeaseLost, StoreClosed, StoreUnavailable
 
@@ -770,6 +771,28 @@ async def test_those_whose_clocks_cannot_be_compared_do_not_share_the_file(
         await one(engine, e.OpenSession("s2", "p1", 30.0))
     async with serving(SqliteEngine(path, inline=inline)) as engine:
         assert await one(engine, e.RenewSession("s2")) is e.Reply.OK
+
+
+@pytest.mark.parametrize("rate", [1e-3, 1e-9, 1e-12])
+async def test_the_slowest_rates_count_as_on_the_memory_engine(path, rate):
+    now = 1.8e9
+
+    def clock():
+        return now
+
+    async with (
+        serving(SqliteEngine(path, inline=True, clock=clock)) as engine,
+        serving(MemoryEngine(clock=clock)) as reference,
+    ):
+        for n in range(1, 200):
+            now += 0.1234567
+            spend = e.Spend("s1", n, f"k{n}", (e.SpendRequest(1.0, 0.0),) * 2, rate, 1.0)
+            spent = [
+                (await each.execute([e.OpenSession("s1", "p1", 100.0), spend]))[1]
+                for each in (engine, reference)
+            ]
+            assert spent[0] == spent[1]
+            assert [answer.booked for answer in spent[0].answers] == [True, False]
 
 
 # ---------------------------------------------------------------------------------------------- losing the file

@@ -63,8 +63,10 @@ class Rates:
 
     def _book(self, op: Spend, request: SpendRequest) -> Spending:
         now = self._state.now
-        arrival = max(now, self._arrival.get(op.key, now)) + request.cost / op.rate
-        delay = arrival - op.burst / op.rate - now
+        start = max(now, self._arrival.get(op.key, now))
+        arrival = start + request.cost / op.rate
+        # not from the arrival: that may be so far off that it lost its digits
+        delay = start - now + (request.cost - op.burst) / op.rate
         if delay < ROUNDING:
             delay = 0.0
         if request.max_wait is not None and delay > request.max_wait:
