@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import fields, replace
 from enum import Enum, IntEnum
 from math import inf, nan
 from typing import Any, cast
@@ -12,7 +12,7 @@ from typing import Any, cast
 import pytest
 
 from tenure import engine as e
-from tenure.engine import Operation, Reply
+from tenure.engine import NewTask, Operation, PutRequest, Reply, Settle, SpendRequest
 from tenure.errors import EngineError
 
 from ._contract import Advance, ContractBase, Do
@@ -137,30 +137,31 @@ FAMILIES: dict[str, tuple[Operation[Any], ...]] = {
 
 def _odd(value: Any) -> Iterator[Any]:
     """The value with something odd in it, or in its place."""
-    if isinstance(value, (bool, Enum, frozenset)) or value is None:
-        return
-    if isinstance(value, str):
-        yield from _NAMES
-    elif isinstance(value, int):
-        yield from _INTEGERS
-    elif isinstance(value, float):
-        yield from _NUMBERS
-    elif isinstance(value, bytes):
-        yield from _PAYLOADS
-    elif is_dataclass(value) and not isinstance(value, type):
-        for field in fields(value):
-            for odd in _odd(getattr(value, field.name)):
-                yield from _made(value, field.name, odd)
-    elif hasattr(value, "_replace"):
-        for name, part in value._asdict().items():
-            for odd in _odd(part):
-                yield value._replace(**{name: odd})
-    else:
-        parts = cast("tuple[Any, ...]", value)
-        yield ()
-        for i, part in enumerate(parts):
-            for odd in _odd(part):
-                yield (*parts[:i], odd, *parts[i + 1 :])
+    match value:
+        case bool() | Enum() | frozenset() | None:
+            pass
+        case str():
+            yield from _NAMES
+        case int():
+            yield from _INTEGERS
+        case float():
+            yield from _NUMBERS
+        case bytes():
+            yield from _PAYLOADS
+        case Operation():
+            operation = cast("Any", value)
+            for field in fields(operation):
+                for odd in _odd(getattr(operation, field.name)):
+                    yield from _made(operation, field.name, odd)
+        case NewTask() | PutRequest() | Settle() | SpendRequest():
+            for name, part in value._asdict().items():
+                for odd in _odd(part):
+                    yield value._replace(**{name: odd})
+        case _:
+            yield ()
+            for i, part in enumerate(value):
+                for odd in _odd(part):
+                    yield (*value[:i], odd, *value[i + 1 :])
 
 
 def _made(value: Any, name: str, odd: Any) -> list[Any]:
