@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 from contextlib import asynccontextmanager
+from types import SimpleNamespace
 
 import anyio
 import pytest
@@ -19,7 +20,7 @@ import pytest
 from tenure import Lock, open_store
 from tenure import engine as e
 from tenure.engines.memory import MemoryEngine
-from tenure.engines.sqlite import SqliteEngine, _clock, _opening
+from tenure.engines.sqlite import SqliteEngine, _clock, _opening, _room
 from tenure.errors import EngineError, LeaseLost, StoreClosed, StoreUnavailable
 
 
@@ -319,6 +320,32 @@ async def test_a_full_disk(path):
         assert counts.put == counts.waiting == 3
 
 
+async def test_a_put_leaves_room_for_the_rest(path, monkeypatch, inline):
+    disk = SimpleNamespace(total=100 << 30, free=17 << 20)
+    monkeypatch.setattr(_room.shutil, "disk_usage", lambda _: disk)
+    async with serving(SqliteEngine(path, inline=inline)) as engine:
+        answers = await engine.execute(
+            [e.OpenSession("s1", "p1", 300.0), put(1, b"x" * 100_000), put(2, b"x" * 1_000_000)]
+        )
+        assert isinstance(answers[1], e.PutAnswer)
+        assert f"{path} cannot grow: the disk is full" in str(answers[2])
+        disk.free = 1 << 20
+        big, small, lease, taken = await engine.execute(
+            [
+                put(3, b"x" * 100_000),
+                put(4, b"x"),
+                e.Acquire("s1", "k", "a", 1, 1, b"x" * 100_000),
+                e.Exchange("s1", 1, "q", want=1),
+            ]
+        )
+        assert isinstance(big, EngineError)
+        assert isinstance(small, e.PutAnswer)  # in a page that is there
+        assert isinstance(lease, e.Granted)
+        assert len(taken.tasks) == 1
+        disk.free = 1 << 40
+        assert isinstance(await one(engine, put(5, b"x" * 1_000_000)), e.PutAnswer)
+
+
 @pytest.fixture
 def small_disk(tmp_path):
     """A disk of four megabytes."""
@@ -332,7 +359,7 @@ def small_disk(tmp_path):
     if refused:
         pytest.skip("this user may not mount a disk")
     yield disk
-    subprocess.run(["umount", disk], check=True)
+    subprocess.run(["umount", "--lazy", disk], check=True)
 
 
 @pytest.mark.parametrize("size", [100, 5000, 50_000])
