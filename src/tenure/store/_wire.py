@@ -243,7 +243,7 @@ class Wire:
             if not self._posted and len(self._idle_watchers):
                 self._wake()
 
-    def _final(self, call: Call[A], answer: A) -> A | EngineError:
+    def _final(self, call: Call[Any], answer: Any) -> Any:
         """An answer that is not MORE for ever."""
         if answer is Reply.MORE:
             call.repeats += 1
