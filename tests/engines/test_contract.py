@@ -8,12 +8,13 @@ from collections import Counter
 import anyio
 import pytest
 
+from tenure.engine import Operation
 from tenure.engines.memory import MemoryEngine
 from tenure.engines.postgres import PostgresEngine
 from tenure.engines.redis import RedisEngine
 from tenure.engines.sqlite import SqliteEngine
 from tenure.testing import FaultyEngine
-from tenure.testing.contract import EngineContract
+from tenure.testing.contract import EngineContract, _odd_arguments
 
 
 class Time:
@@ -91,3 +92,8 @@ class TestPostgres(InSetTime):
 def test_no_part_of_the_contract_hides_a_test_of_another():
     tests = [name for part in EngineContract.__mro__ for name in vars(part) if name.startswith("test_")]
     assert [name for name, times in Counter(tests).items() if times > 1] == []
+
+
+def test_every_kind_of_operation_is_tried_with_odd_arguments():
+    tried = {type(operation) for family in _odd_arguments.FAMILIES.values() for operation in family}
+    assert {kind.__name__ for kind in tried} == {kind.__name__ for kind in Operation.__subclasses__()}

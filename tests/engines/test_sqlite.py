@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import shutil
 import signal
 import sqlite3
 import subprocess
@@ -10,13 +12,16 @@ import sys
 import threading
 import time
 from contextlib import asynccontextmanager
+from types import SimpleNamespace
 
 import anyio
 import pytest
 
+from tenure import Lock, open_store
 from tenure import engine as e
-from tenure.engines.sqlite import SqliteEngine, _opening
-from tenure.errors import EngineError, StoreUnavailable
+from tenure.engines.memory import MemoryEngine
+from tenure.engines.sqlite import SqliteEngine, _clock, _opening, _room
+from tenure.errors import EngineError, LeaseLost, StoreClosed, StoreUnavailable
 
 
 @pytest.fixture
@@ -313,6 +318,81 @@ async def test_a_full_disk(path):
         trusted, counts = await engine.execute([e.Count("q"), e.Count("q", recount=True)])
         assert trusted == counts
         assert counts.put == counts.waiting == 3
+
+
+async def test_a_put_leaves_room_for_the_rest(path, monkeypatch, inline):
+    disk = SimpleNamespace(total=100 << 30, free=17 << 20)
+    monkeypatch.setattr(_room.shutil, "disk_usage", lambda _: disk)
+    async with serving(SqliteEngine(path, inline=inline)) as engine:
+        answers = await engine.execute(
+            [e.OpenSession("s1", "p1", 300.0), put(1, b"x" * 100_000), put(2, b"x" * 1_000_000)]
+        )
+        assert isinstance(answers[1], e.PutAnswer)
+        assert f"{path} cannot grow: the disk is full" in str(answers[2])
+        disk.free = 1 << 20
+        big, small, lease, taken = await engine.execute(
+            [
+                put(3, b"x" * 100_000),
+                put(4, b"x"),
+                e.Acquire("s1", "k", "a", 1, 1, b"x" * 100_000),
+                e.Exchange("s1", 1, "q", want=1),
+            ]
+        )
+        assert isinstance(big, EngineError)
+        assert isinstance(small, e.PutAnswer)  # in a page that is there
+        assert isinstance(lease, e.Granted)
+        assert len(taken.tasks) == 1
+        disk.free = 1 << 40
+        assert isinstance(await one(engine, put(5, b"x" * 1_000_000)), e.PutAnswer)
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A disk of four megabytes."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", disk]
+    try:
+        refused = subprocess.run(mount, capture_output=True, check=False).returncode
+    except OSError:
+        refused = True
+    if refused:
+        pytest.skip("this user may not mount a disk")
+    yield disk
+    subprocess.run(["umount", "--lazy", disk], check=True)
+
+
+@pytest.mark.parametrize("size", [100, 5000, 50_000])
+@pytest.mark.parametrize("taken", [False, True], ids=["by the store", "by others"])
+async def test_what_gives_back_works_on_a_full_disk(small_disk, inline, size, taken):
+    path = small_disk / "store.db"
+    async with serving(SqliteEngine(path, inline=inline)) as engine:
+        await engine.execute([e.OpenSession("s1", "p1", 300.0), e.Acquire("s1", "k", "a", 1)])
+        stored, n = 0, 1
+        while not isinstance(answer := await one(engine, put(n, *[b"x" * size] * 5)), EngineError):
+            stored, n = stored + 5, n + 1
+        assert f"{path} cannot grow: the disk is full" in str(answer)
+        if taken:  # to the last byte
+            with pytest.raises(OSError, match="No space left"), open(small_disk / "other", "wb", 0) as other:
+                while True:
+                    other.write(b"x" * 4096)
+            assert shutil.disk_usage(small_disk).free == 0
+        for _ in range(500):
+            assert await one(engine, e.RenewSession("s1")) is e.Reply.OK
+            assert await one(engine, e.Release("k", "a")) is e.Reply.RELEASED
+            assert isinstance(await one(engine, e.Acquire("s1", "k", "a", 1)), e.Granted)
+        if not taken:
+            (task,) = (await one(engine, e.Exchange("s1", 1, "q", want=1))).tasks
+            settle = e.Settle(task.id, task.token, e.Verdict.DONE, b"result")
+            assert (await one(engine, e.Exchange("s1", 2, "q", (settle,)))).refused == ()
+            stored -= 1
+        purged, more = 0, True
+        while more:
+            changed = await one(engine, e.Purge("q", frozenset({"waiting"})))
+            purged, more = purged + changed.count, changed.more
+        assert purged == stored
+        assert isinstance(await one(engine, put(n, *[b"x" * size] * 5)), e.PutAnswer)
+        assert await one(engine, e.RenewSession("s1")) is e.Reply.OK
 
 
 async def test_outdated_records_and_hints_are_forgotten(path):
@@ -613,3 +693,176 @@ async def test_sessions_end_with_the_boot_where_boots_have_no_name(path, monkeyp
             if now == 4990.0:
                 continue
             assert await one(engine, e.RenewSession("s1")) is answer
+
+
+# ---------------------------------------------------------------------------------------------- clocks
+
+
+OTHER = """
+import anyio, sys
+from tenure import engine as e
+from tenure.engines.sqlite import SqliteEngine
+
+async def main(path):
+    engine = SqliteEngine(path)
+    async with anyio.create_task_group() as group:
+        await group.start(engine.serve, "child", lambda hint: None)
+        while sys.stdin.readline():
+            _, answer = await engine.execute(
+                [e.OpenSession("child", "child", 0.5), e.Acquire("child", "k", "b", 1)]
+            )
+            print(type(answer).__name__, flush=True)
+
+anyio.run(main, sys.argv[1])
+"""
+
+SHIFTED = ["unshare", "--time", "--boottime", "3600", "--fork", "--kill-child"]
+
+
+def can_shift_time():
+    try:
+        return not subprocess.run([*SHIFTED, "true"], capture_output=True, check=False).returncode
+    except OSError:
+        return False
+
+
+@pytest.mark.skipif(not can_shift_time(), reason="this user may not make a time namespace")
+@pytest.mark.backends("asyncio")
+async def test_processes_of_two_time_namespaces_share_the_file(path):
+    async with serving(SqliteEngine(path)) as engine:
+        await engine.execute([e.OpenSession("s1", "p1", 30.0), e.Acquire("s1", "k", "a", 1)])
+        with subprocess.Popen(
+            [*SHIFTED, sys.executable, "-c", OTHER, path],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        ) as child:
+
+            def ask():
+                child.stdin.write("\n")
+                child.stdin.flush()
+                return child.stdout.readline()
+
+            assert await anyio.to_thread.run_sync(ask) == "Queued\n"
+            assert await one(engine, e.RenewSession("s1")) is e.Reply.OK
+            assert await one(engine, e.Release("k", "a")) is e.Reply.RELEASED
+            assert await anyio.to_thread.run_sync(ask) == "Granted\n"
+            answer = await one(engine, e.Acquire("s1", "k", "a", 1))
+            assert isinstance(answer, e.Queued)
+            assert 0 <= answer.ask_again_in <= 0.5
+            child.kill()
+        with anyio.fail_after(5):
+            while not isinstance(await one(engine, e.Acquire("s1", "k", "a", 1)), e.Granted):
+                await anyio.sleep(0.05)
+
+
+def test_the_clock_goes_on_in_another_time_namespace(tmp_path, monkeypatch):
+    offsets, now, shift = tmp_path / "timens_offsets", 5000.0, 0
+    monkeypatch.setattr(_clock, "_SELF", tmp_path)
+    monkeypatch.setattr(_clock.time, "time", lambda: now + 10**9)
+    monkeypatch.setattr(_clock.time, "clock_gettime", lambda _: now + shift)
+    clock = _clock.SinceBoot()
+    assert clock() == 5000.0
+    for shift in (3600, -100):  # frozen, and restored where the clock is another
+        offsets.write_text(f"monotonic           7         0\nboottime      {shift}         250000000\n")
+        now += 7.0
+        assert clock() == now - 0.25
+
+
+@pytest.mark.skipif(not hasattr(time, "CLOCK_BOOTTIME"), reason="no time namespaces here")
+def test_a_boot_has_no_name_where_its_clock_is_unknown(tmp_path, monkeypatch):
+    (tmp_path / "id").write_text("name\n")
+    monkeypatch.setattr(_clock, "_BOOT_ID", tmp_path / "id")
+    monkeypatch.setattr(_clock, "_SELF", tmp_path)
+    assert _clock.boot_id() == ""
+    (tmp_path / "ns").mkdir()
+    assert _clock.boot_id() == "name"
+    for name in ("time", "time_for_children"):
+        (tmp_path / "ns" / name).write_text("")
+    assert _clock.boot_id() == ""
+
+
+@pytest.mark.parametrize(("first", "second"), [("a boot", ""), ("", "a boot")])
+async def test_those_whose_clocks_cannot_be_compared_do_not_share_the_file(
+    path, monkeypatch, inline, first, second
+):
+    monkeypatch.setattr(_opening, "boot_id", lambda: first)
+    async with serving(SqliteEngine(path, inline=inline)) as engine:
+        await engine.execute([e.OpenSession("s1", "p1", 30.0), e.Acquire("s1", "k", "a", 1)])
+        monkeypatch.setattr(_opening, "boot_id", lambda: second)
+        await refused(SqliteEngine(path, inline=inline), "another time namespace")
+        assert await one(engine, e.RenewSession("s1")) is e.Reply.OK
+    async with serving(SqliteEngine(path, inline=inline)) as engine:
+        assert await one(engine, e.RenewSession("s1")) is e.Reply.GONE
+    async with serving(SqliteEngine(path, inline=inline)) as engine:
+        await one(engine, e.OpenSession("s2", "p1", 30.0))
+    async with serving(SqliteEngine(path, inline=inline)) as engine:
+        assert await one(engine, e.RenewSession("s2")) is e.Reply.OK
+
+
+@pytest.mark.parametrize("rate", [1e-3, 1e-9, 1e-12])
+async def test_the_slowest_rates_count_as_on_the_memory_engine(path, rate):
+    now = 1.8e9
+
+    def clock():
+        return now
+
+    async with (
+        serving(SqliteEngine(path, inline=True, clock=clock)) as engine,
+        serving(MemoryEngine(clock=clock)) as reference,
+    ):
+        for n in range(1, 200):
+            now += 0.1234567
+            spend = e.Spend("s1", n, f"k{n}", (e.SpendRequest(1.0, 0.0),) * 2, rate, 1.0)
+            spent = [
+                (await each.execute([e.OpenSession("s1", "p1", 100.0), spend]))[1]
+                for each in (engine, reference)
+            ]
+            assert spent[0] == spent[1]
+            assert [answer.booked for answer in spent[0].answers] == [True, False]
+
+
+# ---------------------------------------------------------------------------------------------- losing the file
+
+
+def replace_file(path):
+    shutil.copy(path, path.with_name("copy"))
+    path.with_name("copy").replace(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "lose"),
+    [
+        ("store.db", os.unlink),
+        ("store.db", replace_file),
+        ("store.db", lambda path: path.parent.rename(path.parent.with_name("moved"))),
+        ("store.db-wal", os.unlink),
+        ("store.db-shm", os.unlink),
+    ],
+    ids=["deleted", "replaced", "moved", "log", "memory"],
+)
+async def test_a_file_that_is_lost_ends_the_store(tmp_path, inline, name, lose):
+    (tmp_path / "d").mkdir()
+    path = tmp_path / "d" / "store.db"
+    with pytest.RaisesGroup(pytest.RaisesExc(EngineError, match=f"{name} was deleted")):
+        async with serving(SqliteEngine(path, inline=inline)) as engine:
+            await one(engine, e.OpenSession("s1", "p1", 30.0))
+            lose(path.with_name(name))
+            with contextlib.suppress(EngineError), anyio.fail_after(5):  # that, or cancelled
+                while True:
+                    await engine.execute([e.Ping()])
+            await anyio.sleep(5)
+            raise AssertionError("it still serves")
+    assert engine._link is None
+
+
+async def test_a_holder_whose_file_was_deleted_learns_it_before_its_session_ends(path):
+    with pytest.raises(EngineError, match="store.db was deleted"):
+        async with open_store(SqliteEngine(path), ttl=30.0) as store:
+            with pytest.raises(LeaseLost, match="closed"):
+                async with Lock(store, "k").hold():
+                    path.unlink()
+                    with anyio.fail_after(5):
+                        await anyio.sleep_forever()
+            with pytest.raises(StoreClosed):
+                await store.ping()

@@ -7,6 +7,7 @@ import pytest
 
 from tenure.engine import CAP, Count, Ping, Release, Reply
 from tenure.errors import EngineError, StoreClosed, StoreUnavailable
+from tenure.store import _wire
 from tenure.store._wire import Wire
 
 
@@ -164,6 +165,20 @@ async def test_more_means_once_more_before_the_rest(wire, engine, virtual_clock)
     assert answers == ["a!", "c!", "d!", "b!"]
 
 
+async def test_an_engine_that_answers_more_for_ever_is_given_up(wire, engine, virtual_clock, monkeypatch):
+    monkeypatch.setattr(_wire, "MOST_REPEATS", 50)
+    engine.answers["b"] = [Reply.MORE] * 50
+    answers = []
+    for key in "abc":
+        wire.send(op(key), answers.append)
+    await wire.settled()
+    assert [str(answer) for answer in answers[:2]] == ["a!", "c!"]
+    assert isinstance(answers[2], EngineError)
+    assert "recorder:: the engine has answered Release 50 times with MORE" in str(answers[2])
+    engine.answers["b"] = [Reply.MORE] * 49
+    assert await wire.call(op("b")) == "b!"
+
+
 async def test_cancelled_before_it_left_it_does_not_leave(wire, engine, virtual_clock):
     wire.send(op("a"), lambda _: None)
     await virtual_clock.settle()
@@ -261,6 +276,17 @@ async def test_an_immediate_engine_is_called_at_once():
     with pytest.raises(EngineError, match="worse"):
         await wire.call(Count("q"))
     assert wire.pending == 0
+
+
+async def test_an_immediate_engine_that_answers_more_for_ever_is_given_up(monkeypatch):
+    monkeypatch.setattr(_wire, "MOST_REPEATS", 50)
+    wire = Wire(Immediate(*[Reply.MORE] * 100, "called"))
+    answers = []
+    wire.send(Ping(), answers.append)
+    assert isinstance(answers[0], EngineError)
+    with pytest.raises(EngineError, match="Count 50 times with MORE"):
+        await wire.call(Count("q"))
+    assert await wire.call(Count("q")) == "called"
 
 
 # ---------------------------------------------------------------------------------- an engine that can be posted to
@@ -381,6 +407,22 @@ async def test_more_is_asked_for_by_the_wire(direct, posting, virtual_clock):
     await direct.settled()
     assert posting.batches == [["a", "b"], ["a"]]
     assert answers == ["c!", "b!", "a!"]
+
+
+async def test_what_was_posted_and_answered_more_for_ever_is_given_up(
+    direct, posting, virtual_clock, monkeypatch
+):
+    monkeypatch.setattr(_wire, "MOST_REPEATS", 50)
+    posting.answers["a"] = [Reply.MORE] * 50
+    answers = []
+    direct.send(op("a"), answers.append)
+    posting.answer()
+    await direct.settled()
+    assert isinstance(answers[0], EngineError)
+    assert posting.batches == [["a"]] * 49
+    direct.send(op("a"), answers.append)
+    posting.answer()
+    assert answers[1] == "a!"
 
 
 async def test_cancelled_after_it_was_posted_it_is_not_sent_again(direct, posting, virtual_clock):

@@ -25,6 +25,9 @@ from ._home import Home
 _FIRST_BACKOFF = 0.05
 _LONGEST_BACKOFF = 1.0
 
+MOST_REPEATS = 100_000
+"""How often an operation may be answered MORE: each time the engine has done `CAP` steps of its clearing up."""
+
 
 class Source(Protocol):
     """Something that gathers what it has to say until the turn of the loop is over, and then makes it one operation."""
@@ -38,14 +41,18 @@ Post = Callable[[Operation[Any], Callable[[Any], object]], bool]
 
 
 class Call(Generic[A]):
-    """One operation under way. `tries` counts how often it was sent; who no longer wants it clears `wanted`."""
+    """One operation under way; a caller that no longer wants it clears `wanted`.
 
-    __slots__ = ("on_answer", "operation", "tries", "wanted")
+    `tries` counts how often it was sent, `repeats` how often the answer was MORE.
+    """
+
+    __slots__ = ("on_answer", "operation", "repeats", "tries", "wanted")
 
     def __init__(self, operation: Operation[A], on_answer: Callable[[A | Exception], object]) -> None:
         self.operation = operation
         self.on_answer = on_answer
         self.tries = 0
+        self.repeats = 0
         self.wanted = True
 
 
@@ -109,10 +116,11 @@ class Wire:
         return call
 
     def apply(self, operation: Operation[A]) -> A:
-        """Apply one operation on an immediate engine, to its final answer."""
-        while (answer := self._engine.apply(operation)) is Reply.MORE:
-            pass
-        return answer
+        """Apply one operation on an immediate engine, to its final answer. Raises `EngineError`."""
+        for _ in range(MOST_REPEATS):
+            if (answer := self._engine.apply(operation)) is not Reply.MORE:
+                return answer
+        raise self._endless(operation)
 
     def compose_soon(self, source: Source) -> None:
         """Have `source.compose()` called once before the next batch leaves, at the end of the loop's turn."""
@@ -202,9 +210,11 @@ class Wire:
             if self._closed is not None:
                 return
             backoff, self.down, self._in_flight = _FIRST_BACKOFF, None, []
-            more = [call for call, answer in zip(batch, answers, strict=True) if answer is Reply.MORE]
-            self._calls.extendleft(reversed(more))
-            for call, answer in zip(batch, answers, strict=True):
+            answered = [
+                (call, self._final(call, answer)) for call, answer in zip(batch, answers, strict=True)
+            ]
+            self._calls.extendleft(call for call, answer in reversed(answered) if answer is Reply.MORE)
+            for call, answer in answered:
                 if answer is not Reply.MORE:
                     call.on_answer(answer)
 
@@ -230,6 +240,7 @@ class Wire:
         if call not in self._posted:
             return
         del self._posted[call]
+        answer = self._final(call, answer)
         if answer is Reply.MORE or isinstance(answer, StoreUnavailable):
             if answer is not Reply.MORE:
                 self.down = answer
@@ -241,6 +252,20 @@ class Wire:
             call.on_answer(answer)
             if not self._posted and len(self._idle_watchers):
                 self._wake()
+
+    def _final(self, call: Call[Any], answer: Any) -> Any:
+        """An answer that is not MORE for ever."""
+        if answer is Reply.MORE:
+            call.repeats += 1
+            if call.repeats >= MOST_REPEATS:
+                return self._endless(call.operation)
+        return answer
+
+    def _endless(self, operation: Operation[Any]) -> EngineError:
+        return EngineError(
+            f"{self._engine.url}: the engine has answered {type(operation).__name__} {MOST_REPEATS} times with "
+            "MORE; its clearing up never ends, and whether the operation was applied is unknown"
+        )
 
     def _next_batch(self) -> list[Call[Any]]:
         batch: list[Call[Any]] = []

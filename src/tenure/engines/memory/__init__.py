@@ -102,13 +102,17 @@ class MemoryEngine:
 
     def apply(self, operation: Operation[A], /) -> A:
         """Apply one operation at once. Raises `EngineError`. Cancellation: not a checkpoint."""
-        operation = within(operation)
         state = self._state
         state.now = max(state.now, self._clock())
         state.steps_left, state.unfinished = state.cap, False
         answer: Any = None
         if self._clear_up():
-            answer = self._handlers[type(operation)](operation)
+            try:
+                answer = self._handlers[type(operation)](within(operation))
+            except (ValueError, TypeError, LookupError) as problem:
+                raise EngineError(
+                    f"{self.url} {type(operation).__name__} cannot be applied: {problem!r}"
+                ) from problem
         if state.unfinished:
             answer = Reply.MORE
         hints, state.hints = state.hints, []

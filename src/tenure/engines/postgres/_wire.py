@@ -85,7 +85,7 @@ class Wire:
         server's. None: this one is ours alone, and keeps what is set and prepared."""
         self._connection = connection
         self._hear = hear
-        self._names: dict[str, bytes] = {}
+        self._names: dict[tuple[str, tuple[int, ...]], bytes] = {}
         self._pending: deque[Batch] = deque()
         self._current: list[Result] = []
         self._idle_writer: Parked | None = None
@@ -128,9 +128,11 @@ class Wire:
     def _send(self, statement: Statement) -> None:
         connection = self._connection
         if self.before is None:
-            name = self._names.get(statement.sql)
+            # one that is prepared for other types would misread the values
+            known = (statement.sql, statement.types)
+            name = self._names.get(known)
             if name is None:
-                name = self._names[statement.sql] = f"s{len(self._names)}".encode()
+                name = self._names[known] = f"s{len(self._names)}".encode()
                 connection.send_prepare(name, statement.sql.encode(), list(statement.types))
             connection.send_query_prepared(name, list(statement.values), _binary(statement), pq.Format.BINARY)
         else:

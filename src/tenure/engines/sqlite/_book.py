@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from tenure import engine as e
 from tenure.engine import CAP, A, Hint, Joined, Operation, Reply, within
-from tenure.errors import EngineError
+from tenure.errors import StoreUnavailable
 
 from ._admin import Admin
 from ._claims import Claims
@@ -25,7 +25,8 @@ from ._holds import Holds
 from ._patience import Patience
 from ._producers import Producers
 from ._queue import Queues
-from ._refusals import explain
+from ._refusals import explain, is_full
+from ._room import Room
 from ._sessions import Sessions
 from ._sql import CLAIMS, COUNTERS, HOLDS, QUEUES, TASKS
 from ._state import State
@@ -33,8 +34,6 @@ from ._survey import Looks
 from ._tasks import Tasks
 
 T = TypeVar("T")
-
-_FAILURES = (sqlite3.Error, OverflowError, ValueError)
 
 
 class Book:
@@ -60,6 +59,7 @@ class Book:
         self._patience = patience or Patience(path, 5.0)
         self._served = served
         self._path = path
+        self._room = Room(db, path)
         self._state = state = State(db, clocks, cap)
         self._rates = Rates(state)
         self._barriers = barriers = Barriers(state)
@@ -130,11 +130,10 @@ class Book:
         fails is answered with an `EngineError`, and was not applied.
         """
         try:
-            return self._execute([within(operation) for operation in operations])
-        except EngineError as problem:
-            if len(operations) == 1:
-                return [problem], [], False
-        except _FAILURES as problem:
+            return self._execute_in_room([within(operation) for operation in operations])
+        except StoreUnavailable:
+            raise
+        except Exception as problem:  # noqa: BLE001 whatever it is, it concerns the operation alone
             if len(operations) == 1:
                 return [explain(self._path, problem)], [], False
         answers: list[Any] = []
@@ -147,14 +146,26 @@ class Book:
             others |= for_others
         return answers, hints, others
 
+    def _execute_in_room(self, operations: Sequence[Operation[Any]]) -> tuple[list[Any], list[Hint], bool]:
+        try:
+            return self._execute(operations)
+        except sqlite3.OperationalError as problem:
+            if not is_full(problem):
+                raise
+        self._room.use_log_again()
+        return self._execute(operations)
+
     def _execute(self, operations: Sequence[Operation[Any]]) -> tuple[list[Any], list[Hint], bool]:
         self._patience.wait_for(self._begin)
         try:
+            self._room.begin()
             answers, others = self._write(lambda: [self._apply(operation) for operation in operations])
+            self._room.check(operations)
             self._db.execute("COMMIT")
         except BaseException:
             self._roll_back()
             raise
+        self._room.committed()
         state = self._state
         state.committed()
         return answers, [hint for hint in state.hints if self._served(hint.process)], others

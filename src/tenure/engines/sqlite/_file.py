@@ -16,6 +16,7 @@ from ._clock import Clocks
 from ._hints import Mailbox
 from ._opening import open_file
 from ._patience import Patience
+from ._presence import Presence
 from ._refusals import explain
 
 _neighbours: dict[tuple[int, int], WeakSet[File]] = {}
@@ -43,14 +44,15 @@ class File:
         self._book = Book(self._db, clocks, patience=patience, served=served, path=self._path)
         self._mailbox = Mailbox(self._rows)
         self._version = self._data_version()
+        self._presence = Presence(self._db, path)
         self.poke = poke
-        status = path.stat()
-        self._identity = (status.st_dev, status.st_ino)
+        self._identity = self._presence.identity
         with _neighbours_lock:
             _neighbours.setdefault(self._identity, WeakSet()).add(self)
 
     def execute(self, operations: Sequence[Operation[Any]]) -> tuple[list[Any], list[Hint]]:
-        """Apply a batch; see `Book.execute`."""
+        """Apply a batch; see `Book.execute`. Raises `FileLostError`."""
+        self._presence.check()
         answers, hints, others = self._book.execute(operations)
         if others:
             with _neighbours_lock:
@@ -67,7 +69,11 @@ class File:
             raise explain(self._path, problem) from problem
 
     def look(self, processes: Container[str]) -> tuple[bool, list[Hint]]:
-        """Whether somebody else has changed the file since the last look, and the hints that came for the processes."""
+        """Whether somebody else has changed the file since the last look, and the hints that came for the processes.
+
+        Raises `FileLostError`.
+        """
+        self._presence.check()
         try:
             version = self._data_version()
             if version == self._version:

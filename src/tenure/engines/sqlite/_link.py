@@ -8,12 +8,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from anyio import CancelScope
+
 from tenure.engine import Hint, Operation
+from tenure.errors import EngineError
 
 from ._clock import Clocks
 from ._file import File
 from ._inline import Inline
 from ._patience import Patience
+from ._presence import FileLostError
 from ._thread import EngineThread
 
 
@@ -36,6 +40,8 @@ class Link:
         self._patience = patience
         self._listeners = listeners
         self._file: File | None = None
+        self._lost: FileLostError | None = None
+        self._serving: set[CancelScope] = set()
         self._runner = runner = (
             Inline(self._look) if inline else EngineThread(f"tenure {path.name}", self._look)
         )
@@ -58,12 +64,23 @@ class Link:
         return await self._runner.call(partial(self._execute, operations))
 
     async def serve(self, process: str, deliver: Callable[[Hint], None], started: Callable[[], None]) -> None:
-        """Deliver the hints for a process. Cancellation: this is how it ends."""
+        """Deliver the hints for a process. Raises `EngineError` once the file was deleted or replaced.
+
+        Cancellation: this is how it ends.
+        """
         self._listeners[process] = deliver
         try:
             await self._runner.call(partial(self._begin_serving, process))
             started()
-            await self._runner.tend()
+            with CancelScope() as scope:
+                self._serving.add(scope)
+                try:
+                    if self._lost is None:
+                        await self._runner.tend()
+                finally:
+                    self._serving.discard(scope)
+            if self._lost is not None:
+                raise EngineError(*self._lost.args)
         finally:
             del self._listeners[process]
 
@@ -79,7 +96,11 @@ class Link:
 
     def _execute(self, operations: Sequence[Operation[Any]]) -> list[Any]:
         assert self._file is not None
-        answers, hints = self._file.execute(operations)
+        try:
+            answers, hints = self._file.execute(operations)
+        except FileLostError as problem:
+            self._lose(problem)
+            raise
         self._bring(hints)
         return answers
 
@@ -89,9 +110,13 @@ class Link:
         self._runner.looking = True
 
     def _look(self) -> bool:
-        if self._file is None:
+        if self._file is None or self._lost is not None:
             return False
-        changed, hints = self._file.look(self._listeners)
+        try:
+            changed, hints = self._file.look(self._listeners)
+        except FileLostError as problem:
+            self._lose(problem)
+            return False
         self._bring(hints)
         return changed
 
@@ -100,6 +125,11 @@ class Link:
         if self._file is not None:
             self._file.close()
 
+    def _lose(self, problem: FileLostError) -> None:
+        self._lost = problem
+        with suppress(RuntimeError):  # as in `_bring`
+            self._runner.call_soon(self._stop_serving)
+
     def _bring(self, hints: Sequence[Hint]) -> None:
         if hints:
             # RuntimeError: the loop is closed, and nobody listens
@@ -107,6 +137,10 @@ class Link:
                 self._runner.call_soon(partial(self._deliver, hints))
 
     # on the loop
+
+    def _stop_serving(self) -> None:
+        for scope in self._serving:
+            scope.cancel()
 
     def _deliver(self, hints: Sequence[Hint]) -> None:
         for hint in hints:

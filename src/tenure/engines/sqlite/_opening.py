@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from tenure.errors import EngineError
 
 from ._clock import Clocks, boot_id
 from ._patience import Patience
-from ._refusals import explain
+from ._refusals import explain, is_busy
 from ._sql import SCHEMA, SESSIONS
 
 APPLICATION = 0x74656E75
@@ -47,6 +48,10 @@ _NETWORK = frozenset(
 )
 
 
+class _OtherClockError(Exception):
+    """The file was last used by processes whose boot or clock may be another."""
+
+
 def open_file(path: Path, clocks: Clocks, synchronous: str, patience: Patience) -> sqlite3.Connection:
     """A connection in autocommit mode to a file that has the schema.
 
@@ -55,19 +60,43 @@ def open_file(path: Path, clocks: Clocks, synchronous: str, patience: Patience) 
     check_place(path)
     name = str(path)
     try:
-        db = sqlite3.connect(name, timeout=0, isolation_level=None, cached_statements=256)
+        try:
+            return _connected(name, clocks, synchronous, patience)
+        except _OtherClockError:
+            _take_over(name)
+            return _connected(name, clocks, synchronous, patience)
     except sqlite3.Error as problem:
         raise explain(name, problem) from problem
+    except _OtherClockError:
+        raise EngineError(
+            f"{name} is open in a process whose clock cannot be compared with this one's: it is in another time "
+            "namespace, or /proc is not mounted for one of them; mount it for both, or close the other first"
+        ) from None
+
+
+def _connected(name: str, clocks: Clocks, synchronous: str, patience: Patience) -> sqlite3.Connection:
+    db = sqlite3.connect(name, timeout=0, isolation_level=None, cached_statements=256)
     try:
         patience.wait_for(partial(_prepare, db, clocks, name))
         _configure(db, name, synchronous, patience)
-    except sqlite3.Error as problem:
-        db.close()
-        raise explain(name, problem) from problem
     except BaseException:
         db.close()
         raise
     return db
+
+
+def _take_over(name: str) -> None:
+    """End the sessions of another clock if nobody else has the file open: then they are over, whatever it shows."""
+    with closing(sqlite3.connect(name, timeout=0, isolation_level=None)) as db:
+        db.execute("PRAGMA locking_mode = EXCLUSIVE")
+        try:
+            db.execute("BEGIN IMMEDIATE")
+        except sqlite3.OperationalError as problem:
+            if is_busy(problem):
+                return
+            raise
+        _end_sessions(db)
+        db.execute("COMMIT")
 
 
 def check_place(path: Path) -> None:
@@ -141,10 +170,17 @@ def _prepare(db: sqlite3.Connection, clocks: Clocks, path: str) -> None:
 
 def _end_other_boots(db: sqlite3.Connection, clocks: Clocks) -> None:
     boot = boot_id()
-    if db.execute(SESSIONS.boot).fetchone()[0] != boot:
-        db.execute(SESSIONS.end_all)
-        db.execute(SESSIONS.change_boot, {"boot": boot})
+    (known,) = db.execute(SESSIONS.boot).fetchone()
+    if known != boot:
+        if not (known and boot):
+            raise _OtherClockError
+        _end_sessions(db)
     db.execute(SESSIONS.end_far, {"now": int(clocks.boot() * 1e6)})
+
+
+def _end_sessions(db: sqlite3.Connection) -> None:
+    db.execute(SESSIONS.end_all)
+    db.execute(SESSIONS.change_boot, {"boot": boot_id()})
 
 
 def _configure(db: sqlite3.Connection, path: str, synchronous: str, patience: Patience) -> None:
@@ -157,6 +193,10 @@ def _configure(db: sqlite3.Connection, path: str, synchronous: str, patience: Pa
     # pages that change all the time are copied back once per checkpoint: fewer of them, less to write
     db.execute("PRAGMA wal_autocheckpoint = 2000")
     db.execute("PRAGMA journal_size_limit = 67108864")
+    # a big transaction is counted before any of it is in the log; see _room.py
+    db.execute("PRAGMA cache_spill = OFF")
+    # some builds overwrite what is deleted, which would take more room than it frees
+    db.execute("PRAGMA secure_delete = FAST")
     db.execute("PRAGMA temp_store = MEMORY")
     db.execute("PRAGMA cache_size = -8192")
 

@@ -19,9 +19,12 @@ _ADVICE = {
 
 def explain(path: str, problem: Exception) -> EngineError:
     """The error that tells what is wrong with the file, or with what was to be stored in it."""
+    if isinstance(problem, EngineError):
+        return problem
     code = problem.sqlite_errorcode & 0xFF if isinstance(problem, sqlite3.Error) and _has_code(problem) else 0
     advice = _ADVICE.get(code)
-    text = f"{path}: {problem}" if advice is None else f"{path} {advice} ({problem})"
+    reason = problem if isinstance(problem, sqlite3.Error) else repr(problem)
+    text = f"{path}: {reason}" if advice is None else f"{path} {advice} ({problem})"
     error = EngineError(text)
     error.__cause__ = problem
     return error
@@ -33,6 +36,11 @@ def is_busy(problem: sqlite3.Error) -> bool:
         sqlite3.SQLITE_BUSY,
         sqlite3.SQLITE_LOCKED,
     )
+
+
+def is_full(problem: sqlite3.Error) -> bool:
+    """There is no room for what was to be written."""
+    return _has_code(problem) and problem.sqlite_errorcode & 0xFF == sqlite3.SQLITE_FULL
 
 
 def _has_code(problem: sqlite3.Error) -> bool:

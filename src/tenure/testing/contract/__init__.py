@@ -15,6 +15,7 @@ from ._forgetting import ForgettingContract  # noqa: E402
 from ._hints import HintContract  # noqa: E402
 from ._holdings import HoldingContract  # noqa: E402
 from ._holds import LockContract  # noqa: E402
+from ._odd_arguments import OddArgumentContract  # noqa: E402
 from ._rates import RateContract  # noqa: E402
 from ._resending import ResendingContract  # noqa: E402
 from ._sessions import SessionContract  # noqa: E402
@@ -40,6 +41,7 @@ class EngineContract(
     SurveyContract,
     ForgettingContract,
     DurationContract,
+    OddArgumentContract,
 ):
     """All that the contract asks of an engine, as tests for pytest.
 

@@ -1,0 +1,84 @@
+"""Room on the disk: what deletes and gives back needs some, so the file stops growing before there is none.
+
+What is committed goes to the log first, and to the end of the file later, by a checkpoint. A checkpoint that finds no
+room leaves the log as it is; the log then grows too, until nothing at all can be written. So an operation that makes
+the file grow is refused unless there is room for both copies, and for a put something has to be left over. While room
+is scarce each growth goes to the file at once. From then on the log is written over again and again, and needs no room.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+from tenure.engine import Operation, Put
+from tenure.errors import EngineError
+
+_AMPLE = 1 << 30
+"""Bytes: with so much room on the disk nothing is counted."""
+
+_EVERY = 0.05
+"""Seconds between two looks at a disk with ample room."""
+
+_RESERVE = 16 << 20
+"""Bytes that a put leaves to other operations; on small disks a sixteenth."""
+
+
+class DiskFullError(EngineError):
+    """There is no room for what an operation adds to the file."""
+
+
+class Room:
+    """Watches the room of a connection's file. `begin` and `check` are called inside a transaction.
+
+    Thread safety: none; used on the thread of the connection.
+    """
+
+    def __init__(self, db: sqlite3.Connection, path: str) -> None:
+        self._db = db
+        self._path = Path(path)
+        self._scarce = False
+        self._next = 0.0
+        self._pages = self._free = self._reserve = self._growth = 0
+
+    def begin(self) -> None:
+        """Look at the disk before anything is written."""
+        if (now := monotonic()) < self._next:
+            return
+        disk = shutil.disk_usage(self._path.parent)
+        self._scarce = disk.free < _AMPLE
+        self._next = 0.0 if self._scarce else now + _EVERY
+        if self._scarce:
+            self._free, self._reserve = disk.free, min(_RESERVE, disk.total // 16)
+            self._pages = self._number("page_count")
+
+    def check(self, operations: Sequence[Operation[Any]]) -> None:
+        """Raise `DiskFullError` if the operations that were applied take too much, before they are committed."""
+        if not self._scarce:
+            return
+        pages = self._number("page_count")
+        self._growth = pages * self._number("page_size") - self._path.stat().st_size
+        keep = self._reserve if any(isinstance(operation, Put) for operation in operations) else 0
+        if pages > self._pages and self._free < 2 * self._growth + keep:
+            raise DiskFullError(
+                f"{self._path} cannot grow: the disk is full ({self._free} bytes are free, and {self._reserve} of them "
+                "are kept so that tasks can be taken, settled and purged); nothing that was stored is lost"
+            )
+
+    def committed(self) -> None:
+        """While that is possible move growth into the file, and keep the log short."""
+        if self._scarce and self._free < 4 * self._growth + 2 * self._reserve:
+            self.use_log_again()
+
+    def use_log_again(self) -> None:
+        """Move the log into the file as far as possible, so that the next transaction begins it anew."""
+        with suppress(sqlite3.Error):
+            self._db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+
+    def _number(self, name: str) -> int:
+        return self._db.execute(f"PRAGMA {name}").fetchone()[0]

@@ -1,0 +1,339 @@
+"""Odd arguments: whatever an operation carries, it answers or fails alone, and everything else goes on."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from dataclasses import fields, replace
+from enum import Enum, IntEnum
+from math import inf, nan
+from typing import Any, cast
+
+import pytest
+
+from tenure import engine as e
+from tenure.engine import NewTask, Operation, PutRequest, Reply, Settle, SpendRequest
+from tenure.errors import EngineError
+
+from ._contract import Advance, ContractBase, Do
+from ._survey import inspected, survey
+
+_REPEATS = 1000
+"""How often an operation may be answered MORE here: next to nothing has to be cleared up."""
+
+
+class _Level(IntEnum):
+    HIGH = 7
+
+
+_NAMES = (
+    *(
+        "",
+        " ",
+        "a" * 512,
+        "ä" * 256,
+        "b" * 300_000,
+        "\ud800",
+        "a\udfffb",
+        "a\0b",
+        "\n",
+        "a\r\n\tb",
+        "\x1b[2J",
+    ),
+    *(
+        "'",
+        '"',
+        "';--",
+        "`",
+        "\\",
+        "{}",
+        "{a}",
+        "{1}",
+        ":",
+        "a:b",
+        "::",
+        "*",
+        "?",
+        "[a-z]",
+        "%",
+        "%s",
+        "_",
+        "$1",
+    ),
+    *("\u2028", "\U0001f600", "\ufeff", "\uffff", "None", "0", "../a", "1 2"),
+)
+_INTEGERS = (
+    *(0, 1, -1, True, False, _Level.HIGH, 2**31 - 1, 2**31, -(2**31) - 1, 2**53, 2**53 + 1),
+    *(2**63 - 1, 2**63, -(2**63), -(2**63) - 1, 2**64, 10**30),
+)
+_NUMBERS = (
+    *(0, 0.0, -0.0, 5e-324, 1e-9, 1e-6, 1, True, _Level.HIGH, 1e9, 8.3e9, 1e10, 1e12, 1e18, 1e300),
+    *(sys.maxsize, 2**64, -1, -1e-9, -1e18, inf, -inf, nan),
+)
+_PAYLOADS = (b"", b"\0", bytes(range(256)), b"\xff\xfe" * 2**20, b"\r\n", b"$-1\r\n", b"{}", b"null")
+
+_TASK = e.NewTask(b"payload", 1, 0.001, "key", 100.0)
+_PUT = e.PutRequest("producer", (_TASK, e.NewTask(b"")), True, ("cursor", b"value"))
+_SETTLE = e.Settle(1, 1, e.Verdict.RETRY, b"result", 0.001, 100.0)
+_METADATA = (("field", b"value"),)
+
+FAMILIES: dict[str, tuple[Operation[Any], ...]] = {
+    "sessions": (
+        e.Ping(),
+        e.OpenSession("odd", "process", 100.0),
+        e.RenewSession("odd"),
+        e.CloseSession("odd"),
+    ),
+    "holds": (
+        e.Acquire("odd", "key", "holder", 3, 1, b"value"),
+        e.Ask("odd", "key", ("holder", "other")),
+        e.SetValue("key", "holder", 1, b"value"),
+        e.Resize("key", 3),
+        e.Holders("key", 10, "odd"),
+        e.Release("key", "holder"),
+    ),
+    "claims": (
+        e.AddResource("pool", "resource", _METADATA, 1),
+        e.Claim("odd", "pool", "holder", _METADATA, 0.001),
+        e.EditClaim("pool", "holder", 1, _METADATA, 0.001, "reason"),
+        e.Resources("pool"),
+        e.GiveBack("pool", "holder"),
+        e.RemoveResource("pool", "resource"),
+    ),
+    "putting": (
+        e.Put("odd", 1, "queue", (_PUT,), 100),
+        e.Leave("queue", "producer"),
+    ),
+    "taking": (
+        e.Exchange("odd", 1, "queue", (_SETTLE,), 2, True, 100.0, 3, True),
+        e.Progress("queue", 1, 1, b"data"),
+        e.GetResult("queue", 1, "odd"),
+        e.SetPaused("queue", False),
+    ),
+    "administration": (
+        e.CancelTask("queue", 1, 100.0),
+        e.Requeue("queue", (1, 2)),
+        e.Requeue("queue"),
+        e.Purge("queue", frozenset({"waiting", "done"})),
+        *(e.Browse("queue", state, limit=10) for state in ("waiting", "delayed", "leased", "dead", "ended")),
+        e.Count("queue", "odd"),
+    ),
+    "counters": (
+        e.Spend("odd", 1, "rate", (e.SpendRequest(1.0, 1.0), e.SpendRequest(2.0)), 2.0, 4.0),
+        e.Refund("odd", 2, "rate", 1.0, 1.0, 2.0),
+        e.Arrive("odd", "barrier", "participant", 2),
+        e.Withdraw("barrier", "participant"),
+        e.ResetBarrier("barrier"),
+        e.Arrivals("barrier"),
+    ),
+    "looking": (
+        *(e.Survey(kind, "a", "", 10) for kind in ("holds", "pools", "queues", "sessions")),
+        e.Inspect("odd", "", 10),
+        e.Examine(),
+    ),
+}
+"""An ordinary operation of each kind."""
+
+
+def _odd(value: Any) -> Iterator[Any]:
+    """The value with something odd in it, or in its place."""
+    match value:
+        case bool() | Enum() | frozenset() | None:
+            pass
+        case str():
+            yield from _NAMES
+        case int():
+            yield from _INTEGERS
+        case float():
+            yield from _NUMBERS
+        case bytes():
+            yield from _PAYLOADS
+        case Operation():
+            operation = cast("Any", value)
+            for field in fields(operation):
+                for odd in _odd(getattr(operation, field.name)):
+                    yield from _made(operation, field.name, odd)
+        case NewTask() | PutRequest() | Settle() | SpendRequest():
+            for name, part in value._asdict().items():
+                for odd in _odd(part):
+                    yield value._replace(**{name: odd})
+        case _:
+            yield ()
+            for i, part in enumerate(value):
+                for odd in _odd(part):
+                    yield (*value[:i], odd, *value[i + 1 :])
+
+
+def _made(value: Any, name: str, odd: Any) -> list[Any]:
+    try:
+        return [replace(value, **{name: odd})]
+    except ValueError:
+        return []  # refused before it is an operation
+
+
+def _shown(operation: Operation[Any]) -> str:
+    shown = ascii(operation)
+    return shown if len(shown) < 1000 else f"{shown[:500]} ... {shown[-500:]}"
+
+
+class OddArgumentContract(ContractBase):
+    """What the contract says of arguments that no user should give, and that some do.
+
+    Thread safety: none needed; pytest makes one for each test.
+    """
+
+    @pytest.mark.parametrize("family", FAMILIES)
+    async def test_an_odd_operation_answers_or_fails_alone(
+        self, do: Do, advance: Advance, family: str
+    ) -> None:
+        watcher = await do.open("watcher")
+        await self._prepare(do)
+        for ordinary in FAMILIES[family]:
+            for operation in _odd(ordinary):
+                await self._try(do, watcher, operation)
+            await advance(0.01)
+            await self._prepare(do)
+            await self._try(do, watcher, ordinary)
+            await self._everything_works(do)
+
+    async def test_odd_names_are_kept_apart_and_come_back(self, do: Do) -> None:
+        session = await do.open()
+        kept: list[str] = []
+        for name in filter(None, _NAMES):
+            (answer,) = await do.engine.execute(
+                [e.Acquire(session, name, name, 1, 1, name.encode("utf-16", "replace"))]
+            )
+            if isinstance(answer, e.Granted):
+                kept.append(name)
+            else:
+                assert isinstance(answer, EngineError), f"{name[:20]!a}: {answer}"
+        assert "a\0b" in kept
+        assert sorted(await survey(do, "holds")) == sorted(kept)
+        assert {one.key for one in await inspected(do, session)} == set(kept)
+        for name in kept:
+            (holder,) = (await do(e.Holders(name))).holders
+            assert holder.holder == name
+            assert holder.value == name.encode("utf-16", "replace")
+            assert await do(e.Release(name, name)) is Reply.RELEASED
+        assert await survey(do, "holds") == []
+
+    async def test_odd_payloads_come_back(self, do: Do) -> None:
+        session = await do.open()
+        tasks = tuple(e.NewTask(payload) for payload in _PAYLOADS)
+        await do(e.Put(session, do.number(), "q", (e.PutRequest("m", tasks),), 100))
+        exchanged = await do(e.Exchange(session, do.number(), "q", want=100))
+        assert isinstance(exchanged, e.Exchanged)
+        assert [task.payload for task in exchanged.tasks] == list(_PAYLOADS)
+        settle = tuple(
+            e.Settle(task.id, task.token, e.Verdict.DONE, task.payload) for task in exchanged.tasks
+        )
+        await do(e.Exchange(session, do.number(), "q", settle))
+        for task in exchanged.tasks:
+            outcome = await do(e.GetResult("q", task.id))
+            assert isinstance(outcome, e.Outcome)
+            assert outcome.result == task.payload
+
+    async def test_a_slow_rate_lets_the_first_one_in(self, do: Do) -> None:
+        session = await do.open()
+        for rate in (1e-3, 1e-9, 1e-12):
+            spend = e.Spend(session, do.number(), f"k{rate}", (e.SpendRequest(1.0, 0.0),), rate, 1.0)
+            spent = await do(spend)
+            assert isinstance(spent, e.Spent)
+            assert spent.answers[0].booked
+            assert spent.answers[0].delay == 0
+
+    async def _prepare(self, do: Do) -> None:
+        """Give odd operations something to work on."""
+        session = "odd"
+        await do(e.OpenSession(session, "process", 100.0))
+        await do(e.Acquire(session, "key", "holder", 3))
+        await do(e.AddResource("pool", "resource", _METADATA))
+        await do(e.Claim(session, "pool", "holder"))
+        tasks = tuple(e.NewTask(b"") for _ in range(3))
+        await do(e.Put(session, do.number(), "queue", (e.PutRequest("n", tasks),), 10**6))
+
+    async def _try(self, do: Do, watcher: str, operation: Operation[Any]) -> None:
+        around = (e.Acquire(watcher, "watched", "w", 1), operation, e.Release("watched", "w"))
+        try:
+            answers = list(await do.engine.execute(around))
+        except Exception as problem:
+            raise AssertionError(f"{_shown(operation)} broke its batch: {problem!r}"[:3000]) from problem
+        for i, sent in enumerate(around):
+            for _ in range(_REPEATS):
+                if answers[i] is not Reply.MORE:
+                    break
+                (answers[i],) = await do.engine.execute([sent])
+        granted, answer, released = answers
+        assert isinstance(granted, e.Granted), f"before {_shown(operation)}: {granted}"
+        assert answer is not Reply.MORE, f"{_shown(operation)} never ends"
+        assert not isinstance(answer, Exception) or isinstance(answer, EngineError), _shown(operation)
+        assert released is Reply.RELEASED, f"after {_shown(operation)}: {released}"
+
+    async def _everything_works(self, do: Do) -> None:
+        session = await do.open("sane")
+        key = session
+        # holds
+        token = await do.hold(session, key, "a")
+        await do.queue(session, key, "b")
+        assert isinstance(await do(e.Ask(session, key, ("a", "b"))), e.Asked)
+        assert await do(e.SetValue(key, "a", token, b"v")) is Reply.OK
+        assert len((await do(e.Holders(key))).waiting) == 1
+        assert await do(e.Resize(key, 2)) is Reply.OK
+        for holder in "ab":
+            assert await do(e.Release(key, holder)) is Reply.RELEASED
+        # claims
+        assert await do(e.AddResource(key, "r", _METADATA)) is Reply.OK
+        claimed = await do(e.Claim(session, key, "a", _METADATA))
+        assert isinstance(claimed, e.Claimed)
+        assert await do(e.EditClaim(key, "a", claimed.token, _METADATA)) is Reply.OK
+        assert len((await do(e.Resources(key))).resources) == 1
+        assert await do(e.GiveBack(key, "a")) is Reply.RELEASED
+        assert await do(e.RemoveResource(key, "r")) is Reply.OK
+        # tasks
+        tasks = (e.NewTask(b"1", key="k"), e.NewTask(b"2"), e.NewTask(b"3"))
+        put = await do(e.Put(session, do.number(), key, (e.PutRequest("m", tasks),), 10))
+        assert isinstance(put, e.PutAnswer)
+        assert isinstance(put.answers[0], e.Accepted)
+        assert await do(e.Leave(key, "m")) is Reply.UNKNOWN
+        exchanged = await do(e.Exchange(session, do.number(), key, want=1))
+        assert isinstance(exchanged, e.Exchanged)
+        (task,) = exchanged.tasks
+        assert task.payload == b"1"
+        assert await do(e.Progress(key, task.id, task.token, b"p")) is Reply.OK
+        settle = (e.Settle(task.id, task.token, e.Verdict.DEAD, b"e"),)
+        await do(e.Exchange(session, do.number(), key, settle))
+        assert isinstance(await do(e.GetResult(key, task.id)), e.Outcome)
+        requeued = await do(e.Requeue(key, (task.id,)))
+        assert isinstance(requeued, e.Changed)
+        assert requeued.count == 1
+        assert await do(e.CancelTask(key, task.id)) is Reply.CANCELLED
+        page = await do(e.Browse(key, "waiting"))
+        assert isinstance(page, e.Page)
+        assert len(page.records) == 2
+        purged = await do(e.Purge(key, frozenset({"waiting"})))
+        assert isinstance(purged, e.Changed)
+        assert purged.count == 2
+        for paused in (True, False):
+            assert await do(e.SetPaused(key, paused)) is Reply.OK
+        counts = await do(e.Count(key, recount=True))
+        assert isinstance(counts, e.QueueCounts)
+        assert (counts.put, counts.cancelled, counts.purged) == (3, 1, 2)
+        # counters
+        spent = await do(e.Spend(session, do.number(), key, (e.SpendRequest(1.0),), 1.0, 1.0))
+        assert isinstance(spent, e.Spent)
+        assert spent.answers[0].booked
+        assert await do(e.Refund(session, do.number(), key, 1.0, spent.answers[0].booking, 1.0)) is Reply.OK
+        assert isinstance(await do(e.Arrive(session, key, "a", 2)), e.Waiting)
+        assert isinstance(await do(e.Arrive(session, key, "b", 2)), e.Tripped)
+        assert (await do(e.Arrivals(key))).waiting == 0
+        for participant in "ab":
+            assert isinstance(await do(e.Withdraw(key, participant)), e.Tripped)
+        assert await do(e.ResetBarrier(key)) is Reply.OK
+        # what there is, odd names too
+        for kind in ("holds", "pools", "queues", "sessions"):
+            await survey(do, kind)
+        assert session in await survey(do, "sessions", session)
+        await inspected(do, session)
+        await do(e.Examine())
+        assert await do(e.RenewSession(session)) is Reply.OK
+        assert await do(e.CloseSession(session)) is Reply.OK
