@@ -262,7 +262,7 @@ class Tasks:
             case Verdict.DEAD:
                 task.attempts += 1
                 self._end(queue, task, "dead", settle.result, None)
-            case Verdict.RETRY | Verdict.GIVE_BACK if task.stop:
+            case Verdict.RETRY | Verdict.GIVE_BACK | Verdict.POSTPONE if task.stop:
                 self._end(queue, task, "cancelled", b"", task.ttl)
             case Verdict.RETRY:
                 task.attempts += 1
@@ -270,6 +270,10 @@ class Tasks:
                 self._return(queue, task)
             case Verdict.GIVE_BACK:
                 task.deliveries -= 1
+                self._return(queue, task)
+            case Verdict.POSTPONE:
+                task.deliveries -= 1
+                task.ready_at = self._state.now + settle.delay
                 self._return(queue, task)
         return True
 

@@ -13,6 +13,8 @@ STEPS: dict[int, str] = {
     """,
     # what a session has is told by name, by `belongings` instead of `inspect`
     5: "",
+    # a task can be postponed
+    6: "",
 }
 """By version, what it changes in the tables, types and sequences of the version before.
 
