@@ -34,6 +34,7 @@ class WorkerStatistics:
     dead: int
     discarded: int
     cancelled: int
+    postponed: int
     given_back: int
     lost: int
     abandoned: int
@@ -80,7 +81,7 @@ class Worker:
         self._concurrency = concurrency
         # a thread for each runner, so that one whose thread cannot be stopped takes nothing until that has ended
         self._threads = [] if is_async(handler) else [Threads(1) for _ in range(concurrency)]
-        in_threads = [functools.partial(_in_thread, threads, handler) for threads in self._threads]
+        in_threads = [functools.partial(in_thread, threads, handler) for threads in self._threads]
         self._runners = Runners(
             queue,
             in_threads or [cast("Handle", handler)] * concurrency,
@@ -124,6 +125,7 @@ class Worker:
             dead=counts["task.dead"],
             discarded=counts["task.discarded"],
             cancelled=counts["task.cancelled"],
+            postponed=counts["task.postponed"],
             given_back=counts["task.given_back"],
             lost=counts["task.lost"],
             abandoned=sum(threads.statistics().abandoned for threads in self._threads),
@@ -135,14 +137,26 @@ def _until_free(threads: list[Threads], number: int) -> Awaitable[None] | None:
     return threads[number].run(_nothing) if threads[number].statistics().busy else None
 
 
-async def _in_thread(threads: Threads, handler: Callable[[Task], Any], task: Task) -> Any:
-    (outcome,) = await threads.run(_boxed, handler, task)
+async def in_thread(
+    threads: Threads, function: Callable[[Any], Any], argument: Any, timeout: float | None = None
+) -> Any:
+    """What a handler gives in one of the threads, which has `timeout` seconds for it. Raises what it raises.
+
+    Cancellation: its thread is abandoned.
+    """
+
+    # a coroutine would not be let out of its thread by trio, a GeneratorExit would close the coroutines that wait here
+    def boxed() -> tuple[Any, BaseException | None]:
+        try:
+            return function(argument), None
+        except BaseException as error:  # noqa: BLE001 raised again below
+            return None, error
+
+    boxed.__qualname__ = getattr(function, "__qualname__", repr(function))
+    outcome, error = await threads.run(boxed, timeout=timeout)
+    if error is not None:
+        raise error
     return await outcome if inspect.isawaitable(outcome) else outcome
-
-
-def _boxed(handler: Callable[[Task], Any], task: Task) -> tuple[Any]:
-    # a function that gives a coroutine: trio would not let it out of its thread
-    return (handler(task),)
 
 
 def _nothing() -> None:
