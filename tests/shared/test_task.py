@@ -100,6 +100,7 @@ async def test_retry_later_says_when_and_uses_up_no_attempt(open_store_on, virtu
             async with WorkQueue(other, "jobs", max_deliveries=2).take():
                 (await other.session(3.0)).lose("expired")
                 await anyio.sleep(1)
+        await anyio.sleep(4)
         assert await state_of(queue) == {"waiting": 1}
 
 

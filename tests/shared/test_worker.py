@@ -850,3 +850,39 @@ async def test_wrong_arguments(store):
         Worker(queue, handler, timeout="5")
     with pytest.raises(TypeError, match="retry"):
         Worker(queue, handler, retry=3)
+
+
+class Countable:
+    def __call__(self, task, *, more=1): ...
+
+    async def method(self, task): ...
+
+
+@pytest.mark.parametrize(
+    "handler",
+    [
+        len,
+        Countable(),
+        Countable().method,
+        functools.partial(lambda store, task: None, None),
+        lambda *tasks: None,
+        lambda task, other=1: None,
+        min,  # has no signature that can be read
+    ],
+)
+async def test_handlers_that_take_a_task(store, handler):
+    Worker(WorkQueue(store, "jobs"), handler)
+
+
+@pytest.mark.parametrize(
+    ("handler", "words"),
+    [
+        (lambda: 1, r"handler must take a task: .*<lambda>\(\) cannot be called so \(too many positional"),
+        (lambda task, context: 1, r"\(task, context\) cannot be called so \(missing a required argument"),
+        (lambda task, *, also: 1, "missing a required.*also"),
+        (Countable.method, r"Countable.method\(self, task\) cannot be called so"),
+    ],
+)
+async def test_a_handler_that_takes_no_task_is_refused_at_once(store, handler, words):
+    with pytest.raises(TypeError, match=words):
+        Worker(WorkQueue(store, "jobs"), handler)

@@ -69,6 +69,7 @@ class Worker:
     ) -> None:
         if not callable(handler):
             raise TypeError(f"handler must be a function that takes a task, not {handler!r}")
+        check_signature(handler, "a task")
         if not isinstance(concurrency, int) or concurrency < 1:  # pyright: ignore[reportUnnecessaryIsInstance]
             raise ValueError(f"concurrency must be an int, at least 1: {concurrency!r}")
         if timeout is not None and not check_seconds("timeout", timeout) > 0:
@@ -161,6 +162,21 @@ async def in_thread(
 
 def _nothing() -> None:
     pass
+
+
+def check_signature(handler: Callable[..., Any], *arguments: str) -> None:
+    """Refuse a handler that cannot be called with these arguments, as far as its signature tells. Raises `TypeError`."""
+    try:
+        signature = inspect.signature(handler)
+    except (TypeError, ValueError):  # some that are written in C have none
+        return
+    try:
+        signature.bind(*arguments)
+    except TypeError as problem:
+        name = getattr(handler, "__qualname__", None) or repr(handler)
+        raise TypeError(
+            f"handler must take {' and '.join(arguments)}: {name}{signature} cannot be called so ({problem})"
+        ) from None
 
 
 def is_async(function: object) -> bool:
