@@ -89,7 +89,7 @@ class Worker:
             timeout=timeout,
             retry=retry,
             prefetch=prefetch,
-            pause=functools.partial(_until_free, self._threads) if self._threads else None,
+            pause=functools.partial(until_free, self._threads) if self._threads else None,
         )
 
     def __repr__(self) -> str:
@@ -133,7 +133,7 @@ class Worker:
         )
 
 
-def _until_free(threads: list[Threads], number: int) -> Awaitable[None] | None:
+def until_free(threads: list[Threads], number: int) -> Awaitable[None] | None:
     """A wait for the end of a runner's abandoned thread, if it has one."""
     return threads[number].run(_nothing) if threads[number].statistics().busy else None
 

@@ -1,0 +1,103 @@
+"""The workers of a run: each calls the handler for one input at a time, in a thread of its own if it is sync.
+
+With a rate, a worker books its start before it takes a task, so that none is held while it waits for its turn. A booking
+that is not used soon is worth nothing: all those who have waited for a task would start at once when there are some
+again. They book anew, with the task in hand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+import anyio
+from anyio import CancelScope
+
+from tenure.errors import OutcomeUnknown
+from tenure.local import Threads
+from tenure.shared import RateLimiter, Task, WorkQueue
+from tenure.shared._runners import Runners
+from tenure.shared._worker import until_free
+
+_WORTH = 0.5
+"""Seconds for which a booking may be used."""
+
+Call = Callable[[Task, Threads | None], Awaitable[Any]]
+
+
+class NotStarted(Exception):
+    """The input was not begun, or what it ran into has nothing to do with it: its task is given back."""
+
+
+class Crew:
+    """So many `workers`, which take the tasks of a queue and `call` each with its worker's thread.
+
+    A worker whose thread cannot be stopped takes nothing until that has ended. With a `limiter`, none starts faster
+    than that allows.
+
+    Thread safety: none.
+    """
+
+    def __init__(
+        self, queue: WorkQueue, call: Call, *, workers: int, in_threads: bool, limiter: RateLimiter | None = None
+    ) -> None:
+        self._call = call
+        self._limiter = limiter
+        self._threads = [Threads(1) for _ in range(workers)] if in_threads else []
+        self._booked: dict[int, float] = {}
+        self._booking: set[CancelScope] = set()
+        self._runners = Runners(
+            queue,
+            [partial(self._handle, number) for number in range(workers)],
+            pause=self._pause if in_threads or limiter is not None else None,
+            judge=_judge,
+        )
+
+    async def run(self) -> None:
+        """Work until cancelled or drained. Raises `StoreClosed`, `EngineError`.
+
+        Cancellation: handlers are cancelled and their tasks given back.
+        """
+        await self._runners.run()
+
+    def begin_draining(self) -> None:
+        """Take no more, and give back what was not begun. Synchronous."""
+        self._runners.begin_draining()
+        for scope in self._booking:
+            scope.cancel()
+
+    async def drain(self) -> None:
+        """Take no more; return when what was begun is done. Cancellation: they go on draining."""
+        self.begin_draining()
+        await self._runners.drain()
+
+    def _pause(self, number: int) -> Awaitable[object] | None:
+        if self._threads and (free := until_free(self._threads, number)) is not None:
+            return free
+        return None if self._limiter is None or number in self._booked else self._book(self._limiter, number)
+
+    async def _book(self, limiter: RateLimiter, number: int) -> None:
+        while number not in self._booked:
+            # after an outage one start may have been booked in vain
+            with suppress(OutcomeUnknown):
+                await limiter.acquire()
+                self._booked[number] = anyio.current_time()
+
+    async def _handle(self, number: int, task: Task) -> Any:
+        if self._limiter is not None and anyio.current_time() - self._booked.pop(number) > _WORTH:
+            with CancelScope() as scope:
+                self._booking.add(scope)
+                try:
+                    await self._book(self._limiter, number)
+                finally:
+                    self._booking.discard(scope)
+            if self._booked.pop(number, None) is None:
+                raise NotStarted
+        return await self._call(task, self._threads[number] if self._threads else None)
+
+
+def _judge(task: Task, failure: BaseException) -> BaseException | None:
+    del task
+    return None if isinstance(failure, NotStarted) else failure
