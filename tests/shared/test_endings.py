@@ -14,7 +14,7 @@ import pytest
 import tenure
 from tenure import Retry, Worker, WorkQueue
 from tenure.processor import Processor
-from tenure.testing import VirtualClock, run
+from tenure.testing import VirtualClock
 
 LOOPS = ("asyncio", "uvloop", "trio")
 TWICE = Retry(attempts=2, backoff=0)
@@ -113,7 +113,7 @@ async def test_a_processor_does_not_count_what_is_postponed_as_a_failure(virtual
             await processor.submit(1)
             await processor.join()
             totals = processor.metrics().totals
-            assert (totals["postponed"], totals["done"], totals["retried"], totals["failures"]) == (4, 1, 0, 0)
+            assert [totals[name] for name in ("postponed", "done", "retried", "failures")] == [4, 1, 0, 0]
     assert seen == [1] * 5
     assert not [record for record in caplog.records if "failures" in record.getMessage()]
 
@@ -121,7 +121,9 @@ async def test_a_processor_does_not_count_what_is_postponed_as_a_failure(virtual
 # cancellations
 
 
-async def test_errors_beside_a_requested_cancellation_fail_the_try_and_the_cancellation_goes_on(virtual_clock):
+async def test_errors_beside_a_requested_cancellation_fail_the_try_and_the_cancellation_goes_on(
+    virtual_clock,
+):
     """As an error alone does, that is raised while a handler cleans up."""
 
     async def fails_at_its_end():
@@ -223,7 +225,7 @@ def interrupted_by(number, backend, *, busy, expected):
         async with tenure.open_store(engine, ttl=300) as store:
             return await WorkQueue(store, "jobs").statistics()
 
-    with pytest.raises(BaseException) as raised:  # noqa: PT011 which one is asked below
+    with pytest.raises(BaseException) as raised:
         anyio.run(work, backend=loop, backend_options={"use_uvloop": True} if backend == "uvloop" else {})
     error = raised.value
     while isinstance(error, BaseExceptionGroup):

@@ -13,7 +13,7 @@ import tenure
 from tenure import EngineError, LeaseLost, Lock, Retry, RetryLater, StoreClosed, TaskFailed, Worker, WorkQueue
 from tenure.engine import Exchange, RenewSession
 from tenure.engines.memory import MemoryEngine
-from tenure.testing import Fault, FaultyEngine, VirtualClock, run
+from tenure.testing import Fault, FaultyEngine
 
 
 async def nothing_leased(queue):

@@ -167,7 +167,7 @@ def _parser() -> argparse.ArgumentParser:
         metavar="N",
         type=count,
         default=3,
-        help="an input at hand when so many commands died, each without a verdict on it, is dead (default: %(default)s)",
+        help="an input that was at hand each time when so many commands died is dead (default: %(default)s)",
     )
     add("--timeout", metavar="S", type=seconds, help="seconds that a try may take (default: no limit)")
     add("--preset", choices=tuple(PRESETS), help="defaults for workers, rate and queue: %(choices)s")

@@ -1,8 +1,12 @@
 """The workers of a run: each calls the handler for one input at a time, in a thread of its own if it is sync.
 
-With a rate, a worker books its start before it takes a task, so that none is held while it waits for its turn. A booking
-that is not used soon is worth nothing: all those who have waited for a task would start at once when there are some
-again. They book anew, with the task in hand.
+With a rate, a worker books its start before it takes a task, so that none is held while it waits for its turn. A
+booking that is not used soon is worth nothing: all those who have waited for a task would start at once when there are
+some again. They book anew, with the task in hand.
+
+When a command dies, nobody knows which of the inputs at hand has killed it, and each is charged with it. So an input
+that is dead if this command dies too has its last chance without another such beside it; those wait meanwhile, without
+being charged.
 """
 
 from __future__ import annotations
@@ -17,12 +21,16 @@ from anyio import CancelScope
 
 from tenure.errors import OutcomeUnknown
 from tenure.local import Threads
-from tenure.shared import RateLimiter, Task, WorkQueue
+from tenure.shared import RateLimiter, RetryLater, Task, WorkQueue
+from tenure.shared._loop_watch import watched_loop
 from tenure.shared._runners import Runners
 from tenure.shared._worker import until_free
 
 _WORTH = 0.5
 """Seconds for which a booking may be used."""
+
+_TURN = 1.0
+"""Seconds after which an input asks again whether it can have its last chance."""
 
 Call = Callable[[Task, Threads | None], Awaitable[Any]]
 
@@ -41,8 +49,17 @@ class Crew:
     """
 
     def __init__(
-        self, queue: WorkQueue, call: Call, *, workers: int, in_threads: bool, limiter: RateLimiter | None = None
+        self,
+        queue: WorkQueue,
+        call: Call,
+        *,
+        workers: int,
+        in_threads: bool,
+        limiter: RateLimiter | None = None,
     ) -> None:
+        self._ttl = queue.store.ttl
+        self._deadly = queue.takers.max_deliveries
+        self._chancing = False
         self._call = call
         self._limiter = limiter
         self._threads = [Threads(1) for _ in range(workers)] if in_threads else []
@@ -60,7 +77,8 @@ class Crew:
 
         Cancellation: handlers are cancelled and their tasks given back.
         """
-        await self._runners.run()
+        with watched_loop("tenure run", self._ttl):
+            await self._runners.run()
 
     def begin_draining(self) -> None:
         """Take no more, and give back what was not begun. Synchronous."""
@@ -95,7 +113,17 @@ class Crew:
                     self._booking.discard(scope)
             if self._booked.pop(number, None) is None:
                 raise NotStarted
-        return await self._call(task, self._threads[number] if self._threads else None)
+        threads = self._threads[number] if self._threads else None
+        silent = task.deliveries - task.attempt  # earlier deliveries without a verdict
+        if not silent or silent + 1 < self._deadly:
+            return await self._call(task, threads)
+        if self._chancing:
+            raise RetryLater(_TURN)
+        self._chancing = True
+        try:
+            return await self._call(task, threads)
+        finally:
+            self._chancing = False
 
 
 def _judge(task: Task, failure: BaseException) -> BaseException | None:

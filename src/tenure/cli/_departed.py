@@ -25,9 +25,9 @@ Identity = dict[str, Any]
 def own_identity() -> Identity | None:
     """By what others on this machine know this process, as JSON; None where the system does not tell."""
     try:
-        if os.readlink(_PROC / "self") != str(os.getpid()):  # that is the /proc of other namespaces
+        if str((_PROC / "self").readlink()) != str(os.getpid()):  # that is the /proc of other namespaces
             return None
-        spaces = [os.readlink(_PROC / "self/ns" / name) for name in ("pid", "time")]
+        spaces = [str((_PROC / "self/ns" / name).readlink()) for name in ("pid", "time")]
         boot = (_PROC / "sys/kernel/random/boot_id").read_text().strip()
         _, started = _look(os.getpid())
     except (OSError, ValueError, IndexError):
@@ -78,8 +78,4 @@ async def end_sessions(store: Store, process: str) -> None:
 
 def departed(cursors: Mapping[str, Any], prefix: str) -> list[str]:
     """The cursors of processes (`prefix` and the name of one, with `who` it was) that have died on this machine."""
-    return [
-        name
-        for name, value in cursors.items()
-        if name.startswith(prefix) and has_died(value.get("who"))
-    ]
+    return [name for name, value in cursors.items() if name.startswith(prefix) and has_died(value.get("who"))]

@@ -211,7 +211,9 @@ class _Above:
 def prints_above(screen: Screen) -> Generator[None]:
     """A stretch in which what is printed to the terminal does not mix with the bar."""
     before = sys.stdout, sys.stderr
-    changed = [_Above(stream, screen) if screen.is_terminal and stream.isatty() else stream for stream in before]
+    changed = [
+        _Above(stream, screen) if screen.is_terminal and stream.isatty() else stream for stream in before
+    ]
     sys.stdout, sys.stderr = cast("tuple[TextIO, TextIO]", changed)
     try:
         yield

@@ -59,7 +59,8 @@ class Results:
     async def follow(self, queue: WorkQueue, lease: Lease, over: anyio.Event) -> None:
         """Write what has ended and what ends, until it is `over` and all is written.
 
-        Raises `LeaseLost`, `Interrupted` if it cannot be written. Cancellation: what was not recorded is written again the next time.
+        Raises `LeaseLost`, `Interrupted` if it cannot be written. Cancellation: what was not recorded is written again
+        the next time.
         """
         try:
             await self._follow(queue, lease, over)

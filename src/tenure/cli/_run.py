@@ -67,8 +67,8 @@ def _carry_out(job: _Job, backend: str) -> Outcome:
         except SystemExit as problem:
             # asyncio stops its loop for that, whatever awaits the task
             raise Interrupted(
-                f"a task that the handler has started ended by SystemExit({problem.code!r}), which stops the event loop;"
-                " the same command goes on from here"
+                f"a task that the handler has started ended by SystemExit({problem.code!r}), which stops the event"
+                " loop; the same command goes on from here"
             ) from problem
 
 
@@ -198,7 +198,9 @@ class _Job:
 
         def stop_for_closed_output() -> None:
             if not stop.asked:
-                self._say("nobody reads standard output any more, to which the handler prints; redirect it to a file")
+                self._say(
+                    "nobody reads standard output any more, to which the handler prints; redirect it to a file"
+                )
                 stop.ask()
             crew.begin_draining()
 
@@ -213,9 +215,7 @@ class _Job:
         if o.rate is not None:
             # a second's worth at once, not an hour's
             burst = max(1.0, o.rate.number / o.rate.per)
-            limiter = RateLimiter(
-                store, f"run:{self._name}", rate=o.rate.number, per=o.rate.per, burst=burst
-            )
+            limiter = RateLimiter(store, f"run:{self._name}", rate=o.rate.number, per=o.rate.per, burst=burst)
         threads = not self._handler.is_async
         crew = Crew(queue, calling.call, workers=o.workers, in_threads=threads, limiter=limiter)
         return crew

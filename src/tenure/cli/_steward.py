@@ -63,8 +63,9 @@ class Steward:
     async def see_through(self) -> None:
         """Wait for the lead and lead, until the run is finished or somebody asks to stop.
 
-        Raises `Misuse` for input that cannot be used, `Interrupted` if the run was started anew elsewhere or
-        its results cannot be written, `OSError` for an input that cannot be read. Cancellation: the next process goes on from what is on record.
+        Raises `Misuse` for input that cannot be used, `Interrupted` if the run was started anew elsewhere or its
+        results cannot be written, `OSError` for an input that cannot be read. Cancellation: the next process goes on
+        from what is on record.
         """
         await self._tell_who_leads()
         while not (self.finished or self._stop.asked):

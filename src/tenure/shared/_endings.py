@@ -14,6 +14,7 @@ from __future__ import annotations
 import signal
 import threading
 from functools import partial
+from math import inf
 from opcode import opmap
 from types import CodeType, TracebackType
 from typing import cast
@@ -58,7 +59,7 @@ def is_closing(error: BaseException) -> bool:
 def _is_cancelled() -> bool:
     """Whether the current task is, by a scope or by asyncio's `task.cancel()`."""
     cancelling = getattr(this_task(), "cancelling", None)
-    return bool(cancelling is not None and cancelling()) or anyio.current_effective_deadline() == -float("inf")
+    return (cancelling is not None and cancelling() > 0) or anyio.current_effective_deadline() == -inf
 
 
 def _is_from_signal(error: BaseException) -> bool:

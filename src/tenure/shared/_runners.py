@@ -183,7 +183,11 @@ class Runners:
             raise interruption
 
     def _verdict(
-        self, task: Task, failure: BaseException | None, interruption: BaseException | None, scope: CancelScope
+        self,
+        task: Task,
+        failure: BaseException | None,
+        interruption: BaseException | None,
+        scope: CancelScope,
     ) -> Settle:
         if failure is None:
             if interruption is None:

@@ -11,6 +11,7 @@ from typing import Any, cast
 from tenure.local import Threads
 from tenure.store import check_seconds
 
+from ._loop_watch import watched_loop
 from ._queue import WorkQueue
 from ._retry import Retry
 from ._runners import Handle, Runners
@@ -79,6 +80,7 @@ class Worker:
         if not isinstance(prefetch, int) or prefetch < 0:  # pyright: ignore[reportUnnecessaryIsInstance]
             raise ValueError(f"prefetch must be an int, not below 0: {prefetch!r}")
         self._name = queue.name
+        self._ttl = queue.store.ttl
         self._concurrency = concurrency
         # a thread for each runner, so that one whose thread cannot be stopped takes nothing until that has ended
         self._threads = [] if is_async(handler) else [Threads(1) for _ in range(concurrency)]
@@ -106,7 +108,8 @@ class Worker:
         """
         if self._runners.running:
             raise RuntimeError(f"{self!r}: runs already")
-        await self._runners.run()
+        with watched_loop(f"worker {self._name}", self._ttl):
+            await self._runners.run()
 
     async def drain(self) -> None:
         """Take no more tasks, finish those at hand, end `run`; return when that is done and nothing is leased any more.
@@ -165,7 +168,7 @@ def _nothing() -> None:
 
 
 def check_signature(handler: Callable[..., Any], *arguments: str) -> None:
-    """Refuse a handler that cannot be called with these arguments, as far as its signature tells. Raises `TypeError`."""
+    """Refuse a handler that cannot be called with these, as far as its signature tells. Raises `TypeError`."""
     try:
         signature = inspect.signature(handler)
     except (TypeError, ValueError):  # some that are written in C have none
