@@ -44,11 +44,13 @@ class WorkerStatistics:
 class Worker:
     """Takes the tasks of a queue, `concurrency` at a time, and hands each to `handler(task)`.
 
-    What the handler returns is the result (None: what `task.set_result` has set); an exception fails the try, as
-    `retry` (the queue's by default) says; `RetryLater` and `Discard` say it themselves. A try that takes longer than
-    `timeout` seconds is cancelled and fails with `TimeoutError`. A sync function runs in a thread, of which there are
-    as many as `concurrency`; one that cannot be stopped is abandoned and its outcome refused, and it keeps its thread
-    until it ends. If a task's lease is lost, or it is cancelled, its handler is cancelled.
+    What the handler returns is the result (None: what `task.set_result` has set); whatever it raises fails the try, as
+    `retry` (the queue's by default) says, be it an `Exception` or not; `RetryLater` and `Discard` say it themselves.
+    Only cancellations that were requested and exceptions from the handlers of signals end the worker. A handler that
+    blocks the event loop for half the store's ttl is named in a warning of the logger `tenure`. A try that takes longer
+    than `timeout` seconds is cancelled and fails with `TimeoutError`. A sync function runs in a thread, of which there
+    are as many as `concurrency`; one that cannot be stopped is abandoned and its outcome refused, and it keeps its
+    thread until it ends. If a task's lease is lost, or it is cancelled, its handler is cancelled.
 
     While all of them are busy and there is more, up to `prefetch` tasks are leased ahead, so that the next ones need
     not wait for the engine: for short tasks in great numbers, or an engine that is far away. Such tasks wait here, also
