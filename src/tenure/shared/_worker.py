@@ -24,8 +24,8 @@ Handler = Callable[[Task], Awaitable[Any]] | Callable[[Task], Any]
 class WorkerStatistics:
     """A worker at one moment: how many of its `concurrency` runners are `busy`, and what became of its tasks.
 
-    `retried` tries failed and will be repeated, `dead` failed for good, `lost` were settled too late; `abandoned`
-    threads of sync handlers still run although their tasks are lost or timed out.
+    `retried` tries failed and will be repeated, `dead` failed for good, `postponed` ended by `RetryLater`, `lost` were
+    settled too late; `abandoned` threads of sync handlers still run although their tasks are lost or timed out.
     """
 
     concurrency: int

@@ -268,12 +268,10 @@ class Tasks:
                 task.attempts += 1
                 task.ready_at = self._state.now + settle.delay
                 self._return(queue, task)
-            case Verdict.GIVE_BACK:
+            case Verdict.GIVE_BACK | Verdict.POSTPONE:
                 task.deliveries -= 1
-                self._return(queue, task)
-            case Verdict.POSTPONE:
-                task.deliveries -= 1
-                task.ready_at = self._state.now + settle.delay
+                if settle.verdict is Verdict.POSTPONE:
+                    task.ready_at = self._state.now + settle.delay
                 self._return(queue, task)
         return True
 
