@@ -660,6 +660,15 @@ def hangs(text):
 
 def prints(text):
     print("something long " * 20, text, flush=True)
+
+async def prints_in_a_task(text):
+    async def go():
+        prints(text)
+    async with anyio.create_task_group() as group:
+        group.start_soon(go)
+
+def closes(text):
+    sys.stdout.close()
 """
 
 
@@ -747,20 +756,28 @@ def test_lost_threads_do_not_hold_up_a_signal(worst, start, numbers, here, until
     assert "stops at once" not in err.replace("once more stops at once", "")
 
 
-def test_a_closed_output_stops_the_run_and_spoils_no_input(worst, start, numbers, here, queue_of):
-    child = start("run", "worst:prints", numbers(600), "--run", "x")
+@pytest.mark.parametrize("handler", ["prints", "prints_in_a_task"])
+def test_a_closed_output_stops_the_run_and_spoils_no_input(worst, start, numbers, here, queue_of, handler):
+    child = start("run", f"worst:{handler}", numbers(600), "--run", "x")
     child.stdout.readline()
     child.stdout.close()
     told = child.stderr.read()
     assert child.wait(PATIENCE) == 1
     assert told.count("nobody reads standard output any more") == 1
-    assert "so the table is not shown" in told
+    assert "the table cannot be written to standard output" in told
     assert "the same command goes on from here" in told
     statistics = queue_of("x", lambda queue: queue.statistics())
     assert (statistics.dead, statistics.leased) == (0, 0)
     assert {r.attempts for r in queue_of("x", lambda queue: queue.browse("waiting"))} <= {0}
-    child = start("run", "worst:prints", "numbers.txt", "--run", "x", stdout=subprocess.DEVNULL)
+    child = start("run", f"worst:{handler}", "numbers.txt", "--run", "x", stdout=subprocess.DEVNULL)
     assert child.wait(PATIENCE) == 0
+
+
+def test_a_handler_that_closes_the_output(worst, start, numbers):
+    child = start("run", "worst:closes", numbers(3))
+    _, err = child.communicate(timeout=PATIENCE)
+    assert child.returncode == 0, err
+    assert "the table cannot be written to standard output (I/O operation on closed file" in err
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no full disk")

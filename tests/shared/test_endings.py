@@ -199,8 +199,8 @@ async def test_a_native_cancellation_gives_it_back(virtual_clock):
 # signals
 
 
-def interrupted_by(number, backend, *, busy, expected):
-    """Run a worker whose handler gets a real signal; what is left in the store."""
+def interrupted_by(number, backend, *, busy, expected, block=False):
+    """Run a worker whose handler, or a block that, gets a real signal; what is left in the store."""
     clock = VirtualClock()
     engine = tenure.engines.memory.MemoryEngine(clock=clock.now)
     loop = "trio" if backend == "trio" else "asyncio"
@@ -219,7 +219,10 @@ def interrupted_by(number, backend, *, busy, expected):
         async with tenure.open_store(engine, ttl=300) as store:
             queue = WorkQueue(store, "jobs", retry=Retry(attempts=1))
             await queue.put(1)
-            await Worker(queue, handler, concurrency=2).run()
+            if not block:
+                await Worker(queue, handler, concurrency=2).run()
+            async with queue.take() as task:
+                await handler(task)
 
     async def look():
         async with tenure.open_store(engine, ttl=300) as store:
@@ -235,9 +238,10 @@ def interrupted_by(number, backend, *, busy, expected):
 
 
 @pytest.mark.parametrize("busy", [True, False])
+@pytest.mark.parametrize("block", [True, False])
 @pytest.mark.parametrize("backend", LOOPS)
-def test_a_real_interrupt_ends_the_worker_and_gives_the_task_back(backend, busy):
-    left = interrupted_by(signal.SIGINT, backend, busy=busy, expected=KeyboardInterrupt)
+def test_a_real_interrupt_ends_the_worker_or_block_and_gives_the_task_back(backend, busy, block):
+    left = interrupted_by(signal.SIGINT, backend, busy=busy, expected=KeyboardInterrupt, block=block)
     assert (left.waiting, left.dead) == (1, 0)
 
 

@@ -55,7 +55,7 @@ class Calling:
             result = await self._call(task if self._handler.wants_task else task.payload, threads)
         except BaseException as problem:
             failure, _ = parted(problem)
-            if isinstance(failure, BrokenPipeError) and output_is_closed():
+            if _is_broken_pipe(failure) and output_is_closed():
                 self._on_closed_output()
                 raise NotStarted from None
             if failure is not None:
@@ -75,6 +75,12 @@ class Calling:
         with CancelScope(deadline=anyio.current_time() + self._timeout):
             return await function(argument)
         raise TimeoutError(f"not done within {self._timeout:g} s")
+
+
+def _is_broken_pipe(failure: BaseException | None) -> bool:
+    if isinstance(failure, BaseExceptionGroup):
+        return failure.subgroup(BrokenPipeError) is not None
+    return isinstance(failure, BrokenPipeError)
 
 
 def output_is_closed() -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Generator
-from contextlib import AsyncExitStack, contextmanager
+from contextlib import AsyncExitStack, contextmanager, suppress
 from pathlib import Path
 
 import anyio
@@ -75,10 +75,10 @@ def _carry_out(job: _Job, backend: str) -> Outcome:
 def _show(text: str, screen: Screen) -> None:
     try:
         print(text, flush=True)
-    except BrokenPipeError:
-        screen.say("tenure: standard output is closed, so the table is not shown")
-        # Python would try once more at its end
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except (OSError, ValueError) as problem:  # nobody reads it, the disk is full, or a handler has closed it
+        screen.say(f"tenure: the table cannot be written to standard output ({problem})")
+        with suppress(ValueError):  # what Python keeps of it would be tried once more at the end
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _spoken(store: str) -> str:

@@ -23,6 +23,9 @@ import anyio
 
 from tenure.local._park import this_task
 
+_LATER = "trio._core."
+"""Where trio raises in its main task if the signal has met code of its own."""
+
 _RAISES = {opmap[name] for name in ("RAISE_VARARGS", "RERAISE")}
 
 
@@ -72,9 +75,12 @@ def _is_from_signal(error: BaseException) -> bool:
         if trace.tb_frame.f_code in codes:
             return True
         trace = trace.tb_next
-    if not isinstance(error, KeyboardInterrupt) or signal.default_int_handler not in installed:
+    if not isinstance(error, KeyboardInterrupt):
         return False
-    return not _is_raised(error)
+    here = _innermost(error)
+    if here is not None and here.tb_frame.f_globals.get("__name__", "").startswith(_LATER):
+        return True
+    return signal.default_int_handler in installed and not _is_raised(error)
 
 
 def _code_of(handler: object) -> CodeType | None:
@@ -88,10 +94,15 @@ def _code_of(handler: object) -> CodeType | None:
 
 def _is_raised(error: BaseException) -> bool:
     """Whether the innermost frame of the traceback stands at a `raise` statement."""
-    trace: TracebackType | None = error.__traceback__
+    trace = _innermost(error)
     if trace is None:
         return True
-    while trace.tb_next is not None:
-        trace = trace.tb_next
     here = trace.tb_frame.f_code.co_code[trace.tb_lasti : trace.tb_lasti + 1]
     return bool(here) and here[0] in _RAISES
+
+
+def _innermost(error: BaseException) -> TracebackType | None:
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return trace
