@@ -5,7 +5,7 @@ from __future__ import annotations
 import select
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import anyio
 from anyio import CancelScope
@@ -79,7 +79,7 @@ class Calling:
 
 def _is_broken_pipe(failure: BaseException | None) -> bool:
     if isinstance(failure, BaseExceptionGroup):
-        return failure.subgroup(BrokenPipeError) is not None
+        return cast("BaseExceptionGroup[BaseException]", failure).subgroup(BrokenPipeError) is not None
     return isinstance(failure, BrokenPipeError)
 
 
