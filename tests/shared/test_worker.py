@@ -870,8 +870,8 @@ class Countable:
         min,  # has no signature that can be read
     ],
 )
-async def test_handlers_that_take_a_task(store, handler):
-    Worker(WorkQueue(store, "jobs"), handler)
+def test_handlers_that_take_a_task(handler):
+    Worker(WorkQueue(tenure.open_store("memory:"), "jobs"), handler)
 
 
 @pytest.mark.parametrize(
@@ -883,6 +883,6 @@ async def test_handlers_that_take_a_task(store, handler):
         (Countable.method, r"Countable.method\(self, task\) cannot be called so"),
     ],
 )
-async def test_a_handler_that_takes_no_task_is_refused_at_once(store, handler, words):
+def test_a_handler_that_takes_no_task_is_refused_at_once(handler, words):
     with pytest.raises(TypeError, match=words):
-        Worker(WorkQueue(store, "jobs"), handler)
+        Worker(WorkQueue(tenure.open_store("memory:"), "jobs"), handler)

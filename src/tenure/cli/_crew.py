@@ -29,6 +29,7 @@ from tenure.shared._worker import until_free
 _WORTH = 0.5
 """Seconds for which a booking may be used."""
 
+_LULL = 0.05
 _TURN = 1.0
 """Seconds after which an input asks again whether it can have its last chance."""
 
@@ -58,6 +59,7 @@ class Crew:
         limiter: RateLimiter | None = None,
     ) -> None:
         self._ttl = queue.store.ttl
+        self._takers = queue.takers
         self._deadly = queue.takers.max_deliveries
         self._chancing = False
         self._call = call
@@ -121,6 +123,10 @@ class Crew:
             raise RetryLater(_TURN)
         self._chancing = True
         try:
+            # those that came with it have to be seen by their workers, and their postponement has to be on record
+            await anyio.sleep(_LULL)
+            with anyio.move_on_after(_TURN):
+                await self._takers.quiet()
             return await self._call(task, threads)
         finally:
             self._chancing = False
