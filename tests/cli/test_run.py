@@ -708,7 +708,7 @@ def test_a_task_of_the_handler_that_leaves_ends_the_command_at_worst(worst, star
 
 
 def test_an_input_that_kills_the_process_is_dead_and_those_beside_it_are_not(worst, start, numbers, here):
-    command = ["run", "worst:kills", numbers(12), "--run", "x", "--workers", 8, "--max-deliveries", 2]
+    command = ["run", "worst:kills", numbers(8), "--run", "x", "--workers", 4, "--max-deliveries", 2]
     for _ in range(2):
         child = start(*command)
         child.communicate(timeout=PATIENCE)
@@ -716,7 +716,7 @@ def test_an_input_that_kills_the_process_is_dead_and_those_beside_it_are_not(wor
     child = start(*command)
     out, err = child.communicate(timeout=PATIENCE)
     assert child.returncode == 1, err
-    assert (rows(out)["done"], rows(out)["dead"]) == ("11", "1")
+    assert (rows(out)["done"], rows(out)["dead"]) == ("7", "1")
     assert "dead: '3': delivered 2 times without a verdict" in err
     assert (here / "begun").read_text().count("3") == 2
 
