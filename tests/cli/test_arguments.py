@@ -72,6 +72,8 @@ def test_a_preset_fills_the_defaults(name):
         ("m:f - - --run x", "only once"),
         ("m:f a --workers 0", "--workers: '0' is no whole number"),
         ("m:f a --workers many", "--workers: 'many'"),
+        ("m:f a --workers 10001", "--workers: 10001 is too many: 10,000 at most"),
+        ("m:f a --max-deliveries 0", "--max-deliveries: '0' is no whole number"),
         ("m:f a --retries -1", "--retries"),
         ("m:f a --timeout 0", "--timeout: '0' is no number of seconds"),
         ("m:f a --timeout nan", "--timeout: 'nan'"),

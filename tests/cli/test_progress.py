@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 import io
+import sys
 
+import anyio
 import pytest
 
 import tenure
-from tenure.cli._progress import Screen, Snapshot, bar, duration, quiet_line, snapshot
+from tenure.cli._progress import (
+    Progress,
+    Screen,
+    Snapshot,
+    bar,
+    duration,
+    prints_above,
+    quiet_line,
+    snapshot,
+)
 from tenure.cli._report import Outcome, dead_letters, table
 from tenure.cli._tally import Tally, total
 from tenure.processor._sketch import Sketch
@@ -47,6 +58,8 @@ def counts(**changes):
             "[####################] 4/4  0/s  3 retried  1 dead",
         ),
         (seen(known=4, guess=4, paused=True), "[....................] 0/4  0/s  paused"),
+        # by one that waits for the lead, and may wait for a dead one
+        (seen(known=10, guess=10, done=5, rate=2.5, leads=False), "[##########..........] 5/10  2.5/s"),
     ],
 )
 def test_the_bar(s, line):
@@ -91,6 +104,64 @@ def test_what_is_said_stands_above_the_bar(monkeypatch):
     screen.draw("")
     shown = stream.getvalue().split("\r\x1b[K")
     assert shown == ["", "a bar that is longe", "note\na bar that is longe", ""]
+
+
+def test_what_is_printed_stands_above_the_bar_line_by_line(monkeypatch):
+    err, out, file = Terminal(), Terminal(), io.StringIO()
+    monkeypatch.setattr(sys, "stderr", err)
+    monkeypatch.setattr(sys, "stdout", out)
+    screen = Screen(err)
+    with prints_above(screen):
+        sys.stdout.write("no bar ")
+        sys.stdout.write("yet\n")
+        screen.draw("bar")
+        sys.stderr.write("a part")
+        assert "a part" not in err.getvalue()
+        sys.stderr.write(" and the rest\nand more\n")
+        sys.stdout.writelines(["one\n", "two\n"])
+        assert sys.stdout.isatty()
+        sys.stdout = file  # as redirect_stdout does
+        sys.stdout.write("elsewhere\n")
+        sys.stderr.write("never ends")
+        screen.draw("")
+    assert (sys.stdout, sys.stderr) == (out, err)
+    wipe = "\r\x1b[K"
+    assert (
+        err.getvalue()
+        == f"{wipe}bar{wipe}a part and the rest\nand more\nbar{wipe}bar{wipe}bar{wipe}never ends"
+    )
+    assert out.getvalue() == "no bar yet\none\ntwo\n"
+    assert file.getvalue() == "elsewhere\n"
+
+
+def test_a_file_or_a_pipe_is_left_alone(monkeypatch):
+    out, err = io.StringIO(), Terminal()
+    monkeypatch.setattr(sys, "stdout", out)
+    monkeypatch.setattr(sys, "stderr", err)
+    with prints_above(Screen(err)):
+        assert sys.stdout is out
+    monkeypatch.setattr(sys, "stderr", out)
+    with prints_above(Screen(out)):
+        assert sys.stderr is out
+
+
+async def test_the_bar_does_not_go_back(virtual_clock):
+    stream = Terminal()
+    async with tenure.open_store("memory:") as store:
+        queue = tenure.WorkQueue(store, "jobs", retry=tenure.Retry(attempts=1))
+        await queue.put_many([1, 2])
+        for _ in range(2):
+            with pytest.raises(ValueError):
+                async with queue.take():
+                    raise ValueError
+        async with anyio.create_task_group() as group:
+            group.start_soon(Progress(queue, Tally(), Screen(stream)).show)
+            await anyio.sleep(1)
+            assert await queue.requeue() == 2
+            await anyio.sleep(5)
+            group.cancel_scope.cancel()
+    assert "2/" in stream.getvalue()
+    assert "0/>" not in stream.getvalue()
 
 
 def test_without_a_terminal_there_are_only_lines():

@@ -18,6 +18,7 @@ import pytest
 
 LONG = bool(os.environ.get("TENURE_LONG"))
 BACKENDS = ("asyncio", "uvloop", "trio")
+PATIENCE = 40
 
 HANDLERS = """
 import time, anyio, tenure
@@ -621,6 +622,217 @@ def test_fresh_does_not_disturb_a_run_that_is_under_way(start, here, numbers, un
     assert second.returncode == 2
     assert re.search(r"run x is under way elsewhere \(.*\); stop it before --fresh", err)
     assert first.poll() is None
+
+
+# ------------------------------------------------------------------------------------------- handlers at their worst
+
+WORST = """
+import sys, os, time, anyio
+
+def leaves(text):
+    if text == "3":
+        sys.exit(5)
+
+async def leaves_async(text):
+    await anyio.sleep(0)
+    leaves(text)
+
+def interrupts(text):
+    if text == "3":
+        raise KeyboardInterrupt
+
+async def starts_one_that_leaves(text):
+    async def leave():
+        sys.exit(5)
+    if text == "3":
+        async with anyio.create_task_group() as group:
+            group.start_soon(leave)
+
+def kills(text):
+    open("begun", "a").write(text)
+    if text == "3":
+        os._exit(9)
+    time.sleep(0.3)
+
+def hangs(text):
+    open("begun", "a").write(text)
+    time.sleep(1000)
+
+def prints(text):
+    print("something long " * 20, text, flush=True)
+
+async def prints_in_a_task(text):
+    async def go():
+        prints(text)
+    async with anyio.create_task_group() as group:
+        group.start_soon(go)
+
+def closes(text):
+    sys.stdout.close()
+"""
+
+
+@pytest.fixture
+def worst(handlers):
+    handlers("worst", WORST)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize(
+    ("handler", "error"),
+    [("leaves", "SystemExit: 5"), ("leaves_async", "SystemExit: 5"), ("interrupts", "KeyboardInterrupt")],
+)
+def test_a_handler_that_leaves_is_a_failed_try(worst, start, numbers, here, read, backend, handler, error):
+    command = ["run", f"worst:{handler}", numbers(5), "--retries", 2, "--backend", backend]
+    child = start(*command, "--results", "r.jsonl")
+    out, err = child.communicate(timeout=PATIENCE)
+    assert child.returncode == 1, err
+    table = rows(out)
+    assert (table["done"], table["retried"], table["dead"]) == ("4", "1", "1")
+    (dead,) = [value for value in read(here / "r.jsonl") if value["status"] == "dead"]
+    assert (dead["input"], dead["error"], dead["attempts"]) == ("3", error, 2)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_task_of_the_handler_that_leaves_ends_the_command_at_worst(worst, start, numbers, backend):
+    """asyncio stops its loop for that; the same command goes on, and in the end the input is dead."""
+    command = ["run", "worst:starts_one_that_leaves", numbers(5), "--backend", backend, "--workers", 1]
+    for _ in range(4):
+        child = start(*command)
+        out, err = child.communicate(timeout=PATIENCE)
+        assert child.returncode == 1, err
+        if out:
+            break
+        assert "ended by SystemExit(5), which stops the event loop; the same command goes on" in err
+    assert (rows(out)["done"], rows(out)["dead"]) == ("4", "1")
+
+
+def test_an_input_that_kills_the_process_is_dead_and_those_beside_it_are_not(worst, start, numbers, here):
+    command = ["run", "worst:kills", numbers(8), "--run", "x", "--workers", 4, "--max-deliveries", 2]
+    for _ in range(2):
+        child = start(*command)
+        child.communicate(timeout=PATIENCE)
+        assert child.returncode == 9
+    child = start(*command)
+    out, err = child.communicate(timeout=PATIENCE)
+    assert child.returncode == 1, err
+    assert (rows(out)["done"], rows(out)["dead"]) == ("7", "1")
+    assert "dead: '3': delivered 2 times without a verdict" in err
+    assert (here / "begun").read_text().count("3") == 2
+
+
+NO_END_OF_SESSIONS = """
+import sys, tenure.cli._run as run
+run.TTL = 1000.0
+from tenure.cli import main
+sys.exit(main())
+"""
+
+
+def test_after_a_kill_the_same_command_goes_on_at_once(worst, numbers, here, until):
+    words = [sys.executable, "-c", NO_END_OF_SESSIONS, "run", "run_handlers:slow", numbers(20), "--run", "x"]
+    child = subprocess.Popen(words)
+    until((here / "log").exists)
+    child.kill()
+    child.wait()
+    ended = subprocess.run(words, capture_output=True, text=True, check=False, timeout=PATIENCE)
+    assert ended.returncode == 0, ended.stderr
+    assert "has died; what it had at hand is taken up again" in ended.stderr
+    assert rows(ended.stdout)["done"] == "20"
+    again = subprocess.run(words, capture_output=True, text=True, check=False, timeout=PATIENCE)
+    assert "has died" not in again.stderr
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_lost_threads_do_not_hold_up_a_signal(worst, start, numbers, here, until, backend):
+    words = ["--timeout", 0.1, "--workers", 3, "--retries", 1, "--backend", backend]
+    child = start("run", "worst:hangs", numbers(9), "--run", "x", *words)
+    until((here / "begun").exists)
+    time.sleep(1.0)
+    child.send_signal(signal.SIGTERM)
+    out, err = child.communicate(timeout=PATIENCE)
+    assert child.returncode == 1, err
+    assert (rows(out)["dead"], len((here / "begun").read_text())) == ("3", 3)
+    assert "stops at once" not in err.replace("once more stops at once", "")
+
+
+@pytest.mark.parametrize("handler", ["prints", "prints_in_a_task"])
+def test_a_closed_output_stops_the_run_and_spoils_no_input(worst, start, numbers, here, queue_of, handler):
+    child = start("run", f"worst:{handler}", numbers(600), "--run", "x")
+    child.stdout.readline()
+    child.stdout.close()
+    told = child.stderr.read()
+    assert child.wait(PATIENCE) == 1
+    assert told.count("nobody reads standard output any more") == 1
+    assert "the table cannot be written to standard output" in told
+    assert "the same command goes on from here" in told
+    statistics = queue_of("x", lambda queue: queue.statistics())
+    assert (statistics.dead, statistics.leased) == (0, 0)
+    assert {r.attempts for r in queue_of("x", lambda queue: queue.browse("waiting")).tasks} <= {0}
+    child = start("run", f"worst:{handler}", "numbers.txt", "--run", "x", stdout=subprocess.DEVNULL)
+    assert child.wait(PATIENCE) == 0
+
+
+def test_a_handler_that_closes_the_output(worst, start, numbers):
+    child = start("run", "worst:closes", numbers(3))
+    _, err = child.communicate(timeout=PATIENCE)
+    assert child.returncode == 0, err
+    assert "the table cannot be written to standard output (I/O operation on closed file" in err
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no full disk")
+def test_a_full_disk_is_named(command, numbers):
+    ended = command("run", "run_handlers:shout", numbers(5), "--results", "/dev/full", "--run", "x")
+    assert ended.code == 1
+    assert "--results /dev/full: cannot be written (No space left on device); nothing is lost" in ended.err
+    assert command("run", "run_handlers:shout", "numbers.txt", "--results", "r.jsonl", "--run", "x").code == 0
+
+
+@pytest.mark.parametrize("fresh", [False, True])
+def test_what_to_do_with_the_dead(command, numbers, handlers, fresh):
+    words = ["run", "run_handlers:picky", numbers(3), "--run", "x"]
+    Path("numbers.txt").write_text("good\nbad\n")
+    if fresh:
+        command(*words)
+        words.append("--fresh")
+    ended = command(*words, "--retries", "1")
+    queue = "run:x:2" if fresh else "run:x"
+    assert f"tenure: to see what is dead: tenure queue dead {queue}\n" in ended.err
+    assert f"tenure queue requeue {queue} --all, then the same command" in ended.err
+    handlers("run_handlers", "def picky(text): pass")
+    sys.modules.pop("run_handlers")
+    assert command("queue", "requeue", queue, "--all").code == 0
+    ended = command(*words[:5], "--retries", "1")
+    assert (ended.code, rows(ended.out)["done"]) == (0, "2")
+    assert "to see what is dead" not in ended.err
+
+
+def test_prints_stand_above_the_bar(handlers, start, numbers):
+    handlers(
+        "loud",
+        "import sys, time, logging\n"
+        "logging.basicConfig()\n"
+        "def loud(text):\n"
+        "    time.sleep(0.3)\n"
+        "    print('note', text)\n"
+        "    print('part ', end='', file=sys.stderr); print('of it', file=sys.stderr)\n"
+        "    logging.warning('logged')\n",
+    )
+    ours, theirs = os.openpty()
+    child = start("run", "loud:loud", numbers(6), "--workers", 2, stdout=theirs, stderr=theirs)
+    os.close(theirs)
+    shown = b""
+    with contextlib.suppress(OSError):
+        while chunk := os.read(ours, 4096):
+            shown += chunk
+    os.close(ours)
+    assert child.wait(PATIENCE) == 0
+    text = shown.decode().replace("\r\n", "\n")
+    for line in (*(f"note {n}" for n in range(6)), "part of it", "WARNING:root:logged"):
+        # at the left edge: behind another line, or where the bar was wiped out
+        assert re.search(rf"(?:^|\n|\r\x1b\[K){line}\n", text), (line, text)
+    assert re.search(r"\[[#.]{20}\]", text)
+    assert not re.search(r"\][^\n\r]*(?:note|part|WARN)", text), text
 
 
 def test_the_bar_on_a_terminal(start, numbers):

@@ -472,6 +472,33 @@ def what_is_given_back_counts_as_a_failure(engine):
     )
 
 
+@caught_by("test_what_is_postponed_comes_after_its_pause_and_counts_nothing")
+@caught_by("test_only_deliveries_without_a_verdict_bury_a_task", failures=4, crashes=1, dead=False)
+def what_is_postponed_counts_as_a_delivery(engine):
+    def counting(settle, queue, session, verdict):
+        task = queue.tasks.get(verdict.id)
+        if verdict.verdict is e.Verdict.POSTPONE and task is not None:
+            task.deliveries += 1
+        return settle(queue, session, verdict)
+
+    instead(engine._tasks, "_settle", counting)
+
+
+@caught_by("test_what_is_postponed_goes_behind_those_that_are_ready")
+def what_is_postponed_keeps_its_place(engine):
+    asked(
+        engine,
+        e.Exchange,
+        lambda op: replace(
+            op,
+            settle=tuple(
+                s._replace(verdict=e.Verdict.GIVE_BACK) if s.verdict is e.Verdict.POSTPONE else s
+                for s in op.settle
+            ),
+        ),
+    )
+
+
 @caught_by("test_results_are_kept_for_their_time")
 def results_are_kept_for_good(engine):
     asked(engine, e.Exchange, lambda op: replace(op, settle=tuple(s._replace(ttl=None) for s in op.settle)))

@@ -82,19 +82,36 @@ async def test_an_exception_is_tried_again_after_the_backoff_and_then_buried(sto
     assert failed.value.state == "dead"
 
 
-async def test_retry_later_says_when(store, virtual_clock):
-    queue = WorkQueue(store, "jobs", retry=Retry(attempts=2, backoff=1000))
-    await queue.put(1)
+async def test_retry_later_says_when_and_uses_up_no_attempt(open_store_on, virtual_clock):
+    async with open_store_on(ttl=3) as store, open_store_on(ttl=3) as other:
+        queue = WorkQueue(store, "jobs", retry=Retry(attempts=1, backoff=1000), max_deliveries=2)
+        await queue.put(1)
+        for _ in range(5):
+            async with queue.take() as task:
+                start = virtual_clock.now()
+                assert (task.attempt, task.deliveries) == (1, 1)
+                raise RetryLater(5)
+            assert await state_of(queue) == {"delayed": 1}
+            async with queue.take():
+                assert virtual_clock.now() - start == pytest.approx(5.1, abs=0.2)
+                raise RetryLater(0)
+        # one who dies with it now is the first
+        with pytest.raises(LeaseLost):
+            async with WorkQueue(other, "jobs", max_deliveries=2).take():
+                (await other.session(3.0)).lose("expired")
+                await anyio.sleep(1)
+        await anyio.sleep(4)
+        assert await state_of(queue) == {"waiting": 1}
+
+
+async def test_a_task_that_is_postponed_for_ever_expires(store, virtual_clock):
+    queue = WorkQueue(store, "jobs")
+    await queue.put(1, expires=10)
     async with queue.take():
-        start = virtual_clock.now()
-        raise RetryLater(5)
-    assert await state_of(queue) == {"delayed": 1}
-    async with queue.take() as task:
-        assert virtual_clock.now() - start == pytest.approx(5.1, abs=0.2)
-        assert task.attempt == 2
-        raise RetryLater(5, "the last try")
-    (dead,) = await queue.dead()
-    assert dead.error == "RetryLater: the last try"
+        raise RetryLater(20)
+    await anyio.sleep(11)
+    await queue.put(2)
+    assert await state_of(queue) == {"waiting": 1, "expired": 1}
 
 
 async def test_discard_ends_it_with_a_reason(store):
@@ -168,12 +185,30 @@ async def test_a_native_cancellation_gives_it_back_too(store, virtual_clock):
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, GeneratorExit])
-async def test_other_ends_of_the_world_give_it_back(store, error):
+async def test_other_ends_of_the_world_fail_the_try_and_go_on(store, virtual_clock, error):
+    """A program that ends at this task would end at it again and again."""
+    queue = WorkQueue(store, "jobs", retry=Retry(attempts=2, backoff=1))
+    await queue.put(1)
+    for _ in range(2):
+        with pytest.raises(error):
+            async with queue.take():
+                raise error("no more")
+    (record,) = await queue.dead()
+    assert (record.attempts, record.deliveries, record.error) == (2, 2, f"{error.__name__}: no more")
+
+
+async def test_a_generator_that_is_closed_gives_it_back(store):
     queue = WorkQueue(store, "jobs")
     await queue.put(1)
-    with pytest.raises(error):
-        async with queue.take():
-            raise error
+
+    async def tasks():
+        while True:
+            async with queue.take() as task:
+                yield task
+
+    each = tasks()
+    assert (await anext(each)).payload == 1
+    await each.aclose()
     (record,) = (await queue.browse("waiting")).tasks
     assert (record.attempts, record.deliveries) == (0, 0)
 
@@ -412,7 +447,7 @@ async def test_a_verdict_counts_once(faulty, faulty_store, virtual_clock, fault,
     assert statistics.leased == 0
     if ending in {ZeroDivisionError, RetryLater}:
         (record,) = (await queue.browse("delayed")).tasks
-        assert record.attempts == 1
+        assert record.attempts == (ending is not RetryLater)
     assert await queue.verify()
 
 

@@ -103,7 +103,7 @@ class Client:
     async def _work(self) -> None:
         job = self._job
         clock = leaping_clock(job["clock"]) if job["clock"] else None
-        engine = RedisEngine(job["url"], patience=job["patience"], clock=clock)
+        engine = RedisEngine(job["url"], response_timeout=job["response_timeout"], clock=clock)
         async with tenure.open_store(
             engine,
             ttl=job["ttl"],

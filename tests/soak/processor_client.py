@@ -204,8 +204,10 @@ class Client:
                 raise ValueError(what)
             elif what == "useless":
                 raise tenure.Discard(what)
-            elif what in {"flaky", "later"} and task.attempt == 1:
-                raise ValueError(what) if what == "flaky" else tenure.RetryLater(0.05)
+            elif what == "flaky" and task.attempt == 1:
+                raise ValueError(what)
+            elif what == "later" and random.random() < 0.5:
+                raise tenure.RetryLater(0.05)
             return [os.getpid(), task.token]
 
     def notice(self, event, /, **fields) -> None:

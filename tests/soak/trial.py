@@ -108,7 +108,7 @@ class Trial(Judging):
             namespace=self.name,
             clock=str(self._clock) if self._clock else None,
             ttl=self.ttl,
-            patience=0.7,
+            response_timeout=0.7,
             roles=self.roles,
             cheats=self.cheats,
         )

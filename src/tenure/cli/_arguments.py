@@ -16,6 +16,7 @@ from ._misuse import Misuse
 
 DEFAULT_STORE = "sqlite:///tenure.db"
 _WORKERS = 10
+_MOST_WORKERS = 10_000
 _QUEUE_SIZE = 10_000
 _PERIODS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 _RATE = re.compile(r"(\d+(?:\.\d+)?)/([smh])")
@@ -67,6 +68,7 @@ class Options:
     workers: int = _WORKERS
     rate: Rate | None = None
     retries: int = 3
+    max_deliveries: int = 3
     timeout: float | None = None
     queue_size: int = _QUEUE_SIZE
     results: str | None = None
@@ -106,6 +108,7 @@ def parse_run(words: Sequence[str]) -> Options:
         workers=given.workers or (preset.workers if preset else _WORKERS),
         rate=rate or None,
         retries=given.retries,
+        max_deliveries=given.max_deliveries,
         timeout=given.timeout,
         queue_size=preset.queue_size if preset else _QUEUE_SIZE,
         results=given.results,
@@ -140,7 +143,12 @@ def _parser() -> argparse.ArgumentParser:
         help="the run's name (default: made from handler, inputs and options)",
     )
     add("--fresh", action="store_true", help="forget what the run has done so far and start it anew")
-    add("--workers", metavar="N", type=count, help=f"how many inputs at a time (default: {_WORKERS})")
+    add(
+        "--workers",
+        metavar="N",
+        type=_workers,
+        help=f"how many inputs at a time, {_MOST_WORKERS:,} at most (default: {_WORKERS})",
+    )
     add(
         "--rate",
         metavar="N/s",
@@ -153,6 +161,13 @@ def _parser() -> argparse.ArgumentParser:
         type=count,
         default=3,
         help="tries of each input in all (default: %(default)s)",
+    )
+    add(
+        "--max-deliveries",
+        metavar="N",
+        type=count,
+        default=3,
+        help="an input that was at hand each time when so many commands died is dead (default: %(default)s)",
     )
     add("--timeout", metavar="S", type=seconds, help="seconds that a try may take (default: no limit)")
     add("--preset", choices=tuple(PRESETS), help="defaults for workers, rate and queue: %(choices)s")
@@ -177,6 +192,13 @@ def count(text: str) -> int:
     if not text.isdecimal() or not int(text):
         raise argparse.ArgumentTypeError(f"{text!r} is no whole number of at least 1")
     return int(text)
+
+
+def _workers(text: str) -> int:
+    number = count(text)
+    if number > _MOST_WORKERS:
+        raise argparse.ArgumentTypeError(f"{text} is too many: {_MOST_WORKERS:,} at most")
+    return number
 
 
 def seconds(text: str) -> float:

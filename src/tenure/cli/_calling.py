@@ -2,58 +2,92 @@
 
 from __future__ import annotations
 
-from typing import Any
+import select
+import sys
+from collections.abc import Callable
+from typing import Any, cast
 
 import anyio
 from anyio import CancelScope
 
 from tenure.local import Threads
-from tenure.shared import Discard, Task
+from tenure.shared import Discard, RetryLater, Task
+from tenure.shared._endings import parted
+from tenure.shared._worker import in_thread
 
+from ._crew import NotStarted
 from ._handler import Handler
 from ._tally import Tally
 
 
 class Calling:
-    """Calls the handler for tasks, at most `workers` at a time if it is sync, and counts in the tally.
+    """Calls the handler for tasks and counts in the tally.
 
-    A try that takes longer than `timeout` seconds fails; the thread of a sync one is abandoned, and keeps its place
-    among the `workers` until it ends.
+    A try that takes longer than `timeout` seconds fails; the thread of a sync one is abandoned. If a handler fails
+    because nobody reads standard output any more, that is no fault of its input: `on_closed_output` is called, and the
+    task is given back.
 
     Thread safety: none.
     """
 
     def __init__(
-        self, handler: Handler, tally: Tally, *, workers: int, timeout: float | None, tries: int
+        self,
+        handler: Handler,
+        tally: Tally,
+        *,
+        timeout: float | None,
+        tries: int,
+        on_closed_output: Callable[[], object],
     ) -> None:
         self._handler = handler
         self._tally = tally
         self._timeout = timeout
         self._tries = tries
-        self._threads = None if handler.is_async else Threads(workers)
+        self._on_closed_output = on_closed_output
 
-    async def call(self, task: Task) -> Any:
+    async def call(self, task: Task, threads: Threads | None) -> Any:
         """What the handler makes of the task. Raises what it raises, and `TimeoutError`.
 
         Cancellation: the handler is cancelled, or its thread abandoned.
         """
         began = anyio.current_time()
         try:
-            result = await self._call(task if self._handler.wants_task else task.payload)
-        except Exception as problem:
-            if task.attempt < self._tries and not isinstance(problem, Discard):
-                self._tally.retried += 1
-            self._tally.times.record(anyio.current_time() - began)
+            result = await self._call(task if self._handler.wants_task else task.payload, threads)
+        except BaseException as problem:
+            failure, _ = parted(problem)
+            if _is_broken_pipe(failure) and output_is_closed():
+                self._on_closed_output()
+                raise NotStarted from None
+            if failure is not None:
+                if task.attempt < self._tries and not isinstance(failure, (Discard, RetryLater)):
+                    self._tally.retried += 1
+                self._tally.times.record(anyio.current_time() - began)
             raise
         self._tally.times.record(anyio.current_time() - began)
         return result
 
-    async def _call(self, argument: Any) -> Any:
+    async def _call(self, argument: Any, threads: Threads | None) -> Any:
         function = self._handler.function
-        if self._threads is not None:
-            return await self._threads.run(function, argument, timeout=self._timeout)
+        if threads is not None:
+            return await in_thread(threads, function, argument, self._timeout)
         if self._timeout is None:
             return await function(argument)
         with CancelScope(deadline=anyio.current_time() + self._timeout):
             return await function(argument)
         raise TimeoutError(f"not done within {self._timeout:g} s")
+
+
+def _is_broken_pipe(failure: BaseException | None) -> bool:
+    if isinstance(failure, BaseExceptionGroup):
+        return cast("BaseExceptionGroup[BaseException]", failure).subgroup(BrokenPipeError) is not None
+    return isinstance(failure, BrokenPipeError)
+
+
+def output_is_closed() -> bool:
+    """Whether standard output is a pipe that nobody reads any more."""
+    try:
+        poll = select.poll()
+        poll.register(sys.__stdout__.fileno(), 0)  # pyright: ignore[reportOptionalMemberAccess] an AttributeError is caught
+        return any(event & select.POLLERR for _, event in poll.poll(0))
+    except (AttributeError, OSError, ValueError):  # there is no poll, or no such file
+        return False

@@ -6,6 +6,7 @@ import os
 import sys
 import threading
 import time
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from typing import cast
 
@@ -101,7 +102,13 @@ def main(words: Sequence[str] | None = None) -> int:
     """
     if words is not None:
         return _carry_out(words)
-    code = _carry_out(sys.argv[1:])
+    try:
+        code = _carry_out(sys.argv[1:])
+    except SystemExit:  # help was asked for
+        raise
+    except BaseException:  # noqa: BLE001 a fault of ours; Python would wait for threads before it ends
+        traceback.print_exc()
+        code = 1
     _end_in_spite_of_threads(code)
     return code
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import sys
 from collections import deque
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Iterable
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from math import ceil
 from shutil import get_terminal_size
-from typing import Any, TextIO
+from threading import RLock
+from typing import Any, TextIO, cast
 
 import anyio
 
@@ -20,6 +24,7 @@ _REDRAW = 0.5
 _FIRST, _GROWTH, _LONGEST = 10.0, 1.5, 60.0
 _WINDOW = 20
 _BAR = 20
+_CLEAR = "\r\x1b[K"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +43,7 @@ class Snapshot:
     guess: int | None
     rate: float
     paused: bool = False
+    leads: bool = True
 
     @property
     def ended(self) -> int:
@@ -46,8 +52,8 @@ class Snapshot:
 
     @property
     def seconds_left(self) -> float | None:
-        """How long it will take at this rate; None if it cannot be told."""
-        if self.guess is None or self.rate <= 0:
+        """How long it will take at this rate; None if it cannot be told, as by one that waits for the lead."""
+        if self.guess is None or self.rate <= 0 or not self.leads:
             return None
         return max(0, self.guess - self.ended) / self.rate
 
@@ -118,27 +124,104 @@ def duration(seconds: float) -> str:
 class Screen:
     """Where progress is shown; lines that are said in between do not mix with the bar.
 
-    Thread safety: none.
+    Thread safety: any.
     """
 
     def __init__(self, stream: TextIO) -> None:
         self.is_terminal = stream.isatty()
         self._stream = stream
         self._bar = ""
+        self._lock = RLock()
 
     def say(self, text: str) -> None:
         """A line that stays."""
-        self._write(f"\r\x1b[K{text}\n{self._bar}" if self._bar else f"{text}\n")
+        self.above(self._stream, f"{text}\n")
 
     def draw(self, text: str) -> None:
         """The bar, over the one before; an empty one takes it away."""
-        if text or self._bar:
-            self._bar = text[: get_terminal_size().columns - 1]
-            self._write(f"\r\x1b[K{self._bar}")
+        with self._lock:
+            if text or self._bar:
+                self._bar = text[: get_terminal_size().columns - 1]
+                self._write(f"{_CLEAR}{self._bar}")
+
+    def above(self, stream: TextIO, text: str) -> None:
+        """Write whole lines to a stream, above the bar."""
+        with self._lock:
+            if not self._bar:
+                stream.write(text)
+                stream.flush()
+            elif stream is self._stream:
+                self._write(f"{_CLEAR}{text}{self._bar}")
+            else:
+                self._write(_CLEAR)
+                stream.write(text)
+                stream.flush()
+                self._write(self._bar)
+
+    @property
+    def has_bar(self) -> bool:
+        """Whether there is one at present."""
+        return bool(self._bar)
 
     def _write(self, text: str) -> None:
         self._stream.write(text)
         self._stream.flush()
+
+
+class _Above:
+    """A stream of a terminal on which there may be a bar: then whole lines are written above it.
+
+    Thread safety: any.
+    """
+
+    def __init__(self, stream: TextIO, screen: Screen) -> None:
+        self._stream = stream
+        self._screen = screen
+        self._rest = ""
+        self._lock = RLock()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def write(self, text: str) -> int:
+        """Write it, all but a last line without an end while there is a bar."""
+        with self._lock:
+            lines, end, self._rest = (self._rest + text).rpartition("\n")
+            if lines or end:
+                self._screen.above(self._stream, lines + end)
+            if self._rest and not self._screen.has_bar:
+                self.finish()
+        return len(text)
+
+    def writelines(self, lines: Iterable[str]) -> None:
+        """Write them all."""
+        for line in lines:
+            self.write(line)
+
+    def finish(self) -> None:
+        """Write what was kept back."""
+        with self._lock:
+            rest, self._rest = self._rest, ""
+            if rest:
+                self._stream.write(rest)
+                self._stream.flush()
+
+
+@contextmanager
+def prints_above(screen: Screen) -> Generator[None]:
+    """A stretch in which what is printed to the terminal does not mix with the bar."""
+    before = sys.stdout, sys.stderr
+    changed = [
+        _Above(stream, screen) if screen.is_terminal and stream.isatty() else stream for stream in before
+    ]
+    sys.stdout, sys.stderr = cast("tuple[TextIO, TextIO]", changed)
+    try:
+        yield
+    finally:
+        sys.stdout, sys.stderr = before
+        for stream in changed:
+            if isinstance(stream, _Above):
+                stream.finish()
 
 
 class Progress:
@@ -147,20 +230,25 @@ class Progress:
     Thread safety: none.
     """
 
-    def __init__(self, queue: WorkQueue, tally: Tally, screen: Screen) -> None:
+    def __init__(
+        self, queue: WorkQueue, tally: Tally, screen: Screen, leads: Callable[[], bool] = lambda: True
+    ) -> None:
         self._queue = queue
         self._tally = tally
         self._screen = screen
+        self._leads = leads
         self._seen: deque[tuple[float, int]] = deque(maxlen=_WINDOW)
 
     async def show(self) -> None:
         """Show it until cancelled. Cancellation: the bar is taken away."""
         pause = _REDRAW if self._screen.is_terminal else _FIRST
+        shown: Snapshot | None = None  # a bar does not go back
         try:
             while True:
                 seen = await self._look()
                 if self._screen.is_terminal:
-                    self._screen.draw(bar(seen))
+                    shown = seen if shown is None or seen.ended >= shown.ended else shown
+                    self._screen.draw(bar(shown))
                 elif len(self._seen) > 1:
                     self._screen.say(quiet_line(seen))
                     pause = min(_LONGEST, pause * _GROWTH)
@@ -169,10 +257,11 @@ class Progress:
             self._screen.draw("")
 
     async def _look(self) -> Snapshot:
-        statistics, cursors = await self._queue.statistics(), await self._queue.cursors()
+        # the cursors first: the input is read on meanwhile, and a share of more than was put would be too much
+        cursors, statistics = await self._queue.cursors(), await self._queue.statistics()
         retried = self._tally.retried + total(cursors, without=self._queue.store.process).retried
         seen = snapshot(statistics, cursors, retried, 0.0)
         self._seen.append((anyio.current_time(), seen.ended))
         (first, before), (last, now) = self._seen[0], self._seen[-1]
-        rate = (now - before) / (last - first) if last > first else 0.0
-        return snapshot(statistics, cursors, retried, rate)
+        rate = max(0.0, (now - before) / (last - first)) if last > first else 0.0
+        return replace(seen, rate=rate, leads=self._leads())

@@ -50,6 +50,7 @@ class Record:
             f"run:{self.name}" if generation == 1 else f"run:{self.name}:{generation}",
             max_size=options.queue_size,
             retry=Retry(attempts=options.retries),
+            max_deliveries=options.max_deliveries,
             results_ttl=None,
             keep_payloads=True,
         )

@@ -19,6 +19,7 @@ class Outcome:
     tally: Tally
     dead: tuple[TaskRecord, ...] = ()
     results: str | None = None
+    queue: str = ""
 
     @property
     def all_done(self) -> bool:
@@ -60,6 +61,18 @@ def dead_letters(outcome: Outcome) -> list[str]:
     lines = [f"dead: {_short(repr(record.payload))}: {_short(record.error)}" for record in outcome.dead]
     more = outcome.statistics.dead - len(lines)
     return [*lines, f"dead: and {more:,} more"] if lines and more > 0 else lines
+
+
+def advice(outcome: Outcome, store: str) -> list[str]:
+    """How to go on from here; `store` is how a command names it, or empty."""
+    lines: list[str] = []
+    if outcome.statistics.dead:
+        lines.append(f"tenure: to see what is dead: tenure queue dead {outcome.queue}{store}")
+        again = f"tenure queue requeue {outcome.queue} --all{store}, then the same command"
+        lines.append(f"tenure: to try it again: {again}")
+    if not outcome.finished:
+        lines.append("tenure: stopped before the end; the same command goes on from here")
+    return lines
 
 
 def _short(text: str) -> str:

@@ -17,7 +17,7 @@ import anyio.to_thread
 
 from tenure.shared import Lease, TaskRecord, WorkQueue
 
-from ._misuse import Misuse
+from ._misuse import Interrupted, Misuse
 
 _PAGE = 256
 _MOST_BYTES = 4 * 2**20
@@ -59,8 +59,19 @@ class Results:
     async def follow(self, queue: WorkQueue, lease: Lease, over: anyio.Event) -> None:
         """Write what has ended and what ends, until it is `over` and all is written.
 
-        Raises `LeaseLost`, `OSError`. Cancellation: what was not recorded is written again the next time.
+        Raises `LeaseLost`, `Interrupted` if it cannot be written. Cancellation: what was not recorded is written again
+        the next time.
         """
+        try:
+            await self._follow(queue, lease, over)
+        except OSError as problem:
+            reason = problem.strerror or problem
+            raise Interrupted(
+                f"--results {self.path}: cannot be written ({reason}); nothing is lost: set that right, and the same"
+                " command goes on from here"
+            ) from problem
+
+    async def _follow(self, queue: WorkQueue, lease: Lease, over: anyio.Event) -> None:
         self._offset, self._rank = await self._recorded(queue) or (0, 0)
         lease.check()
         if self._cut() < self._offset:  # somebody has cut or removed it: the store still knows all

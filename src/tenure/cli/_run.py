@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Generator
-from contextlib import AsyncExitStack, contextmanager
+from contextlib import AsyncExitStack, contextmanager, suppress
 from pathlib import Path
 
 import anyio
@@ -12,24 +13,25 @@ import anyio.to_thread
 
 from tenure.engines import open_store
 from tenure.errors import EngineError, StoreUnavailable
-from tenure.shared import RateLimiter, Worker, WorkQueue
+from tenure.shared import RateLimiter, WorkQueue
 from tenure.store import Store
 from tenure.upkeep import unwrapped_task_group
 
-from ._arguments import Options
+from ._arguments import DEFAULT_STORE, Options
 from ._calling import Calling
+from ._crew import Crew
+from ._departed import departed, end_sessions
 from ._handler import Handler, load_handler
 from ._inputs import Source
 from ._misuse import Interrupted, Misuse
-from ._paced import PacedWorker
 from ._plan import Plan, check_results, make_plan, name_of, open_source
-from ._progress import Progress, Screen
+from ._progress import Progress, Screen, prints_above
 from ._record import Record, check_same
-from ._report import Outcome, dead_letters, table
+from ._report import Outcome, advice, dead_letters, table
 from ._results import Results
 from ._steward import INPUT, Steward
 from ._stop import Stop
-from ._tally import Keeper, Tally, total
+from ._tally import PREFIX, Keeper, Tally, total
 
 TTL = 10.0
 """Seconds after which what a killed process had is taken up by others."""
@@ -40,21 +42,48 @@ _SWITCH = 0.0002
 
 def run(options: Options) -> int:
     """Carry out a run, tell what became of it, give the exit code. Raises `Misuse`, `Interrupted`, `TenureError`."""
-    handler = load_handler(options.handler)
-    check_results(options)
-    source = open_source(options)
     screen = Screen(sys.stderr)
-    job = _Job(options, handler, make_plan(options), source, screen)
-    loop = {} if options.backend == "trio" else {"use_uvloop": options.backend == "uvloop"}
-    backend = "trio" if options.backend == "trio" else "asyncio"
-    with _nimble_threads():
-        outcome = anyio.run(job.carry_out, backend=backend, backend_options=loop)
+    # before the handler is imported: logging keeps the streams that it finds
+    with prints_above(screen):
+        handler = load_handler(options.handler)
+        check_results(options)
+        source = open_source(options)
+        outcome = _carry_out(_Job(options, handler, make_plan(options), source, screen), options.backend)
     for line in (*source.skipped[:_SHOWN], *dead_letters(outcome)):
         screen.say(line)
-    print(table(outcome), flush=True)
-    if not outcome.finished:
-        screen.say("tenure: stopped before the end; the same command goes on from here")
+    _show(table(outcome), screen)
+    for line in advice(outcome, _spoken(options.store)):
+        screen.say(line)
     return 0 if outcome.all_done else 1
+
+
+def _carry_out(job: _Job, backend: str) -> Outcome:
+    loop = {} if backend == "trio" else {"use_uvloop": backend == "uvloop"}
+    with _nimble_threads():
+        try:
+            return anyio.run(
+                job.carry_out, backend="trio" if backend == "trio" else "asyncio", backend_options=loop
+            )
+        except SystemExit as problem:
+            # asyncio stops its loop for that, whatever awaits the task
+            raise Interrupted(
+                f"a task that the handler has started ended by SystemExit({problem.code!r}), which stops the event"
+                " loop; the same command goes on from here"
+            ) from problem
+
+
+def _show(text: str, screen: Screen) -> None:
+    try:
+        print(text, flush=True)
+    except (OSError, ValueError) as problem:  # nobody reads it, the disk is full, or a handler has closed it
+        screen.say(f"tenure: the table cannot be written to standard output ({problem})")
+        with suppress(ValueError):  # what Python keeps of it would be tried once more at the end
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _spoken(store: str) -> str:
+    """The option that names the store in another command; without what may hold a password."""
+    return "" if store == DEFAULT_STORE else f" --store {'URL' if '@' in store else store}"
 
 
 @contextmanager
@@ -114,6 +143,7 @@ class _Job:
         """Find or make the run, and check that it can go on; gives its generation."""
         fresh = self._options.fresh
         entry = await record.look()
+        await self._bury_the_dead(record.queue(1 if entry is None else entry.generation))
         if not fresh:
             if entry is not None:
                 check_same(self._name, entry.plan, self._plan)
@@ -123,6 +153,15 @@ class _Job:
             if self._results is not None:
                 await self._results.claim(record.queue(entry.generation))
         return entry.generation
+
+    async def _bury_the_dead(self, queue: WorkQueue) -> None:
+        """What commands had that died on this machine is free at once."""
+        cursors = await queue.cursors()
+        for name in departed(cursors, PREFIX):
+            process = name.removeprefix(PREFIX)
+            await end_sessions(queue.store, process)
+            await queue.put_many([], cursor=(name, cursors[name] | {"who": None}))
+            self._say(f"{process} has died; what it had at hand is taken up again")
 
     async def _check(self, queue: WorkQueue) -> None:
         if self._results is not None:
@@ -140,28 +179,46 @@ class _Job:
 
     async def _work(self, store: Store, record: Record, generation: int, stop: Stop) -> None:
         queue = record.queue(generation)
-        worker = self._worker(store, queue)
+        crew = self._crew(store, queue, stop)
         keeper = Keeper(queue, self._tally, anyio.current_time())
-        progress = Progress(queue, self._tally, self._screen)
-        steward = Steward(record, generation, self._source, self._results, worker, stop, self._say)
+        await keeper.store()
+        steward = Steward(record, generation, self._source, self._results, crew, stop, self._say)
+        progress = Progress(queue, self._tally, self._screen, lambda: steward.leads)
         async with unwrapped_task_group() as group:
-            for job in (worker.run, keeper.keep, progress.show):
+            for job in (crew.run, keeper.keep, progress.show):
                 group.start_soon(job)
             await steward.see_through()
-            await worker.drain()
-            await keeper.store()
+            await crew.drain()
+            await keeper.store(leaving=True)
             group.cancel_scope.cancel()
         self._finished = steward.finished
 
-    def _worker(self, store: Store, queue: WorkQueue) -> Worker | PacedWorker:
+    def _crew(self, store: Store, queue: WorkQueue, stop: Stop) -> Crew:
         o = self._options
-        calling = Calling(self._handler, self._tally, workers=o.workers, timeout=o.timeout, tries=o.retries)
-        if o.rate is None:
-            return Worker(queue, calling.call, concurrency=o.workers)
-        # a second's worth at once, not an hour's
-        burst = max(1.0, o.rate.number / o.rate.per)
-        limiter = RateLimiter(store, f"run:{self._name}", rate=o.rate.number, per=o.rate.per, burst=burst)
-        return PacedWorker(queue, calling.call, limiter, concurrency=o.workers)
+
+        def stop_for_closed_output() -> None:
+            if not stop.asked:
+                self._say(
+                    "nobody reads standard output any more, to which the handler prints; redirect it to a file"
+                )
+                stop.ask()
+            crew.begin_draining()
+
+        calling = Calling(
+            self._handler,
+            self._tally,
+            timeout=o.timeout,
+            tries=o.retries,
+            on_closed_output=stop_for_closed_output,
+        )
+        limiter = None
+        if o.rate is not None:
+            # a second's worth at once, not an hour's
+            burst = max(1.0, o.rate.number / o.rate.per)
+            limiter = RateLimiter(store, f"run:{self._name}", rate=o.rate.number, per=o.rate.per, burst=burst)
+        threads = not self._handler.is_async
+        crew = Crew(queue, calling.call, workers=o.workers, in_threads=threads, limiter=limiter)
+        return crew
 
     async def _outcome(self, queue: WorkQueue) -> Outcome:
         statistics = await queue.statistics()
@@ -172,6 +229,7 @@ class _Job:
             tally=total(await queue.cursors()),
             dead=tuple(await queue.dead(limit=_SHOWN)) if statistics.dead else (),
             results=self._options.results,
+            queue=queue.name,
         )
 
     def _say(self, text: str) -> None:

@@ -33,7 +33,9 @@ class _Drains(Protocol):
 
 
 class Steward:
-    """This process's part in leading one generation of a run; `finished` tells that nothing is left to be done.
+    """This process's part in leading one generation of a run.
+
+    `leads` tells that it does, `finished` that nothing is left to be done.
 
     Thread safety: none.
     """
@@ -48,7 +50,7 @@ class Steward:
         stop: Stop,
         say: Callable[[str], object],
     ) -> None:
-        self.finished = False
+        self.leads = self.finished = False
         self._record = record
         self._generation = generation
         self._queue: WorkQueue = record.queue(generation)
@@ -61,8 +63,9 @@ class Steward:
     async def see_through(self) -> None:
         """Wait for the lead and lead, until the run is finished or somebody asks to stop.
 
-        Raises `Misuse` for input that cannot be used, `Interrupted` if the run was started anew elsewhere, `OSError`
-        when results cannot be written. Cancellation: the next process goes on from what is on record.
+        Raises `Misuse` for input that cannot be used, `Interrupted` if the run was started anew elsewhere or its
+        results cannot be written, `OSError` for an input that cannot be read. Cancellation: the next process goes on
+        from what is on record.
         """
         await self._tell_who_leads()
         while not (self.finished or self._stop.asked):
@@ -70,9 +73,12 @@ class Steward:
                 try:
                     async with self._record.lock() as lease:
                         self._stop.spare(scope)
+                        self.leads = True
                         await self._lead(lease)
                 except* (LeaseLost, OutcomeUnknown):
                     pass  # this process was out of touch for too long; it lines up again
+                finally:
+                    self.leads = False
 
     async def _tell_who_leads(self) -> None:
         holders = (await self._record.lock().holders()).holders

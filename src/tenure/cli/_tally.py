@@ -13,7 +13,9 @@ from tenure.errors import OutcomeUnknown
 from tenure.processor._sketch import Sketch
 from tenure.shared import WorkQueue
 
-_PREFIX = "tally:"
+from ._departed import own_identity
+
+PREFIX = "tally:"
 _EVERY = 1.0
 
 
@@ -34,7 +36,7 @@ def total(cursors: Mapping[str, Any], *, without: str = "") -> Tally:
     """The tallies of all processes among the cursors of a run, but for one."""
     sum_ = Tally()
     for name, value in cursors.items():
-        if name.startswith(_PREFIX) and name != _PREFIX + without:
+        if name.startswith(PREFIX) and name != PREFIX + without:
             sum_.retried += value["retried"]
             sum_.seconds += value["seconds"]
             sum_.times.merge(Sketch.from_data(value["times"]))
@@ -42,9 +44,10 @@ def total(cursors: Mapping[str, Any], *, without: str = "") -> Tally:
 
 
 class Keeper:
-    """Stores this process's tally with the run, once a second while it changes.
+    """Stores this process's tally with the run, once a second while it changes, and with it who the process is.
 
     A process that is killed takes what it saw in its last second with it. What became of tasks does not depend on it.
+    By its identity others see that it is dead; one that ends in peace takes it away.
 
     Thread safety: none.
     """
@@ -54,6 +57,7 @@ class Keeper:
         self._tally = tally
         self._began = began
         self._stored = 0
+        self._who = own_identity()
 
     async def keep(self) -> None:
         """Store it now and then, until cancelled. Cancellation: the last second is not stored."""
@@ -62,14 +66,15 @@ class Keeper:
             if self._tally.times.count != self._stored:
                 await self.store()
 
-    async def store(self) -> None:
-        """Store it now. Cancellation: it may or may not be stored."""
-        name = _PREFIX + self._queue.store.process
+    async def store(self, *, leaving: bool = False) -> None:
+        """Store it now; `leaving` without the identity. Cancellation: it may or may not be stored."""
+        name = PREFIX + self._queue.store.process
         stored = False
         while not stored:
             self._stored = self._tally.times.count
             self._tally.seconds = anyio.current_time() - self._began
             # after an outage it may be stored already; once more does no harm
             with suppress(OutcomeUnknown):
-                await self._queue.put_many([], cursor=(name, self._tally.value()))
+                who = None if leaving else self._who
+                await self._queue.put_many([], cursor=(name, self._tally.value() | {"who": who}))
                 stored = True

@@ -84,6 +84,7 @@ class Verdict(Enum):
     DEAD = "dead"  # the try failed and was the last: kept as a dead letter, with the error as result
     DISCARD = "discarded"  # not worth another try: ended with a reason as result
     GIVE_BACK = "give back"  # as if it had not been taken; keeps its place in the order
+    POSTPONE = "postpone"  # as if it had not been taken; ready again after `delay`, behind what is ready then
     CANCEL = "cancelled"  # the requested cancellation was carried out
 
 

@@ -10,8 +10,8 @@ class Observer(Protocol):
 
     Events and their fields: `lease.acquired` (key, token, waited), `lease.released` (key, token, held), `lease.lost`
     (key, token, reason), `task.done`, `task.retry`, `task.dead`, `task.discarded`, `task.cancelled`,
-    `task.given_back`, `task.lost` (queue, id, attempt, seconds), and those of a processor, which begin with
-    `processor.`. More events and more fields may come.
+    `task.postponed`, `task.given_back`, `task.lost` (queue, id, attempt, seconds), and those of a processor, which
+    begin with `processor.`. More events and more fields may come.
 
     Thread safety: called from the thread of the event loop only.
     """

@@ -38,7 +38,8 @@ from tenure.errors import (
 from tenure.local import CircuitBreaker, Pool
 from tenure.local._line import Line, Waiter
 from tenure.local._park import now
-from tenure.shared import Discard, RateLimiter, ResourcePool, Retry, Task, WorkQueue
+from tenure.shared import Discard, RateLimiter, ResourcePool, Retry, RetryLater, Task, WorkQueue
+from tenure.shared._endings import is_closing, parted
 from tenure.shared._runners import Runners
 from tenure.shared._task import describe
 
@@ -53,6 +54,7 @@ OUTCOMES = {
     Verdict.DISCARD: "discarded",
     Verdict.CANCEL: "cancelled",
     Verdict.GIVE_BACK: "given_back",
+    Verdict.POSTPONE: "postponed",
 }
 
 Handler = Callable[[Task, Context], Awaitable[Any]]
@@ -255,8 +257,9 @@ class Lane:
                 result = await parts.handler(task, context)
             else:
                 result = await self._call_in_time(parts.timeout, task, context)
-        except Exception:
-            self._ended_at(now(), task.waited, taken, started)
+        except BaseException as error:
+            if not is_closing(error) and parted(error)[0] is not None:
+                self._ended_at(now(), task.waited, taken, started)
             raise
         self._ended_at(now(), task.waited, taken, started)
         return result
@@ -276,10 +279,10 @@ class Lane:
 
     # what becomes of it
 
-    def _judge(self, task: Task, failure: BaseException) -> BaseException:
+    def _judge(self, task: Task, failure: BaseException) -> BaseException | None:
         if isinstance(failure, GivenBack):
-            return BaseException("given back")
-        if isinstance(failure, Exception) and not isinstance(failure, Discard) and task.lost is None:
+            return None
+        if not isinstance(failure, (Discard, RetryLater)) and task.lost is None:
             self.meter.tell("failures", id=task.id, attempt=task.attempt, error=describe(failure))
         return failure
 
@@ -289,7 +292,7 @@ class Lane:
             self.meter.count("lost")
         else:
             self.meter.count(OUTCOMES[settle.verdict])
-        if refused or settle.verdict in (Verdict.RETRY, Verdict.GIVE_BACK):
+        if refused or settle.verdict in (Verdict.RETRY, Verdict.GIVE_BACK, Verdict.POSTPONE):
             self.meter.queued(1)
 
     # waiting for the circuit breaker

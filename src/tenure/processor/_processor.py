@@ -18,6 +18,7 @@ from tenure.local import CircuitBreaker, Pool
 from tenure.local._park import now
 from tenure.observe import LoggingObserver, Observer, Sample
 from tenure.shared import RateLimiter, ResourcePool, Retry, WorkQueue
+from tenure.shared._loop_watch import watched_loop
 from tenure.store import Store
 from tenure.upkeep import Upkeep, unwrapped_task_group
 
@@ -266,6 +267,7 @@ class Processor(AsyncContextManagerMixin):
             self._make_lanes(pool)
             self._samples = samples_of(self.name, self.metrics())
             stack.callback(self._end)
+            stack.enter_context(watched_loop(f"processor {self.name}", self._store.ttl))
             async with unwrapped_task_group() as group:
                 upkeep = Upkeep(group)
                 first = next(iter(self._lanes.values()))

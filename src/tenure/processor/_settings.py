@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from tenure.arguments import check_count, check_name
 from tenure.local import CircuitBreaker
 from tenure.shared import ResourcePool
-from tenure.shared._worker import is_async
+from tenure.shared._worker import check_signature, is_async
 
 from ._presets import Preset
 
 
-def check_functions(handler: object, makers: Mapping[str, object]) -> None:
-    """Refuse a handler that would block the loop, and what makes nothing. Raises `TypeError`."""
+def check_functions(handler: Callable[..., object], makers: Mapping[str, object]) -> None:
+    """Refuse a handler that would block the loop or cannot be called, and what makes nothing. Raises `TypeError`."""
     if not is_async(handler):
         raise TypeError(f"handler must be an async function that takes a task and a context, not {handler!r}")
+    check_signature(handler, "a task", "a context")
     for name, make in makers.items():
         # a breaker can be called too, but guards what it is given
         if make is not None and (not callable(make) or isinstance(make, CircuitBreaker)):

@@ -341,12 +341,12 @@ class WorkQueue:
         """Take a task for a block, `async with queue.take() as task`.
 
         Leaving the block completes the task; `LeaseLost` is raised if the engine did not accept that. An exception
-        fails the try: the task is tried again later or becomes a dead letter, and the exception goes on (`RetryLater`
-        and `Discard` say what should happen and end here). A cancellation from outside gives the task back without
-        counting an attempt. If the lease is lost or somebody cancels the task, the block is cancelled and `LeaseLost`
-        or `TaskCancelled` raised. `timeout` in seconds limits the wait for a task (None: for ever; 0: one try, given
-        up when the engine has not answered within the store's `settle_timeout`). Entering raises `AcquireTimeout`,
-        `StoreClosed`, `EngineError`.
+        fails the try, be it an `Exception` or not: the task is tried again later or becomes a dead letter, and the
+        exception goes on (`RetryLater` and `Discard` say what should happen and end here). A cancellation from outside,
+        or an exception from the handler of a signal, gives the task back without counting an attempt. If the lease is
+        lost or somebody cancels the task, the block is cancelled and `LeaseLost` or `TaskCancelled` raised. `timeout`
+        in seconds limits the wait for a task (None: for ever; 0: one try, given up when the engine has not answered
+        within the store's `settle_timeout`). Entering raises `AcquireTimeout`, `StoreClosed`, `EngineError`.
         Cancellation: while waiting, nothing is taken.
         """
         return Taking(self, timeout)

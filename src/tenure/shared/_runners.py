@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from math import inf
-from typing import Any, cast
+from typing import Any
 
 import anyio
 import anyio.lowlevel
@@ -20,9 +20,10 @@ from anyio import CancelScope
 from tenure.engine import Settle, Verdict
 from tenure.errors import EngineError, StoreClosed
 from tenure.local._line import Line
-from tenure.local._park import now, this_task
+from tenure.local._park import now
 from tenure.upkeep import unwrapped_task_group
 
+from ._endings import is_closing, parted
 from ._queue import WorkQueue
 from ._retry import Retry
 from ._takes import Dismissed
@@ -37,6 +38,7 @@ _EVENTS = {
     Verdict.DISCARD: "task.discarded",
     Verdict.CANCEL: "task.cancelled",
     Verdict.GIVE_BACK: "task.given_back",
+    Verdict.POSTPONE: "task.postponed",
 }
 
 
@@ -45,7 +47,7 @@ class Runners:
 
     Whoever builds on them may pass three functions more, which must not raise. `pause(number)` is asked before that
     runner takes a task: for what it has to wait first, and it is asked again afterwards; None: for nothing.
-    `judge(task, failure)` tells what counts as the failure of a try; what is no `Exception` gives the task back.
+    `judge(task, failure)` tells what counts as the failure of a try; None gives the task back.
     `on_settled(task, settle, refused)` hears of each task let go of; `refused` is why its verdict was not accepted, in
     the words of `LeaseLost`, or None.
 
@@ -61,7 +63,7 @@ class Runners:
         retry: Retry | None = None,
         prefetch: int = 0,
         pause: Callable[[int], Awaitable[object] | None] | None = None,
-        judge: Callable[[Task, BaseException], BaseException] | None = None,
+        judge: Callable[[Task, BaseException], BaseException | None] | None = None,
         on_settled: Callable[[Task, Settle, str | None], object] | None = None,
     ) -> None:
         self.draining = False
@@ -158,34 +160,43 @@ class Runners:
             self._pausing.discard(scope)
 
     async def _work(self, task: Task, handle: Handle, scope: CancelScope) -> None:
-        """Handle and settle one task; raises nothing but cancellations and the like."""
+        """Handle and settle one task; raises nothing but interruptions."""
         started = now()
         self.busy += 1
         if self._timeout is not None:
             scope.deadline = started + self._timeout
-        problem: BaseException | None = None
+        failure = interruption = None
         try:
             result = await handle(task)
             if result is not None:
                 task.set_result(result)
-        except BaseException as error:  # noqa: BLE001 cancellations are raised again below
-            problem = error
+        except BaseException as error:
+            if is_closing(error):  # there may be no loop any more
+                raise
+            failure, interruption = parted(error)
         self.busy -= 1
         if self._timeout is not None:
             scope.deadline = inf
-        failure = None if problem is None else self._failure(task, problem, scope)
-        settle = task.verdict(failure, self._retry)
+        settle = self._verdict(task, failure, interruption, scope)
         task.settle(settle, partial(self._settled, task, settle, now() - started))
-        if problem is not None and not isinstance(problem, Exception) and not _is_stray(problem):
-            raise _cancellation(problem)
+        if interruption is not None:
+            raise interruption
 
-    def _failure(self, task: Task, problem: BaseException, scope: CancelScope) -> BaseException:
-        if not isinstance(problem, Exception):
+    def _verdict(
+        self,
+        task: Task,
+        failure: BaseException | None,
+        interruption: BaseException | None,
+        scope: CancelScope,
+    ) -> Settle:
+        if failure is None:
+            if interruption is None:
+                return task.verdict(None, self._retry)
             if scope.cancel_called and not task.cancelled and task.lost is None:
-                problem = TimeoutError(f"not done within {self._timeout:g} s")
-            elif _is_stray(problem):
-                problem = RuntimeError("the handler ended as cancelled, and nobody cancelled it")
-        return problem if self._judge is None else self._judge(task, problem)
+                failure = TimeoutError(f"not done within {self._timeout:g} s")
+        if failure is not None and self._judge is not None:
+            failure = self._judge(task, failure)
+        return task.interrupted() if failure is None else task.verdict(failure, self._retry)
 
     def _settled(self, task: Task, settle: Settle, seconds: float, refused: str | None) -> None:
         event = "task.lost" if refused else _EVENTS[settle.verdict]
@@ -195,22 +206,3 @@ class Runners:
             store.notice(event, queue=self._queue.key, id=task.id, attempt=task.attempt, seconds=seconds)
         if self._on_settled is not None:
             self._on_settled(task, settle, refused)
-
-
-def _cancellation(problem: BaseException) -> BaseException:
-    """Of a group of cancellations and errors (trio), the cancellations: the errors are the task's, not the worker's."""
-    if isinstance(problem, BaseExceptionGroup):
-        group = cast("BaseExceptionGroup[BaseException]", problem)
-        cancelled, rest = group.split(anyio.get_cancelled_exc_class())
-        if cancelled is not None and (rest is None or isinstance(rest, Exception)):
-            return cancelled
-        return group
-    return problem
-
-
-def _is_stray(problem: BaseException) -> bool:
-    """Whether a handler let out an asyncio cancellation of something else: the runner must not end by it."""
-    cancelling = getattr(this_task(), "cancelling", None)
-    return (
-        isinstance(problem, anyio.get_cancelled_exc_class()) and cancelling is not None and not cancelling()
-    )

@@ -18,6 +18,7 @@ from tenure.local._park import on_task_end, this_task
 from tenure.store import Held, Session, Store, encoded
 from tenure.store._connection import Done, applied
 
+from ._endings import parted
 from ._guard import Guarded
 from ._retry import Discard, Retry, RetryLater
 from ._takes import OnSettled, Takers
@@ -200,26 +201,28 @@ class Task(Guarded, Held):
         """Whether it has been let go of."""
         return self._scope is None
 
-    def verdict(self, error: BaseException | None, retry: Retry) -> Settle:
-        """What the way in which the body ended means for the task."""
+    def verdict(self, failure: BaseException | None, retry: Retry) -> Settle:
+        """What it means for the task that its body ended with this failure, or with none."""
         ttl = self._queue.results_ttl
-        if error is None:
+        if failure is None:
             if self._joined:
                 problem = RuntimeError("the transaction that completes the task was not committed")
                 self._if_uncommitted = self.verdict(problem, retry)
             return Settle(self.id, self.token, Verdict.DONE, self._result, 0.0, ttl)
-        if isinstance(error, Discard):
-            return Settle(
-                self.id, self.token, Verdict.DISCARD, error.reason.encode(errors="replace"), 0.0, ttl
-            )
-        if not isinstance(error, Exception):
-            verdict = Verdict.CANCEL if self.cancelled else Verdict.GIVE_BACK
-            return Settle(self.id, self.token, verdict, ttl=ttl)
-        text = describe(error).encode(errors="replace")
+        if isinstance(failure, Discard):
+            reason = failure.reason.encode(errors="replace")
+            return Settle(self.id, self.token, Verdict.DISCARD, reason, 0.0, ttl)
+        text = describe(failure).encode(errors="replace")
+        if isinstance(failure, RetryLater):
+            return Settle(self.id, self.token, Verdict.POSTPONE, text, failure.delay)
         if self.attempt >= retry.attempts:
             return Settle(self.id, self.token, Verdict.DEAD, text)
-        delay = error.delay if isinstance(error, RetryLater) else retry.delay(self.attempt)
-        return Settle(self.id, self.token, Verdict.RETRY, text, delay)
+        return Settle(self.id, self.token, Verdict.RETRY, text, retry.delay(self.attempt))
+
+    def interrupted(self) -> Settle:
+        """What it means for the task that its body was interrupted, or did not start."""
+        verdict = Verdict.CANCEL if self.cancelled else Verdict.GIVE_BACK
+        return Settle(self.id, self.token, verdict, ttl=self._queue.results_ttl)
 
     def settle(self, settle: Settle, on_settled: OnSettled) -> None:
         """Let go of the task: synchronous, so that nothing can stop it."""
@@ -243,7 +246,7 @@ def describe(error: BaseException) -> str:
     """An error in a line or two, for the record; also one that cannot say what it is."""
     try:
         text = str(error)
-    except Exception:  # noqa: BLE001 whatever it is, the task must be settled
+    except BaseException:  # noqa: BLE001 whatever it is, the task must be settled
         text = ""
     text = f"{type(error).__name__}: {text}" if text else type(error).__name__
     parts: tuple[BaseException, ...] = getattr(error, "exceptions", ())
@@ -289,7 +292,9 @@ class Taking:
         if task is None:
             raise RuntimeError(f"{self._queue.key}: this take was not entered")
         name = f"{self._queue.key} task {task.id}"
-        settle = task.verdict(error, self._queue.retry)
+        failure, interruption = (None, None) if error is None else parted(error)
+        interrupted = failure is None and interruption is not None
+        settle = task.interrupted() if interrupted else task.verdict(failure, self._queue.retry)
         acknowledged = _Acknowledgement()
         # where no error goes on, nothing else tells that the verdict came too late
         silent = error is None or isinstance(error, (RetryLater, Discard))

@@ -11,6 +11,7 @@ from typing import Any, cast
 from tenure.arguments import check_count, check_timeout
 from tenure.local import Threads
 
+from ._loop_watch import watched_loop
 from ._queue import WorkQueue
 from ._retry import Retry, check_retry
 from ._runners import Handle, Runners
@@ -23,8 +24,8 @@ Handler = Callable[[Task], Awaitable[Any]] | Callable[[Task], Any]
 class WorkerStatistics:
     """A worker at one moment: how many of its `concurrency` runners are `busy`, and what became of its tasks.
 
-    `retried` tries failed and will be repeated, `dead` failed for good, `lost` were settled too late; `abandoned`
-    threads of sync handlers still run although their tasks are lost or timed out.
+    `retried` tries failed and will be repeated, `dead` failed for good, `postponed` ended by `RetryLater`, `lost` were
+    settled too late; `abandoned` threads of sync handlers still run although their tasks are lost or timed out.
     """
 
     concurrency: int
@@ -34,6 +35,7 @@ class WorkerStatistics:
     dead: int
     discarded: int
     cancelled: int
+    postponed: int
     given_back: int
     lost: int
     abandoned: int
@@ -42,11 +44,13 @@ class WorkerStatistics:
 class Worker:
     """Takes the tasks of a queue, `concurrency` at a time, and hands each to `handler(task)`.
 
-    What the handler returns is the result (None: what `task.set_result` has set); an exception fails the try, as
-    `retry` (the queue's by default) says; `RetryLater` and `Discard` say it themselves. A try that takes longer than
-    `timeout` seconds is cancelled and fails with `TimeoutError`. A sync function runs in a thread, of which there are
-    as many as `concurrency`; one that cannot be stopped is abandoned and its outcome refused, and it keeps its thread
-    until it ends. If a task's lease is lost, or it is cancelled, its handler is cancelled.
+    What the handler returns is the result (None: what `task.set_result` has set); whatever it raises fails the try, as
+    `retry` (the queue's by default) says, be it an `Exception` or not; `RetryLater` and `Discard` say it themselves.
+    Only cancellations that were requested and exceptions from the handlers of signals end the worker. A handler that
+    blocks the event loop for half the store's ttl is named in a warning of the logger `tenure`. A try that takes longer
+    than `timeout` seconds is cancelled and fails with `TimeoutError`. A sync function runs in a thread, of which there
+    are as many as `concurrency`; one that cannot be stopped is abandoned and its outcome refused, and it keeps its
+    thread until it ends. If a task's lease is lost, or it is cancelled, its handler is cancelled.
 
     While all of them are busy and there is more, up to `prefetch` tasks are leased ahead, so that the next ones need
     not wait for the engine: for short tasks in great numbers, or an engine that is far away. Such tasks wait here, also
@@ -68,18 +72,20 @@ class Worker:
     ) -> None:
         if not callable(handler):
             raise TypeError(f"handler must be a function that takes a task, not {handler!r}")
+        check_signature(handler, "a task")
         self._name = queue.name
+        self._ttl = queue.store.ttl
         self._concurrency = concurrency = check_count("concurrency", concurrency)
         # a thread for each runner, so that one whose thread cannot be stopped takes nothing until that has ended
         self._threads = [] if is_async(handler) else [Threads(1) for _ in range(concurrency)]
-        in_threads = [functools.partial(_in_thread, threads, handler) for threads in self._threads]
+        in_threads = [functools.partial(in_thread, threads, handler) for threads in self._threads]
         self._runners = Runners(
             queue,
             in_threads or [cast("Handle", handler)] * concurrency,
             timeout=check_timeout("timeout", timeout, least=None),
             retry=check_retry(retry),
             prefetch=check_count("prefetch", prefetch, least=0),
-            pause=functools.partial(_until_free, self._threads) if self._threads else None,
+            pause=functools.partial(until_free, self._threads) if self._threads else None,
         )
 
     def __repr__(self) -> str:
@@ -96,7 +102,8 @@ class Worker:
         """
         if self._runners.running:
             raise RuntimeError(f"{self!r}: runs already")
-        await self._runners.run()
+        with watched_loop(f"worker {self._name}", self._ttl):
+            await self._runners.run()
 
     async def drain(self) -> None:
         """Take no more tasks, finish those at hand, end `run`; return when that is done and nothing is leased any more.
@@ -116,29 +123,57 @@ class Worker:
             dead=counts["task.dead"],
             discarded=counts["task.discarded"],
             cancelled=counts["task.cancelled"],
+            postponed=counts["task.postponed"],
             given_back=counts["task.given_back"],
             lost=counts["task.lost"],
             abandoned=sum(threads.statistics().abandoned for threads in self._threads),
         )
 
 
-def _until_free(threads: list[Threads], number: int) -> Awaitable[None] | None:
+def until_free(threads: list[Threads], number: int) -> Awaitable[None] | None:
     """A wait for the end of a runner's abandoned thread, if it has one."""
     return threads[number].run(_nothing) if threads[number].statistics().busy else None
 
 
-async def _in_thread(threads: Threads, handler: Callable[[Task], Any], task: Task) -> Any:
-    (outcome,) = await threads.run(_boxed, handler, task)
+async def in_thread(
+    threads: Threads, function: Callable[[Any], Any], argument: Any, timeout: float | None = None
+) -> Any:
+    """What a handler gives in one of the threads, which has `timeout` seconds for it. Raises what it raises.
+
+    Cancellation: its thread is abandoned.
+    """
+
+    # a coroutine would not be let out of its thread by trio, a GeneratorExit would close the coroutines that wait here
+    def boxed() -> tuple[Any, BaseException | None]:
+        try:
+            return function(argument), None
+        except BaseException as error:  # noqa: BLE001 raised again below
+            return None, error
+
+    boxed.__qualname__ = getattr(function, "__qualname__", repr(function))
+    outcome, error = await threads.run(boxed, timeout=timeout)
+    if error is not None:
+        raise error
     return await outcome if inspect.isawaitable(outcome) else outcome
-
-
-def _boxed(handler: Callable[[Task], Any], task: Task) -> tuple[Any]:
-    # a function that gives a coroutine: trio would not let it out of its thread
-    return (handler(task),)
 
 
 def _nothing() -> None:
     pass
+
+
+def check_signature(handler: Callable[..., Any], *arguments: str) -> None:
+    """Refuse a handler that cannot be called with these, as far as its signature tells. Raises `TypeError`."""
+    try:
+        signature = inspect.signature(handler)
+    except (TypeError, ValueError):  # some that are written in C have none
+        return
+    try:
+        signature.bind(*arguments)
+    except TypeError as problem:
+        name = getattr(handler, "__qualname__", None) or repr(handler)
+        raise TypeError(
+            f"handler must take {' and '.join(arguments)}: {name}{signature} cannot be called so ({problem})"
+        ) from None
 
 
 def is_async(function: object) -> bool:

@@ -282,14 +282,16 @@ class Tasks:
             case Verdict.DEAD:
                 task.attempts += 1
                 self._end(queue, task, "dead", settle.result, None, session)
-            case Verdict.RETRY | Verdict.GIVE_BACK if task.stop:
+            case Verdict.RETRY | Verdict.GIVE_BACK | Verdict.POSTPONE if task.stop:
                 self._end(queue, task, "cancelled", b"", task.ttl, session)
             case Verdict.RETRY:
                 task.attempts += 1
                 task.ready_at = self._state.now + settle.delay
                 self._return(queue, task)
-            case Verdict.GIVE_BACK:
+            case Verdict.GIVE_BACK | Verdict.POSTPONE:
                 task.deliveries -= 1
+                if settle.verdict is Verdict.POSTPONE:
+                    task.ready_at = self._state.now + settle.delay
                 self._return(queue, task)
         return True
 

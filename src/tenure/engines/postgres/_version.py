@@ -13,6 +13,8 @@ STEPS: dict[int, str] = {
     """,
     # what a session has is told by name, by `belongings` instead of `inspect`
     5: "",
+    # a task can be postponed
+    6: "",
     # names leave nothing, listings come in pages, retired resources stay retired
     7: """
         DO $$ DECLARE function regprocedure; BEGIN

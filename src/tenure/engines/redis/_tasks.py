@@ -44,6 +44,7 @@ _LETTERS = {
     Verdict.DEAD: b"d",
     Verdict.DISCARD: b"i",
     Verdict.GIVE_BACK: b"g",
+    Verdict.POSTPONE: b"p",
     Verdict.CANCEL: b"c",
 }
 _LONGEST = 2**52  # microseconds: 142 years; what comes after must still have 16 digits
@@ -84,7 +85,7 @@ def _exchange(op: Exchange) -> Iterator[Argument]:
     yield from ("exchange", op.session, op.n, op.queue, op.want, int(op.wait), _or_nothing(op.aging))
     yield from (op.max_deliveries, int(op.keep))
     for task, token, verdict, result, delay, ttl in op.settle:
-        time = delay if verdict is Verdict.RETRY else ttl
+        time = delay if verdict in (Verdict.RETRY, Verdict.POSTPONE) else ttl
         left = -1 if time is None else min(microseconds(time), _LONGEST)
         yield _SETTLEMENT.pack(task, token, left, _LETTERS[verdict]) + result
 

@@ -185,13 +185,16 @@ class Tasks:
                 endings.end(queue, lease.id, settle.verdict.value, attempts, settle.result, ttl, session)
             case Verdict.DEAD:
                 endings.end(queue, lease.id, "dead", attempts + 1, settle.result, None, session)
-            case Verdict.RETRY | Verdict.GIVE_BACK if lease.stop:
+            case Verdict.RETRY | Verdict.GIVE_BACK | Verdict.POSTPONE if lease.stop:
                 endings.end(queue, lease.id, "cancelled", attempts, b"", lease.stop_ttl, session)
             case Verdict.RETRY:
                 ready_at = self._state.wall + micros(settle.delay)
                 endings.give_back(queue, lease.id, ready_at, attempts + 1, lease.deliveries)
             case Verdict.GIVE_BACK:
                 endings.give_back(queue, lease.id, lease.ready_at, attempts, lease.deliveries - 1)
+            case Verdict.POSTPONE:
+                ready_at = self._state.wall + micros(settle.delay)
+                endings.give_back(queue, lease.id, ready_at, attempts, lease.deliveries - 1)
 
     def drop(self, thing: Any) -> None:
         """The session that held the task has ended."""

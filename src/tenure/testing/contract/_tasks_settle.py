@@ -100,6 +100,30 @@ class SettleContract(ClerkBase):
         assert [(task.attempts, task.deliveries) for task in again] == [(0, 1)] * 4
         assert again[0].waited == self.about(0.1)
 
+    async def test_what_is_postponed_comes_after_its_pause_and_counts_nothing(
+        self, clerk: OpenClerk, advance: Advance
+    ) -> None:
+        a = await clerk("a")
+        (task,) = await a.put(NewTask(b"x", priority=2))
+        for _ in range(3):
+            await a.settle(await a.take_one(max_deliveries=1), Verdict.POSTPONE, delay=1.0)
+            assert await a.state(task) == "delayed"
+            assert await a.take() == ()
+            await advance(1.2)
+        again = await a.take_one()
+        assert again == Taken(task, again.token, b"x", 2, 0, 1, self.about(0.2), b"")
+
+    async def test_what_is_postponed_goes_behind_those_that_are_ready(
+        self, clerk: OpenClerk, advance: Advance
+    ) -> None:
+        a = await clerk("a")
+        await a.put(*plain(2))
+        await advance(0.1)
+        await a.settle(await a.take_one(), Verdict.POSTPONE)
+        await advance(0.1)
+        await a.put(NewTask(b"2"))
+        assert payloads(await a.take(3)) == [b"1", b"0", b"2"]
+
     async def test_settling_and_taking_are_one_step(self, clerk: OpenClerk, advance: Advance) -> None:
         a = await clerk("a")
         await a.put(*plain(3))
@@ -147,7 +171,7 @@ class SettleContract(ClerkBase):
         assert await a.portrait() == before
         assert await a.result(task.id) == Outcome("done", b"first", 0)
 
-    @pytest.mark.parametrize("first", [Verdict.RETRY, Verdict.GIVE_BACK])
+    @pytest.mark.parametrize("first", [Verdict.RETRY, Verdict.GIVE_BACK, Verdict.POSTPONE])
     async def test_the_token_of_an_earlier_delivery_is_refused(
         self, clerk: OpenClerk, do: Do, first: Verdict
     ) -> None:
@@ -222,6 +246,7 @@ class SettleContract(ClerkBase):
         for _ in range(failures):
             await b.settle(await b.take_one(max_deliveries=2), Verdict.RETRY)
             await b.settle(await b.take_one(max_deliveries=2), Verdict.GIVE_BACK)
+            await b.settle(await b.take_one(max_deliveries=2), Verdict.POSTPONE)
         for _ in range(crashes):
             await a.take_one(max_deliveries=2)
             await a.close()
@@ -427,6 +452,7 @@ class SettleContract(ClerkBase):
             (Verdict.CANCEL, "cancelled"),
             (Verdict.RETRY, "cancelled"),
             (Verdict.GIVE_BACK, "cancelled"),
+            (Verdict.POSTPONE, "cancelled"),
             ("close", "cancelled"),
             ("expire", "cancelled"),
             (Verdict.DONE, "done"),

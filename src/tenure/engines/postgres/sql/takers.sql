@@ -26,6 +26,9 @@ BEGIN
         _q := tenure.return_task(_now, _q, task);
     ELSE
         task.deliveries := task.deliveries - 1;
+        IF _verdict = 'postpone' THEN
+            task.ready_at := _now + _delay;
+        END IF;
         _q := tenure.return_task(_now, _q, task);
     END IF;
 END $$;

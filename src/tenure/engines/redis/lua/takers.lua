@@ -1,7 +1,9 @@
 -- Settling and taking tasks, in one exchange.
 
 -- A settlement is one argument: id, token, delay or ttl (-1: for good), a letter for the verdict, then the result.
-local VERDICTS = {o = 'done', r = 'retry', d = 'dead', i = 'discarded', g = 'give back', c = 'cancelled'}
+local VERDICTS = {
+    o = 'done', r = 'retry', d = 'dead', i = 'discarded', g = 'give back', p = 'postpone', c = 'cancelled',
+}
 local HEAD = '>I8I8i8c1'
 
 -- -> true, or false if the settlement came too late; `write` follows
@@ -23,6 +25,9 @@ local function settle(name, queue, session, id, task, token, time, verdict, resu
         return_task(name, queue, id, task)
     else
         task.deliveries = task.deliveries - 1
+        if verdict == 'postpone' then
+            task.ready_at = now + time
+        end
         return_task(name, queue, id, task)
     end
     return true

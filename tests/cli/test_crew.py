@@ -6,19 +6,23 @@ import anyio
 
 import tenure
 from tenure import RateLimiter, WorkQueue
-from tenure.cli._paced import PacedWorker
+from tenure.cli._crew import Crew
 from tenure.engine import Spend
+
+
+def crew(queue, call, limiter, workers):
+    return Crew(queue, call, workers=workers, in_threads=False, limiter=limiter)
 
 
 async def test_those_who_were_idle_do_not_start_all_at_once(virtual_clock):
     starts = []
 
-    async def stamp(task):
+    async def stamp(task, threads):
         starts.append(anyio.current_time())
 
     async with tenure.open_store("memory:") as store:
         queue = WorkQueue(store, "slow")
-        worker = PacedWorker(queue, stamp, RateLimiter(store, "slow", rate=2, burst=2), concurrency=10)
+        worker = crew(queue, stamp, RateLimiter(store, "slow", rate=2, burst=2), 10)
         async with anyio.create_task_group() as group:
             group.start_soon(worker.run)
             await anyio.sleep(30)
@@ -32,14 +36,12 @@ async def test_those_who_were_idle_do_not_start_all_at_once(virtual_clock):
 async def test_a_drain_gives_back_what_waits_for_the_rate(virtual_clock):
     started = []
 
-    async def note(task):
+    async def note(task, threads):
         started.append(task.payload)
 
     async with tenure.open_store("memory:") as store:
         queue = WorkQueue(store, "slower")
-        worker = PacedWorker(
-            queue, note, RateLimiter(store, "slower", rate=1, per=3600, burst=1), concurrency=2
-        )
+        worker = crew(queue, note, RateLimiter(store, "slower", rate=1, per=3600, burst=1), 2)
         async with anyio.create_task_group() as group:
             group.start_soon(worker.run)
             await anyio.sleep(8000)
@@ -55,13 +57,13 @@ async def test_a_drain_gives_back_what_waits_for_the_rate(virtual_clock):
 async def test_an_outage_longer_than_the_ttl_does_not_end_it(engine, virtual_clock):
     done = []
 
-    async def note(task):
+    async def note(task, threads):
         done.append(task.payload)
 
     async with tenure.open_store(engine, ttl=3.0) as store:
         queue = WorkQueue(store, "q")
         await queue.put_many(range(8))
-        worker = PacedWorker(queue, note, RateLimiter(store, "q", rate=1), concurrency=2)
+        worker = crew(queue, note, RateLimiter(store, "q", rate=1), 2)
         async with anyio.create_task_group() as group:
             group.start_soon(worker.run)
             await anyio.sleep(2.5)

@@ -1,0 +1,81 @@
+"""Commands that died on this machine: what they had is free as soon as somebody sees that they are dead.
+
+Elsewhere, and where the system does not tell, it is free when their sessions have run out. A process is known by its
+host and boot, the namespaces in which its number means something, its number, and the time of its start, since numbers
+are used again.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tenure.engine import CloseSession, Survey
+from tenure.store import Store
+
+_PROC = Path("/proc")
+_PLACE = ("host", "boot", "spaces")
+
+Identity = dict[str, Any]
+
+
+def own_identity() -> Identity | None:
+    """By what others on this machine know this process, as JSON; None where the system does not tell."""
+    try:
+        if str((_PROC / "self").readlink()) != str(os.getpid()):  # that is the /proc of other namespaces
+            return None
+        spaces = [str((_PROC / "self/ns" / name).readlink()) for name in ("pid", "time")]
+        boot = (_PROC / "sys/kernel/random/boot_id").read_text().strip()
+        _, started = _look(os.getpid())
+    except (OSError, ValueError, IndexError):
+        return None
+    return {
+        "host": socket.gethostname(),
+        "boot": boot,
+        "spaces": spaces,
+        "pid": os.getpid(),
+        "started": started,
+    }
+
+
+def has_died(who: Identity | None) -> bool:
+    """Whether the process was one of this machine and is surely dead."""
+    own = own_identity()
+    if own is None or not who or any(who.get(part) != own[part] for part in _PLACE):
+        return False
+    try:
+        os.kill(who["pid"], 0)
+    except ProcessLookupError:
+        return True
+    except OSError:  # it is there, and somebody else's
+        pass
+    try:
+        state, started = _look(who["pid"])
+    except (OSError, ValueError, IndexError):  # hidden, or it has ended right now
+        return False
+    return state in "ZX" or started != who["started"]
+
+
+def _look(pid: int) -> tuple[str, int]:
+    """The state of a process, and when it was started, in ticks since the boot."""
+    # its name, in parentheses, may contain anything
+    fields = (_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
+    return fields[0], int(fields[19])
+
+
+async def end_sessions(store: Store, process: str) -> None:
+    """End the sessions of a process that is dead. Cancellation: some may be left."""
+    after, more = "", True
+    while more:
+        page = await store.call(Survey("sessions", f"{process}/", after))
+        for session in page.names:
+            await store.call(CloseSession(session))
+        after, more = page.next, bool(page.next)
+
+
+def departed(cursors: Mapping[str, Any], prefix: str) -> list[str]:
+    """The cursors of processes (`prefix` and the name of one, with `who` it was) that have died on this machine."""
+    return [name for name, value in cursors.items() if name.startswith(prefix) and has_died(value.get("who"))]

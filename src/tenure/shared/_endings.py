@@ -1,0 +1,108 @@
+"""What ended a handler: a failure, which is a matter of its task, or an interruption, which goes on beyond it.
+
+Interruptions are cancellations that somebody has requested, exceptions that a signal's handler has raised, and the
+closing of the coroutine. Everything else is a failure, also what is no `Exception`: a handler that calls `sys.exit()`
+or raises `KeyboardInterrupt` must neither end its worker nor come back to it for ever.
+
+A signal is known by the traceback, since no loop says more. The exception passed through the function that is installed
+for the signal: asyncio's, trio's, or one of the user's. Python's own handler for SIGINT has no frame: there, the
+innermost frame does not stand at a `raise` statement.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+from functools import partial
+from math import inf
+from opcode import opmap
+from types import CodeType, TracebackType
+from typing import cast
+
+import anyio
+
+from tenure.local._park import this_task
+
+_LATER = "trio._core."
+"""Where trio raises in its main task if the signal has met code of its own."""
+
+_RAISES = {opmap[name] for name in ("RAISE_VARARGS", "RERAISE")}
+
+
+def parted(error: BaseException) -> tuple[BaseException | None, BaseException | None]:
+    """The failure and the interruption in what left a handler: of a group, the part that is one or the other.
+
+    Called in the handler's task, in the scopes in which it ran.
+    """
+    if isinstance(error, Exception):
+        return error, None
+    cancelled = anyio.get_cancelled_exc_class()
+    requested = _is_cancelled()
+
+    def interrupts(one: BaseException) -> bool:
+        if isinstance(one, cancelled):
+            return requested
+        return not isinstance(one, BaseExceptionGroup) and (is_closing(one) or _is_from_signal(one))
+
+    if isinstance(error, BaseExceptionGroup):
+        interruption, failure = cast("BaseExceptionGroup[BaseException]", error).split(interrupts)
+        return failure, interruption
+    if interrupts(error):
+        return None, error
+    if isinstance(error, cancelled):
+        return RuntimeError("the handler ended as cancelled, and nobody cancelled it"), None
+    return error, None
+
+
+def is_closing(error: BaseException) -> bool:
+    """Whether the coroutine is being closed, as opposed to a handler that raises `GeneratorExit`."""
+    return isinstance(error, GeneratorExit) and not _is_raised(error)
+
+
+def _is_cancelled() -> bool:
+    """Whether the current task is, by a scope or by asyncio's `task.cancel()`."""
+    cancelling = getattr(this_task(), "cancelling", None)
+    return (cancelling is not None and cancelling() > 0) or anyio.current_effective_deadline() == -inf
+
+
+def _is_from_signal(error: BaseException) -> bool:
+    if threading.current_thread() is not threading.main_thread():
+        return False
+    installed = [signal.getsignal(number) for number in signal.valid_signals()]
+    codes = {code for handler in installed if (code := _code_of(handler)) is not None}
+    trace = error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_code in codes:
+            return True
+        trace = trace.tb_next
+    if not isinstance(error, KeyboardInterrupt):
+        return False
+    here = _innermost(error)
+    if here is not None and here.tb_frame.f_globals.get("__name__", "").startswith(_LATER):
+        return True
+    return signal.default_int_handler in installed and not _is_raised(error)
+
+
+def _code_of(handler: object) -> CodeType | None:
+    while isinstance(handler, partial):
+        handler = handler.func  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+    if not callable(handler):  # the signal is ignored, or left to the system
+        return None
+    method = getattr(type(handler), "__call__", None)  # noqa: B004 it is asked for its code
+    return getattr(handler, "__code__", None) or getattr(method, "__code__", None)
+
+
+def _is_raised(error: BaseException) -> bool:
+    """Whether the innermost frame of the traceback stands at a `raise` statement."""
+    trace = _innermost(error)
+    if trace is None:
+        return True
+    here = trace.tb_frame.f_code.co_code[trace.tb_lasti : trace.tb_lasti + 1]
+    return bool(here) and here[0] in _RAISES
+
+
+def _innermost(error: BaseException) -> TracebackType | None:
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return trace
