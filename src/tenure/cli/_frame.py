@@ -42,12 +42,12 @@ def frame(
     trouble: str = "",
     colour: bool = True,
 ) -> list[str]:
-    """At most so many lines of at most so many columns, not counting colours."""
+    """At most so many lines of at most so many columns, not counting colours. `trouble` is told of the store."""
     tasks = sum(counts.leased for counts in view.queues.values())
-    title = (
-        f"{url}  round trip {spoken(view.ping)}  {tasks:,} tasks running, {len(view.processes):,} processes"
-    )
-    shown = [_line(trouble or title, columns, BOLD + RED * bool(trouble), colour=colour)]
+    figures = f"  round trip {spoken(view.ping)}  {tasks:,} tasks running, {len(view.processes):,} processes"
+    end = f": {trouble}" if trouble else figures
+    place = cut(printable(url), max(_NAME, columns - width_of(end)))
+    shown = [_line(place + end, columns, BOLD + RED * bool(trouble), colour=colour)]
     for deadlock in view.deadlocks:
         style = RED if deadlock.certain else ""
         shown += [_line(text, columns, style, colour=colour) for text in told(deadlock, _who).splitlines()]
