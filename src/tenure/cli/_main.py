@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import cast
 
 from tenure.errors import TenureError
@@ -107,6 +108,7 @@ def main(words: Sequence[str] | None = None) -> int:
     """
     if words is not None:
         return _carry_out(words)
+    _open_what_was_closed()
     try:
         code = _carry_out(sys.argv[1:])
     finally:
@@ -149,6 +151,13 @@ def _dispatch(words: Sequence[str]) -> int:
             raise Misuse(f"there is no command {name!r}; there is {', '.join(_COMMANDS)} (see tenure --help)")
         case _:
             raise Misuse("a command is missing: tenure run MODULE:HANDLER ... (see tenure --help)")
+
+
+def _open_what_was_closed() -> None:
+    """Python starts without a stream that its parent has closed, as `>&-` does."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115 - for good
 
 
 def _let_go_of_a_closed_output() -> None:
