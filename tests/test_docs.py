@@ -214,6 +214,34 @@ def test_a_runnable_block_runs(code, backend, tmp_path, monkeypatch):
         anyio.run(names["main"], backend=backend)
 
 
+@pytest.mark.parametrize("code", list(blocks("asyncio")))
+def test_a_block_for_asyncio_alone_runs(code, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    names = {"__name__": "block"}
+    exec(compile(code, "<block>", "exec"), names)
+    anyio.run(names["main"])
+
+
+def test_the_blocks_that_are_files_of_tests_run_when_they_are_copied(tmp_path):
+    for param in blocks():
+        (code,) = param.values
+        found = re.match(r"# (conftest\.py|test_mine\.py)\b", code)
+        if found and "test-your-own-code" in param.id:
+            (tmp_path / found[1]).write_text(code)
+    assert len(list(tmp_path.iterdir())) == 2
+    (tmp_path / "pytest.ini").write_text("[pytest]\nanyio_mode = auto\nfilterwarnings = error\n")
+    ended = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=50,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stdout
+    assert "2 passed" in ended.stdout
+
+
 @pytest.mark.parametrize("code", list(blocks()))
 def test_a_block_is_python(code):
     compile(code, "<block>", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
