@@ -101,7 +101,8 @@ def _port(text: str) -> int:
 
 def _reason(problem: OSError) -> str:
     # asyncio's own text repeats the address
-    return os.strerror(problem.errno) if (problem.errno or 0) > 0 else problem.strerror or str(problem)
+    code = problem.errno or 0
+    return os.strerror(code) if code > 0 else problem.strerror or str(problem)
 
 
 def _token_from_elsewhere(file: str | None) -> str | None:
