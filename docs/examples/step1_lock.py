@@ -44,4 +44,4 @@ if __name__ == "__main__":
     backend = sys.argv[1] if len(sys.argv) > 1 else "asyncio"
     if backend == "trio" and find_spec("trio") is None:
         sys.exit("trio is not installed: pip install 'tenure[trio]'")
-    anyio.run(main, *sys.argv[2:], backend=backend)
+    anyio.run(lambda: main(*sys.argv[2:]), backend=backend)

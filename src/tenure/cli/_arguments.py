@@ -160,7 +160,12 @@ def _parser() -> argparse.ArgumentParser:
         help="the run's name (default: made from handler, inputs and options)",
     )
     add("--fresh", action="store_true", help="forget what the run has done so far and start it anew")
-    add("--workers", metavar="N", type=_workers, help=f"how many inputs at a time (default: {_WORKERS})")
+    add(
+        "--workers",
+        metavar="N",
+        type=_workers,
+        help=f"how many inputs at a time, {_MOST_WORKERS:,} at most (default: {_WORKERS})",
+    )
     add(
         "--rate",
         metavar="N/s",

@@ -7,6 +7,7 @@ import re
 import sys
 import threading
 import time
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import cast
@@ -111,6 +112,11 @@ def main(words: Sequence[str] | None = None) -> int:
     _open_what_was_closed()
     try:
         code = _carry_out(sys.argv[1:])
+    except SystemExit:  # help was asked for
+        raise
+    except BaseException:  # noqa: BLE001 a fault of ours; Python would wait for threads before it ends
+        traceback.print_exc()
+        code = 1
     finally:
         _let_go_of_a_closed_output()
     _end_in_spite_of_threads(code)
