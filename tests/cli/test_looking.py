@@ -320,7 +320,7 @@ def test_a_queue_is_paused_and_resumed(inhabitant, show, tell):
 def test_a_queue_that_never_had_a_task_is_an_error(inhabitant, command, url, words):
     ended = command("queue", *words, "--store", url)
     assert (ended.code, ended.out) == (2, "")
-    assert ended.err.startswith("tenure: there is no queue typo in namespace tenure: ")
+    assert ended.err.startswith("tenure: there is no queue typo in namespace tenure; ")
     assert ended.err.count("\n") == 1
     assert "typo" not in command("queue", "ls", "--store", url).out
 

@@ -31,7 +31,6 @@ async def known(queue: WorkQueue, name: str) -> QueueStatistics:
     statistics = await queue.statistics()
     if not (statistics.put or statistics.paused):
         raise Misuse(
-            f"there is no queue {name} in namespace {queue.store.namespace}: no task was ever put into it;"
-            " tenure queue ls lists those that there are"
+            f"there is no queue {name} in namespace {queue.store.namespace}; tenure queue ls lists those that there are"
         )
     return statistics
