@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import importlib
 import inspect
+import json
 import os
 import re
 import subprocess
@@ -102,27 +103,102 @@ def undescribed(value, text):
 # ------------------------------------------------------------------------------------------------------- programs
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("engine", ["sqlite", "redis"])
-@pytest.mark.parametrize("example", EXAMPLES, ids=lambda file: file.name)
-def test_an_example_runs(example, engine, backend, tmp_path, request):
-    if engine == "redis":
-        server = request.getfixturevalue("redis_server")
-        server("FLUSHALL")
-        where = server.url
-    else:
-        where = f"sqlite:///{tmp_path}/example.db"
+# What each step says at its end, whatever else is in its store.
+OUTCOMES = {
+    "step1_lock.py": r"(copy \d holds \S+ summary, fence \d+\n){3}6 words, by copy \d\n",
+    "step2_limits.py": r"66 words of 12 pages in \S+ s\n",
+    "step3_queue.py": r"66 words of 12 pages\n0 are left\n",
+    "step4_worker.py": r"WorkerStatistics\(.* done=10, retried=2, dead=1, .*\)\n"
+    r"dead: page 7 after 2 attempts: ValueError: .*\n",
+    "step5_run.py": r"(?s:.*)inputs +3\ndone +3\n(?s:.*)(\{.*\"status\": \"done\".*\}\n){3}",
+    "step6_keys.py": r"key-1 has to rest, .*\n66 words of 12 pages\nResourcePoolStatistics\(.*\)\n",
+    "step7_leader.py": r"(\w+ has scheduled in term \d+\n|fetching the stop words\n){2}(\w+ did \d+ pages\n){3}",
+    "step8_phases.py": r"the longest: page 11 of 12\n",
+    "step9_processor.py": r"66 words of 12 pages; tries that failed: \d+\np95 of a page: .*\n",
+}
+
+
+def run_example(example, folder, *words):
+    """What a step prints."""
     done = subprocess.run(
-        [sys.executable, "-W", "error", str(example), backend, where],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(example.parent)},
+        [sys.executable, "-W", "error", str(example), *words],
+        cwd=folder,
+        env={
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join([str(example.parent), os.environ.get("PYTHONPATH", "")]),
+        },
         capture_output=True,
         text=True,
         timeout=50,
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    assert done.stdout
+    return done.stdout
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("engine", ["sqlite", "redis"])
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda file: file.name)
+def test_an_example_runs_again_on_a_store_that_was_kept(example, engine, backend, tmp_path, request):
+    where = f"sqlite:///{tmp_path}/example.db"
+    if engine == "redis":
+        where = request.getfixturevalue("redis_server").url
+    for _ in range(2):
+        said = run_example(example, tmp_path, backend, where)
+        assert re.fullmatch(OUTCOMES[example.name], said), said
+    assert sum(map(int, re.findall(r" did (\d+) pages", said))) == 12 * (example.name == "step7_leader.py")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(200)
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_all_examples_can_share_a_store(tmp_path, backend):
+    where = f"sqlite:///{tmp_path}/example.db"
+    for example in (*EXAMPLES, *reversed(EXAMPLES)):
+        said = run_example(example, tmp_path, backend, where)
+        assert re.fullmatch(OUTCOMES[example.name], said), (example.name, said)
+    uses = {}
+    for example in EXAMPLES:
+        prefix = example.name.partition("_")[0]
+        for name in re.findall(
+            r"(?:Lock|RateLimiter|Semaphore|WorkQueue|ResourcePool|Election|Barrier)\(store, f?\"([^\"]+)",
+            example.read_text(),
+        ):
+            uses.setdefault(name, example.name)
+            assert name.startswith(f"{prefix} ")
+    assert len(uses) > 8
+
+
+def test_step_5_replaces_the_results_of_another_store(tmp_path):
+    (example,) = (file for file in EXAMPLES if file.name == "step5_run.py")
+    for where in ("one", "two"):
+        said = run_example(example, tmp_path, "asyncio", f"sqlite:///{tmp_path}/{where}.db")
+        assert re.fullmatch(OUTCOMES[example.name], said), said
+
+
+def test_step_5_can_be_run_as_it_says(tmp_path):
+    (example,) = (file for file in EXAMPLES if file.name == "step5_run.py")
+    lines = ast.get_docstring(ast.parse(example.read_text())).splitlines()
+    shell = "\n".join(line.strip() for line in lines if line.startswith("    "))
+    assert shell.startswith("printf ")
+    (tmp_path / example.name).write_text(example.read_text())
+    shell = shell.replace("tenure run", f"{sys.executable} -m tenure.cli run")
+    subprocess.run(["/bin/sh", "-ec", shell], cwd=tmp_path, capture_output=True, timeout=50, check=True)
+    results = [json.loads(line)["result"] for line in (tmp_path / "words.jsonl").read_text().splitlines()]
+    assert sorted(results) == [1, 2, 3]
+
+
+def test_step_1_names_the_extra_that_is_missing(tmp_path):
+    (example,) = (file for file in EXAMPLES if file.name == "step1_lock.py")
+    without = (
+        "import importlib.util, runpy, sys; find = importlib.util.find_spec;"
+        " importlib.util.find_spec = lambda name: None if name == 'trio' else find(name);"
+        f" sys.argv[1:] = ['trio']; runpy.run_path({str(example)!r}, run_name='__main__')"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", without], cwd=tmp_path, capture_output=True, text=True, timeout=50, check=False
+    )
+    assert (ended.returncode, ended.stderr) == (1, "trio is not installed: pip install 'tenure[trio]'\n")
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -136,6 +212,34 @@ def test_a_runnable_block_runs(code, backend, tmp_path, monkeypatch):
     # An exploration runs loops of its own.
     if "main" in names or ("explore" not in names and "cancel_everywhere" not in names):
         anyio.run(names["main"], backend=backend)
+
+
+@pytest.mark.parametrize("code", list(blocks("asyncio")))
+def test_a_block_for_asyncio_alone_runs(code, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    names = {"__name__": "block"}
+    exec(compile(code, "<block>", "exec"), names)
+    anyio.run(names["main"])
+
+
+def test_the_blocks_that_are_files_of_tests_run_when_they_are_copied(tmp_path):
+    for param in blocks():
+        (code,) = param.values
+        found = re.match(r"# (conftest\.py|test_mine\.py)\b", code)
+        if found and "test-your-own-code" in param.id:
+            (tmp_path / found[1]).write_text(code)
+    assert len(list(tmp_path.iterdir())) == 2
+    (tmp_path / "pytest.ini").write_text("[pytest]\nanyio_mode = auto\nfilterwarnings = error\n")
+    ended = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=50,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stdout
+    assert "2 passed" in ended.stdout
 
 
 @pytest.mark.parametrize("code", list(blocks()))

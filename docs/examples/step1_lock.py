@@ -5,6 +5,7 @@ Run it: python step1_lock.py [asyncio | trio] [a store, such as sqlite:///file o
 
 import sys
 import tempfile
+from importlib.util import find_spec
 from pathlib import Path
 
 import anyio
@@ -16,7 +17,7 @@ TEXTS = {"a.txt": "one two three", "b.txt": "four five", "c.txt": "six"}
 
 async def write_summary(copy: int, store: tenure.Store, folder: anyio.Path) -> None:
     """Count the words of all texts and write the sum, unless another copy has done it already."""
-    async with tenure.Lock(store, "summary").hold(timeout=5) as lease:
+    async with tenure.Lock(store, "step1 summary").hold(timeout=5) as lease:
         print(f"copy {copy} holds {lease.key}, fence {lease.token}")
         summary = folder / "summary"
         if await summary.exists():
@@ -40,4 +41,7 @@ async def main(where: str = "memory:") -> None:
 
 
 if __name__ == "__main__":
-    anyio.run(main, *sys.argv[2:], backend=sys.argv[1] if len(sys.argv) > 1 else "asyncio")
+    backend = sys.argv[1] if len(sys.argv) > 1 else "asyncio"
+    if backend == "trio" and find_spec("trio") is None:
+        sys.exit("trio is not installed: pip install 'tenure[trio]'")
+    anyio.run(lambda: main(*sys.argv[2:]), backend=backend)

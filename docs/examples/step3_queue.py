@@ -32,14 +32,14 @@ async def take_pages(queue: tenure.WorkQueue) -> None:
 async def main(where: str = "memory:") -> None:
     """Put, take with three takers, and add up the results."""
     async with tenure.open_store(where) as store:
-        queue = tenure.WorkQueue(store, "pages")
+        queue = tenure.WorkQueue(store, "step3 pages")
         task_ids = await put_pages(queue)
         async with anyio.create_task_group() as group:
             for _ in range(3):
                 group.start_soon(take_pages, queue)
         words = sum([await queue.result(task_id) for task_id in task_ids])
         print(f"{words} words of {len(task_ids)} pages")
-        print(await queue.statistics())
+        print(f"{(await queue.statistics()).unfinished} are left")
 
 
 if __name__ == "__main__":

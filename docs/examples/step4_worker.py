@@ -28,8 +28,8 @@ async def count_words(task: tenure.Task) -> int:
 async def main(where: str = "sqlite:///pages.db") -> None:
     """Put all pages into a file, work until nothing is left, and look at what became of them."""
     async with tenure.open_store(where) as store:
-        queue = tenure.WorkQueue(store, "pages", retry=tenure.Retry(attempts=2, backoff=0.1))
-        await queue.put_many([{"page": name} for name in TEXTS])
+        queue = tenure.WorkQueue(store, "step4 pages", retry=tenure.Retry(attempts=2, backoff=0.1))
+        await queue.put_many([tenure.Item({"page": name}, key=name) for name in TEXTS])
         worker = tenure.Worker(queue, count_words, concurrency=3, timeout=10)
         async with anyio.create_task_group() as group:
             group.start_soon(worker.run)
@@ -39,6 +39,7 @@ async def main(where: str = "sqlite:///pages.db") -> None:
         for letter in await queue.dead():
             print(f"dead: {letter.payload['page']} after {letter.attempts} attempts: {letter.error}")
         assert await queue.verify(), "the books must balance"
+        await queue.purge("dead")  # they have been looked at
 
 
 if __name__ == "__main__":

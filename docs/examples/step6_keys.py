@@ -28,10 +28,10 @@ async def download(name: str, key: str) -> str:
 
 async def count_words(store: tenure.Store, name: str, counts: dict[str, int]) -> None:
     """Count the words of one page, with whatever key is free; so many requests a second with each."""
-    pool = tenure.ResourcePool(store, "keys", quarantine=5)
+    pool = tenure.ResourcePool(store, "step6 keys", quarantine=5)
     while name not in counts:
         async with pool.claim(timeout=10, where={"tier": "paid"}) as claim:
-            await tenure.RateLimiter(store, f"site {claim.resource}", rate=100, burst=4).acquire()
+            await tenure.RateLimiter(store, f"step6 site {claim.resource}", rate=100, burst=4).acquire()
             try:
                 counts[name] = len((await download(name, claim.resource)).split())
             except TooManyRequests:
@@ -43,7 +43,7 @@ async def main(where: str = "memory:") -> None:
     """Fetch all pages at once, with two keys."""
     counts: dict[str, int] = {}
     async with tenure.open_store(where) as store:
-        pool = tenure.ResourcePool(store, "keys")
+        pool = tenure.ResourcePool(store, "step6 keys")
         await pool.add("key-1", {"tier": "paid"})
         await pool.add("key-2", {"tier": "paid"})
         await pool.add("key-3", {"tier": "free"})

@@ -15,7 +15,7 @@ PARTIES = 3
 
 async def work(store: tenure.Store, party: int, texts: dict[str, str], counts: dict[str, int]) -> None:
     """Do one party's share of each phase."""
-    phases = tenure.Barrier(store, "phases", PARTIES)
+    phases = tenure.Barrier(store, "step8 phases", PARTIES)
     mine = sorted(TEXTS)[party::PARTIES]
     try:
         for name in mine:

@@ -40,7 +40,7 @@ async def close(connection: Connection) -> None:
 async def count_words(task: tenure.Task, context: Context) -> int:
     """Count the words of one page that count; its key, its connection and its start are there already."""
     if "ignored" not in CACHE:
-        async with context.lock("ignored words"):
+        async with context.lock("step9 ignored words"):
             if "ignored" not in CACHE:
                 await anyio.sleep(0.01)
                 CACHE["ignored"] = {"a", "an", "the"}
@@ -55,12 +55,12 @@ async def count_words(task: tenure.Task, context: Context) -> int:
 async def main(where: str = "memory:") -> None:
     """Count the words of all pages, and show the figures."""
     async with tenure.open_store(where) as store:
-        keys = tenure.ResourcePool(store, "keys", quarantine=5)
+        keys = tenure.ResourcePool(store, "step9 keys", quarantine=5)
         await keys.add("key-1")
         await keys.add("key-2")
         async with tenure.Processor(
             store,
-            "pages",
+            "step9 pages",
             count_words,
             preset="small",
             rate=200,

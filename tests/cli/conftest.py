@@ -42,6 +42,8 @@ def here(tmp_path, monkeypatch):
     """The working directory of the test; what is imported from it is forgotten."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("tenure.cli._run.TTL", 1.0)
+    for name in ("TENURE_STORE", "TENURE_WEB_TOKEN"):
+        monkeypatch.delenv(name, raising=False)
     path, modules = list(sys.path), set(sys.modules)
     yield tmp_path
     sys.path[:] = path

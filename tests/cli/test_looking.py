@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
+import os
+import pty
+import struct
+import subprocess
+import sys
+import termios
 
 import anyio
 import pytest
@@ -153,7 +160,7 @@ def test_queues_are_listed_with_their_counts(inhabitant, show, tell):
 def test_queues_of_other_namespaces_are_not_listed(inhabitant, command, url):
     put(inhabitant)
     ended = command("queue", "ls", "--store", url, "--namespace", "other")
-    assert (ended.code, ended.out) == (0, "no queue has had a task yet\n")
+    assert (ended.code, ended.out) == (0, "there is no queue\n")
 
 
 def test_a_queue_is_shown_with_some_of_its_tasks(inhabitant, show, tell):
@@ -183,33 +190,165 @@ def test_dead_letters_tell_why(inhabitant, show, tell):
     assert document["tasks"][0]["rank"] < document["tasks"][1]["rank"]
 
 
+def test_an_error_is_shown_in_full_where_there_is_room_or_if_asked(inhabitant, command, url, monkeypatch):
+    error = f"LookupError: {'x' * 100} the end"
+
+    async def fill():
+        queue = tenure.WorkQueue(inhabitant.store, "mail", retry=tenure.Retry(attempts=1))
+        await queue.put("p" * 70)
+        with contextlib.suppress(LookupError):
+            async with queue.take():
+                raise LookupError("x" * 100 + " the end")
+
+    inhabitant.do(fill)
+    words = ("queue", "dead", "mail", "--store", url)
+    monkeypatch.setenv("COLUMNS", "80")
+    cut = command(*words).out
+    assert f"{error[:57]}..." in cut
+    assert "the end" not in cut
+    assert f"{'p' * 57}..." in cut
+    wide = command(*words, "--wide").out
+    assert error in wide
+    assert "p" * 70 in wide
+    monkeypatch.setenv("COLUMNS", "300")
+    assert error in command(*words).out
+
+
+def test_the_time_of_the_longest_waiting_task_is_not_told_where_none_waits(inhabitant, show):
+    put(inhabitant, count=1, dead=1)
+    assert ["oldest", "-"] in show("queue", "show", "mail")[1]
+
+
 def test_dead_letters_are_requeued_by_id_or_all(inhabitant, show, tell):
     put(inhabitant, count=4, dead=4)
     ids = [task["id"] for task in tell("queue", "dead", "mail")[1]["tasks"]]
-    assert tell("queue", "requeue", "mail", ids[0]) == (0, {"name": "mail", "requeued": 1})
-    assert show("queue", "requeue", "mail", "--all") == (0, [["3", "requeued"]])
+    assert tell("queue", "requeue", "mail", ids[0]) == (0, {"name": "mail", "requeued": 1, "unknown": []})
+    code, (done, left) = show("queue", "requeue", "mail", ids[1], 999_999, ids[1])
+    assert (code, done) == (0, ["mail:", "1", "requeued:", str(ids[1])])
+    assert " ".join(left) == "mail: 1 not requeued: 999999 (not dead, or its key is in use again)"
+    assert tell("queue", "requeue", "mail", 999_999) == (
+        1,
+        {"name": "mail", "requeued": 0, "unknown": [999_999]},
+    )
+    assert show("queue", "requeue", "mail", "--all") == (0, [["mail:", "2", "requeued"]])
+    code, (line,) = show("queue", "requeue", "mail", "--all")
+    assert (code, " ".join(line)) == (0, "mail: nothing requeued: no task is dead")
     assert tell("queue", "show", "mail")[1]["waiting"] == 4
+
+
+def test_tasks_are_cancelled_by_id(inhabitant, show, tell):
+    put(inhabitant, count=3)
+    first, second, _ = (task["id"] for task in tell("queue", "show", "mail")[1]["tasks"])
+    assert show("queue", "cancel", "mail", first) == (0, [["mail:", "1", "cancelled:", str(first)]])
+    assert tell("queue", "cancel", "mail", first, second) == (
+        0,
+        {"name": "mail", "cancelled": 1, "unknown": [first]},
+    )
+    code, lines = show("queue", "cancel", "mail", first)
+    assert (code, lines) == (
+        1,
+        [f"mail: 1 not cancelled: {first} (no such task, or it has ended)".split()],
+    )
+    statistics = tell("queue", "show", "mail")[1]
+    assert (statistics["waiting"], statistics["cancelled"]) == (1, 2)
 
 
 def test_tasks_are_purged_by_state(inhabitant, show, tell):
     put(inhabitant, count=4, dead=1)
-    assert show("queue", "purge", "mail", "dead") == (0, [["1", "purged"]])
-    assert tell("queue", "purge", "mail", "waiting", "delayed") == (0, {"name": "mail", "purged": 3})
+    assert show("queue", "purge", "mail", "dead", "--yes") == (0, [["mail:", "1", "purged"]])
+    assert tell("queue", "purge", "mail", "waiting", "delayed", "--yes") == (0, {"name": "mail", "purged": 3})
     assert tell("queue", "show", "mail")[1]["purged"] == 4
+
+
+def test_without_a_terminal_nothing_is_purged_unasked(inhabitant, command, tell, url):
+    put(inhabitant, count=4)
+    ended = command("queue", "purge", "mail", "waiting", "--store", url)
+    assert (ended.code, ended.out) == (2, "")
+    assert "give --yes" in ended.err
+    assert tell("queue", "show", "mail")[1]["waiting"] == 4
+
+
+@pytest.mark.parametrize(
+    ("typed", "code", "left"),
+    [(b"y\n", 0, 0), (b"yes\n", 0, 0), (b"\n", 1, 4), (b"no\n", 1, 4), (b"\x04", 1, 4)],
+)
+def test_on_a_terminal_purging_is_confirmed(inhabitant, tell, url, typed, code, left):
+    put(inhabitant, count=4)
+    own, its = pty.openpty()
+    words = [sys.executable, "-m", "tenure.cli", "queue", "purge", "mail", "waiting", "done", "--store", url]
+    try:
+        with subprocess.Popen(
+            words, stdin=its, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        ) as child:
+            question = child.stderr.read(1)
+            while not question.endswith("] "):
+                question += child.stderr.read(1)
+            os.write(own, typed)
+            out, err = child.communicate(timeout=50)
+    finally:
+        os.close(own)
+        os.close(its)
+    assert question == "mail: purge 4 waiting, all records of done tasks? [y/N] "
+    assert (child.returncode, out) == (code, "" if code else "mail: 4 purged\n")
+    assert err == ("mail: nothing purged\n" if code else "")
+    # what is empty is forgotten
+    assert [queue["waiting"] for queue in tell("queue", "ls")[1]["queues"]] == [left] * bool(left)
 
 
 def test_a_queue_is_paused_and_resumed(inhabitant, show, tell):
     put(inhabitant)
-    assert show("queue", "pause", "mail") == (0, [["mail", "is", "paused"]])
+    assert show("queue", "pause", "mail") == (0, [["mail:", "paused"]])
     assert show("queue", "ls")[1][1][-1] == "paused"
-    assert tell("queue", "resume", "mail") == (0, {"name": "mail", "paused": False})
+    assert tell("queue", "pause", "mail") == (0, {"name": "mail", "paused": True, "changed": False})
+    assert show("queue", "resume", "mail") == (0, [["mail:", "resumed"]])
     assert tell("queue", "show", "mail")[1]["paused"] is False
+    assert show("queue", "resume", "mail") == (
+        0,
+        [["mail:", "nothing", "changed:", "it", "was", "not", "paused"]],
+    )
 
 
-def test_a_queue_that_never_had_a_task_is_told(inhabitant, command, url):
-    ended = command("queue", "dead", "typo", "--store", url)
-    assert (ended.code, ended.out) == (0, "no task is dead\n")
-    assert ended.err == "tenure: no task was ever put into queue typo\n"
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("show", "typo"),
+        ("dead", "typo", "--json"),
+        ("requeue", "typo", "--all"),
+        ("requeue", "typo", "1"),
+        ("cancel", "typo", "1"),
+        ("purge", "typo", "dead", "--yes"),
+        ("pause", "typo"),
+        ("resume", "typo"),
+    ],
+)
+def test_a_queue_that_never_had_a_task_is_an_error(inhabitant, command, url, words):
+    ended = command("queue", *words, "--store", url)
+    assert (ended.code, ended.out) == (2, "")
+    assert ended.err.startswith("tenure: there is no queue typo in namespace tenure; ")
+    assert ended.err.count("\n") == 1
+    assert "typo" not in command("queue", "ls", "--store", url).out
+
+
+def test_a_queue_that_a_program_has_paused_before_its_first_task_can_be_resumed(inhabitant, show):
+    inhabitant.do(tenure.WorkQueue(inhabitant.store, "later").pause)
+    assert show("queue", "resume", "later") == (0, [["later:", "resumed"]])
+
+
+def test_long_names_do_not_break_a_terminal(inhabitant, url):
+    put(inhabitant, f"queue {'x' * 500} one")
+    own, its = pty.openpty()
+    fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+    words = [sys.executable, "-m", "tenure.cli", "queue", "ls", "--store", url]
+    environment = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
+    try:
+        subprocess.run(words, stdout=its, timeout=50, check=True, env=environment)
+        header, row = os.read(own, 1 << 16).decode().splitlines()
+    finally:
+        os.close(own)
+        os.close(its)
+    assert max(len(header), len(row)) <= 80
+    assert row.startswith("queue x")
+    assert "x one " in row
 
 
 def test_payloads_cannot_command_the_terminal(inhabitant, command, url):
@@ -369,13 +508,28 @@ def wait_for(condition):
         (("queue", "requeue", "mail", "1", "--all"), "name the ids of dead tasks, or give --all"),
         (("queue", "purge", "mail"), "required: STATE"),
         (("queue", "purge", "mail", "leased"), "invalid choice: 'leased'"),
-        (("queue", "show", "mail", "--limit", "0"), "no whole number of at least 1"),
+        (("queue", "show", "mail", "--limit", "0"), "'0' is no whole number from 1 to 1,000,000,000"),
+        (("queue", "show", "m" * 513), "NAME: a name must have at most 512 bytes"),
+        (("queue", "requeue", "mail", "x"), "ID: 'x' is no whole number from 1"),
+        (("queue", "requeue", "mail", "0"), "ID: '0' is no whole number from 1"),
+        (("queue", "requeue", "mail", "9" * 23), f"ID: '{'9' * 23}' is no whole number from 1"),
+        (("queue", "requeue", "mail", "9" * 5000), "is no whole number from 1"),
+        (("queue", "cancel", "mail", "1.5"), "ID: '1.5' is no whole number from 1"),
+        (("queue", "cancel", "mail"), "required: ID"),
+        (("queue", "purge", "mail", "dead"), "give --yes"),
         (("lock",), "write tenure lock ls"),
         (("claims", "list"), "write tenure claims ls"),
     ],
 )
 def test_misuse_is_told_in_a_line(misused, words, line):
     assert line in misused(*words)
+
+
+@pytest.mark.parametrize("listing", ["show", "dead"])
+@pytest.mark.parametrize("place", ["nowhere", "9" * 600])
+def test_a_place_that_no_page_has_told_is_misuse(inhabitant, misused, url, listing, place):
+    put(inhabitant)
+    assert "--after: " in misused("queue", listing, "mail", f"--after={place}", "--store", url)
 
 
 def test_a_server_that_is_away_is_told(command):

@@ -15,6 +15,7 @@ import subprocess
 import sys
 import termios
 import time
+import unicodedata
 
 import anyio
 import pytest
@@ -23,7 +24,9 @@ from anyio.from_thread import start_blocking_portal
 import tenure
 from tenure.cli._frame import frame
 from tenure.engine import Holder, QueueCounts, Resource, ResourcePage
+from tenure.processor._metrics import Latencies, Latency
 from tenure.web._flows import Flow
+from tenure.web._processors import SeenProcessor
 from tenure.web._view import SeenKey, SeenPool, SeenProcess, View
 from tenure.web._waits import Deadlock, Wait
 
@@ -87,6 +90,86 @@ def test_a_screen_of_80_by_24_shows_a_part_of_everything():
     assert "\x1b" not in text
 
 
+WIDTHS = (40, 60, 80, 100, 132)
+NAMES = {
+    "short": "mail",
+    "long": "orders/eu/" + "x" * 502,
+    "wide": "\u6f22\u5b57" * 85,
+    "escapes": "\x1b[2J\x1b]0;owned\x07" * 34,
+    "turned": "\u202e\u2066" * 85,
+    "stacked": "e" + "\u0301" * 255,
+}
+
+
+def columns_taken(line):
+    return sum(
+        0 if unicodedata.category(c) in ("Mn", "Me") else 1 + (unicodedata.east_asian_width(c) in "WF")
+        for c in line
+    )
+
+
+@pytest.mark.parametrize("columns", WIDTHS)
+@pytest.mark.parametrize("name", NAMES.values(), ids=NAMES)
+def test_figures_are_never_cut_whatever_the_names(name, columns):
+    holder = Holder(f"{name}:1:ab", "x/1.1@7f", 17, 1, b"", 12.0)
+    some = Latency(9, 0.3, 0.25, 1.5, 29.1, 29.1)
+    seen = view(
+        queues={name: counts(waiting=12_345, leased=30, dead=117, oldest=29.1, paused=True), "m": counts()},
+        keys=(SeenKey("lock", name, 1, 1, (holder,), (holder,)),),
+        pools=(SeenPool(name, ResourcePage((), 3)),),
+        processes=(SeenProcess(f"{name}:1:ab", {name: 1}, {name}, 1, 2, 3),),
+        processors=(SeenProcessor(name, 2, 2000, 700, 1200.0, Latencies(some, some, some)),),
+    )
+    drawn = frame(
+        "u", seen, dict.fromkeys(seen.queues, Flow(1.5, 1234.0, 29.1, 0.2)), columns, 24, colour=False
+    )
+    assert len(drawn) <= 24
+    assert all(line.isprintable() for line in drawn)
+    assert all(columns_taken(line) <= columns for line in drawn)
+    for i, line in enumerate(drawn):
+        if line.startswith(("queue ", "processor ", "process ", "held ", "pool ")):
+            assert "~" not in line
+            assert columns_taken(drawn[i + 1]) == len(line)  # each column ends where its header does
+    queue = next(line for line in drawn if line.startswith("queue "))
+    assert queue.endswith("oldest")
+    assert drawn[drawn.index(queue) + 1].endswith(" 29.1 s")
+    assert " 12,345 " in drawn[drawn.index(queue) + 1]
+
+
+def test_the_columns_that_matter_least_are_left_out_first():
+    seen = view(queues={"orders/europe/invoices": counts(waiting=5, leased=2, dead=3, oldest=29.1)})
+
+    def header(columns):
+        drawn = frame(
+            "u", seen, {"orders/europe/invoices": Flow(0.5, 1.0, 2.0, 3.0)}, columns, 24, colour=False
+        )
+        return drawn[2].split()[1:]
+
+    assert header(100) == [
+        "waiting",
+        "delayed",
+        "running",
+        "dead",
+        "in/s",
+        "out/s",
+        "waits",
+        "runs",
+        "oldest",
+    ]
+    assert header(80) == ["waiting", "running", "dead", "in/s", "out/s", "waits", "oldest"]
+    assert header(60) == ["waiting", "running", "dead", "out/s", "oldest"]
+    assert header(40) == ["waiting", "oldest"]
+
+
+def test_columns_stay_where_they_are_while_figures_change():
+    def header(put, oldest):
+        seen = view(queues={"orders/europe/invoices": counts(oldest=oldest)})
+        flows = {"orders/europe/invoices": Flow(put, 0.0, None, oldest)}
+        return frame("u", seen, flows, 80, 24, colour=False)[2]
+
+    assert header(0.0, 0.0) == header(1234.0, 29.1)
+
+
 def test_an_idle_store_says_so():
     assert frame("u", view(), {}, 80, 24)[-1] == "nothing is in this store yet"
 
@@ -98,7 +181,14 @@ def test_rates_and_times_are_shown():
 
 
 def test_trouble_comes_first():
-    assert frame("u", view(), {}, 80, 24, trouble="no answer", colour=False)[0] == "no answer"
+    assert frame("u", view(), {}, 80, 24, trouble="no answer", colour=False)[0] == "u: no answer"
+    for columns in (40, 80):
+        (line, *_) = frame(
+            "redis://" + "x" * 200, view(), {}, columns, 24, trouble="no answer for 3 s", colour=False
+        )
+        assert len(line) <= columns
+        assert line.startswith("redis://")
+        assert line.endswith(": no answer for 3 s")
 
 
 def test_names_cannot_command_the_terminal():

@@ -8,6 +8,7 @@ import signal
 import sys
 import urllib.error
 import urllib.request
+from pathlib import Path
 
 import anyio
 import pytest
@@ -28,10 +29,12 @@ def store_with_a_queue(here):
 def served(store_with_a_queue, start):
     """Starts `tenure web`; gives the process and the address that it tells."""
 
-    def run(*words):
+    def run(*words, hint=""):
         child = start("web", "--port", "0", *words)
         line = child.stdout.readline()
-        found = re.fullmatch(r"(http://\S+) shows sqlite:///tenure.db; Ctrl-C ends it\n", line)
+        found = re.fullmatch(
+            rf"(http://\S+) shows sqlite:///tenure.db{re.escape(hint)}; Ctrl-C ends it\n", line
+        )
         assert found, (line, child.stderr.read())
         return child, found[1]
 
@@ -56,10 +59,19 @@ def test_it_serves_until_it_is_told_to_end(served, how):
     assert (child.returncode, out, err) == (0, "", "")
 
 
-def test_with_a_token(served):
-    _, url = served("--token", "correcthorse7")
-    assert url.endswith("/?token=correcthorse7")
-    place = url.partition("/?")[0]
+@pytest.mark.parametrize("how", ["file", "environment", "argument"])
+def test_with_a_token(served, how, here, monkeypatch):
+    if how == "file":
+        (here / "token").write_text("correcthorse7\n")
+        child, url = served("--token-file", "token", hint="; open it as /?token=TOKEN")
+    elif how == "environment":
+        monkeypatch.setenv("TENURE_WEB_TOKEN", "correcthorse7")
+        child, url = served(hint="; open it as /?token=TOKEN")
+    else:
+        child, url = served("--token", "correcthorse7", hint="; open it as /?token=TOKEN")
+    if how != "argument":
+        assert b"correcthorse7" not in Path(f"/proc/{child.pid}/cmdline").read_bytes()
+    place = url.removesuffix("/")
     with pytest.raises(urllib.error.HTTPError) as caught:
         get(place + "/state.json")
     with caught.value as refused:
@@ -71,14 +83,41 @@ def test_the_network_is_warned_of(served):
     child, _ = served("--host", "0.0.0.0")
     child.send_signal(signal.SIGINT)
     _, err = child.communicate(timeout=50)
-    assert err == "tenure: whoever reaches this port can look at the store; --token asks for a password\n"
+    assert (
+        err == "tenure: whoever reaches this port can look at the store; --token-file asks for a password\n"
+    )
 
 
 def test_a_port_that_is_taken(served, command):
     _, url = served()
-    ended = command("web", "--port", url.rpartition(":")[2].strip("/"))
-    assert ended.code == 1
+    address = url.removeprefix("http://").strip("/")
+    ended = command("web", "--port", address.partition(":")[2])
+    assert (ended.code, ended.out) == (1, "")
+    assert ended.err == f"tenure: cannot listen on {address}: Address already in use; see --host and --port\n"
+
+
+def test_a_host_that_is_not_here(store_with_a_queue, command):
+    ended = command("web", "--host", "name.invalid", "--token", "correcthorse7")
+    assert (ended.code, ended.out) == (1, "")
+    assert ended.err.startswith("tenure: cannot listen on name.invalid:8765: ")
     assert ended.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("token", ["", "short", "with a space"])
+def test_a_token_in_the_environment_that_is_none_does_not_open_the_page(misused, monkeypatch, token):
+    monkeypatch.setenv("TENURE_WEB_TOKEN", token)
+    line = misused("web", "--port", "0")
+    assert line.startswith("tenure: TENURE_WEB_TOKEN: a token has at least 8 letters and digits")
+
+
+def test_a_token_file_that_holds_none(misused, here):
+    assert "--token-file gone: No such file or directory" in misused("web", "--token-file", "gone")
+    (here / "bad").write_bytes(b"\xff\xfe")
+    assert "--token-file bad: it is not UTF-8" in misused("web", "--token-file", "bad")
+    (here / "secret").write_text("hush, hush")
+    line = misused("web", "--token-file", "secret")
+    assert "--token-file secret: a token has at least 8" in line
+    assert "hush" not in line
 
 
 def test_without_its_library(store_with_a_queue, command, monkeypatch):
@@ -94,6 +133,7 @@ def test_without_its_library(store_with_a_queue, command, monkeypatch):
         (("--port", "70000"), "'70000' is no port"),
         (("--token", "short"), "a token has at least 8 letters and digits"),
         (("--token", "with a space"), "a token has at least 8 letters and digits"),
+        (("--token", "correcthorse7", "--token-file", "x"), "not allowed with argument"),
         ((), "there is no file tenure.db"),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 
 import anyio
@@ -182,24 +183,98 @@ async def test_a_request_with_a_body_is_answered_and_the_connection_ends(serve):
     assert said.startswith(b"HTTP/1.1 200")
 
 
-async def test_there_is_a_limit_on_connections(serve, monkeypatch):
-    monkeypatch.setattr(_server, "_MOST_CONNECTIONS", 2)
+async def said_on(stream):
+    """All that comes on a connection until it ends."""
+    parts = []
+    with contextlib.suppress(anyio.BrokenResourceError):
+        async for part in stream:
+            parts.append(part)
+    return b"".join(parts)
+
+
+async def test_connections_that_ask_nothing_make_room_the_oldest_first(serve):
     ask = await serve()
-    async with await ask.connect(), await ask.connect():
-        with anyio.fail_after(5):
-            while (said := await ask("/")).status != 503:
-                await anyio.sleep(0.01)
-        assert b"too many" in said.body
+    async with contextlib.AsyncExitStack() as stack:
+
+        async def begin():
+            stream = await stack.enter_async_context(await ask.connect())
+            await stream.send(b"GET / HTTP/1.1\r\nHost: loc")
+            return stream
+
+        first, second, third, *_ = [await begin() for _ in range(_server._MOST_CONNECTIONS)]
+        assert (await ask("/")).status == 200
+        assert await said_on(first) == b""
+        await begin()
+        await begin()
+        assert await said_on(second) == b""
+        await third.send(b"alhost\r\nConnection: close\r\n\r\n")
+        assert (await said_on(third)).startswith(b"HTTP/1.1 200")
+
+
+async def test_there_is_a_limit_on_requests_at_a_time(serve, monkeypatch):
+    monkeypatch.setattr(_server, "_MOST_CONNECTIONS", 2)
+    hold, asked = anyio.Event(), []
+
+    async def state():
+        asked.append(1)
+        await hold.wait()
+        return {}
+
+    ask = await serve(state)
+    said = []
+
+    async def request():
+        said.append((await ask("/state.json")).status)
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(request)
+        group.start_soon(request)
+        while len(asked) < 2:
+            await anyio.sleep(0.001)
+        refused = await ask("/")
+        assert (refused.status, b"too many" in refused.body) == (503, True)
+        hold.set()
+    assert said == [200, 200]
     with anyio.fail_after(5):
         while (await ask("/")).status != 200:
             await anyio.sleep(0.01)
 
 
-async def test_whoever_says_nothing_is_let_go(serve, monkeypatch):
-    monkeypatch.setattr(_server, "_IDLE", 0.05)
+@pytest.mark.parametrize("data", [b"GET / HT", b"", b"GET / HTTP/1.1\r\nHost: localhost\r\n"])
+async def test_whoever_says_nothing_is_let_go(serve, monkeypatch, data):
+    monkeypatch.setattr(_server, "_HEAD", 0.05)
+    assert await (await serve()).raw(data) == b""
+
+
+async def test_whoever_asks_byte_by_byte_is_let_go(serve, monkeypatch):
+    monkeypatch.setattr(_server, "_HEAD", 0.2)
     ask = await serve()
-    assert await ask.raw(b"GET / HT") == b""
-    assert await ask.raw(b"") == b""
+    with anyio.fail_after(5):
+        async with await ask.connect() as stream:
+            with pytest.raises((anyio.BrokenResourceError, anyio.EndOfStream)):
+                while True:
+                    await stream.send(b"x")
+                    with anyio.move_on_after(0.01):
+                        await stream.receive()
+
+
+async def test_a_slow_answer_has_time_of_its_own(serve, monkeypatch):
+    monkeypatch.setattr(_server, "_HEAD", 0.05)
+
+    async def state():
+        await anyio.sleep(0.2)
+        return {}
+
+    assert (await (await serve(state))("/state.json")).status == 200
+
+
+async def test_whoever_does_not_take_the_answer_in_is_let_go(serve, monkeypatch):
+    monkeypatch.setattr(_server, "_ANSWER", 0.05)
+
+    async def state():
+        await anyio.sleep_forever()
+
+    assert await (await serve(state)).raw(b"GET /state.json HTTP/1.1\r\nHost: localhost\r\n\r\n") == b""
 
 
 async def test_whoever_goes_away_does_no_harm(serve):

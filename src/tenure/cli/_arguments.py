@@ -1,9 +1,10 @@
-"""The options of `tenure run`: read, checked one by one, and checked together."""
+"""Options: how they are read and checked, one by one and, for `tenure run`, together."""
 
 from __future__ import annotations
 
 import argparse
 import math
+import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,8 +16,13 @@ from tenure.processor import PRESETS
 from ._misuse import Misuse
 
 DEFAULT_STORE = "sqlite:///tenure.db"
+STORE_VARIABLE = "TENURE_STORE"
+STORE_DEFAULT = f"default: the environment variable {STORE_VARIABLE}, or else {DEFAULT_STORE}"
 _WORKERS = 10
 _MOST_WORKERS = 10_000
+_MOST = 1_000_000_000
+"""The largest number, and the longest time in seconds, that an option may be."""
+
 _QUEUE_SIZE = 10_000
 _PERIODS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 _RATE = re.compile(r"(\d+(?:\.\d+)?)/([smh])")
@@ -63,6 +69,7 @@ class Options:
     inputs: tuple[str, ...] = ()
     globs: tuple[str, ...] = ()
     store: str = DEFAULT_STORE
+    store_option: str = "--store"
     run: str | None = None
     fresh: bool = False
     workers: int = _WORKERS
@@ -80,6 +87,19 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         raise Misuse(f"{message} (see {self.prog} --help)")
+
+
+def store_url(given: str | None) -> str:
+    """The store that `--store` names, or else the environment variable, or else a file in the working directory.
+
+    A URL may hold a password, and every user of the machine can read the arguments of a process.
+    """
+    return given if given is not None else os.environ.get(STORE_VARIABLE) or DEFAULT_STORE
+
+
+def store_option(given: str | None) -> str:
+    """What named the store, for a message about it."""
+    return STORE_VARIABLE if given is None and os.environ.get(STORE_VARIABLE) else "--store"
 
 
 def parse_run(words: Sequence[str]) -> Options:
@@ -102,7 +122,8 @@ def parse_run(words: Sequence[str]) -> Options:
         handler=given.handler,
         inputs=tuple(given.inputs),
         globs=tuple(given.globs),
-        store=given.store,
+        store=store_url(given.store),
+        store_option=store_option(given.store),
         run=given.run,
         fresh=given.fresh,
         workers=given.workers or (preset.workers if preset else _WORKERS),
@@ -135,7 +156,7 @@ def _parser() -> argparse.ArgumentParser:
         default=[],
         help="names of files; may be repeated",
     )
-    add("--store", metavar="URL", default=DEFAULT_STORE, help="where the run is kept (default: %(default)s)")
+    add("--store", metavar="URL", help=f"where the run is kept; {STORE_DEFAULT}")
     add(
         "--run",
         metavar="NAME",
@@ -189,16 +210,19 @@ def _name(text: str) -> str:
 
 def count(text: str) -> int:
     """An option that is a whole number of at least 1."""
-    if not text.isdecimal() or not int(text):
-        raise argparse.ArgumentTypeError(f"{text!r} is no whole number of at least 1")
+    return whole_number(text, 1, _MOST)
+
+
+def whole_number(text: str, least: int, most: int) -> int:
+    """A whole number within bounds. Raises `ArgumentTypeError`."""
+    # Python refuses to read numbers of thousands of digits, in words of its own
+    if not re.fullmatch(r"[0-9]{1,40}", text) or not least <= int(text) <= most:
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number from {least:,} to {most:,}")
     return int(text)
 
 
 def _workers(text: str) -> int:
-    number = count(text)
-    if number > _MOST_WORKERS:
-        raise argparse.ArgumentTypeError(f"{text} is too many: {_MOST_WORKERS:,} at most")
-    return number
+    return whole_number(text, 1, _MOST_WORKERS)
 
 
 def seconds(text: str) -> float:
@@ -207,8 +231,8 @@ def seconds(text: str) -> float:
         number = float(text)
     except ValueError:
         number = 0.0
-    if not (math.isfinite(number) and number > 0):
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds above 0")
+    if not (math.isfinite(number) and 0 < number <= _MOST):
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds above 0 and up to {_MOST:,}")
     return number
 
 

@@ -16,6 +16,7 @@ from tenure.store import Store
 from tenure.web._view import names
 
 from ._answer import answer
+from ._arguments import store_option, store_url
 from ._misuse import Misuse
 from ._table import printable, spoken
 from ._visit import check_place, parser
@@ -43,11 +44,14 @@ def doctor(words: Sequence[str]) -> int:
         "doctor",
         "Connect to a store, look at what matters, and tell what is wrong. Exits with 1 if something is.",
     )
-    p.add_argument("url", metavar="URL", nargs="?", help="the store; --store does as well")
+    p.add_argument("url", metavar="URL", nargs="?", help="the store, as with --store")
     given = p.parse_intermixed_args(words)
-    url = given.url or given.store
+    if given.url and given.store:
+        raise Misuse("name the store once: as URL or with --store")
+    named = given.url or given.store
+    url = store_url(named)
     if url.partition(":")[0].lower() != "memory":
-        check_place(url)
+        check_place(url, store_option(named))
     with warnings.catch_warnings():
         # what is warned of when a store is opened is found here, too
         warnings.simplefilter("ignore", RuntimeWarning)

@@ -3,18 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from tenure.web._flows import Flow
 from tenure.web._view import SeenKey, SeenProcess, View
 
 from ._holders import told
-from ._table import printable, spoken
+from ._table import cut, padded, printable, spoken
+from ._table import width as width_of
 
 BOLD, RED, PLAIN = "\x1b[1m", "\x1b[31m", "\x1b[0m"
 
-Rows = list[tuple[str, ...]]
-
 _LEAST = 4
+_NAME = 20
+"""Columns that names get before other columns do, if they need them."""
+
+
+class _Section(NamedTuple):
+    """A table. Where it is too wide, columns are left out: those at `less`, in that order."""
+
+    header: tuple[str, ...]
+    rows: list[tuple[str, ...]]
+    less: tuple[int, ...]
+
+
+def _header(*names: str | tuple[str, int]) -> tuple[str, ...]:
+    """Names of columns. Some come with a width, so that the columns stay where they are while figures change."""
+    return tuple(name if isinstance(name, str) else name[0].rjust(name[1]) for name in names)
 
 
 def frame(
@@ -27,12 +42,12 @@ def frame(
     trouble: str = "",
     colour: bool = True,
 ) -> list[str]:
-    """At most so many lines of at most so many columns, not counting colours."""
+    """At most so many lines of at most so many columns, not counting colours. `trouble` is told of the store."""
     tasks = sum(counts.leased for counts in view.queues.values())
-    title = (
-        f"{url}  round trip {spoken(view.ping)}  {tasks:,} tasks running, {len(view.processes):,} processes"
-    )
-    shown = [_line(trouble or title, columns, BOLD + RED * bool(trouble), colour=colour)]
+    figures = f"  round trip {spoken(view.ping)}  {tasks:,} tasks running, {len(view.processes):,} processes"
+    end = f": {trouble}" if trouble else figures
+    place = cut(printable(url), max(_NAME, columns - width_of(end)))
+    shown = [_line(place + end, columns, BOLD + RED * bool(trouble), colour=colour)]
     for deadlock in view.deadlocks:
         style = RED if deadlock.certain else ""
         shown += [_line(text, columns, style, colour=colour) for text in told(deadlock, _who).splitlines()]
@@ -40,14 +55,14 @@ def frame(
     sections = [
         section
         for section in (_queues(view, flows), _processors(view), _processes(view), _keys(view), _pools(view))
-        if section[1:]
+        if section.rows
     ]
     if not sections:
         return [*shown, "", "nothing is in this store yet"][:lines]
     left = lines - len(shown)
     # an empty line, a header, a row, and how many more there are
     del sections[max(1, left // _LEAST) :]
-    for section, room in zip(sections, _rooms([len(s) for s in sections], left), strict=True):
+    for section, room in zip(sections, _rooms([1 + len(s.rows) for s in sections], left), strict=True):
         shown += ["", *_columns(section, room - 1, columns, colour=colour)]
     return shown[:lines]
 
@@ -62,39 +77,42 @@ def _rooms(wanted: Sequence[int], lines: int) -> list[int]:
     return rooms
 
 
-def _columns(rows: Rows, room: int, columns: int, *, colour: bool) -> Iterator[str]:
-    """The header, and as many rows as there is room for; the first column is cut if the rest needs the place."""
-    hidden = len(rows) - room
-    rows = rows if hidden <= 0 else rows[: max(1, room - 1)]
-    widths = [max(len(printable(row[i])) for row in rows) for i in range(len(rows[0]))]
-    widths[0] = max(8, min(widths[0], columns - sum(widths[1:]) - 2 * (len(widths) - 1)))
-    for n, row in enumerate(rows):
-        cells = [_cut(printable(row[0]), widths[0]).ljust(widths[0])]
-        cells += [printable(text).rjust(width) for text, width in zip(row[1:], widths[1:], strict=True)]
-        yield _line("  ".join(cells), columns, "" if n else BOLD, colour=colour)
+def _columns(section: _Section, room: int, columns: int, *, colour: bool) -> Iterator[str]:
+    """The header, and as many rows as there is room for, with the columns that fit."""
+    hidden = 1 + len(section.rows) - room
+    rows = [section.header, *(section.rows if hidden <= 0 else section.rows[: max(0, room - 2)])]
+    cells = [[printable(text) for text in row] for row in rows]
+    widths = [max(map(width_of, column)) for column in zip(*cells, strict=True)]
+    shown = list(range(1, len(widths)))
+    for i in section.less:
+        if min(widths[0], _NAME) + sum(widths[j] + 2 for j in shown) <= columns:
+            break
+        shown.remove(i)
+    name = max(1, min(widths[0], columns - sum(widths[j] + 2 for j in shown)))
+    for n, row in enumerate(cells):
+        parts = [padded(cut(row[0], name), name), *(padded(row[j], widths[j], right=True) for j in shown)]
+        yield _line("  ".join(parts), columns, "" if n else BOLD, colour=colour)
     if hidden > 0:
-        yield f"and {hidden + 1:,} more"
+        yield _line(f"and {hidden + 1:,} more", columns, "", colour=colour)
 
 
 def _line(text: str, columns: int, style: str, *, colour: bool) -> str:
-    text = _cut(printable(text), columns).rstrip()
+    text = cut(printable(text), columns).rstrip()
     return f"{style}{text}{PLAIN}" if style and colour else text
-
-
-def _cut(text: str, width: int) -> str:
-    return text if len(text) <= width else f"{text[: max(0, width - 1)]}~"
 
 
 def _who(process: str) -> str:
     """A process's host, cut, and its number."""
     host, _, rest = process.partition(":")
-    return f"{_cut(host, 12)}:{rest.partition(':')[0]}" if rest else _cut(host, 18)
+    return f"{cut(host, 12)}:{rest.partition(':')[0]}" if rest else cut(host, 18)
 
 
-def _queues(view: View, flows: Mapping[str, Flow]) -> Rows:
-    rows: Rows = [
-        ("queue", "waiting", "delayed", "running", "dead", "in/s", "out/s", "waits", "runs", "oldest")
-    ]
+def _queues(view: View, flows: Mapping[str, Flow]) -> _Section:
+    header = _header(
+        *("queue", "waiting", "delayed", "running", "dead"),
+        *(("in/s", 5), ("out/s", 5), ("waits", 7), ("runs", 7), ("oldest", 6)),
+    )
+    rows: list[tuple[str, ...]] = []
     for name, c in sorted(
         view.queues.items(), key=lambda item: -(item[1].waiting + item[1].leased + item[1].delayed)
     ):
@@ -104,46 +122,48 @@ def _queues(view: View, flows: Mapping[str, Flow]) -> Rows:
         oldest = spoken(c.oldest) if c.oldest else "-"
         shown = f"{name} (paused)" if c.paused else name
         rows.append((shown, *counts, _rate(f.put), _rate(f.ended), *times, oldest))
-    return rows
+    return _Section(header, rows, less=(2, 8, 7, 5, 6, 4, 3, 1, 9))
 
 
 def _rate(rate: float) -> str:
     return f"{rate:,.0f}" if rate >= 10 or not rate else f"{rate:.2g}"
 
 
-def _processors(view: View) -> Rows:
+def _processors(view: View) -> _Section:
     times = [f"{what} {share}" for what in ("wait", "run") for share in ("p50", "p95", "p99")]
-    rows: Rows = [("processor", "busy", "out/s", *times)]
+    rows: list[tuple[str, ...]] = []
     for one in view.processors:
         latencies = (one.latency.queued, one.latency.running)
         shown = [spoken(t) if n.count else "-" for n in latencies for t in (n.p50, n.p95, n.p99)]
         rows.append((one.name, f"{one.busy:,}/{one.workers:,}", _rate(one.throughput), *shown))
-    return rows
+    header = _header("processor", "busy", ("out/s", 5), *times)
+    return _Section(header, rows, less=(7, 4, 6, 3, 2, 8, 5, 1))
 
 
-def _processes(view: View) -> Rows:
+def _processes(view: View) -> _Section:
     def order(one: SeenProcess) -> tuple[int, str]:
         return -sum(one.tasks.values()), one.process
 
-    rows: Rows = [("process", "tasks", "idle at", "holds", "claims", "waits")]
+    rows: list[tuple[str, ...]] = []
     for one in sorted(view.processes, key=order):
         numbers = (f"{n:,}" for n in (one.holds, one.claims, one.waits))
         rows.append(
             (
                 one.process,
                 f"{sum(one.tasks.values()):,}",
-                _cut(", ".join(sorted(one.idle)), 20) or "-",
+                cut(printable(", ".join(sorted(one.idle))), 20) or "-",
                 *numbers,
             )
         )
-    return rows
+    header = _header("process", "tasks", "idle at", "holds", "claims", "waits")
+    return _Section(header, rows, less=(2, 4, 5, 3, 1))
 
 
-def _keys(view: View) -> Rows:
+def _keys(view: View) -> _Section:
     def order(key: SeenKey) -> tuple[int, str, str]:
         return -len(key.waiting), key.kind, key.name
 
-    rows: Rows = [("held", "by", "for", "waiting", "first in line", "for")]
+    rows: list[tuple[str, ...]] = []
     for key in sorted(view.keys, key=order):
         owner = key.holders[0] if key.holders else None
         by = (
@@ -164,12 +184,14 @@ def _keys(view: View) -> Rows:
                 "-" if head is None else spoken(head.age),
             )
         )
-    return rows
+    header = _header("held", "by", ("for", 6), "waiting", "first in line", ("for", 6))
+    return _Section(header, rows, less=(5, 4, 2, 3, 1))
 
 
-def _pools(view: View) -> Rows:
+def _pools(view: View) -> _Section:
     states = ("free", "claimed", "resting", "retired")
-    rows: Rows = [("pool", *states, "waiting")]
-    for pool in view.pools:
-        rows.append((pool.name, *(f"{pool.count(state):,}" for state in states), f"{pool.page.waiting:,}"))
-    return rows
+    rows = [
+        (pool.name, *(f"{pool.count(state):,}" for state in states), f"{pool.page.waiting:,}")
+        for pool in view.pools
+    ]
+    return _Section(("pool", *states, "waiting"), rows, less=(4, 3, 2, 1, 5))

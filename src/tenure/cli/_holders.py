@@ -22,7 +22,7 @@ from tenure.web._waits import Deadlock, task_of
 
 from ._answer import answer
 from ._misuse import Misuse
-from ._table import printable, spoken, table
+from ._table import columns_of_terminal, printable, spoken, table
 from ._visit import parser, visit
 
 _LOCKS = ("lock", "rwlock", "semaphore")
@@ -41,7 +41,8 @@ def lock(words: Sequence[str]) -> int:
         document = {"locks": [_described(key) for key in locks], "deadlocks": [described(d) for d in found]}
         return answer(document, code)
     header = ("kind", "name", "", "process", "task", "for", "share")
-    print(table(header, [row for key in locks for row in _rows(key)], nothing="nothing is held"))
+    rows = [row for key in locks for row in _rows(key)]
+    print(table(header, rows, nothing="nothing is held", columns=columns_of_terminal()))
     for deadlock in found:
         print(f"\n{told(deadlock)}")
     return code
@@ -124,7 +125,7 @@ def claims(words: Sequence[str]) -> int:
         for r in pool.page.resources
     ]
     header = ("pool", "resource", "state", "process", "preference", "rests for", "reason")
-    print(table(header, rows, nothing="there are no resources"))
+    print(table(header, rows, nothing="there are no resources", columns=columns_of_terminal()))
     for pool in pools:
         if pool.page.waiting:
             print(printable(f"{pool.page.waiting:,} wait for a resource of {pool.name}"))
@@ -172,7 +173,7 @@ def leader(words: Sequence[str]) -> int:
         for node in (one.value,)
     ]
     header = ("election", "leader", "process", "for", "term", "candidates")
-    print(table(header, rows, nothing="nobody leads"))
+    print(table(header, rows, nothing="nobody leads", columns=columns_of_terminal()))
     return code
 
 

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import cast
 
 from tenure.errors import TenureError
 
 from ._misuse import Interrupted, Misuse
+from ._table import printable
 
 
 def _run(words: Sequence[str]) -> int:
@@ -64,6 +67,7 @@ def _web(words: Sequence[str]) -> int:
     return web(words)
 
 
+_PASSWORD = re.compile(r"://[^\s/@]*:\S*@")
 _PATIENCE = 0.5
 """Seconds for threads that are about to end."""
 
@@ -83,13 +87,16 @@ usage: tenure [--version] [--help] COMMAND ...
 
 commands:
   run     call a function for every input, durably: stop it at any moment, and the same command goes on
-  queue   list, show, pause, resume and purge queues; dead letters, and to have them tried again
+  queue   list, show, pause, resume and purge queues; cancel tasks, and have dead letters tried again
   lock    locks and semaphores that are held, who waits for them, and deadlocks
   claims  resources of pools, and who has claimed them
   leader  who leads
   doctor  connect to a store, and tell what is wrong with it
   top     a store, live: queues, processes, holders, and who waits for whom
-  web     the same as a read-only page with charts
+  web     the same as a read-only page with charts; needs the extra web: pip install 'tenure[web]'
+
+Where there is no --store, the environment variable TENURE_STORE names the store. A URL with a password belongs there:
+every user of a machine can read the arguments of a process.
 
 `tenure COMMAND --help` tells more."""
 
@@ -102,6 +109,7 @@ def main(words: Sequence[str] | None = None) -> int:
     """
     if words is not None:
         return _carry_out(words)
+    _open_what_was_closed()
     try:
         code = _carry_out(sys.argv[1:])
     except SystemExit:  # help was asked for
@@ -109,17 +117,23 @@ def main(words: Sequence[str] | None = None) -> int:
     except BaseException:  # noqa: BLE001 a fault of ours; Python would wait for threads before it ends
         traceback.print_exc()
         code = 1
+    finally:
+        _let_go_of_a_closed_output()
     _end_in_spite_of_threads(code)
     return code
 
 
 def _carry_out(words: Sequence[str]) -> int:
     try:
-        return _dispatch(words)
+        code = _dispatch(words)
+        _flush()
+        return code
     except (Exception, BaseExceptionGroup) as problem:
         told = _worst(problem)
         if told is None:
             raise
+        if isinstance(told, BrokenPipeError):
+            return 1  # whoever read the output has read enough, as `| head -1` does
         print(f"tenure: {_one_line(told)}", file=sys.stderr)
         return 2 if isinstance(told, Misuse) else 1
     except KeyboardInterrupt:
@@ -143,6 +157,27 @@ def _dispatch(words: Sequence[str]) -> int:
             raise Misuse(f"there is no command {name!r}; there is {', '.join(_COMMANDS)} (see tenure --help)")
         case _:
             raise Misuse("a command is missing: tenure run MODULE:HANDLER ... (see tenure --help)")
+
+
+def _open_what_was_closed() -> None:
+    """Python starts without a stream that its parent has closed, as `>&-` does."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115 - for good
+
+
+def _let_go_of_a_closed_output() -> None:
+    """Python writes the rest of the output at its end, and complains if nobody reads it any more."""
+    try:
+        _flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _flush() -> None:
+    # a handler may have closed it
+    if not sys.stdout.closed:
+        sys.stdout.flush()
 
 
 def _end_in_spite_of_threads(code: int) -> None:
@@ -175,4 +210,6 @@ def _leaves(problem: BaseException) -> Iterator[BaseException]:
 
 
 def _one_line(problem: BaseException) -> str:
-    return " ".join((str(problem) or type(problem).__name__).split())
+    text = printable(" ".join((str(problem) or type(problem).__name__).split()))
+    # what was typed in the wrong place is quoted, and may be a URL with a password
+    return _PASSWORD.sub("://...@", text)

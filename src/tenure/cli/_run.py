@@ -137,7 +137,7 @@ class _Job:
             return await stack.enter_async_context(open_store(self._options.store, ttl=TTL))
         except (ValueError, EngineError, StoreUnavailable) as problem:
             # not the URL itself, in which there may be a password
-            raise Misuse(f"--store: {problem}") from problem
+            raise Misuse(f"{self._options.store_option}: {problem}") from problem
 
     async def _begin(self, record: Record) -> int:
         """Find or make the run, and check that it can go on; gives its generation."""

@@ -3,16 +3,28 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterable, Sequence
+from shutil import get_terminal_size
 from typing import Any
+from unicodedata import category, east_asian_width
+
+_NARROWEST = 16
 
 
-def table(header: Sequence[str], rows: Iterable[Sequence[object]], *, nothing: str) -> str:
-    """Rows below a header; numbers stand to the right. Without rows, `nothing`."""
+def table(
+    header: Sequence[str], rows: Iterable[Sequence[object]], *, nothing: str, columns: int | None = None
+) -> str:
+    """Rows below a header; numbers stand to the right. Without rows, `nothing`.
+
+    If the lines are longer than so many `columns`, the longest cells are cut, but not below 16.
+    """
     cells = [[_cell(value) for value in row] for row in rows]
     if not cells:
         return nothing
-    widths = [max(map(len, column)) for column in zip(header, *cells, strict=True)]
+    widths = [max(map(width, column)) for column in zip(header, *cells, strict=True)]
+    while columns is not None and sum(widths) + 2 * len(widths) - 2 > columns and max(widths) > _NARROWEST:
+        widths[widths.index(max(widths))] -= 1
     right = [
         all(text.rstrip("%")[:1] in set("-0123456789") for text in column)
         for column in zip(*cells, strict=True)
@@ -20,8 +32,8 @@ def table(header: Sequence[str], rows: Iterable[Sequence[object]], *, nothing: s
     lines = [header, *cells]
     return "\n".join(
         "  ".join(
-            text.rjust(width) if number else text.ljust(width)
-            for text, width, number in zip(line, widths, right, strict=True)
+            padded(cut(text, room), room, right=number)
+            for text, room, number in zip(line, widths, right, strict=True)
         ).rstrip()
         for line in lines
     )
@@ -32,10 +44,59 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
-def short(value: Any, width: int = 60) -> str:
-    """A value on one line, cut."""
-    text = printable(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
-    return text if len(text) <= width else f"{text[: width - 3]}..."
+def columns_of_terminal() -> int | None:
+    """How wide lines may be: None if they go to no terminal, but to a file or another program."""
+    return get_terminal_size().columns if sys.stdout.isatty() else None
+
+
+def width(text: str) -> int:
+    """How many columns of a terminal a printable text takes, or less."""
+    if text.isascii():
+        return len(text)
+    return sum(map(_columns_of, text))
+
+
+def _columns_of(character: str) -> int:
+    if category(character) in ("Mn", "Me"):
+        return 0
+    return 2 if east_asian_width(character) in "WF" else 1
+
+
+def cut(text: str, room: int) -> str:
+    """A printable text of at most so many columns: what is left out of its middle is a ~, since names of a kind often
+    begin, and sometimes end, alike.
+    """
+    if width(text) <= room:
+        return text
+    if room < 1:
+        return ""
+    end = (room - 1) // 2
+    return f"{_begin(text, room - 1 - end)}~{_begin(text[::-1], end)[::-1]}"
+
+
+def _begin(text: str, room: int) -> str:
+    for n, character in enumerate(text):
+        room -= _columns_of(character)
+        if room < 0:
+            return text[:n]
+    return text
+
+
+def padded(text: str, room: int, *, right: bool = False) -> str:
+    """A text with spaces behind it, or before it, so that it takes so many columns."""
+    spaces = " " * (room - width(text))
+    return spaces + text if right else text + spaces
+
+
+def one_line(value: Any) -> str:
+    """A value on one line: a text as it is, anything else as JSON."""
+    return printable(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
+
+
+def short(value: Any, room: int = 60) -> str:
+    """A value on one line, cut at its end."""
+    text = one_line(value)
+    return text if width(text) <= room else f"{_begin(text, room - 3)}..."
 
 
 def spoken(seconds: float) -> str:

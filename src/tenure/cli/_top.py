@@ -89,6 +89,6 @@ async def _draw(every: float, store: Store) -> None:
             view = await look(store, _MOST)
             now, seen = flows.add(view), anyio.current_time()
         if (silence := anyio.current_time() - seen) >= _PATIENCE:
-            trouble = f"{store.url}: no answer for {spoken(silence)}; this is what was seen last"
+            trouble = f"no answer for {spoken(silence)}; this is what was seen last"
         draw(sys.stdout, frame(store.url, view, now, *get_terminal_size(), trouble=trouble))
         await anyio.sleep(every)

@@ -16,7 +16,7 @@ from tenure.engines import open_store
 from tenure.errors import EngineError, StoreUnavailable
 from tenure.store import Store
 
-from ._arguments import DEFAULT_STORE, Parser
+from ._arguments import STORE_DEFAULT, STORE_VARIABLE, Parser, store_option, store_url
 from ._misuse import Misuse
 
 T = TypeVar("T")
@@ -43,7 +43,7 @@ class ShownCodec:
 def parser(prog: str, description: str, *, as_json: bool = True) -> Parser:
     """A parser of options that all these commands have."""
     made = Parser(prog=f"tenure {prog}", description=description, allow_abbrev=False)
-    made.add_argument("--store", metavar="URL", default=DEFAULT_STORE, help="default: %(default)s")
+    made.add_argument("--store", metavar="URL", help=STORE_DEFAULT)
     made.add_argument("--namespace", metavar="NAME", default="tenure", help="default: %(default)s")
     if as_json:
         made.add_argument("--json", action="store_true", help="one JSON document, for programs")
@@ -52,22 +52,26 @@ def parser(prog: str, description: str, *, as_json: bool = True) -> Parser:
 
 def visit(given: argparse.Namespace, task: Callable[[Store], Awaitable[T]]) -> T:
     """Open the store that the options name, and carry out the task. Raises `Misuse`, `TenureError`."""
-    check_place(given.store)
-    return anyio.run(_visit, given.store, given.namespace, task)
+    url, option = store_url(given.store), store_option(given.store)
+    check_place(url, option)
+    return anyio.run(_visit, url, option, given.namespace, task)
 
 
-def check_place(url: str) -> None:
+def check_place(url: str, option: str) -> None:
     """Refuse stores in which there is nothing to be seen: looking makes no files. Raises `Misuse`."""
     scheme = url.partition(":")[0].lower()
     if scheme == "memory":
-        raise Misuse("--store memory: is seen by nobody but its own process; name a file or a server")
+        raise Misuse(f"{option}: memory: is seen by nobody but its own process; name a file or a server")
     # a URL of another form is refused when it is opened, without showing what may be a password
     named = scheme == "sqlite" and url.partition(":")[2].startswith("///")
     if named and len(path := unquote(urlsplit(url).path[1:])) > 0 and not Path(path).exists():
-        raise Misuse(f"--store: there is no file {path}; name the store with --store URL")
+        raise Misuse(
+            f"{option}: there is no file {path}; name the store with --store URL or in the environment variable"
+            f" {STORE_VARIABLE}"
+        )
 
 
-async def open_for_looking(stack: AsyncExitStack, url: str, namespace: str) -> Store:
+async def _open(stack: AsyncExitStack, url: str, option: str, namespace: str) -> Store:
     """The open store, which has answered. Raises `Misuse`, `StoreUnavailable`. Cancellation: it is closed."""
     try:
         store = open_store(url, namespace=namespace, codec=ShownCodec())
@@ -75,13 +79,13 @@ async def open_for_looking(stack: AsyncExitStack, url: str, namespace: str) -> S
     except (ValueError, EngineError) as problem:
         if isinstance(problem, StoreUnavailable):
             raise
-        raise Misuse(f"--store: {problem}") from problem
+        raise Misuse(f"{option}: {problem}") from problem
     with anyio.move_on_after(_PATIENCE):
         await store.ping()
         return store
     raise StoreUnavailable(f"{store.url}: no answer within {_PATIENCE:g} s")
 
 
-async def _visit(url: str, namespace: str, task: Callable[[Store], Awaitable[T]]) -> T:
+async def _visit(url: str, option: str, namespace: str, task: Callable[[Store], Awaitable[T]]) -> T:
     async with AsyncExitStack() as stack:
-        return await task(await open_for_looking(stack, url, namespace))
+        return await task(await _open(stack, url, option, namespace))

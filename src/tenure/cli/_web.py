@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 from functools import partial
+from pathlib import Path
 from socket import gethostname
 
 import anyio
@@ -14,23 +16,38 @@ from tenure.store import Store
 from tenure.upkeep import unwrapped_task_group
 from tenure.web._watch import Watch
 
-from ._misuse import Misuse
+from ._misuse import Interrupted, Misuse
 from ._stop import Stop
 from ._visit import parser, visit
 
 _PORT = 8765
+_TOKEN_VARIABLE = "TENURE_WEB_TOKEN"  # noqa: S105 - the name of a variable, not a token
 
 
 def web(words: Sequence[str]) -> int:
     """Carry out `tenure web`. Raises `Misuse`, `TenureError`, `OSError`."""
     p = parser(
-        "web", "A read-only page with live charts. It shows no payloads, results or metadata.", as_json=False
+        "web",
+        "A read-only page with live charts. It shows no payloads, results or metadata. It needs the extra web:"
+        " pip install 'tenure[web]'.",
+        as_json=False,
     )
     p.add_argument(
         "--host", default="127.0.0.1", help="where to listen (default: %(default)s, this machine only)"
     )
     p.add_argument("--port", type=_port, default=_PORT, help="0 for any that is free (default: %(default)s)")
-    p.add_argument("--token", type=_token, help="what each request must carry; opened as /?token=...")
+    tokens = p.add_mutually_exclusive_group()
+    tokens.add_argument(
+        "--token-file",
+        metavar="FILE",
+        help="holds what each request must carry; the page is opened as /?token=... (default: the token in the"
+        f" environment variable {_TOKEN_VARIABLE}, or else none)",
+    )
+    tokens.add_argument(
+        "--token",
+        type=_token,
+        help="the same, where no other user of this machine can read its processes' arguments",
+    )
     p.add_argument(
         "--allow-host",
         metavar="NAME",
@@ -39,6 +56,7 @@ def web(words: Sequence[str]) -> int:
         help="another name of this server, such as a proxy's; may be repeated",
     )
     given = p.parse_args(words)
+    given.token = given.token or _token_from_elsewhere(given.token_file)
     visit(given, partial(_serve, given))
     return 0
 
@@ -52,7 +70,7 @@ async def _serve(given: argparse.Namespace, store: Store) -> None:
         raise Misuse("tenure web needs h11: pip install 'tenure[web]'") from None
     if given.token is None and not is_loopback(given.host):
         print(
-            "tenure: whoever reaches this port can look at the store; --token asks for a password",
+            "tenure: whoever reaches this port can look at the store; --token-file asks for a password",
             file=sys.stderr,
         )
     names = (given.host, gethostname(), *given.allow_host)
@@ -61,10 +79,16 @@ async def _serve(given: argparse.Namespace, store: Store) -> None:
         stop = Stop(group.cancel_scope, lambda _: None)
         await group.start(stop.listen)
         with stop.ends():
-            ports = await group.start(server.serve, given.host, given.port)
             host = f"[{given.host}]" if ":" in given.host else given.host
-            end = f"/?token={given.token}" if given.token else "/"
-            print(f"http://{host}:{ports[0]}{end} shows {store.url}; Ctrl-C ends it", flush=True)
+            try:
+                ports = await group.start(server.serve, given.host, given.port)
+            except OSError as problem:
+                reason = _reason(problem)
+                raise Interrupted(
+                    f"cannot listen on {host}:{given.port}: {reason}; see --host and --port"
+                ) from problem
+            hint = "; open it as /?token=TOKEN" if given.token else ""
+            print(f"http://{host}:{ports[0]}/ shows {store.url}{hint}; Ctrl-C ends it", flush=True)
             await anyio.sleep_forever()
         group.cancel_scope.cancel()
 
@@ -73,6 +97,31 @@ def _port(text: str) -> int:
     if not text.isdecimal() or int(text) > 65535:
         raise argparse.ArgumentTypeError(f"{text!r} is no port: a number from 0 to 65535")
     return int(text)
+
+
+def _reason(problem: OSError) -> str:
+    # asyncio's own text repeats the address
+    code = problem.errno or 0
+    return os.strerror(code) if code > 0 else problem.strerror or str(problem)
+
+
+def _token_from_elsewhere(file: str | None) -> str | None:
+    """The token in the file, or else in the environment. Raises `Misuse`."""
+    if file is not None:
+        try:
+            source, text = f"--token-file {file}", Path(file).read_text("utf-8").strip()
+        except (OSError, ValueError) as problem:
+            reason = problem.strerror if isinstance(problem, OSError) else "it is not UTF-8"
+            raise Misuse(f"--token-file {file}: {reason}") from problem
+    elif _TOKEN_VARIABLE in os.environ:
+        # one that is empty by mistake must not open the page to all
+        source, text = _TOKEN_VARIABLE, os.environ[_TOKEN_VARIABLE]
+    else:
+        return None
+    try:
+        return _token(text)
+    except argparse.ArgumentTypeError as problem:
+        raise Misuse(f"{source}: {problem}") from problem
 
 
 def _token(text: str) -> str:

@@ -18,7 +18,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import anyio
 import h11
-from anyio import TASK_STATUS_IGNORED
+from anyio import TASK_STATUS_IGNORED, CancelScope
 from anyio.abc import SocketAttribute, SocketStream, TaskStatus
 
 from tenure.errors import TenureError
@@ -26,8 +26,11 @@ from tenure.upkeep import unwrapped_task_group
 
 _MOST_CONNECTIONS = 64
 _MOST_HEADER = 16 * 1024
-_IDLE = 30.0
-"""Seconds that a connection may take to ask, or to take an answer in."""
+_HEAD = 5.0
+"""Seconds until the head of a request is there: from the beginning of the connection, or the answer before."""
+
+_ANSWER = 30.0
+"""Seconds that a connection may take to have a request answered, and take the answer in."""
 
 Headers = tuple[tuple[str, str], ...]
 
@@ -79,6 +82,7 @@ class Server:
         self._names = {"localhost", *(name.lower() for name in names)}
         self._body, self._policy = _page()
         self._connections = 0
+        self._asking: dict[CancelScope, None] = {}
         self._cookie = "tenure"
 
     async def serve(
@@ -100,8 +104,8 @@ class Server:
         self._connections += 1
         try:
             async with stream:
-                conversation = _Conversation(stream, self._answer)
-                if self._connections > _MOST_CONNECTIONS:
+                conversation = _Conversation(stream, self._answer, self._asking)
+                if self._connections > _MOST_CONNECTIONS and not self._let_go_of_the_oldest():
                     await conversation.refuse()
                 else:
                     while await conversation.exchange():
@@ -110,6 +114,15 @@ class Server:
             pass  # whoever asked has gone, or is too slow
         finally:
             self._connections -= 1
+
+    def _let_go_of_the_oldest(self) -> bool:
+        """End the connection that has been without a request for longest; false if there is none."""
+        oldest = next(iter(self._asking), None)
+        if oldest is None:
+            return False
+        del self._asking[oldest]
+        oldest.cancel()
+        return True
 
     async def _answer(self, request: h11.Request) -> Answer:
         headers = {
@@ -176,9 +189,15 @@ class Server:
 class _Conversation:
     """Requests and answers on one connection."""
 
-    def __init__(self, stream: SocketStream, answer: Callable[[h11.Request], Awaitable[Answer]]) -> None:
+    def __init__(
+        self,
+        stream: SocketStream,
+        answer: Callable[[h11.Request], Awaitable[Answer]],
+        asking: dict[CancelScope, None],
+    ) -> None:
         self._stream = stream
         self._answer = answer
+        self._asking = asking
         self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=_MOST_HEADER)
 
     async def refuse(self) -> None:
@@ -187,20 +206,19 @@ class _Conversation:
 
     async def exchange(self) -> bool:
         """Answer one request; false if there will be no other. Cancellation: as above."""
-        # whoever is slow loses its turn
-        with anyio.fail_after(_IDLE):
-            return await self._exchange()
-
-    async def _exchange(self) -> bool:
         try:
-            request = await self._next()
+            request = await self._request()
         except h11.RemoteProtocolError as problem:
-            await self._send(
-                _plain(problem.error_status_hint, "this is no request that can be answered"), closes=True
-            )
+            answer = _plain(problem.error_status_hint, "this is no request that can be answered")
+            with anyio.fail_after(_ANSWER):
+                await self._send(answer, closes=True)
             return False
-        if not isinstance(request, h11.Request):
+        if request is None:
             return False
+        with anyio.fail_after(_ANSWER):
+            return await self._answer_to(request)
+
+    async def _answer_to(self, request: h11.Request) -> bool:
         answer = await self._answer(request)
         # a body would have to be read before the next request: whoever sends one has to connect again
         closes = not isinstance(self._next_at_hand(), h11.EndOfMessage)
@@ -209,6 +227,17 @@ class _Conversation:
             return False
         self._http.start_next_cycle()
         return True
+
+    async def _request(self) -> h11.Request | None:
+        """The next request; None if none came in time, or the connection is needed for somebody else."""
+        with anyio.move_on_after(_HEAD) as scope:
+            self._asking[scope] = None
+            try:
+                event = await self._next()
+            finally:
+                self._asking.pop(scope, None)
+            return event if isinstance(event, h11.Request) else None
+        return None
 
     async def _next(self) -> Any:
         while (event := self._http.next_event()) is h11.NEED_DATA:

@@ -1,0 +1,160 @@
+"""`tenure queue requeue`, `cancel`, `purge`, `pause` and `resume`: queues changed by hand. Each says what it did."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+
+from tenure.shared import QueueStatistics, WorkQueue
+from tenure.store import Store
+from tenure.web._view import together
+
+from ._answer import answer
+from ._misuse import Misuse
+from ._one_queue import known, of_one, task_id
+from ._table import printable
+from ._visit import visit
+
+_PURGEABLE = ("waiting", "delayed", "dead", "done", "discarded", "cancelled", "expired")
+_DELETED = ("waiting", "delayed", "dead")
+_MOST_IDS = 10_000
+_SHOWN_IDS = 20
+
+
+def requeue(words: Sequence[str]) -> int:
+    """Carry out `tenure queue requeue`; 1 if ids were named and none was requeued. Raises `Misuse`, `TenureError`."""
+    p = of_one("queue requeue", "Dead letters become ready again, with all their attempts.")
+    p.add_argument("ids", metavar="ID", nargs="*", type=task_id, help="of dead tasks")
+    p.add_argument("--all", action="store_true", help="all dead tasks")
+    given = p.parse_intermixed_args(words)
+    if bool(given.ids) == given.all:
+        raise Misuse("name the ids of dead tasks, or give --all")
+    if given.all:
+        return _all_requeued(given)
+
+    async def change(queue: WorkQueue, one: int) -> bool:
+        return await queue.requeue([one]) == 1
+
+    return _changed_each(given, change, "requeued", "not dead, or its key is in use again")
+
+
+def _all_requeued(given: argparse.Namespace) -> int:
+    async def task(store: Store) -> int:
+        queue = WorkQueue(store, given.name)
+        await known(queue, given.name)
+        return await queue.requeue()
+
+    number = visit(given, task)
+    if given.json:
+        return answer({"name": given.name, "requeued": number, "unknown": []})
+    return _say(given, f"{number:,} requeued" if number else "nothing requeued: no task is dead")
+
+
+def cancel(words: Sequence[str]) -> int:
+    """Carry out `tenure queue cancel`; 1 if none was cancelled. Raises `Misuse`, `TenureError`."""
+    p = of_one(
+        "queue cancel", "Cancel tasks: at once if they wait; those that run have their block cancelled."
+    )
+    p.add_argument("ids", metavar="ID", nargs="+", type=task_id, help="of tasks that have not ended")
+    given = p.parse_intermixed_args(words)
+    return _changed_each(given, WorkQueue.cancel, "cancelled", "no such task, or it has ended")
+
+
+def _changed_each(
+    given: argparse.Namespace, change: Callable[[WorkQueue, int], Awaitable[bool]], word: str, otherwise: str
+) -> int:
+    """Change each of the tasks that are named, and say which were changed; 1 if none was."""
+    ids = list(dict.fromkeys(given.ids))
+    if len(ids) > _MOST_IDS:
+        raise Misuse(f"at most {_MOST_IDS:,} ids at a time")
+
+    async def task(store: Store) -> list[bool]:
+        queue = WorkQueue(store, given.name)
+        await known(queue, given.name)
+        return await together(*(partial(change, queue, one) for one in ids))
+
+    changed = visit(given, task)
+    done = [one for one, was in zip(ids, changed, strict=True) if was]
+    left = [one for one, was in zip(ids, changed, strict=True) if not was]
+    code = 0 if done else 1
+    if given.json:
+        return answer({"name": given.name, word: len(done), "unknown": left}, code)
+    if done:
+        _say(given, f"{len(done):,} {word}: {_listed(done)}")
+    if left:
+        _say(given, f"{len(left):,} not {word}: {_listed(left)} ({otherwise})")
+    return code
+
+
+def _listed(ids: Sequence[int]) -> str:
+    text = ", ".join(map(str, ids[:_SHOWN_IDS]))
+    return text if len(ids) <= _SHOWN_IDS else f"{text} and {len(ids) - _SHOWN_IDS:,} more"
+
+
+def purge(words: Sequence[str]) -> int:
+    """Carry out `tenure queue purge`; 1 if it was not confirmed. Raises `Misuse`, `TenureError`."""
+    p = of_one("queue purge", "Delete waiting, delayed or dead tasks, or forget ended ones.")
+    p.add_argument("states", metavar="STATE", nargs="+", choices=_PURGEABLE, help=", ".join(_PURGEABLE))
+    p.add_argument("--yes", action="store_true", help="do not ask; needed where there is no terminal")
+    given = p.parse_intermixed_args(words)
+    if not given.yes and not sys.stdin.isatty():
+        raise Misuse("what is purged cannot be had back: give --yes, since there is no terminal to ask on")
+    statistics = visit(given, partial(_statistics, given.name))
+    if not given.yes:
+        states = (
+            f"{getattr(statistics, state):,} {state}" if state in _DELETED else f"all records of {state}"
+            for state in dict.fromkeys(given.states)
+        )
+        if not _confirmed(printable(f"{given.name}: purge {', '.join(states)} tasks?")):
+            print(printable(f"{given.name}: nothing purged"), file=sys.stderr)
+            return 1
+
+    async def task(store: Store) -> int:
+        return await WorkQueue(store, given.name).purge(*given.states)
+
+    number = visit(given, task)
+    if given.json:
+        return answer({"name": given.name, "purged": number})
+    return _say(given, f"{number:,} purged")
+
+
+def _confirmed(question: str) -> bool:
+    print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+def set_paused(paused: bool, words: Sequence[str]) -> int:
+    """Carry out `tenure queue pause` or `resume`. Raises `Misuse`, `TenureError`."""
+    prog, meaning, word = (
+        ("pause", "Give out no tasks, to anybody.", "paused")
+        if paused
+        else ("resume", "Give out tasks again.", "resumed")
+    )
+    given = of_one(f"queue {prog}", meaning).parse_args(words)
+
+    async def task(store: Store) -> bool:
+        queue = WorkQueue(store, given.name)
+        before = (await known(queue, given.name)).paused
+        await (queue.pause() if paused else queue.resume())
+        return before != paused
+
+    changed = visit(given, task)
+    if given.json:
+        return answer({"name": given.name, "paused": paused, "changed": changed})
+    if changed:
+        return _say(given, word)
+    return _say(
+        given, "nothing changed: it was paused already" if paused else "nothing changed: it was not paused"
+    )
+
+
+async def _statistics(name: str, store: Store) -> QueueStatistics:
+    return await known(WorkQueue(store, name), name)
+
+
+def _say(given: argparse.Namespace, what: str) -> int:
+    """Print what was done to the queue, and give the exit code of success."""
+    print(printable(f"{given.name}: {what}"))
+    return 0

@@ -1,0 +1,44 @@
+"""What the commands about one queue have in common: its name, ids of its tasks, and that it exists."""
+
+from __future__ import annotations
+
+import argparse
+from functools import partial
+
+from tenure.arguments import check_name
+from tenure.shared import QueueStatistics, WorkQueue
+
+from ._arguments import whole_number
+from ._misuse import Misuse
+from ._visit import parser
+
+MOST = 2**53 - 1
+"""The largest id that every engine can compare."""
+
+
+def of_one(prog: str, description: str) -> argparse.ArgumentParser:
+    """A parser of the options of `tenure queue COMMAND NAME`."""
+    p = parser(prog, description)
+    p.add_argument("name", metavar="NAME", type=_name, help="the queue")
+    return p
+
+
+def _name(text: str) -> str:
+    try:
+        return check_name("a name", text)
+    except ValueError as problem:
+        raise argparse.ArgumentTypeError(str(problem)) from None
+
+
+task_id = partial(whole_number, least=1, most=MOST)
+"""An option that is the id of a task."""
+
+
+async def known(queue: WorkQueue, name: str) -> QueueStatistics:
+    """The counts of a queue. Raises `Misuse` if there is no such queue. Cancellation: no effect."""
+    statistics = await queue.statistics()
+    if not (statistics.put or statistics.paused):
+        raise Misuse(
+            f"there is no queue {name} in namespace {queue.store.namespace}; tenure queue ls lists those that there are"
+        )
+    return statistics

@@ -1,0 +1,140 @@
+"""The command as a process: secrets that nobody sees, and outputs that nobody reads."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import anyio
+import pytest
+
+import tenure
+from tenure.cli._main import _one_line
+
+COMMAND = [sys.executable, "-m", "tenure.cli"]
+PASSWORD = "correcthorse7"
+
+
+@pytest.fixture
+def store_with_a_queue(here):
+    fill("sqlite:///tenure.db")
+
+
+def fill(url):
+    async def put():
+        async with tenure.open_store(url) as store:
+            await tenure.WorkQueue(store, "mail").put(1)
+
+    anyio.run(put)
+
+
+# the store in the environment
+
+
+def test_the_environment_names_the_store(here, command, monkeypatch):
+    fill("sqlite:///mine.db")
+    monkeypatch.setenv("TENURE_STORE", "sqlite:///mine.db")
+    assert "mail" in command("queue", "ls").out
+    assert "sqlite:///mine.db" in command("doctor").out
+    assert "mail" in command("top", "--once").out
+    fill("sqlite:///other.db")
+    assert "other.db" in command("doctor", "--store", "sqlite:///other.db").out
+    assert "other.db" in command("doctor", "sqlite:///other.db").out
+
+
+def test_a_run_is_kept_in_the_store_of_the_environment(here, command, monkeypatch):
+    (here / "in.txt").write_text("a\n")
+    monkeypatch.setenv("TENURE_STORE", "sqlite:///mine.db")
+    assert command("run", "tenure.examples:words", "in.txt").code == 0
+    assert (here / "mine.db").exists()
+    assert not (here / "tenure.db").exists()
+    monkeypatch.setenv("TENURE_STORE", "")  # as if it were not there
+    assert command("run", "tenure.examples:words", "in.txt").code == 0
+    assert (here / "tenure.db").exists()
+
+
+def test_misuse_names_what_named_the_store(misused, monkeypatch):
+    assert "--store: there is no file" in misused("queue", "ls")
+    monkeypatch.setenv("TENURE_STORE", "sqlite:///gone.db")
+    assert "TENURE_STORE: there is no file gone.db" in misused("queue", "ls")
+    monkeypatch.setenv("TENURE_STORE", "nonsense")
+    assert "TENURE_STORE: 'nonsense' is no store URL" in misused("queue", "ls")
+    assert "--store: 'other' is no store URL" in misused("queue", "ls", "--store", "other")
+    assert "TENURE_STORE: 'nonsense' is no store URL" in misused("run", "tenure.examples:words", __file__)
+    assert "name the store once" in misused("doctor", "memory:", "--store", "memory:")
+
+
+# secrets
+
+
+def test_a_password_stands_nowhere(own_redis_server, here, start, command, monkeypatch):
+    server = own_redis_server()
+    server("CONFIG", "SET", "requirepass", PASSWORD)
+    url = f"unix://:{PASSWORD}@{server.url.removeprefix('unix://')}"
+    monkeypatch.setenv("TENURE_STORE", url)
+    fill(url)
+    for words in (
+        ("queue", "ls"),
+        ("queue", "show", "mail"),
+        ("doctor",),
+        ("doctor", "--json"),
+        ("top", "--once"),
+        ("top", "--json"),
+        ("queue", "ls", url),
+        ("queue", url),
+        (url,),
+        ("queue", "show", url),
+        ("queue", "pause", "gone"),
+    ):
+        ended = command(*words)
+        assert PASSWORD not in ended.out + ended.err, words
+    for command_words in (("run",), ("queue", "ls"), ("top",), ("web",), ("doctor",)):
+        help_text = subprocess.run(
+            [*COMMAND, *command_words, "--help"], capture_output=True, text=True, timeout=50, check=True
+        ).stdout
+        assert "TENURE_STORE" in help_text
+        assert PASSWORD not in help_text
+    web = start("web", "--port", "0")
+    line = web.stdout.readline()
+    assert line.startswith("http://127.0.0.1:")
+    assert PASSWORD not in line
+    assert PASSWORD.encode() not in Path(f"/proc/{web.pid}/cmdline").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("redis://:pw@host: away", "redis://...@host: away"),
+        ("redis://ann:p@w/x@host:1/2 is away", "redis://...@host:1/2 is away"),
+        ("redis://ann@host:1/2 is away", "redis://ann@host:1/2 is away"),
+        ("http://host:80/ and ann@example.org", "http://host:80/ and ann@example.org"),
+        ("\x1b[2J\nq", "\\x1b[2J q"),
+    ],
+)
+def test_a_message_shows_no_password_and_commands_no_terminal(text, shown):
+    assert _one_line(ValueError(text)) == shown
+
+
+# outputs
+
+
+@pytest.mark.parametrize("words", [("queue", "ls"), ("top", "--json"), ("web", "--help"), ("--help",)])
+def test_a_reader_that_leaves_early_is_no_fault(store_with_a_queue, words):
+    source, sink = os.pipe()
+    os.close(source)
+    try:
+        ended = subprocess.run(
+            [*COMMAND, *words], stdout=sink, stderr=subprocess.PIPE, text=True, timeout=50, check=False
+        )
+    finally:
+        os.close(sink)
+    assert ended.stderr == ""
+    assert ended.returncode in {0, 1}
+
+
+def test_streams_that_are_closed_are_no_fault(store_with_a_queue):
+    line = f"{sys.executable} -m tenure.cli queue ls >&- <&-"
+    ended = subprocess.run(["/bin/sh", "-c", line], capture_output=True, text=True, timeout=50, check=False)
+    assert (ended.returncode, ended.stderr) == (0, "")
