@@ -282,7 +282,7 @@ async def test_the_bodys_own_error_ends_it_although_the_term_is_lost(store, virt
         await Election(store, "cluster").lead(body)
     assert grouped or caught.value is error
     assert f"{KEY} was lost meanwhile (gone)" in caught.value.__notes__
-    del error.__notes__[:]
+    del caught.value.__notes__[:]  # the error is the one of the next test too
 
 
 async def test_a_loss_that_is_none_ends_it(store):

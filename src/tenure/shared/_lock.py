@@ -84,12 +84,12 @@ class Lock:
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> bool:
+    ) -> None:
         """Give it back. Cancellation: see `Hold`."""
         hold = self._store.entered.get((self._key, this_task())) or self._held_by_another_task()
-        if isinstance(hold, Hold):
-            return await hold.__aexit__(kind, error, trace)
-        raise RuntimeError(f"{self._key}: not held by this task")
+        if not isinstance(hold, Hold):
+            raise RuntimeError(f"{self._key}: not held by this task")
+        await hold.__aexit__(kind, error, trace)
 
     def _held_by_another_task(self) -> object:
         # whoever leaves a block that this task did not enter leaves it for the one who did, and there is but one
