@@ -14,6 +14,7 @@ import sysconfig
 import time
 from pathlib import Path
 
+import needed
 import pytest
 
 LONG = bool(os.environ.get("TENURE_LONG"))
@@ -512,7 +513,7 @@ def test_killed_again_and_again(start, here, numbers, read, queue_of):
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not LONG, reason="takes long; set TENURE_LONG=1")
+@pytest.mark.skipif(not LONG, reason=needed.LONG)
 @pytest.mark.timeout(1200)
 def test_ten_kills_over_ten_thousand_real_files(start, here, read, queue_of):
     """The README's first command, killed ten times."""

@@ -10,6 +10,7 @@ from pathlib import Path
 import anyio
 import psycopg
 import pytest
+from needed import NO_PGBOUNCER
 from poolers import PROGRAM, PgBouncer
 
 import tenure
@@ -20,7 +21,7 @@ from tenure.engines.postgres._address import address
 from tenure.engines.postgres._wire import Statement, rows
 from tenure.testing.contract import EngineContract
 
-pytestmark = pytest.mark.skipif(PROGRAM is None, reason="no pgbouncer on PATH")
+pytestmark = pytest.mark.skipif(PROGRAM is None, reason=NO_PGBOUNCER)
 
 
 @pytest.fixture(scope="module")

@@ -10,6 +10,7 @@ import random
 import sys
 from pathlib import Path
 
+import needed
 import pytest
 
 sys.path.append(str(Path(__file__).parents[1]))
@@ -97,7 +98,7 @@ async def test_who_came_first_is_served_first_whatever_becomes_of_the_link(trial
 
 
 # whether somebody comes in while a cheat holds on is a matter of luck, on a busy machine more so
-@pytest.mark.skipif("TENURE_LONG" not in os.environ, reason="takes long; set TENURE_LONG=1")
+@pytest.mark.skipif("TENURE_LONG" not in os.environ, reason=needed.LONG)
 @pytest.mark.slow
 @pytest.mark.timeout(180)
 async def test_who_holds_on_to_what_was_lost_is_found_out(trial):

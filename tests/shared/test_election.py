@@ -512,8 +512,6 @@ async def test_closing_the_store_ends_the_body_and_who_campaigns(open_store_on, 
 async def test_cancelled_at_every_step_nothing_is_left(
     open_store_on, cancelled_at_every_step, nothing_of, native, ending, virtual_clock
 ):
-    if native and virtual_clock.backend != "asyncio":
-        pytest.skip("a native cancellation is asyncio's")
     async with open_store_on(ttl=3.0) as store:
         losses = []
 
