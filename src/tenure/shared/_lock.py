@@ -89,8 +89,8 @@ class Lock:
         hold = self._store.entered.get((self._key, this_task())) or self._held_by_another_task()
         if isinstance(hold, Hold):
             await hold.__aexit__(kind, error, trace)
-        else:
-            raise RuntimeError(f"{self._key}: not held by this task")
+            return
+        raise RuntimeError(f"{self._key}: not held by this task")
 
     def _held_by_another_task(self) -> object:
         # whoever leaves a block that this task did not enter leaves it for the one who did, and there is but one
