@@ -473,7 +473,7 @@ def test_a_second_signal_stops_at_once(start, here, numbers, until, queue_of, ba
     child.send_signal(signal.SIGINT)
     until(lambda: "finishes what is at hand" in child.stderr.readline())
     child.send_signal(signal.SIGINT)
-    out, _ = child.communicate(timeout=20)
+    out, _ = child.communicate(timeout=50)
     assert child.returncode == 1
     assert rows(out)["done"] == "0"
     statistics = queue_of("x", lambda queue: queue.statistics())
