@@ -236,7 +236,7 @@ async def test_when_the_primary_is_killed_all_goes_on_with_the_replica(watched_r
 async def test_a_primary_that_was_replaced_and_does_not_know_it_is_left(watched_redis):
     """A Sentinel demotes it only after some seconds; meanwhile it answers whoever asks."""
     old, new = watched_redis.servers
-    engines = [RedisEngine(watched_redis.url, patience=0.4) for _ in range(2)]
+    engines = [RedisEngine(watched_redis.url, patience=2) for _ in range(2)]
     handed_over = 0
 
     async def work(store):
