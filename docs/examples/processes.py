@@ -20,25 +20,24 @@ def child(url: str, backend: str) -> None:
 async def work(url: str) -> None:
     """Put one task, through a store of this process's own."""
     async with tenure.open_store(url) as store:
-        await tenure.WorkQueue(store, "numbers").put(os.getpid())
+        await tenure.WorkQueue(store, "processes numbers").put(os.getpid())
 
 
 async def count(url: str) -> int:
     """Count the tasks, and remove them."""
     async with tenure.open_store(url) as store:
-        return await tenure.WorkQueue(store, "numbers").purge("waiting")
+        return await tenure.WorkQueue(store, "processes numbers").purge("waiting")
 
 
 def main(backend: str = "asyncio", url: str = "sqlite:///processes.db") -> None:
     """Start two processes in each way."""
-    for method in ("spawn", "fork"):
-        context = multiprocessing.get_context(method)
+    for context in (multiprocessing.get_context("spawn"), multiprocessing.get_context("fork")):
         children = [context.Process(target=child, args=(url, backend)) for _ in range(2)]
         for each in children:
             each.start()
         for each in children:
             each.join()
-        print(method, anyio.run(count, url, backend=backend), "tasks")
+        print(context.get_start_method(), anyio.run(count, url, backend=backend), "tasks")
 
 
 if __name__ == "__main__":

@@ -32,4 +32,4 @@ async def main(where: str = "memory:") -> None:
 
 
 if __name__ == "__main__":
-    anyio.run(main, *sys.argv[2:], backend=sys.argv[1] if len(sys.argv) > 1 else "asyncio")
+    anyio.run(lambda: main(*sys.argv[2:]), backend=sys.argv[1] if len(sys.argv) > 1 else "asyncio")

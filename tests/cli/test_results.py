@@ -134,7 +134,7 @@ async def test_what_ends_meanwhile_is_written_meanwhile(queue):
     async with anyio.create_task_group() as group:
         group.start_soon(follow)
         await work(queue, 4)
-        with anyio.fail_after(10):
+        with anyio.fail_after(50):
             while not (Path("r.jsonl").exists() and Path("r.jsonl").read_bytes().count(b"\n") == 4):
                 await anyio.sleep(0.01)
         over.set()

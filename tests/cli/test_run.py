@@ -14,6 +14,7 @@ import sysconfig
 import time
 from pathlib import Path
 
+import needed
 import pytest
 
 LONG = bool(os.environ.get("TENURE_LONG"))
@@ -473,7 +474,7 @@ def test_a_second_signal_stops_at_once(start, here, numbers, until, queue_of, ba
     child.send_signal(signal.SIGINT)
     until(lambda: "finishes what is at hand" in child.stderr.readline())
     child.send_signal(signal.SIGINT)
-    out, _ = child.communicate(timeout=20)
+    out, _ = child.communicate(timeout=50)
     assert child.returncode == 1
     assert rows(out)["done"] == "0"
     statistics = queue_of("x", lambda queue: queue.statistics())
@@ -513,7 +514,7 @@ def test_killed_again_and_again(start, here, numbers, read, queue_of):
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not LONG, reason="takes long; set TENURE_LONG=1")
+@pytest.mark.skipif(not LONG, reason=needed.LONG)
 @pytest.mark.timeout(1200)
 def test_ten_kills_over_ten_thousand_real_files(start, here, read, queue_of):
     """The README's first command, killed ten times."""

@@ -45,7 +45,7 @@ async def test_a_lead_that_is_lost_while_the_results_are_written_is_taken_again(
         steward = Steward(record, 1, Lines(("in.txt",)), results, worker, stop, print)
         async with anyio.create_task_group() as group:
             group.start_soon(worker.run)
-            with anyio.fail_after(5):
+            with anyio.fail_after(50):
                 await steward.see_through()
         assert steward.finished
         assert await results.is_complete(queue)

@@ -77,7 +77,7 @@ async def one(engine, operation):
 
 
 async def until(condition):
-    with anyio.fail_after(10):
+    with anyio.fail_after(50):
         while not condition():
             await anyio.sleep(0.005)
 
@@ -342,7 +342,7 @@ async def test_who_is_connected_goes_on_with_a_newer_schema_but_does_not_come_ba
             await one(engine, Ping())
         assert scope.cancelled_caught
         sql.execute(f"UPDATE fresh.meta SET version = {VERSION}")
-        with anyio.fail_after(10):
+        with anyio.fail_after(50):
             assert await one(engine, Ping()) is Reply.OK
 
 
@@ -504,8 +504,8 @@ async def test_a_server_that_stands_still_is_given_up_and_applies_nothing_late(p
 
 
 async def test_several_stores_of_one_engine_share_its_connections(engine, sql):
-    async with tenure.open_store(engine) as a:
-        async with tenure.open_store(engine) as b:
+    async with tenure.open_store(engine, ttl=600) as a:
+        async with tenure.open_store(engine, ttl=600) as b:
             assert sql.execute(f"SELECT count(*) {OURS}").fetchone() == (2,)
             granted = anyio.Event()
 
@@ -518,7 +518,7 @@ async def test_several_stores_of_one_engine_share_its_connections(engine, sql):
                     group.start_soon(wait_for_it)
                     await anyio.sleep(0.05)
                     assert not granted.is_set()
-                with anyio.fail_after(5):
+                with anyio.fail_after(50):
                     await granted.wait()
         await a.ping()
 
@@ -547,7 +547,7 @@ async def test_stores_that_open_at_once_while_the_server_is_away_are_all_told(tm
                 pytest.fail("it was opened")
         told.append(True)
 
-    with anyio.fail_after(5):
+    with anyio.fail_after(50):
         async with anyio.create_task_group() as group:
             for _ in range(3):
                 group.start_soon(open_one)
@@ -559,7 +559,7 @@ async def test_who_opens_goes_on_when_the_first_gives_up(postgres_server):
     async with FaultProxy(f"{server['host']}/.s.PGSQL.{server.get('port', 5432)}") as proxy:
         engine = PostgresEngine(f"postgresql://{server['user']}@127.0.0.1:{proxy.port}/{server['dbname']}")
         proxy.latency(float("inf"))
-        with anyio.fail_after(10):
+        with anyio.fail_after(50):
             async with anyio.create_task_group() as group:
                 first, opened = anyio.CancelScope(), []
 
@@ -589,7 +589,7 @@ async def test_a_connection_that_is_cut_while_much_is_being_sent_is_made_anew(po
                 proxy.latency(float("inf"), direction="up")
                 for n in range(60):
                     group.start_soon(queues[n % 10].put, "x" * 900_000)
-                with anyio.fail_after(30):
+                with anyio.fail_after(50):
                     while not store._engine._link._commands._more_to_write:
                         await anyio.sleep(0.01)
                 proxy.heal()

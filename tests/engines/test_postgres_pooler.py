@@ -10,6 +10,7 @@ from pathlib import Path
 import anyio
 import psycopg
 import pytest
+from needed import NO_PGBOUNCER
 from poolers import PROGRAM, PgBouncer
 
 import tenure
@@ -20,7 +21,7 @@ from tenure.engines.postgres._address import address
 from tenure.engines.postgres._wire import Statement, rows
 from tenure.testing.contract import EngineContract
 
-pytestmark = pytest.mark.skipif(PROGRAM is None, reason="no pgbouncer on PATH")
+pytestmark = pytest.mark.skipif(PROGRAM is None, reason=NO_PGBOUNCER)
 
 
 @pytest.fixture(scope="module")
@@ -71,13 +72,13 @@ async def one(engine, operation):
 
 
 async def until(condition):
-    with anyio.fail_after(10):
+    with anyio.fail_after(50):
         while not condition():
             await anyio.sleep(0.005)
 
 
 async def somebody_waits(store):
-    with anyio.fail_after(10):
+    with anyio.fail_after(50):
         while not (await store.statistics()).waiting:
             await anyio.sleep(0.005)
     # what was sent before has been answered, too
@@ -154,7 +155,8 @@ def test_a_wrong_direct_address_is_refused(direct):
 
 
 async def test_a_lock_is_handed_over_by_a_hint(url):
-    async with tenure.open_store(url) as a, tenure.open_store(url) as b:
+    # sessions last longer than this test may take, which is when they would ask again without a hint
+    async with tenure.open_store(url, ttl=600) as a, tenure.open_store(url, ttl=600) as b:
         granted = anyio.Event()
 
         async def wait_for_it():
@@ -165,8 +167,7 @@ async def test_a_lock_is_handed_over_by_a_hint(url):
             async with Lock(a, "k"):
                 group.start_soon(wait_for_it)
                 await somebody_waits(b)
-            # sessions last for 10 s: without a hint it would take as long
-            with anyio.fail_after(4):
+            with anyio.fail_after(50):
                 await granted.wait()
 
 
@@ -185,8 +186,8 @@ async def hand_over_without_hints(engine):
         async with WorkQueue(store, "jobs").take() as task:
             done.append(task.payload)
 
-    async with tenure.open_store(engine) as a, tenure.open_store(engine) as b:
-        with anyio.fail_after(8):
+    async with tenure.open_store(engine, ttl=600) as a, tenure.open_store(engine, ttl=600) as b:
+        with anyio.fail_after(50):
             async with anyio.create_task_group() as group:
                 async with Lock(a, "k"):
                     group.start_soon(work, b)
@@ -225,13 +226,13 @@ def servers_behind(pooler):
 @pytest.mark.backends("asyncio")
 async def test_hints_come_through_a_pooler_of_sessions(poolers, postgres_server):
     url = poolers("pool_mode = session").url()
-    async with tenure.open_store(url) as store:
+    async with tenure.open_store(url, ttl=600) as store:
 
         async def wait_for_it():
             async with Lock(store, "k"):
                 pass
 
-        with anyio.fail_after(4):
+        with anyio.fail_after(50):
             async with anyio.create_task_group() as group, Lock(store, "k"):
                 group.start_soon(wait_for_it)
                 await somebody_waits(store)

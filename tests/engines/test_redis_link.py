@@ -31,7 +31,7 @@ async def serving(redis_server):
 
 
 async def answered(answers, count):
-    with anyio.fail_after(10):
+    with anyio.fail_after(50):
         while len(answers) < count:
             await anyio.sleep(0.001)
 
@@ -151,7 +151,7 @@ async def test_an_opening_that_is_cancelled_does_not_disturb_the_other_store(red
                         await anyio.sleep_forever()
                 assert scope.cancelled_caught
                 proxy.heal()
-                with anyio.fail_after(5):
+                with anyio.fail_after(50):
                     async with Lock(store, "x"):
                         pass
                     await store.ping()

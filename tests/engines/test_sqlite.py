@@ -51,7 +51,7 @@ async def one(engine, operation):
 
 
 async def until(condition):
-    with anyio.fail_after(5):
+    with anyio.fail_after(50):
         while not condition():
             await anyio.sleep(0.001)
 
@@ -420,7 +420,11 @@ async def test_outdated_records_and_hints_are_forgotten(path):
 # ---------------------------------------------------------------------------------------------- sharing
 
 
-async def test_hints_reach_another_engine_of_this_process_at_once(path, inline):
+async def test_hints_reach_another_engine_of_this_process_at_once(path, inline, monkeypatch):
+    # looking would take longer than this test may
+    monkeypatch.setattr("tenure.engines.sqlite._thread.SHORTEST", 1000.0)
+    monkeypatch.setattr("tenure.engines.sqlite._thread.LONGEST", 1000.0)
+    monkeypatch.setattr("tenure.engines.sqlite._inline.SHORTEST", 1000.0)
     hints = []
     async with (
         serving(SqliteEngine(path, inline=inline), "p1") as first,
@@ -428,11 +432,8 @@ async def test_hints_reach_another_engine_of_this_process_at_once(path, inline):
     ):
         await first.execute([e.OpenSession("s1", "p1", 30.0), e.Acquire("s1", "k", "a", 1)])
         await second.execute([e.OpenSession("s2", "p2", 30.0), e.Acquire("s2", "k", "b", 1)])
-        await anyio.sleep(0.7)  # by now they look seldom
-        start = time.perf_counter()
         await one(first, e.Release("k", "a"))
         await until(lambda: len(hints) == 2)
-        assert time.perf_counter() - start < 0.04
         assert (hints[1].key, hints[1].name) == ("k", "b")
 
 
@@ -568,7 +569,7 @@ async def test_a_file_that_stays_locked(path, inline):
         start = time.monotonic()
         with pytest.raises(StoreUnavailable, match="locked by another process"):
             await engine.execute([e.Acquire("s1", "k", "a", 1)])
-        assert 0.1 <= time.monotonic() - start < 1.0
+        assert time.monotonic() - start >= 0.1
         other.close()
         assert await one(engine, e.Ask("s1", "k", ("a",))) == e.Asked((e.Reply.UNKNOWN,))
 
@@ -583,12 +584,11 @@ async def test_opening_a_file_that_stays_locked(path, inline):
 
 
 async def test_closing_does_not_wait_for_the_lock(path):
-    async with serving(SqliteEngine(path, busy_timeout=30.0)) as engine:
+    # longer than this test may take
+    async with serving(SqliteEngine(path, busy_timeout=1000.0)) as engine:
         other = lock(path)
         with anyio.move_on_after(0.05):
             await one(engine, e.Ping())
-        start = time.monotonic()
-    assert time.monotonic() - start < 1.0
     other.close()
 
 
@@ -596,11 +596,9 @@ async def test_a_cancelled_opening_leaves_nothing(path):
     async with serving(SqliteEngine(path)):
         pass
     other = lock(path)
-    engine = SqliteEngine(path, busy_timeout=30.0)
-    start = time.monotonic()
+    engine = SqliteEngine(path, busy_timeout=1000.0)  # longer than this test may take
     with anyio.move_on_after(0.05):
         await engine.serve("p1", print)
-    assert time.monotonic() - start < 1.0
     assert threading.active_count() == 1 or "tenure" not in str(threading.enumerate())
     other.close()
     async with serving(engine):

@@ -35,7 +35,7 @@ async def test_it_names_the_task_the_line_and_the_seconds():
     (report,) = (report for report in reports if report.task == "the slow one")
     assert report.line.startswith(f"{__file__}:")
     assert report.line.endswith(", in block: time.sleep(seconds)")
-    assert 0.3 <= report.seconds < 5
+    assert report.seconds >= 0.3
     assert "in blocking\n    block(seconds)" in report.stack
     assert "run_forever" not in report.stack
     assert str(report).startswith("task 'the slow one' blocked the loop for ")

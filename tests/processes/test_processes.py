@@ -16,7 +16,9 @@ import pytest
 import tenure
 
 CHILD = Path(__file__).with_name("child.py")
-PATIENCE = 40  # seconds; never waited for when all is well
+PATIENCE = 50  # seconds; never waited for when all is well
+
+pytestmark = pytest.mark.timeout(240)
 
 
 class Children:

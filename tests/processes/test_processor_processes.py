@@ -6,7 +6,6 @@ import random
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import anyio
@@ -24,7 +23,9 @@ from soak.processor_trial import ProcessorTrial
 
 CHILD = Path(__file__).with_name("processor_child.py")
 GRACE = 0.5
-PATIENCE = 30  # seconds; never waited for when all is well
+PATIENCE = 50  # seconds; never waited for when all is well
+
+pytestmark = pytest.mark.timeout(240)
 
 
 # ------------------------------------------------------------------------------------------------------- in one trial
@@ -40,7 +41,7 @@ def fleet(tmp_path_factory):
 @pytest.mark.slow
 @pytest.mark.backends("asyncio")
 async def test_on_a_file_nothing_is_lost_nor_done_twice_nor_left(fleet, tmp_path):
-    trial = ProcessorTrial(None, fleet, tmp_path, random.Random(), loops=("asyncio",))
+    trial = ProcessorTrial(None, fleet, tmp_path, random.Random(), loops=("asyncio",), slack=PATIENCE)
     verdict = await trial.run(6, "drain", "kill_all", "freeze_process", "kill_draining")
     assert verdict.violations == []
     assert verdict.seen["stranded"]
@@ -50,14 +51,13 @@ async def test_on_a_file_nothing_is_lost_nor_done_twice_nor_left(fleet, tmp_path
 @pytest.mark.backends("asyncio")
 async def test_on_a_server_nothing_is_lost_nor_done_twice_nor_left(fleet, own_redis_server, tmp_path):
     server = own_redis_server(*AOF)
-    trial = ProcessorTrial(server, fleet, tmp_path, random.Random(), loops=("trio",))
+    trial = ProcessorTrial(server, fleet, tmp_path, random.Random(), loops=("trio",), slack=PATIENCE)
     verdict = await trial.run(6, "drain", "kill_all", "restart_server", "kill_without_server")
     assert verdict.violations == []
     assert verdict.seen["stranded"]
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(180)
 @pytest.mark.backends("asyncio")
 async def test_who_takes_his_time_when_told_to_end_is_found_out(fleet, tmp_path):
     trial = ProcessorTrial(None, fleet, tmp_path, random.Random(), loops=("asyncio",), cheats=True)
@@ -74,18 +74,16 @@ async def test_who_is_told_to_end_gives_back_what_takes_too_long_and_is_gone(tmp
     url, log = f"sqlite:///{tmp_path}/jobs.db", tmp_path / "log"
     async with tenure.open_store(url) as store:
         queue = tenure.WorkQueue(store, "jobs")
-        await queue.put_many([GRACE / 2] * 2 + [60] * 20)
+        await queue.put_many([GRACE / 2] * 2 + [3600] * 20)
         with subprocess.Popen([sys.executable, CHILD, anyio_backend_name, url, str(GRACE), log]) as process:
             with anyio.fail_after(PATIENCE):
                 while not log.exists() or len(log.read_text().split()) < 10:
                     await anyio.sleep(0.01)
-            began = time.monotonic()
             process.send_signal(signal.SIGTERM)
             with anyio.fail_after(PATIENCE):
                 while process.poll() is None:
                     await anyio.sleep(0.002)
-            # not the 60 s of a handler; how soon is for the soak to tell
-            assert time.monotonic() - began < 30
+            # without the 3,600 s of a handler; how soon is for the soak to judge
             assert process.returncode == 0
         counts = await queue.statistics()
         assert (counts.done, counts.leased, counts.waiting) == (2, 0, 20)

@@ -10,6 +10,7 @@ import random
 import sys
 from pathlib import Path
 
+import needed
 import pytest
 
 sys.path.append(str(Path(__file__).parents[1]))
@@ -20,7 +21,7 @@ from soak.trial import Trial
 AOF = ("--appendonly", "yes", "--appendfsync", "always")
 
 # what they do is on several loops; the one that watches needs no more than one
-pytestmark = pytest.mark.backends("asyncio")
+pytestmark = [pytest.mark.backends("asyncio"), pytest.mark.timeout(240)]
 
 
 @pytest.fixture(scope="module")
@@ -97,9 +98,8 @@ async def test_who_came_first_is_served_first_whatever_becomes_of_the_link(trial
 
 
 # whether somebody comes in while a cheat holds on is a matter of luck, on a busy machine more so
-@pytest.mark.skipif("TENURE_LONG" not in os.environ, reason="takes long; set TENURE_LONG=1")
+@pytest.mark.skipif("TENURE_LONG" not in os.environ, reason=needed.LONG)
 @pytest.mark.slow
-@pytest.mark.timeout(180)
 async def test_who_holds_on_to_what_was_lost_is_found_out(trial):
     cheating = trial("freeze_server_for_long", roles=("lock", "permits", "permits"), cheats=True)
     verdict = await cheating.run(8)

@@ -293,10 +293,8 @@ async def test_no_native_cancellation_is_left_behind(store, open_store_on, parti
 
 @pytest.mark.parametrize("native", [False, True])
 async def test_cancelled_anywhere_it_is_broken_for_all(
-    store, open_store_on, parties, cancelled_at_every_step, native, anyio_backend_name
+    store, open_store_on, parties, cancelled_at_every_step, native
 ):
-    if native and anyio_backend_name != "asyncio":
-        pytest.skip("asyncio's own")
     names = count()
     async with open_store_on() as other:
         barrier = None

@@ -348,8 +348,6 @@ async def test_a_look_that_is_answered_while_the_store_closes_waits_no_more(faul
 async def test_cancelled_at_every_step_nothing_is_left_and_the_change_is_told_next_time(
     open_store_on, cancelled_at_every_step, nothing_of, native, virtual_clock
 ):
-    if native and virtual_clock.backend != "asyncio":
-        pytest.skip("a native cancellation is asyncio's")
     async with open_store_on() as store, open_store_on() as other:
         async with Election(store, "cluster").watch() as changes:
             log = [await anext(changes)]

@@ -234,10 +234,8 @@ async def test_spare_tasks_are_done_in_the_order_in_which_they_were_taken(store,
 @pytest.mark.parametrize("timeout", [None, 0, 10])
 @in_process
 async def test_wherever_somebody_who_takes_a_spare_one_is_cancelled(
-    store, virtual_clock, cancelled_at_every_step, timeout, native, anyio_backend_name
+    store, virtual_clock, cancelled_at_every_step, timeout, native
 ):
-    if native and anyio_backend_name != "asyncio":
-        return
     queue = WorkQueue(store, "jobs")
     async with with_spare_tasks(queue) as (_, handler, _):
         handler.seconds = 1000

@@ -147,9 +147,7 @@ async def test_a_cancelled_producer_leaves_and_the_next_goes_in(open_store_on, v
 
 
 @pytest.mark.parametrize("native", [False, True])
-async def test_wherever_putting_is_cancelled(store, cancelled_at_every_step, native, anyio_backend_name):
-    if native and anyio_backend_name != "asyncio":
-        return
+async def test_wherever_putting_is_cancelled(store, cancelled_at_every_step, native):
     queue = WorkQueue(store, "jobs", max_size=100)
     finished = 0
 
@@ -168,11 +166,9 @@ async def test_wherever_putting_is_cancelled(store, cancelled_at_every_step, nat
 
 @pytest.mark.parametrize("native", [False, True])
 async def test_wherever_a_waiting_producer_is_cancelled(
-    store, virtual_clock, cancelled_at_every_step, native, anyio_backend_name
+    store, virtual_clock, cancelled_at_every_step, native
 ):
     """W1 to W3: no place and no reserved slot is left, and nothing is put unknown to the caller's successor."""
-    if native and anyio_backend_name != "asyncio":
-        return
     queue = WorkQueue(store, "jobs", max_size=2)
     await queue.put_many([0, 1])
 

@@ -184,11 +184,7 @@ async def test_waiting_costs_next_to_nothing(recording, virtual_clock):
 
 @pytest.mark.parametrize("native", [False, True])
 @pytest.mark.parametrize("what", ["result", "join"])
-async def test_wherever_waiting_is_cancelled(
-    store, virtual_clock, cancelled_at_every_step, native, what, anyio_backend_name
-):
-    if native and anyio_backend_name != "asyncio":
-        return
+async def test_wherever_waiting_is_cancelled(store, virtual_clock, cancelled_at_every_step, native, what):
     queue = WorkQueue(store, "jobs")
     task_id = await queue.put(1)
     finish_after = 5

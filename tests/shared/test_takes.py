@@ -395,11 +395,7 @@ async def test_nobody_waits_nothing_is_sent(recording, virtual_clock):
 
 @pytest.mark.parametrize("native", [False, True])
 @pytest.mark.parametrize("timeout", [None, 0, 10])
-async def test_wherever_taking_is_cancelled(
-    store, cancelled_at_every_step, native, timeout, anyio_backend_name
-):
-    if native and anyio_backend_name != "asyncio":
-        return
+async def test_wherever_taking_is_cancelled(store, cancelled_at_every_step, native, timeout):
     queue = WorkQueue(store, "jobs")
     await queue.put(1)
 
@@ -422,11 +418,7 @@ async def test_wherever_taking_is_cancelled(
 
 
 @pytest.mark.parametrize("native", [False, True])
-async def test_wherever_a_waiting_taker_is_cancelled(
-    store, virtual_clock, cancelled_at_every_step, native, anyio_backend_name
-):
-    if native and anyio_backend_name != "asyncio":
-        return
+async def test_wherever_a_waiting_taker_is_cancelled(store, virtual_clock, cancelled_at_every_step, native):
     queue = WorkQueue(store, "jobs")
 
     async def scenario():

@@ -476,11 +476,7 @@ async def test_a_body_that_cleans_up_under_a_shield_still_holds_its_task(store, 
 
 @pytest.mark.parametrize("native", [False, True])
 @pytest.mark.parametrize("prefetch", [0, 3])
-async def test_wherever_run_is_cancelled(
-    store, virtual_clock, cancelled_at_every_step, prefetch, native, anyio_backend_name
-):
-    if native and anyio_backend_name != "asyncio":
-        pytest.skip("a native cancellation is asyncio's")
+async def test_wherever_run_is_cancelled(store, virtual_clock, cancelled_at_every_step, prefetch, native):
     queue = WorkQueue(store, "jobs")
 
     async def handler(task):

@@ -33,7 +33,7 @@ FAULTS = {
     "leap": 8,
 }
 
-PATIENCE = 10.0
+PATIENCE = 50.0
 
 
 class Nemesis:

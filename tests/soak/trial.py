@@ -26,7 +26,7 @@ from tenure.testing import (
 
 LOOPS = ("asyncio", "trio", "uvloop", "trio")
 ROLES = (*("lock",) * 3, *("permits",) * 2, *("rwlock",) * 2, "claim", "put", "work")
-PATIENCE = 20.0
+PATIENCE = 50.0
 
 _numbers = count(1)
 

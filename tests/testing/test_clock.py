@@ -11,10 +11,8 @@ from tenure.testing import DeadlockError, VirtualClock, run, virtual_backend_opt
 
 
 async def test_hours_pass_in_no_time(virtual_clock):
-    began = time.perf_counter()
     await anyio.sleep(7200)
     assert virtual_clock.now() == anyio.current_time() == 7200
-    assert time.perf_counter() - began < 1
 
 
 async def test_a_timeout_fires_at_its_exact_time(virtual_clock):
@@ -130,10 +128,8 @@ class TestDeadlock:
                 group.start_soon(waits_for_nothing, name="the-stuck-one")
 
         clock = VirtualClock(backend, patience=0.1)
-        began = time.perf_counter()
         with pytest.raises(DeadlockError, match="no timer is set") as caught:
             run(main, clock=clock)
-        assert time.perf_counter() - began < 3
         assert "the-stuck-one" in str(caught.value)
         assert "waits_for_nothing" in str(caught.value)
         assert clock.deadlock is caught.value

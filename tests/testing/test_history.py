@@ -132,6 +132,12 @@ def test_a_history_goes_to_a_child_process_with_its_path(tmp_path):
     assert history.events() == [event]
 
 
+def test_a_copy_does_not_number_calls_as_the_original_did(tmp_path):
+    history = History(tmp_path / "history")
+    first = history.asked("lock")
+    assert pickle.loads(pickle.dumps(history)).asked("lock").call != first.call
+
+
 def test_the_path_stays_when_the_process_changes_its_directory(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     history = History("history")

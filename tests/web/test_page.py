@@ -9,6 +9,7 @@ import subprocess
 import anyio
 import anyio.to_thread
 import pytest
+from needed import NO_CHROMIUM
 
 from tenure.engine import Holder, QueueCounts, Resource, ResourcePage
 from tenure.errors import StoreUnavailable
@@ -23,9 +24,7 @@ from tenure.web._waits import Deadlock, Wait
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 
 pytestmark = [
-    pytest.mark.skipif(
-        CHROMIUM is None, reason="there is no chromium on the PATH (Debian: apt install chromium)"
-    ),
+    pytest.mark.skipif(CHROMIUM is None, reason=NO_CHROMIUM),
     pytest.mark.backends("asyncio"),
 ]
 

@@ -44,13 +44,13 @@ class MeasuredLock:
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> bool:
+    ) -> None:
         """Give it back. Raises `LeaseLost` if it was lost and the body did not raise something of its own.
 
         Cancellation: giving back goes on by itself; only the wait for its acknowledgement ends.
         """
         self._meter.lock_left(self._name, self._since)
-        return await self._hold.__aexit__(kind, error, trace)
+        await self._hold.__aexit__(kind, error, trace)
 
 
 class Context:

@@ -178,14 +178,14 @@ class Claiming:
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> bool:
+    ) -> None:
         """Give it back. Raises `LeaseLost` if it was lost and the body did not raise something of its own.
 
         Cancellation: giving back goes on by itself; only the wait for its acknowledgement ends.
         """
         if self._hold is None:
             raise RuntimeError(f"{self._wish.key}: this claim was not entered")
-        return await self._hold.__aexit__(kind, error, trace)
+        await self._hold.__aexit__(kind, error, trace)
 
     async def _attempt(self, timeout: float | None) -> Claim | None:
         """Claim a resource that passes the check; None if it did not, and another one may."""

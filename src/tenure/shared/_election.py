@@ -81,12 +81,12 @@ class Candidacy:
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> bool:
+    ) -> None:
         """Resign. Raises `LeaseLost` if the term was lost and the body did not raise something of its own.
 
         Cancellation: resigning goes on by itself; only the wait for its acknowledgement ends.
         """
-        return await self._hold.__aexit__(kind, error, trace)
+        await self._hold.__aexit__(kind, error, trace)
 
 
 class Election:

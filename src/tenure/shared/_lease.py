@@ -180,7 +180,7 @@ class Hold:
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> bool:
+    ) -> None:
         """Give the lease back. Raises `LeaseLost` if it was lost and the body did not raise something of its own.
 
         Cancellation: giving back goes on by itself; only the wait for its acknowledgement ends.
@@ -206,7 +206,7 @@ class Hold:
                     raise
             else:
                 self._scope.__exit__(None, None, None)
-            return False
+            return
         try:
             ended_by_us = bool(self._scope.__exit__(kind, error, trace))
         except BaseException as rest:
@@ -218,7 +218,6 @@ class Hold:
         if lease.lost and (ended_by_us or error is None):
             raise LeaseLost(lease.key, lease.lost) from None
         _tell_of_the_loss(error, lease)
-        return False
 
     def compose(self) -> None:
         """The task ended without leaving the block: nobody is there any more to hold it. For the store alone."""

