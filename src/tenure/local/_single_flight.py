@@ -55,6 +55,14 @@ class _Flight:
         self.after = after
         self.deserted = False
 
+    def land(self, outcome: Outcome[Any] | None, key: Hashable) -> None:
+        """Hand the outcome to everyone who waits; None means that the call was cancelled."""
+        if outcome is None:
+            self.line.fail_all(lambda: BrokenResourceError(f"the call for {key!r} was cancelled"))
+            return
+        for waiter in self.line:
+            self.line.grant(waiter, outcome)
+
     def _left(self, _: Waiter[None, Outcome[Any]]) -> None:
         if not self.line:
             self.deserted = True
@@ -168,8 +176,6 @@ class SingleFlight(AsyncContextManagerMixin):
         if self._flights.get(key) is flight:
             del self._flights[key]
         self._landed.set()
-        if outcome is None:
-            flight.line.fail_all(lambda: BrokenResourceError(f"the call for {key!r} was cancelled"))
-            return
-        for waiter in flight.line:
-            flight.line.grant(waiter, outcome)
+        flight.land(outcome, key)
+        # from Python 3.12 on, the traceback of an error keeps this frame with its variables
+        del outcome
