@@ -20,6 +20,7 @@ from anyio import AsyncContextManagerMixin, BrokenResourceError, ClosedResourceE
 from anyio.lowlevel import checkpoint_if_cancelled
 
 from tenure.local._line import Line
+from tenure.local._news import News
 from tenure.local._outcome import Failed, Returned
 from tenure.local._within import Within, is_within
 from tenure.upkeep import Upkeep, unwrapped_task_group
@@ -60,6 +61,9 @@ class _Flight:
         if outcome is None:
             self.line.fail_all(lambda: BrokenResourceError(f"the call for {key!r} was cancelled"))
             return
+        if isinstance(outcome, Failed) and not self.line:
+            # all have left, and its clean-up has failed
+            News().failed("single_flight.call_failed", outcome.error, key=key)
         for waiter in self.line:
             self.line.grant(waiter, outcome)
 
