@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from itertools import count
 from types import TracebackType
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 from tenure.errors import BarrierBroken
 
@@ -128,6 +128,16 @@ class History:
             self._path = os.path.abspath(path)  # noqa: PTH100 the process may change its directory
             self._salt = os.urandom(4).hex()
             self._write(b"")
+
+    def __getstate__(self) -> dict[str, Any]:
+        # from Python 3.14 on a `count` cannot be pickled
+        return self.__dict__ | {"_ids": next(self._ids)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._ids = count(state["_ids"])
+        if self._path is not None:
+            self._salt = os.urandom(4).hex()  # both write to one file, perhaps in one process
 
     def __iter__(self) -> Iterator[Event]:
         return iter(self.events())

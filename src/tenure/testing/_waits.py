@@ -78,8 +78,8 @@ def suspended(awaitable: Any) -> tuple[list[FrameType], asyncio.Task[Any] | None
             # It wraps an async generator, a coroutine or a future, and only the garbage collector is told which.
             inner: list[Any] = gc.get_referents(awaitable)
             if type(awaitable).__name__ == "FutureIter":
-                future = next(iter(inner), None)
-                return frames, cast("asyncio.Task[Any]", future) if isinstance(future, asyncio.Task) else None
+                # from Python 3.12 on, its class too
+                return frames, next((each for each in inner if isinstance(each, asyncio.Task)), None)
             wrapped = (each for frame in ("ag_frame", "cr_frame") for each in inner if hasattr(each, frame))
             awaitable = next(wrapped, None)
     return frames, None
