@@ -79,7 +79,8 @@ def suspended(awaitable: Any) -> tuple[list[FrameType], asyncio.Task[Any] | None
             inner: list[Any] = gc.get_referents(awaitable)
             if type(awaitable).__name__ == "FutureIter":
                 # from Python 3.12 on, its class too
-                return frames, next((each for each in inner if isinstance(each, asyncio.Task)), None)
+                tasks = (cast("asyncio.Task[Any]", each) for each in inner if isinstance(each, asyncio.Task))
+                return frames, next(tasks, None)
             wrapped = (each for frame in ("ag_frame", "cr_frame") for each in inner if hasattr(each, frame))
             awaitable = next(wrapped, None)
     return frames, None
