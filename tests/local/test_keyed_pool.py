@@ -652,7 +652,7 @@ async def test_a_leak_is_reported_once_for_each_borrower(virtual_clock, caplog):
 
         group.start_soon(forgetful, 35, name="long")
         await anyio.sleep(5)
-        group.start_soon(forgetful, 10, name="short")
+        group.start_soon(forgetful, 9, name="short")
         await anyio.sleep(14)
         (leak,) = pool.leaks()
         assert (leak.task, leak.seconds, pool.statistics().leaked) == ("long", 19, 1)
