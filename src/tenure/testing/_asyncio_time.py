@@ -99,7 +99,7 @@ class _VirtualLoop(asyncio.SelectorEventLoop):
             return asyncio.TimerHandle(when, callback, args, self, context)
         return super().call_at(when, callback, *args, context=context)
 
-    async def shutdown_default_executor(self, timeout: float | None = None) -> None:  # noqa: ARG002, ASYNC109
+    async def shutdown_default_executor(self, timeout: float | None = None) -> None:  # noqa: ARG002
         """Wait until the threads have ended. Without the limit of Python 3.12 and later: the clock would jump to it."""
         await super().shutdown_default_executor()
 
