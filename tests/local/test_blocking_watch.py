@@ -90,7 +90,10 @@ async def test_a_function_that_raises_is_logged_and_the_watch_goes_on(caplog):
             time.sleep(0.3)
             await anyio.sleep(0.05)
     assert len(reports) >= 2
-    assert "on_block raised" in caplog.records[0].getMessage()
+    record = caplog.records[0]
+    assert "blocking_watch.on_block_failed" in record.getMessage()
+    assert (record.name, record.levelname) == ("tenure", "WARNING")
+    assert record.exc_info[0] is KeyError
 
 
 async def test_it_reports_in_its_own_thread_and_ends_it():

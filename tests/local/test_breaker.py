@@ -1,14 +1,14 @@
 """A breaker refuses what would fail, lets few find out whether it still does, and believes nobody who is late."""
 
 import gc
-import logging
 from contextlib import suppress
-from functools import partial
+from functools import partial, wraps
 from math import inf
 
 import anyio
 import anyio.lowlevel
 import pytest
+from local.pool_world import Notes
 
 from tenure.errors import CircuitOpen
 from tenure.local._breaker import CircuitBreaker
@@ -250,6 +250,21 @@ async def test_the_verdict_falls_as_soon_as_it_is_certain(virtual_clock):
     assert breaker.state == "closed", "one of four is less than half"
 
 
+async def test_the_rates_say_why_it_is_open_also_after_probes_have_reopened_it(virtual_clock):
+    breaker = CircuitBreaker(window=20, min_calls=10, probes=4, open_seconds=10)
+    await fail(breaker, 10)
+    assert (breaker.state, breaker.statistics().failure_rate) == ("open", 1)
+    await anyio.sleep(10)
+    await fail(breaker)
+    assert (breaker.state, breaker.statistics().failure_rate) == ("half_open", None)
+    await fail(breaker)
+    statistics = breaker.statistics()
+    assert (statistics.state, statistics.calls, statistics.failures) == ("open", 2, 2)
+    assert (statistics.failure_rate, statistics.slow_call_rate) == (1, 0)
+    breaker.force_open()
+    assert breaker.statistics().failure_rate is None
+
+
 async def test_slow_probes_open_it_again(virtual_clock):
     breaker = await half_open(probes=2, slow_call_seconds=5, slow_call_rate=1.0)
     await breaker.call(partial(good, seconds=6))
@@ -414,11 +429,25 @@ async def test_a_listener_that_fails_is_logged_and_the_call_goes_on(caplog):
     breaker = quick()
     breaker.on_change(lambda old, new: 1 / 0)
     seen = changes(breaker)
-    with caplog.at_level(logging.ERROR, logger="tenure"):
-        await fail(breaker)
+    await fail(breaker)
     assert seen == [("closed", "open")]
-    assert "a listener failed on the change from closed to open" in caplog.text
+    (record,) = caplog.records
+    assert record.getMessage().startswith(
+        "breaker.listener_failed name= old=closed new=open error=ZeroDivisionError"
+    )
+    assert (record.name, record.levelname, record.exc_info[0]) == ("tenure", "WARNING", ZeroDivisionError)
     assert "ZeroDivisionError" in caplog.text
+
+
+@pytest.mark.parametrize("which", ["record", "ignore"])
+async def test_a_function_of_exceptions_that_fails_is_logged_and_its_call_says_nothing(caplog, which):
+    notes = Notes()
+    breaker = quick(**{which: lambda error: error.code == 503, "observer": notes})
+    await fail(breaker)
+    assert (breaker.state, breaker.statistics().calls) == ("closed", 0)
+    assert [type(fields["error"]) for fields in notes.named("breaker.matcher_failed")] == [AttributeError]
+    (record,) = caplog.records
+    assert "has no attribute 'code'" in record.exc_text
 
 
 async def test_a_listener_may_switch_the_breaker():
@@ -460,6 +489,100 @@ async def test_a_decorated_function_is_guarded_and_keeps_its_face():
         await charge(-1)
     with pytest.raises(CircuitOpen):
         await charge(3)
+
+
+def plain():
+    raise AssertionError("it was called")
+
+
+async def steps():
+    raise AssertionError("it was called")
+    yield
+
+
+def plain_steps():
+    raise AssertionError("it was called")
+    yield
+
+
+class Client:
+    def get(self):
+        raise AssertionError("it was called")
+
+    def __call__(self):
+        raise AssertionError("it was called")
+
+
+NO_ASYNC_FUNCTIONS = [
+    plain,
+    steps,
+    plain_steps,
+    partial(plain),
+    Client().get,
+    Client(),
+    3,
+    wraps(plain)(partial(plain)),
+]
+
+
+@pytest.mark.parametrize("fn", NO_ASYNC_FUNCTIONS)
+def test_what_is_no_async_function_is_not_decorated(fn):
+    with pytest.raises(TypeError, match="^fn must be an async function, not "):
+        quick()(fn)
+
+
+@pytest.mark.parametrize("fn", [plain, steps, plain_steps, Client().get])
+async def test_what_is_no_async_function_is_not_called(fn):
+    breaker = quick()
+    with pytest.raises(TypeError, match="^fn must be an async function, not "):
+        await breaker.call(fn)
+    assert (breaker.state, breaker.statistics().calls) == ("closed", 0)
+
+
+@pytest.mark.parametrize(
+    "fn", [lambda: 7, partial(len, "seven!!"), int, partial(good, 1, 2, 3), partial(good, wrong=1)]
+)
+async def test_a_mistake_of_the_program_is_no_failure_of_the_service(virtual_clock, fn):
+    breaker = await half_open()
+    with pytest.raises(TypeError):
+        await breaker.call(fn)
+    with pytest.raises(TypeError):
+        await breaker.call(good, 1, 2, 3)
+    statistics = breaker.statistics()
+    assert (statistics.state, statistics.calls, statistics.probes) == ("half_open", 0, 0)
+    with pytest.raises(TypeError, match="mine"):
+        await breaker.call(bad, TypeError("mine"))
+    assert breaker.state == "open", "a TypeError of the service is one"
+
+
+async def test_what_is_not_awaitable_is_named():
+    with pytest.raises(
+        TypeError, match="^fn must be an async function, but <built-in function len> returned 3$"
+    ):
+        await quick().call(len, "abc")
+
+
+async def test_all_that_returns_something_awaitable_is_let_through():
+    class Fetch:
+        async def get(self):
+            return 7
+
+        async def __call__(self):
+            return 7
+
+    @wraps(good)
+    def decorated(*args):
+        return good(*args)
+
+    @wraps(plain)
+    async def in_a_thread():
+        return 7
+
+    breaker = quick()
+    for fn in (Fetch().get, Fetch(), partial(good, 7), partial(decorated, 7), in_a_thread):
+        assert await breaker.call(fn) == 7
+        assert await breaker(fn)() == 7
+    assert await breaker.call(lambda: good(7)) == 7
 
 
 async def test_closed_it_adds_no_checkpoint_and_a_refusal_is_one():

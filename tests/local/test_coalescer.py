@@ -1,6 +1,8 @@
 """Coalescing: few flushes for many puts, nothing flushed twice, nobody left without an answer."""
 
 import asyncio
+import gc
+import weakref
 
 import anyio
 import anyio.lowlevel
@@ -227,6 +229,40 @@ async def test_one_that_is_cancelled_while_it_is_flushed_leaves_and_its_value_go
         assert first.outcome == "cancelled"
     assert sink.batches == [{"a": "a", "b": "b"}]
     assert second.outcome == 11
+
+
+async def test_an_error_of_a_flush_that_all_have_left_is_logged(virtual_clock, caplog):
+    sink = Sink(seconds=10, errors=[KeyError("one"), KeyError("two")])
+    async with Coalescer(sink, window=1) as coalescer:
+        with anyio.move_on_after(5):
+            await coalescer.put("a", 1)
+        await anyio.sleep(10)
+        with pytest.raises(KeyError, match="two"):
+            await coalescer.put("a", 1)
+    (record,) = caplog.records
+    assert record.message == "coalescer.flush_failed error=KeyError('one')"
+    assert (record.name, record.levelname, record.exc_info[0]) == ("tenure", "WARNING", KeyError)
+
+
+@pytest.mark.backends("asyncio")  # trio's own frames make circles
+async def test_an_error_does_not_wait_for_the_garbage_collector(virtual_clock):
+    class Big(KeyError):
+        pass
+
+    async def flush(_):
+        raise Big
+
+    async with Coalescer(flush, window=1) as coalescer:
+        gc.collect()
+        gc.disable()
+        try:
+            try:
+                await coalescer.put("a", 1)
+            except Big as error:
+                gone = weakref.ref(error)
+            assert gone() is None
+        finally:
+            gc.enable()
 
 
 async def test_leaving_the_block_flushes_what_is_gathered_and_refuses_more(virtual_clock):

@@ -1,10 +1,14 @@
 """The keyed pool: its limits, who has its turn, what is evicted and why, in virtual time."""
 
+import gc
+import logging
+import weakref
+
 import anyio
 import pytest
 from local.pool_world import Notes, Works
 
-from tenure.errors import PoolClosed, PoolTimeout
+from tenure.errors import BulkheadFull, PoolClosed, PoolTimeout
 from tenure.local._keyed_pool import KeyedPool
 from tenure.testing import assert_checkpoints
 
@@ -399,9 +403,266 @@ async def test_a_callback_that_fails_stops_nothing(virtual_clock, caplog):
             await works.use(pool.acquire(key))
     assert works.open == []
     assert [record.message for record in caplog.records] == [
-        "pool.on_evict_failed key=a error='oops'",
-        "pool.on_evict_failed key=b error='oops'",
+        "pool.on_evict_failed key=a error=KeyError('oops')",
+        "pool.on_evict_failed key=b error=KeyError('oops')",
     ]
+
+
+@pytest.mark.parametrize("hook", ["create", "check", "reset", "close", "on_evict"])
+async def test_what_a_function_raises_is_logged_with_its_traceback_and_told_to_the_observer(
+    virtual_clock, caplog, hook
+):
+    works, notes, failures = Works(), Notes(), []
+
+    def typo(*_):
+        failures.append(hook)
+        raise AttributeError("rolback")
+
+    async def create(key):
+        return typo() if hook == "create" and not failures else await works.create(key)
+
+    functions = {"close": works.close, hook: typo} | {"create": create}
+    create = functions.pop("create")
+    async with KeyedPool(create, **functions, check_after_idle=0, max_total=1, observer=notes) as pool:
+        for key in "aab":
+            with anyio.move_on_after(1):
+                try:
+                    await works.use(pool.acquire(key))
+                except AttributeError:
+                    assert hook == "create"
+    told = [(fields["key"], str(fields["error"])) for fields in notes.named(f"pool.{hook}_failed")]
+    assert len(told) == len(failures) > 0 and set(told) <= {("a", "rolback"), ("b", "rolback")}
+    for record, (key, _) in zip(caplog.records, told, strict=True):
+        assert (record.levelname, record.name) == ("WARNING", "tenure")
+        assert record.message == f"pool.{hook}_failed key={key} error=AttributeError('rolback')"
+        assert 'raise AttributeError("rolback")' in record.exc_text
+
+
+@pytest.mark.backends("asyncio")  # trio's own frames make circles
+async def test_an_error_of_create_does_not_wait_for_the_garbage_collector(virtual_clock, caplog):
+    class Big(ConnectionError):
+        pass
+
+    caplog.set_level(logging.CRITICAL)  # records keep their errors
+
+    works = Works()
+    works.errors = [Big()]
+    async with pool_of(works) as pool:
+        gc.collect()
+        gc.disable()
+        try:
+            try:
+                await works.use(pool.acquire("a"))
+            except Big as error:
+                gone = weakref.ref(error)
+            await virtual_clock.settle()
+            assert gone() is None
+        finally:
+            gc.enable()
+
+
+# resets
+
+
+async def test_what_comes_back_is_reset(virtual_clock):
+    works, evictions = Works(reset=1), Evictions()
+    async with pool_of(works, reset=works.reset, on_evict=evictions) as pool:
+        thing = await works.use(pool.acquire("a"))
+        with pytest.raises(KeyError):
+            async with pool.acquire("a"):
+                raise KeyError
+        with anyio.move_on_after(1):
+            await works.use(pool.acquire("a"), 1000)
+        assert (thing.resets, virtual_clock.now(), evictions) == (3, 4, [])
+        async with pool.acquire("a") as same:
+            assert same is thing
+            thing.healthy = False
+        await virtual_clock.settle()
+        assert evictions == [("a", 0, "reset failed")]
+        assert (await works.use(pool.acquire("a"))).number == 1
+
+
+async def test_one_that_is_shared_is_reset_when_the_last_has_left_and_nobody_joins_meanwhile(virtual_clock):
+    works = Works(reset=2)
+
+    async def share(seconds):
+        await works.use(pool.acquire("a", exclusive=False), seconds, share=True)
+
+    async with pool_of(works, reset=works.reset, max_per_key=1) as pool, anyio.create_task_group() as group:
+        group.start_soon(share, 1)
+        with anyio.move_on_after(3):
+            await share(1000)
+        assert (virtual_clock.now(), works.things[0].resets) == (5, 1)
+        group.start_soon(share, 1)
+        await anyio.sleep(2)
+        assert pool.statistics().lent == 1, "it is being reset"
+        await share(0)
+        assert virtual_clock.now() == 10
+        assert works.things[0].resets == 3 and len(works.things) == 1
+
+
+# ages
+
+
+@pytest.mark.parametrize("busy", [False, True])
+async def test_none_is_lent_beyond_its_lifetime(virtual_clock, busy):
+    works, notes = Works(), Notes()
+    async with pool_of(works, max_per_key=1, max_lifetime=100, observer=notes) as pool:
+
+        async def keep_busy():
+            while virtual_clock.now() < 500:
+                await works.use(pool.acquire("a"), 3)
+                if not busy:
+                    await anyio.sleep(3)
+
+        async with anyio.create_task_group() as group:
+            for _ in range(2 if busy else 1):
+                group.start_soon(keep_busy)
+    ages = [fields["age"] for fields in notes.named("pool.closed") if fields["reason"] == "lifetime"]
+    assert len(ages) >= 4
+    assert all(97.5 <= age <= 103 for age in ages)
+
+
+async def test_a_lifetime_ends_while_idle_too(virtual_clock):
+    works, evictions = Works(), Evictions()
+    async with pool_of(works, max_lifetime=100, idle_timeout=None, on_evict=evictions) as pool:
+        for key in "ab":
+            await works.use(pool.acquire(key))
+        await anyio.sleep(97)
+        assert pool.statistics().idle == 2
+        await anyio.sleep(4)
+        assert sorted(evictions) == [("a", 0, "lifetime"), ("b", 1, "lifetime")]
+        assert pool.statistics().keys == 0
+
+
+async def test_nobody_joins_those_who_share_what_is_too_old(virtual_clock):
+    works = Works()
+
+    async def share(seconds):
+        return await works.use(pool.acquire("a", exclusive=False), seconds, share=True)
+
+    async with pool_of(works, max_lifetime=100) as pool, anyio.create_task_group() as group:
+        group.start_soon(share, 150)
+        await anyio.sleep(50)
+        assert (await share(0)).number == 0
+        await anyio.sleep(51)
+        assert (await share(0)).number == 1
+        assert not works.things[0].closed, "what is lent is never closed"
+        await anyio.sleep(50)
+        assert works.things[0].closed
+        assert (await share(0)).number == 1
+
+
+async def test_how_long_it_is_lent_without_a_check_can_be_said(virtual_clock):
+    works = Works()
+    async with pool_of(works, check=works.check, check_after_idle=10) as pool:
+        thing = await works.use(pool.acquire("a"))
+        for seconds, checks in [(9, 0), (11, 1), (9, 1)]:
+            await anyio.sleep(seconds)
+            await works.use(pool.acquire("a"))
+            assert thing.checks == checks
+
+
+async def test_behind_one_that_fails_its_check_what_was_just_used_is_lent_without_one(virtual_clock):
+    works = Works(check=1)
+    async with pool_of(works, check=works.check) as pool, anyio.create_task_group() as group:
+        async with pool.acquire("a") as good:
+            bad = await works.use(pool.acquire("a"))
+            await anyio.sleep(1)
+            bad.healthy = False
+            group.start_soon(lambda: works.use(pool.acquire("a", exclusive=False), 10, share=True))
+            await anyio.sleep(0.8)
+        await anyio.sleep(0.7)
+        async with pool.acquire("a", exclusive=False) as thing:
+            assert thing is good and bad.closed
+        assert (good.checks, bad.checks) == (0, 1)
+
+
+# who may wait
+
+
+async def test_with_no_waiting_at_all_it_lends_while_there_is_room(virtual_clock):
+    works = Works(create=1)
+    async with pool_of(works, max_per_key=2, max_total=3, max_waiting=0) as pool:
+        async with pool.acquire("a"), pool.acquire("a"):
+            with assert_checkpoints(), pytest.raises(BulkheadFull, match="0 tasks wait already: 'a': 2 of 2"):
+                await works.use(pool.acquire("a"))
+            await works.use(pool.acquire("b"))
+            async with pool.acquire("c"):  # the idle one has to go for it
+                with pytest.raises(BulkheadFull, match="'d': 0 of 2 slots of this key in use; 3 of 3"):
+                    await works.use(pool.acquire("d"))
+                assert pool.statistics().keys == 2, "a key that was refused leaves nothing"
+        assert pool.statistics().refused == 2
+
+
+async def test_only_those_who_wait_for_a_return_count_as_waiting_for_each_key_by_itself(virtual_clock):
+    works, refused = Works(create=1), []
+
+    async def borrow(name):
+        try:
+            await works.use(pool.acquire(name[0]), 100)
+        except BulkheadFull:
+            refused.append(name)
+
+    async with pool_of(works, max_per_key=3, max_waiting=1) as pool, anyio.create_task_group() as group:
+        for name in ["a1", "a2", "a3", "a4", "a5", "b1", "b2", "b3", "b4", "b5", "b6"]:
+            group.start_soon(borrow, name)
+            await virtual_clock.settle()
+        assert refused == ["a5", "b5", "b6"]
+        await anyio.sleep(10)
+        await borrow("a6")
+        assert refused == ["a5", "b5", "b6", "a6"]
+
+
+async def test_those_who_share_what_is_being_created_do_not_count_as_waiting(virtual_clock):
+    works, refused = Works(create=1), []
+
+    async def borrow(name, exclusive):
+        try:
+            await works.use(pool.acquire("a", exclusive=exclusive), 10, share=True)
+        except BulkheadFull:
+            refused.append(name)
+
+    async with pool_of(works, max_per_key=1, max_waiting=1) as pool, anyio.create_task_group() as group:
+        for name, exclusive in [("s1", False), ("s2", False), ("x1", True), ("s3", False), ("x2", True)]:
+            group.start_soon(borrow, name, exclusive)
+            await virtual_clock.settle()
+        assert refused == ["s3", "x2"]
+
+
+async def test_without_eviction_what_other_keys_keep_idle_is_no_room(virtual_clock):
+    works = Works()
+    async with pool_of(works, max_total=1, max_waiting=0, evict="never") as pool:
+        await works.use(pool.acquire("a"))
+        with pytest.raises(BulkheadFull):
+            await works.use(pool.acquire("b"))
+        await works.use(pool.acquire("a"))
+
+
+# leaks
+
+
+async def test_a_leak_is_reported_once_for_each_borrower(virtual_clock, caplog):
+    works, notes = Works(), Notes()
+    async with pool_of(works, leak_after=10, observer=notes) as pool, anyio.create_task_group() as group:
+
+        async def forgetful(seconds):
+            async with pool.acquire("a", exclusive=False):
+                await anyio.sleep(seconds)
+
+        group.start_soon(forgetful, 35, name="long")
+        await anyio.sleep(5)
+        group.start_soon(forgetful, 9, name="short")
+        await anyio.sleep(14)
+        (leak,) = pool.leaks()
+        assert (leak.task, leak.seconds, pool.statistics().leaked) == ("long", 19, 1)
+        assert "in forgetful" in leak.where and "async with pool.acquire(" in leak.where
+        await anyio.sleep(20)
+        assert pool.leaks() == ()
+    (fields,) = notes.named("pool.leak")
+    assert (fields["key"], fields["task"], fields["seconds"]) == ("a", "long", 10)
+    (record,) = caplog.records
+    assert record.message.startswith("pool.leak key=a task=long seconds=10.0 where=")
 
 
 # closing
@@ -494,6 +755,11 @@ async def test_many_keys_leave_nothing(virtual_clock):
         ({"evict": "newest"}, ValueError, "evict must be 'oldest' or 'never', not 'newest'"),
         ({"on_evict": 1}, TypeError, "on_evict must be a function"),
         ({"check": 1}, TypeError, "check must be a function"),
+        ({"reset": 1}, TypeError, "reset must be a function"),
+        ({"max_waiting": -1}, ValueError, "max_waiting must be at least 0"),
+        ({"max_lifetime": "1"}, TypeError, "max_lifetime must be a number of seconds"),
+        ({"check_after_idle": -1}, ValueError, "check_after_idle must be 0 or more seconds"),
+        ({"leak_after": 0}, ValueError, "leak_after must be more than 0 seconds"),
         ({"close": None}, TypeError, "close must be a function"),
     ],
 )

@@ -5,7 +5,7 @@ import anyio.lowlevel
 import pytest
 from local.pool_world import Works
 
-from tenure.errors import PoolClosed
+from tenure.errors import BulkheadFull, PoolClosed
 from tenure.local._keyed_pool import KeyedPool
 from tenure.testing import cancel_everywhere, cancellable, explore, newcomer
 
@@ -192,7 +192,37 @@ async def a_keyed_pool_drains():
     assert works.open == [] and works.creating == 0 and pool.statistics().keys == 0
 
 
+async def what_comes_back_is_reset_and_few_may_wait():
+    works, outcomes = Works(create=0.02, reset=0.02, close=0.02), []
+    options = {"max_per_key": 1, "max_total": 1, "max_waiting": 1, "max_lifetime": 0.1, "leak_after": 0.05}
+    pool = KeyedPool(works.create, close=works.close, reset=works.reset, **options)
+
+    async def borrower(key, exclusive, arrival=anyio.lowlevel.checkpoint):
+        await arrival()
+        try:
+            await works.use(pool.acquire(key, exclusive=exclusive), 0.03, share=not exclusive)
+            outcomes.append("served")
+        except BulkheadFull:
+            outcomes.append("refused")
+
+    async def victim(key, exclusive):
+        with cancellable():
+            await borrower(key, exclusive)
+
+    async with pool:
+        async with anyio.create_task_group() as group:
+            group.start_soon(borrower, "a", False)
+            group.start_soon(victim, "a", False)
+            group.start_soon(victim, "a", True)
+            group.start_soon(borrower, "a", False, newcomer)
+        assert len(outcomes) >= 2
+        assert pool.leaks() == ()
+        await all_slots_are_back(pool, works, "x")
+    assert works.open == [] and works.creating == 0 and pool.statistics().keys == 0
+
+
 SCENARIOS = [
+    what_comes_back_is_reset_and_few_may_wait,
     keys_compete_for_slots,
     idle_ones_are_checked_and_evicted,
     sharers_and_loners_take_turns,

@@ -234,6 +234,8 @@ def test_calling_on_a_loop_that_is_gone_raises(backend):
     async def main():
         return loop_caller()
 
+    if backend[1]:
+        pytest.importorskip("uvloop")
     call = anyio.run(main, backend=backend[0], backend_options=backend[1])
     with pytest.raises(RuntimeError):
         call(lambda: None)

@@ -1,6 +1,7 @@
 """The pool: what it lends, keeps, replaces and closes, in virtual time."""
 
 import logging
+from contextlib import suppress
 
 import anyio
 import pytest
@@ -8,6 +9,7 @@ from local.pool_world import Notes, Works
 
 from tenure.errors import BulkheadFull, PoolClosed, PoolTimeout
 from tenure.local._pool import Pool
+from tenure.observe import LoggingObserver, Observers
 from tenure.testing import assert_checkpoints
 
 JITTER = 0.025
@@ -217,6 +219,66 @@ async def test_so_many_may_wait(virtual_clock):
             with pytest.raises(BulkheadFull, match="1 tasks wait already") as caught:
                 await works.use(pool.acquire())
             assert (caught.value.limit, caught.value.waiting) == (1, 1)
+            assert pool.statistics().refused == 1
+
+
+async def test_with_no_waiting_at_all_it_lends_while_there_is_room(virtual_clock):
+    """psycopg_pool's users write max_waiting=0; it must not be a pool that never creates anything."""
+    works = Works(create=1)
+    async with pool_of(works, max_size=2, max_waiting=0, idle_timeout=60) as pool:
+        for _ in range(2):  # at first, and after it has gone idle
+            async with pool.acquire(), pool.acquire():
+                with assert_checkpoints(), pytest.raises(BulkheadFull, match="0 tasks wait already: 2 of 2"):
+                    await works.use(pool.acquire())
+            await anyio.sleep(100)
+            assert pool.statistics().size == 0
+        assert (pool.statistics().refused, pool.statistics().created) == (2, 4)
+
+
+async def test_only_those_who_wait_for_a_return_count_as_waiting(virtual_clock):
+    works, refused = Works(create=1), []
+
+    async def borrow(name):
+        try:
+            await works.use(pool.acquire(), 100)
+        except BulkheadFull:
+            refused.append(name)
+
+    async with pool_of(works, max_size=10, max_waiting=2) as pool, anyio.create_task_group() as group:
+        for name in range(13):
+            group.start_soon(borrow, name)
+            await virtual_clock.settle()
+            assert len(pool._line) == pool.statistics().tasks_waiting == min(name + 1, 12)
+        assert refused == [12]
+        await anyio.sleep(50)
+        assert (pool.statistics().lent, pool.statistics().tasks_waiting) == (10, 2)
+        await borrow(13)
+        assert refused == [12, 13]
+
+
+async def test_a_slot_that_is_being_closed_is_room(virtual_clock):
+    works = Works(close=5)
+    options = {"check": works.check, "check_every": None}
+    async with pool_of(works, max_size=1, max_waiting=0, **options) as pool:
+        thing = await works.use(pool.acquire())
+        thing.healthy = False
+        await anyio.sleep(1)
+        assert (await works.use(pool.acquire())).number == 1, "the check of the first one has failed"
+        pool.reload()
+        assert (await works.use(pool.acquire())).number == 2
+        assert pool.statistics().refused == 0
+
+
+async def test_one_that_the_pool_itself_is_checking_is_room(virtual_clock):
+    works = Works(check=4)
+    options = {"check": works.check, "check_every": 60, "idle_timeout": None}
+    async with pool_of(works, max_size=1, max_waiting=0, **options) as pool:
+        await works.use(pool.acquire())
+        await anyio.sleep(61)
+        async with pool.acquire() as thing:
+            assert (virtual_clock.now(), thing.number, thing.checks) == (64, 0, 1)
+            with pytest.raises(BulkheadFull):
+                await works.use(pool.acquire())
 
 
 # checks
@@ -637,7 +699,7 @@ async def test_a_leak_is_reported_once_with_the_place_where_it_was_taken(virtual
         await anyio.sleep(20)
         assert pool.leaks() == ()
     (record,) = caplog.records
-    assert (record.levelno, record.name) == (logging.WARNING, "tenure.local")
+    assert (record.levelno, record.name) == (logging.WARNING, "tenure")
     assert "pool.leak task=forgetful seconds=10" in record.message
 
 
@@ -661,7 +723,98 @@ async def test_a_close_that_fails_is_told_and_keeps_no_slot(virtual_clock, caplo
         await works.use(pool.acquire())
         pool.reload()
         await works.use(pool.acquire())
-    assert [record.message for record in caplog.records] == ["pool.close_failed error=gone"] * 2
+    assert [record.message for record in caplog.records] == ["pool.close_failed error=OSError('gone')"] * 2
+
+
+HOOKS = pytest.mark.parametrize("hook", ["create", "check", "reset", "close"])
+
+
+async def fails_in(hook, **options):
+    """Borrow twice, with a function that fails every time; a creation fails only the first time."""
+    works, failures = Works(), []
+
+    def typo(*_):
+        failures.append(hook)
+        raise AttributeError("rolback")
+
+    async def create():
+        return typo() if hook == "create" and not failures else await works.create()
+
+    functions = {"close": works.close, hook: typo} | {"create": create}
+    async with Pool(functions.pop("create"), **functions, check_after_idle=0, **options) as pool:
+        for _ in range(2):
+            with suppress(AttributeError):
+                await works.use(pool.acquire())
+    return len(failures)
+
+
+@HOOKS
+async def test_what_a_function_raises_is_logged_with_its_traceback_and_told_to_the_observer(
+    virtual_clock, caplog, hook
+):
+    """psycopg_pool's test_reset_broken: a typo in a reset must not turn the pool into a connection for each use."""
+    notes = Notes()
+    times = await fails_in(hook, observer=notes)
+    assert [str(fields["error"]) for fields in notes.named(f"pool.{hook}_failed")] == ["rolback"] * times
+    assert times > 0 and len(caplog.records) == times, "each failure once"
+    for record in caplog.records:
+        assert (record.levelname, record.name) == ("WARNING", "tenure")
+        assert record.message == f"pool.{hook}_failed error=AttributeError('rolback')"
+        assert 'raise AttributeError("rolback")' in record.exc_text
+
+
+@HOOKS
+async def test_an_observer_that_logs_too_logs_no_failure_twice(virtual_clock, caplog, hook):
+    caplog.set_level(logging.DEBUG)
+    times = await fails_in(hook, observer=Observers(LoggingObserver()))
+    assert [record.levelno for record in caplog.records if "_failed" in record.message] == [30] * times
+
+
+async def test_an_observer_that_logs_elsewhere_has_the_failures_there(virtual_clock, caplog):
+    caplog.set_level(logging.DEBUG)
+    times = await fails_in("check", observer=LoggingObserver(logging.getLogger("mine")))
+    mine = [record for record in caplog.records if record.name == "mine" and "_failed" in record.message]
+    assert [record.exc_info[0] for record in mine] == [AttributeError] * times
+    assert {record.levelname for record in mine} == {"WARNING"}
+
+
+async def test_a_check_or_reset_that_takes_too_long_is_named(virtual_clock, caplog):
+    works = Works(check=1000, reset=1000)
+    options = {"check": works.check, "reset": works.reset}
+    async with pool_of(works, **options, check_timeout=3, check_every=None) as pool:
+        await works.use(pool.acquire())
+        works.times["reset"] = 0
+        await works.use(pool.acquire())
+        await anyio.sleep(1)
+        await works.use(pool.acquire())
+    assert [record.message for record in caplog.records] == [
+        "pool.reset_failed error=TimeoutError('reset took longer than 3 s')",
+        "pool.check_failed error=TimeoutError('check took longer than 3 s')",
+    ]
+
+
+async def test_an_answer_of_no_is_no_error(virtual_clock, caplog):
+    works, notes = Works(), Notes()
+    async with pool_of(works, check=lambda _: False, check_after_idle=0, observer=notes) as pool:
+        for _ in range(2):
+            await works.use(pool.acquire())
+    assert [fields["reason"] for fields in notes.named("pool.closed")] == ["unhealthy", "closed"]
+    assert caplog.records == []
+
+
+async def test_an_observer_that_fails_is_logged_and_stops_nothing(virtual_clock, caplog):
+    class Broken:
+        def notice(self, event, /, **fields):
+            raise KeyError(event)
+
+    works = Works()
+    async with pool_of(works, observer=Broken()) as pool:
+        await works.use(pool.acquire())
+    assert [record.message for record in caplog.records] == [
+        "the observer failed at pool.created seconds=0.0 error=KeyError('pool.created')",
+        "the observer failed at pool.closed reason=closed age=0.0 error=KeyError('pool.closed')",
+    ]
+    assert works.open == []
 
 
 @pytest.mark.parametrize(

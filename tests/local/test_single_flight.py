@@ -133,6 +133,28 @@ async def test_a_failing_load_is_called_once_for_ten_waiters_and_its_error_goes_
     assert await SingleFlight().run("key", load) == [2]
 
 
+@HOSTS
+@EVERY_WAY
+async def test_an_error_in_the_clean_up_of_a_call_that_all_have_left_is_logged(
+    entered, how, virtual_clock, caplog
+):
+    async def load():
+        try:
+            await anyio.sleep(10)
+        finally:
+            raise KeyError("nobody waits for me")
+
+    flight = SingleFlight()
+    async with hosted(flight, entered), anyio.create_task_group() as group:
+        caller = Caller(flight, load, how=how)
+        await start(group, virtual_clock, caller)
+        caller.cancel()
+    assert caller.outcome == "cancelled"
+    (record,) = caplog.records
+    assert record.message == "single_flight.call_failed key=key error=KeyError('nobody waits for me')"
+    assert (record.name, record.levelname, record.exc_info[0]) == ("tenure", "WARNING", KeyError)
+
+
 @pytest.mark.backends("asyncio")  # trio's own frames make circles
 @HOSTS
 async def test_an_error_does_not_wait_for_the_garbage_collector(entered, virtual_clock):

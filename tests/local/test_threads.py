@@ -14,6 +14,7 @@ from tenure.errors import BulkheadFull
 from tenure.local import Finished, Threads
 from tenure.local._park import this_task
 from tenure.local._threads import Done
+from tenure.testing import assert_checkpoints
 
 EVERY_WAY = pytest.mark.parametrize(
     ("anyio_backend", "how"),
@@ -318,7 +319,29 @@ async def test_the_line_is_bounded():
             assert (caught.value.limit, caught.value.waiting) == (1, 1)
             with pytest.raises(BulkheadFull):
                 await threads.map(abs, [1])
+            assert threads.statistics().refused == 2
+            with assert_checkpoints(), pytest.raises(BulkheadFull):
+                await threads.run(abs, 1)
     assert await threads.run(abs, -1) == 1
+
+
+class Failing(Blocker):
+    def __call__(self, value=None):
+        super().__call__(value)
+        raise KeyError("nobody waits for me")
+
+
+@EVERY_WAY
+async def test_what_an_abandoned_function_raises_is_logged(how, caplog):
+    threads, block = Threads(1), Failing()
+    async with running(threads, block, how) as (_, caller):
+        caller.cancel()
+        await until(lambda: threads.statistics().abandoned)
+        block.go.set()
+        await idle(threads)
+    (record,) = caplog.records
+    assert record.message.startswith("threads.abandoned_failed function=")
+    assert (record.name, record.levelname, record.exc_info[0]) == ("tenure", "WARNING", KeyError)
 
 
 async def test_a_call_from_inside_one_of_the_own_threads_is_refused():

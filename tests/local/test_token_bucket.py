@@ -176,26 +176,70 @@ async def test_a_reservation_behind_those_who_wait(virtual_clock):
     assert times == near(1, 3)
 
 
-async def test_what_a_late_loop_missed_is_made_up_but_not_a_long_stop(virtual_clock):
-    bucket = TokenBucket(100, burst=1)
-    got = []
+def stop_the_loop(virtual_clock, seconds):
+    """Let time pass in which no task can run."""
+    clock = virtual_clock._time
+    if virtual_clock.backend == "trio":
+        clock._mock.jump(seconds)
+    else:
+        clock.seconds += seconds
+
+
+async def times_around_a_stop(virtual_clock, bucket, seconds, tasks):
+    """Who gets a token when, in seconds, of many who wait while the loop stands still for so long, 50 ms later."""
+    got, begin = [], virtual_clock.now()
+    bucket.acquire_nowait(bucket.burst)
 
     async def acquire():
         await bucket.acquire()
-        got.append(virtual_clock.now())
+        got.append(virtual_clock.now() - begin)
 
     async with anyio.create_task_group() as group:
-        for _ in range(40):
+        for _ in range(tasks):
             group.start_soon(acquire)
-        await virtual_clock.settle()
-        clock = virtual_clock._time
-        if virtual_clock.backend == "trio":
-            clock._mock.jump(10)
-        else:
-            clock.seconds += 10
-        stopped = virtual_clock.now()
-        await anyio.sleep(0.001)
-        assert 5 <= sum(at <= stopped for at in got) <= 8
+        await anyio.sleep(0.05)
+        stop_the_loop(virtual_clock, seconds)
+    return got
+
+
+async def test_what_fell_due_in_a_stop_of_the_loop_is_there_at_once(virtual_clock):
+    """aiolimiter and Guava: a bucket has room for it."""
+    got = await times_around_a_stop(virtual_clock, TokenBucket(5, burst=5), 0.7, 5)
+    assert got == near(0.75, 0.75, 0.75, 0.8, 1.0)
+
+
+@pytest.mark.parametrize(("rate", "burst"), [(5, 5), (100, 5), (20, 1), (1, 1), (3, 2.5)])
+async def test_after_a_stop_no_more_than_the_burst_goes_at_once(virtual_clock, rate, burst):
+    got = await times_around_a_stop(virtual_clock, TokenBucket(rate, burst=burst), 10, 20)
+    got = [at for at in got if at > 0.06]
+    assert sum(at <= 10.06 for at in got) <= burst + rate * 0.01
+    later = int(burst)
+    assert got[:later] == near(*[10.05] * later)
+    ahead = 1 + later - burst - min(0.5, 0.05 * rate)  # a part of a token was kept too
+    assert got[later : later + 3] == near(*[10.05 + (ahead + n) / rate for n in range(3)])
+
+
+async def test_at_a_high_rate_what_falls_due_in_50_ms_goes_at_once(virtual_clock):
+    got = await times_around_a_stop(virtual_clock, TokenBucket(1000), 10, 200)
+    assert sum(10.05 <= at <= 10.0505 for at in got) == 1 + 50
+
+
+async def test_a_small_delay_of_the_loop_costs_nothing_whatever_the_burst(virtual_clock):
+    for rate, burst in ((10, 1), (10, 3), (1000, 1), (1000, 30)):
+        bucket, begin = TokenBucket(rate, burst), virtual_clock.now()
+        bucket.acquire_nowait(burst)
+
+        async def acquire(bucket=bucket):
+            for _ in range(10):
+                await bucket.acquire()
+
+        async with anyio.create_task_group() as group:
+            for _ in range(10):
+                group.start_soon(acquire)
+            for _ in range(5):
+                await anyio.sleep(100 / rate / 20)
+                stop_the_loop(virtual_clock, 0.012)
+        assert 100 / rate <= virtual_clock.now() - begin + 1e-9 <= 100 / rate + 0.013
 
 
 async def test_every_call_is_a_checkpoint():

@@ -9,7 +9,7 @@ from tenure.local._bulkhead import Bulkhead, BulkheadKindStatistics, BulkheadSta
 from tenure.local._coalescer import Coalescer, CoalescerStatistics
 from tenure.local._keyed_pool import KeyedPool, KeyedPoolStatistics
 from tenure.local._pool import Pool, PoolStatistics
-from tenure.local._pool_entry import Leak
+from tenure.local._pool_loans import Leak
 from tenure.local._queue import PriorityQueue, Queue, QueueStatistics
 from tenure.local._router import Router, RouterLane, RouterStatistics
 from tenure.local._rwlock import ReadTurn, RWLock, RWLockStatistics, TakenTurn, WriteTurn

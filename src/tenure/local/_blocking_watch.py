@@ -23,6 +23,7 @@ from inspect import CO_COROUTINE, CO_ITERABLE_COROUTINE
 from time import monotonic
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
 
+from tenure.local._news import News
 from tenure.local._park import checkpoint, this_task
 
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ class BlockingWatch:
 
     ``async with BlockingWatch():`` watches the loop that it is entered on, until the block is left, with a
     thread of its own. `on_block` is called with a `Blocked` when the block is over, in that thread; if it raises,
-    that is logged. None: a warning is logged, to "tenure".
+    that is logged with its traceback. None: a warning is logged, to "tenure".
 
     What it cannot see: a block that never ends; callbacks of the loop that are no tasks; C code that does not
     let other threads run (the block is seen if the task goes on for a moment after that). On asyncio two steps
@@ -179,8 +180,8 @@ class BlockingWatch:
         blocked = Blocked(_name(step.task), _line(stack), seconds, "".join(stack.format()).rstrip())
         try:
             self._on_block(blocked)
-        except Exception:
-            _logger.exception("on_block raised at the report of task %r", blocked.task)
+        except Exception as error:  # noqa: BLE001 - it is logged; the watch goes on
+            News().failed("blocking_watch.on_block_failed", error, task=blocked.task)
 
 
 class _AsyncioSteps:

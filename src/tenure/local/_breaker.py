@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import logging
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import partial, wraps
-from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, TypeAlias, TypeVar, TypeVarTuple
+from inspect import CO_ASYNC_GENERATOR, CO_COROUTINE, CO_GENERATOR, CO_ITERABLE_COROUTINE, isawaitable
+from types import FunctionType, MethodType
+from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, TypeAlias, TypeVar, TypeVarTuple, cast
 
 from tenure.errors import CircuitOpen
 from tenure.local._breaker_outcome import Outcomes
 from tenure.local._breaker_settings import Settings
 from tenure.local._breaker_states import State, States
+from tenure.local._news import News
 from tenure.local._park import checkpoint, now
 
 if TYPE_CHECKING:
@@ -29,7 +31,7 @@ Args = TypeVarTuple("Args")
 
 Entered: TypeAlias = "tuple[CircuitBreaker, int, float, Entered | None]"
 
-_log = logging.getLogger("tenure")
+_FUNCTIONS = frozenset({FunctionType, MethodType})
 # the blocks that this context is inside of, the innermost first: breaker, permit, since when, and the next
 _inside: ContextVar[Entered | None] = ContextVar("tenure.local.breaker", default=None)
 
@@ -50,9 +52,9 @@ class CircuitBreakerStatistics:
     slow_calls: int
     """How many of `calls` were slow; a call may be both."""
     failure_rate: float | None
-    """Failures per call; None while there are too few calls to judge."""
+    """Failures per call; None while there are too few calls to judge. While open, of the calls that opened it."""
     slow_call_rate: float | None
-    """Slow calls per call; None while there are too few calls to judge."""
+    """Slow calls per call; None while there are too few calls to judge. While open, of the calls that opened it."""
     probes: int
     """How many probes are under way."""
     refused: int
@@ -80,10 +82,14 @@ class CircuitBreaker:
     A call that raises what `ignore` matches, or that is cancelled, says nothing, and gives its place as a probe back;
     one that raises what `record` matches has failed; any other is a success. Both take exception classes or a function
     of the exception. An exception group is a failure if any exception in it is. What began in one state says nothing in
-    the next: its outcome is dropped.
+    the next: its outcome is dropped. Mistakes of the program say nothing about the service either: a call with wrong
+    arguments, or of what is no async function, is a `TypeError` that does not count.
 
-    `state` and the rest are those of this process; nothing is shared. `observer` is told ``breaker.changed`` (name,
-    old, new). `name` is for that, and for messages. Times are in seconds of the loop's clock. TypeError or ValueError
+    `state` and the rest are those of this process; nothing is shared. `observer` gets the event ``breaker.changed``
+    (name, old, new). What a function in `record` or `ignore` or a listener raises is logged with its traceback, as a
+    warning of the logger "tenure", and is the `error` of the event ``breaker.matcher_failed`` (name) or
+    ``breaker.listener_failed`` (name, old, new); the call goes on, and the one that could not be matched says nothing.
+    `name` is for events and messages. Times are in seconds of the loop's clock. TypeError or ValueError
     for settings that make no sense.
 
     Cancellation: a cancelled call has no effect on the breaker.
@@ -94,7 +100,7 @@ class CircuitBreaker:
     sony/gobreaker, so that outcomes of an earlier state cannot count in a later one.
     """
 
-    __slots__ = ("_listeners", "_name", "_observer", "_outcomes", "_states")
+    __slots__ = ("_listeners", "_name", "_news", "_outcomes", "_states")
 
     def __init__(
         self,
@@ -133,24 +139,35 @@ class CircuitBreaker:
         )
         self._outcomes = Outcomes(record, ignore)
         self._name = name
-        self._observer = observer
+        self._news = News(observer)
         self._listeners: list[Callable[[State, State], object]] = []
         self._states = States(settings, self._changed)
 
     async def call(self, fn: Callable[[*Args], Awaitable[T]], *args: *Args) -> T:
         """Call and await ``fn(*args)``; return or raise what it does. `CircuitOpen` if it may not be called.
 
+        TypeError for what is no async function, before it is called if that can be seen: a plain or generator function
+        (but a lambda may return what is to be awaited), else when it has returned what cannot be awaited.
+
         Adds no checkpoint to a call that is let through; a refusal is one.
 
         Cancellation: has no effect on the breaker; a probe's place is free again.
         """
+        if type(fn) in _FUNCTIONS:
+            code = getattr(fn, "__code__", None)
+            if code is not None and not code.co_flags & CO_COROUTINE and code.co_name != "<lambda>":
+                _check_async(fn)
         states = self._states
         since = now()
         permit = states.admit(since) or await self._refuse(since)
+        awaitable: Any = None
         try:
-            result = await fn(*args)
+            awaitable = fn(*args)
+            result = await awaitable
         except BaseException as error:
-            states.settle(permit, since, now(), self._outcomes.failed(error))
+            states.settle(permit, since, now(), self._verdict(error))
+            if isinstance(error, TypeError) and not (awaitable is None or isawaitable(awaitable)):
+                raise TypeError(f"fn must be an async function, but {fn!r} returned {awaitable!r}") from None
             raise
         states.settle(permit, since, now(), False)
         return result
@@ -170,13 +187,16 @@ class CircuitBreaker:
             inside = _brought_to_front(self, inside)
         _, permit, since, outer = inside
         _inside.set(outer)
-        self._states.settle(permit, since, now(), error is not None and self._outcomes.failed(error))
+        self._states.settle(permit, since, now(), error is not None and self._outcome(error))
 
     def __call__(self, fn: Callable[P, Awaitable[T]]) -> Callable[P, Coroutine[Any, Any, T]]:
-        """Guard each call of the async function `fn`: a decorator.
+        """Guard each call of the async function `fn`: a decorator. TypeError for a plain or a generator function.
 
         Cancellation: as `call`.
         """
+        if not callable(fn):
+            raise TypeError(f"fn must be an async function, not {fn!r}")
+        _check_async(fn)
 
         @wraps(fn)
         async def guarded(*args: P.args, **options: P.kwargs) -> T:
@@ -224,7 +244,7 @@ class CircuitBreaker:
         """Have ``callback(old, new)`` called after each change of state; what is returned unregisters it.
 
         It is called in the middle of whatever made the change: it must be quick, and what it raises (an `Exception`) is
-        logged.
+        logged with its traceback.
 
         Cancellation: not a checkpoint.
         """
@@ -272,13 +292,51 @@ class CircuitBreaker:
         raise CircuitOpen(message, retry_after=after)
 
     def _changed(self, old: State, new: State) -> None:
-        if self._observer is not None:
-            self._observer.notice("breaker.changed", name=self._name, old=old, new=new)
+        self._news.tell("breaker.changed", name=self._name, old=old, new=new)
         for listener in self._listeners:
             try:
                 listener(old, new)
-            except Exception:  # noqa: BLE001 - it is logged; the call in whose middle this is goes on
-                _log.exception("%r: a listener failed on the change from %s to %s", self, old, new)
+            except Exception as error:  # noqa: BLE001 - it is logged; the call in whose middle this is goes on
+                self._news.failed("breaker.listener_failed", error, name=self._name, old=old, new=new)
+
+    def _verdict(self, error: BaseException) -> bool | None:
+        """Judge what came out of calling and awaiting a function."""
+        # raised by the call itself, in our own frame: the wrong arguments, or nothing that can be awaited
+        if isinstance(error, TypeError) and error.__traceback__ and error.__traceback__.tb_next is None:
+            return None
+        return self._outcome(error)
+
+    def _outcome(self, error: BaseException) -> bool | None:
+        try:
+            return self._outcomes.failed(error)
+        except Exception as mistake:  # noqa: BLE001 - it is logged; the caller gets the error that it is about
+            self._news.failed("breaker.matcher_failed", mistake, name=self._name)
+            return None
+
+
+def _check_async(fn: Any) -> None:
+    """Refuse what is surely no async function; what cannot be seen from outside passes."""
+    inner = fn
+    while True:
+        if isinstance(inner, FunctionType):
+            flags = inner.__code__.co_flags
+            if flags & (CO_COROUTINE | CO_ITERABLE_COROUTINE):
+                return
+            if flags & CO_ASYNC_GENERATOR:
+                kind = "an async generator function: guard what it calls"
+            elif flags & CO_GENERATOR:
+                kind = "a generator function"
+            elif (inner := inner.__dict__.get("__wrapped__")) is not None:
+                continue  # a decorator that is no async function may still return what that returns
+            else:
+                kind = "a plain function: if it blocks, guard Threads.run"
+            raise TypeError(f"fn must be an async function, not {fn!r}, {kind}")
+        if isinstance(inner, MethodType):
+            inner = inner.__func__
+        elif isinstance(inner, partial):
+            inner = cast("partial[Any]", inner).func
+        elif isinstance(inner, type) or not isinstance(inner := type(inner).__call__, FunctionType):
+            return
 
 
 def _brought_to_front(breaker: CircuitBreaker, inside: Entered | None) -> Entered:

@@ -90,6 +90,8 @@ class States:
     @property
     def enough_calls(self) -> int:
         """How many calls have to be in the window before the rates mean anything."""
+        if self.state == "open":
+            return 1  # they have been judged; probes are before all of them have ended
         return self.settings.probes if self.state == "half_open" else self.settings.enough_calls
 
     def admit(self, now: float) -> int:

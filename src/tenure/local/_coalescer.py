@@ -21,6 +21,7 @@ from anyio import AsyncContextManagerMixin, BrokenResourceError, ClosedResourceE
 from anyio.lowlevel import checkpoint_if_cancelled
 
 from tenure.local._line import Line
+from tenure.local._news import News
 from tenure.local._outcome import Failed, Returned
 from tenure.local._within import Within, is_within
 from tenure.upkeep import Upkeep, unwrapped_task_group
@@ -64,6 +65,16 @@ class _Batch(Generic[K, V]):
     def join(self, key: K, value: V) -> Waiter[tuple[K, V], Outcome[None]]:
         self.keys[key] += 1
         return self.line.join((key, value))
+
+    def land(self, waiters: list[Waiter[tuple[K, V], Outcome[None]]], outcome: Outcome[None] | None) -> None:
+        heard = False
+        for waiter in waiters:
+            if outcome is None:
+                self.line.fail(waiter, BrokenResourceError("cancelled while it was being flushed"))
+            else:
+                heard |= self.line.grant(waiter, outcome)
+        if isinstance(outcome, Failed) and not heard:
+            News().failed("coalescer.flush_failed", outcome.error)
 
     def _left(self, waiter: Waiter[tuple[K, V], Outcome[None]]) -> None:
         key, _ = waiter.want
@@ -247,11 +258,9 @@ class Coalescer(AsyncContextManagerMixin, Generic[K, V]):
         finally:
             within.over = True
             self._flushing = None
-            for waiter in waiters:
-                if outcome is None:
-                    batch.line.fail(waiter, BrokenResourceError("cancelled while it was being flushed"))
-                else:
-                    batch.line.grant(waiter, outcome)
+            batch.land(waiters, outcome)
+            # from Python 3.12 on, the traceback of an error keeps this frame with its variables
+            del outcome, waiters
 
     def _merged(self, waiters: list[Waiter[tuple[K, V], Outcome[None]]]) -> dict[K, V]:
         values: dict[K, V] = {}

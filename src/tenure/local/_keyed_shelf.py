@@ -3,34 +3,45 @@
 from __future__ import annotations
 
 from heapq import heappop, heappush, heapreplace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 from tenure.local._line import Line
+from tenure.local._pool_entry import Entry
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable
+    from collections.abc import Callable, Hashable, Mapping
 
     from tenure.local._line import Waiter
     from tenure.upkeep import Job
 
-__all__ = ("KeyedEntry", "Shelf", "Turns", "Want")
+__all__ = ("Asked", "KeyedEntry", "Shelf", "Turns", "Want")
 
 K = TypeVar("K", bound="Hashable")
 T = TypeVar("T")
 
 
-class KeyedEntry(Generic[K, T]):
-    """One resource of a keyed pool; times are on the loop's clock."""
+class KeyedEntry(Entry[T], Generic[K, T]):
+    """One resource of a keyed pool."""
 
-    __slots__ = ("born", "idle_from", "resource", "shelf", "since", "users")
+    __slots__ = ("shelf", "users")
 
-    def __init__(self, shelf: Shelf[K, T], resource: T, now: float) -> None:
+    def __init__(self, shelf: Shelf[K, T], resource: T, *, now: float, expires: float) -> None:
+        super().__init__(resource, now=now, expires=expires)
         self.shelf = shelf
-        self.resource = resource
-        self.users = 0
-        self.born = self.idle_from = now
-        self.since = now
-        """When it was last known to be good."""
+        self.users = 1
+
+    @property
+    def about(self) -> Mapping[str, object]:
+        """What events say of it."""
+        return MappingProxyType({"key": self.shelf.key})
+
+
+class Asked(NamedTuple, Generic[K]):
+    """What a borrower asks for."""
+
+    key: K
+    exclusive: bool
 
 
 class Want(NamedTuple, Generic[K, T]):
@@ -75,6 +86,22 @@ class Shelf(Generic[K, T]):
         """There is nothing, and nobody waits for it."""
         return not self.slots and not self.line
 
+    def held_up(self, slots: int, exclusive: bool) -> int:
+        """Count those in line for whom so many slots are not enough, if one more comes; -1 if even that one is served.
+
+        Those who share need one slot together, and none if there is one that they may share.
+        """
+        shared = self.shared is not None or self.probing > 0
+        wants = [waiter.want.exclusive for waiter in self.line]
+        for place, alone in enumerate([*wants, exclusive]):
+            if shared and not alone:
+                continue
+            if slots <= 0:
+                return len(wants) - place
+            slots -= 1
+            shared = shared or not alone
+        return -1
+
     def wants_a_slot(self, limit: int) -> bool:
         """Tell whether creating another would help whoever waits."""
         if self.creator is not None or self.slots >= limit or (head := self.line.head()) is None:
@@ -100,6 +127,9 @@ class Turns(Generic[K, T]):
 
     def __len__(self) -> int:
         return len(self._wanting)
+
+    def __contains__(self, shelf: Shelf[K, T]) -> bool:
+        return shelf in self._wanting
 
     def want(self, shelf: Shelf[K, T], number: int) -> None:
         """Note that a shelf wants a slot, for the waiter of this number."""

@@ -32,17 +32,17 @@ class Failed:
     Thread safety: for the tasks of one loop.
     """
 
-    __slots__ = ("_error", "_traceback")
+    __slots__ = ("_traceback", "error")
 
     def __init__(self, error: BaseException) -> None:
         """Keep what was raised, in the `except` block that caught it."""
-        self._error = error
+        self.error = error
         # without the frame that has caught it, and holds this object
         self._traceback = error.__traceback__ and error.__traceback__.tb_next
 
     def result(self) -> object:
         """Raise what the call has raised."""
-        error = self._error.with_traceback(self._traceback)
+        error = self.error.with_traceback(self._traceback)
         try:
             raise error
         finally:

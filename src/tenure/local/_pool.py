@@ -16,23 +16,25 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from math import inf
 from random import random
-from types import TracebackType
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 import anyio
-from anyio import CancelScope, current_time
 
-from tenure.errors import BulkheadFull, PoolClosed, PoolTimeout
+from tenure.errors import PoolClosed, PoolTimeout
+from tenure.local._lending import Lending, Loan
 from tenure.local._line import Line, Waiter
-from tenure.local._park import checkpoint
-from tenure.local._pool_entry import Borrower, Entry, Leak
-from tenure.local._pool_hooks import bounded, works
-from tenure.local._pool_life import PoolLife
-from tenure.local._pool_limits import check_callable, check_count, check_timeout, seconds
-from tenure.local._pool_news import News
+from tenure.local._news import News
+from tenure.local._park import now
+from tenure.local._pool_entry import Entry
+from tenure.local._pool_hooks import Hooks
+from tenure.local._pool_limits import check_count, check_timeout, seconds
 from tenure.local._pool_stock import Stock
 from tenure.observe import Observer
-from tenure.upkeep import Job
+
+if TYPE_CHECKING:
+    from anyio import CancelScope
+
+    from tenure.upkeep import Job
 
 __all__ = ("Pool", "PoolStatistics")
 
@@ -68,11 +70,13 @@ class PoolStatistics:
     """How many creations have failed since then."""
     timeouts: int
     """How many times a `timeout` of acquire has run out since then."""
+    refused: int
+    """How many tasks were refused since then because `max_waiting` others waited already."""
     leaked: int
     """How many are lent for longer than `leak_after`."""
 
 
-class Pool(PoolLife, Generic[T]):
+class Pool(Lending[T, None, Entry[T]], Generic[T]):
     """Lends resources, each to one borrower at a time, first come first served.
 
     ::
@@ -86,8 +90,9 @@ class Pool(PoolLife, Generic[T]):
     that do not block; `create` and `close` run in tasks of the pool's own, `check` and `reset` in the borrower's.
 
     `min_size` is how many are kept at least: entering the pool waits for them, until one creation has failed (which
-    is not raised, but tried again in the background). `max_size` is how many slots there are; `max_waiting` how many
-    tasks may stand in line (None: any number). All times are in seconds, and None is never:
+    is not raised, but tried again in the background). `max_size` is how many slots there are. `max_waiting` is how
+    many tasks may wait until somebody gives one back (None: any number); whoever can have an idle one, or one that is
+    yet to be created, is not counted. All times are in seconds, and None is never:
 
     - `idle_timeout`: closed when nobody has needed it for so long and there are more than `min_size`;
     - `max_lifetime`: closed when it is so old (up to 2.5 % sooner, so that not all end at once), but never while lent;
@@ -104,10 +109,11 @@ class Pool(PoolLife, Generic[T]):
     they wait on, while creating is tried again with growing pauses (0.1 to 5 s), and `PoolTimeout` has the error as
     its cause.
 
-    `observer` is told of `pool.created` (seconds), `pool.create_failed` (error), `pool.closed` (reason, age),
-    `pool.close_failed` (error) and `pool.leak` (task, seconds, where). The failures and leaks go to the log, as
-    warnings of "tenure.local", if there is none. Reasons are "idle", "lifetime", "unhealthy", "reset failed",
-    "cancelled", "reloaded", "closed" and "closed while lent".
+    What a function raises is logged with its traceback, as a warning of the logger "tenure". `observer` gets the events
+    `pool.created` (seconds), `pool.closed` (reason, age), `pool.create_failed`, `pool.check_failed`,
+    `pool.reset_failed` and `pool.close_failed` (error), and `pool.leak` (task, seconds, where), which is logged too.
+    Reasons are "idle", "lifetime", "unhealthy", "reset failed", "cancelled", "reloaded", "closed" and "closed while
+    lent".
 
     ValueError and TypeError for wrong arguments; RuntimeError if it is opened twice or used before.
 
@@ -134,42 +140,34 @@ class Pool(PoolLife, Generic[T]):
         leak_after: float | None = None,
         observer: Observer | None = None,
     ) -> None:
-        check_callable("create", create)
-        check_callable("close", close)
-        check_callable("check", check, optional=True)
-        check_callable("reset", reset, optional=True)
+        news = News(observer)
+        hooks = Hooks(
+            create,
+            close=close,
+            check=check,
+            reset=reset,
+            check_timeout=check_timeout,
+            create_timeout=create_timeout,
+            close_timeout=close_timeout,
+            check_after_idle=check_after_idle,
+            news=news,
+        )
         check_count("max_size", max_size, least=1)
         if check_count("min_size", min_size, least=0) > max_size:
             raise ValueError(f"min_size must be at most the max_size of {max_size}, not {min_size!r}")
-        if max_waiting is not None:
-            check_count("max_waiting", max_waiting, least=0)
-        super().__init__(seconds("close_timeout", close_timeout))
-        self._create = create
-        self._close_one = close
-        self._check = check
-        self._reset = reset
-        self._max_waiting = max_waiting
-        self._check_timeout = seconds("check_timeout", check_timeout)
-        self._create_timeout = seconds("create_timeout", create_timeout)
-        check_after = seconds("check_after_idle", check_after_idle, zero=True)
-        self._check_after = inf if check is None else check_after
         check_period = seconds("check_every", check_every)
-        self._stock: Stock[T] = Stock(
+        stock: Stock[Entry[T]] = Stock(
             min_size,
             max_size,
             idle_timeout=seconds("idle_timeout", idle_timeout),
             max_lifetime=seconds("max_lifetime", max_lifetime),
             check_every=inf if check is None else check_period,
-            leak_after=seconds("leak_after", leak_after),
         )
-        self._notes_borrowers = leak_after is not None
-        self._news = News(observer)
+        super().__init__(hooks, stock, news, max_waiting=max_waiting, leak_after=leak_after)
         self._line: Line[None, Entry[T]] = Line(self._left)
-        self._reaper: Job | None = None
         self._creator: Job | None = None
         self._resting: CancelScope | None = None
         self._last_error: Exception | None = None
-        self._created = self._closed = self._create_failures = self._timeouts = 0
 
     def acquire(self, timeout: float | None = None) -> AbstractAsyncContextManager[T]:
         """Borrow a resource for a block: ``async with pool.acquire(timeout=10) as resource``.
@@ -184,7 +182,7 @@ class Pool(PoolLife, Generic[T]):
         """
         if timeout is not None:
             check_timeout(timeout)
-        return _Loan(self, timeout)
+        return Loan(self, None, timeout)
 
     def reload(self) -> None:
         """Replace everything: close now what is idle, and what is lent when it comes back. Goes on lending.
@@ -196,18 +194,6 @@ class Pool(PoolLife, Generic[T]):
         for entry in list(self._stock.idle):
             self._drop(entry, "reloaded")
         self._grow()
-
-    def leaks(self) -> tuple[Leak, ...]:
-        """Tell what has been lent for longer than `leak_after`, and to whom.
-
-        Cancellation: not a checkpoint.
-        """
-        now = current_time()
-        return tuple(
-            entry.borrower.leak(now - entry.lent_at)
-            for entry in self._stock.leaking(now)
-            if entry.borrower is not None
-        )
 
     def statistics(self) -> PoolStatistics:
         """Give the state of this moment.
@@ -228,7 +214,8 @@ class Pool(PoolLife, Generic[T]):
             closed=self._closed,
             create_failures=self._create_failures,
             timeouts=self._timeouts,
-            leaked=len(stock.leaking(current_time())) if self._notes_borrowers else 0,
+            refused=self._refused,
+            leaked=self._loans.leaked(),
         )
 
     def __repr__(self) -> str:
@@ -243,9 +230,6 @@ class Pool(PoolLife, Generic[T]):
 
     # opening and closing
 
-    def _slots(self) -> int:
-        return self._stock.size
-
     async def _begin(self) -> None:
         while self._stock.short:
             self._stock.creating += 1
@@ -254,145 +238,72 @@ class Pool(PoolLife, Generic[T]):
 
     def _start_jobs(self) -> None:
         self._grow()
-        if self._stock.next_look(0) < inf:
-            self._reaper = self._start("pool reaper", self._reap)
+        super()._start_jobs()
 
     def _begin_closing(self) -> None:
-        self._state = "closing"
-        for job in (self._reaper, self._creator):
-            if job is not None:
-                job.cancel()
+        super()._begin_closing()
+        if self._creator is not None:
+            self._creator.cancel()
+        self._last_error = None  # its traceback holds this object: let go of it
         self._line.fail_all(lambda: PoolClosed("the pool was closed"))
         for entry in list(self._stock.idle):
             self._drop(entry, "closed")
 
-    def _close_lent(self) -> None:
-        for entry in list(self._stock.lent):
-            self._drop(entry, "closed while lent")
-
     # lending
 
-    def _take(self) -> Entry[T] | None:
+    def _take(self, want: None) -> Entry[T] | None:  # noqa: ARG002
         """Take an idle one that is not too old."""
         stock = self._stock
         while stock.idle:
-            now = current_time()
-            entry = stock.take(now)
-            worn = stock.worn(entry, now)
+            time = now()
+            entry = stock.newest()
+            worn = stock.worn(entry, time)
             if worn is None:
+                stock.lend(entry, time)
                 return entry
             self._drop(entry, worn)
         return None
 
-    def _is_due(self, entry: Entry[T]) -> bool:
-        """Tell whether one that was just taken has to be checked."""
-        return entry.lent_at - entry.since >= self._check_after
-
-    async def _obtain(self, entry: Entry[T] | None, timeout: float | None) -> Entry[T]:
-        """Check the entry that was taken, or wait for another.
-
-        Cancellation: nothing is taken.
-        """
-        if timeout is None:
-            return await self._found(entry) or await self._stand_in_line()
-        # a limit of 0 is none for a check, or nothing that is due for one could ever be had so
-        with anyio.move_on_after(timeout or None):
-            if found := await self._found(entry):
-                return found
-            with anyio.move_on_after(None if timeout else 0):
-                return await self._stand_in_line()
-        self._timeouts += 1
-        raise PoolTimeout(f"no resource within {timeout:g} s: {self._told()}") from self._last_error
-
-    def _note_borrower(self, entry: Entry[T]) -> None:
-        """Remember who has it."""
-        entry.reported = False
-        entry.borrower = Borrower(2)
-
-    async def _found(self, entry: Entry[T] | None) -> Entry[T] | None:
-        check = self._check
-        while entry is not None and check is not None:
-            if await self._passes(check, entry, "unhealthy", shield=False):
-                try:
-                    await checkpoint()
-                except BaseException:
-                    self._give_back(entry, current_time())
-                    raise
-                return entry
-            entry = self._take()
-        return None
-
-    async def _stand_in_line(self) -> Entry[T]:
+    async def _stand_in_line(self, want: None) -> Entry[T]:  # noqa: ARG002
         self._check_open()
-        line, most = self._line, self._max_waiting
-        if most is not None and len(line) >= most and sum(1 for _ in line) >= most:
-            raise BulkheadFull(
-                f"{most} tasks wait already: {self._told()}", limit=self._stock.max_size, waiting=most
-            )
-        waiter = line.join(None)
+        if self._is_crowded():
+            await self._refuse(self._stock.max_size, self._told())
+        waiter = self._line.join(None)
         self._grow()
-        return await line.wait(waiter)
+        return await self._line.wait(waiter)
+
+    def _is_crowded(self) -> bool:
+        """Whether `max_waiting` tasks wait until somebody gives one back."""
+        most = self._max_waiting
+        if most is None:
+            return False
+        # for so many there is a slot: what is to be created, or closed before that, serves them without a return
+        served = self._stock.max_size - len(self._stock.lent) + self._stock.checking
+        return len(self._line) - served >= most and sum(1 for _ in self._line) - served >= most
+
+    def _timed_out(self, want: None, timeout: float) -> PoolTimeout:  # noqa: ARG002
+        error = PoolTimeout(f"no resource within {timeout:g} s: {self._told()}")
+        error.__cause__ = self._last_error
+        return error
 
     def _left(self, waiter: Waiter[None, Entry[T]]) -> None:
         if waiter.granted:
-            self._give_back(waiter.value, current_time())
+            self._give_back(waiter.value)
 
-    def _give_back(self, entry: Entry[T], now: float, *, used: bool = True) -> None:
-        """Hand one that is in order to the next, or keep it."""
+    def _give_back(self, entry: Entry[T], *, used: bool = True) -> None:
         stock = self._stock
         if entry not in stock.lent:
             return  # closed under its borrower's hands
-        entry.borrower = None
         if self._state == "closing":
             self._drop(entry, "closed")
-        elif worn := stock.worn(entry, now):
+        elif worn := stock.worn(entry, now()):
             self._drop(entry, worn)
         elif (waiter := self._line.head()) is not None:
-            entry.lent_at = now
             self._line.grant(waiter, entry)
         elif used:
             stock.shelve(entry)
         else:
             stock.shelve_unused(entry)
-
-    def _come_back(self, entry: Entry[T]) -> None:
-        """Take back one that was used without a fault and needs no reset."""
-        entry.since = entry.idle_from = now = current_time()
-        self._give_back(entry, now)
-
-    async def _come_back_from(self, entry: Entry[T], error: BaseException | None) -> None:
-        """Take back one that needs a reset, or that was used by a body that raised.
-
-        Cancellation: shielded, but for asyncio's native one, which has the resource closed.
-        """
-        careful = self._reset
-        if error is not None and careful is None:
-            if not isinstance(error, Exception):
-                self._drop(entry, "cancelled")
-                return
-            careful = self._check
-        if isinstance(error, GeneratorExit):  # one must not await any more
-            self._drop(entry, "cancelled")
-        elif careful is None or self._state == "closing":
-            self._come_back(entry)
-        else:
-            otherwise = "reset failed" if careful is self._reset else "unhealthy"
-            if await self._passes(careful, entry, otherwise, shield=True):
-                self._come_back(entry)
-
-    async def _passes(
-        self, examine: Callable[[T], object], entry: Entry[T], otherwise: str, *, shield: bool
-    ) -> bool:
-        sound, reason = False, "cancelled"
-        try:
-            sound = await works(self._check_timeout, examine, entry.resource, shield=shield)
-            reason = otherwise
-        finally:
-            if sound:
-                entry.since = current_time()
-            else:
-                self._drop(entry, reason)
-        return sound
 
     # creating, one at a time
 
@@ -432,10 +343,12 @@ class Pool(PoolLife, Generic[T]):
 
     async def _make(self) -> bool:
         entry = None
-        start = current_time()
+        start = now()
         try:
-            resource = await bounded("create", self._create_timeout, self._create)
-            entry = self._stock.add(resource, current_time())
+            resource = await self._hooks.make()
+            stock, time = self._stock, now()
+            entry = Entry(resource, now=time, expires=stock.expiry(time), generation=stock.generation)
+            stock.add(entry)
         except Exception as error:  # noqa: BLE001 - handed to those who wait
             self._failed(error)
         finally:
@@ -448,92 +361,30 @@ class Pool(PoolLife, Generic[T]):
         self._last_error = None
         self._created += 1
         self._news.tell("pool.created", seconds=entry.born - start)
-        self._give_back(entry, current_time())
+        self._give_back(entry)
         return True
 
     def _failed(self, error: Exception) -> None:
         self._last_error = error
         self._create_failures += 1
-        self._news.warn("pool.create_failed", error=error)
+        self._news.failed("pool.create_failed", error)
         if not self._stock.lent:
             self._line.fail_all(lambda: error)
 
-    # closing, many at a time
+    # closing, and checking what is idle
 
-    def _drop(self, entry: Entry[T], reason: str) -> None:
-        if entry not in self._stock.lent and entry not in self._stock.idle:
-            return  # closed under its borrower's hands
-        self._stock.drop(entry)
-        self._start("pool closer", self._end, entry, reason)
+    def _slot_is_free(self, entry: Entry[T], reason: str) -> None:  # noqa: ARG002
+        self._grow()
 
-    async def _end(self, entry: Entry[T], reason: str) -> None:
-        try:
-            await bounded("close", self._close_timeout, self._close_one, entry.resource)
-        except Exception as error:  # noqa: BLE001 - it is gone all the same
-            self._news.warn("pool.close_failed", error=error)
-        finally:
-            self._closed += 1
-            self._stock.closing -= 1
-            self._grow()
-            self._slot_freed()
-        self._news.tell("pool.closed", reason=reason, age=current_time() - entry.born)
+    def _look_over_idle(self, time: float) -> None:
+        for entry in self._stock.take_for_check(time):
+            self._stock.checking += 1
+            self._start("pool checker", self._check_idle, entry)
 
     async def _check_idle(self, entry: Entry[T]) -> None:
-        assert self._check is not None
-        if await self._passes(self._check, entry, "unhealthy", shield=False):
-            self._give_back(entry, current_time(), used=False)
-
-    async def _reap(self) -> None:
-        while True:
-            now = current_time()
-            for entry, reason in self._stock.overdue(now):
-                self._drop(entry, reason)
-            for entry in self._stock.take_for_check(now):
-                self._start("pool checker", self._check_idle, entry)
-            for entry in self._stock.leaking(now):
-                if entry.borrower is not None and not entry.reported:
-                    entry.reported = True
-                    leak = entry.borrower.leak(now - entry.lent_at)
-                    self._news.warn("pool.leak", task=leak.task, seconds=leak.seconds, where=leak.where)
-            await anyio.sleep_until(self._stock.next_look(now))
-
-
-class _Loan(AbstractAsyncContextManager[T]):
-    __slots__ = ("_entered", "_entry", "_pool", "_timeout")
-
-    def __init__(self, pool: Pool[T], timeout: float | None) -> None:
-        self._pool = pool
-        self._timeout = timeout
-        self._entered = False
-        self._entry: Entry[T] | None = None
-
-    async def __aenter__(self) -> T:
-        if self._entered:
-            raise RuntimeError("what acquire() gives is for one block: call it again for another")
-        self._entered = True
-        pool = self._pool
-        entry = pool._take()
-        if entry is None or pool._is_due(entry):
-            entry = await pool._obtain(entry, self._timeout)
-        else:
-            try:
-                await checkpoint()
-            except BaseException:
-                pool._give_back(entry, current_time())
-                raise
-        self._entry = entry
-        if pool._notes_borrowers:
-            pool._note_borrower(entry)
-        return entry.resource
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        entry, self._entry = self._entry, None
-        if entry is None:
-            raise RuntimeError("nothing was borrowed by this block, or it was left already")
-        pool = self._pool
-        if error is None and pool._reset is None:
-            pool._come_back(entry)
-        else:
-            await pool._come_back_from(entry, error)
+        try:
+            sound = await self._passes("check", entry, shield=False)
+        finally:
+            self._stock.checking -= 1
+        if sound:
+            self._give_back(entry, used=False)

@@ -1,16 +1,22 @@
-"""The user's own functions as a pool calls them: with a time limit, and plain ones too."""
+"""The user's own functions as a pool calls them: with a time limit, plain ones too, and nothing they raise is lost."""
 
 from __future__ import annotations
 
 from inspect import isawaitable
-from typing import TYPE_CHECKING, Any
+from math import inf
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 import anyio
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from tenure.local._news import News
+from tenure.local._pool_limits import check_callable, seconds
 
-__all__ = ("bounded", "works")
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+__all__ = ("Hooks", "bounded", "works")
+
+T = TypeVar("T")
 
 
 async def bounded(
@@ -26,12 +32,93 @@ async def bounded(
     raise TimeoutError(f"{what} took longer than {seconds:g} s")
 
 
-async def works(seconds: float, function: Callable[..., Any], resource: object, *, shield: bool) -> bool:
-    """Tell whether a check or a reset is content: it did not raise, was in time, and did not return False.
+def _check_failed(error: Exception) -> None:
+    News().failed("check_failed", error)
+
+
+async def works(
+    seconds: float,
+    function: Callable[..., Any],
+    resource: object,
+    *,
+    shield: bool,
+    what: str = "check",
+    failed: Callable[[Exception], object] = _check_failed,
+) -> bool:
+    """Return whether a check or a reset is content: it did not raise, was in time, and did not return False.
+
+    `failed` is called with what it raised; without one, that is logged.
 
     Cancellation: raised, never taken for an answer; kept out by a shield.
     """
     try:
-        return await bounded("it", seconds, function, resource, shield=shield) is not False
-    except Exception:  # noqa: BLE001 - whatever it is, the answer is no
+        return await bounded(what, seconds, function, resource, shield=shield) is not False
+    except Exception as error:  # noqa: BLE001 - whatever it is, the answer is no
+        failed(error)
         return False
+
+
+class Hooks(Generic[T]):
+    """The functions that one pool was given, and their time limits in seconds. ValueError or TypeError for others.
+
+    Thread safety: none; all on the thread of one loop.
+    """
+
+    __slots__ = (
+        *("_check_timeout", "_close", "_create", "_create_timeout", "_news"),
+        *("check", "check_after", "close_timeout", "reset"),
+    )
+
+    check_after: float
+    """What was used or checked within this time needs no check; infinite without a `check`."""
+
+    def __init__(
+        self,
+        create: Callable[..., Any],
+        *,
+        close: Callable[[T], object],
+        check: Callable[[T], object] | None,
+        reset: Callable[[T], object] | None,
+        check_timeout: float | None,
+        create_timeout: float | None,
+        close_timeout: float | None,
+        check_after_idle: float,
+        news: News,
+    ) -> None:
+        check_callable("create", create)
+        check_callable("close", close)
+        check_callable("check", check, optional=True)
+        check_callable("reset", reset, optional=True)
+        self._create = create
+        self._close = close
+        self.check = check
+        self.reset = reset
+        self._check_timeout = seconds("check_timeout", check_timeout)
+        self._create_timeout = seconds("create_timeout", create_timeout)
+        self.close_timeout = seconds("close_timeout", close_timeout)
+        check_after = seconds("check_after_idle", check_after_idle, zero=True)
+        self.check_after = inf if check is None else check_after
+        self._news = news
+
+    async def make(self, *key: object) -> T:
+        """Call `create`; raises what it raises. Cancellation: passed on to it."""
+        return await bounded("create", self._create_timeout, self._create, *key)
+
+    async def pass_over(
+        self, hook: Literal["check", "reset"], resource: T, about: Mapping[str, object], *, shield: bool
+    ) -> bool:
+        """Call `check` or `reset`; return whether the resource is in order. Cancellation: see `works`."""
+        function = self.check if hook == "check" else self.reset
+        assert function is not None
+
+        def failed(error: Exception) -> None:
+            self._news.failed(f"pool.{hook}_failed", error, **about)
+
+        return await works(self._check_timeout, function, resource, shield=shield, what=hook, failed=failed)
+
+    async def end(self, resource: T, about: Mapping[str, object]) -> None:
+        """Call `close`. Cancellation: passed on to it."""
+        try:
+            await bounded("close", self.close_timeout, self._close, resource)
+        except Exception as error:  # noqa: BLE001 - it is gone all the same
+            self._news.failed("pool.close_failed", error, **about)

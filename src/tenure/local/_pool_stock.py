@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from random import random
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from tenure.local._pool_entry import Entry
 
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 __all__ = ("Stock",)
 
-T = TypeVar("T")
+E = TypeVar("E", bound=Entry[Any])
 # HikariCP's: what was made together does not end together
 JITTER = 0.025
 
 
-class Stock(Generic[T]):
+class Stock(Generic[E]):
     """The slots of one pool. All times are seconds; `inf` is never.
 
     Cancellation: nothing here awaits.
@@ -33,7 +33,7 @@ class Stock(Generic[T]):
     """
 
     __slots__ = (
-        *("_check_every", "_idle_timeout", "_leak_after", "_max_lifetime", "closing", "creating"),
+        *("_check_every", "_idle_timeout", "_max_lifetime", "checking", "closing", "creating"),
         *("generation", "idle", "lent", "max_size", "min_size"),
     )
 
@@ -45,18 +45,18 @@ class Stock(Generic[T]):
         idle_timeout: float,
         max_lifetime: float,
         check_every: float,
-        leak_after: float,
     ) -> None:
         self.min_size = min_size
         self.max_size = max_size
         self._idle_timeout = idle_timeout
         self._max_lifetime = max_lifetime
         self._check_every = check_every
-        self._leak_after = leak_after
-        self.idle: OrderedDict[Entry[T], None] = OrderedDict()
+        self.idle: OrderedDict[E, None] = OrderedDict()
         """Those that nobody has, the most recently used last."""
-        self.lent: dict[Entry[T], None] = {}
+        self.lent: dict[E, None] = {}
         """Those that somebody has, or is checking, resetting or about to get."""
+        self.checking = 0
+        """How many of those nobody has: the pool itself checks them."""
         self.creating = 0
         self.closing = 0
         self.generation = 0
@@ -76,52 +76,58 @@ class Stock(Generic[T]):
         """There are, or will be, fewer than `min_size`."""
         return self.size - self.closing < self.min_size
 
-    def add(self, resource: T, now: float) -> Entry[T]:
+    def expiry(self, now: float) -> float:
+        """Return when one that is created now has to end."""
+        return now + self._max_lifetime * (1 - JITTER * random())
+
+    def add(self, entry: E) -> None:
         """Put a new one into the slot in which it was created; it is lent."""
-        expires = now + self._max_lifetime * (1 - JITTER * random())
-        entry = Entry(resource, now=now, expires=expires, generation=self.generation)
         self.creating -= 1
         self.lent[entry] = None
-        return entry
 
-    def take(self, now: float) -> Entry[T]:
-        """Lend the most recently used one, so that those that are not needed grow idle."""
-        entry, _ = self.idle.popitem()
+    def newest(self) -> E:
+        """Return the idle one to be lent next: the most recently used, so that those that are not needed grow idle."""
+        return next(reversed(self.idle))
+
+    def lend(self, entry: E, now: float) -> None:
+        """Lend one that is idle."""
+        del self.idle[entry]
         entry.lent_at = now
         self.lent[entry] = None
-        return entry
 
-    def shelve(self, entry: Entry[T]) -> None:
+    def shelve(self, entry: E) -> None:
         """Make one that is lent idle."""
         del self.lent[entry]
         self.idle[entry] = None
 
-    def take_for_check(self, now: float) -> list[Entry[T]]:
+    def take_for_check(self, now: float) -> list[E]:
         """Take the idle ones that have not been looked at for so long; they are lent then, as to any borrower."""
         entries = [entry for entry in self.idle if now >= entry.since + self._check_every]
         for entry in entries:
-            del self.idle[entry]
-            entry.lent_at = now
-            self.lent[entry] = None
+            self.lend(entry, now)
         return entries
 
-    def shelve_unused(self, entry: Entry[T]) -> None:
+    def shelve_unused(self, entry: E) -> None:
         """Make one idle that nobody has used: the last to be lent again."""
         self.shelve(entry)
         self.idle.move_to_end(entry, last=False)
 
-    def drop(self, entry: Entry[T]) -> None:
-        """Take one out, to be closed; its slot is in use until `closing` is counted down."""
-        del (self.lent if entry in self.lent else self.idle)[entry]
-        self.closing += 1
+    def drop(self, entry: E) -> bool:
+        """Take one out, to be closed; its slot is in use until `closing` is counted down. False if it was out."""
+        for where in (self.lent, self.idle):
+            if entry in where:
+                del where[entry]
+                self.closing += 1
+                return True
+        return False
 
-    def worn(self, entry: Entry[T], now: float) -> str | None:
+    def worn(self, entry: E, now: float) -> str | None:
         """Tell why one must not be lent any more."""
         if entry.generation != self.generation:
             return "reloaded"
         return "lifetime" if now >= entry.expires else None
 
-    def overdue(self, now: float) -> Iterator[tuple[Entry[T], str]]:
+    def overdue(self, now: float) -> Iterator[tuple[E, str]]:
         """Go through the idle ones that have to be closed, the least recently used first, keeping `min_size`.
 
         Dropping them on the way is expected.
@@ -132,17 +138,13 @@ class Stock(Generic[T]):
             elif self.size - self.closing > self.min_size and now >= entry.idle_from + self._idle_timeout:
                 yield entry, "idle"
 
-    def leaking(self, now: float) -> list[Entry[T]]:
-        """Give those that have been lent for too long."""
-        return [entry for entry in self.lent if now >= entry.lent_at + self._leak_after]
-
     def next_look(self, now: float) -> float:
-        """Tell when `overdue`, `take_for_check` or `leaking` can have more; `inf` for never.
+        """Return when `overdue` or `take_for_check` can have more; `inf` for never.
 
         Whatever happens meanwhile: what is made, lent or becomes idle later is due later than a whole limit from now,
         and what is lent may be back, and idle, when its lifetime ends.
         """
-        limits = (self._idle_timeout, self._max_lifetime * (1 - JITTER), self._check_every, self._leak_after)
+        limits = (self._idle_timeout, self._max_lifetime * (1 - JITTER), self._check_every)
         due = now + min(limits)
         for entry in self.idle:
             due = min(due, entry.expires, entry.since + self._check_every)
@@ -151,6 +153,4 @@ class Stock(Generic[T]):
         for entry in self.lent:
             if entry.expires > now:
                 due = min(due, entry.expires)
-            if not entry.reported:
-                due = min(due, entry.lent_at + self._leak_after)
         return due

@@ -20,6 +20,7 @@ from anyio import AsyncContextManagerMixin, BrokenResourceError, ClosedResourceE
 from anyio.lowlevel import checkpoint_if_cancelled
 
 from tenure.local._line import Line
+from tenure.local._news import News
 from tenure.local._outcome import Failed, Returned
 from tenure.local._within import Within, is_within
 from tenure.upkeep import Upkeep, unwrapped_task_group
@@ -54,6 +55,17 @@ class _Flight:
         self.line: Line[None, Outcome[Any]] = Line(self._left)
         self.after = after
         self.deserted = False
+
+    def land(self, outcome: Outcome[Any] | None, key: Hashable) -> None:
+        """Hand the outcome to everyone who waits; None means that the call was cancelled."""
+        if outcome is None:
+            self.line.fail_all(lambda: BrokenResourceError(f"the call for {key!r} was cancelled"))
+            return
+        if isinstance(outcome, Failed) and not self.line:
+            # all have left, and its clean-up has failed
+            News().failed("single_flight.call_failed", outcome.error, key=key)
+        for waiter in self.line:
+            self.line.grant(waiter, outcome)
 
     def _left(self, _: Waiter[None, Outcome[Any]]) -> None:
         if not self.line:
@@ -168,8 +180,6 @@ class SingleFlight(AsyncContextManagerMixin):
         if self._flights.get(key) is flight:
             del self._flights[key]
         self._landed.set()
-        if outcome is None:
-            flight.line.fail_all(lambda: BrokenResourceError(f"the call for {key!r} was cancelled"))
-            return
-        for waiter in flight.line:
-            flight.line.grant(waiter, outcome)
+        flight.land(outcome, key)
+        # from Python 3.12 on, the traceback of an error keeps this frame with its variables
+        del outcome

@@ -23,6 +23,7 @@ import anyio
 import anyio.to_thread
 
 from tenure.errors import BulkheadFull
+from tenure.local._news import News
 from tenure.local._park import checkpoint, loop_caller
 from tenure.local._slots import Slots
 
@@ -78,6 +79,8 @@ class ThreadsStatistics:
     """How many of `busy` run on although their caller has given up."""
     tasks_waiting: int
     """How many wait in line for a slot."""
+    refused: int
+    """How many were refused so far because the line was full."""
 
 
 class _Call:
@@ -99,7 +102,8 @@ class Threads:
     """Runs blocking functions in at most `max_workers` threads at once, first come first served.
 
     With `max_workers=1` the calls run strictly one after the other, in the order in which they came.
-    `max_waiting` bounds how many may wait in line (None: any number; 0: a call runs at once or is refused).
+    `max_waiting` bounds how many may wait in line for a busy thread (None: any number; 0: a call runs at once or is
+    refused).
 
     Calls from inside one of its own threads (by ``anyio.from_thread.run``) are refused: the thread would wait
     for a slot while it holds one, and with all threads doing so none would ever go on. So is anything that
@@ -107,7 +111,7 @@ class Threads:
 
     Cancellation: a call that is cancelled before its function has started never runs it; one whose function
     runs abandons the thread, which keeps its slot until the function returns and whose outcome is then
-    dropped.
+    dropped; what it raises is logged.
 
     Thread safety: none; all on the thread of one loop. The functions run in other threads, each in a copy of
     its caller's context, and may use ``anyio.from_thread``.
@@ -120,7 +124,7 @@ class Threads:
             _check_count("max_waiting", max_waiting, least=0)
         self._max_waiting = max_waiting
         self._slots = Slots(max_workers)
-        self._abandoned = 0
+        self._abandoned = self._refused = 0
         self._returned: deque[_Call] = deque()
         self._on_loop: Callable[[Callable[[], None]], None] = _nowhere
 
@@ -135,7 +139,7 @@ class Threads:
         runs on and keeps its slot until it ends.
         """
         _check_timeout(timeout)
-        self._admit()
+        await self._admit()
         return await self._run(fn, *args, timeout=timeout)
 
     async def map(
@@ -155,7 +159,7 @@ class Threads:
         Cancellation: the calls that run are abandoned, the rest never run, and no outcome is told.
         """
         _check_timeout(timeout)
-        self._admit()
+        await self._admit()
         todo = list(items)
         if not todo:
             await checkpoint()
@@ -194,6 +198,7 @@ class Threads:
             busy=self._slots.in_use,
             abandoned=self._abandoned,
             tasks_waiting=self._slots.waiting,
+            refused=self._refused,
         )
 
     def __repr__(self) -> str:
@@ -201,18 +206,20 @@ class Threads:
         state = f"{slots.in_use}/{slots.limit} busy, {self._abandoned} abandoned, {slots.waiting} waiting"
         return f"<Threads {state}>"
 
-    def _admit(self) -> None:
+    async def _admit(self) -> None:
         self._on_loop = loop_caller()
         self._collect()
         if any(call.owner is self and not call.ended for call in _calls_around()):
             raise RuntimeError(f"{self!r} was called from inside one of its own threads: a deadlock")
         slots = self._slots
-        if self._max_waiting is not None and slots.waiting >= self._max_waiting and not slots.fits():
-            raise BulkheadFull(
-                f"all {slots.limit} threads are busy and {slots.waiting} calls wait already",
-                limit=slots.limit,
-                waiting=slots.waiting,
-            )
+        # asked first, it unlinks those in front that were cancelled in this turn: they are no reason to refuse anybody
+        if self._max_waiting is not None and not slots.fits() and slots.waiting >= self._max_waiting:
+            self._refused += 1
+            waiting = slots.waiting
+            # so that a loop that tries again and again does not lock up the others
+            await checkpoint()
+            message = f"all {slots.limit} threads are busy and {waiting} calls wait already"
+            raise BulkheadFull(message, limit=slots.limit, waiting=waiting)
 
     async def _run(self, fn: Callable[[*Args], R], *args: *Args, timeout: float | None = None) -> R:
         await self._slots.take()
@@ -234,6 +241,10 @@ class Threads:
         _inside.set(call)
         try:
             return fn(*args)
+        except BaseException as error:
+            if call.abandoned:
+                News().failed("threads.abandoned_failed", error, function=_name(fn))
+            raise
         finally:
             self._returned.append(call)
             # a loop that has ended has nobody in line for the slot; another may use this object by now

@@ -15,7 +15,8 @@ from tenure.local._park import checkpoint, now
 __all__ = ("Reservation", "TokenBucket", "TokenBucketStatistics")
 
 MADE_UP = 0.05
-"""Seconds: tokens that fell due while tasks waited are given out late if the loop was late, but no later than this."""
+"""Seconds: if the loop was late by no more than this, nothing that fell due while tasks waited is lost. After more,
+the bucket has what fits into it, or what fell due in so long if that is more."""
 
 TICK = 0.001
 """Seconds: who keeps the time sleeps no shorter, and then lets in all that fell due. Loops turn in vain for less."""
@@ -88,7 +89,8 @@ class TokenBucket:
     First come, first served, whatever the weights: who wants many holds up those behind, and is not passed. Waiting
     takes no lock; one task of the line keeps the time for all. Who gives up, and who gives back a reservation, lets
     those behind go sooner. Tokens that fell due while tasks waited are not lost by waking late (up to 50 ms), so the
-    rate is exact.
+    rate is exact. After a longer stop of the loop all that fell due is there, as far as it fits into the bucket: up to
+    `burst` go at once (or as many as fall due in 50 ms, if a high rate makes that more).
 
     The algorithm is GCRA (ITU-T I.371): one number, the theoretical arrival time.
 
@@ -102,10 +104,10 @@ class TokenBucket:
         _check_positive("rate", rate)
         _check_positive("burst", burst)
         self._burst = float(burst)
-        self._rate, self._per = float(rate), 1 / rate
+        self._set(rate)
         # when the bucket would be full if nobody took any more
         self._full_at = -inf
-        # until then it is not clamped: those who were woken late come back, and find what fell due meanwhile
+        # until then it may be overfull by the slack: those who were woken late come back, and find what fell due
         self._late_until = -inf
         self._waiting = 0.0
         self._line: Line[_Wish, bool] = Line(self._left)
@@ -151,7 +153,7 @@ class TokenBucket:
             time = now()
             full_at = self._full_at
             if full_at < time:
-                full_at = time if time > self._late_until else max(full_at, time - MADE_UP)
+                full_at = time if time > self._late_until else max(full_at, time - self._slack)
             if full_at + (n - self._burst) * self._per <= time:
                 self._full_at = full_at + n * self._per
                 try:
@@ -184,7 +186,7 @@ class TokenBucket:
 
     def _clamped(self, time: float) -> float:
         """When the bucket would be full, less the tokens that it has no room for."""
-        return max(self._full_at, time if time > self._late_until else time - MADE_UP)
+        return max(self._full_at, time if time > self._late_until else time - self._slack)
 
     # waiting
 
@@ -216,8 +218,9 @@ class TokenBucket:
 
     def _spend(self, n: float, time: float) -> None:
         """Take the tokens of the next in line, as of the moment when they were due, unless that is long past."""
-        late = max(0.0, time - self._due_of(n) - MADE_UP)
-        self._full_at += n * self._per + late
+        if time - self._due_of(n) > MADE_UP:
+            self._full_at = max(self._full_at, time - self._slack)  # what found no room meanwhile is lost
+        self._full_at += n * self._per
 
     def _let_in(self, time: float) -> None:
         """Grant whatever is due, and make the first whose time has not come the one who keeps the time."""
@@ -286,9 +289,17 @@ class TokenBucket:
         _check_positive("rate", rate)
         time = now()
         missing = (self._full_at - time) * self._rate if self._full_at > time else 0.0
-        self._rate, self._per = float(rate), 1 / rate
+        self._set(rate)
         self._full_at = time + missing * self._per
         self._set_alarm()
+
+    def _set(self, rate: float) -> None:
+        self._rate, self._per = float(rate), 1 / rate
+        # seconds by which the bucket may be overfull: one token more than falls due in `MADE_UP`, if it does not hold
+        # that much; else a part of a token, so that no more than the burst goes at once
+        fills_in = self._burst * self._per
+        more = MADE_UP - fills_in + self._per if fills_in < MADE_UP else self._per / 2
+        self._slack = min(MADE_UP, more)
 
     # looking
 

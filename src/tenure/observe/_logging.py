@@ -12,11 +12,20 @@ _WARNINGS = frozenset(
     }
 )
 
+# What `tenure.local` logs itself, as warnings of "tenure", whether or not there is an observer.
+_LOGGED = frozenset(
+    {
+        *("breaker.listener_failed", "breaker.matcher_failed", "pool.check_failed", "pool.close_failed"),
+        *("pool.create_failed", "pool.leak", "pool.on_evict_failed", "pool.reset_failed"),
+    }
+)
+
 
 class LoggingObserver:
     """Logs each event: losses, dead tasks and what goes wrong in a processor as warnings, the rest for debugging.
 
-    The fields stand in the message and, as `tenure_` attributes, on the record.
+    The fields stand in the message and, as `tenure_` attributes, on the record. What the library has logged already,
+    to its logger "tenure", this does not log there once more; to another logger it does, with the traceback.
 
     Thread safety: as that of the logger.
     """
@@ -26,7 +35,18 @@ class LoggingObserver:
 
     def notice(self, event: str, /, **fields: object) -> None:
         """Log the event."""
-        level = logging.WARNING if event in _WARNINGS else logging.DEBUG
+        logged = event in _LOGGED
+        if logged and f"{self._logger.name}.".startswith("tenure."):
+            return
+        level = logging.WARNING if logged or event in _WARNINGS else logging.DEBUG
         if self._logger.isEnabledFor(level):
             text = " ".join(f"{name}={value!r}" for name, value in fields.items())
-            self._logger.log(level, "%s %s", event, text, extra={f"tenure_{k}": v for k, v in fields.items()})
+            error = fields.get("error") if logged else None
+            self._logger.log(
+                level,
+                "%s %s",
+                event,
+                text,
+                exc_info=error if isinstance(error, BaseException) else None,
+                extra={f"tenure_{name}": value for name, value in fields.items()},
+            )

@@ -99,6 +99,10 @@ class _VirtualLoop(asyncio.SelectorEventLoop):
             return asyncio.TimerHandle(when, callback, args, self, context)
         return super().call_at(when, callback, *args, context=context)
 
+    async def shutdown_default_executor(self, timeout: float | None = None) -> None:  # noqa: ARG002
+        """Wait until the threads have ended. Without the limit of Python 3.12 and later: the clock would jump to it."""
+        await super().shutdown_default_executor()
+
     def timers(self, until: float) -> list[float]:
         """The times, up to `until`, for which timers are set; sorted, and none of them twice."""
         scheduled: list[asyncio.TimerHandle] = getattr(self, "_scheduled")  # noqa: B009

@@ -130,11 +130,14 @@ class History:
             self._write(b"")
 
     def __getstate__(self) -> dict[str, Any]:
-        # a counter of itertools cannot be pickled from Python 3.14 on
+        # from Python 3.14 on a `count` cannot be pickled
         return self.__dict__ | {"_ids": next(self._ids)}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state, _ids=count(state["_ids"]))
+        self.__dict__.update(state)
+        self._ids = count(state["_ids"])
+        if self._path is not None:
+            self._salt = os.urandom(4).hex()  # both write to one file, perhaps in one process
 
     def __iter__(self) -> Iterator[Event]:
         return iter(self.events())

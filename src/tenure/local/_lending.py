@@ -1,0 +1,280 @@
+"""What pools have in common: how something is lent, looked over, taken back and closed.
+
+A pool decides what can be had at once, who waits for what, and who gets what comes free; the rest is here.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from contextlib import AbstractAsyncContextManager
+from math import inf
+from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, TypeVar
+
+import anyio
+
+from tenure.errors import BulkheadFull
+from tenure.local._park import checkpoint, now
+from tenure.local._pool_entry import Entry
+from tenure.local._pool_life import PoolLife
+from tenure.local._pool_limits import check_count, seconds
+from tenure.local._pool_loans import Loans
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from tenure.errors import PoolTimeout
+    from tenure.local._news import News
+    from tenure.local._pool_hooks import Hooks
+    from tenure.local._pool_loans import Borrower, Leak
+    from tenure.local._pool_stock import Stock
+    from tenure.upkeep import Job
+
+__all__ = ("Lending", "Loan")
+
+T = TypeVar("T")
+W = TypeVar("W")
+E = TypeVar("E", bound=Entry[Any])
+
+
+class Lending(PoolLife, Generic[T, W, E]):
+    """A pool of resources of type T, kept as entries of type E, of which a borrower says W: what it wants.
+
+    Thread safety: none; all on the thread of one loop.
+    """
+
+    def __init__(
+        self,
+        hooks: Hooks[T],
+        stock: Stock[E],
+        news: News,
+        *,
+        max_waiting: int | None,
+        leak_after: float | None,
+    ) -> None:
+        super().__init__(hooks.close_timeout)
+        self._hooks = hooks
+        self._stock = stock
+        self._news = news
+        self._loans = Loans(seconds("leak_after", leak_after), news)
+        self._max_waiting = None if max_waiting is None else check_count("max_waiting", max_waiting, least=0)
+        self._reaper: Job | None = None
+        self._created: int = 0
+        self._create_failures: int = 0
+        self._closed = self._timeouts = self._refused = 0
+
+    def leaks(self) -> tuple[Leak, ...]:
+        """Describe what is lent for longer than `leak_after`: to which task, for how long, taken where.
+
+        Cancellation: not a checkpoint.
+        """
+        return self._loans.leaks()
+
+    # what a pool decides
+
+    @abstractmethod
+    def _take(self, want: W) -> E | None:
+        """Lend what can be had at once."""
+
+    @abstractmethod
+    async def _stand_in_line(self, want: W) -> E:
+        """Wait for one. Cancellation: nothing is taken."""
+
+    @abstractmethod
+    def _give_back(self, entry: E) -> None:
+        """Hand one that is in order to the next, or keep it."""
+
+    @abstractmethod
+    def _timed_out(self, want: W, timeout: float) -> PoolTimeout:
+        """Describe why nothing could be had."""
+
+    @abstractmethod
+    def _slot_is_free(self, entry: E, reason: str) -> None:
+        """Give the slot of one that was closed to whoever needs it."""
+
+    async def _before_closing(self, entry: E, reason: str) -> None:
+        """Do what is to be done before one is closed. Cancellation: passed on."""
+
+    def _look_over_idle(self, time: float) -> None:
+        """Begin to check what is due for it."""
+
+    # lending
+
+    def _is_due(self, entry: E) -> bool:
+        """Whether one that was just taken has to be checked."""
+        return entry.lent_at - entry.since >= self._hooks.check_after
+
+    async def _obtain(self, want: W, entry: E | None, timeout: float | None) -> E:
+        """Check the entry that was taken, or wait for another.
+
+        Cancellation: nothing is taken.
+        """
+        if timeout is None:
+            return await self._found(want, entry) or await self._stand_in_line(want)
+        # a limit of 0 is none for a check, or nothing that is due for one could ever be had so
+        with anyio.move_on_after(timeout or None):
+            if found := await self._found(want, entry):
+                return found
+            with anyio.move_on_after(None if timeout else 0):
+                return await self._stand_in_line(want)
+        self._timeouts += 1
+        raise self._timed_out(want, timeout)
+
+    async def _found(self, want: W, entry: E | None) -> E | None:
+        while entry is not None and self._is_due(entry):
+            if await self._proved(want, entry):
+                break
+            entry = self._take(want)
+        if entry is not None:
+            try:
+                await checkpoint()
+            except BaseException:
+                self._give_back(entry)
+                raise
+        return entry
+
+    async def _proved(self, want: W, entry: E) -> bool:  # noqa: ARG002 - a pool may need it
+        return await self._passes("check", entry, shield=False)
+
+    async def _passes(self, hook: Literal["check", "reset"], entry: E, *, shield: bool) -> bool:
+        """Call `check` or `reset` of one that is lent; close it if it fails, or if that is cancelled."""
+        sound, reason = False, "cancelled"
+        try:
+            sound = await self._hooks.pass_over(hook, entry.resource, entry.about, shield=shield)
+            reason = "reset failed" if hook == "reset" else "unhealthy"
+        finally:
+            if sound:
+                entry.since = now()
+            else:
+                self._drop(entry, reason)
+        return sound
+
+    async def _refuse(self, limit: int, told: str) -> NoReturn:
+        most = self._max_waiting
+        assert most is not None
+        self._refused += 1
+        # so that a loop that tries again and again does not lock up the others
+        await checkpoint()
+        raise BulkheadFull(f"{most} tasks wait already: {told}", limit=limit, waiting=most)
+
+    # taking back
+
+    def _come_back(self, entry: E) -> None:
+        """Take back one that was used without a fault and needs no reset."""
+        entry.since = entry.idle_from = now()
+        self._give_back(entry)
+
+    async def _come_back_from(self, want: W, entry: E, error: BaseException | None) -> None:  # noqa: ARG002
+        """Take back one that needs a reset, or that was used by a body that raised.
+
+        Cancellation: shielded, but for asyncio's native one, which has the resource closed.
+        """
+        hooks = self._hooks
+        closing = self._state == "closing"
+        if hooks.reset is not None and not isinstance(
+            error, GeneratorExit
+        ):  # that one must not await any more
+            if closing or await self._passes("reset", entry, shield=True):
+                self._come_back(entry)
+        elif not isinstance(error, Exception | None):
+            self._drop(entry, "cancelled")
+        elif (
+            error is None or hooks.check is None or closing or await self._passes("check", entry, shield=True)
+        ):
+            self._come_back(entry)
+
+    # closing, many at a time
+
+    def _drop(self, entry: E, reason: str) -> None:
+        """Close one; nothing happens if it was closed already, under its borrower's hands."""
+        if self._stock.drop(entry):
+            self._start("pool closer", self._end, entry, reason)
+
+    async def _end(self, entry: E, reason: str) -> None:
+        try:
+            await self._before_closing(entry, reason)
+            await self._hooks.end(entry.resource, entry.about)
+        finally:
+            self._closed += 1
+            self._stock.closing -= 1
+            self._slot_is_free(entry, reason)
+            self._slot_freed()
+        self._news.tell("pool.closed", **entry.about, reason=reason, age=now() - entry.born)
+
+    # as long as it is open
+
+    def _slots(self) -> int:
+        return self._stock.size
+
+    def _start_jobs(self) -> None:
+        if self._next_look(0) < inf:
+            self._reaper = self._start("pool reaper", self._reap)
+
+    def _begin_closing(self) -> None:
+        self._state = "closing"
+        if self._reaper is not None:
+            self._reaper.cancel()
+
+    def _close_lent(self) -> None:
+        for entry in list(self._stock.lent):
+            self._drop(entry, "closed while lent")
+
+    def _next_look(self, time: float) -> float:
+        return min(self._stock.next_look(time), self._loans.next_look(time))
+
+    async def _reap(self) -> None:
+        while True:
+            time = now()
+            for entry, reason in self._stock.overdue(time):
+                self._drop(entry, reason)
+            self._look_over_idle(time)
+            self._loans.report(time)
+            await anyio.sleep_until(self._next_look(time))
+
+
+class Loan(AbstractAsyncContextManager[T]):
+    """What `acquire` returns: one block with one resource."""
+
+    __slots__ = ("_borrower", "_entered", "_entry", "_pool", "_timeout", "_want")
+
+    def __init__(self, pool: Lending[T, W, Any], want: W, timeout: float | None) -> None:
+        self._pool: Lending[T, Any, Any] = pool
+        self._want = want
+        self._timeout = timeout
+        self._entered = False
+        self._entry: Entry[T] | None = None
+        self._borrower: Borrower | None = None
+
+    async def __aenter__(self) -> T:
+        """Borrow one. Cancellation: nothing is borrowed."""
+        if self._entered:
+            raise RuntimeError("what acquire() gives is for one block: call it again for another")
+        self._entered = True
+        pool = self._pool
+        entry = pool._take(self._want)
+        if entry is None or pool._is_due(entry):
+            entry = await pool._obtain(self._want, entry, self._timeout)
+        else:
+            try:
+                await checkpoint()
+            except BaseException:
+                pool._give_back(entry)
+                raise
+        self._entry = entry
+        if pool._loans.noted:
+            self._borrower = pool._loans.begin(2, entry.about)
+        return entry.resource
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Give it back. Cancellation: not cancelled, but see the pool's `acquire`."""
+        entry, self._entry = self._entry, None
+        if entry is None:
+            raise RuntimeError("nothing was borrowed by this block, or it was left already")
+        pool = self._pool
+        if self._borrower is not None:
+            pool._loans.end(self._borrower)
+        if error is None and pool._hooks.reset is None:
+            pool._come_back(entry)
+        else:
+            await pool._come_back_from(self._want, entry, error)

@@ -1,0 +1,104 @@
+"""Who has borrowed something of a pool, where and for how long: noted only if somebody wants to know of leaks."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from dataclasses import dataclass
+from math import inf
+from typing import TYPE_CHECKING
+
+import anyio
+
+from tenure.local._park import now
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tenure.local._news import News
+
+__all__ = ("Borrower", "Leak", "Loans")
+
+FRAMES = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Leak:
+    """A resource that has been lent for longer than `leak_after`, and to whom."""
+
+    task: str
+    """The name of the task that took it."""
+    seconds: float
+    """For how long it has been lent."""
+    where: str
+    """Where it was taken: the innermost frames, as a traceback prints them."""
+
+
+class Borrower:
+    """Who took a resource, noted when it is taken; its text is made only if it is asked for."""
+
+    __slots__ = ("_stack", "_task", "about", "reported", "since")
+
+    def __init__(self, frames_up: int, about: Mapping[str, object]) -> None:
+        frames = traceback.walk_stack(sys._getframe(frames_up + 1))
+        self._stack = traceback.StackSummary.extract(frames, limit=FRAMES, lookup_lines=False)
+        self._task = anyio.get_current_task().name or "unnamed"
+        self.about = about
+        self.since = now()
+        self.reported = False
+
+    def leak(self, time: float) -> Leak:
+        """Describe it."""
+        return Leak(self._task, time - self.since, "".join(reversed(self._stack.format())))
+
+
+class Loans:
+    """The loans of one pool. `leak_after` is in seconds; infinite: nothing is noted.
+
+    Thread safety: none; all on the thread of one loop.
+    """
+
+    __slots__ = ("_borrowers", "_leak_after", "_news", "noted")
+
+    def __init__(self, leak_after: float, news: News) -> None:
+        self._leak_after = leak_after
+        self._news = news
+        self._borrowers: dict[Borrower, None] = {}
+        self.noted = leak_after < inf
+
+    def begin(self, frames_up: int, about: Mapping[str, object]) -> Borrower:
+        """Note a loan; it was taken so many frames above the caller."""
+        borrower = Borrower(frames_up, about)
+        self._borrowers[borrower] = None
+        return borrower
+
+    def end(self, borrower: Borrower) -> None:
+        """Forget a loan that has ended."""
+        del self._borrowers[borrower]
+
+    def leaks(self) -> tuple[Leak, ...]:
+        """Describe those that are out for too long, the longest first."""
+        time = now()
+        return tuple(borrower.leak(time) for borrower in self._overdue(time))
+
+    def leaked(self) -> int:
+        """Count those that are out for too long."""
+        return len(self._overdue(now()))
+
+    def report(self, time: float) -> None:
+        """Report each of those once."""
+        for borrower in self._overdue(time):
+            if not borrower.reported:
+                borrower.reported = True
+                leak = borrower.leak(time)
+                self._news.warn(
+                    "pool.leak", **borrower.about, task=leak.task, seconds=leak.seconds, where=leak.where
+                )
+
+    def next_look(self, time: float) -> float:
+        """Return when `report` can have more, whatever happens meanwhile; `inf` for never."""
+        pending = (borrower.since for borrower in self._borrowers if not borrower.reported)
+        return min(next(pending, time), time) + self._leak_after
+
+    def _overdue(self, time: float) -> list[Borrower]:
+        return [borrower for borrower in self._borrowers if time >= borrower.since + self._leak_after]
