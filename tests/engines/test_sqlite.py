@@ -227,6 +227,47 @@ async def test_the_schema_of_a_newer_version(path):
     await refused(SqliteEngine(path), "schema version 99")
 
 
+VERSION_1 = """
+    DROP INDEX barrier_look; DROP INDEX queue_look; DROP INDEX task_leased;
+    ALTER TABLE barrier DROP COLUMN keep_until; ALTER TABLE barrier DROP COLUMN look_at;
+    ALTER TABLE queue DROP COLUMN lasting; ALTER TABLE queue DROP COLUMN keep_until;
+    ALTER TABLE queue DROP COLUMN look_at;
+    CREATE INDEX task_queue ON task (queue);
+    PRAGMA user_version = 1;
+"""
+
+
+def schema_of(path):
+    db = sqlite3.connect(path)
+    indexes = db.execute("SELECT name FROM sqlite_master WHERE type = 'index' ORDER BY name").fetchall()
+    columns = {
+        table: sorted(row[1] for row in db.execute(f"PRAGMA table_info({table})"))
+        for table in ("barrier", "queue")
+    }
+    db.close()
+    return indexes, columns
+
+
+async def test_an_older_file_is_brought_up_to_date(path):
+    async with serving(SqliteEngine(path)) as engine:
+        await engine.execute([e.OpenSession("s1", "p1", 30.0), put(1, b"one", b"two", b"three")])
+        taken = (await one(engine, e.Exchange("s1", 1, "q", want=1))).tasks[0]
+        await one(engine, e.Exchange("s1", 2, "q", (e.Settle(taken.id, taken.token, e.Verdict.DEAD),)))
+    schema = schema_of(path)
+    db = sqlite3.connect(path)
+    db.executescript(VERSION_1)
+    db.close()
+    assert schema_of(path) != schema
+    async with serving(SqliteEngine(path)) as engine:
+        assert (await one(engine, e.Count("q"))).put == 3
+        await one(engine, e.Purge("q", frozenset({"waiting"})))
+        # the dead letter keeps the queue
+        assert (await one(engine, e.Count("q"))).dead == 1
+        await one(engine, e.Purge("q", frozenset({"dead"})))
+        assert (await one(engine, e.Count("q"))).put == 0
+    assert schema_of(path) == schema
+
+
 async def test_a_directory(tmp_path):
     await refused(SqliteEngine(tmp_path), "is a directory")
 
