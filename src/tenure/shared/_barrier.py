@@ -90,7 +90,7 @@ class Barrier:
 
         Raises `BarrierBroken` (a party was cancelled or died, or the barrier was reset), `CapacityMismatch`,
         `StoreClosed`, `EngineError`; `OutcomeUnknown` if this process lost its session meanwhile and the barrier has
-        gone on: the generation may have tripped first.
+        gone on, or was forgotten: the generation may have tripped first.
         Cancellation: the arrival is undone, which breaks the generation unless parties are dropped. If it has tripped,
         the call returns all the same, as it does for all parties, and the next checkpoint raises; only asyncio's native
         ``task.cancel()`` is raised even then. The engine's word on that is waited for, for at most `settle_timeout`.
@@ -150,9 +150,10 @@ class Barrier:
         answer = await self._store.call(Withdraw(self._wish.key, attempt.name))
         if answer is not Reply.UNKNOWN:
             return answer
-        # it went with the session; in this generation, if that has not tripped
+        # it went with the session; in this generation, if that has not tripped. One without parties was forgotten,
+        # and may have tripped before.
         now = await self._store.call(Arrivals(self._wish.key))
-        if isinstance(waited, Waiting) and waited.generation == now.generation:
+        if isinstance(waited, Waiting) and now.parties and waited.generation == now.generation:
             return Reply.WITHDRAWN
         raise OutcomeUnknown(self._wish.key, "arriving")
 
