@@ -192,7 +192,7 @@ async def what_is_retired_or_removed_is_replaced(world):
             group.start_soon(use, ONE, anyio.lowlevel.checkpoint)
             group.start_soon(use, TWO, newcomer)
             await anyio.sleep(0.5)
-            await pool.add("one", ONE)
+            await pool.add("one", ONE, revive=True)
             await pool.add("new", TWO)
         assert len(lent.served) == 2 and lent.served.count("one") == 1
         await pool.remove("two")
