@@ -9,27 +9,26 @@ from typing import Any
 
 import hiredis
 
-from tenure.arguments import check_seconds
-from tenure.engine import CAP, RESPONSE_TIMEOUT, A, Operation, Reply
+from tenure.arguments import LARGEST, check_seconds
+from tenure.engine import RESPONSE_TIMEOUT, A, Operation, Reply
 from tenure.errors import EngineError, StoreUnavailable
 
-from ._address import Whereabouts, address, check_login
+from ._address import Whereabouts, address, check_login, number_in
 from ._calls import Call, answered
 from ._cluster import RedisClusterEngine
 from ._handshake import TRANSIENT, code_of, refusal
 from ._link import Link
 from ._operations import CALLS
 from ._remote import RemoteRedis
-from ._replicas import replicas_in
-from ._resp import pack, pack_one
-from ._scripts import all_scripts, script
+from ._resp import pack
+from ._scripts import all_scripts
 from ._sentinel import SentinelAddress
 
 __all__ = ("CALLS", "RedisClusterEngine", "RedisEngine")
 
 _CHANNEL = "tenure:"
 _SENTINEL = "+sentinel://"
-_KEYS = ("2", "tenure:{0}:rows", "tenure:{0}:order")
+_PREFIX = "tenure:{0}:"
 
 
 class RedisEngine(RemoteRedis):
@@ -56,14 +55,14 @@ class RedisEngine(RemoteRedis):
     ) -> None:
         response_timeout = check_seconds("response_timeout", response_timeout, least=None)
         check_login(url)
-        url, replicas = replicas_in(url, replicas)
+        url, replicas = number_in(url, "replicas", replicas, 0, least=0, most=LARGEST)
         self._address: Whereabouts = (SentinelAddress if _SENTINEL in url else address)(url, tls)
-        super().__init__(self._address, replicas)
-        self._clock = clock
+        super().__init__(self._address, replicas, clock)
         self._link = Link(
             self._address,
             self._hear_channel,
             self._resync,
+            probes={_PREFIX: "1"},
             response_timeout=response_timeout,
             replicas=replicas,
         )
@@ -79,30 +78,26 @@ class RedisEngine(RemoteRedis):
         answers: list[Any] = [None] * len(operations)
         commands: dict[int, bytes] = {}
         for i, operation in enumerate(operations):
-            call = CALLS[type(operation)]
             try:
-                commands[i] = self._command(call.script, *call.arguments(operation))
-            except Exception as error:  # noqa: BLE001 whatever it is, it concerns this operation alone
-                answers[i] = EngineError(
-                    f"{self.url}: {type(operation).__name__} cannot be encoded: {error!r}"
-                )
+                commands[i] = self._packed(_PREFIX, operation)
+            except EngineError as problem:
+                answers[i] = problem
         for i, raw in (await self._evaluate(commands)).items():
             call: Call[Any] = CALLS[type(operations[i])]
             answers[i] = raw if isinstance(raw, EngineError) else answered(call, raw)
         if any(answer is Reply.MORE for answer in answers):
-            await self._evaluate({0: self._command("sweep", "sweep")})
+            await self._evaluate({0: self._command(_PREFIX, "sweep")})
         return answers
 
     def post(self, operation: Operation[A], on_answer: Callable[[A | Reply | EngineError], object]) -> bool:
         """Send one operation at once, if the connection stands; see `tenure.engine.Engine.post`."""
         if not self._link.up:
             return False
-        call: Call[Any] = CALLS[type(operation)]
         try:
-            packed = self._command(call.script, *call.arguments(operation))
-        except Exception:  # noqa: BLE001 `execute` answers with it
+            packed = self._packed(_PREFIX, operation)
+        except EngineError:  # `execute` answers with it
             return False
-        self._link.post(packed, partial(self._on_reply, call, on_answer))
+        self._link.post(packed, partial(self._on_reply, CALLS[type(operation)], on_answer))
         return True
 
     def _on_reply(self, call: Call[Any], on_answer: Callable[[Any], object], reply: Any) -> None:
@@ -115,10 +110,6 @@ class RedisEngine(RemoteRedis):
         elif not isinstance(reply, StoreUnavailable):
             reply = answered(call, reply)
         on_answer(reply)
-
-    def _command(self, name: str, *arguments: Any) -> bytes:
-        now = "" if self._clock is None else round(self._clock() * 1e6)
-        return pack_one(("EVALSHA", script(name).sha, *_KEYS, now, CAP, *arguments))
 
     async def _evaluate(self, commands: dict[int, bytes]) -> dict[int, Any]:
         """The raw answers, or errors that concern one operation alone."""

@@ -12,6 +12,8 @@ from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 import anyio
 from anyio.abc import ByteStream
 
+from tenure.arguments import check_count
+
 _SCHEMES = ("redis", "rediss", "unix")
 _LOGIN = re.compile(r"[a-zA-Z+]+://([^@/?#]*@)?[^@]*")
 
@@ -165,3 +167,21 @@ def _options(url: str, parts: SplitResult, known: Iterable[str]) -> dict[str, st
             f"{safe(url)!r}: the only options that a Redis URL has are db and replicas, not {sorted(options)}"
         )
     return options
+
+
+def number_in(
+    url: str, name: str, given: int | None, default: int, *, least: int, most: int
+) -> tuple[str, int]:
+    """The URL without its option `name`, and the number: the argument's, else the URL's, else the default.
+
+    Raises `TypeError`, `ValueError`.
+    """
+    where, _, query = url.partition("?")
+    options = [option.partition("=") for option in query.split("&") if option]
+    values = [value for option, _, value in options if option == name]
+    rest = "&".join("".join(option) for option in options if option[0] != name)
+    if given is None:
+        if not all(value.isascii() and value.isdigit() for value in values):
+            raise ValueError(f"{name} must be a number in the URL, not {values[-1]!r}")
+        given = int(values[-1]) if values else default
+    return f"{where}?{rest}" if rest else where, check_count(name, given, least=least, most=most)

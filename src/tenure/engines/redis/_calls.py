@@ -37,8 +37,9 @@ def no_words(answer: Sequence[Any]) -> Any:
 
 def answered(call: Call[A], raw: Any) -> A | Reply | EngineError:
     """The answer that a script gave; an error if it is none."""
+    word = WORDS.get(raw) if isinstance(raw, bytes) else None
     try:
-        return WORDS[raw] if isinstance(raw, bytes) else call.answer(raw)
+        return call.answer(raw) if word is None else word
     except Exception:  # noqa: BLE001 whatever it is, it concerns this operation alone
         return EngineError(f"not an answer to {call.script}: {repr(raw)[:100]}")
 

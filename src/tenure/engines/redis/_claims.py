@@ -73,7 +73,7 @@ def _page(raw: Sequence[Any]) -> ResourcePage:
 CLAIMS: Calls = {
     AddResource: Call(
         "claims",
-        lambda op: ("add", op.pool, op.resource, op.preference, *_flat(op.metadata)),
+        lambda op: ("add", op.pool, op.resource, op.preference, int(op.revive), *_flat(op.metadata)),
         no_words,
     ),
     RemoveResource: Call("claims", lambda op: ("remove", op.pool, op.resource), no_words),
@@ -81,8 +81,8 @@ CLAIMS: Calls = {
         "claims",
         lambda op: (
             "claim",
-            op.session,
             op.pool,
+            op.session,
             op.holder,
             microseconds(op.quarantine),
             int(op.wait),

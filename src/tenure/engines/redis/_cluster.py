@@ -10,9 +10,8 @@ from typing import Any, NamedTuple
 
 import hiredis
 
-from tenure.arguments import check_seconds
+from tenure.arguments import LARGEST, check_seconds
 from tenure.engine import (
-    CAP,
     RESPONSE_TIMEOUT,
     A,
     Examine,
@@ -27,16 +26,13 @@ from tenure.engine import (
 from tenure.errors import EngineError, StoreUnavailable
 from tenure.upkeep import unwrapped_task_group
 
-from ._address import addresses, check_login, safe
+from ._address import addresses, check_login, number_in, safe
 from ._calls import Call, answered
 from ._handshake import code_of, refusal
 from ._nodes import REDIRECTED, Nodes
 from ._operations import CALLS
 from ._remote import RemoteRedis
-from ._replicas import replicas_in
-from ._resp import pack_one
-from ._scripts import script
-from ._shards import SHARDS, TAGS, shard_of
+from ._shards import SHARDS, prefix_of, shard_of, tags
 
 
 class _Step(NamedTuple):
@@ -53,12 +49,12 @@ class RedisClusterEngine(RemoteRedis):
     `url` is `redis+cluster://[user:password@]host[:port],...` with some of the nodes (`rediss+cluster://` over TLS,
     `tls` is a context of your own); the others are found through them. A node that does not answer for
     `response_timeout` seconds counts as gone. With `replicas` (also `?replicas=n` in the URL) nothing counts as done
-    before so many replicas of the node have acknowledged it. `clock` (seconds) replaces the servers' time in tests.
+    before so many replicas of the node have acknowledged it. All objects lie in `shards` parts (16; also `?shards=n`),
+    each of which lives on one node and is away with it; all processes need the same number, which the cluster keeps.
+    `clock` (seconds) replaces the servers' time in tests.
 
     Thread safety: none; one engine belongs to one event loop.
     """
-
-    lanes = SHARDS
 
     def __init__(
         self,
@@ -66,22 +62,29 @@ class RedisClusterEngine(RemoteRedis):
         *,
         tls: ssl.SSLContext | None = None,
         replicas: int | None = None,
+        shards: int | None = None,
         response_timeout: float = RESPONSE_TIMEOUT,
         clock: Callable[[], float] | None = None,
     ) -> None:
         response_timeout = check_seconds("response_timeout", response_timeout, least=None)
         check_login(url)
-        url, replicas = replicas_in(url, replicas)
+        url, replicas = number_in(url, "replicas", replicas, 0, least=0, most=LARGEST)
+        url, self.lanes = number_in(url, "shards", shards, SHARDS, least=1, most=1024)
+        self._prefixes = tuple(map(prefix_of, tags(self.lanes)))
         seeds, path = addresses(url, tls)
         if path.strip("/"):
             raise ValueError(
                 f"{safe(url)!r}: a cluster has one database only: write redis+cluster://HOST,HOST"
             )
-        self._clock = clock
         self._nodes = Nodes(
-            seeds, self._hear, self._resync, response_timeout=response_timeout, replicas=replicas
+            seeds,
+            self._hear,
+            self._resync,
+            shards=self.lanes,
+            response_timeout=response_timeout,
+            replicas=replicas,
         )
-        super().__init__(self._nodes, replicas)
+        super().__init__(self._nodes, replicas, clock)
 
     async def execute(self, operations: Sequence[Operation[Any]], /) -> Sequence[Any]:
         """Apply operations, each by one script: those of a shard in order, the shards all at once.
@@ -96,11 +99,10 @@ class RedisClusterEngine(RemoteRedis):
         for operation, its in zip(operations, answers, strict=True):
             try:
                 for shard, asked in self._spread(operation):
-                    plan.setdefault(shard, []).append(_Step(asked, self._packed(shard, asked), its))
-            except Exception as error:  # noqa: BLE001 whatever it is, it concerns this operation alone
-                its.append(
-                    EngineError(f"{self.url}: {type(operation).__name__} cannot be encoded: {error!r}")
-                )
+                    step = _Step(asked, self._packed(self._prefixes[shard], asked), its)
+                    plan.setdefault(shard, []).append(step)
+            except EngineError as problem:
+                its.append(problem)
         if len(plan) == 1:
             await self._carry(*plan.popitem())
         else:
@@ -114,8 +116,8 @@ class RedisClusterEngine(RemoteRedis):
         if shard is None or link is None:
             return False
         try:
-            packed = self._packed(shard, operation)
-        except Exception:  # noqa: BLE001 `execute` answers with it
+            packed = self._packed(self._prefixes[shard], operation)
+        except EngineError:  # `execute` answers with it
             return False
         link.post(packed, partial(self._on_reply, CALLS[type(operation)], on_answer))
         return True
@@ -130,7 +132,7 @@ class RedisClusterEngine(RemoteRedis):
 
     def lane(self, name: str) -> int:
         """The shard of an object or a session."""
-        return shard_of(name)
+        return shard_of(name, self.lanes)
 
     def _spread(self, operation: Operation[Any]) -> Iterator[tuple[int, Operation[Any]]]:
         """What to ask which shard."""
@@ -138,20 +140,13 @@ class RedisClusterEngine(RemoteRedis):
             case Survey(after=after):
                 # one shard after the other
                 shard, _, rest = after.partition(":")
+                if after and not (shard.isascii() and shard.isdigit() and int(shard) < self.lanes):
+                    raise EngineError(f"{self.url}: no page ends at {after!r}")
                 yield int(shard or 0), replace(operation, after=rest)
             case Ping() | Examine():
-                yield from ((shard, operation) for shard in range(SHARDS))
+                yield from ((shard, operation) for shard in range(self.lanes))
             case _:
                 yield self.lane(name_in(operation)), operation
-
-    def _packed(self, shard: int, operation: Operation[Any]) -> bytes:
-        call = CALLS[type(operation)]
-        return self._command(shard, call.script, *call.arguments(operation))
-
-    def _command(self, shard: int, name: str, *arguments: Any) -> bytes:
-        now = "" if self._clock is None else round(self._clock() * 1e6)
-        keys = (f"tenure:{{{TAGS[shard]}}}:{key}" for key in ("rows", "order"))
-        return pack_one(("EVALSHA", script(name).sha, "2", *keys, now, CAP, *arguments))
 
     async def _carry_all(self, plan: dict[int, list[_Step]]) -> None:
         # a node that is lost fails all of its shards at once; one error tells it
@@ -181,7 +176,7 @@ class RedisClusterEngine(RemoteRedis):
             step.answers.append(answer)
             more = more or answer is Reply.MORE
         if more:
-            await self._nodes.execute(shard, [self._command(shard, "sweep", "sweep")])
+            await self._nodes.execute(shard, [self._command(self._prefixes[shard], "sweep")])
 
     def _joined(self, operation: Operation[Any], answers: list[Any]) -> Any:
         """One answer made of those of all shards that were asked."""
@@ -194,13 +189,18 @@ class RedisClusterEngine(RemoteRedis):
                 shard = int(after.partition(":")[0] or 0)
                 if page.next:
                     return Surveyed(page.names, f"{shard}:{page.next}")
-                return Surveyed(page.names, f"{shard + 1}:" if shard + 1 < SHARDS else "")
+                return Surveyed(page.names, f"{shard + 1}:" if shard + 1 < self.lanes else "")
             case Examine():
                 parts: list[Examined] = answers
                 problems = dict.fromkeys(problem for part in parts for problem in part.problems)
                 return Examined(parts[0].ahead, parts[0].facts, tuple(problems))
             case _:
                 return answers[-1]
+
+    def _keys(self, prefix: str) -> tuple[str, ...]:
+        # Two keys, of which the first is never there: while the cluster moves their slot, key by key, both nodes refuse
+        # every script. One key alone would be asked for where the slot goes, before what it stands for has come.
+        return "2", prefix, f"{prefix}state"
 
     def _listen(self, process: str) -> None:
         self._nodes.listen(process)

@@ -58,18 +58,18 @@ def _gathering(raw: Sequence[Any]) -> Gathering:
 
 
 COUNTERS: Calls = {
-    Spend: Call("counters", _spend, _spent),
+    Spend: Call("rates", _spend, _spent),
     Refund: Call(
-        "counters",
+        "rates",
         lambda op: ("refund", op.session, op.n, op.key, op.cost, op.booking, op.rate),
         no_words,
     ),
     Arrive: Call(
-        "counters",
-        lambda op: ("arrive", op.session, op.key, op.participant, op.parties, op.on_departure),
+        "barriers",
+        lambda op: ("arrive", op.key, op.session, op.participant, op.parties, op.on_departure),
         _arrival,
     ),
-    Withdraw: Call("counters", lambda op: ("withdraw", op.key, op.participant), _arrival),
-    ResetBarrier: Call("counters", lambda op: ("reset_barrier", op.key), no_words),
-    Arrivals: Call("counters", lambda op: ("arrivals", op.key), _gathering),
+    Withdraw: Call("barriers", lambda op: ("withdraw", op.key, op.participant), _arrival),
+    ResetBarrier: Call("barriers", lambda op: ("reset", op.key), no_words),
+    Arrivals: Call("barriers", lambda op: ("arrivals", op.key), _gathering),
 }

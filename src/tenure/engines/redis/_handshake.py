@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import ssl
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import anyio
@@ -16,7 +16,7 @@ from tenure.errors import EngineError, StoreUnavailable
 
 from ._address import Whereabouts
 from ._resp import Command, pack
-from ._scripts import all_scripts
+from ._scripts import all_scripts, script
 
 OLDEST = (6, 2)
 TRANSIENT = (
@@ -31,6 +31,10 @@ TRANSIENT = (
 )
 """Error codes of a server that may do what it was asked for a little later."""
 
+LAYOUT = b"2"
+"""The version of the names and types of the keys."""
+
+_ELSEWHERE = ("MOVED", "ASK", *TRANSIENT)
 _SUBSCRIBED = ([b"subscribe"], [b"ssubscribe"])
 # 0 is refused
 _NOBODY = 2**63 - 1
@@ -51,11 +55,13 @@ async def greet(
     address: Whereabouts,
     former: Greeting | None,
     channels: Iterable[str],
+    probes: Mapping[str, str],
 ) -> Greeting:
     """Get a connection ready; gives what the server said.
 
     `former` is what was said on the connection before: what the server may still have to read from it must not come
-    behind what is sent from now on, so it is killed first.
+    behind what is sent from now on, so it is killed first. `probes` are beginnings of keys, with the number of shards
+    for that under which the layout is stored.
     Raises `EngineError` for a server that will not do, `StoreUnavailable` for one that may do later.
     Cancellation: the connection is of no use any more.
     """
@@ -77,7 +83,40 @@ async def greet(
     loads = (("SCRIPT", "LOAD", script.source) for script in all_scripts())
     subscriptions = (("SUBSCRIBE", channel) for channel in channels)
     await _ask(stream, reader, address, ("CLIENT", "KILL", "ID", own), *loads, *subscriptions)
+    await _probe(stream, reader, address, probes)
     return greeting
+
+
+async def _probe(
+    stream: ByteStream, reader: hiredis.Reader, address: Whereabouts, probes: Mapping[str, str]
+) -> None:
+    """Raise `EngineError` if the user may not use a command of the scripts, or the keys have another layout."""
+    sha = script("probe").sha
+    commands = [("EVALSHA", sha, "1", prefix, shards) for prefix, shards in probes.items()]
+    for reply, shards in zip(await exchange(stream, reader, commands), probes.values(), strict=True):
+        if isinstance(reply, hiredis.ReplyError):
+            if code_of(reply) in _ELSEWHERE:
+                continue  # another node has these keys
+            raise refusal(address, reply)
+        try:
+            refused, layout, stored = reply
+            names = ", ".join(sorted({name.decode() for name in refused}))
+        except STRANGE:
+            raise strange(address, "no Redis server", reply) from None
+        if names:
+            raise EngineError(
+                f"{address}: the user may not use {names} on keys tenure:* and channels tenure:*;"
+                " docs/explanations/redis-scripts.md lists the rights that are needed"
+            )
+        if layout != LAYOUT:
+            raise EngineError(
+                f"{address}: the keys tenure:* have layout {layout.decode()}, this version has {LAYOUT.decode()};"
+                " finish the work with the version that made them, delete them, or use another database"
+            )
+        if stored.decode() != shards:
+            raise EngineError(
+                f"{address}: there are {stored.decode()} shards, not {shards}: all processes need the same shards="
+            )
 
 
 async def _ask(

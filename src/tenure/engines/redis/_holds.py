@@ -26,7 +26,7 @@ from ._calls import WORDS, Call, Calls, no_words, seconds, text
 
 def _standing(raw: Any) -> HoldAnswer:
     if isinstance(raw, bytes):
-        return WORDS[raw]
+        return Granted(int(raw[8:])) if raw.startswith(b"granted") else WORDS[raw]
     match raw:
         case [b"granted", token]:
             return Granted(token)
@@ -49,7 +49,6 @@ HOLDS: Calls = {
     Acquire: Call(
         "acquire",
         lambda op: (
-            "acquire",
             op.session,
             op.key,
             op.holder,
@@ -62,10 +61,10 @@ HOLDS: Calls = {
     ),
     Ask: Call(
         "holds",
-        lambda op: ("ask", op.session, op.key, *op.holders),
+        lambda op: ("ask", op.key, op.session, *op.holders),
         lambda raw: Asked(tuple(map(_standing, raw[1:]))),
     ),
-    Release: Call("release", lambda op: ("release", op.key, op.holder), no_words),
+    Release: Call("release", lambda op: (op.key, op.holder), no_words),
     SetValue: Call("holds", lambda op: ("set_value", op.key, op.holder, op.token, op.value), no_words),
     Resize: Call("holds", lambda op: ("resize", op.key, op.capacity), no_words),
     Holders: Call(

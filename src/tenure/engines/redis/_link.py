@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, cast
@@ -67,10 +67,12 @@ class Link:
         hear: Callable[[str, bytes | None], None],
         reconnected: Callable[[], None],
         *,
+        probes: Mapping[str, str],
         response_timeout: float = RESPONSE_TIMEOUT,
         replicas: int = 0,
     ) -> None:
         self.address = address
+        self._probes = probes
         self.channels: set[str] = set()
         """To which every connection is subscribed."""
         self._hear = hear
@@ -199,7 +201,9 @@ class Link:
         try:
             with anyio.fail_after(self._response_timeout):
                 stream = await plain(await self.address.connect())
-                self._greeting = await greet(stream, reader, self.address, self._greeting, self.channels)
+                self._greeting = await greet(
+                    stream, reader, self.address, self._greeting, self.channels, self._probes
+                )
                 if self._replicas:
                     (reply,) = await exchange(stream, reader, [("WAIT", 0, 0)])
                     if isinstance(reply, hiredis.ReplyError):

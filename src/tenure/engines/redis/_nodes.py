@@ -21,7 +21,7 @@ from ._handshake import STRANGE, TRANSIENT, asked, code_of, refusal, strange
 from ._link import Link
 from ._resp import pack
 from ._scripts import all_scripts
-from ._shards import TAGS, homes, target
+from ._shards import homes, prefix_of, tags, target
 
 LOOK_UP = 1.0
 """Seconds after which a node that does not tell where the shards are is passed over."""
@@ -49,6 +49,7 @@ class _Node:
             self,
             partial(nodes.hear, self),
             partial(nodes.connected, self),
+            probes=nodes.probes,
             response_timeout=response_timeout,
             replicas=replicas,
         )
@@ -82,10 +83,14 @@ class Nodes:
         hear: Callable[[str, bytes], None],
         resync: Callable[[], None],
         *,
+        shards: int,
         response_timeout: float,
         replicas: int,
     ) -> None:
         self._seeds = seeds
+        self._tags = tags(shards)
+        # the layout is kept with the tag that no shard has
+        self.probes = {prefix_of("0"): str(shards), **dict.fromkeys(map(prefix_of, self._tags), "")}
         self._tell = hear
         self._resync = resync
         self._link_options = (response_timeout, replicas)
@@ -267,7 +272,7 @@ class Nodes:
                     problem = refusal(where, errors[0])
                     continue
                 try:
-                    if found := homes(where, replies[-1]):
+                    if found := homes(where, replies[-1], len(self._tags)):
                         return found
                 except STRANGE:
                     problem = strange(where, "no node of a cluster", replies[-1])
@@ -327,7 +332,7 @@ class Nodes:
         for process in self._processes:
             old: list[tuple[int, _Node]] = []
             for shard, node in up:
-                channel = f"{_CHANNEL}{{{TAGS[shard]}}}:{process}"
+                channel = f"{_CHANNEL}{{{self._tags[shard]}}}:{process}"
                 self._channels[channel] = process
                 if node.link.version < _SHARDED_PUBLISH:
                     old.append((shard, node))

@@ -2,24 +2,35 @@
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from hashlib import sha1
 from importlib.resources import files
 from typing import NamedTuple
 
+_START = ("start", "numbers", "check")
+_OBJECTS = (*_START, "step", "time", "things", "keep")
 _PARTS = {
-    "sessions": ("start", "state", "sessions", "operate"),
-    "acquire": ("start", "quick", "acquire", "state", "holds", "operate"),
-    "release": ("start", "quick", "release", "state", "holds", "operate"),
-    "holds": ("start", "state", "holds", "operate"),
-    "claims": ("start", "state", "claims", "operate"),
-    "counters": ("start", "state", "counters", "operate"),
-    "put": ("start", "quick", "put", "state", "tasks", "producers", "operate"),
-    "exchange": ("start", "quick", "exchange", "state", "tasks", "takers", "operate"),
-    "records": ("start", "state", "tasks", "records", "operate"),
-    "survey": ("start", "state", "survey", "operate"),
-    "sweep": ("start", "state", "holds", "claims", "counters", "tasks", "sweep"),
+    "probe": ("probe",),
+    "sessions": (*_START, "due", "sessions"),
+    "acquire": ("start", "acquire"),
+    "release": ("start", "release"),
+    "holds": (*_OBJECTS, "holds", "operate"),
+    "claims": (*_OBJECTS, "claims", "operate"),
+    "rates": (*_START, "rates"),
+    "barriers": (*_OBJECTS, "barriers", "operate"),
+    "put": (*_START, "step", "keep", "queue", "takers", "tasks", "rare", "put"),
+    "exchange": (*_START, "step", "keep", "queue", "takers", "tasks", "rare", "exchange"),
+    "records": (*_OBJECTS, "queue", "takers", "tasks", "rare", "records", "operate"),
+    "survey": (*_OBJECTS, "claims", "barriers", "survey", "operate"),
+    "sweep": (
+        *("start", "numbers", "step", "time", "things", "keep", "due"),
+        *("claims", "barriers", "queue", "takers", "tasks", "rare", "sweep"),
+    ),
 }
+
+
+_include = re.compile(r"^ *-- include (\w+)$", re.MULTILINE)
 
 
 class Script(NamedTuple):
@@ -37,14 +48,13 @@ def script(name: str) -> Script:
 
 
 def source_of(*parts: str) -> bytes:
-    """The text of a script that consists of these parts."""
-    folder = files(__spec__.parent) / "lua"
-    *outer, inner = ((folder / f"{part}.lua").read_text(encoding="utf-8") for part in parts)
-    # each part is a function inside of that of the part before: Lua searches for the local variables that a function
-    # takes from around it one by one, but not for those from further out
-    return (
-        "".join(f"{part}\nreturn (function()\n" for part in outer) + inner + "\nend)()" * len(outer)
-    ).encode()
+    """The text of a script that consists of these parts; a line `-- include NAME` stands for another part."""
+    return "\n".join(map(_text, parts)).encode()
+
+
+def _text(part: str) -> str:
+    text = (files(__spec__.parent) / "lua" / f"{part}.lua").read_text(encoding="utf-8")
+    return _include.sub(lambda found: _text(found[1]), text)
 
 
 def all_scripts() -> list[Script]:

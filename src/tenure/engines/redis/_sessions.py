@@ -12,5 +12,5 @@ SESSIONS: Calls = {
         "sessions", lambda op: ("open", op.session, op.process, microseconds(op.ttl)), no_words
     ),
     RenewSession: Call("sessions", lambda op: ("renew", op.session), no_words),
-    CloseSession: Call("sweep", lambda op: ("close", op.session), no_words),
+    CloseSession: Call("sweep", lambda op: (op.session,), no_words),
 }

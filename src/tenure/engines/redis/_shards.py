@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from binascii import crc_hqx
 from collections.abc import Sequence
+from functools import cache
 from itertools import count
 from typing import Any
 from zlib import crc32
@@ -11,7 +12,7 @@ from zlib import crc32
 from ._address import Address
 
 SHARDS = 16
-"""How many there are; a constant, since all who share a cluster must agree."""
+"""How many there are, unless the engine is made with another number; all who share a cluster must agree."""
 
 _SLOTS = 16384
 
@@ -21,30 +22,33 @@ def slot_of(tag: str) -> int:
     return crc_hqx(tag.encode(), 0) % _SLOTS
 
 
-def _evenly() -> tuple[str, ...]:
+@cache
+def tags(shards: int) -> tuple[str, ...]:
+    """The tag of each shard: each lies in another equal part of the slots, so that all nodes get their part."""
     # 0 is the tag of a server that is no cluster
     found: dict[int, str] = {}
     for number in count(1):
-        found.setdefault(slot_of(str(number)) * SHARDS // _SLOTS, str(number))
-        if len(found) == SHARDS:
-            return tuple(found[part] for part in range(SHARDS))
-    raise AssertionError
+        found.setdefault(slot_of(str(number)) * shards // _SLOTS, str(number))
+        if len(found) == shards:
+            break
+    return tuple(found[part] for part in range(shards))
 
 
-TAGS = _evenly()
-"""The tag of each shard: each lies in another sixteenth of the slots, so that all nodes get their part."""
+def prefix_of(tag: str) -> str:
+    """What the names of all keys of a shard begin with."""
+    return f"tenure:{{{tag}}}:"
 
 
-def shard_of(name: str) -> int:
+def shard_of(name: str, shards: int = SHARDS) -> int:
     """The shard of an object or a session, by its name."""
-    return crc32(name.encode("utf-8", "surrogatepass")) % SHARDS
+    return crc32(name.encode("utf-8", "surrogatepass")) % shards
 
 
-def homes(teller: Address, slots: Sequence[Any]) -> dict[int, Address]:
+def homes(teller: Address, slots: Sequence[Any], shards: int) -> dict[int, Address]:
     """Where the primary of each shard is that has one, as a node answers `CLUSTER SLOTS`."""
     return {
         shard: _at(teller, bytes(primary[0] or b"").decode(), int(primary[1]))
-        for shard, tag in enumerate(TAGS)
+        for shard, tag in enumerate(tags(shards))
         for first, last, primary, *_ in slots
         if first <= slot_of(tag) <= last
     }

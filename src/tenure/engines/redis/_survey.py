@@ -26,9 +26,19 @@ def _inspected(raw: Sequence[Any]) -> Inspected:
 
 
 def _examined(raw: Sequence[Any]) -> Examined:
-    _, now, lines = raw
+    _, now, lines, unreadable = raw
     info = dict(line.split(":", 1) for line in text(lines).splitlines() if ":" in line)
-    return Examined(int(now) / 1e6 - time.time(), tuple(_facts(info)), tuple(_problems(info)))
+    return Examined(
+        int(now) / 1e6 - time.time(), tuple(_facts(info)), (*_problems(info), *_unreadable(unreadable))
+    )
+
+
+def _unreadable(count: int) -> Iterator[str]:
+    if count:
+        yield (
+            f"{count:,} entries of indexes could not be read and were set aside (the sets tenure:*:unreadable):"
+            " somebody else wrote or deleted keys; `tenure doctor URL --repair` deletes them"
+        )
 
 
 def _facts(info: dict[str, str]) -> Iterator[tuple[str, str]]:
@@ -87,5 +97,5 @@ SURVEYS: Calls = {
         lambda raw: Surveyed(tuple(map(text, raw[1])), text(raw[2])),
     ),
     Inspect: Call("survey", lambda op: ("inspect", op.session, op.after, op.limit), _inspected),
-    Examine: Call("survey", lambda _: ("examine",), _examined),
+    Examine: Call("survey", lambda op: ("examine", "repair" if op.repair else ""), _examined),
 }

@@ -47,15 +47,18 @@ _LETTERS = {
     Verdict.POSTPONE: b"p",
     Verdict.CANCEL: b"c",
 }
-_LONGEST = 2**52  # microseconds: 142 years; what comes after must still have 16 digits
 
 
 def _or_nothing(duration: float | None) -> Argument:
     return "" if duration is None else microseconds(duration)
 
 
+def _digits(task: int) -> str:
+    return f"{task:012}"
+
+
 def _put(op: Put) -> Iterator[Argument]:
-    yield from ("put", op.session, op.n, op.queue, len(op.requests), op.max_size)
+    yield from (op.session, op.n, op.queue, len(op.requests), op.max_size)
     for request in op.requests:
         yield from (request.producer, int(request.wait), *(request.cursor or ("", "")), len(request.tasks))
         for payload, priority, delay, key, expires in request.tasks:
@@ -82,20 +85,25 @@ def _put_answer(raw: Sequence[Any]) -> PutAnswer:
 
 
 def _exchange(op: Exchange) -> Iterator[Argument]:
-    yield from ("exchange", op.session, op.n, op.queue, op.want, int(op.wait), _or_nothing(op.aging))
+    yield from (op.session, op.n, op.queue, op.want, int(op.wait), _or_nothing(op.aging))
     yield from (op.max_deliveries, int(op.keep))
     for task, token, verdict, result, delay, ttl in op.settle:
         time = delay if verdict in (Verdict.RETRY, Verdict.POSTPONE) else ttl
-        left = -1 if time is None else min(microseconds(time), _LONGEST)
+        left = -1 if time is None else microseconds(time)
         yield _SETTLEMENT.pack(task, token, left, _LETTERS[verdict]) + result
 
 
 def _exchanged(raw: Sequence[Any]) -> Exchanged:
-    _, tasks, refused, stop, paused, ask_again_in = raw
+    _, tasks, refused, stop, paused, ask_again_in, now = raw
+    now = int(now)
     return Exchanged(
         tuple(
-            Taken(task, token, payload, priority, attempts, deliveries, seconds(waited), progress)
-            for task, token, payload, priority, attempts, deliveries, waited, progress in zip(
+            Taken(
+                *(int(task), int(token), payload, int(priority), int(attempts), int(deliveries)),
+                max(0, now - int(since)) / 1e6,
+                progress,
+            )
+            for task, token, payload, priority, attempts, deliveries, since, progress in zip(
                 *[iter(tasks)] * 8, strict=True
             )
         ),
@@ -117,7 +125,8 @@ def _result(raw: Sequence[Any]) -> Outcome | Unfinished:
 
 
 def _changed(raw: Sequence[Any]) -> Changed:
-    return Changed(raw[1], bool(raw[2]))
+    _, count, more, after = raw
+    return Changed(count, bool(more), after)
 
 
 def _page(raw: Sequence[Any]) -> Page:
@@ -136,7 +145,8 @@ def _page(raw: Sequence[Any]) -> Page:
                 seconds(age),
             )
             for seq, task, state, payload, priority, keyed, key, attempts, deliveries, result, age in raw[1]
-        )
+        ),
+        text(raw[2]),
     )
 
 
@@ -153,14 +163,19 @@ def _counts(raw: Sequence[Any]) -> QueueCounts:
 
 TASKS: Calls = {
     Put: Call("put", _put, _put_answer),
-    Leave: Call("put", lambda op: ("leave", op.queue, op.producer), no_words),
+    Leave: Call("records", lambda op: ("leave", op.queue, op.producer), no_words),
     Exchange: Call("exchange", _exchange, _exchanged),
-    Progress: Call("records", lambda op: ("progress", op.queue, op.id, op.token, op.data), no_words),
-    GetResult: Call("records", lambda op: ("result", op.queue, op.id, op.watch), _result),
-    CancelTask: Call("records", lambda op: ("cancel", op.queue, op.id, _or_nothing(op.ttl)), no_words),
+    Progress: Call("records", lambda op: ("progress", op.queue, _digits(op.id), op.token, op.data), no_words),
+    GetResult: Call("records", lambda op: ("result", op.queue, _digits(op.id), op.watch), _result),
+    CancelTask: Call(
+        "records", lambda op: ("cancel", op.queue, _digits(op.id), _or_nothing(op.ttl)), no_words
+    ),
     Requeue: Call(
         "records",
-        lambda op: ("requeue", op.queue, int(op.ids is not None), *(op.ids or ())),
+        lambda op: (
+            *("requeue", op.queue, op.after, int(op.ids is not None)),
+            *map(_digits, op.ids or ()),
+        ),
         _changed,
     ),
     Purge: Call(

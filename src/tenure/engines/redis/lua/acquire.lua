@@ -1,55 +1,72 @@
--- Acquire, as it mostly goes: nothing is due, nobody watches, and the holder is new. It does what `acquire` in holds.lua
--- does then, in one piece and with few commands: in a script that has little to do, making its functions is most of the
--- work. Everything else is left to the parts behind this one.
+-- Takes a share of a key, or a place in its line.
+--
+-- ARGV: session, key, holder, capacity, weight, value, wait (0 or 1)
+-- -> "granted" with the token; queued: place, ask again in; refused; mismatch: the capacity in force; gone
+--
+-- `<key>:holders` is a hash {capacity, used, waiting; fixed once it was resized; large once somebody waits for more than the
+-- capacity; holder, who has all of a capacity of 1}. It has a field for each holder, "@" and its name -> token, since when,
+-- weight, session; and "=" and its name -> the value, if there is one. `waiting` is a sorted set of those who wait in the
+-- order in which they came, and `waiter:<holder>` a text about each: 0, since when, weight, session. `held` is a sorted set
+-- of the holders of a capacity above 1 by their tokens.
 
-local key, holder, capacity, weight = ARGV[5], ARGV[6], tonumber(ARGV[7]), tonumber(ARGV[8])
-local place = #key .. ':' .. key
-local name = place .. holder
-local found = call('HMGET', ROWS, 's:' .. ARGV[4], 'l:' .. key, 'h:' .. name, '#watches hold', '#id', '#token')
-local session, line = found[1], found[2]
+local session, key, holder, capacity, weight = ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7]
+local HOLDERS, WAITING = P .. key .. ':holders', P .. key .. ':waiting'
 
-local usual = session and not found[3] and (found[4] or '0') == '0'
-local again
-if usual then
-    again = time_left()
-    line = line and cmsgpack.unpack(line)
-        or {capacity = capacity, fixed = false, used = 0, ordinal = 0, held = 0, waiting = 0}
-    usual = again > 0 and line.capacity == capacity
+local state = call('HMGET', P .. 'state', 'due', 'expiry', 'token', 'id')
+if state[1] and state[1] <= NOW then
+    return 'more'
+elseif call('EXISTS', P .. session .. ':session') == 0 then
+    return 'gone'
 end
-local fits = usual and line.waiting == 0 and line.used + weight <= capacity
-
-if fits or usual and ARGV[10] == '1' then
-    session = cmsgpack.unpack(session)
-    local id, token = tonumber(found[5] or 0) + 1, 0
-    -- joined, since a format ends at a zero byte
-    local thing = 't:' .. session.id .. ':0' .. format('%016d', id) .. name
-    local ahead, standing = line.waiting, nil
-    line.ordinal = line.ordinal + 1
-    local ordinal = line.ordinal
-    if fits then
-        token = math.max(tonumber(found[6] or 0) + 1, now)
-        id = id + 1
-        ordinal = id
-        line.used, line.held = line.used + weight, line.held + 1
-        standing = 'g:' .. place .. format('%016d', ordinal) .. holder
-    else
-        line.waiting = ahead + 1
-        standing = 'q:' .. place .. format('%016d', ordinal) .. holder
-    end
-    local hold = cmsgpack.pack({
-        session = session.name, process = session.process, weight = weight, value = ARGV[9],
-        ordinal = ordinal, since = now, token = token, thing = thing,
-    })
-    call('ZADD', ORDER, '0', thing, '0', standing)
-    if fits then
-        call('HSET', ROWS, 'l:' .. key, cmsgpack.pack(line), 'h:' .. name, hold,
-            '#id', format('%d', id), '#token', format('%d', token))
-        return {'granted', token}
-    end
-    call('HSET', ROWS, 'l:' .. key, cmsgpack.pack(line), 'h:' .. name, hold, '#id', format('%d', id))
-    if ahead > 0 then
-        local head = first('q:' .. place)
-        ahead = ordinal - tonumber(sub(head, #place + 3, #place + 18))
-    end
-    return {'queued', ahead + 1, again}
+local found = call('HMGET', HOLDERS, '@' .. holder, 'capacity', 'used', 'waiting', 'watched')
+if found[1] then
+    return 'granted ' .. match(found[1], '^%d+')
 end
+local used, free = found[3] or '0', not found[4] or found[4] == '0'
+local place = not free and call('ZRANK', WAITING, holder)
+if place then
+    return {'queued', place + 1, state[2] - NOW}
+elseif found[2] and found[2] ~= capacity then
+    return {'mismatch', tonumber(found[2])}
+end
+if capacity == '1' and weight == '1' then
+    free, used = free and used == '0', '1'
+else
+    used = used + weight
+    free = free and used <= tonumber(capacity)
+end
+if not free and ARGV[9] == '0' then
+    return 'refused'
+end
+local id = (state[4] or 0) + 1
+call('ZADD', P .. session .. ':things', id, 'hold ' .. HOLDERS .. '\255' .. holder)
+if ARGV[8] ~= '' then
+    call('HSET', HOLDERS, '=' .. holder, ARGV[8])
+end
+local about = ' ' .. NOW .. ' ' .. weight .. ' ' .. session
+if not free then
+    place = (found[4] or 0) + 1
+    call('ZADD', WAITING, id, holder)
+    call('SET', P .. key .. ':waiter:' .. holder, '0' .. about)
+    call('HSET', HOLDERS, 'capacity', capacity, 'waiting', place)
+    if weight ~= '1' and tonumber(weight) > tonumber(capacity) then
+        call('HSET', HOLDERS, 'large', 1)
+    end
+    call('HSET', P .. 'state', 'id', id)
+    return {'queued', place, state[2] - NOW}
+end
+local token = state[3] or '0000000000000000'
+token = token >= NOW and format('%016d', token + 1) or NOW
+if capacity == '1' then
+    call('HSET', HOLDERS, 'capacity', '1', 'used', used, 'holder', holder, '@' .. holder, token .. about)
+else
+    call('HSET', HOLDERS, 'capacity', capacity, 'used', used, '@' .. holder, token .. about)
+    call('ZADD', P .. key .. ':held', token, holder)
+end
+call('HSET', P .. 'state', 'token', token, 'id', id)
+if found[5] then
+    local watched = true
+    -- include fire
+    fire(HOLDERS, key, '', 'changed')
+end
+return 'granted ' .. token

@@ -1,39 +1,86 @@
 -- Claims: a pool of named resources, matched by metadata, least recently used first, with a line for those who wait.
+-- ARGV[3] is the operation.
 --
--- A row "i:" pool, resource -> the resource {metadata, preference, used, rests, rest_until, holder, process, session,
--- thing, quarantine, token, retired, removed}, `metadata` an array of names and values; a row "c:" pool, holder -> a
--- claim {resource} or a wish {session, process, where, quarantine, ordinal, thing}. Members "I:" pool, resource for all,
--- "F:" pool, preference, use, resource for the free ones, "c:" pool, ordinal, holder for those who wait. A row "P:" pool
--- -> {ordinal, waiting}. Of one that rests: "D:" time, "r", pool, resource, and "N:" pool, time, resource.
+-- A resource is a hash `<name>:resource`, its name with % and : escaped, {preference, used; token, holder, session,
+-- quarantine while claimed; rests; rest_until; retired, with the reason; removed; and "meta:" with a name for each field of
+-- the metadata}. Of the pool, `resources` is a sorted set of all names, `free` of the free ones by preference and last use,
+-- `resting` of those that rest by the time when they may be claimed; `claimed` a hash of holder -> resource; `claiming` a
+-- sorted set of those who wait by their places (`line` is the last one given), `claimers` a hash of holder -> quarantine,
+-- session and what the metadata must have. `pools`, `cooling` are sorted sets of the shard: all pools, all that rest.
 
-local HIGHEST = 2 ^ 52
+local operations = {}
+local NUMBERS = {preference = 1, used = 1, token = 1, quarantine = 1, rests = 1, rest_until = 1, removed = 1}
 
-local function item_name(pool, resource)
-    return 'i:' .. both(pool, resource)
+local function escaped(name)
+    return (string.gsub(name, '[%%:]', {['%'] = '%25', [':'] = '%3A'}))
 end
 
-local function free_place(pool, item, resource)
-    return 'F:' .. both(pool, digits(HIGHEST - item.preference)) .. digits(item.used) .. resource
+local function resource_key(pool, resource)
+    return P .. pool .. ':' .. escaped(resource) .. ':resource'
 end
 
-local function wish_name(pool, holder)
-    return 'c:' .. both(pool, holder)
+local function claim_thing(pool, holder)
+    return 'claim ' .. pool .. '\255' .. holder
 end
 
-local function wish_place(pool, wish, holder)
-    return 'c:' .. both(pool, digits(wish.ordinal)) .. holder
+local function cooling_place(pool, resource)
+    return pool .. '\255' .. resource
 end
 
-local function rest(pool, item, resource)
-    item.rests = true
-    enter(due(item.rest_until, 'r', both(pool, resource)))
-    enter('N:' .. both(pool, digits(item.rest_until)) .. resource)
+local function free_place(item)
+    return format('%016d', item.used) .. item.name
 end
 
-local function stop_resting(pool, item, resource)
-    item.rests = false
-    leave(due(item.rest_until, 'r', both(pool, resource)))
-    leave('N:' .. both(pool, digits(item.rest_until)) .. resource)
+local function read_resource(pool, resource)
+    local fields = call('HGETALL', resource_key(pool, resource))
+    if #fields == 0 then
+        return
+    end
+    local item, names = {name = resource, metadata = {}}, {}
+    for i = 1, #fields, 2 do
+        if sub(fields[i], 1, 5) == 'meta:' then
+            names[#names + 1] = sub(fields[i], 6)
+            item[fields[i]] = fields[i + 1]
+        else
+            item[fields[i]] = NUMBERS[fields[i]] and tonumber(fields[i + 1]) or fields[i + 1]
+        end
+    end
+    table.sort(names)
+    for _, name in ipairs(names) do
+        item.metadata[#item.metadata + 1] = name
+        item.metadata[#item.metadata + 1] = item['meta:' .. name]
+    end
+    return item
+end
+
+-- Sets fields of a resource; those with the value false are removed.
+local function change(pool, item, fields)
+    local set, removed = {}, {}
+    for field, value in pairs(fields) do
+        if value == false then
+            removed[#removed + 1] = field
+        else
+            set[#set + 1], set[#set + 2] = field, value
+        end
+        item[field] = value or nil
+    end
+    if #removed > 0 then
+        call('HDEL', resource_key(pool, item.name), unpack(removed))
+    end
+    if #set > 0 then
+        call('HSET', resource_key(pool, item.name), unpack(set))
+    end
+end
+
+local function set_metadata(pool, item, from)
+    for i = 1, #item.metadata, 2 do
+        call('HDEL', resource_key(pool, item.name), 'meta:' .. item.metadata[i])
+    end
+    item.metadata = {}
+    for i = from, #ARGV, 2 do
+        call('HSET', resource_key(pool, item.name), 'meta:' .. ARGV[i], ARGV[i + 1])
+        item.metadata[i - from + 1], item.metadata[i - from + 2] = ARGV[i], ARGV[i + 1]
+    end
 end
 
 -- Does the metadata have all the fields of `where`?
@@ -50,288 +97,278 @@ local function matches(metadata, where)
     return true
 end
 
-local function pool_row(pool)
-    return row('P:' .. pool) or {ordinal = 0, waiting = 0}
+local function rest(pool, item)
+    change(pool, item, {rests = 1})
+    call('ZADD', P .. pool .. ':resting', item.rest_until, item.name)
+    call('ZADD', P .. 'cooling', item.rest_until, cooling_place(pool, item.name))
+    due_at(item.rest_until)
+end
+
+local function stop_resting(pool, item)
+    change(pool, item, {rests = false})
+    call('ZREM', P .. pool .. ':resting', item.name)
+    call('ZREM', P .. 'cooling', cooling_place(pool, item.name))
 end
 
 -- When the next resource of the pool has rested enough, if one rests.
 local function next_rested(pool)
-    local prefix = 'N:' .. both(pool, '')
-    local member = first(prefix)
-    return member and tonumber(string.sub(member, #prefix + 1, #prefix + 16))
+    return tonumber(call('ZRANGE', P .. pool .. ':resting', 0, 0, 'WITHSCORES')[2])
+end
+
+local function read_claimer(pool, holder)
+    local text = call('HGET', P .. pool .. ':claimers', holder)
+    if text then
+        local quarantine, size, from = match(text, '^(%d+) (%d+) ()')
+        size = tonumber(size)
+        return {
+            holder = holder, quarantine = tonumber(quarantine), session = sub(text, from, from + size - 1),
+            where = cjson.decode(sub(text, from + size + 1)),
+        }
+    end
 end
 
 -- While resources rest, somebody who waits must know when to ask: the head of the line.
-local function tell_head(pool)
-    local prefix = 'c:' .. both(pool, '')
-    local head = first(prefix)
+local function hint_head(pool)
+    local head = call('ZRANGE', P .. pool .. ':claiming', 0, 0)[1]
     if head and next_rested(pool) then
-        local holder = string.sub(head, #prefix + 17)
-        hint(row(wish_name(pool, holder)).process, pool, holder, 'ask')
+        hint(process_of(read_claimer(pool, head).session), pool, head, 'ask')
+    end
+end
+
+local function tidy_pool(pool)
+    if call('EXISTS', P .. pool .. ':resources') == 0 then
+        call('ZREM', P .. 'pools', pool)
+        if call('EXISTS', P .. pool .. ':claiming') == 0 then
+            call('DEL', P .. pool .. ':line')
+        end
     end
 end
 
 -- Leave the place in the line; true for the head.
-local function step_out(pool, state, wish, holder)
-    local place = wish_place(pool, wish, holder)
-    local was_head = first('c:' .. both(pool, '')) == place
-    leave(place)
-    state.waiting = state.waiting - 1
-    save('P:' .. pool, state)
+local function leave_line(pool, holder)
+    local was_head = call('ZRANGE', P .. pool .. ':claiming', 0, 0)[1] == holder
+    call('ZREM', P .. pool .. ':claiming', holder)
+    call('HDEL', P .. pool .. ':claimers', holder)
     return was_head
 end
 
--- The resource, claimed; its row and that of the claim are saved.
-local function serve_claim(pool, item, resource, wish, holder)
-    item.token, item.rest_until, item.holder = new_token(), 0, holder
-    item.process, item.session, item.thing, item.quarantine = wish.process, wish.session, wish.thing, wish.quarantine
-    save(item_name(pool, resource), item)
-    save(wish_name(pool, holder), {resource = resource})
-    return {'claimed', item.token, resource, item.metadata}
+local function hand_over(pool, item, claimer)
+    change(pool, item, {
+        token = tonumber(new_token()), rest_until = false, holder = claimer.holder, session = claimer.session,
+        quarantine = claimer.quarantine,
+    })
+    call('HSET', P .. pool .. ':claimed', claimer.holder, item.name)
+    return {'claimed', item.token, item.name, item.metadata}
 end
 
 -- Give a resource that is free to the first in the line whom it suits, or enter it among the free ones.
-local function offer(pool, item, resource)
-    local state = pool_row(pool)
-    local taken = false
-    if state.waiting > 0 then
-        walk('c:' .. both(pool, ''), '', function(place)
-            local holder = string.sub(place, 17)
-            local wish = row(wish_name(pool, holder))
-            if not matches(item.metadata, wish.where) then
-                return false
+local function offer(pool, item)
+    local from = 0
+    repeat
+        local some = call('ZRANGE', P .. pool .. ':claiming', from, from + 63)
+        for _, holder in ipairs(some) do
+            local claimer = read_claimer(pool, holder)
+            if matches(item.metadata, claimer.where) then
+                local was_head = leave_line(pool, holder)
+                hand_over(pool, item, claimer)
+                hint(process_of(claimer.session), pool, holder, 'claimed', token, item.name, unpack(item.metadata))
+                if was_head then
+                    hint_head(pool)
+                end
+                return
             end
-            local was_head = step_out(pool, state, wish, holder)
-            serve_claim(pool, item, resource, wish, holder)
-            hint(wish.process, pool, holder, 'claimed',
-                string.format('%.0f', item.token), resource, unpack(item.metadata))
-            if was_head then
-                tell_head(pool)
-            end
-            taken = true
-            return true
-        end)
-    end
-    if taken then
-        return
-    end
-    enter(free_place(pool, item, resource))
-    save(item_name(pool, resource), item)
+        end
+        from = from + 64
+    until #some < 64
+    call('ZADD', P .. pool .. ':free', -item.preference, free_place(item))
 end
 
-local function forget_item(pool, item, resource)
+local function forget_resource(pool, item)
     if item.rests then
-        stop_resting(pool, item, resource)
+        stop_resting(pool, item)
     end
-    leave('I:' .. both(pool, resource))
-    delete(item_name(pool, resource))
+    call('ZREM', P .. pool .. ':resources', item.name)
+    call('DEL', resource_key(pool, item.name))
+    tidy_pool(pool)
 end
 
 -- A claimed resource is given back.
-local function free(pool, item, resource)
-    delete(wish_name(pool, item.holder))
-    item.token, item.used = 0, number('use')
-    item.holder, item.process, item.session, item.thing, item.quarantine = nil, nil, nil, nil, nil
+local function free(pool, item)
+    call('HDEL', P .. pool .. ':claimed', item.holder)
+    id = id + 1
+    change(pool, item, {token = false, used = id, holder = false, session = false, quarantine = false})
     if item.removed then
-        forget_item(pool, item, resource)
+        forget_resource(pool, item)
     elseif item.retired then
-        save(item_name(pool, resource), item)
-    elseif item.rest_until > now then
+        return
+    elseif (item.rest_until or 0) > now then
         local sooner = item.rest_until < (next_rested(pool) or math.huge)
-        rest(pool, item, resource)
-        save(item_name(pool, resource), item)
+        rest(pool, item)
         if sooner then
-            tell_head(pool)
+            hint_head(pool)
         end
     else
-        offer(pool, item, resource)
+        offer(pool, item)
     end
 end
 
-local function drop_wish(pool, wish, holder)
-    local was_head = step_out(pool, pool_row(pool), wish, holder)
-    delete(wish_name(pool, holder))
-    if was_head then
-        tell_head(pool)
+-- The claimer gives back or leaves, or its session has ended; then the resource rests for the quarantine.
+-- -> released, left, unknown
+local function remove_claim(pool, holder, ended)
+    local claimer = read_claimer(pool, holder)
+    if claimer then
+        take_from(claimer.session, claim_thing(pool, holder))
+        if leave_line(pool, holder) then
+            hint_head(pool)
+        end
+        tidy_pool(pool)
+        return 'left'
     end
-end
-
--- The session of a claimer or waiter has ended.
-local function drop_claim(_, name)
-    local pool, holder = parts(name)
-    local wish = row('c:' .. name)
-    if not wish.resource then
-        return drop_wish(pool, wish, holder)
+    local resource = call('HGET', P .. pool .. ':claimed', holder)
+    if not resource then
+        return 'unknown'
     end
-    local item = row(item_name(pool, wish.resource))
-    if item.quarantine > 0 then
-        item.rest_until = math.max(item.rest_until, now + item.quarantine)
+    local item = read_resource(pool, resource)
+    take_from(item.session, claim_thing(pool, holder))
+    if ended and item.quarantine > 0 then
+        change(pool, item, {rest_until = math.max(item.rest_until or 0, now + item.quarantine)})
     end
-    free(pool, item, wish.resource)
+    free(pool, item)
+    return 'released'
 end
 
 -- A resource has rested enough.
-local function end_rest(name)
-    local pool, resource = parts(name)
-    local item = row('i:' .. name)
-    stop_resting(pool, item, resource)
-    offer(pool, item, resource)
+local function end_rest(pool, resource)
+    local item = read_resource(pool, resource)
+    if item then
+        stop_resting(pool, item)
+        offer(pool, item)
+    end
+    return item
 end
 
--- ARGV: pool, resource, preference, then names and values of the metadata -> ok
-local function add_resource()
-    local pool, resource = ARGV[4], ARGV[5]
-    local item = row(item_name(pool, resource))
+-- ARGV: pool, resource, preference, revive (0 or 1), then names and values of the metadata -> ok
+function operations.add(pool)
+    local item = read_resource(pool, ARGV[5])
     if not item then
-        item = {used = 0, rests = false, rest_until = 0, token = 0}
-        enter('I:' .. both(pool, resource))
-    elseif item.token == 0 and not item.rests and not item.retired then
-        leave(free_place(pool, item, resource))
+        item = {name = ARGV[5], used = 0, metadata = {}}
+        call('ZADD', P .. pool .. ':resources', 0, item.name)
+        call('ZADD', P .. 'pools', 0, pool)
+    elseif not (item.token or item.rests or item.retired) then
+        call('ZREM', P .. pool .. ':free', free_place(item))
     end
-    item.preference, item.metadata, item.retired, item.removed = tonumber(ARGV[6]), {}, nil, nil
-    for i = 7, #ARGV do
-        item.metadata[i - 6] = ARGV[i]
-    end
-    if item.token == 0 and not item.rests then
-        offer(pool, item, resource)
-    else
-        save(item_name(pool, resource), item)
+    change(pool, item, {
+        preference = tonumber(ARGV[6]), used = item.used, removed = false,
+        retired = ARGV[7] == '0' and item.retired or false,
+    })
+    set_metadata(pool, item, 8)
+    if not (item.token or item.rests or item.retired) then
+        offer(pool, item)
     end
     return 'ok'
 end
 
 -- ARGV: pool, resource -> ok, unknown
-local function remove_resource()
-    local pool, resource = ARGV[4], ARGV[5]
-    local item = row(item_name(pool, resource))
+function operations.remove(pool)
+    local item = read_resource(pool, ARGV[5])
     if not item then
         return 'unknown'
-    end
-    if item.token > 0 then
-        item.removed = true
-        save(item_name(pool, resource), item)
+    elseif item.token then
+        change(pool, item, {removed = 1})
     else
-        if not item.rests and not item.retired then
-            leave(free_place(pool, item, resource))
-        end
-        forget_item(pool, item, resource)
+        call('ZREM', P .. pool .. ':free', free_place(item))
+        forget_resource(pool, item)
     end
     return 'ok'
 end
 
 -- The best free resource that matches.
 local function best(pool, where)
-    local item, resource
-    walk('F:' .. both(pool, ''), '', function(place)
-        local name = string.sub(place, 33)
-        local one = row(item_name(pool, name))
-        if matches(one.metadata, where) then
-            item, resource = one, name
-            return true
+    local from = 0
+    repeat
+        local some = call('ZRANGE', P .. pool .. ':free', from, from + 63)
+        for _, place in ipairs(some) do
+            local item = read_resource(pool, sub(place, 17))
+            if matches(item.metadata, where) then
+                return item
+            end
         end
-    end)
-    return item, resource
+        from = from + 64
+    until #some < 64
 end
 
--- ARGV: session, pool, holder, quarantine, wait, then names and values to match -> claimed, queued, refused, gone
-local function claim()
-    local pool, holder = ARGV[5], ARGV[6]
-    local session = session_of(ARGV[4])
-    if not session then
+-- ARGV: pool, session, holder, quarantine, wait, then names and values to match -> claimed, queued, refused, gone
+function operations.claim(pool)
+    local session, holder, CLAIMING = ARGV[5], ARGV[6], P .. pool .. ':claiming'
+    if not process_of(session) then
         return 'gone'
     end
-    local state = pool_row(pool)
-    local wish = row(wish_name(pool, holder))
-    if wish and wish.resource then
-        local item = row(item_name(pool, wish.resource))
-        return {'claimed', item.token, wish.resource, item.metadata}
-    elseif not wish then
-        local where = {}
+    local resource = call('HGET', P .. pool .. ':claimed', holder)
+    if resource then
+        local item = read_resource(pool, resource)
+        return {'claimed', item.token, resource, item.metadata}
+    end
+    local place = tonumber(call('ZSCORE', CLAIMING, holder) or nil)
+    if not place then
+        local claimer = {holder = holder, session = session, quarantine = tonumber(ARGV[7]), where = {}}
         for i = 9, #ARGV do
-            where[i - 8] = ARGV[i]
+            claimer.where[i - 8] = ARGV[i]
         end
-        local item, resource = best(pool, where)
+        local item = best(pool, claimer.where)
         if not item and ARGV[8] == '0' then
             return 'refused'
         end
-        state.ordinal = state.ordinal + 1
-        wish = {
-            session = session.name, process = session.process, where = where, ordinal = state.ordinal,
-            quarantine = tonumber(ARGV[7]), thing = give(session.id, CLAIM, both(pool, holder)),
-        }
+        place = call('INCR', P .. pool .. ':line')
         if item then
-            leave(free_place(pool, item, resource))
-            save('P:' .. pool, state)
-            return serve_claim(pool, item, resource, wish, holder)
+            call('ZREM', P .. pool .. ':free', free_place(item))
+            give(session, CLAIM, claim_thing(pool, holder))
+            return hand_over(pool, item, claimer)
         end
-        state.waiting = state.waiting + 1
-        save('P:' .. pool, state)
-        save(wish_name(pool, holder), wish)
-        enter(wish_place(pool, wish, holder))
+        give(session, CLAIM, claim_thing(pool, holder))
+        call('ZADD', CLAIMING, place, holder)
+        call('HSET', P .. pool .. ':claimers', holder,
+            format('%d %d ', claimer.quarantine, #session) .. session .. ' ' .. cjson.encode(claimer.where))
     end
-    local prefix = 'c:' .. both(pool, '')
-    local head = tonumber(string.sub(first(prefix), #prefix + 1, #prefix + 16))
-    return {'queued', wish.ordinal - head + 1, ask_again_in(next_rested(pool))}
+    local head = tonumber(call('ZRANGE', CLAIMING, 0, 0, 'WITHSCORES')[2])
+    return {'queued', place - head + 1, ask_again_in(next_rested(pool))}
 end
 
 -- ARGV: pool, holder -> released, left, unknown
-local function give_back()
-    local pool, holder = ARGV[4], ARGV[5]
-    local wish = row(wish_name(pool, holder))
-    if not wish then
-        return 'unknown'
-    elseif not wish.resource then
-        leave(wish.thing)
-        drop_wish(pool, wish, holder)
-        return 'left'
-    end
-    local item = row(item_name(pool, wish.resource))
-    leave(item.thing)
-    free(pool, item, wish.resource)
-    return 'released'
+function operations.give_back(pool)
+    return remove_claim(pool, ARGV[5], false)
 end
 
 -- ARGV: pool, holder, token, cool-down ("": none), retire (0 or 1), reason, change (0 or 1), then the metadata
 -- -> ok, refused
-local function edit_claim()
-    local pool, holder = ARGV[4], ARGV[5]
-    local wish = row(wish_name(pool, holder))
-    local item = wish and wish.resource and row(item_name(pool, wish.resource))
+function operations.edit(pool)
+    local resource = call('HGET', P .. pool .. ':claimed', ARGV[5])
+    local item = resource and read_resource(pool, resource)
     if not item or item.token ~= tonumber(ARGV[6]) then
         return 'refused'
     end
     if ARGV[7] ~= '' then
-        item.rest_until = now + tonumber(ARGV[7])
+        change(pool, item, {rest_until = now + tonumber(ARGV[7])})
     end
     if ARGV[8] == '1' then
-        item.retired = ARGV[9]
+        change(pool, item, {retired = ARGV[9]})
     end
     if ARGV[10] == '1' then
-        item.metadata = {}
-        for i = 11, #ARGV do
-            item.metadata[i - 10] = ARGV[i]
-        end
+        set_metadata(pool, item, 11)
     end
-    save(item_name(pool, wish.resource), item)
     return 'ok'
 end
 
 -- ARGV: pool -> resources
-local function resources()
-    local pool = ARGV[4]
+function operations.resources(pool)
     local answer = {}
-    walk('I:' .. both(pool, ''), '', function(resource)
-        local item = row(item_name(pool, resource))
-        local state = item.token > 0 and 'claimed' or item.retired and 'retired' or item.rests and 'resting' or 'free'
+    for _, resource in ipairs(call('ZRANGE', P .. pool .. ':resources', 0, -1)) do
+        local item = read_resource(pool, resource)
         answer[#answer + 1] = {
-            resource, item.metadata, item.preference, state, item.process or '', item.token,
+            resource, item.metadata, item.preference,
+            item.token and 'claimed' or item.retired and 'retired' or item.rests and 'resting' or 'free',
+            item.session and process_of(item.session) or '', item.token or 0,
             item.rests and math.max(0, item.rest_until - now) or 0, item.retired or '',
         }
-    end)
-    return {'resources', answer, pool_row(pool).waiting}
+    end
+    return {'resources', answer, call('ZCARD', P .. pool .. ':claiming')}
 end
-
-local operations = {
-    add = add_resource, remove = remove_resource, claim = claim, give_back = give_back, edit = edit_claim,
-    resources = resources,
-}

@@ -1,98 +1,166 @@
--- Exchange, for a taker that was idle and has nothing to settle, as it mostly goes: nothing is due, outdated or delayed,
--- and no task is to be stopped. It does what `exchange` in takers.lua does then; see acquire.lua for why.
+-- Settles tasks and takes others, in one step.
+--
+-- ARGV: session, n, queue, want, wait, aging ("": none), limit of deliveries, keep, then the settlements: each one argument,
+-- of id, token, delay or ttl (-1: for good), a letter for the verdict, and the result
+-- -> exchanged: tasks, refused, stop, paused, ask again in, now; gone. A task is eight values, one behind the other, since a
+-- table for each would cost more than all the rest: id, token, payload, priority, attempts, deliveries, ready since, progress
 
-local name, want = ARGV[6], tonumber(ARGV[7])
-local tag = #name .. ':' .. name
+local VERDICTS = {o = 'done', i = 'discarded', c = 'cancelled', d = 'dead', r = 'retry', p = 'postpone', g = 'give back'}
 
-local usual = not ARGV[12] and want <= 256 and ARGV[9] == ''
-local session, queue, again
-if usual then
-    local found = call('HMGET', ROWS, 's:' .. ARGV[4], 'Q:' .. name)
-    session, queue = found[1] and cmsgpack.unpack(found[1]), found[2] and cmsgpack.unpack(found[2])
-    usual = session and queue and queue.delayed == 0 and not queue.paused
-end
-if usual then
-    again = time_left()
-    local outdated = first('J:')
-    usual = again > 0 and not (outdated and tonumber(sub(outdated, 3, 18)) <= now)
-        and not first('z:' .. tag .. session.id)
-end
-local n, answer_key, taker_key, known, taker, id, token
-if usual then
-    n, answer_key = tonumber(ARGV[5]), 'a:' .. session.id .. ':exchange ' .. name
-    taker_key = 'k:' .. tag .. session.name
-    local found = call('HMGET', ROWS, answer_key, taker_key, '#id', '#token')
-    known, taker = found[1], found[2] and cmsgpack.unpack(found[2])
-    id, token = tonumber(found[3] or 0), tonumber(found[4] or 0)
-    usual = not known or cmsgpack.unpack(known)[1] ~= n
+local session, n, name = ARGV[3], ARGV[4], ARGV[5]
+local object = name .. ':exchange'
+-- include answer_known
+local fields, taken = {}, {}
+
+local function show(task_id, its_token, since, task, attempts, deliveries)
+    local last = #fields
+    fields[last + 1], fields[last + 2], fields[last + 3], fields[last + 4] = task_id, its_token, task.payload or '', task.priority or '0'
+    fields[last + 5], fields[last + 6], fields[last + 7], fields[last + 8] = attempts, deliveries, since, task.progress or ''
+    taken[#taken + 1], taken[#taken + 2] = task_id, since
 end
 
-if usual then
-    local entering, leaving, setting, members, taken, fields = {}, {}, {}, {}, {}, {}
-    if queue.ready > 0 then
-        members = call('ZRANGEBYLEX', ORDER, '[a:' .. tag, '(a:' .. tag .. '\255', 'LIMIT', 0, want)
+-- The fields of a task, and whether there are more than the payload.
+local function fields_of(hash)
+    local found = call('HGETALL', hash)
+    local task = {}
+    for i = 1, #found, 2 do
+        task[found[i]] = found[i + 1]
     end
-    local limit, keep = tonumber(ARGV[10]), ARGV[11] == '1' or nil
-    for i, member in ipairs(members) do
-        local since, task_id = sub(member, -32, -17), sub(member, -16)
-        local key = 'T:' .. tag .. task_id
-        local task = cmsgpack.unpack(call('HGET', ROWS, key))
-        token = math.max(token + 1, now)
-        task.session, task.process, task.token = session.id, session.process, token
-        task.deliveries, task.limit, task.keep = (task.deliveries or 0) + 1, limit, keep
-        leaving[#leaving + 1] = member
-        if task.priority then
-            leaving[#leaving + 1] = 'o:' .. tag .. since .. task_id
+    return task, #found > 2 and '1' or '0'
+end
+
+if known then
+    -- it was remembered without what the tasks hold
+    for i = 1, #known[1], 2 do
+        local task = fields_of(P .. name .. ':' .. known[1][i])
+        local its_token, deliveries, attempts = match(task.lease or '', '^(%d+) %d+ %d+ %d %d (%d+) (%d+)')
+        show(known[1][i], its_token or '0', known[1][i + 1], task, attempts or '0', deliveries or '0')
+    end
+    -- include answer_keep
+    return {'exchanged', fields, known[2], known[3], known[4], known[5], known[6]}
+end
+
+local queue = read_queue(name)
+local want, aging, limit_and_keep = tonumber(ARGV[6]), tonumber(ARGV[8]), ' ' .. ARGV[9] .. ' ' .. ARGV[10] .. ' '
+
+local LEASES = P .. session .. ' ' .. name .. ':leases'
+local refused = {}
+for i = 11, #ARGV do
+    local task_id, its_token, time, letter, start = struct.unpack('>I8I8i8c1', ARGV[i])
+    local verdict, task = VERDICTS[letter], read_task(queue, format('%012d', task_id))
+    if not task or task.session ~= session or tonumber(task.token) ~= its_token then
+        refused[#refused + 1] = its_token
+    else
+        unlease(queue, task)
+        if verdict == 'done' or verdict == 'discarded' or verdict == 'cancelled' then
+            end_task(queue, task, verdict, sub(ARGV[i], start), time >= 0 and time or nil, ttl)
+        elseif verdict == 'dead' then
+            task.attempts = task.attempts + 1
+            end_task(queue, task, 'dead', sub(ARGV[i], start), nil, ttl)
+        elseif task.stop then
+            end_task(queue, task, 'cancelled', '', task.stop >= 0 and task.stop or nil, ttl)
+        elseif verdict == 'retry' then
+            task.attempts = task.attempts + 1
+            rare().return_task(queue, task, now + time)
+        else
+            task.deliveries = task.deliveries - 1
+            rare().return_task(queue, task, verdict == 'postpone' and now + time or task.since)
         end
-        entering[2 * i - 1], entering[2 * i] = '0', 't:' .. session.id .. ':4' .. format('%016d', token) .. tag .. task_id
-        setting[2 * i - 1], setting[2 * i] = key, cmsgpack.pack(task)
-        local waited = math.max(0, now - task.ready_at)
-        taken[i] = {task_id, waited}
-        local last = 8 * i - 8
-        fields[last + 1], fields[last + 2] = tonumber(task_id), token
-        fields[last + 3] = task.payload or call('HGET', ROWS, 'Y:' .. tag .. task_id) or ''
-        fields[last + 4], fields[last + 5], fields[last + 6] = task.priority or 0, task.attempts or 0, task.deliveries
-        fields[last + 7], fields[last + 8] = waited, task.progress or ''
     end
-    queue.ready = queue.ready - #members
-
-    local idle = ARGV[8] == '1' and want - #members or 0
-    if idle > 0 then
-        if not taker then
-            queue.takers = queue.takers + 1
-            taker = {
-                ordinal = id + 1, process = session.process,
-                thing = 't:' .. session.id .. ':5' .. format('%016d', id + 2) .. name,
-            }
-            id = id + 2
-            entering[#entering + 1], entering[#entering + 2] = '0', taker.thing
-            entering[#entering + 1], entering[#entering + 2] =
-                '0', 'k:' .. tag .. format('%016d', taker.ordinal) .. session.name
-        end
-        taker.want = idle
-        setting[#setting + 1], setting[#setting + 2] = taker_key, cmsgpack.pack(taker)
-    elseif taker then
-        leaving[#leaving + 1] = taker.thing
-        leaving[#leaving + 1] = 'k:' .. tag .. format('%016d', taker.ordinal) .. session.name
-        queue.takers = queue.takers - 1
-        call('HDEL', ROWS, taker_key)
-    end
-
-    if not known then
-        entering[#entering + 1], entering[#entering + 2] = '0', 't:' .. session.id .. ':70000000000000000exchange ' .. name
-    end
-    if #leaving > 0 then
-        call('ZREM', ORDER, unpack(leaving))
-    end
-    if #entering > 0 then
-        call('ZADD', ORDER, unpack(entering))
-    end
-    if #members > 0 then
-        setting[#setting + 1], setting[#setting + 2] = '#token', format('%d', token)
-    end
-    local none = {}
-    local answer = {refused = none, stop = none, paused = 0, again = again, taken = taken}
-    call('HSET', ROWS, 'Q:' .. name, cmsgpack.pack(queue), answer_key, cmsgpack.pack({n, answer}),
-        '#id', format('%d', id), unpack(setting))
-    return {'exchanged', fields, none, none, 0, again}
 end
+write_endings()
+
+local promoted = queue.delayed > 0 and rare().promote(queue, CAP) or 0
+
+-- Lease a task that was ready since a time.
+local function lease(task_id, since)
+    local hash = queue.key .. ':' .. task_id
+    local task, more = fields_of(hash)
+    local attempts, deliveries = task.attempts or '0', task.deliveries and format('%d', task.deliveries + 1) or '1'
+    new_token()
+    call('HSET', hash, 'lease', token .. ' ' .. since .. limit_and_keep .. more .. ' ' .. deliveries .. ' ' .. attempts .. ' ' .. session)
+    add_soon(LEASES, token, task_id)
+    show(task_id, token, since, task, attempts, deliveries)
+end
+
+-- Lease tasks that have a priority, and those that have been ready for too long; rarely there are any.
+local function take_ranked(from, to)
+    for _, member in ipairs(call('ZRANGEBYSCORE', queue.key .. ':ranked', from, to, 'LIMIT', 0, want - #taken / 2)) do
+        call('ZREM', queue.key .. ':ranked', member)
+        call('ZREM', queue.key .. ':aged', sub(member, 17))
+        set(queue, 'ranked', queue.ranked - 1)
+        lease(sub(member, 17), sub(member, 1, 16))
+    end
+end
+
+local function take_aged()
+    while #taken < 2 * want do
+        local plain = call('ZRANGE', queue.key .. ':ready', 0, 0, 'WITHSCORES')
+        local other = queue.ranked > 0 and call('ZRANGE', queue.key .. ':aged', 0, 0, 'WITHSCORES') or {}
+        local since, its_since = tonumber(plain[2] or math.huge), tonumber(other[2] or math.huge)
+        if now - math.min(since, its_since) <= aging then
+            return
+        elseif since < its_since or since == its_since and plain[1] < other[1] then
+            call('ZREM', queue.key .. ':ready', plain[1])
+            lease(plain[1], plain[2])
+        else
+            local priority = tonumber(call('HGET', queue.key .. ':' .. other[1], 'priority'))
+            local _, member = rare().rank({priority = priority, id = other[1]}, its_since)
+            call('ZREM', queue.key .. ':ranked', member)
+            call('ZREM', queue.key .. ':aged', other[1])
+            set(queue, 'ranked', queue.ranked - 1)
+            lease(other[1], other[2])
+        end
+    end
+end
+
+if queue.paused == 0 and want > 0 then
+    if aging then
+        take_aged()
+    end
+    if queue.ranked > 0 and #taken < 2 * want then
+        take_ranked('-inf', '(0')
+    end
+    if #taken < 2 * want then
+        local plain = call('ZPOPMIN', queue.key .. ':ready', want - #taken / 2)
+        for i = 1, #plain, 2 do
+            lease(plain[i], plain[i + 1])
+        end
+    end
+    if queue.ranked > 0 and #taken < 2 * want then
+        take_ranked('(0', '+inf')
+    end
+end
+write()
+if #taken > 0 and call('SADD', queue.key .. ':lessees', session) == 1 then
+    id = id + 1
+    call('ZADD', P .. session .. ':things', 4e15 + id, 'tasks ' .. name)
+elseif #taken == 0 and #ARGV > 10 and call('EXISTS', LEASES) == 0 then
+    leave_lessees(queue, session)
+end
+
+-- The session is idle until it gets what it wants beyond that, or no longer.
+local more = ARGV[7] == '1' and want - #taken / 2 or 0
+if more > 0 then
+    add_taker(queue, session, more)
+elseif queue.takers > 0 and call('ZSCORE', queue.key .. ':takers', session) then
+    forget_taker(queue, session)
+end
+if queue.takers > 0 and promoted > #taken / 2 then
+    offer_tasks(queue, promoted - #taken / 2)
+end
+
+local stop = {}
+for _, place in ipairs(call('ZRANGE', P .. session .. ':stops', 0, -1)) do
+    local its_token, its_queue = match(place, '^(%d+) (.*)$')
+    if its_queue == name then
+        stop[#stop + 1] = tonumber(its_token)
+    end
+end
+local again = math.min(expiry, queue.delayed > 0 and rare().first_delayed(queue) or expiry)
+again = math.max(0, again - now)
+save_queue(queue)
+keep()
+known = {taken, refused, stop, queue.paused, again, NOW}
+-- include answer_keep
+return {'exchanged', fields, refused, stop, queue.paused, again, NOW}

@@ -1,8 +1,5 @@
--- Runs one operation, unless there is something to clear up before it.
+-- Runs the operation ARGV[3] on the object ARGV[4].
 
-if something_is_due() then
-    return 'more'
-end
-local answer = operations[ARGV[3]]()
-keep_numbers()
+local answer = operations[ARGV[3]](ARGV[4])
+keep()
 return unfinished and 'more' or answer

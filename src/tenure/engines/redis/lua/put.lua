@@ -1,51 +1,160 @@
--- Put, for a single plain task, as it mostly goes: nothing is due or outdated, the queue is known and has room, and nobody
--- stands in line for it. It does what `put` in producers.lua does then; see acquire.lua for why.
+-- Puts tasks, for several producers; one that finds no room gets a place in the line.
+--
+-- ARGV: session, n, queue, number of requests, size, then the requests: producer, wait, cursor ("": none), its value, number
+-- of tasks, and for each its payload and "", or "+" and then priority, delay, 1 if it has a key, the key, expires ("": never)
+-- -> put: one behind the other for each request how many tasks and for each its id, or {id} of the one whose duplicate it is;
+-- "refused"; or {place in the line, ask again in}; gone
 
-local name, payload = ARGV[6], ARGV[14]
-
-local usual = ARGV[3] == 'put' and ARGV[7] == '1' and ARGV[11] == '' and ARGV[13] == '1' and ARGV[15] == ''
-    and #payload <= 512 -- SHORT, in tasks.lua
-local session, queue
-if usual then
-    local found = call('HMGET', ROWS, 's:' .. ARGV[4], 'Q:' .. name)
-    session, queue = found[1] and cmsgpack.unpack(found[1]), found[2] and cmsgpack.unpack(found[2])
-    usual = session and queue and queue.put > 0 and queue.producers == 0 and queue.reserved == 0
-        and queue.tasks < tonumber(ARGV[8])
-end
-if usual then
-    local outdated = first('J:')
-    usual = time_left() > 0 and not (outdated and tonumber(sub(outdated, 3, 18)) <= now)
-end
-local n, answer_key, known, id
-if usual then
-    n, answer_key = tonumber(ARGV[5]), 'a:' .. session.id .. ':put ' .. name
-    local found = call('HMGET', ROWS, answer_key, '#task')
-    known, id = found[1], tonumber(found[2] or 0) + 1
-    usual = not known or cmsgpack.unpack(known)[1] ~= n
+local session, n, name = ARGV[3], ARGV[4], ARGV[5]
+local object = name .. ':put'
+-- include answer_known
+if known then
+    -- include answer_keep
+    return known
 end
 
-if usual then
-    local tag, id_in_digits, now_in_digits = #name .. ':' .. name, format('%016d', id), format('%016d', now)
-    queue.size, queue.tasks, queue.put, queue.ready =
-        tonumber(ARGV[8]), queue.tasks + 1, queue.put + 1, queue.ready + 1
-    -- 2 ^ 52 is priority 0
-    call('ZADD', ORDER, '0', 'a:' .. tag .. '4503599627370496' .. now_in_digits .. id_in_digits,
-        '0', 'u:' .. tag .. id_in_digits)
-    if not known then
-        call('ZADD', ORDER, '0', 't:' .. session.id .. ':70000000000000000put ' .. name)
+local queue = read_queue(name)
+local next_argument, answer, next_id, ready, delayed = 8, {'put'}, nil, 0, 0
+
+local function twin_of(key)
+    return tonumber(call('HGET', queue.key .. ':keys', key) or nil)
+end
+
+-- Read the next task, and put it unless it is only looked at; -> 1 if it is new
+local function take_in(seen)
+    local payload, plain = ARGV[next_argument], ARGV[next_argument + 1] == ''
+    local priority, delay, keyed, key, expires = '0', '0', false, nil, ''
+    if plain then
+        next_argument = next_argument + 2
+    else
+        priority, delay, keyed = ARGV[next_argument + 2], ARGV[next_argument + 3], ARGV[next_argument + 4] == '1'
+        key, expires = ARGV[next_argument + 5], ARGV[next_argument + 6]
+        next_argument = next_argument + 7
     end
-    if queue.takers > 0 and not queue.paused then
-        local prefix = 'k:' .. tag
-        local member = first(prefix)
-        local row = prefix .. sub(member, #prefix + 17)
-        local taker = cmsgpack.unpack(call('HGET', ROWS, row))
-        call('HDEL', ROWS, row)
-        call('ZREM', ORDER, member, taker.thing)
-        queue.takers = queue.takers - 1
-        hint(taker.process, name, '', 'ready')
+    local twin = keyed and twin_of(key)
+    if seen then
+        local is_new = not twin and not (keyed and seen[key])
+        seen[key or ''] = keyed
+        return is_new and 1 or 0
+    elseif twin then
+        answer[#answer + 1] = {twin}
+        return 0
     end
-    local answer = {'put', 1, id}
-    call('HSET', ROWS, 'T:' .. tag .. id_in_digits, cmsgpack.pack({ready_at = now, payload = payload}),
-        'Q:' .. name, cmsgpack.pack(queue), answer_key, cmsgpack.pack({n, answer}), '#task', format('%d', id))
-    return answer
+    next_id = (next_id or call('HGET', P .. 'state', 'task') or 0) + 1
+    answer[#answer + 1] = next_id
+    local task_id = format('%012d', next_id)
+    local hash = queue.key .. ':' .. task_id
+    call('HSET', hash, 'payload', payload)
+    if plain then
+        add_soon(queue.key .. ':ready', NOW, task_id)
+        ready = ready + 1
+        return 1
+    end
+    if priority ~= '0' then
+        call('HSET', hash, 'priority', priority)
+    end
+    if keyed then
+        call('HSET', hash, 'key', key)
+        call('HSET', queue.key .. ':keys', key, next_id)
+    end
+    if expires ~= '' then
+        call('HSET', hash, 'expires', now + expires)
+        call('ZADD', P .. 'expiring', now + expires, task_id .. name)
+        due_at(now + expires)
+    end
+    if rare().line_up(queue, {id = task_id, priority = tonumber(priority)}, now + delay) then
+        delayed = delayed + 1
+    else
+        ready = ready + 1
+    end
+    return 1
 end
+
+-- Put the tasks of a request.
+local function accept(count, cursor, value)
+    local before, new = queue.takers > 0 and queue.delayed > 0 and rare().first_delayed(queue), 0
+    ready, delayed, answer[#answer + 1] = 0, 0, count
+    for i = 1, count do
+        new = new + take_in()
+        if i % CAP == 0 then
+            write() -- unpack has a limit
+        end
+    end
+    set(queue, 'tasks', queue.tasks + new)
+    set(queue, 'put', queue.put + new)
+    if cursor ~= '' then
+        call('HSET', queue.key .. ':cursors', cursor, value)
+    end
+    write()
+    if queue.takers > 0 then
+        offer_tasks(queue, ready)
+        if delayed > 0 then
+            rare().offer_sooner(queue, before)
+        end
+    end
+end
+
+-- How many of the next tasks are new.
+local function count_new(count)
+    local start, seen, new = next_argument, {}, 0
+    for _ = 1, count do
+        new = new + take_in(seen)
+    end
+    next_argument = start
+    return new
+end
+
+local function pass_over(count)
+    for _ = 1, count do
+        next_argument = next_argument + (ARGV[next_argument + 1] == '' and 2 or 7)
+    end
+end
+
+local function put_request()
+    local producer, wait, cursor, value = ARGV[next_argument], ARGV[next_argument + 1] == '1',
+        ARGV[next_argument + 2], ARGV[next_argument + 3]
+    local count = tonumber(ARGV[next_argument + 4])
+    next_argument = next_argument + 5
+    local place = queue.producers + queue.reserved > 0 and rare().read_producer(queue, producer)
+    if place and place.reserved then
+        rare().drop_producer(queue, producer, place)
+        accept(count, cursor, value)
+        return rare().admit(queue)
+    elseif not place then
+        local room = queue.size - queue.tasks - queue.reserved
+        if count == 0 or queue.producers == 0 and (room >= count or room >= count_new(count)) then
+            return accept(count, cursor, value)
+        end
+        pass_over(count)
+        if not wait or count > queue.size then
+            answer[#answer + 1] = 'refused'
+            return
+        end
+        set(queue, 'line', queue.line + 1)
+        set(queue, 'producers', queue.producers + 1)
+        rare().give(session, 3e15, rare().producer_thing(name, producer))
+        call('ZADD', queue.key .. ':line', queue.line, producer)
+        call('HSET', queue.key .. ':producers', producer, count .. ' 0 ' .. session)
+    else
+        pass_over(count)
+    end
+    local own = tonumber(call('ZSCORE', queue.key .. ':line', producer))
+    local head = tonumber(call('ZRANGE', queue.key .. ':line', 0, 0, 'WITHSCORES')[2])
+    answer[#answer + 1] = {own - head + 1, expiry - now}
+end
+
+set(queue, 'size', tonumber(ARGV[7]))
+if queue.producers > 0 then
+    rare().admit(queue)
+end
+for _ = 1, tonumber(ARGV[6]) do
+    put_request()
+end
+if next_id then
+    call('HSET', P .. 'state', 'task', next_id)
+end
+save_queue(queue)
+keep()
+known = answer
+-- include answer_keep
+return answer

@@ -1,249 +1,433 @@
--- Single tasks, and the administration of a queue.
+-- Single tasks, and the administration of a queue. ARGV[3] is the operation.
+
+local operations = {}
+local R = rare()
+local MOST = 1024 -- how many records are looked at for a page, those that have expired included
+
+-- A task has more fields than the usual ones: note it in its lease.
+local function has_more(hash)
+    local text = call('HGET', hash, 'lease')
+    if text then
+        call('HSET', hash, 'lease', (string.gsub(text, '^(%d+ %d+ %d+ %d) %d', '%1 1', 1)))
+    end
+end
 
 -- ARGV: queue, id, token, data -> ok, refused, requested
-operations.progress = function()
-    local name, id = ARGV[4], digits(ARGV[5])
-    local task = task_of(name, id)
-    if not task or not task.token or task.token ~= tonumber(ARGV[6]) then
+function operations.progress(name)
+    local queue = {name = name, key = P .. name}
+    local task = read_task(queue, ARGV[5])
+    if not task or not task.token or tonumber(task.token) ~= tonumber(ARGV[6]) then
         return 'refused'
     end
-    task.progress = ARGV[7]
-    save_task(name, id, task)
+    call('HSET', task.hash, 'progress', ARGV[7])
+    has_more(task.hash)
     return task.stop and 'requested' or 'ok'
 end
 
+-- ARGV: queue, producer -> left, released, unknown
+function operations.leave(name)
+    local queue = read_queue(name)
+    local answer = R.remove_producer(queue, ARGV[5])
+    save_queue(queue)
+    return answer
+end
+
 -- ARGV: queue, id, session that watches ("": none) -> outcome, unfinished, unknown, gone
-operations.result = function()
-    local name, id = ARGV[4], digits(ARGV[5])
-    local session = ARGV[6] ~= '' and session_of(ARGV[6])
-    if ARGV[6] ~= '' and not session then
+function operations.result(name)
+    if ARGV[6] ~= '' and not process_of(ARGV[6]) then
         return 'gone'
     end
-    local task = task_of(name, id)
-    if task then
-        if session then
-            watch(session, 'task' .. tag(name) .. id)
+    local key = P .. name .. ':' .. ARGV[5]
+    local found = call('HMGET', key, 'state', 'result', 'attempts', 'expires', 'progress', 'lease')
+    if found[1] then
+        if found[4] and tonumber(found[4]) <= now then
+            return 'unknown'
         end
-        return {'unfinished', state_of(task), task.progress or '', ask_again_in()}
-    end
-    local record = record_of(name, id)
-    if not record or (record.expires and record.expires <= now) then
+        return {'outcome', found[1], found[2], tonumber(found[3] or 0)}
+    elseif call('EXISTS', key) == 0 then
         return 'unknown'
     end
-    return {'outcome', record.state, record.result, record.attempts or 0}
+    if ARGV[6] ~= '' then
+        watch(ARGV[6], key)
+        has_more(key)
+    end
+    local due_time = tonumber(call('ZSCORE', P .. name .. ':delayed', ARGV[5]) or 0)
+    return {
+        'unfinished', found[6] and 'leased' or due_time > now and 'delayed' or 'waiting', found[5] or '', ask_again_in(),
+    }
 end
 
 -- ARGV: queue, id, ttl ("": for good) -> cancelled, requested, unknown
-operations.cancel = function()
-    local name, id, ttl = ARGV[4], digits(ARGV[5]), tonumber(ARGV[6])
-    local task = task_of(name, id)
+function operations.cancel(name)
+    local queue = read_queue(name)
+    local task, ttl = read_task(queue, ARGV[5]), tonumber(ARGV[6])
     if not task then
         return 'unknown'
     elseif not task.token then
-        local queue = queue_of(name)
-        step_out(name, queue, id, task)
-        end_task(name, queue, id, task, 'cancelled', '', ttl)
-        write()
-        save_queue(name, queue)
+        R.step_out(queue, task)
+        end_task(queue, task, 'cancelled', '', ttl)
+        write_endings()
+        save_queue(queue)
         return 'cancelled'
     elseif not task.stop then
-        task.stop, task.ttl = digits(number('id')), ttl
-        save_task(name, id, task)
-        enter(stop_place(name, task))
-        hint(task.process, name, format('%d', task.token), 'stop')
+        id = id + 1
+        call('HSET', task.hash, 'stop', ttl or -1)
+        has_more(task.hash)
+        call('ZADD', P .. task.session .. ':stops', id, task.token .. ' ' .. name)
+        hint(process_of(task.session), name, format('%d', task.token), 'stop')
     end
     return 'requested'
 end
 
--- ARGV: queue, 1 if only some, their ids -> changed: count, 1 if there are more
-operations.requeue = function()
-    local name = ARGV[4]
-    local queue, changed, more = queue_of(name), 0, 0
-    local wanted = {}
-    for i = 6, #ARGV do
-        wanted[digits(ARGV[i])] = true
+-- Visit the ids in the list of a state above a seq, in order, until `visit` says true -> the last seq, if there may be more
+local function walk_endings(queue, state, after, visit)
+    local list, looked = queue.key .. ':' .. state, 0
+    for _, number in ipairs(call('ZRANGEBYSCORE', list, math.floor((after + 1) / PART), '+inf')) do
+        local part = list .. ':' .. number
+        repeat
+            local some = call('ZRANGEBYSCORE', part, format('(%d', after), '+inf', 'WITHSCORES', 'LIMIT', 0, 64)
+            for i = 1, #some, 2 do
+                after, looked = tonumber(some[i + 1]), looked + 1
+                if visit(some[i], after) or looked == MOST then
+                    return after
+                end
+            end
+        until #some < 128
     end
-    walk('y:' .. tag(name) .. LETTERS.dead, '', function(place)
-        local id = string.sub(place, 17)
-        local record = record_of(name, id)
-        local in_use = record.key and call('HEXISTS', ROWS, 'K:' .. both(name, record.key)) == 1
-        if (ARGV[5] == '1' and not wanted[id]) or in_use then
-            return false
-        elseif changed == CAP then
-            more = 1
-            return true
-        end
-        changed = changed + 1
-        leave('y:' .. tag(name) .. LETTERS.dead .. place)
-        queue.dead, queue.tasks = queue.dead - 1, queue.tasks + 1
-        local task = {priority = record.priority, key = record.key, ready_at = now, payload = record.payload}
-        if task.key then
-            call('HSET', ROWS, 'K:' .. both(name, task.key), id)
-        end
-        enter('u:' .. tag(name) .. id)
-        return_task(name, queue, id, task)
-    end)
-    save_queue(name, queue)
-    return {'changed', changed, more}
 end
 
-local function purge_unfinished(name, queue, state, cap)
-    local count = 0
-    walk('u:' .. tag(name), '', function(place)
-        if count == cap then
-            return true
-        end
-        local id = place
-        local task = task_of(name, id)
-        if state_of(task) == state then
-            count = count + 1
-            step_out(name, queue, id, task)
-            queue.purged = queue.purged + 1
-            remove_task(name, queue, id, task)
-            write()
-            delete('T:' .. tag(name) .. id, 'Y:' .. tag(name) .. id)
-            fire_finished(name, id)
-        end
-    end)
-    return count
+local function unlist_ending(queue, state, task_id, seq)
+    local list, number = queue.key .. ':' .. state, format('%08d', math.floor(seq / PART))
+    call('ZREM', list .. ':' .. number, task_id)
+    if call('EXISTS', list .. ':' .. number) == 0 then
+        call('ZREM', list, number)
+    end
 end
 
-local function purge_ended(name, queue, state, cap)
-    local count = 0
-    walk('y:' .. tag(name) .. LETTERS[state], '', function(place)
-        if count == cap then
-            return true
+-- A dead task is ready again; false if its key is in use.
+local function revive(queue, task_id)
+    local key = queue.key .. ':' .. task_id
+    local found = call('HMGET', key, 'state', 'seq', 'priority', 'key')
+    if found[1] ~= 'dead' or found[4] and call('HSETNX', queue.key .. ':keys', found[4], tonumber(task_id)) == 0 then
+        return false
+    end
+    call('HDEL', key, 'state', 'seq', 'result', 'ended', 'attempts', 'deliveries')
+    unlist_ending(queue, 'dead', task_id, tonumber(found[2]))
+    set(queue, 'dead', queue.dead - 1)
+    set(queue, 'tasks', queue.tasks + 1)
+    R.line_up(queue, {id = task_id, priority = tonumber(found[3] or 0)}, now)
+    write()
+    offer_tasks(queue, 1)
+    return true
+end
+
+-- ARGV: queue, the seq above which to look, 1 if only some, their ids -> changed: count, 1 if there are more, the last seq
+function operations.requeue(name)
+    local queue, changed, looked, last = read_queue(name), 0, 0, nil
+    local function visit(task_id)
+        looked = looked + 1
+        changed = changed + (revive(queue, task_id) and 1 or 0)
+        return looked == CAP
+    end
+    if ARGV[6] == '1' then
+        for i = 7, #ARGV do
+            visit(ARGV[i])
         end
-        local id = string.sub(place, 17)
-        local record = record_of(name, id)
-        if not record.expires or record.expires > now then
+    else
+        last = walk_endings(queue, 'dead', tonumber(ARGV[5]), visit)
+    end
+    save_queue(queue)
+    return {'changed', changed, last and 1 or 0, last or 0}
+end
+
+-- Where a member stands in a sorted set, or would stand.
+local function place_of(key, score, member)
+    local place = call('ZRANK', key, member)
+    if place and tonumber(call('ZSCORE', key, member)) == tonumber(score) then
+        return place + 1
+    elseif place then
+        return place
+    end
+    call('ZADD', key, score, member)
+    place = call('ZRANK', key, member)
+    call('ZREM', key, member)
+    return place
+end
+
+local function page_from(key, start, limit)
+    return call('ZRANGE', key, start, start + limit - 1, 'WITHSCORES')
+end
+
+-- The first tasks that wait behind a place in the order, which is priority (negated), since when, and id
+-- -> {priority, since, id}...; nil while too many delayed ones are due and not yet ready
+local function waiting(queue, priority, since, task_id, limit)
+    local due_ids = call('ZRANGEBYSCORE', queue.key .. ':delayed', '-inf', now, 'WITHSCORES', 'LIMIT', 0, 257)
+    if #due_ids == 514 then
+        offer_tasks(queue, R.promote(queue, 256))
+        return
+    end
+    local found = {}
+    local function add_task(its_priority, its_since, its_id)
+        found[#found + 1] = {its_priority, its_since, its_id}
+    end
+    for i = 1, #due_ids, 2 do
+        local its_priority = -tonumber(call('HGET', queue.key .. ':' .. due_ids[i], 'priority') or 0)
+        local its_since = tonumber(due_ids[i + 1])
+        local later = not priority or its_priority > priority or its_priority == priority
+            and (its_since > since or its_since == since and due_ids[i] > task_id)
+        if later then
+            add_task(its_priority, its_since, due_ids[i])
+        end
+    end
+    if queue.ranked > 0 then
+        local start = priority and place_of(queue.key .. ':ranked', priority, format('%016d', since) .. task_id) or 0
+        local some = page_from(queue.key .. ':ranked', start, limit)
+        for i = 1, #some, 2 do
+            add_task(tonumber(some[i + 1]), tonumber(sub(some[i], 1, 16)), sub(some[i], 17))
+        end
+    end
+    if not priority or priority <= 0 then
+        local start = priority == 0 and place_of(queue.key .. ':ready', since, task_id) or 0
+        local some = page_from(queue.key .. ':ready', start, limit)
+        for i = 1, #some, 2 do
+            add_task(0, tonumber(some[i + 1]), some[i])
+        end
+    end
+    table.sort(found, function(one, other)
+        if one[1] ~= other[1] then
+            return one[1] < other[1]
+        elseif one[2] ~= other[2] then
+            return one[2] < other[2]
+        end
+        return one[3] < other[3]
+    end)
+    for i = #found, limit + 1, -1 do
+        found[i] = nil
+    end
+    return found
+end
+
+-- A task, in no order any more, goes without a record.
+local function leave_queue(queue, task)
+    -- include leave_queue
+end
+
+local function purge_unfinished(queue, state, left)
+    local ids = {}
+    if state == 'waiting' then
+        local found = waiting(queue, nil, nil, nil, left)
+        if not found then
+            unfinished = true
+            return 0
+        end
+        for i, one in ipairs(found) do
+            ids[i] = one[3]
+        end
+    else
+        ids = call('ZRANGEBYSCORE', queue.key .. ':delayed', format('(%d', now), '+inf', 'LIMIT', 0, left)
+    end
+    for _, task_id in ipairs(ids) do
+        local task = read_task(queue, task_id)
+        R.step_out(queue, task)
+        set(queue, 'purged', queue.purged + 1)
+        leave_queue(queue, task)
+        call('DEL', task.hash)
+        fire_if(task.watched, task.hash, queue.name, format('%d', task_id), 'finished')
+    end
+    return #ids
+end
+
+local function purge_ended(queue, state, left)
+    local count = 0
+    local last = walk_endings(queue, state, 0, function(task_id, seq)
+        local key = queue.key .. ':' .. task_id
+        local found = call('HMGET', key, 'state', 'expires')
+        if found[1] and (not found[2] or tonumber(found[2]) > now) then
             count = count + 1
-            forget_record(name, id, record)
             if state == 'dead' then
-                queue.dead, queue.purged = queue.dead - 1, queue.purged + 1
+                set(queue, 'dead', queue.dead - 1)
+                set(queue, 'purged', queue.purged + 1)
+            elseif not found[2] then
+                set(queue, 'kept', queue.kept - 1)
             end
         end
+        call('DEL', key)
+        unlist_ending(queue, state, task_id, seq)
+        return count == left
     end)
-    return count
+    return count, last and count < left
 end
 
 -- ARGV: queue, then states, in the order in which they are to be purged -> changed: count, 1 if there are more
-operations.purge = function()
-    local name, left = ARGV[4], CAP
-    local queue = queue_of(name)
+function operations.purge(name)
+    local queue, left = read_queue(name), CAP
     for i = 5, #ARGV do
-        local unfinished_ones = ARGV[i] == 'waiting' or ARGV[i] == 'delayed'
-        left = left - (unfinished_ones and purge_unfinished or purge_ended)(name, queue, ARGV[i], left)
+        if left > 0 and not unfinished then
+            local unended = ARGV[i] == 'waiting' or ARGV[i] == 'delayed'
+            local count, more = (unended and purge_unfinished or purge_ended)(queue, ARGV[i], left)
+            left, unfinished = left - count, unfinished or more
+        end
     end
-    save_queue(name, queue)
-    return {'changed', CAP - left, left == 0 and 1 or 0}
+    save_queue(queue)
+    return {'changed', CAP - left, (left == 0 or unfinished) and 1 or 0, 0}
 end
 
-local function browse_unfinished(name, state, after, limit)
-    local records = {}
-    walk('u:' .. tag(name), digits(after), function(place)
-        if #records == limit then
-            return true
-        end
-        local id = place
-        local task = task_of(name, id)
-        if state_of(task) == state then
-            records[#records + 1] = {
-                tonumber(id), tonumber(id), state, payload_of(name, id, task), task.priority or 0, task.key and 1 or 0,
-                task.key or '', task.attempts or 0, task.deliveries or 0, '', ago(task.ready_at),
-            }
-        end
-    end)
-    return records
+-- A task as it is listed, with its state and since when; nil for a record that has expired.
+local function record(queue, task_id, state, since, seq)
+    local found = call('HMGET', queue.key .. ':' .. task_id, 'payload', 'priority', 'key', 'attempts', 'deliveries', 'result',
+        'state', 'expires', 'ended', 'lease')
+    local deliveries, attempts = match(found[10] or '', '^%d+ %d+ %d+ %d %d (%d+) (%d+)')
+    if seq and (not found[7] or found[8] and tonumber(found[8]) <= now) then
+        return
+    end
+    return {
+        seq or 0, tonumber(task_id), state, found[1] or '', tonumber(found[2] or 0), found[3] and 1 or 0,
+        found[3] or '', tonumber(attempts or found[4] or 0), tonumber(deliveries or found[5] or 0), found[6] or '',
+        math.max(0, now - (since or tonumber(found[9]))),
+    }
 end
 
-local function browse_ended(name, states, after, limit)
-    local records = {}
+local function browse_ended(queue, states, after, limit)
+    local records, horizon = {}, math.huge
     for _, state in ipairs(states) do
-        local found = 0
-        walk('y:' .. tag(name) .. LETTERS[state], digits(after) .. '\255', function(place)
-            local id = string.sub(place, 17)
-            local record = record_of(name, id)
-            if found == limit then
-                return true
-            elseif not record.expires or record.expires > now then
-                found = found + 1
-                records[#records + 1] = {
-                    record.seq, tonumber(id), state, payload_of(name, id, record), record.priority or 0,
-                    record.key and 1 or 0, record.key or '', record.attempts or 0, record.deliveries or 0,
-                    record.result, ago(record.ended_at),
-                }
+        local count = 0
+        local last = walk_endings(queue, state, after, function(task_id, seq)
+            local one = record(queue, task_id, state, nil, seq)
+            if one then
+                records[#records + 1], count = one, count + 1
             end
+            return count > limit
         end)
+        horizon = math.min(horizon, last or math.huge)
     end
+    -- beyond the horizon some may be missing
     table.sort(records, function(one, other) return one[1] < other[1] end)
-    for i = #records, limit + 1, -1 do
-        records[i] = nil
+    while #records > 0 and records[#records][1] > horizon do
+        records[#records] = nil
     end
-    return records
+    for i = #records, limit + 1, -1 do
+        records[i], horizon = nil, records[i - 1][1]
+    end
+    return {'page', records, horizon < math.huge and format('%d', horizon) or ''}
 end
 
--- ARGV: queue, state, after, limit -> page
-operations.browse = function()
-    local name, state, after, limit = ARGV[4], ARGV[5], tonumber(ARGV[6]), tonumber(ARGV[7])
-    if state == 'ended' then
-        return {'page', browse_ended(name, {'done', 'dead', 'discarded', 'cancelled', 'expired'}, after, limit)}
-    elseif state == 'dead' then
-        return {'page', browse_ended(name, {'dead'}, after, limit)}
+local function browse_waiting(queue, after, limit)
+    local priority, since, task_id = match(after, '^(%-?%d+) (%d+) (%d+)$')
+    local found = waiting(queue, tonumber(priority), tonumber(since), task_id, limit + 1)
+    if not found then
+        save_queue(queue)
+        unfinished = true
+        return 'more'
     end
-    return {'page', browse_unfinished(name, state, after, limit)}
+    local records = {}
+    for i = 1, math.min(#found, limit) do
+        records[i] = record(queue, found[i][3], 'waiting', found[i][2])
+    end
+    local last = found[limit]
+    return {'page', records, #found > limit and format('%d %d ', last[1], last[2]) .. last[3] or ''}
+end
+
+local function browse_delayed(queue, after, limit)
+    local key = queue.key .. ':delayed'
+    local score, member = match(after, '^(%d+) (%d+)$')
+    local start = score and place_of(key, score, member) or call('ZCOUNT', key, '-inf', now)
+    local found, records, last = page_from(key, start, limit + 1), {}, 2 * limit
+    for i = 1, math.min(#found, last), 2 do
+        records[#records + 1] = record(queue, found[i], 'delayed', tonumber(found[i + 1]))
+    end
+    return {'page', records, #found > last and format('%d ', found[last]) .. found[last - 1] or ''}
+end
+
+-- By token, which `after` is.
+local function browse_leased(queue, after, limit)
+    local found, records = {}, {}
+    for _, session in ipairs(call('SMEMBERS', queue.key .. ':lessees')) do
+        local some = call('ZRANGEBYSCORE', P .. session .. ' ' .. queue.name .. ':leases',
+            '(' .. (after == '' and 0 or after), '+inf', 'WITHSCORES', 'LIMIT', 0, limit + 1)
+        for i = 1, #some, 2 do
+            found[#found + 1] = {tonumber(some[i + 1]), some[i]}
+        end
+    end
+    table.sort(found, function(one, other) return one[1] < other[1] end)
+    for i = 1, math.min(#found, limit) do
+        local since = tonumber(match(call('HGET', queue.key .. ':' .. found[i][2], 'lease'), '^%d+ (%d+)'))
+        records[i] = record(queue, found[i][2], 'leased', since)
+    end
+    return {'page', records, #found > limit and format('%d', found[limit][1]) or ''}
+end
+
+-- How `after` looks, which is "" for the first page.
+local PLACES = {
+    waiting = '^%-?%d* ?%d* ?%d*$', delayed = '^%d* ?%d*$', leased = '^%d*$', dead = '^%d*$', ended = '^%d*$',
+}
+
+-- ARGV: queue, state, after, limit -> page: records, after which to go on
+function operations.browse(name)
+    local queue, state, after, limit = read_queue(name), ARGV[5], ARGV[6], math.min(tonumber(ARGV[7]), CAP)
+    if not match(after, PLACES[state] or '') then
+        return redis.error_reply('ERR no page ends at ' .. after)
+    end
+    if state == 'ended' then
+        return browse_ended(queue, {'done', 'dead', 'discarded', 'cancelled', 'expired'}, tonumber(after) or 0, limit)
+    elseif state == 'dead' then
+        return browse_ended(queue, {'dead'}, tonumber(after) or 0, limit)
+    elseif state == 'waiting' then
+        return browse_waiting(queue, after, limit)
+    elseif state == 'delayed' then
+        return browse_delayed(queue, after, limit)
+    elseif state == 'leased' then
+        return browse_leased(queue, after, limit)
+    end
+    return {'page', {}, ''}
 end
 
 -- ARGV: queue, paused (0 or 1) -> ok
-operations.set_paused = function()
-    local name = ARGV[4]
-    local queue = queue_of(name)
-    queue.paused = ARGV[5] == '1'
-    offer_tasks(name, queue, queue.ready)
-    save_queue(name, queue)
+function operations.set_paused(name)
+    local queue = read_queue(name)
+    set(queue, 'paused', tonumber(ARGV[5]))
+    local ready = call('ZCARD', queue.key .. ':ready') + queue.ranked
+    offer_tasks(queue, math.min(ready, MOST))
+    -- very many takers are hinted in several operations
+    unfinished = ready > MOST and queue.takers > 0 and queue.paused == 0
+    save_queue(queue)
     return 'ok'
 end
 
-local function size_of(prefix, last)
-    return call('ZLEXCOUNT', ORDER, '[' .. prefix, '(' .. prefix .. (last or '\255'))
-end
-
--- Since when the task that has been ready for longest is so.
-local function longest_ready(name)
-    local plain, other = first('a:' .. tag(name) .. PLAIN), first('o:' .. tag(name))
-    return math.min(
-        plain and tonumber(string.sub(plain, -32, -17)) or math.huge,
-        other and tonumber(string.sub(other, -32, -17)) or math.huge
-    )
-end
-
 -- ARGV: queue, session that watches ("": none), recount (0 or 1) -> counts, gone
-operations.count = function()
-    local name = ARGV[4]
+function operations.count(name)
+    local queue = read_queue(name)
     if ARGV[5] ~= '' then
-        local session = session_of(ARGV[5])
-        if not session then
+        if not process_of(ARGV[5]) then
             return 'gone'
         end
-        watch(session, 'drain' .. name)
+        watch(ARGV[5], queue.key .. ':queue')
     end
-    local queue = queue_of(name)
+    local ready, delayed = call('ZCARD', queue.key .. ':ready') + queue.ranked, queue.delayed
+    local tasks, dead = queue.tasks, queue.dead
     if ARGV[6] == '1' then
-        queue.tasks, queue.ready = size_of('u:' .. tag(name)), size_of('a:' .. tag(name))
-        queue.delayed, queue.dead = size_of('d:' .. tag(name)), size_of('y:' .. tag(name) .. LETTERS.dead)
+        ready = call('ZCARD', queue.key .. ':ready') + call('ZCARD', queue.key .. ':ranked')
+        delayed = call('ZCARD', queue.key .. ':delayed')
+        tasks, dead = ready + delayed, 0
+        for _, session in ipairs(call('SMEMBERS', queue.key .. ':lessees')) do
+            tasks = tasks + call('ZCARD', P .. session .. ' ' .. name .. ':leases')
+        end
+        for _, number in ipairs(call('ZRANGE', queue.key .. ':dead', 0, -1)) do
+            dead = dead + call('ZCARD', queue.key .. ':dead:' .. number)
+        end
     end
-    local soon = queue.delayed > 0 and size_of('d:' .. tag(name), digits(now + 1)) or 0
-    local oldest = queue.ready > 0 and longest_ready(name) or now
-    if soon > 0 then
-        oldest = math.min(oldest, (first_delayed(name)))
+    local soon = delayed > 0 and call('ZCOUNT', queue.key .. ':delayed', '-inf', now) or 0
+    local oldest = now
+    for _, set_name in ipairs({'ready', 'aged', 'delayed'}) do
+        local since = call('ZRANGE', queue.key .. ':' .. set_name, 0, 0, 'WITHSCORES')[2]
+        oldest = math.min(oldest, tonumber(since or now))
     end
-    local cursors = {}
-    for cursor, value in pairs(row('C:' .. name) or {}) do
-        cursors[#cursors + 1] = {cursor, value}
+    local cursors, fields = {}, call('HGETALL', queue.key .. ':cursors')
+    for i = 1, #fields, 2 do
+        cursors[#cursors + 1] = {fields[i], fields[i + 1]}
     end
     return {
-        'counts', queue.put, queue.ready + soon, queue.delayed - soon, queue.tasks - queue.ready - queue.delayed, queue.done,
-        queue.dead, queue.cancelled, queue.expired, queue.discarded, queue.purged, queue.reserved, queue.producers,
-        queue.paused and 1 or 0, ago(oldest), cursors, ask_again_in(),
+        'counts', queue.put, ready + soon, delayed - soon, tasks - ready - delayed, queue.done, dead, queue.cancelled,
+        queue.expired, queue.discarded, queue.purged, queue.reserved, queue.producers, queue.paused, now - oldest, cursors,
+        ask_again_in(),
     }
 end

@@ -1,29 +1,31 @@
--- Sessions: life signs. A row "s:" name -> {name, id, process, ttl, expires}, a member "E:" expiry, name.
+-- Sessions: life signs. `<session>:session` is a hash {process, ttl, number}, the last one never used again. ARGV[3] is the
+-- operation.
 
-local function expiry(session)
-    return 'E:' .. digits(session.expires) .. session.name
+local operations = {}
+
+local function renew(session, ttl)
+    call('ZADD', P .. 'sessions', now + ttl, session)
+    set_due()
+    return 'ok'
 end
 
-local function renew(session)
-    leave(expiry(session))
-    session.expires = now + session.ttl
-    enter(expiry(session))
-    save('s:' .. session.name, session)
+function operations.ping()
     return 'ok'
 end
 
 -- ARGV: session, process, ttl -> ok
-local function open_session()
-    local session = session_of(ARGV[4])
-        or {name = ARGV[4], id = digits(number('id')), process = ARGV[5], expires = 0}
-    session.ttl = tonumber(ARGV[6])
-    return renew(session)
+function operations.open(session)
+    if call('EXISTS', P .. session .. ':session') == 0 then
+        call('HSET', P .. session .. ':session', 'process', ARGV[5], 'number', call('HINCRBY', P .. 'state', 'id', 1))
+    end
+    call('HSET', P .. session .. ':session', 'ttl', ARGV[6])
+    return renew(session, tonumber(ARGV[6]))
 end
 
 -- ARGV: session -> ok, gone
-local function renew_session()
-    local session = session_of(ARGV[4])
-    return session and renew(session) or 'gone'
+function operations.renew(session)
+    local ttl = call('HGET', P .. session .. ':session', 'ttl')
+    return ttl and renew(session, tonumber(ttl)) or 'gone'
 end
 
-local operations = {ping = function() return 'ok' end, open = open_session, renew = renew_session}
+return operations[ARGV[3]](ARGV[4])

@@ -1,111 +1,188 @@
--- Looking around: the names of what there is of a kind, what a session has, and what the server says of itself.
---
--- There is no index of the keys that are held or of the pools: their members lie together, so one steps from the first
--- of a key to the first of the next. That costs nothing when something is acquired or given back.
+-- Looking around: the names of what there is of a kind, what a session has, and what the server says of itself. ARGV[3] is
+-- the operation.
 
--- At most `limit` names under a letter, of members that begin with letter, both(name, ...); and after which to go on.
-local function step_through(letter, prefix, after, limit)
-    local names, last = {}, after
-    local from = after == '' and '[' .. letter or '(' .. letter .. both(after, '') .. '\255'
-    for _ = 1, math.max(limit, CAP) do
-        local member = call('ZRANGEBYLEX', ORDER, from, '(' .. letter .. '\255', 'LIMIT', 0, 1)[1]
-        if not member then
-            return names, ''
-        elseif #names == limit then
-            return names, last
-        end
-        last = parts(string.sub(member, 3))
-        if string.sub(last, 1, #prefix) == prefix then
-            names[#names + 1] = last
-        end
-        from = '(' .. letter .. both(last, '') .. '\255'
-    end
-    return names, last
+local operations = {}
+
+local function starts_with(text, prefix)
+    return sub(text, 1, #prefix) == prefix
 end
 
-local function keys_held(prefix, after, limit)
-    return step_through('g:', prefix, after, limit)
+-- The sessions behind a place, which is an expiry and a name. One that is renewed meanwhile comes again, none is missed.
+local function sessions_after(after, limit)
+    local time, name = match(after, '^(%S+) (.*)$')
+    local start = 0
+    if name then
+        local place = call('ZRANK', P .. 'sessions', name)
+        local score = place and call('ZSCORE', P .. 'sessions', name)
+        start = score == time and place + 1 or call('ZCOUNT', P .. 'sessions', '-inf', '(' .. time)
+    end
+    return call('ZRANGE', P .. 'sessions', start, start + limit - 1, 'WITHSCORES')
+end
+
+local function sessions(prefix, after, limit)
+    local found, names = sessions_after(after, limit), {}
+    for i = 1, #found, 2 do
+        if starts_with(found[i], prefix) then
+            names[#names + 1] = found[i]
+        end
+    end
+    return names, #found == 2 * limit and found[#found] .. ' ' .. found[#found - 1] or ''
 end
 
 local function pools(prefix, after, limit)
-    return step_through('I:', prefix, after, limit)
-end
-
-local function queues(prefix, after, limit)
-    local from = after == '' and '[Q:' .. prefix or '(Q:' .. after
-    local names = call('ZRANGEBYLEX', ORDER, from, '(Q:' .. prefix .. '\255', 'LIMIT', 0, limit)
-    for i, member in ipairs(names) do
-        names[i] = string.sub(member, 3)
+    local names = call('ZRANGEBYLEX', P .. 'pools', after == '' and '[' .. prefix or '(' .. after, '+', 'LIMIT', 0, limit)
+    local more = #names == limit and names[limit] or ''
+    while #names > 0 and not starts_with(names[#names], prefix) do
+        names[#names], more = nil, ''
     end
-    return names, #names == limit and names[limit] or ''
+    return names, more
 end
 
--- In the order of their ends: one that is renewed meanwhile comes again, none is missed.
-local function sessions(prefix, after, limit)
-    local names = {}
-    local from = after == '' and '[E:' or '(E:' .. after
-    local members = call('ZRANGEBYLEX', ORDER, from, '(E:\255', 'LIMIT', 0, limit)
-    for _, member in ipairs(members) do
-        local name = string.sub(member, 19)
-        if string.sub(name, 1, #prefix) == prefix then
-            names[#names + 1] = name
+-- The parts of the list of queues, one after the other; `after` is the number of the part and a name in it.
+local function queues(prefix, after, limit)
+    local number, name = match(after, '^(%d+) (.*)$')
+    number = tonumber(number or 0)
+    local names, looked = {}, 0
+    while number < 256 do
+        local part = P .. format('queues:%02x', number)
+        local start = 0
+        if name then
+            local place, score = call('ZRANK', part, name), call('ZSCORE', part, name)
+            start = place and place + 1 or 0
+            name = nil
+        end
+        local found = call('ZRANGE', part, start, start + limit - 1, 'WITHSCORES')
+        for i = 1, #found, 2 do
+            if #names == limit or looked == 4 * CAP then
+                return names, number .. ' ' .. (found[i - 2] or '')
+            end
+            looked = looked + 1
+            if starts_with(found[i], prefix) and tonumber(found[i + 1]) > now then
+                names[#names + 1] = found[i]
+            end
+        end
+        if #found == 2 * limit then
+            return names, number .. ' ' .. found[#found - 1]
+        end
+        number = number + 1
+    end
+    return names, ''
+end
+
+-- The keys that the sessions hold, one session after the other; a key that several hold comes several times. `after` is the
+-- place of a session, behind the place in its things from which to go on, or "-" if it is done.
+local function holds(prefix, after, limit)
+    local from, place = match(after, '^(%S+) (.*)$')
+    local names, looked = {}, 0
+    while true do
+        local session = from ~= '-' and place and match(place, '^%S+ (.*)$')
+        if not session then
+            local found = sessions_after(place or '', 1)
+            if #found == 0 then
+                return names, ''
+            end
+            session, place, from = found[1], found[2] .. ' ' .. found[1], 0
+        end
+        local left = limit - looked
+        local things = call('ZRANGEBYSCORE', P .. session .. ':things', '(' .. from, 1e15, 'WITHSCORES', 'LIMIT', 0, left)
+        for i = 1, #things, 2 do
+            local of, holder = match(things[i], '^hold (.*)\255(.*)$')
+            local key = sub(of, #P + 1, -#':holders' - 1)
+            if starts_with(key, prefix) and call('HEXISTS', of, '@' .. holder) == 1 then
+                names[#names + 1] = key
+            end
+        end
+        if #things == 2 * left then
+            return names, things[#things] .. ' ' .. place
+        end
+        looked, from = looked + #things / 2 + 1, '-'
+        if looked >= limit then
+            return names, '- ' .. place
         end
     end
-    return names, #members == limit and string.sub(members[limit], 3) or ''
 end
 
-local kinds = {holds = keys_held, pools = pools, queues = queues, sessions = sessions}
+local kinds = {holds = holds, pools = pools, queues = queues, sessions = sessions}
 
 -- ARGV: kind, prefix, after, limit -> surveyed: names, after which to go on
-local function survey()
-    local names, last = kinds[ARGV[4]](ARGV[5], ARGV[6], tonumber(ARGV[7]))
+function operations.survey(kind)
+    local names, last = kinds[kind](ARGV[5], ARGV[6], math.min(tonumber(ARGV[7]), CAP))
     return {'surveyed', names, last}
 end
 
 -- The key and the name of a thing, whether it is held and not waited for, and its token, by family.
-local function row_of(letter, has)
-    return function(thing)
-        local key, name = parts(thing)
-        return key, name, has(row(letter .. thing), key)
-    end
+local shows = {}
+
+function shows.hold(key, name)
+    local text = call('HGET', P .. key .. ':holders', '@' .. name)
+    return text, text and tonumber(match(text, '^%d+'))
 end
 
-local tell = {
-    [HOLD] = row_of('h:', function(hold) return hold.token > 0, hold.token end),
-    [CLAIM] = row_of('c:', function(claim, pool)
-        return claim.resource, claim.resource and row('i:' .. both(pool, claim.resource)).token
-    end),
-    [ARRIVAL] = row_of('p:', function(party) return party.outcome end),
-    [PRODUCER] = row_of('n:', function(producer) return producer.reserved end),
-    [TASK] = function(thing, token)
-        local queue, id = parts(thing)
-        return queue, format('%d %d', tonumber(id), tonumber(token)), true, tonumber(token)
-    end,
-    [TAKER] = function(thing) return thing, '', false end,
-}
+function shows.claim(pool, name)
+    local resource = call('HGET', P .. pool .. ':claimed', name)
+    return resource, resource and read_resource(pool, resource).token
+end
+
+function shows.arrival(key, name)
+    local _, outcome = read_party(call('HGET', P .. key .. ':parties', name))
+    return outcome ~= ''
+end
+
+function shows.producer(name, producer)
+    return match(call('HGET', P .. name .. ':producers', producer), '^%d+ 1')
+end
+
+local FAMILIES = {hold = 0, claim = 1, arrival = 2, producer = 3, tasks = 4, taker = 5}
 
 -- ARGV: session, after, limit -> inspected: its process, for each thing family, key, name, 1 if it is held, and its token,
--- and after which to go on; unknown
-local function inspect()
-    local session = session_of(ARGV[4])
-    if not session then
+-- and after which to go on: a place in the things of the session, and for tasks the last token; unknown
+function operations.inspect(session)
+    local process = process_of(session)
+    if not process then
         return 'unknown'
     end
     local answer, limit = {}, tonumber(ARGV[6])
-    local prefix = 't:' .. session.id .. ':'
-    local members = call('ZRANGEBYLEX', ORDER, '(' .. prefix .. ARGV[5], '(' .. prefix .. WATCH, 'LIMIT', 0, limit)
-    for i, member in ipairs(members) do
-        local place = string.sub(member, #prefix + 1)
-        local family = tonumber(string.sub(place, 1, 1))
-        local key, name, held, token = tell[family](string.sub(place, 18), string.sub(place, 2, 17))
-        answer[i] = {family, key, name, held and 1 or 0, token or 0}
+    local place, last_token = match(ARGV[5], '^(%S+) ?(%d*)$')
+    local from = (last_token or '') ~= '' and place or '(' .. (place or 0)
+    local things = call('ZRANGEBYSCORE', P .. session .. ':things', from, '(6e15', 'WITHSCORES', 'LIMIT', 0, limit)
+    for i = 1, #things, 2 do
+        local thing, family = things[i], match(things[i], '^%a+')
+        if family == 'tasks' then
+            local queue = sub(thing, 7)
+            local leases = call('ZRANGEBYSCORE', P .. session .. ' ' .. queue .. ':leases', '(' .. ((last_token or '') ~= '' and last_token or 0), '+inf',
+                'WITHSCORES', 'LIMIT', 0, limit - #answer)
+            for j = 1, #leases, 2 do
+                answer[#answer + 1] = {FAMILIES.tasks, queue, format('%d %d', leases[j], leases[j + 1]), 1, tonumber(leases[j + 1])}
+            end
+            if #answer == limit then
+                return {'inspected', process, answer, things[i + 1] .. ' ' .. (leases[#leases] or last_token or 0)}
+            end
+        else
+            local key, name, held, its_token
+            if family == 'taker' then
+                key, name = sub(thing, 7), ''
+            else
+                key, name = match(thing, '^%a+ (.*)\255(.*)$')
+                if family == 'hold' then
+                    key = sub(key, #P + 1, -#':holders' - 1)
+                end
+                held, its_token = shows[family](key, name)
+            end
+            answer[#answer + 1] = {FAMILIES[family], key, name, held and 1 or 0, its_token or 0}
+            if #answer == limit then
+                return {'inspected', process, answer, things[i + 1]}
+            end
+        end
+        last_token = nil
     end
-    return {'inspected', session.process, answer, #members == limit and string.sub(members[limit], #prefix + 1) or ''}
+    return {'inspected', process, answer, #things == 2 * limit and things[#things] or ''}
 end
 
--- -> examined: the time, and what INFO tells
-local function examine()
-    return {'examined', now, call('INFO')}
+-- ARGV: "repair" to delete what could not be read -> examined: the time, what INFO says, how much cannot be read
+function operations.examine()
+    local unreadable = call('SCARD', P .. 'unreadable')
+    if ARGV[4] == 'repair' then
+        call('DEL', P .. 'unreadable')
+    end
+    return {'examined', now, call('INFO'), unreadable}
 end
-
-local operations = {survey = survey, inspect = inspect, examine = examine}

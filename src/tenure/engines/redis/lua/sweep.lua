@@ -1,96 +1,193 @@
--- Clears up what time has made due: lines left unserved, expired sessions, then the rest, in the order of their times.
--- With a session as argument, that one is ended first, whatever its time. -> ok, gone (no such session), more
+-- Clears up what time has made due: lines left unserved, expired sessions, tasks that expire, resources that have rested,
+-- each in the order of their times.
+--
+-- ARGV: a session to be ended after that, whatever its time, or nothing -> ok, gone (no such session), more
 
-local droppers = {
-    [HOLD] = drop_hold, [CLAIM] = drop_claim, [ARRIVAL] = drop_arrival, [PRODUCER] = drop_producer,
-    [TASK] = drop_task, [TAKER] = drop_taker,
-    [WATCH] = function(_, name)
-        unwatch(name)
-    end,
-    [ANSWER] = function(session, name)
-        delete('a:' .. session.id .. ':' .. name)
-    end,
-}
+local droppers = {arrival = remove_party}
+
+function droppers.hold(of, holder)
+    local key = sub(of, #P + 1, -#':holders' - 1)
+    -- include remove_hold
+end
+
+function droppers.claim(pool, holder)
+    remove_claim(pool, holder, true)
+end
+
+function droppers.producer(name, producer)
+    local queue = read_queue(name)
+    rare().remove_producer(queue, producer)
+    save_queue(queue)
+end
+
+-- The two names in the thing of a session.
+local function names(thing)
+    return match(thing, '^%a+ (.*)\255(.*)$')
+end
+
+-- What cannot be read is set aside, so that it stops nothing; `examine` counts it.
+local function set_aside(set_key, member)
+    call('ZREM', set_key, member)
+    call('SADD', P .. 'unreadable', set_key .. ' ' .. member)
+end
+
+-- The first of the tasks of a queue that the session has.
+local function drop_task(session, name)
+    local queue = read_queue(name)
+    local task_id = call('ZRANGE', P .. session .. ' ' .. name .. ':leases', 0, 0)[1]
+    if not task_id then
+        return leave_lessees(queue, session)
+    end
+    local task = read_task(queue, task_id)
+    if not task then
+        return set_aside(P .. session .. ' ' .. name .. ':leases', task_id)
+    end
+    unlease(queue, task)
+    local silent = (task.deliveries or 0) - (task.attempts or 0)
+    if task.stop then
+        end_task(queue, task, 'cancelled', '', task.stop >= 0 and task.stop or nil)
+    elseif silent >= tonumber(task.limit) then
+        end_task(queue, task, 'dead', format('delivered %d times without a verdict', silent), nil)
+    else
+        rare().return_task(queue, task, task.since)
+    end
+    write_endings()
+    if call('EXISTS', P .. session .. ' ' .. name .. ':leases') == 0 then
+        leave_lessees(queue, session)
+    end
+    save_queue(queue)
+end
+
+local function drop(session, thing)
+    local family = match(thing, '^%a+')
+    if family == 'tasks' then
+        drop_task(session, sub(thing, 7))
+    elseif family == 'taker' then
+        local queue = read_queue(sub(thing, 7))
+        forget_taker(queue, session)
+        save_queue(queue)
+    elseif family == 'watch' then
+        unwatch(session, sub(thing, 7))
+    else
+        droppers[family](names(thing))
+    end
+end
 
 -- Give up what a session has, and forget it; false if the steps did not suffice.
 local function finish(session)
-    local prefix = 't:' .. session.id .. ':'
-    local member = first(prefix)
+    local THINGS = P .. session .. ':things'
+    local thing = call('ZRANGE', THINGS, 0, 0)[1]
+    while thing do
+        if not step() then
+            return false
+        end
+        local read = pcall(drop, session, thing)
+        local following = call('ZRANGE', THINGS, 0, 0)[1]
+        if following == thing and not (read and match(thing, '^tasks ')) then
+            set_aside(THINGS, thing)
+            following = call('ZRANGE', THINGS, 0, 0)[1]
+        end
+        thing = following
+    end
+    call('DEL', P .. session .. ':session')
+    call('ZREM', P .. 'sessions', session)
+    return true
+end
+
+local function serve_line(key)
+    local HOLDERS, WAITING = P .. key .. ':holders', P .. key .. ':waiting'
+    local found = call('HMGET', HOLDERS, 'capacity', 'used', 'waiting', 'fixed', 'watched')
+    if not found[1] then
+        return
+    end
+    local capacity, used, waiting = tonumber(found[1]), tonumber(found[2] or 0), tonumber(found[3] or 0)
+    local fixed, watched, may_be_large, gone = found[4], found[5], true, {}
+    -- include fire
+    -- include serve
+end
+
+local function serve_the_unserved()
+    for _, key in ipairs(call('SMEMBERS', P .. 'unserved')) do
+        call('SREM', P .. 'unserved', key)
+        serve_line(key)
+    end
+    local name = not unfinished and call('SMEMBERS', P .. 'unadmitted')[1]
+    if name then
+        local queue = read_queue(name)
+        call('SREM', P .. 'unadmitted', name)
+        rare().admit(queue)
+        save_queue(queue)
+        unfinished = call('EXISTS', P .. 'unadmitted') == 1
+    end
+    return not unfinished
+end
+
+local function first_due(set_name)
+    return call('ZRANGEBYSCORE', P .. set_name, '-inf', now, 'LIMIT', 0, 1)[1]
+end
+
+local function end_sessions()
+    local session = first_due('sessions')
+    while session do
+        if not finish(session) then
+            return false
+        end
+        session = first_due('sessions')
+        if session and not step() then
+            return false
+        end
+    end
+    return true
+end
+
+local function expire_tasks()
+    local member = first_due('expiring')
     while member do
-        local family = tonumber(string.sub(member, #prefix + 1, #prefix + 1))
-        if family ~= ANSWER and not step() then
+        if not step() then
             return false
         end
-        leave(member)
-        droppers[family](session, string.sub(member, #prefix + 18))
-        member = first(prefix)
-    end
-    leave('E:' .. digits(session.expires) .. session.name)
-    delete('s:' .. session.name)
-    return true
-end
-
-local function go_on()
-    for _, member in ipairs(under('D:' .. digits(0) .. 'l', 1000)) do
-        leave(member)
-        go_on_serving(string.sub(member, 20))
-    end
-end
-
-local function end_expired()
-    look_for_the_soonest()
-    while soonest and soonest <= now do
-        if not finish(session_of(string.sub(first('E:'), 19))) then
-            return false
+        local queue = read_queue(sub(member, 13))
+        local task = read_task(queue, sub(member, 1, 12))
+        if not task then
+            set_aside(P .. 'expiring', member)
+        elseif task.token then
+            call('ZREM', P .. 'expiring', member)
+        else
+            rare().step_out(queue, task)
+            end_task(queue, task, 'expired', '', 3600e6)
+            write_endings()
+            save_queue(queue)
         end
-        look_for_the_soonest()
+        member = first_due('expiring')
     end
     return true
 end
 
--- Expire tasks, then end rests, each in the order of their times.
-local function do_what_is_due()
-    local members = call('ZRANGEBYLEX', ORDER, '[D:', '(D:' .. digits(now + 1), 'LIMIT', 0, 1000)
-    for _, kind in ipairs({'x', 'r'}) do
-        for _, member in ipairs(members) do
-            if string.sub(member, 19, 19) == kind then
-                if not step() then
-                    return false
-                end
-                local act = kind == 'x' and expire_task or end_rest
-                act(string.sub(member, 20))
-                leave(member)
-            end
+local function end_rests()
+    local member = first_due('cooling')
+    while member do
+        if not step() then
+            return false
         end
+        local pool, resource = match(member, '^(.*)\255(.*)$')
+        if not pool or not end_rest(pool, resource) then
+            set_aside(P .. 'cooling', member)
+        end
+        member = first_due('cooling')
     end
-    return #members < 1000
+    return true
 end
 
-local function clear_up()
-    go_on()
-    return not unfinished and end_expired() and do_what_is_due()
-end
-
-local function sweep()
-    return clear_up() and 'ok' or 'more'
-end
-
--- ARGV: session -> ok, gone
-local function close_session()
-    if not clear_up() then
-        return 'more'
+local answer = serve_the_unserved() and end_sessions() and expire_tasks() and end_rests() and 'ok' or 'more'
+local session = ARGV[3]
+if session and answer == 'ok' then
+    if call('EXISTS', P .. session .. ':session') == 0 then
+        answer = 'gone'
+    else
+        call('ZADD', P .. 'sessions', 0, session)
+        answer = finish(session) and 'ok' or 'more'
     end
-    local session = session_of(ARGV[4])
-    if not session then
-        return 'gone'
-    end
-    leave('E:' .. digits(session.expires) .. session.name)
-    session.expires = 0
-    enter('E:' .. digits(0) .. session.name)
-    save('s:' .. session.name, session)
-    return finish(session) and 'ok' or 'more'
 end
-
-local answer = ({sweep = sweep, close = close_session})[ARGV[3]]()
-keep_numbers()
+keep()
+set_due()
 return unfinished and 'more' or answer

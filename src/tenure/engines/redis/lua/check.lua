@@ -1,0 +1,6 @@
+-- Nothing is done while something is due: `sweep` clears up, and the client sends the operation again. If `due` was too
+-- early, the sweep finds nothing.
+
+if state[1] and state[1] <= NOW then
+    return 'more'
+end

@@ -1,0 +1,20 @@
+-- Write the numbers that the operation has changed.
+
+local due
+
+-- The shard has to be cleared up at that time, if not earlier.
+local function due_at(time)
+    due = math.min(due or time, time)
+end
+
+local function keep()
+    if due and (not state[1] or due < tonumber(state[1])) then
+        call('HSET', P .. 'state', 'due', format('%016d', due))
+    end
+    if token ~= (state[3] or '0000000000000000') then
+        call('HSET', P .. 'state', 'token', token)
+    end
+    if id ~= tonumber(state[4] or 0) then
+        call('HSET', P .. 'state', 'id', id)
+    end
+end

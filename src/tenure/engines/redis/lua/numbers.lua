@@ -1,0 +1,11 @@
+-- The numbers of the shard: a hash `state` {due, expiry, token, id; task, ending; layout, shards}. `due` may be too early,
+-- and is never too late; `token` and `id` rise with each use.
+
+local now = tonumber(NOW)
+local state = call('HMGET', P .. 'state', 'due', 'expiry', 'token', 'id')
+local expiry, token, id = tonumber(state[2] or nil), state[3] or '0000000000000000', tonumber(state[4] or 0)
+
+local function new_token()
+    token = token >= NOW and format('%016d', token + 1) or NOW
+    return token
+end

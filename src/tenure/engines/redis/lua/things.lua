@@ -1,0 +1,42 @@
+-- What a session has: `<session>:things` is a sorted set, by family and then in the order in which it came.
+
+local HOLD, CLAIM, ARRIVAL, PRODUCER, TASK, TAKER, WATCH = 0, 1e15, 2e15, 3e15, 4e15, 5e15, 6e15
+
+local function give(session, family, thing)
+    id = id + 1
+    call('ZADD', P .. session .. ':things', family + id, thing)
+end
+
+-- include take_from
+
+local function process_of(session)
+    return call('HGET', P .. session .. ':session', 'process')
+end
+
+local function hint(process, ...)
+    call(PUBLISH, CHANNEL .. process, cjson.encode({...}))
+end
+
+-- Have the session hinted once, see fire.lua; `of` is a hash.
+local function watch(session, of)
+    if not call('ZSCORE', of .. ':watched', session) then
+        give(session, WATCH, 'watch ' .. of)
+        call('ZADD', of .. ':watched', id, session)
+        call('HSET', of, 'watched', 1)
+    end
+end
+
+local function unwatch(session, of)
+    take_from(session, 'watch ' .. of)
+    call('ZREM', of .. ':watched', session)
+    if call('EXISTS', of .. ':watched') == 0 then
+        call('HDEL', of, 'watched')
+    end
+end
+
+local function fire_if(watched, of, key, name, notice)
+    -- include fire
+    if fire then
+        fire(of, key, name, notice)
+    end
+end
