@@ -45,6 +45,7 @@ def doctor(words: Sequence[str]) -> int:
         "Connect to a store, look at what matters, and tell what is wrong. Exits with 1 if something is.",
     )
     p.add_argument("url", metavar="URL", nargs="?", help="the store, as with --store")
+    p.add_argument("--repair", action="store_true", help="delete entries of indexes that cannot be read")
     given = p.parse_intermixed_args(words)
     if given.url and given.store:
         raise Misuse("name the store once: as URL or with --store")
@@ -55,7 +56,7 @@ def doctor(words: Sequence[str]) -> int:
     with warnings.catch_warnings():
         # what is warned of when a store is opened is found here, too
         warnings.simplefilter("ignore", RuntimeWarning)
-        found = anyio.run(_examine, url, given.namespace)
+        found = anyio.run(_examine, url, given.namespace, given.repair)
     code = 1 if found.problems else 0
     if given.json:
         document = {
@@ -76,7 +77,7 @@ def doctor(words: Sequence[str]) -> int:
     return code
 
 
-async def _examine(url: str, namespace: str) -> Finding:
+async def _examine(url: str, namespace: str, repair: bool) -> Finding:
     try:
         store = open_store(url, namespace=namespace)
     except ValueError as problem:
@@ -86,7 +87,7 @@ async def _examine(url: str, namespace: str) -> Finding:
     try:
         async with store:
             with anyio.fail_after(_PATIENCE):
-                return await _look(store)
+                return await _look(store, repair=repair)
     except TimeoutError:
         problem = f"no answer within {_PATIENCE:g} s: look at the server and the network"
     except (EngineError, StoreUnavailable) as error:
@@ -94,9 +95,9 @@ async def _examine(url: str, namespace: str) -> Finding:
     return Finding(store.url, {}, (problem,))
 
 
-async def _look(store: Store) -> Finding:
+async def _look(store: Store, *, repair: bool) -> Finding:
     pings = sorted([await store.ping() for _ in range(_PINGS)])
-    examined = await store.call(Examine())
+    examined = await store.call(Examine(repair=repair))
     kinds = {kind: len(await names(store, kind)) for kind in ("queues", "holds", "pools", "sessions")}
     problems = list(examined.problems)
     if median(pings) > _SLOW:

@@ -18,8 +18,8 @@ class Survey(Operation["Surveyed"]):
     `kind` is "holds" (keys that somebody holds), "pools" (that have a resource), "queues" (into which a task was put
     and that are not forgotten) or "sessions" (that are open). Told are names that begin with `prefix`, at most `limit`
     and at most `CAP`, in an order of the engine's own; the first page has no `after`, each other one the `next` of the
-    one before. A page may be empty and not the last. What comes or goes meanwhile may be missed; sessions may come more
-    than once.
+    one before. A page may be empty and not the last. What comes or goes meanwhile may be missed; keys that are held and
+    sessions may come more than once.
     """
 
     kind: str
@@ -79,7 +79,12 @@ class Inspect(Operation[Inspected | Reply]):
 
 @dataclass(frozen=True, slots=True)
 class Examine(Operation["Examined"]):
-    """How is the engine itself doing? -> Examined, MORE"""
+    """How is the engine itself doing? -> Examined, MORE
+
+    With `repair`, entries of indexes that no operation can read are deleted; the answer says what there was before.
+    """
+
+    repair: bool = False
 
 
 @dataclass(frozen=True, slots=True)
