@@ -16,7 +16,7 @@ import hiredis
 import hypothesis
 import pytest
 
-from tenure.engine import Reply
+from tenure.engine import Reply, within
 from tenure.engines.redis import CALLS
 from tenure.engines.redis._calls import answered, hint
 from tenure.engines.redis._resp import pack
@@ -255,6 +255,7 @@ class InlineRedis:
     """The scripts on a real server, each call blocking until it is answered: for tests in virtual time.
 
     All stores over it share a connection, so that hints come before the answer of the call that caused them.
+    Without a clock the time is the server's.
     """
 
     immediate = False
@@ -296,15 +297,15 @@ class InlineRedis:
         self._ask(("PING",))
 
     def _evaluate(self, name, *arguments):
-        now = round(self._clock() * 1e6)
-        keys = ("2", "tenure:{0}:rows", "tenure:{0}:order")
+        now = "" if self._clock is None else f"{round(self._clock() * 1e6):016}"
+        keys = ("1", "tenure:{0}:")
         return self._ask(("EVALSHA", script(name).sha, *keys, now, self._cap, *arguments))[0]
 
     def apply_now(self, operation):
         call = CALLS[type(operation)]
-        answer = answered(call, self._evaluate(call.script, *call.arguments(operation)))
+        answer = answered(call, self._evaluate(call.script, *call.arguments(within(operation))))
         if answer is Reply.MORE:
-            self._evaluate("sweep", "sweep")
+            self._evaluate("sweep")
         return answer
 
     def apply(self, operation):

@@ -15,7 +15,21 @@ import pytest
 
 import tenure
 from tenure import EngineError, Lock, StoreUnavailable, WorkQueue
-from tenure.engine import Acquire, Granted, Holders, OpenSession, Ping, Queued, Release, Reply
+from tenure.engine import (
+    Acquire,
+    AddResource,
+    Claim,
+    CloseSession,
+    Granted,
+    Holders,
+    OpenSession,
+    Ping,
+    Queued,
+    Release,
+    RemoveResource,
+    Reply,
+    Survey,
+)
 from tenure.engines import open_store
 from tenure.engines.redis import RedisEngine
 from tenure.engines.redis._address import address
@@ -284,8 +298,30 @@ async def test_nothing_is_left_on_the_server(engine, redis_server):
         for n in range(20):
             async with Lock(store, f"lock {n}"):
                 pass
-    assert set(redis_server("HKEYS", "tenure:{0}:rows")) == {b"#id", b"#token"}
-    assert redis_server("EXISTS", "tenure:{0}:order") == 0
+    assert redis_server("KEYS", "*") == [b"tenure:{0}:state"]
+    assert set(redis_server("HKEYS", "tenure:{0}:state")) == {b"id", b"layout", b"shards", b"token"}
+
+
+def test_the_last_in_line_takes_the_capacity_with_it_although_somebody_watches(inline_redis, redis_server):
+    engine = inline_redis(lambda: 1000.0)
+    engine.apply_now(OpenSession("s", "p", 30))
+    engine.apply_now(Holders("k", watch="s"))
+    engine.apply_now(Acquire("s", "k", "a", 1, 2))
+    assert engine.apply_now(Release("k", "a")) is Reply.LEFT
+    assert engine.apply_now(Holders("k")).capacity == 0
+    engine.apply_now(CloseSession("s"))
+    assert redis_server("KEYS", "*") == [b"tenure:{0}:state"]
+
+
+def test_a_pool_in_which_somebody_waits_is_not_listed_without_resources(inline_redis):
+    engine = inline_redis(lambda: 1000.0)
+    engine.apply_now(OpenSession("s", "p", 30))
+    engine.apply_now(Claim("s", "pool", "a", (("color", b"red"),)))
+    engine.apply_now(AddResource("pool", "it", ()))
+    assert engine.apply_now(Survey("pools")).names == ("pool",)
+    engine.apply_now(RemoveResource("pool", "it"))
+    assert engine.apply_now(Survey("pools")).names == ()
+    assert engine.apply_now(Claim("s", "pool", "b")).place == 2
 
 
 async def test_a_cancelled_caller_leaves_the_stream_in_order(serving):
@@ -506,8 +542,7 @@ async def test_what_a_frozen_server_had_not_read_yet_takes_no_effect_behind_its_
             with anyio.fail_after(50):
                 async with Lock(store, "x"):
                     pass
-    reader = server("HKEYS", "tenure:{0}:rows")
-    assert [name for name in reader if name.startswith((b"h:", b"l:", b"s:"))] == []
+    assert server("KEYS", "*") == [b"tenure:{0}:state"]
 
 
 async def test_a_pause_of_the_clients(engine, redis_server):

@@ -17,6 +17,7 @@ allows one fault more in each run, and takes some minutes.
 from __future__ import annotations
 
 import os
+import re
 import socket
 from contextlib import closing, contextmanager
 from functools import partial
@@ -32,12 +33,56 @@ from tenure.engines.redis._resp import pack
 from tenure.engines.redis._scripts import all_scripts, script
 
 MORE_FAULTS = int(os.environ.get("TENURE_INTERLEAVINGS", "0"))
-KEYS = ("tenure:{0}:rows", "tenure:{0}:order")
+PREFIX = "tenure:{0}:"
 SWEEP = "sweep"
 NAMES = "abc"
 
 
 # ----------------------------------------------------------------------------------------- the scripts as a function
+
+# Everything as one text, in which equal states are equal; without the answers to sessions that are over: nobody can ask
+# for them again. Then what is looked at: the sessions, the last token, and the names of the keys.
+KEEP = """
+local P, state, names = KEYS[1], {}, redis.call('KEYS', KEYS[1] .. '*')
+table.sort(names)
+local function sorted(pairs_of)
+    local fields, values = {}, {}
+    for i = 1, #pairs_of, 2 do
+        fields[#fields + 1], values[pairs_of[i]] = pairs_of[i], pairs_of[i + 1]
+    end
+    table.sort(fields)
+    for i, field in ipairs(fields) do
+        pairs_of[2 * i - 1], pairs_of[2 * i] = field, values[field]
+    end
+    return pairs_of
+end
+for _, name in ipairs(names) do
+    local kind, session = redis.call('TYPE', name).ok, string.match(name, '^' .. P .. '(%S+) ')
+    if kind == 'hash' then
+        state[#state + 1] = {'HSET', name, sorted(redis.call('HGETALL', name))}
+    elseif kind == 'zset' then
+        local members = redis.call('ZRANGE', name, 0, -1, 'WITHSCORES')
+        for i = 1, #members, 2 do
+            members[i], members[i + 1] = members[i + 1], members[i]
+        end
+        state[#state + 1] = {'ZADD', name, members}
+    elseif kind == 'set' then
+        local members = redis.call('SMEMBERS', name)
+        table.sort(members)
+        state[#state + 1] = {'SADD', name, members}
+    elseif not session or redis.call('EXISTS', P .. session .. ':session') == 1 then
+        state[#state + 1] = {'SET', name, {redis.call('GET', name)}}
+    end
+end
+local sessions = redis.call('ZRANGE', P .. 'sessions', 0, -1, 'WITHSCORES')
+return {cmsgpack.pack(state), sessions, redis.call('HGET', P .. 'state', 'token'), names}
+"""
+COME_BACK = """
+redis.call('FLUSHDB')
+for _, one in ipairs(cmsgpack.unpack(ARGV[1])) do
+    redis.call(one[1], one[2], unpack(one[3]))
+end
+"""
 
 
 class Seen(NamedTuple):
@@ -63,10 +108,12 @@ class Scripts:
             sha: self._ask(("SCRIPT", "LOAD", source.replace(*fault)))[0][0]
             for sha, source in sources.items()
         }
+        (self._keep, self._come_back), _ = self._ask(("SCRIPT", "LOAD", KEEP), ("SCRIPT", "LOAD", COME_BACK))
         for name in NAMES:
             self._socket.sendall(pack([("SUBSCRIBE", f"tenure:{name}")]))
         self._states, self._numbers, self._applied, self._seen = [], {}, {}, {}
-        self.empty = self._number({}, [])
+        (_, kept), _ = self._ask(("FLUSHDB",), self._keeping())
+        self.empty = self._number(kept)
 
     def close(self):
         self._socket.close()
@@ -75,11 +122,10 @@ class Scripts:
         """-> the state afterwards, the answer, and the hints"""
         key = state, time, operation
         if (known := self._applied.get(key)) is None:
-            commands = *self._restoring(state), self._command(time, operation)
-            replies, hints = self._ask(*commands, ("HGETALL", KEYS[0]), ("ZRANGE", KEYS[1], 0, -1))
-            *_, raw, rows, order = replies
+            commands = self._restoring(state), self._command(time, operation), self._keeping()
+            (_, raw, kept), hints = self._ask(*commands)
             answer = e.Reply(raw.decode()) if operation == SWEEP else answered(CALLS[type(operation)], raw)
-            known = self._applied[key] = self._number(rows, order), answer, hints
+            known = self._applied[key] = self._number(kept), answer, hints
             try:
                 judge(_micro(time), operation, self.see(state), self.see(known[0]), hints)
             except AssertionError as error:
@@ -88,43 +134,47 @@ class Scripts:
 
     def see(self, state):
         if state not in self._seen:
-            rows, order = self._states[state]
-            replies, _ = self._ask(
-                *self._restoring(state), *(self._command(0, one) for one in self._questions)
-            )
-            raw = replies[-len(self._questions) :]
+            _, ends, token, _ = self._states[state]
+            questions = (self._command(0, one) for one in self._questions)
+            (_, *raw), _ = self._ask(self._restoring(state), *questions)
             answers = tuple(
                 answered(CALLS[type(one)], it) for one, it in zip(self._questions, raw, strict=True)
             )
-            sessions = {one[18:].decode(): int(one[2:18]) for one in order if one.startswith(b"E:")}
+            sessions = {name.decode(): int(end) for name, end in zip(ends[::2], ends[1::2], strict=True)}
             hidden = e.Reply.MORE in answers
-            self._seen[state] = Seen(sessions, int(rows.get(b"#token", 0)), None if hidden else answers)
+            self._seen[state] = Seen(sessions, int(token or 0), None if hidden else answers)
         return self._seen[state]
 
     def kinds(self, state):
-        """The kinds of rows and of members of the order that there are, apart from the last numbers."""
-        rows, order = self._states[state]
-        return frozenset(name[:2] for name in (*rows, *order) if name[:1] != b"#")
+        """The kinds of keys that there are, apart from the last numbers, and from answers."""
+        names = {name.removeprefix(PREFIX.encode()) for name in self._states[state][3]} - {b"state"}
+        kept = {name for name in names if not re.fullmatch(rb"\S+ \S+:(put|exchange|spend)", name)}
+        return frozenset(re.sub(rb"(?<=:)(\d{8,}|\w\w)$", b"", name) for name in kept)
+
+    def _keeping(self):
+        return "EVALSHA", self._keep, 1, PREFIX
 
     def _restoring(self, state):
-        rows, order = self._states[state]
-        yield ("DEL", *KEYS)
-        if rows:
-            yield ("HSET", KEYS[0], *(part for row in rows.items() for part in row))
-        if order:
-            yield ("ZADD", KEYS[1], *(part for member in order for part in (0, member)))
+        return "EVALSHA", self._come_back, 0, self._states[state][0]
 
     def _command(self, time, operation):
         call = CALLS.get(type(operation))
-        name, arguments = (call.script, call.arguments(operation)) if call else (SWEEP, (SWEEP,))
-        return "EVALSHA", self._shas[script(name).sha], 2, *KEYS, _micro(time), self._cap, *arguments
+        name, arguments = (call.script, call.arguments(operation)) if call else (SWEEP, ())
+        return (
+            "EVALSHA",
+            self._shas[script(name).sha],
+            1,
+            PREFIX,
+            f"{_micro(time):016}",
+            self._cap,
+            *arguments,
+        )
 
-    def _number(self, rows, order):
-        key = frozenset(rows.items()), tuple(order)
-        if key not in self._numbers:
-            self._numbers[key] = len(self._states)
-            self._states.append((rows, order))
-        return self._numbers[key]
+    def _number(self, kept):
+        if kept[0] not in self._numbers:
+            self._numbers[kept[0]] = len(self._states)
+            self._states.append(kept)
+        return self._numbers[kept[0]]
 
     def _ask(self, *commands):
         self._socket.sendall(pack(commands))
@@ -541,7 +591,7 @@ class Queue(Search):
         *(e.Browse("q", state) for state in ("waiting", "delayed", "leased", "ended")),
         *(e.Count("q"), e.Count("q", recount=True)),
     )
-    rest = frozenset((b"Q:", b"T:", b"y:"))  # the queue, and what became of the tasks
+    rest = frozenset((b"q:queue", b"queues:", b"q:", b"q:done", b"q:done:"))  # and what became of the tasks
 
     def __init__(self, *args, tasks, **options):
         put = e.PutRequest("m", (e.NewTask(b""),) * tasks)
@@ -662,25 +712,61 @@ def test_whatever_the_order_the_rules_hold(redis_server, search, faults, ticks, 
     assert len(here.came_from) > worlds  # else less was looked at than is meant
 
 
+DUE = "state[1] <= NOW"
 FAULTS = {
-    "a newcomer goes before those who wait": (semaphore, "line.waiting == 0 and ", "", "out of turn"),
-    "a hand-over gives too much": (semaphore, "line.used + hold.weight >", "line.used >", "held together"),
-    "who asks again has two places": (lock, "known ~= 'unknown'", "false", "the line was changed"),
-    "a release serves nobody": (
+    "a newcomer goes before those who wait": (
+        semaphore,
+        "free = free and used <= tonumber(capacity)",
+        "free = used <= tonumber(capacity)",
+        "out of turn",
+    ),
+    "a hand-over gives too much": (
+        semaphore,
+        "used + its_weight > capacity",
+        "used > capacity",
+        "held together",
+    ),
+    "who asks again has two places": (
         lock,
-        "serve(key, line)\n    ret",
-        "save_line(key, line)\n    ret",
+        "not free and call('ZRANK', WAITING, holder)",
+        "nil",
+        "the line was changed",
+    ),
+    "a release serves nobody": (lock, "while waiting > 0 and (", "while false and (", "would fit"),
+    "nobody is told that it was granted": (lock, "{key, head, 'granted'", "{key, '', 'granted'", "told of"),
+    "the token is the time": (
+        lock,
+        "token >= NOW and format('%016d', token + 1) or NOW",
+        "NOW",
+        "did not rise",
+    ),
+    "a session leaves its holds": (
+        lock,
+        "local thing = call('ZRANGE', THINGS, 0, 0)[1]",
+        "do return call('ZREM', P .. 'sessions', session) end local thing",
+        "served after its end",
+    ),
+    "a renewal revives what has ended": (lock, DUE, f"{DUE} and ARGV[3] ~= 'renew'", "revived"),
+    "the dead in the line are served": (lock, DUE, f"{DUE} and ARGV[3] ~= 'k'", "after its end"),
+    "serving that was cut short stops": (
+        in_short_steps,
+        "call('SADD', P .. 'unserved', key)",
+        "",
         "would fit",
     ),
-    "nobody is told that it was granted": (lock, "holder, 'granted'", "'', 'granted'", "told of"),
-    "the token is the time": (lock, "math.max(last_number('token') + 1, now)", "now", "did not rise"),
-    "a session leaves its holds": (lock, "= drop_hold", "= tostring", "served after its end"),
-    "a renewal revives what has ended": (lock, "if some", "if ARGV[3] ~= 'renew' and some", "revived"),
-    "the dead in the line are served": (lock, "if some", "if ARGV[3] ~= 'release' and some", "after its end"),
-    "serving that was cut short stops": (in_short_steps, "enter(due(0, 'l', key))", "", "would fit"),
-    "a lost exchange is made anew": (queue, "local known = repeated", "local known = nil --", "was refused"),
-    "nobody is told what there is to take": (queue, "hint(taker", "tostring(taker", "nobody comes"),
-    "what a dead taker had stays with it": (queue, "= drop_task", "= tostring", "wait for ever"),
+    "a lost exchange is made anew": (queue, "known = call('GET', ANSWER)", "known = nil", "was refused"),
+    "nobody is told what there is to take": (
+        queue,
+        "call(PUBLISH, CHANNEL .. process, cjson.encode({queue.name, '', 'ready'}))",
+        "",
+        "nobody comes",
+    ),
+    "what a dead taker had stays with it": (
+        queue,
+        "drop_task(session, sub(thing, 7))",
+        "take_from(session, thing)",
+        "wait for ever",
+    ),
 }
 
 

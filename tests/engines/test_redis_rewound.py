@@ -13,11 +13,18 @@ import pytest
 from tenure import Barrier, Election, LeaseLost, Lock, ResourcePool, Semaphore, WorkQueue, open_store
 from tenure.engine import Hint, Inspect, Inspected, Notice, Reply
 
-NAMES = "tenure:{0}:rows", "tenure:{0}:order"
-RESTORE = """
-for i, name in ipairs(KEYS) do
-    redis.call('DEL', name)
-    if ARGV[i] ~= '' then redis.call('RESTORE', name, 0, ARGV[i]) end
+KEEP = """
+local kept = {}
+for _, name in ipairs(redis.call('KEYS', 'tenure:*')) do
+    kept[#kept + 1] = name
+    kept[#kept + 1] = redis.call('DUMP', name)
+end
+return kept
+"""
+COME_BACK = """
+redis.call('FLUSHDB')
+for i = 1, #ARGV, 2 do
+    redis.call('RESTORE', ARGV[i], 0, ARGV[i + 1])
 end
 """
 TTL = 3600.0  # long: what comes to light does so by asking
@@ -29,10 +36,10 @@ class Past:
     def __init__(self, server, stores):
         self._server = server
         self._stores = stores
-        self._dumps = [server("DUMP", name) or b"" for name in NAMES]
+        self._dumps = server("EVAL", KEEP, "0")
 
     async def come_back(self, *stores, news=Notice.RESYNC):
-        self._server("EVAL", RESTORE, "2", *NAMES, *self._dumps)
+        self._server("EVAL", COME_BACK, "0", *self._dumps)
         for store in stores or self._stores:
             store._on_hint(Hint(store.process, "", "", news))
             await anyio.sleep(1)

@@ -1,14 +1,15 @@
-"""How the scripts keep tasks: what is written together, and when it is forgotten."""
+"""How the scripts keep tasks: as which keys, at what cost, and when they go."""
 
 from __future__ import annotations
 
-from itertools import pairwise
+import time
 
 import pytest
 
 import tenure.engine as e
 
 LONG = b"x" * 2000
+LIST = "tenure:{0}:q:done"
 
 
 class Clock:
@@ -24,29 +25,39 @@ def clock():
     return Clock()
 
 
-@pytest.fixture
-def ask(inline_redis, clock):
+def asking(engine):
     """Apply one operation, under the session "s"."""
-    ask = inline_redis(clock).apply_now
+    ask = engine.apply_now
     ask(e.OpenSession("s", "p", 1e5))
     return ask
 
 
-def members(server, kind):
-    return [one for one in server("ZRANGE", "tenure:{0}:order", 0, -1) if one.startswith(kind)]
+@pytest.fixture
+def ask(inline_redis, clock):
+    return asking(inline_redis(clock))
 
 
-def rows(server, kind):
-    return [one for one in server("HKEYS", "tenure:{0}:rows") if one.startswith(kind)]
+@pytest.fixture
+def ask_now(inline_redis):
+    """As `ask`, in the time of the server: only there anything expires by itself."""
+    return asking(inline_redis(None))
+
+
+def tasks(server):
+    return sorted(server("KEYS", "tenure:{0}:q:" + "[0-9]" * 12))
+
+
+def task_key(task):
+    return f"tenure:{{0}}:q:{task.id:012}"
 
 
 def put(ask, n, *tasks):
     ask(e.Put("s", n, "q", (e.PutRequest(f"s/{n}", tasks),), 1000))
 
 
-def settled(ask, n, ttls):
+def settled(ask, n, ttls, want=256):
     """Take all that is ready, and settle the tasks with these ttls in turn."""
-    taken = ask(e.Exchange("s", n, "q", want=256)).tasks
+    taken = ask(e.Exchange("s", n, "q", want=want)).tasks
     ends = [
         e.Settle(one.id, one.token, e.Verdict.DONE, b"r", 0.0, ttls[i % len(ttls)])
         for i, one in enumerate(taken)
@@ -55,44 +66,103 @@ def settled(ask, n, ttls):
     return taken
 
 
-def test_records_that_ended_together_have_one_member_to_be_forgotten_by(redis_server, ask):
-    put(ask, 1, *(e.NewTask(b"x"),) * 100)
+def ended(ask):
+    """The ids of the records, by pages of 7."""
+    ids, page = [], None
+    while page is None or page.next:
+        page = ask(e.Browse("q", "ended", page.next if page else "", 7))
+        ids += [one.id for one in page.records]
+    return ids
+
+
+def seconds_left(server, name):
+    """Until a key expires; None: never."""
+    left = server("PTTL", name)
+    assert left != -2, f"{name} is not there"
+    return None if left == -1 else left / 1000
+
+
+def lasts(server, name, seconds):
+    return seconds - 5 < seconds_left(server, name) <= seconds + 0.01  # they are whole milliseconds
+
+
+def test_a_task_is_a_key_and_becomes_its_record(redis_server, ask):
+    put(ask, 1, e.NewTask(b"x"))
+    (name,) = tasks(redis_server)
+    assert redis_server("HGETALL", name) == [b"payload", b"x"]
     settled(ask, 2, [60.0])
-    assert len(members(redis_server, b"y:")) == 100
-    assert len(members(redis_server, b"J:")) == 1
+    assert tasks(redis_server) == [name]
+    record = redis_server("HGETALL", name)
+    assert dict(zip(record[::2], record[1::2], strict=True)).keys() == {
+        *(b"state", b"result", b"ended", b"expires", b"attempts", b"deliveries"),
+    }
 
 
-def test_each_record_is_kept_for_its_own_time(redis_server, ask, clock):
+def test_each_record_is_kept_for_its_own_time(ask, clock):
     put(ask, 1, *(e.NewTask(LONG if i % 3 else b"x", priority=i % 2) for i in range(90)))
     taken = settled(ask, 2, [1.0, 2.0, None])
-    clock.now += 1.5
-    for n in range(10, 60):
-        ask(e.Exchange("s", n, "q"))
-    assert {one.id for one in ask(e.Browse("q", "ended", 0, 100)).records} == {
-        one.id for i, one in enumerate(taken) if i % 3
-    }
-    assert len(rows(redis_server, b"T:")) == len(members(redis_server, b"y:")) == 60
-    clock.now += 1
-    for n in range(60, 110):
-        ask(e.Exchange("s", n, "q"))
-    assert len(rows(redis_server, b"T:")) == len(members(redis_server, b"y:")) == 30
-    assert not members(redis_server, b"J:")
-    assert not rows(redis_server, b"Y:")
+    for passed, left in (0, (0, 1, 2)), (1.5, (1, 2)), (1, (2,)), (1000, (2,)):
+        clock.now += passed
+        assert ended(ask) == [one.id for i, one in enumerate(taken) if i % 3 in left]
+        assert isinstance(ask(e.GetResult("q", taken[0].id)), e.Outcome) == (0 in left)
 
 
-def test_a_run_of_records_that_is_longer_than_what_one_exchange_forgets_is_forgotten_by_several(
-    redis_server, ask, clock
-):
-    put(ask, 1, *(e.NewTask(b"x"),) * 200)
-    settled(ask, 2, [1.0])
+def test_each_record_expires_by_itself(redis_server, ask_now):
+    put(ask_now, 1, *(e.NewTask(b"x"),) * 90)
+    taken = settled(ask_now, 2, [0.2, 60.0, None])
+    soon, later, never = (taken[i::3] for i in range(3))
+    assert all(lasts(redis_server, task_key(one), 60) for one in later)
+    assert all(seconds_left(redis_server, task_key(one)) is None for one in never)
+    until = time.monotonic() + 10
+    while len(tasks(redis_server)) > 60:
+        assert time.monotonic() < until
+        time.sleep(0.02)
+    assert not redis_server("EXISTS", *map(task_key, soon))
+    assert ended(ask_now) == [one.id for one in taken if one not in soon]
+
+
+def test_a_part_of_the_list_expires_with_the_last_of_its_records(redis_server, ask_now):
+    part = f"{LIST}:00000000"
+    for n, ttl, left in (10, 60, 60), (20, 30, 60), (30, 90, 90), (40, None, None), (50, 10, None):
+        put(ask_now, n, e.NewTask(b"x"))
+        settled(ask_now, n + 1, [ttl])
+        for name in (LIST, part):
+            if left is None:
+                assert seconds_left(redis_server, name) is None
+            else:
+                assert lasts(redis_server, name, left)
+
+
+def test_a_new_part_is_begun_after_4096_endings(redis_server, ask_now):
+    redis_server("HSET", "tenure:{0}:state", "ending", "4090")
+    put(ask_now, 1, *(e.NewTask(b"x"),) * 20)
+    soon = settled(ask_now, 2, [60.0], want=5)
+    never = settled(ask_now, 4, [None])
+    assert redis_server("ZRANGE", LIST, 0, -1) == [b"00000000", b"00000001"]
+    assert ended(ask_now) == [one.id for one in (*soon, *never)]
+    assert redis_server("ZCARD", f"{LIST}:00000001") == 15
+    assert ask_now(e.Purge("q", ("done",))) == e.Changed(20, False)
+    assert not redis_server("KEYS", f"{LIST}*")
+    assert not tasks(redis_server)
+
+
+def test_what_of_a_part_has_gone_before_the_rest_is_not_listed_and_purged_with_it(redis_server, ask, clock):
+    put(ask, 1, *(e.NewTask(b"x"),) * 4)
+    taken = settled(ask, 2, [1.0, 60.0])
     clock.now += 2
-    left = []
-    for n in range(10, 30):
-        ask(e.Exchange("s", n, "q"))
-        left.append(len(rows(redis_server, b"T:")))
-    assert all(0 < before - after <= 16 for before, after in pairwise(left) if before)
-    assert left[-1] == 0
-    assert not members(redis_server, b"J:")
+    redis_server("DEL", *map(task_key, taken[::2]))
+    assert ended(ask) == [one.id for one in taken[1::2]]
+    assert ask(e.Purge("q", ("done",))) == e.Changed(2, False)
+    assert not redis_server("KEYS", f"{LIST}*")
+
+
+def test_the_last_dead_letter_takes_its_list_with_it(redis_server, ask):
+    put(ask, 1, e.NewTask(b"x"))
+    (task,) = ask(e.Exchange("s", 2, "q", want=1)).tasks
+    ask(e.Exchange("s", 3, "q", (e.Settle(task.id, task.token, e.Verdict.DEAD, b"no"),)))
+    assert len(redis_server("KEYS", "*:dead*")) == 2
+    assert ask(e.Requeue("q")) == e.Changed(1, False)
+    assert not redis_server("KEYS", "*:dead*")
 
 
 @pytest.mark.parametrize("payload", [b"", b"x", b"x" * 512, b"x" * 513, LONG])
@@ -101,12 +171,12 @@ def test_a_payload_comes_back_whether_it_is_long_or_short(redis_server, ask, pay
     (task,) = ask(e.Exchange("s", 2, "q", want=1, max_deliveries=1)).tasks
     assert task.payload == payload
     ask(e.Exchange("s", 3, "q", (e.Settle(task.id, task.token, e.Verdict.DEAD, b"no"),)))
-    assert [one.payload for one in ask(e.Browse("q", "dead", 0, 1)).records] == [payload]
+    assert [one.payload for one in ask(e.Browse("q", "dead")).records] == [payload]
     ask(e.Requeue("q"))
     (task,) = ask(e.Exchange("s", 4, "q", want=1)).tasks
     assert task.payload == payload
     ask(e.Exchange("s", 5, "q", (e.Settle(task.id, task.token, e.Verdict.DONE, b"r"),)))
-    assert not rows(redis_server, b"Y:")
+    assert redis_server("HGET", task_key(task), "payload") is None
 
 
 def test_tasks_are_aged_in_the_order_in_which_they_came_whatever_their_priorities(ask, clock):
@@ -119,14 +189,14 @@ def test_tasks_are_aged_in_the_order_in_which_they_came_whatever_their_prioritie
     assert [task.priority for task in tasks] == [0, 3, 0, -1, 3, 0]
 
 
-def test_32_tasks_are_settled_and_as_many_taken_by_few_commands(redis_server, ask):
-    put(ask, 1, *(e.NewTask(b"x"),) * 64)
-    taken = ask(e.Exchange("s", 2, "q", want=32)).tasks
+def test_a_task_is_taken_and_settled_by_few_commands(redis_server, ask_now):
+    put(ask_now, 1, *(e.NewTask(b"x"),) * 64)
+    taken = ask_now(e.Exchange("s", 2, "q", want=32)).tasks
     ends = tuple(e.Settle(one.id, one.token, e.Verdict.DONE, b"r", 0.0, 60.0) for one in taken)
     redis_server("CONFIG", "RESETSTAT")
-    assert len(ask(e.Exchange("s", 3, "q", ends, want=32)).tasks) == 32
+    assert len(ask_now(e.Exchange("s", 3, "q", ends, want=32)).tasks) == 32
     text = redis_server("INFO", "commandstats").decode()
     calls = sum(
         int(line.partition("calls=")[2].partition(",")[0]) for line in text.split() if "calls=" in line
     )
-    assert calls < 32
+    assert calls < 6 * 32 + 32

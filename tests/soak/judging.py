@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -9,7 +10,9 @@ from typing import Any, Self
 
 from tenure.testing import History, RefereeError
 
-EMPTY = {b"#", b"Q", b"P"}  # of numbers, queues and pools something is kept for good
+STATE = b"tenure:{0}:state"
+# what is remembered for some time: answers, what was spent, how queues and barriers stand
+REMEMBERED = re.compile(rb"(:put|:exchange|:spend|:rate|:queue|:barrier|:queues:..)$")
 
 
 @dataclass
@@ -47,9 +50,13 @@ class Judging:
             file.seek(since)
             self._breach([text] if (text := file.read()) else [])
 
-    def _judge_what_is_left(self, kept: set[bytes]) -> None:
-        left = [*self._rows(), *self.server("ZRANGE", "tenure:{0}:order", "0", "-1")]
-        left = [name for name in left if name[:1] not in kept]
+    def _judge_what_is_left(self, *, own_clock: bool = False) -> None:
+        """Nothing but the last numbers, and what expires by itself, which nothing does by another clock."""
+        left = [name for name in self.server("KEYS", "*") if name != STATE]
+        if own_clock:
+            left = [name for name in left if not REMEMBERED.search(name)]
+        else:
+            left = [name for name in left if self.server("PTTL", name) == -1]
         self._breach([f"left on the server: {left}"] if left else [])
 
     def _judge_the_ends(self, events, killed: int) -> None:
@@ -62,9 +69,6 @@ class Judging:
         self._breach(f"{number} vanished" for number in came - gone)
         torn = self.history.torn
         self._breach([f"{torn} lines are torn"] if torn > killed else [])
-
-    def _rows(self) -> list[bytes]:
-        return self.server("HKEYS", "tenure:{0}:rows")
 
     @contextmanager
     def _refereed(self):

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, Self
 
 import anyio
-from soak.judging import EMPTY as NUMBERS
 from soak.judging import Judging, Verdict, unaware
 from soak.processor_client import END, PRESET, QUEUE, WHAT
 from soak.processor_nemesis import FAULTS, ProcessorNemesis
@@ -23,7 +22,6 @@ from tenure.engine import CAP, Survey
 from tenure.testing import History, conservation, mutual_exclusion, nothing_lost
 
 LOOPS = ("asyncio", "trio", "uvloop")
-EMPTY = NUMBERS | {b"r", b"R"}  # how much of a rate was spent is forgotten in time
 KEYS = 10
 PATIENCE = 50.0
 SLACK = 1.0  # seconds after its ttl within which stranded work is taken up
@@ -201,7 +199,7 @@ class ProcessorTrial(Judging):
         await queue.purge("dead", "done", "discarded")
         for resource in await pool.resources():
             await pool.remove(resource.resource)
-        self._judge_what_is_left(EMPTY)
+        self._judge_what_is_left()
 
     async def _names(self, store, kind) -> list[str]:
         return list((await store.call(Survey(kind, limit=CAP))).names)

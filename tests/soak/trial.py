@@ -9,7 +9,7 @@ from pathlib import Path
 
 import anyio
 from soak.client import PERMITS, READERS, leaping_clock
-from soak.judging import EMPTY, Judging, Verdict, unaware
+from soak.judging import Judging, Verdict, unaware
 from soak.nemesis import FAULTS, Nemesis, wait_for_answer
 
 import tenure
@@ -137,7 +137,7 @@ class Trial(Judging):
         async with self._store() as store:
             queue = tenure.WorkQueue(store, "jobs", results_ttl=None, keep_payloads=True)
             until = time.monotonic() + self.ttl + 1
-            while sessions := [name for name in self._rows() if name.startswith(b"s:")]:
+            while sessions := self.server("KEYS", "*:session"):
                 if time.monotonic() > until:
                     self._breach([f"sessions of dead processes are still there: {sessions}"])
                     break
@@ -155,7 +155,7 @@ class Trial(Judging):
             pool = tenure.ResourcePool(store, "keys")
             for name in "ab":
                 await pool.remove(name)
-        self._judge_what_is_left(EMPTY)
+        self._judge_what_is_left(own_clock=self._clock is not None)
 
     def _judge(self) -> None:
         events = self.history.events()

@@ -87,7 +87,8 @@ async def a_worker_drains_whoever_gives_up_waiting(world):
         await worker.drain()
         await queue.purge("waiting")  # it may count fewer than it deleted, if its answer was lost
         assert sorted(work.done) == sorted(set(work.done))
-        await all_is_done(queue, store, done=len(work.done), purged=6 - len(work.done))
+        if work.done:  # a queue of which nothing is on record is forgotten
+            await all_is_done(queue, store, done=len(work.done), purged=6 - len(work.done))
 
 
 @on_every_engine("shared.Worker.run")

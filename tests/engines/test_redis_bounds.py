@@ -1,0 +1,249 @@
+"""What a script costs depends on what it returns or changes, not on the backlog; and no script runs for long."""
+
+from __future__ import annotations
+
+import pytest
+
+import tenure.engine as e
+from tenure.engine import CAP
+
+MANY = 20_000
+LONGEST = 0.001  # seconds for a script that looks; to go through the backlog takes longer
+
+
+class Clock:
+    def __init__(self):
+        self.now = 1000.0
+
+    def __call__(self):
+        return self.now
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+@pytest.fixture
+def engine(inline_redis, clock):
+    return inline_redis(clock)
+
+
+@pytest.fixture
+def ask(engine):
+    """Apply one operation; there is a session "s"."""
+    engine.apply_now(e.OpenSession("s", "p", 1e6))
+    return engine.apply_now
+
+
+@pytest.fixture
+def cost(redis_server, ask):
+    """Apply one operation -> its answer, and how many commands its script took."""
+
+    def commands(operation):
+        redis_server("CONFIG", "RESETSTAT")
+        answer = ask(operation)
+        calls = {}
+        for line in redis_server("INFO", "commandstats").decode().splitlines():
+            name, _, figures = line.removeprefix("cmdstat_").partition(":")
+            if figures and not name.startswith("config"):
+                calls[name] = dict(figure.split("=") for figure in figures.split(","))
+        assert not calls.keys() & {"keys", "scan"}
+        commands.seconds = float(calls.pop("evalsha")["usec"]) / 1e6
+        return answer, sum(int(one["calls"]) for one in calls.values())
+
+    return commands
+
+
+numbers = iter(range(1, 10**9))
+
+
+def put(ask, count, queue="q", **options):
+    for start in range(0, count, CAP):
+        n = next(numbers)
+        tasks = (e.NewTask(b"x", **options),) * min(CAP, count - start)
+        ask(e.Put("s", n, queue, (e.PutRequest(f"p{n}", tasks),), 10**6))
+
+
+def take(ask, count):
+    taken = []
+    while len(taken) < count:
+        taken += ask(e.Exchange("s", next(numbers), "q", want=CAP)).tasks
+    return taken
+
+
+def end(ask, tasks, verdict=e.Verdict.DONE):
+    for start in range(0, len(tasks), CAP):
+        ends = tuple(e.Settle(one.id, one.token, verdict, b"") for one in tasks[start : start + CAP])
+        assert ask(e.Exchange("s", next(numbers), "q", ends)).refused == ()
+
+
+BACKLOGS = {
+    "waiting": lambda ask: (put(ask, MANY // 2), put(ask, MANY // 2, priority=1)),
+    "delayed": lambda ask: put(ask, MANY, delay=60),
+    "leased": lambda ask: (put(ask, MANY), take(ask, MANY)),
+    "dead": lambda ask: (put(ask, MANY), end(ask, take(ask, MANY), e.Verdict.DEAD)),
+    "ended": lambda ask: (put(ask, MANY), end(ask, take(ask, MANY))),
+}
+PURGES = {"waiting": "waiting", "delayed": "delayed", "dead": "dead", "ended": "done"}
+
+
+@pytest.fixture(params=BACKLOGS)
+def backlog(request, ask):
+    BACKLOGS[request.param](ask)
+    return request.param
+
+
+def test_whatever_there_is_many_of(backlog, ask, cost):
+    """One backlog is made for all that is looked at."""
+    # a page costs what is on it, wherever it is
+    after, seen = "", 0
+    for limit in (CAP, 10, 10):
+        page, commands = cost(e.Browse("q", backlog, after, limit))
+        assert len(page.records) == limit
+        assert commands < 3 * limit + 30
+        after, seen = page.next, seen + limit
+    # and next to nothing if nothing is on it
+    empty = BACKLOGS.keys() - {backlog, "ended" if backlog == "dead" else ""}
+    for state in empty:
+        page, commands = cost(e.Browse("q", state))
+        assert page == e.Page((), "")
+        assert commands < 20
+        if state in PURGES:
+            changed, commands = cost(e.Purge("q", frozenset({PURGES[state]})))
+            assert changed == e.Changed(0, False)
+            assert commands < 20
+    # counting
+    for watch in ("", "s"):
+        counts, commands = cost(e.Count("q", watch))
+        assert counts.put == MANY
+        assert commands < 30
+    # nor is there a command among them that goes through all
+    looks = (e.Count("q"), *(e.Browse("q", state, "", 2) for state in BACKLOGS))
+    for look in looks:
+        assert min(cost(look) and cost.seconds for _ in range(10)) < LONGEST
+    # one put, one taken, one settled
+    n = next(numbers)
+    _, commands = cost(e.Put("s", n, "q", (e.PutRequest(f"p{n}", (e.NewTask(b"x", priority=9),)),), 10**6))
+    assert commands < 30
+    taken, commands = cost(e.Exchange("s", next(numbers), "q", want=1))
+    assert commands < 30
+    ends = tuple(e.Settle(one.id, one.token, e.Verdict.DONE, b"") for one in taken.tasks)
+    _, commands = cost(e.Exchange("s", next(numbers), "q", ends))
+    assert commands < 40
+    # a session that has nothing
+    ask(e.OpenSession("other", "p", 1e6))
+    answer, commands = cost(e.CloseSession("other"))
+    assert answer is e.Reply.OK
+    assert commands < 30
+
+
+@pytest.mark.parametrize("state", PURGES)
+def test_a_purge_changes_so_many_at_once_and_goes_on(ask, cost, state):
+    BACKLOGS[state](ask)
+    for _ in range(3):
+        changed, commands = cost(e.Purge("q", frozenset({PURGES[state]})))
+        assert changed == e.Changed(CAP, True)
+        assert commands < 10 * CAP
+
+
+def test_requeuing_costs_what_is_named_or_goes_on(ask, cost):
+    BACKLOGS["dead"](ask)
+    first, *_, last = ask(e.Browse("q", "dead", "", CAP)).records
+    changed, commands = cost(e.Requeue("q", (first.id, last.id)))
+    assert changed == e.Changed(2, False)
+    assert commands < 50
+    after = 0
+    for _ in range(3):
+        changed, commands = cost(e.Requeue("q", after=after))
+        assert (changed.count, changed.more) == (CAP, True)
+        assert changed.after > after
+        assert commands < 12 * CAP
+        after = changed.after
+
+
+# ------------------------------------------------------------------------------------------- what becomes due at once
+
+
+def rounds(cost, operation):
+    """Send it until it is done -> its answer, how often it was sent, and the most commands that one sending took."""
+    most, sent = 0, 0
+    while True:
+        answer, commands = cost(operation)
+        most, sent = max(most, commands), sent + 1
+        if answer is not e.Reply.MORE:
+            return answer, sent, most
+
+
+def test_a_session_ends_in_short_steps(ask, cost):
+    ask(e.OpenSession("other", "p", 1e6))
+    for n in range(4 * CAP):
+        ask(e.Acquire("other", f"k{n}", "h", 1))
+    answer, sent, most = rounds(cost, e.CloseSession("other"))
+    assert answer is e.Reply.GONE  # the sweep after the last MORE ended it
+    assert sent >= 2
+    # the sweep that follows a MORE is counted with it
+    assert most < 2 * 10 * CAP
+
+
+def test_numbered_answers_do_not_lengthen_the_end_of_a_session(ask, cost):
+    ask(e.OpenSession("other", "p", 1e6))
+    for n in range(4 * CAP):
+        ask(e.Spend("other", 1, f"r{n}", (e.SpendRequest(1.0),), 1.0, 1.0))
+    answer, commands = cost(e.CloseSession("other"))
+    assert answer is e.Reply.OK
+    assert commands < 30
+
+
+def test_sessions_that_expire_together_end_in_short_steps(ask, cost, clock):
+    for n in range(4 * CAP):
+        ask(e.OpenSession(f"session {n}", "p", 1.0))
+    clock.now += 2
+    _, sent, most = rounds(cost, e.Ping())
+    assert sent >= 5
+    assert most < 20 * CAP
+    assert ask(e.Survey("sessions")).names == ("s",)
+
+
+@pytest.mark.parametrize("leased", [False, True])
+def test_tasks_that_expire_together_do_so_in_short_steps(ask, cost, clock, leased):
+    put(ask, 4 * CAP, expires=1.0)
+    if leased:
+        take(ask, 4 * CAP)
+    clock.now += 2
+    _, sent, most = rounds(cost, e.Ping())
+    assert sent == 5
+    assert most < 20 * CAP
+
+
+def test_delayed_tasks_that_are_due_together_become_ready_in_short_steps(ask, cost, clock):
+    put(ask, 4 * CAP, delay=1.0)
+    clock.now += 2
+    _, commands = cost(e.Exchange("s", next(numbers), "q", want=1))
+    assert commands < 10 * CAP
+    page, sent, most = rounds(cost, e.Browse("q", "waiting", "", 10))
+    assert len(page.records) == 10
+    assert sent == 3
+    assert most < 10 * CAP
+
+
+def test_a_line_is_served_in_short_steps(ask, cost):
+    ask(e.Acquire("s", "k", "all", 4 * CAP, 4 * CAP))
+    for n in range(4 * CAP):
+        ask(e.Acquire("s", "k", f"h{n}", 4 * CAP))
+    _, sent, most = rounds(cost, e.Release("k", "all"))
+    assert sent >= 2
+    assert most < 2 * 10 * CAP
+    assert ask(e.Holders("k", 1)).used == 4 * CAP
+
+
+def test_resources_that_have_rested_are_free_in_short_steps(ask, cost, clock):
+    for n in range(2 * CAP):
+        ask(e.AddResource("pool", f"r{n}", ()))
+        token = ask(e.Claim("s", "pool", f"h{n}")).token
+        ask(e.EditClaim("pool", f"h{n}", token, cool_down=1.0))
+        ask(e.GiveBack("pool", f"h{n}"))
+    clock.now += 2
+    _, sent, most = rounds(cost, e.Ping())
+    assert sent == 3
+    assert most < 15 * CAP
