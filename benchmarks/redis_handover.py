@@ -36,6 +36,7 @@ import hiredis
 from benchmarks._measure import LOOPS, ROUNDS, on_loop
 
 NAME = "report"
+LINE = f"tenure:{{0}}:tenure:lock:{NAME}:waiting"  # where ours keeps those who wait
 # coredis may need other versions than the rest: then run this where it is alone
 CONTESTANTS = ("ours", "redis-py", *(["coredis"] if find_spec("coredis") else []))
 PEER_SECONDS = 2.0  # for which peers hand on: all 1,000 would take them most of a minute
@@ -89,14 +90,12 @@ class Server:
         return int(self.info("clients")["connected_clients"]) - 1
 
     def waiting(self) -> int:
-        """How many stand in lines of ours."""
-        return int(self("ZLEXCOUNT", "tenure:{0}:order", "[q:", "(q;"))
+        """How many stand in our line."""
+        return int(self("ZCARD", LINE))
 
     def line(self) -> list[tuple[int, int]]:
-        """Who stand in lines of ours, in order: the process, and the how manieth of it."""
-        if not self.waiting():
-            return []
-        places = self("ZRANGEBYLEX", "tenure:{0}:order", "[q:", "(q;")
+        """Who stand in our line, in order: the process, and the how manieth of it."""
+        places = self("ZRANGE", LINE, "0", "-1")
         found = [re.search(rb":(\d+):\w+/\d+\.(\d+)$", place) for place in places]
         attempts = [(int(each[1]), int(each[2])) for each in found if each]
         first = {pid: min(n for p, n in attempts if p == pid) for pid in {pid for pid, _ in attempts}}
@@ -339,9 +338,8 @@ async def orphans(who: str, path: str, cancelled: int) -> float:
                 group.start_soon(work, n)
         # nobody waits for what is given back by who was cancelled: it goes before this
         await ping()
-    left = ask("HKEYS", "tenure:{0}:rows") if who == "ours" else ask("KEYS", "lock *")
-    found = sum(name.startswith((b"h:", b"l:", b"s:", b"lock ")) for name in left)
-    return found / (cancelled // tasks * tasks) * 100_000
+    left = set(ask("KEYS", "tenure:*" if who == "ours" else "lock *")) - {b"tenure:{0}:state"}
+    return len(left) / (cancelled // tasks * tasks) * 100_000
 
 
 async def lost_reply(who: str, path: str, ttl: float) -> tuple[float, int]:
