@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import signal
 import socket
@@ -345,9 +346,14 @@ def inline_redis(redis_server):
 
 
 def free_port():
-    """A port on which a server of a cluster can listen, since the one that is 10,000 above is free as well."""
+    """A port on which a server of a cluster can listen, since the one that is 10,000 above is free as well.
+
+    Each worker has ports of its own, below those that the system gives to connections: between this look and the
+    start of the server nobody else may take one.
+    """
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
     while True:
-        port = random.randrange(20_000, 32_000)
+        port = 10_000 + worker % 10 * 1000 + random.randrange(1000)
         try:
             for number in (port, port + 10_000):
                 with socket.socket() as one:
