@@ -67,12 +67,12 @@ class Link:
         hear: Callable[[str, bytes | None], None],
         reconnected: Callable[[], None],
         *,
-        probes: Mapping[str, str],
+        probes: Mapping[str, str] | None = None,
         response_timeout: float = RESPONSE_TIMEOUT,
         replicas: int = 0,
     ) -> None:
         self.address = address
-        self._probes = probes
+        self._probes = probes or {}
         self.channels: set[str] = set()
         """To which every connection is subscribed."""
         self._hear = hear
