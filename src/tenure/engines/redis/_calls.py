@@ -50,7 +50,7 @@ def text(raw: bytes) -> str:
 
 
 def seconds(raw: Any) -> float:
-    """A duration in microseconds, as a script tells it; below zero it is infinite."""
+    """A duration in microseconds, as a script returns it; below zero it is infinite."""
     return inf if float(raw) < 0 else float(raw) / 1e6
 
 

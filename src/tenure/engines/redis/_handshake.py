@@ -57,7 +57,7 @@ async def greet(
     channels: Iterable[str],
     probes: Mapping[str, str],
 ) -> Greeting:
-    """Get a connection ready; gives what the server said.
+    """Get a connection ready; return what the server said of itself.
 
     `former` is what was said on the connection before: what the server may still have to read from it must not come
     behind what is sent from now on, so it is killed first. `probes` are beginnings of keys, with the number of shards

@@ -1,5 +1,5 @@
--- Sessions: life signs. `<session>:session` is a hash {process, ttl, number}, the last one never used again. ARGV[3] is the
--- operation.
+-- Sessions: life signs. `<session>:session` is a hash {process, ttl, number}. No two sessions have the same
+-- number. ARGV[3] is the operation.
 
 local operations = {}
 

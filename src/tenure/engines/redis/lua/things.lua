@@ -1,6 +1,8 @@
--- What a session has: `<session>:things` is a sorted set, by family and then in the order in which it came.
+-- What a session has: `<session>:things` is a sorted set, by family and then in the order in which it came. Holds come
+-- first, at 0, then what is named here; the flat scripts write the numbers out: 3e15 for producers, 4e15 for tasks, 5e15
+-- for idle takers.
 
-local HOLD, CLAIM, ARRIVAL, PRODUCER, TASK, TAKER, WATCH = 0, 1e15, 2e15, 3e15, 4e15, 5e15, 6e15
+local CLAIM, ARRIVAL, WATCH = 1e15, 2e15, 6e15
 
 local function give(session, family, thing)
     id = id + 1
