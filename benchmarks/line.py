@@ -13,8 +13,8 @@ import anyio
 
 from benchmarks.__main__ import table
 from benchmarks._measure import LOOPS, ROUNDS, interleaved, on_loop, row
-from tenure.local._park import checkpoint
 from tenure.local._slots import Slots
+from tenure.waiting import checkpoint
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

@@ -23,8 +23,8 @@ import redis.asyncio
 
 import tenure
 from benchmarks._measure import LOOPS, ROUNDS, interleaved, on_loop, row
-from tenure.engines.redis._address import address
-from tenure.engines.redis._link import Link
+from tenure.engines.redis._connection import Connection
+from tenure.engines.redis._endpoint import address
 from tenure.engines.redis._resp import pack
 
 PEER = "redis-py"
@@ -93,16 +93,16 @@ async def together(work: Callable[[int], Awaitable[None]], tasks: int, times: in
 
 async def evaluations(path: str, tasks: int, times: int) -> float:
     """EVALSHA a second on our connection."""
-    link = Link(address(f"unix://{path}"), lambda _, __: None, lambda: None)
+    connection = Connection(address(f"unix://{path}"), lambda _, __: None, lambda: None)
     async with anyio.create_task_group() as group:
         ready = anyio.Event()
-        group.start_soon(link.run, ready.set)
+        group.start_soon(connection.run, ready.set)
         await ready.wait()
-        (sha,) = await link.execute([pack([("SCRIPT", "LOAD", "return 1")])])
+        (sha,) = await connection.execute([pack([("SCRIPT", "LOAD", "return 1")])])
 
         async def work(_: int) -> None:
             for _ in range(times):
-                await link.execute([pack([("EVALSHA", sha, "0")])])
+                await connection.execute([pack([("EVALSHA", sha, "0")])])
 
         figure = await together(work, tasks, times)
         group.cancel_scope.cancel()

@@ -15,8 +15,8 @@ import anyio
 import tricycle
 
 from benchmarks._measure import LOOPS, ROUNDS, interleaved, on_loop, row
-from tenure.local._park import checkpoint
 from tenure.local._rwlock import RWLock
+from tenure.waiting import checkpoint
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import random
 import signal
@@ -11,21 +12,23 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from zlib import crc32
 
 import anyio
 import hiredis
 import hypothesis
 import pytest
 
-from tenure.engine import Reply, within
-from tenure.engines.redis import CALLS
-from tenure.engines.redis._calls import answered, hint
+from tenure.engine import Engine, Reply, within
+from tenure.engines.redis import CODECS
+from tenure.engines.redis._codec import answered, hint
 from tenure.engines.redis._resp import pack
 from tenure.engines.redis._scripts import all_scripts, script
 from tenure.testing import assert_no_leaks, virtual_backend_options
 
 sys.path.append(str(Path(__file__).parent))
 
+import depth
 from needed import (
     NO_REDIS,
     pytest_report_teststatus,
@@ -35,6 +38,7 @@ from needed import (
 )
 from postgres_servers import (
     inline_postgres,
+    kept,
     own_postgres_server,
     postgres_process,
     postgres_server,
@@ -50,14 +54,16 @@ __all__ = (
     "pytest_terminal_summary",
 )
 
-hypothesis.settings.register_profile(
-    "tenure",
-    deadline=None,
-    print_blob=True,
-    # The fixtures of this file hold for all the examples of a test together.
-    suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture],
-)
-hypothesis.settings.load_profile("tenure")
+for profile, examples in (("quick", 30), ("full", 100)):
+    hypothesis.settings.register_profile(
+        profile,
+        max_examples=examples,
+        deadline=None,
+        print_blob=True,
+        # The fixtures of this file hold for all the examples of a test together.
+        suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture],
+    )
+hypothesis.settings.load_profile("quick")
 
 
 try:
@@ -94,25 +100,122 @@ def pytest_runtest_teardown():
         signal.signal(signal.SIGALRM, before)
 
 
+LOOPS = ("anyio_backend", "backend")
+"""What a parameter is called that says on which loop a test runs."""
+
+
+def pytest_addoption(parser):
+    parser.addoption("--full", action="store_true", help="also run what the tests leave out to be quick")
+
+
+def pytest_configure(config):
+    if config.getoption("full"):
+        depth.full = True
+        hypothesis.settings.load_profile("full")
+    # It may have said --full, which the pytest processes that tests start do not know.
+    os.environ.pop("PYTEST_ADDOPTS", None)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection():
+    """Spare the garbage collector the tests themselves: so many objects would slow down each of its runs."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pycollect_makeitem(obj):
+    """Pass over whole classes that are for --full."""
+    marks = getattr(obj, "pytestmark", None) if isinstance(obj, type) and not depth.full else None
+    return [] if isinstance(marks, list) and any(mark.name == "full" for mark in marks) else None
+
+
+@pytest.hookimpl(wrapper=True)
 def pytest_generate_tests(metafunc):
-    if "anyio_backend" not in metafunc.fixturenames:
-        return
     given = [mark.args[0] for mark in metafunc.definition.iter_markers("parametrize")]
-    if any("anyio_backend" in ([names] if isinstance(names, str) else names) for names in given):
-        return
-    mark = metafunc.definition.get_closest_marker("backends")
-    metafunc.parametrize("anyio_backend", mark.args if mark else ("asyncio", "trio"), indirect=True)
+    named = {
+        name.strip() for names in given for name in (names.split(",") if isinstance(names, str) else names)
+    }
+    if "anyio_backend" in metafunc.fixturenames and "anyio_backend" not in named:
+        mark = metafunc.definition.get_closest_marker("backends")
+        loops = mark.args if mark else ("asyncio", "trio")
+        metafunc.parametrize("anyio_backend", loops, indirect=True)
+    result = yield
+    # What is left out here is not even made, which saves the most.
+    metafunc._calls = [call for call in metafunc._calls if not _is_senseless(call.params)]
+    if not depth.full:
+        metafunc._calls = _quick(metafunc)
+    return result
 
 
-def pytest_collection_modifyitems(items):
-    """Leave out what would cancel natively on trio: that is asyncio's own."""
+def _quick(metafunc):
+    """The variants of a test that run without --full."""
+    if metafunc.definition.get_closest_marker("full"):
+        return metafunc._calls[:1]  # to be left out later
+    calls = [call for call in metafunc._calls if all(mark.name != "full" for mark in call.marks)]
+    if not calls:
+        return metafunc._calls[:1]
+    one_loop = metafunc.definition.get_closest_marker("one_loop")
+    # of two tests with the same engines, each engine shall not always be on the same loop
+    turn = crc32(metafunc.function.__name__.encode()) + (
+        one_loop.args[0] if one_loop and one_loop.args else 0
+    )
+    chosen = _each_once(calls, ("engine",) if one_loop else ("loop", "engine"), turn)
+    places = set(map(id, chosen))
+    return [call for call in calls if id(call) in places]
 
-    def is_senseless(item):
-        given = item.callspec.params if hasattr(item, "callspec") else {}
-        native = given.get("native") is True or given.get("how") == "native"
-        return native and given.get("anyio_backend") == "trio"
 
-    items[:] = [item for item in items if not is_senseless(item)]
+def _each_once(calls, axes, turn):
+    """So many of the variants that each value on each of these axes is there, and each combination of all else."""
+    values = [_values(call) for call in calls]
+    needed = [{value for value in of_one if value[0] in (*axes, "else")} for of_one in values]
+    times = dict.fromkeys((value for of_one in values for value in of_one), 0)
+    turns = [(turn + sum(call.indices.values())) % 2 for call in calls]
+    chosen = []
+    while missing := {value for of_one in needed for value in of_one if not times[value]}:
+        scores = [
+            (len(new & missing), -sum(map(times.get, of_one)), own)
+            for new, of_one, own in zip(needed, values, turns, strict=True)
+        ]
+        best = scores.index(max(scores))
+        chosen.append(calls[best])
+        for value in values[best]:
+            times[value] += 1
+    return chosen
+
+
+def _values(call):
+    """Where a variant is on each axis: as pairs of the axis and something."""
+    loops = [call.params[name] for name in LOOPS if name in call.params]
+    engines = [call.indices[name] for name in ("engine",) if name in call.params]
+    others = tuple(n for name, n in call.indices.items() if name not in (*LOOPS, "engine"))
+    return [*(("loop", str(one)) for one in loops), *(("engine", one) for one in engines), ("else", others)]
+
+
+def _is_senseless(given):
+    """Whether it would cancel natively on trio: that is asyncio's own."""
+    native = given.get("native") is True or given.get("how") == "native"
+    return native and given.get("anyio_backend") == "trio"
+
+
+def pytest_collection_modifyitems(config, items):
+    """Leave out what only --full runs."""
+    items[:] = [
+        item for item in items if not _is_senseless(getattr(getattr(item, "callspec", None), "params", {}))
+    ]
+    if not depth.full:
+        left_out = [item for item in items if item.get_closest_marker("full")]
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if not item.get_closest_marker("full")]
+
+
+def pytest_xdist_auto_num_workers():
+    """One more than there are cores: now and then a test waits for a server or a process."""
+    return None if "PYTEST_XDIST_AUTO_NUM_WORKERS" in os.environ else (os.cpu_count() or 1) + 1
 
 
 @pytest.fixture
@@ -131,6 +234,7 @@ def anyio_backend(request):
 @pytest.fixture(autouse=True)
 def nothing_left_of_the_process(request):
     """Threads, files and sockets, looked at when the event loop has been closed."""
+    kept.renew()
     if request.node.get_closest_marker("leaves"):
         yield
         return
@@ -197,6 +301,20 @@ class RedisServer:
         assert not isinstance(reply, Exception), reply
         return reply
 
+    def ask_all(self, commands):
+        """The replies to commands that are sent together."""
+        reader = hiredis.Reader()
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.connect(self.socket)
+            connection.sendall(pack(commands))
+            replies = []
+            while len(replies) < len(commands):
+                if (reply := reader.gets()) is False:
+                    reader.feed(connection.recv(65536))
+                else:
+                    replies.append(reply)
+        return replies
+
     def _ask(self, *command):
         reader = hiredis.Reader()
         with socket.socket(socket.AF_UNIX) as connection:
@@ -252,14 +370,14 @@ def own_redis_server(request):
             server.kill()
 
 
-class InlineRedis:
+class InlineRedis(Engine):
     """The scripts on a real server, each call blocking until it is answered: for tests in virtual time.
 
     All stores over it share a connection, so that hints come before the answer of the call that caused them.
     Without a clock the time is the server's.
     """
 
-    immediate = False
+    url = ""
 
     def __init__(self, server, clock, cap=256):
         self.url = server.url
@@ -303,14 +421,11 @@ class InlineRedis:
         return self._ask(("EVALSHA", script(name).sha, *keys, now, self._cap, *arguments))[0]
 
     def apply_now(self, operation):
-        call = CALLS[type(operation)]
+        call = CODECS[type(operation)]
         answer = answered(call, self._evaluate(call.script, *call.arguments(within(operation))))
         if answer is Reply.MORE:
             self._evaluate("sweep")
         return answer
-
-    def apply(self, operation):
-        raise RuntimeError("not immediate")
 
     async def execute(self, operations):
         answers = [self.apply_now(operation) for operation in operations]
@@ -451,10 +566,10 @@ def ports():
 
 
 class RedisCluster:
-    """Three nodes that have the slots, and a replica of the first."""
+    """Three nodes that have the slots, and a replica of the first, or of as many as are `replicated`."""
 
-    def __init__(self, folder):
-        self.ports = [free_port() for _ in range(4)]
+    def __init__(self, folder, replicated=1):
+        self.ports = [free_port() for _ in range(3 + replicated)]
         self.nodes = []
         for n, port in enumerate(self.ports):
             place = _folder(folder, n)
@@ -470,9 +585,12 @@ class RedisCluster:
         for port in self.ports[1:]:
             self.nodes[0]("CLUSTER", "MEET", "127.0.0.1", str(port))
         self.ids = [node("CLUSTER", "MYID").decode() for node in self.nodes]
-        wait_until(lambda: all(node("CLUSTER", "NODES").count(b" connected") == 4 for node in self.nodes))
-        self.nodes[3]("CLUSTER", "REPLICATE", self.ids[0])
-        wait_until(lambda: b"master_link_status:up" in self.nodes[3]("INFO", "replication"))
+        known = len(self.nodes)
+        wait_until(lambda: all(node("CLUSTER", "NODES").count(b" connected") == known for node in self.nodes))
+        for n, replica in enumerate(self.nodes[3:]):
+            replica("CLUSTER", "REPLICATE", self.ids[n])
+        for replica in self.nodes[3:]:
+            wait_until(lambda one=replica: b"master_link_status:up" in one("INFO", "replication"))
         wait_until(lambda: all(b"cluster_state:ok" in node("CLUSTER", "INFO") for node in self.nodes))
         self.url = f"redis+cluster://127.0.0.1:{self.ports[0]},127.0.0.1:{self.ports[1]}"
 

@@ -14,11 +14,12 @@ from psycopg import pq
 from psycopg.conninfo import make_conninfo
 
 from tenure.engine import Reply
-from tenure.engines.postgres import CALLS, PostgresEngine
-from tenure.engines.postgres._calls import answered, channel, hint, row_of
-from tenure.engines.postgres._greeting import SETTINGS
+from tenure.engines.postgres import CODECS, PostgresEngine
+from tenure.engines.postgres._codec import answered, row_of
+from tenure.engines.postgres._handshake import SETTINGS
+from tenure.engines.postgres._hints import channel, hint
+from tenure.engines.postgres._pipeline import failed, message_of, rows
 from tenure.engines.postgres._schema import creation, existence
-from tenure.engines.postgres._wire import failed, message_of, rows
 
 sys.path.append(str(Path(__file__).parent))
 
@@ -37,6 +38,7 @@ def postgres_process():
         server = Postgres(Path(folder))
         server.start()
         yield server
+        kept.close()
         server.stop()
 
 
@@ -62,22 +64,37 @@ def own_postgres_server():
 class PostgresCalls(PostgresEngine):
     """The functions on a real server, each call blocking until it is answered: for tests in virtual time.
 
-    Hints come on the same connection, before the answer of the call that caused them.
+    Hints come on the same connection, before the answer of the call that caused them. It is that of `over` if that is
+    given: a new one has to compile every function again.
     """
 
-    def __init__(self, url, clock=None, cap=256):
+    def __init__(self, url, clock=None, cap=256, over=None):
         super().__init__(url, clock=clock, cap=cap)
-        self._connection = pq.PGconn.connect(make_conninfo(url).encode())
-        assert self._connection.status == pq.ConnStatus.OK, self._connection.get_error_message()
         self._told = {}
+        self._over = over
+        if over is not None:
+            self._blocking, self._known = over._blocking, over._known
+            return
+        self._blocking = pq.PGconn.connect(make_conninfo(url).encode())
+        assert self._blocking.status == pq.ConnStatus.OK, self._blocking.get_error_message()
         self._known = {}
         if self._ask(existence("tenure")) == [[b"\0"]]:
             self._ask(creation("tenure"))
         self.run(*(f"SET {name} = '{value}'" for name, value in SETTINGS.items()))
+        self._schema_id = self._look_up_schema()
+
+    def _look_up_schema(self):
+        result = self._blocking.exec_(b"SELECT to_regnamespace('tenure')::oid")
+        return not failed(result) and result.get_value(0, 0)
+
+    @property
+    def is_whole(self):
+        """Whether the connection is there, and the schema that its statements are about."""
+        return self._look_up_schema() == self._schema_id
 
     def run(self, *sql):
         for one in sql:
-            result = self._connection.exec_(one.encode())
+            result = self._blocking.exec_(one.encode())
             assert not failed(result), message_of(result)
 
     def empty(self):
@@ -92,25 +109,36 @@ class PostgresCalls(PostgresEngine):
             )
         )
 
-    def _ask(self, statement):
-        connection = self._connection
-        name = self._known.get(statement.sql)
+    def send(self, statement):
+        """The result of a statement, failed or not."""
+        connection = self._blocking
+        name = self._known.get(statement[:2])
         if name is None:
-            name = self._known[statement.sql] = f"s{len(self._known)}".encode()
+            name = f"s{len(self._known)}".encode()
             prepared = connection.prepare(name, statement.sql.encode(), list(statement.types))
-            assert not failed(prepared), message_of(prepared)
+            if failed(prepared):
+                return prepared
+            self._known[statement[:2]] = name
         formats = [pq.Format.BINARY] * len(statement.values)
-        result = connection.exec_prepared(name, list(statement.values), formats, pq.Format.BINARY)
+        return connection.exec_prepared(name, list(statement.values), formats, pq.Format.BINARY)
+
+    def notifications(self):
+        """What came since the last call: channels, and what was said there."""
+        while notification := self._blocking.notifies():
+            yield notification.relname.decode(), notification.extra.decode()
+
+    def _ask(self, statement):
+        result = self.send(statement)
         assert not failed(result), message_of(result)
-        while notification := connection.notifies():
-            process, deliver = self._told.get(notification.relname.decode(), (None, None))
+        for place, payload in self.notifications():
+            process, deliver = self._told.get(place, (None, None))
             if process is not None:
-                deliver(hint(process, notification.extra.decode()))
+                deliver(hint(process, payload))
         return rows(result)
 
     def apply_now(self, operation):
-        call = CALLS[type(operation)]
-        answer = answered(call, [row_of(row) for row in self._ask(self.statement(operation))])
+        codec = CODECS[type(operation)]
+        answer = answered(codec, [row_of(row) for row in self._ask(self.statement(operation))])
         if answer is Reply.MORE:
             for _ in range(1000):
                 if self._ask(self._call("sweep"))[0][0] == b"ok":
@@ -140,15 +168,52 @@ class PostgresCalls(PostgresEngine):
             self.run(f'UNLISTEN "{place}"')
 
     def close(self):
-        self._connection.finish()
+        if self._over is None:
+            self._blocking.finish()
+        else:
+            self.run("UNLISTEN *")
+
+
+class Kept:
+    """A connection that one test after the other uses, made between two of them: so it is no leak of either."""
+
+    def __init__(self):
+        self.calls = None
+        self._wanted = None
+
+    def want(self, url):
+        """The connection, if it and what its statements are about are there; else it is there for the next test."""
+        if self.calls is None or not self.calls.is_whole:
+            self._wanted = url
+            return None
+        return self.calls
+
+    def renew(self):
+        """Make the connection that the last test lacked."""
+        if self._wanted:
+            url, self._wanted = self._wanted, None
+            self.close()
+            self.calls = PostgresCalls(url)
+
+    def close(self):
+        if self.calls is not None:
+            self.calls.close()
+            self.calls = None
+
+
+kept = Kept()
 
 
 @pytest.fixture
 def postgres_server(postgres_process):
     """A PostgreSQL server whose schema is empty, of all tests together."""
-    broom = PostgresCalls(postgres_process.url())
-    broom.empty()
-    broom.close()
+    url = postgres_process.url()
+    if calls := kept.want(url):
+        calls.empty()
+    else:
+        calls = PostgresCalls(url)
+        calls.empty()
+        calls.close()
     return postgres_process
 
 
@@ -158,7 +223,8 @@ def inline_postgres(postgres_server):
     made = []
 
     def make(clock, cap=256):
-        made.append(PostgresCalls(postgres_server.url(), clock, cap))
+        over = None if made else kept.want(postgres_server.url())
+        made.append(PostgresCalls(postgres_server.url(), clock, cap, over))
         return made[-1]
 
     yield make

@@ -34,13 +34,12 @@ TEST_FILE = re.compile(r"\btests/[\w/]+\.py\b")
 
 # What users get but do not make, and methods that only the patterns call.
 MADE_INSIDE = {
-    *("Candidacy", "Claim", "Claiming", "Hold", "LeaderChanges", "Lease", "ReadTurn"),
-    *("Reservation", "TakenTurn", "Taking", "Task", "Term", "WriteTurn"),
+    *("Claim", "LeaderChanges", "Lease", "ReadTurn", "Reservation", "TakenTurn", "Task", "Term", "WriteTurn"),
 }
 INNER = {
     "Store": {
-        *("call", "call_at", "compose_soon", "key", "listen", "notice", "obtain", "send", "session"),
-        *("session_at_once", "settle", "start_job", "attempt", "unlisten", "check_here"),
+        *("call", "call_at", "call_soon", "key", "listen", "notice", "acquire", "send", "session"),
+        *("session_at_once", "settle", "start_job", "attempt", "unlisten", "check_here", "enlist"),
     },
     "Task": {"seconds_left", "settle", "verdict", "stop", "lose"},
 }
@@ -152,6 +151,7 @@ def test_an_example_runs_again_on_a_store_that_was_kept(example, engine, backend
 
 @pytest.mark.slow
 @pytest.mark.timeout(200)
+@pytest.mark.one_loop
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_all_examples_can_share_a_store(tmp_path, backend):
     where = f"sqlite:///{tmp_path}/example.db"

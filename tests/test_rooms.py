@@ -12,8 +12,8 @@ import pytest
 SOURCES = Path(__file__).parents[1] / "src" / "tenure"
 
 TABLE = (
-    "errors < arguments < observe < upkeep < local < engine < store < { engines/*, shared, sql } < processor"
-    " < { cli, web, examples } < front door"
+    "lazy < errors < arguments < waiting < observe < upkeep < local < engine < dbapi < store"
+    " < { engines/*, shared, sql } < processor < { cli, web, examples } < front door"
 )
 FRONT_DOOR = "front door"
 # Within braces: who may import whom all the same. What opens a store has to know all the engines.

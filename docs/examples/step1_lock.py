@@ -1,4 +1,4 @@
-"""Step 1: several copies of a program, one summary. Whoever writes it holds a lock for as long as it writes.
+"""Step 1: several copies of a program, one summary. The copy that writes it holds a lock while it writes.
 
 Run it: python step1_lock.py [asyncio | trio] [a store, such as sqlite:///file or redis://localhost]
 """
@@ -30,7 +30,7 @@ async def write_summary(copy: int, store: tenure.Store, folder: anyio.Path) -> N
 
 
 async def main(where: str = "memory:") -> None:
-    """Run three copies at once. Over a SQLite file they could as well be three processes."""
+    """Run three copies at once. Over a SQLite file they could be three processes."""
     with tempfile.TemporaryDirectory() as name:
         for text, words in TEXTS.items():
             (Path(name) / text).write_text(words)

@@ -1,4 +1,4 @@
-"""Step 2: many readers, and limits that hold for all of them together: so many at once, so many a second.
+"""Step 2: many readers that share two limits: on how many run at once, and on how many start in a second.
 
 Run it: python step2_limits.py [asyncio | trio] [a store, such as sqlite:///file or redis://localhost]
 """
@@ -21,7 +21,7 @@ async def count_words(store: tenure.Store, name: str, counts: dict[str, int]) ->
 
 
 async def main(where: str = "memory:") -> None:
-    """Fetch all pages at once, as far as the limits let it."""
+    """Fetch all pages at once, as far as the limits allow."""
     counts: dict[str, int] = {}
     async with tenure.open_store(where) as store:
         began = anyio.current_time()

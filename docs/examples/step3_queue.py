@@ -1,4 +1,4 @@
-"""Step 3: the pages become tasks of a queue. Who puts them and who takes them need not know each other.
+"""Step 3: the pages become tasks of a queue. Producers and takers need not know each other.
 
 Run it: python step3_queue.py [asyncio | trio] [a store, such as sqlite:///file or redis://localhost]
 """

@@ -1,4 +1,4 @@
-"""Step 6: the site wants a key with every request. Each is lent to one task at a time, and rests when told to.
+"""Step 6: the site wants a key with every request. Each key is lent to one task at a time, and can be given a rest.
 
 Run it: python step6_keys.py [asyncio | trio] [a store, such as sqlite:///file or redis://localhost]
 """
@@ -14,7 +14,7 @@ BUSY = {"key-1"}  # the site is tired of this one
 
 
 class TooManyRequests(Exception):
-    """What the site answers to a key that asks too often."""
+    """The site raises this for a key that asks too often."""
 
 
 async def download(name: str, key: str) -> str:
@@ -27,7 +27,7 @@ async def download(name: str, key: str) -> str:
 
 
 async def count_words(store: tenure.Store, name: str, counts: dict[str, int]) -> None:
-    """Count the words of one page, with whatever key is free; so many requests a second with each."""
+    """Count the words of one page with any free key; each key has a limit of requests in a second."""
     pool = tenure.ResourcePool(store, "step6 keys", quarantine=5)
     while name not in counts:
         async with pool.claim(timeout=10, where={"tier": "paid"}) as claim:

@@ -16,7 +16,7 @@ CACHE: dict[str, str] = {}  # in a file or a table, if the copies are processes
 
 
 async def stop_words(store: tenure.Store) -> str:
-    """Read the list of words that do not count. Whoever finds it missing fetches it; the others wait for that."""
+    """Read the list of words that do not count. The first copy that finds it missing fetches it; the others wait."""
     if "stop words" not in CACHE:
         async with tenure.Lock(store, "step7 stop words").hold(timeout=5):
             if "stop words" not in CACHE:  # nobody has done it meanwhile
@@ -61,7 +61,7 @@ async def serve(store: tenure.Store, copy: str, batch: str) -> None:
 
 
 async def main(where: str = "memory:", batch: str = "") -> None:
-    """Run three copies at once. Over a SQLite file or a server they could as well be three processes.
+    """Run three copies at once. Over a SQLite file or a server they could be three processes.
 
     A batch is scheduled once. A service would name it by the day, so that there is one a day, whoever leads.
     """

@@ -1,4 +1,4 @@
-"""Step 8: first all download, then all count, then all rank: nobody begins a phase before everybody has ended the last.
+"""Step 8: first all download, then all count, then all rank: no party begins a phase before all have ended the last.
 
 Run it: python step8_phases.py [asyncio | trio] [a store, such as sqlite:///file or redis://localhost]
 """
@@ -31,7 +31,7 @@ async def work(store: tenure.Store, party: int, texts: dict[str, str], counts: d
 
 
 async def main(where: str = "memory:") -> None:
-    """Run the parties at once. Over a SQLite file or a server they could as well be so many processes."""
+    """Run the parties at once. Over a SQLite file or a server they could be processes."""
     texts: dict[str, str] = {}
     counts: dict[str, int] = {}
     async with tenure.open_store(where) as store, anyio.create_task_group() as group:

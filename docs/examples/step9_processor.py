@@ -1,4 +1,4 @@
-"""Step 9: all of it at once, composed: keys, connections, a rate, a cache under a lock, priorities, and figures.
+"""Step 9: all patterns composed: keys, connections, a rate, a cache under a lock, priorities, and figures.
 
 Run it: python step9_processor.py [asyncio | trio] [a store, such as sqlite:///file or redis://localhost]
 """
@@ -38,7 +38,7 @@ async def close(connection: Connection) -> None:
 
 
 async def count_words(task: tenure.Task, context: Context) -> int:
-    """Count the words of one page that count; its key, its connection and its start are there already."""
+    """Count the words of one page that count; its key, its connection and its start are already granted."""
     if "ignored" not in CACHE:
         async with context.lock("step9 ignored words"):
             if "ignored" not in CACHE:

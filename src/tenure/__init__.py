@@ -2,77 +2,84 @@
 
 The rooms of the house, and which may import which (tests/test_rooms.py keeps it):
 
-    errors < arguments < observe < upkeep < local < engine < store < { engines/*, shared, sql } < processor
-           < { cli, web, examples }
+    lazy < errors < arguments < waiting < observe < upkeep < local < engine < dbapi < store
+           < { engines/*, shared, sql } < processor < { cli, web, examples }
 
 A room imports only rooms to its left. Rooms in braces do not import one another, except that cli may start web. This
 front door re-exports `shared`, `open_store`, `Processor` and all errors; the rest is found in its room (`tenure.local`,
 `tenure.testing`). `testing` may import everything; nothing imports `testing` or the front door.
+
+Docstrings do not repeat two defaults. Cancellation: a cancelled call has had no effect, and a plain function is no
+checkpoint. Thread safety: none; an object belongs to the event loop that uses it.
 """
 
-from tenure.engines import open_store
-from tenure.errors import (
-    AcquireTimeout,
-    BarrierBroken,
-    BulkheadFull,
-    CapacityMismatch,
-    CircuitOpen,
-    DuplicateTask,
-    EngineError,
-    LeaseLost,
-    OutcomeUnknown,
-    PayloadTooLarge,
-    PoolClosed,
-    PoolTimeout,
-    QueueFull,
-    ResultUnavailable,
-    StoreClosed,
-    StoreUnavailable,
-    TaskCancelled,
-    TaskFailed,
-    TenureError,
-    WouldExceedDeadline,
-)
-from tenure.processor import Processor
-from tenure.shared import (
-    Arrival,
-    Audit,
-    Barrier,
-    BarrierStatistics,
-    Candidacy,
-    Claim,
-    Claiming,
-    Discard,
-    Done,
-    Election,
-    Hold,
-    Item,
-    LeaderChanges,
-    Lease,
-    Lock,
-    LuaGuard,
-    Party,
-    PooledResource,
-    QueueStatistics,
-    RateLimiter,
-    ResourcePool,
-    ResourcePoolStatistics,
-    Retry,
-    RetryLater,
-    RWLock,
-    Semaphore,
-    SqlGuard,
-    Taking,
-    Task,
-    TaskPage,
-    TaskRecord,
-    Term,
-    Who,
-    Worker,
-    WorkerStatistics,
-    WorkQueue,
-)
-from tenure.store import Store, StoreStatistics
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from tenure.lazy import exports
+
+if TYPE_CHECKING:
+    from tenure.engines import open_store
+    from tenure.errors import (
+        AcquireTimeout,
+        BarrierBroken,
+        BulkheadFull,
+        CapacityMismatch,
+        CircuitOpen,
+        DuplicateTask,
+        EngineError,
+        LeaseLost,
+        OutcomeUnknown,
+        PayloadTooLarge,
+        PoolClosed,
+        PoolTimeout,
+        QueueFull,
+        ResultUnavailable,
+        StoreClosed,
+        StoreUnavailable,
+        TaskCancelled,
+        TaskFailed,
+        TenureError,
+        WouldExceedDeadline,
+    )
+    from tenure.processor import Processor
+    from tenure.shared import (
+        Arrival,
+        Audit,
+        Barrier,
+        BarrierStatistics,
+        Claim,
+        Completed,
+        Discard,
+        Election,
+        HolderInfo,
+        Item,
+        LeaderChanges,
+        Lease,
+        Lock,
+        LockStatus,
+        LuaGuard,
+        PooledResource,
+        QueueStatistics,
+        RateLimiter,
+        ResourcePool,
+        ResourcePoolStatistics,
+        Retry,
+        RetryLater,
+        RWLock,
+        Semaphore,
+        SqlGuard,
+        Task,
+        TaskPage,
+        TaskRecord,
+        Term,
+        Worker,
+        WorkerStatistics,
+        WorkQueue,
+    )
+    from tenure.store import Store, StoreStatistics
 
 __all__ = (
     "AcquireTimeout",
@@ -82,25 +89,23 @@ __all__ = (
     "BarrierBroken",
     "BarrierStatistics",
     "BulkheadFull",
-    "Candidacy",
     "CapacityMismatch",
     "CircuitOpen",
     "Claim",
-    "Claiming",
+    "Completed",
     "Discard",
-    "Done",
     "DuplicateTask",
     "Election",
     "EngineError",
-    "Hold",
+    "HolderInfo",
     "Item",
     "LeaderChanges",
     "Lease",
     "LeaseLost",
     "Lock",
+    "LockStatus",
     "LuaGuard",
     "OutcomeUnknown",
-    "Party",
     "PayloadTooLarge",
     "PoolClosed",
     "PoolTimeout",
@@ -121,7 +126,6 @@ __all__ = (
     "StoreClosed",
     "StoreStatistics",
     "StoreUnavailable",
-    "Taking",
     "Task",
     "TaskCancelled",
     "TaskFailed",
@@ -129,7 +133,6 @@ __all__ = (
     "TaskRecord",
     "TenureError",
     "Term",
-    "Who",
     "WorkQueue",
     "Worker",
     "WorkerStatistics",
@@ -137,5 +140,33 @@ __all__ = (
     "open_store",
 )
 
-for _name in __all__:
-    globals()[_name].__module__ = "tenure"
+_ROOMS = ("engine", "engines", "errors", "local", "observe", "processor", "shared", "store")
+_exported = exports(
+    __name__,
+    "tenure",
+    {
+        "tenure.engines": "open_store",
+        "tenure.errors": """
+            AcquireTimeout BarrierBroken BulkheadFull CapacityMismatch CircuitOpen DuplicateTask
+            EngineError LeaseLost OutcomeUnknown PayloadTooLarge PoolClosed PoolTimeout QueueFull
+            ResultUnavailable StoreClosed StoreUnavailable TaskCancelled TaskFailed TenureError
+            WouldExceedDeadline
+        """,
+        "tenure.processor": "Processor",
+        "tenure.shared": """
+            Arrival Audit Barrier BarrierStatistics Claim Completed Discard Election HolderInfo
+            Item LeaderChanges Lease Lock LockStatus LuaGuard PooledResource QueueStatistics RateLimiter
+            ResourcePool ResourcePoolStatistics Retry RetryLater RWLock Semaphore SqlGuard Task TaskPage
+            TaskRecord Term Worker WorkerStatistics WorkQueue
+        """,
+        "tenure.store": "Store StoreStatistics",
+    },
+)
+
+
+def __getattr__(name: str) -> object:
+    return import_module(f"tenure.{name}") if name in _ROOMS else _exported(name)
+
+
+def __dir__() -> tuple[str, ...]:
+    return (*__all__, *_ROOMS)

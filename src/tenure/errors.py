@@ -190,3 +190,8 @@ class WouldExceedDeadline(TenureError):
         super().__init__(f"{key}: a wait of {delay:.3g} s would outlast the deadline")
         self.key = key
         self.delay = delay
+
+
+# Users know them as `tenure.LeaseLost`.
+for _error in (TenureError, *TenureError.__subclasses__()):
+    _error.__module__ = "tenure"

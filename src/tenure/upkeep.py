@@ -1,4 +1,4 @@
-"""The place where background children live: named jobs, counted, and ended in order by whoever started them."""
+"""The place where background children live: named jobs, counted, and ended in order by their owner."""
 
 from __future__ import annotations
 
@@ -36,8 +36,6 @@ class Job:
     """One background child. Its scope is its own and shielded: nothing but `end` and a crash ends it.
 
     The scope is made before the job starts, so a job may be ended before its first step.
-
-    Thread safety: none.
     """
 
     def __init__(self, name: str) -> None:
@@ -86,8 +84,6 @@ class Upkeep:
 
     A job that raises is a fault: the exception leaves through the task group, and with it everything ends. Before that
     `on_fault` is called with it, which must not raise.
-
-    Thread safety: none.
     """
 
     def __init__(self, group: TaskGroup, on_fault: Callable[[Exception], object] | None = None) -> None:

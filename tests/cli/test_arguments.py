@@ -9,7 +9,7 @@ from importlib.metadata import version
 import pytest
 
 from tenure.cli._arguments import DEFAULT_STORE, Rate, parse_run
-from tenure.cli._misuse import Misuse
+from tenure.cli._errors import UsageError
 from tenure.processor import PRESETS
 
 
@@ -91,7 +91,7 @@ def test_a_preset_fills_the_defaults(name):
     ],
 )
 def test_what_is_wrong_is_told(words, told):
-    with pytest.raises(Misuse) as caught:
+    with pytest.raises(UsageError) as caught:
         parse_run(words.split())
     assert told in str(caught.value)
     assert "\n" not in str(caught.value)
@@ -100,7 +100,7 @@ def test_what_is_wrong_is_told(words, told):
 @pytest.mark.parametrize(("backend", "extra"), [("uvloop", "tenure[cli]"), ("trio", "tenure[trio]")])
 def test_a_missing_loop_names_the_extra(backend, extra, monkeypatch):
     monkeypatch.setattr("tenure.cli._arguments.find_spec", lambda _: None)
-    with pytest.raises(Misuse) as caught:
+    with pytest.raises(UsageError) as caught:
         parse_run(["m:f", "a", "--backend", backend])
     assert extra in str(caught.value)
 

@@ -8,8 +8,8 @@ import sys
 import anyio
 import pytest
 
-from tenure.engine import Examined
-from tenure.engines.redis._survey import _problems
+from tenure.engine import Health
+from tenure.engines.redis._health import _problems
 
 
 @pytest.fixture
@@ -61,7 +61,8 @@ def test_a_full_disk_and_a_long_log_are_found(sqlite_store, examine, monkeypatch
 
 def test_clocks_that_differ_and_slow_answers_are_found(sqlite_store, examine, monkeypatch):
     monkeypatch.setattr(
-        "tenure.engines.sqlite._survey.Looks.examine", lambda *_: Examined(-37.0, (("engine", "x"),), ())
+        "tenure.engines.sqlite._survey.Introspection.check_health",
+        lambda *_: Health(-37.0, (("engine", "x"),), ()),
     )
     monkeypatch.setattr("tenure.cli._doctor._SLOW", 0.0)
     code, document = examine(sqlite_store)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from tenure.cli._errors import UsageError
 from tenure.cli._handler import load_handler
-from tenure.cli._misuse import Misuse
 
 SOURCE = """
 from __future__ import annotations
@@ -87,14 +87,14 @@ def test_builtins_can_be_handlers():
     ],
 )
 def test_what_is_wrong_is_told(spec, told):
-    with pytest.raises(Misuse) as caught:
+    with pytest.raises(UsageError) as caught:
         load_handler(spec)
     assert told in str(caught.value)
 
 
 @pytest.mark.parametrize("name", ["none_at_all", "two", "keyword"])
 def test_a_handler_takes_one_argument(load, name):
-    with pytest.raises(Misuse, match="cannot be called with one argument"):
+    with pytest.raises(UsageError, match="cannot be called with one argument"):
         load(name)
 
 
@@ -109,7 +109,7 @@ def test_a_handler_takes_one_argument(load, name):
 )
 def test_a_module_that_does_not_import(handlers, source, told):
     handlers("broken_module", source)
-    with pytest.raises(Misuse) as caught:
+    with pytest.raises(UsageError) as caught:
         load_handler("broken_module:f")
     assert told in str(caught.value)
     assert "broken_module cannot be imported" in str(caught.value)

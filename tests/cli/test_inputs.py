@@ -8,12 +8,13 @@ import os
 import tracemalloc
 from pathlib import Path
 
+import depth
 import pytest
 
+from tenure.cli._errors import UsageError
 from tenure.cli._glob import Glob
 from tenure.cli._inputs import PORTION
 from tenure.cli._lines import Lines
-from tenure.cli._misuse import Misuse
 from tenure.cli._names import Names
 
 
@@ -123,7 +124,7 @@ class TestLines:
             }[how]
         )
         for step in (Lines.check, Lines.open):
-            with pytest.raises(Misuse, match="changed since it was read; give --fresh"):
+            with pytest.raises(UsageError, match="changed since it was read; use --fresh"):
                 step(lines_of(path), position)
 
     def test_a_copy_is_no_change(self, write):
@@ -137,7 +138,7 @@ class TestLines:
     @pytest.mark.parametrize(
         ("name", "data", "told"),
         [
-            ("a.txt", b"fine\n\xff\xfe\n", "a.txt, line 2, is not UTF-8; mend it"),
+            ("a.txt", b"fine\n\xff\xfe\n", "a.txt, line 2, is not UTF-8; correct it"),
             ("a.jsonl", b"1\n\n{\n", "a.jsonl, line 3, is no JSON value"),
             ("a.jsonl", b"NaN\n", "line 1, is no JSON value (NaN is none)"),
             ("a.jsonl", b"[" * 100_000 + b"\n", "line 1, is no JSON value"),
@@ -145,24 +146,24 @@ class TestLines:
         ],
     )
     def test_wrong_lines_are_told(self, write, name, data, told):
-        with pytest.raises(Misuse) as caught:
+        with pytest.raises(UsageError) as caught:
             read_all(lines_of(write(name, data)))
         assert told in str(caught.value)
 
     def test_lines_are_numbered_across_portions(self, write):
         path = write("a.jsonl", "1\n" * 600 + "?\n")
-        with pytest.raises(Misuse, match="line 601,"):
+        with pytest.raises(UsageError, match="line 601,"):
             read_all(lines_of(path))
 
     def test_wrong_files_are_told(self, here, write):
-        with pytest.raises(Misuse, match=r"nope\.txt: there is no such file"):
+        with pytest.raises(UsageError, match=r"nope\.txt: there is no such file"):
             lines_of("nope.txt")
-        with pytest.raises(Misuse, match="is a directory"):
+        with pytest.raises(UsageError, match="is a directory"):
             lines_of(here)
         path = write("secret.txt", "")
         path.chmod(0)
         if not os.access(path, os.R_OK):
-            with pytest.raises(Misuse, match="may not read"):
+            with pytest.raises(UsageError, match="may not read"):
                 lines_of(path)
 
     def test_of_a_pipe_as_it_comes(self, here):
@@ -189,7 +190,8 @@ class TestLines:
         source.close()
 
     def test_a_million_lines_are_not_held(self, write):
-        path = write("a.txt", b"".join(b"%d\n" % i for i in range(1_000_000)))
+        number = depth.share(1_000_000)
+        path = write("a.txt", b"".join(b"%d\n" % i for i in range(number)))
         source = lines_of(path)
         source.open(None)
         tracemalloc.start()
@@ -199,7 +201,7 @@ class TestLines:
         _, peak = tracemalloc.get_traced_memory()
         tracemalloc.stop()
         source.close()
-        assert count + len(portion.items) == 1_000_000
+        assert count + len(portion.items) == number
         assert peak < 1_000_000
 
 
@@ -291,7 +293,7 @@ class TestNames:
         assert read_all(Names(patterns), positions[1])[0] == items[2 * PORTION :]
 
     def test_nothing_is_told(self):
-        with pytest.raises(Misuse, match="matches no file"):
+        with pytest.raises(UsageError, match="matches no file"):
             Names(("src/*.nope",))
 
     def test_a_directory_that_cannot_be_read_is_told(self, monkeypatch):
@@ -312,5 +314,5 @@ class TestNames:
             Path(os.fsdecode(b"src/\xff.py")).touch()
         except OSError:
             pytest.skip("this file system has only names of text")
-        with pytest.raises(Misuse, match="is no UTF-8"):
+        with pytest.raises(UsageError, match="is no UTF-8"):
             read_all(Names(("src/*.py",)))

@@ -120,7 +120,15 @@ def test_a_message_shows_no_password_and_commands_no_terminal(text, shown):
 # outputs
 
 
-@pytest.mark.parametrize("words", [("queue", "ls"), ("top", "--json"), ("web", "--help"), ("--help",)])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("queue", "ls"),
+        ("top", "--json"),
+        pytest.param(("web", "--help"), marks=pytest.mark.full),
+        pytest.param(("--help",), marks=pytest.mark.full),
+    ],
+)
 def test_a_reader_that_leaves_early_is_no_fault(store_with_a_queue, words):
     source, sink = os.pipe()
     os.close(source)

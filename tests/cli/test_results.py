@@ -8,7 +8,7 @@ import anyio
 import pytest
 
 import tenure
-from tenure.cli._misuse import Misuse
+from tenure.cli._errors import UsageError
 from tenure.cli._results import Results, line_of
 
 
@@ -142,7 +142,7 @@ async def test_what_ends_meanwhile_is_written_meanwhile(queue):
 
 async def test_a_file_of_others_is_not_touched(queue):
     Path("r.jsonl").write_text("precious\n")
-    with pytest.raises(Misuse, match="is not of this run"):
+    with pytest.raises(UsageError, match="is not of this run"):
         await Results(Path("r.jsonl")).check(queue)
     await queue.put_many([], cursor=(f"results:{Path('r.jsonl').resolve()}", [0, 0]))
     await Results(Path("r.jsonl")).check(queue)

@@ -84,7 +84,7 @@ def test_the_network_is_warned_of(served):
     child.send_signal(signal.SIGINT)
     _, err = child.communicate(timeout=50)
     assert (
-        err == "tenure: whoever reaches this port can look at the store; --token-file asks for a password\n"
+        err == "tenure: anyone who reaches this port can read the store; --token-file requires a password\n"
     )
 
 
@@ -121,7 +121,7 @@ def test_a_token_file_that_holds_none(misused, here):
 
 
 def test_without_its_library(store_with_a_queue, command, monkeypatch):
-    monkeypatch.delitem(sys.modules, "tenure.web._server", raising=False)
+    monkeypatch.delitem(sys.modules, "tenure.web.server", raising=False)
     monkeypatch.setitem(sys.modules, "h11", None)
     ended = command("web", "--port", "0")
     assert (ended.code, ended.err) == (2, "tenure: tenure web needs h11: pip install 'tenure[web]'\n")

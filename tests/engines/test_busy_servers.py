@@ -12,6 +12,8 @@ from anyio.abc import SocketAttribute
 from tenure import Lock, WorkQueue
 from tenure.engines import open_store
 
+pytestmark = pytest.mark.one_loop
+
 BUSY = "local till = redis.call('TIME')[1] + tonumber(ARGV[1]); while tonumber(redis.call('TIME')[1]) < till do end"
 
 

@@ -217,7 +217,7 @@ class RenewalRevives(MemoryEngine):
     def apply(self, operation):
         answer = super().apply(operation)
         if isinstance(operation, e.RenewSession) and answer is e.Reply.GONE:
-            return super().apply(e.OpenSession(operation.session, "p1", 2.0))
+            return super().apply(e.OpenSession(operation.key, "p1", 2.0))
         return answer
 
 
@@ -237,7 +237,7 @@ class EverythingRenews(MemoryEngine):
 
     def apply(self, operation):
         answer = super().apply(operation)
-        session = self._state.sessions.get(getattr(operation, "session", None))
+        session = self._state.sessions.get(getattr(operation, "session", operation.key))
         if session:
             self._state.renew(session)
         return answer
@@ -247,12 +247,12 @@ class NumbersOutliveSessions(MemoryEngine):
     """A new session of an old name gets the answers of the old one."""
 
     def apply(self, operation):
-        old = self._state.sessions.get(getattr(operation, "session", None))
+        old = self._state.sessions.get(getattr(operation, "session", operation.key))
         answer = super().apply(operation)
         if isinstance(operation, e.CloseSession) and old:
             self.kept = (old.id, old.number)
-        if isinstance(operation, e.OpenSession) and getattr(self, "kept", ("",))[0] == operation.session:
-            self._state.sessions[operation.session].number = self.kept[1]
+        if isinstance(operation, e.OpenSession) and getattr(self, "kept", ("",))[0] == operation.key:
+            self._state.sessions[operation.key].number = self.kept[1]
         return answer
 
 
@@ -336,7 +336,7 @@ class DoubleEffect(MemoryEngine):
 
     def __init__(self, **options):
         super().__init__(**options)
-        self._state.remember = lambda *args: None
+        self._state.cache_reply = lambda *args: None
 
 
 class NumbersForAll(MemoryEngine):
@@ -345,8 +345,8 @@ class NumbersForAll(MemoryEngine):
     def __init__(self, **options):
         super().__init__(**options)
         self.kept = {}
-        self._state.repeated = lambda session, n, name: self.kept.get((n, name))
-        self._state.remember = lambda session, n, name, answer: self.kept.__setitem__((n, name), answer)
+        self._state.cached_reply = lambda session, n, name: self.kept.get((n, name))
+        self._state.cache_reply = lambda session, n, name, answer: self.kept.__setitem__((n, name), answer)
 
 
 class RefusalsAreBooked(MemoryEngine):
@@ -413,7 +413,7 @@ class OutcomesAreToldOnce(MemoryEngine):
         if isinstance(operation, e.Arrive) and isinstance(answer, e.Tripped):
             barrier = self._barriers._barriers[operation.key]
             for participant, (session, _) in barrier.outcomes.items():
-                del session.things["arrivals"][operation.key, participant]
+                del session.items["arrivals"][operation.key, participant]
             barrier.outcomes.clear()
         return answer
 
@@ -423,7 +423,17 @@ class TheDeadStillCount(MemoryEngine):
 
     def __init__(self, **options):
         super().__init__(**options)
-        self._drop["arrivals"] = lambda session, thing: None
+        self._sessions._drop["arrivals"] = lambda session, thing: None
+
+
+class BarriersAreAllAlike(MemoryEngine):
+    """A barrier that was forgotten cannot be told from the one that is there now."""
+
+    def apply(self, operation):
+        answer = super().apply(operation)
+        if isinstance(answer, e.Waiting):
+            return replace(answer, born=1)
+        return answer._replace(born=1) if isinstance(answer, e.Gathering) and answer.parties else answer
 
 
 class BarrierHeals(MemoryEngine):
@@ -559,6 +569,7 @@ CAUGHT_BY = {
     OnePurse: "test_keys_are_spent_from_apart",
     OutcomesAreToldOnce: "test_the_last_to_arrive_trips_the_barrier_for_all",
     TheDeadStillCount: "test_a_participant_that_dies_breaks_the_barrier",
+    BarriersAreAllAlike: "test_a_barrier_that_was_forgotten_is_born_again",
     BarrierHeals: "test_a_broken_barrier_stays_broken_until_it_is_reset",
     TrippedBreaks: "test_who_goes_after_it_has_tripped_does_not_break_the_next_generation",
     ArrivalsAreCounted: "test_who_arrives_twice_counts_once",

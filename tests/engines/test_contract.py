@@ -6,7 +6,9 @@ import shutil
 from collections import Counter
 
 import anyio
+import depth
 import pytest
+from postgres_servers import kept
 
 from tenure.engine import Operation
 from tenure.engines.memory import MemoryEngine
@@ -40,12 +42,14 @@ class InSetTime(EngineContract):
         return time.advance
 
 
+@pytest.mark.one_loop(0)
 class TestMemory(InSetTime):
     @pytest.fixture
     def engine(self, time):
         return MemoryEngine(clock=time)
 
 
+@pytest.mark.full
 class TestWire(InSetTime):
     """Over the memory engine too, operations can travel in batches."""
 
@@ -68,17 +72,51 @@ def empty_file(tmp_path_factory):
     return path
 
 
-@pytest.mark.parametrize("inline", [False, True], ids=["thread", "inline"])
+@pytest.mark.one_loop(2)
+@pytest.mark.parametrize(
+    "inline", [False, pytest.param(True, marks=pytest.mark.full)], ids=["thread", "inline"]
+)
 class TestSqlite(InSetTime):
     @pytest.fixture
     def engine(self, time, tmp_path, empty_file, inline):
         return SqliteEngine(shutil.copy(empty_file, tmp_path), clock=time, inline=inline)
 
 
+@pytest.mark.one_loop(1)
 class TestRedis(InSetTime):
     @pytest.fixture
     def engine(self, time, redis_server):
         return RedisEngine(redis_server.url, clock=time)
+
+
+class KeptConnection:
+    """The connection that all tests share: on a new one the server compiles each function again."""
+
+    polling_reason = ""
+
+    def __init__(self, calls, on_notification):
+        self._calls = calls
+        self._on_notification = on_notification
+        self.channels = {}
+
+    async def execute(self, statements, behind=()):
+        await anyio.lowlevel.checkpoint()
+        results = [self._calls.send(statement) for statement in (*statements, *behind)]
+        for place, payload in self._calls.notifications():
+            self._on_notification(place, payload)
+        return results
+
+    async def subscribe(self, channel):
+        self._calls.run(f'LISTEN "{channel}"')
+
+    def forget(self, channel):
+        self._calls.run(f'UNLISTEN "{channel}"')
+
+    async def run(self, opened):
+        for channel in self.channels:
+            await self.subscribe(channel)
+        opened()
+        await anyio.sleep_forever()
 
 
 # what depends on the loop is the link: tests/engines/test_postgres.py
@@ -86,7 +124,10 @@ class TestRedis(InSetTime):
 class TestPostgres(InSetTime):
     @pytest.fixture
     def engine(self, time, postgres_server):
-        return PostgresEngine(postgres_server.url(), clock=time)
+        engine = PostgresEngine(postgres_server.url(), clock=time)
+        if not depth.full and (calls := kept.want(postgres_server.url())):
+            engine._connection = KeptConnection(calls, engine._on_notification)
+        return engine
 
 
 def test_no_part_of_the_contract_hides_a_test_of_another():

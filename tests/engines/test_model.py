@@ -6,6 +6,7 @@ import os
 import sqlite3
 from dataclasses import replace
 
+import depth
 import hypothesis.strategies as st
 import pytest
 from hypothesis import settings
@@ -19,11 +20,11 @@ from hypothesis.stateful import (
 
 from tenure import engine as e
 from tenure.engines.memory import MemoryEngine
-from tenure.engines.sqlite._book import Book
 from tenure.engines.sqlite._clock import Clocks
+from tenure.engines.sqlite._executor import Executor
 from tenure.engines.sqlite._opening import create
 
-EXAMPLES = int(os.environ.get("TENURE_MODEL_EXAMPLES", "200"))
+EXAMPLES = int(os.environ.get("TENURE_MODEL_EXAMPLES", depth.share(200)))
 
 # All times are multiples of 1/64 s, which floats and whole microseconds both hold exactly.
 durations = st.integers(1, 6 * 64).map(lambda n: n / 64)
@@ -73,7 +74,7 @@ claim_operations = st.one_of(
     st.builds(e.Claim, sessions, keys, holders, wheres, delays, flags),
     st.builds(e.Claim, sessions, keys, holders),
     st.builds(e.GiveBack, keys, holders),
-    st.builds(e.Resources, keys),
+    st.builds(e.Resources, keys, st.sampled_from(("", "", "x", "z"))),
 )
 new_tasks = st.builds(
     e.NewTask,
@@ -147,7 +148,7 @@ class EnginesAgree(RuleBasedStateMachine):
     def open_other(self, cap):
         self.db = sqlite3.connect(":memory:", isolation_level=None)
         create(self.db)
-        self.book = Book(self.db, Clocks(lambda: self.now), cap=cap)
+        self.executor = Executor(self.db, Clocks(lambda: self.now), cap=cap)
 
     def teardown(self):
         if self.agreed:
@@ -198,11 +199,11 @@ class EnginesAgree(RuleBasedStateMachine):
         names = []
         for ask in (self.model.apply, self.ask_other):
             names.append([])
-            page = ask(e.Survey(kind, prefix, "", limit))
+            page = ask(e.ListKeys(kind, prefix, "", limit))
             while page.next:
                 assert len(page.names) <= limit
                 names[-1] += page.names
-                page = ask(e.Survey(kind, prefix, page.next, limit))
+                page = ask(e.ListKeys(kind, prefix, page.next, limit))
             names[-1] += page.names
         assert sorted(set(names[0])) == sorted(set(names[1])), f"{kind} {prefix}: {names}"
 
@@ -211,32 +212,32 @@ class EnginesAgree(RuleBasedStateMachine):
         found = []
         for ask in (self.model.apply, self.ask_other):
             found.append([])
-            page = ask(e.Inspect(session, "", limit))
+            page = ask(e.DescribeSession(session, "", limit))
             while page is not e.Reply.UNKNOWN:
-                assert len(page.belongings) <= limit
-                found[-1] += [(page.process, *one) for one in page.belongings]
+                assert len(page.items) <= limit
+                found[-1] += [(page.process, *one) for one in page.items]
                 if not page.next:
                     break
-                page = ask(e.Inspect(session, page.next, limit))
+                page = ask(e.DescribeSession(session, page.next, limit))
             else:
                 found[-1].append("unknown")
         assert sorted(found[0]) == sorted(found[1]), f"{session}: {found}"
 
     def ask_other(self, operation):
-        return self.book.execute([operation])[0][0]
+        return self.executor.execute([operation])[0][0]
 
     def send(self, *operations):
-        """One transaction of the book; the model applies one operation after the other."""
+        """One transaction of the executor; the model applies one operation after the other."""
         self.agreed = False
         expected = [self.model.apply(operation) for operation in operations]
         hints, self.model_hints[:] = list(self.model_hints), []
-        answers, book_hints, _ = self.book.execute(operations)
+        answers, own_hints, _ = self.executor.execute(operations)
         for operation, answer, wanted in zip(operations, answers, expected, strict=True):
             # repr tells True from 1 and 1 from 1.0
             assert repr(answer) == repr(wanted), f"{operation}: {answer}, not {wanted}"
             assert answer == wanted
             self.note(operation, answer)
-        assert book_hints == hints, f"{operations}: {book_hints}, not {hints}"
+        assert own_hints == hints, f"{operations}: {own_hints}, not {hints}"
         self.history += operations
         self.agreed = True
         return answers
@@ -247,12 +248,12 @@ class EnginesAgree(RuleBasedStateMachine):
             case e.Granted(token):
                 self.grants.append((operation.key, operation.holder, token))
             case e.Claimed(token=token):
-                self.claims.append((operation.pool, operation.holder, token))
+                self.claims.append((operation.key, operation.holder, token))
             case e.Exchanged(tasks=tasks):
-                self.taken += [(operation.session, operation.queue, task.id, task.token) for task in tasks]
+                self.taken += [(operation.session, operation.key, task.id, task.token) for task in tasks]
             case e.PutAnswer(accepted):
                 ids = [i for a in accepted if isinstance(a, e.Accepted) for i in a.ids if isinstance(i, int)]
-                self.put_tasks += [(operation.queue, i) for i in ids]
+                self.put_tasks += [(operation.key, i) for i in ids]
             case e.Spent(spendings):
                 self.bookings += [
                     (operation.key, request.cost, spending.booking, operation.rate)

@@ -5,16 +5,17 @@ from __future__ import annotations
 import sqlite3
 from itertools import count
 
+import depth
 import pytest
 from postgres_servers import TABLES, PostgresCalls
 
 from tenure import engine as e
 from tenure.engines.memory import MemoryEngine
-from tenure.engines.sqlite._book import Book
 from tenure.engines.sqlite._clock import Clocks
+from tenure.engines.sqlite._executor import Executor
 from tenure.engines.sqlite._opening import create
 
-NAMES = 1000
+NAMES = depth.share(1000)
 TTL = 10.0
 RESULTS = 5.0
 
@@ -29,11 +30,11 @@ class Memory:
     def rows(self):
         engine = self._engine
         state, tasks = engine._state, engine._tasks
-        dues = {"given": state._given_due, "rates": engine._rates._due}
+        dues = {"replies": state._replies_due, "rates": engine._rates._due}
         dues |= {"barriers": engine._barriers._due, "queues": tasks._due}
         kept = {
             "sessions": state.sessions,
-            "given": state._given,
+            "replies": state._replies,
             "watches": state.watches,
             "rates": engine._rates._arrival,
             "barriers": engine._barriers._barriers,
@@ -53,10 +54,10 @@ class Sqlite:
     def __init__(self, clock):
         self._db = sqlite3.connect(":memory:", isolation_level=None)
         create(self._db)
-        self._book = Book(self._db, Clocks(clock))
+        self._executor = Executor(self._db, Clocks(clock))
 
     def apply(self, operation):
-        (answer,), _, _ = self._book.execute([operation])
+        (answer,), _, _ = self._executor.execute([operation])
         return answer
 
     def rows(self):
@@ -66,7 +67,10 @@ class Sqlite:
             if name not in ("meta", "sqlite_sequence")
         ]
         counted = {table: self._db.execute(f"SELECT count(*) FROM {table}").fetchone()[0] for table in tables}
-        counted |= {"given": len(self._book._state._given), "given due": len(self._book._state._given_due)}
+        counted |= {
+            "replies": len(self._executor._state.replies),
+            "replies due": len(self._executor._state.replies._due),
+        }
         return {name.replace("session", "sessions"): rows for name, rows in counted.items() if rows}
 
     def close(self):
@@ -84,7 +88,7 @@ class Postgres(PostgresCalls):
     def rows(self):
         counted = {}
         for table in TABLES:
-            result = self._connection.exec_(f"SELECT count(*) FROM tenure.{table}".encode())
+            result = self._blocking.exec_(f"SELECT count(*) FROM tenure.{table}".encode())
             counted[table.replace("session", "sessions")] = int(result.get_value(0, 0))
         return {name: rows for name, rows in counted.items() if rows}
 
@@ -124,6 +128,7 @@ class World:
         (task,) = ask(e.Exchange(session, next(numbers), name, want=1)).tasks
         done = e.Settle(task.id, task.token, e.Verdict.DONE, ttl=RESULTS)
         ask(e.Exchange(session, next(numbers), name, (done,)))
+        ask(e.Count(name, session))
         for key, capacity in ((f"lock {name}", 1), (f"semaphore {name}", 3), (f"election {name}", 1)):
             assert isinstance(ask(e.Acquire(session, key, "a", capacity, value=b"v")), e.Granted)
             ask(e.Holders(key))

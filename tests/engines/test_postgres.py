@@ -29,6 +29,8 @@ from tenure.engine import (
     Release,
     Reply,
     Requeue,
+    Spend,
+    SpendRequest,
 )
 from tenure.engines.postgres import PostgresEngine
 from tenure.engines.postgres._address import address
@@ -218,7 +220,7 @@ def connection_error(url):
 
 
 async def test_a_server_that_is_too_old(engine, monkeypatch):
-    monkeypatch.setattr("tenure.engines.postgres._greeting.OLDEST", 99)
+    monkeypatch.setattr("tenure.engines.postgres._handshake.OLDEST", 99)
     await refused(engine, EngineError, "PostgreSQL 99 or later is needed, this is 1")
 
 
@@ -284,7 +286,7 @@ VERSION_1 = """
     RETURNS fresh.answer LANGUAGE sql RETURN fresh.word('no longer');
     DROP TABLE fresh.former_link;
     ALTER TABLE fresh.given DROP COLUMN keep_until, DROP COLUMN look_at;
-    ALTER TABLE fresh.barrier DROP COLUMN keep_until, DROP COLUMN look_at;
+    ALTER TABLE fresh.barrier DROP COLUMN keep_until, DROP COLUMN look_at, DROP COLUMN born;
     ALTER TABLE fresh.queue DROP COLUMN lasting, DROP COLUMN keep_until, DROP COLUMN look_at;
     DROP INDEX fresh.task_leased;
     UPDATE fresh.meta SET version = 1;
@@ -308,6 +310,33 @@ async def test_an_older_schema_is_brought_up_to_date(postgres_server, sql, fresh
         assert [task.payload for task in exchanged.tasks] == [b"before"]
 
 
+# as version 8 remembered it: the tasks in full, but for their payloads
+REMEMBERED_BY_VERSION_8 = """
+    UPDATE fresh.given SET answer = answer[:3] || (
+        SELECT array_agg(ROW('task', ARRAY[id, token, priority, attempts, deliveries, 0], ARRAY[progress])::fresh.answer
+            ORDER BY token) FROM fresh.task)
+    WHERE kind = 'exchange' AND n = 2;
+    UPDATE fresh.meta SET version = 8;
+"""
+
+
+async def test_an_exchange_is_repeated_after_an_update(postgres_server, sql, fresh_schema, serving):
+    engine = PostgresEngine(postgres_server.url(), schema=fresh_schema)
+    tasks = tuple(NewTask(payload) for payload in (b"first", b"second"))
+    async with serving(engine):
+        await one(engine, OpenSession("s", "p", 30.0))
+        await one(engine, Put("s", 1, "jobs", (PutRequest("s", tasks),), 10))
+        await one(engine, Exchange("s", 1, "empty", want=2))
+        before = await one(engine, Exchange("s", 2, "jobs", want=2))
+        sql.execute(REMEMBERED_BY_VERSION_8)
+        await serve_and_ping(serving, PostgresEngine(postgres_server.url(), schema=fresh_schema))
+        assert sql.execute("SELECT version FROM fresh.meta").fetchall() == [(VERSION,)]
+        again = await one(engine, Exchange("s", 2, "jobs", want=2))
+        assert [task._replace(waited=0) for task in again.tasks] == [
+            task._replace(waited=0) for task in before.tasks
+        ]
+
+
 async def test_the_steps_that_are_missing_are_taken_in_order(
     postgres_server, sql, fresh_schema, serving, monkeypatch
 ):
@@ -319,7 +348,7 @@ async def test_the_steps_that_are_missing_are_taken_in_order(
         4: "ALTER TABLE tenure.third ADD COLUMN name text; INSERT INTO tenure.third VALUES (4, 'it''s done');",
     }
     monkeypatch.setattr("tenure.engines.postgres._schema.STEPS", steps)
-    for module in ("_schema", "_link"):
+    for module in ("_schema", "_connection"):
         monkeypatch.setattr(f"tenure.engines.postgres.{module}.VERSION", 4)
     for _ in range(2):
         await serve_and_ping(serving, PostgresEngine(postgres_server.url(), schema=fresh_schema))
@@ -351,7 +380,7 @@ async def test_a_step_that_fails_changes_nothing(postgres_server, sql, fresh_sch
     monkeypatch.setattr(
         "tenure.engines.postgres._schema.STEPS", {99: "CREATE TABLE tenure.third (); SELECT 1 / 0;"}
     )
-    for module in ("_schema", "_link"):
+    for module in ("_schema", "_connection"):
         monkeypatch.setattr(f"tenure.engines.postgres.{module}.VERSION", 99)
     engine = PostgresEngine(postgres_server.url(), schema=fresh_schema)
     await refused(engine, EngineError, "division by zero")
@@ -577,6 +606,20 @@ async def test_who_opens_goes_on_when_the_first_gives_up(postgres_server):
         assert opened == [True, True]
 
 
+async def test_large_batches_forget_more_than_they_leave(postgres_server, sql, serving):
+    now = 1000.0
+    engine = PostgresEngine(postgres_server.url(), clock=lambda: now)
+    async with serving(engine):
+        await one(engine, OpenSession("s", "p", 1e6))
+        for batch in range(5):
+            now += 100.0
+            names = [f"{batch} {n}" for n in range(160)]
+            await engine.execute([Spend("s", 1, name, (SpendRequest(1.0),), 1.0, 1.0) for name in names])
+        # nobody waits for the forgetting, but what follows comes behind it
+        await one(engine, Ping())
+        assert sql.execute("SELECT count(*) FROM tenure.rate").fetchall() == [(160,)]
+
+
 async def test_a_connection_that_is_cut_while_much_is_being_sent_is_made_anew(postgres_server):
     server = conninfo_to_dict(postgres_server.url())
     async with FaultProxy(f"{server['host']}/.s.PGSQL.{server.get('port', 5432)}") as proxy:
@@ -590,7 +633,7 @@ async def test_a_connection_that_is_cut_while_much_is_being_sent_is_made_anew(po
                 for n in range(60):
                     group.start_soon(queues[n % 10].put, "x" * 900_000)
                 with anyio.fail_after(50):
-                    while not store._engine._link._commands._more_to_write:
+                    while not store._engine._connection._commands._more_to_write:
                         await anyio.sleep(0.01)
                 proxy.heal()
                 proxy.cut()

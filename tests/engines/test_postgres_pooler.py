@@ -15,10 +15,10 @@ from poolers import PROGRAM, PgBouncer
 
 import tenure
 from tenure import EngineError, Lock, StoreUnavailable, WorkQueue
-from tenure.engine import Acquire, Examine, Granted, Holders, OpenSession
+from tenure.engine import Acquire, CheckHealth, Granted, Holders, OpenSession
 from tenure.engines.postgres import PostgresEngine
 from tenure.engines.postgres._address import address
-from tenure.engines.postgres._wire import Statement, rows
+from tenure.engines.postgres._pipeline import Statement, rows
 from tenure.testing.contract import EngineContract
 
 pytestmark = pytest.mark.skipif(PROGRAM is None, reason=NO_PGBOUNCER)
@@ -90,6 +90,7 @@ POOLED = (
 )
 
 
+@pytest.mark.full
 @pytest.mark.backends("asyncio")
 class TestContract(EngineContract):
     @pytest.fixture
@@ -172,7 +173,7 @@ async def test_a_lock_is_handed_over_by_a_hint(url):
 
 
 async def test_without_a_direct_address_who_waits_asks_again_and_a_warning_says_so(pooler, monkeypatch):
-    monkeypatch.setattr("tenure.engines.postgres._link.LOOK_AGAIN", 0.1)
+    monkeypatch.setattr("tenure.engines.postgres._connection.LOOK_AGAIN", 0.1)
     with pytest.warns(RuntimeWarning, match=r"LISTEN does not work.*direct=postgresql://"):
         await hand_over_without_hints(PostgresEngine(pooler.url()))
 
@@ -195,7 +196,7 @@ async def hand_over_without_hints(engine):
                 await anyio.sleep(0.05)
                 await WorkQueue(a, "jobs").put("x")
         assert done == ["x"]
-        (problem,) = [one for one in (await a.call(Examine())).problems if "LISTEN" in one]
+        (problem,) = [one for one in (await a.call(CheckHealth())).problems if "LISTEN" in one]
         assert "direct=" in problem
 
 
@@ -256,7 +257,7 @@ async def test_nothing_is_left_on_connections_that_others_will_get(poolers, post
     async with tenure.open_store(engine) as store:
         await WorkQueue(store, "jobs").put("x")
         ours = "SELECT current_setting('plan_cache_mode'), current_setting('lock_timeout')"
-        (result,) = await engine._link.execute([Statement(ours)])
+        (result,) = await engine._connection.execute([Statement(ours)])
         assert rows(result) == [[b"force_generic_plan", b"1500ms"]]
         with psycopg.connect(pooler.url(), autocommit=True, prepare_threshold=None) as other:
             cursor = psycopg.ClientCursor(other)

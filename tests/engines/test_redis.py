@@ -22,17 +22,17 @@ from tenure.engine import (
     CloseSession,
     Granted,
     Holders,
+    ListKeys,
     OpenSession,
     Ping,
     Queued,
     Release,
     RemoveResource,
     Reply,
-    Survey,
 )
 from tenure.engines import open_store
 from tenure.engines.redis import RedisEngine
-from tenure.engines.redis._address import address
+from tenure.engines.redis._endpoint import address
 from tenure.testing import FaultProxy
 
 
@@ -318,9 +318,9 @@ def test_a_pool_in_which_somebody_waits_is_not_listed_without_resources(inline_r
     engine.apply_now(OpenSession("s", "p", 30))
     engine.apply_now(Claim("s", "pool", "a", (("color", b"red"),)))
     engine.apply_now(AddResource("pool", "it", ()))
-    assert engine.apply_now(Survey("pools")).names == ("pool",)
+    assert engine.apply_now(ListKeys("pools")).names == ("pool",)
     engine.apply_now(RemoveResource("pool", "it"))
-    assert engine.apply_now(Survey("pools")).names == ()
+    assert engine.apply_now(ListKeys("pools")).names == ()
     assert engine.apply_now(Claim("s", "pool", "b")).place == 2
 
 

@@ -202,7 +202,7 @@ def test_sessions_that_expire_together_end_in_short_steps(ask, cost, clock):
     _, sent, most = rounds(cost, e.Ping())
     assert sent >= 5
     assert most < 20 * CAP
-    assert ask(e.Survey("sessions")).names == ("s",)
+    assert ask(e.ListKeys("sessions")).names == ("s",)
 
 
 @pytest.mark.parametrize("leased", [False, True])
@@ -237,6 +237,26 @@ def test_a_line_is_served_in_short_steps(ask, cost):
     assert ask(e.Holders("k", 1)).used == 4 * CAP
 
 
+@pytest.mark.parametrize("many", [CAP, 3 * CAP])
+def test_many_watches_are_hinted_in_short_steps(engine, ask, cost, many):
+    hinted = []
+    engine.listen("p", hinted.append)
+    for n in range(many):
+        ask(e.OpenSession(f"session {n}", "p", 1e6))
+        ask(e.Holders("k", watch=f"session {n}"))
+    _, commands = cost(e.Acquire("s", "k", "h", 1))
+    assert commands < 4 * CAP
+    _, sent, most = rounds(cost, e.Ping())
+    assert sent == 1 + (many - CAP) // CAP
+    assert most < 4 * CAP
+    assert hinted == [e.Hint("p", "k", "", e.Notice.CHANGED)] * many
+    # each watch was good for one hint
+    ask(e.Release("k", "h"))
+    for n in range(many):
+        assert ask(e.CloseSession(f"session {n}")) is e.Reply.OK
+    assert len(hinted) == many
+
+
 def test_resources_that_have_rested_are_free_in_short_steps(ask, cost, clock):
     for n in range(2 * CAP):
         ask(e.AddResource("pool", f"r{n}", ()))
@@ -247,3 +267,101 @@ def test_resources_that_have_rested_are_free_in_short_steps(ask, cost, clock):
     _, sent, most = rounds(cost, e.Ping())
     assert sent == 3
     assert most < 15 * CAP
+
+
+# ---------------------------------------------------------------------- a resource among very many that are free
+
+RED, BLUE = (("color", b"red"),), (("color", b"blue"),)
+
+
+@pytest.fixture
+def pool(ask):
+    """All but the last of its resources are red; it is the least preferred."""
+    for n in range(3 * CAP):
+        ask(e.AddResource("pool", f"r{n:04}", RED, 1))
+    ask(e.AddResource("pool", "last", BLUE))
+
+
+def left_of(server):
+    return {name for name in server("KEYS", "*pool:*") if not name.endswith(b":resource")}
+
+
+def claim(holder, where=BLUE, **options):
+    return e.Claim("s", "pool", holder, where, **options)
+
+
+def test_the_resource_that_suits_is_looked_for_in_short_steps(pool, ask, cost, redis_server):
+    before = left_of(redis_server)
+    answer, sent, most = rounds(cost, claim("a"))
+    assert (answer.resource, sent) == ("last", 4)
+    assert most < 2 * CAP
+    answer, sent, most = rounds(cost, claim("b", wait=False))
+    assert (answer, sent) == (e.Reply.REFUSED, 4)
+    assert most < 2 * CAP
+    answer, sent, most = rounds(cost, claim("c"))
+    assert (answer.place, sent) == (1, 4)
+    # who has seen them all asks at no cost
+    assert rounds(cost, claim("c"))[2] < 20
+    assert ask(e.GiveBack("pool", "c")) is e.Reply.LEFT
+    assert ask(e.GiveBack("pool", "a")) is e.Reply.RELEASED
+    # the counter of places is for as long as there is a resource
+    assert left_of(redis_server) - before <= {b"tenure:{0}:pool:line"}
+
+
+def test_what_becomes_free_is_offered_to_one_that_is_looking(pool, engine, ask):
+    hinted = []
+    engine.listen("p", hinted.append)
+    assert isinstance(ask(claim("first", RED)), e.Claimed)
+    assert ask(claim("a")) is e.Reply.MORE
+    ask(e.AddResource("pool", "new", BLUE, 2))
+    assert [(hint.name, hint.news.resource) for hint in hinted] == [("a", "new")]
+    assert ask(claim("a")) == hinted[0].news
+
+
+@pytest.mark.parametrize("suits", [0, CAP - 1, CAP, 3 * CAP])
+def test_what_becomes_free_is_compared_with_a_long_line_in_short_steps(ask, cost, redis_server, suits):
+    ask(e.AddResource("pool", "r", RED))
+    ask(e.Claim("s", "pool", "first"))
+    for n in range(3 * CAP + 1):
+        ask(claim(f"h{n}", RED if n == suits else BLUE))
+    answer, sent, most = rounds(cost, e.GiveBack("pool", "first"))
+    assert answer in {e.Reply.RELEASED, e.Reply.UNKNOWN}
+    assert sent <= 2 + suits // CAP
+    assert most < 3 * CAP  # of the operation and the sweep behind it
+    assert ask(claim(f"h{suits}", RED)).resource == "r"
+    assert not redis_server("KEYS", "*:unoffered")
+
+
+def test_what_suits_nobody_in_a_long_line_is_free(ask, cost):
+    ask(e.AddResource("pool", "r", RED))
+    ask(e.Claim("s", "pool", "first"))
+    for n in range(2 * CAP + 1):
+        ask(claim(f"h{n}"))
+    _, _, most = rounds(cost, e.GiveBack("pool", "first"))
+    assert most < 3 * CAP  # of the operation and the sweep behind it
+    assert ask(e.Claim("s", "pool", "late", RED)).resource == "r"
+
+
+def test_one_that_is_looking_goes_on_behind_what_is_gone(pool, ask):
+    ask(e.AddResource("pool", f"r{CAP:04}", BLUE, 1))
+    assert ask(claim("a")) is e.Reply.MORE
+    for n in (*range(10), CAP - 1):
+        ask(e.RemoveResource("pool", f"r{n:04}"))
+    assert ask(claim("a")).resource == f"r{CAP:04}"
+
+
+def test_who_came_first_and_is_still_looking_comes_first(pool, engine, ask):
+    hinted = []
+    engine.listen("p", hinted.append)
+    assert ask(claim("a")) is e.Reply.MORE
+    for _ in range(4):
+        assert ask(claim("b")) is e.Reply.MORE
+    assert [(hint.name, hint.news.resource) for hint in hinted] == [("a", "last")]
+    assert ask(claim("b")).place == 1
+    assert ask(claim("a")) == hinted[0].news
+    # and one that dies leaves its place
+    ask(e.OpenSession("mortal", "p", 1e6))
+    assert ask(e.Claim("mortal", "pool", "c", BLUE)) is e.Reply.MORE
+    ask(e.CloseSession("mortal"))
+    ask(e.GiveBack("pool", "a"))
+    assert ask(claim("b")).resource == "last"

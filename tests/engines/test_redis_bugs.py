@@ -64,7 +64,7 @@ class Link(FaultyEngine):
         self.renewals = []
 
     async def execute(self, operations):
-        self.renewals += [one.session for one in operations if isinstance(one, RenewSession)]
+        self.renewals += [one.key for one in operations if isinstance(one, RenewSession)]
         return await super().execute(operations)
 
 
@@ -242,7 +242,7 @@ async def test_a_cancelled_program_leaves_nothing(redis_server, left):
 
     def holds():
         things = (
-            thing for key in redis_server("KEYS", "*:things") for thing in redis_server("ZRANGE", key, 0, -1)
+            thing for key in redis_server("KEYS", "*:items") for thing in redis_server("ZRANGE", key, 0, -1)
         )
         return sum(thing.startswith(b"hold ") for thing in things)
 

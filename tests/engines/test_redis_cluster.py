@@ -24,7 +24,7 @@ from tenure.engine import (
     Reply,
 )
 from tenure.engines import open_store
-from tenure.engines.redis import RedisClusterEngine, _cluster, _nodes
+from tenure.engines.redis import RedisClusterEngine, _nodes, _shards
 from tenure.engines.redis._shards import SHARDS, shard_of, slot_of, tags
 from tenure.testing.contract import EngineContract
 
@@ -44,6 +44,7 @@ class Time:
         self.now += seconds
 
 
+@pytest.mark.full
 @pytest.mark.backends("asyncio")
 class TestContract(EngineContract):
     """What holds on one server holds for the objects and sessions of one shard."""
@@ -52,7 +53,7 @@ class TestContract(EngineContract):
     def one_shard(self, monkeypatch):
         # it is the shard whose node is listened to, where all nodes tell the others: they take their time for that
         assert shard_of("f") == 0
-        monkeypatch.setattr(_cluster, "name_in", lambda _: "f")
+        monkeypatch.setattr(_shards, "crc32", lambda _: 0)
 
     @pytest.fixture
     def time(self):
@@ -299,11 +300,11 @@ class Leaving:
 
 
 async def test_who_is_told_at_once_that_the_shard_has_moved_does_not_count_as_listening():
-    nodes = RedisClusterEngine("redis+cluster://one")._nodes
+    nodes = RedisClusterEngine("redis+cluster://one")._topology
     node = _nodes._Node(nodes._seeds[0], nodes, 5, 0)
-    node.link = Leaving(lambda: nodes.hear(node, "c", None))
+    node.connection = Leaving(lambda: nodes.on_message(node, "c", None))
     await nodes._subscribe(0, node, "SSUBSCRIBE", "c")
-    assert node.heard == set()
+    assert node.channels == set()
 
 
 async def test_stores_share_an_engine_and_hand_the_connections_on(redis_cluster):
@@ -512,6 +513,20 @@ async def test_replicas_are_those_of_the_node(redis_cluster):
         with anyio.move_on_after(0.5) as scope:
             await token_of(store, lock_in(store, home.index(1)))
         assert scope.cancelled_caught
+
+
+async def test_a_node_that_became_a_replica_is_left(own_redis_cluster):
+    """It answers MOVED, and an error to the question whether its replicas have what was done."""
+    cluster = own_redis_cluster
+    home = [cluster.home_of(slot_of(tag)) for tag in TAGS]
+    async with open_store(f"{cluster.url}?replicas=1", ttl=20) as store:
+        name = lock_in(store, home.index(0))
+        before = await token_of(store, name)
+        cluster.nodes[3]("CLUSTER", "FAILOVER")
+        with anyio.fail_after(50):
+            while b"role:slave" not in cluster.nodes[0]("INFO", "replication"):
+                await anyio.sleep(0.01)
+            assert await token_of(store, name) > before
 
 
 async def test_a_store_is_opened_although_no_node_has_enough_replicas(redis_cluster):

@@ -27,8 +27,8 @@ import hiredis
 import pytest
 
 from tenure import engine as e
-from tenure.engines.redis import CALLS
-from tenure.engines.redis._calls import answered, hint
+from tenure.engines.redis import CODECS
+from tenure.engines.redis._codec import answered, hint
 from tenure.engines.redis._resp import pack
 from tenure.engines.redis._scripts import all_scripts, script
 
@@ -124,7 +124,7 @@ class Scripts:
         if (known := self._applied.get(key)) is None:
             commands = self._restoring(state), self._command(time, operation), self._keeping()
             (_, raw, kept), hints = self._ask(*commands)
-            answer = e.Reply(raw.decode()) if operation == SWEEP else answered(CALLS[type(operation)], raw)
+            answer = e.Reply(raw.decode()) if operation == SWEEP else answered(CODECS[type(operation)], raw)
             known = self._applied[key] = self._number(kept), answer, hints
             try:
                 judge(_micro(time), operation, self.see(state), self.see(known[0]), hints)
@@ -138,7 +138,7 @@ class Scripts:
             questions = (self._command(0, one) for one in self._questions)
             (_, *raw), _ = self._ask(self._restoring(state), *questions)
             answers = tuple(
-                answered(CALLS[type(one)], it) for one, it in zip(self._questions, raw, strict=True)
+                answered(CODECS[type(one)], it) for one, it in zip(self._questions, raw, strict=True)
             )
             sessions = {name.decode(): int(end) for name, end in zip(ends[::2], ends[1::2], strict=True)}
             hidden = e.Reply.MORE in answers
@@ -158,7 +158,7 @@ class Scripts:
         return "EVALSHA", self._come_back, 0, self._states[state][0]
 
     def _command(self, time, operation):
-        call = CALLS.get(type(operation))
+        call = CODECS.get(type(operation))
         name, arguments = (call.script, call.arguments(operation)) if call else (SWEEP, ())
         return (
             "EVALSHA",
@@ -270,7 +270,7 @@ class Search:
     def judge_step(self, now, operation, before, after, hints):
         for session, expires in after.sessions.items():
             if session not in before.sessions:
-                assert session == getattr(operation, "session", ""), f"{session} came from nowhere"
+                assert session == getattr(operation, "session", operation.key), f"{session} came from nowhere"
             elif expires > before.sessions[session]:
                 assert before.sessions[session] > now, f"{session} was revived"
         assert after.token >= before.token, "the last token was forgotten"
@@ -389,7 +389,7 @@ class Search:
     def _answer(self, client, operation, answer):
         if operation == e.OpenSession(client.session, client.name, 1):
             return self.begin(client)
-        if answer is e.Reply.GONE and getattr(operation, "session", "") == client.session:
+        if answer is e.Reply.GONE and getattr(operation, "session", operation.key) == client.session:
             return self._lose(self.answer(client, operation, answer))
         if operation == e.CloseSession(client.session):
             return client._replace(alive=False, mind=None)
@@ -742,8 +742,8 @@ FAULTS = {
     ),
     "a session leaves its holds": (
         lock,
-        "local thing = call('ZRANGE', THINGS, 0, 0)[1]",
-        "do return call('ZREM', P .. 'sessions', session) end local thing",
+        "local item = call('ZRANGE', ITEMS, 0, 0)[1]",
+        "do return call('ZREM', P .. 'sessions', session) end local item",
         "served after its end",
     ),
     "a renewal revives what has ended": (lock, DUE, f"{DUE} and ARGV[3] ~= 'renew'", "revived"),
@@ -763,8 +763,8 @@ FAULTS = {
     ),
     "what a dead taker had stays with it": (
         queue,
-        "drop_task(session, sub(thing, 7))",
-        "take_from(session, thing)",
+        "drop_task(session, sub(item, 7))",
+        "detach(session, item)",
         "wait for ever",
     ),
 }

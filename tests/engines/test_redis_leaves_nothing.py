@@ -6,12 +6,13 @@ from contextlib import suppress
 from functools import partial
 
 import anyio
+import depth
 import pytest
 
 import tenure
 from tenure import Barrier, Election, Lock, RateLimiter, ResourcePool, Retry, RWLock, Semaphore, WorkQueue
 
-NAMES = 300
+NAMES = depth.share(300)
 TTL = 1.0
 STATE, SESSIONS = b"tenure:{0}:state", b"tenure:{0}:sessions"
 
@@ -72,10 +73,11 @@ async def queue(store, name):
     await of.put("task")
     async with of.take() as task:
         task.set_result("well")
+    await of.join()
 
 
 async def queue_with_all_kinds_of_tasks(store, name):
-    of = WorkQueue(store, name, results_ttl=0.2, max_size=2)
+    of = WorkQueue(store, name, results_ttl=1, max_size=2)
     async with anyio.create_task_group() as group:
         for options in ({"priority": 1}, {"key": "one"}, {"delay": 0.01}, {"expires": 60}):
             group.start_soon(partial(of.put, "task", **options))
@@ -121,6 +123,7 @@ async def become(expected, look):
     assert look() == expected
 
 
+@pytest.mark.one_loop
 @pytest.mark.parametrize(
     "use",
     [

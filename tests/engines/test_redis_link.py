@@ -9,7 +9,7 @@ from tenure import EngineError, Lock
 from tenure.engine import Acquire, Granted, OpenSession, Ping, Queued, Release, Reply
 from tenure.engines import open_store
 from tenure.engines.redis import RedisEngine
-from tenure.engines.redis._link import ENOUGH
+from tenure.engines.redis._connection import ENOUGH
 from tenure.engines.redis._socket import PlainSocket, plain
 from tenure.errors import StoreUnavailable
 from tenure.testing import FaultProxy
@@ -82,7 +82,7 @@ async def test_when_the_connection_breaks_all_that_was_posted_is_unknown(serving
     redis_server("CLIENT", "PAUSE", "300", "ALL")
     for _ in range(3 * ENOUGH):
         serving.post(Ping(), answers.append)
-    serving._link.drop("for a test")
+    serving._topology._connection.drop("for a test")
     await answered(answers, 3 * ENOUGH)
     assert all(isinstance(answer, StoreUnavailable) for answer in answers)
 

@@ -12,7 +12,9 @@ import pytest
 from tenure import EngineError, LeaseLost, Lock, WorkQueue
 from tenure.engines import open_store
 from tenure.engines.redis import RedisClusterEngine, RedisEngine
-from tenure.engines.redis._address import number_in
+from tenure.engines.redis._endpoint import number_in
+
+pytestmark = pytest.mark.one_loop
 
 
 @contextmanager
@@ -45,7 +47,7 @@ def engine(primary):
 
 def held(server):
     """What sessions hold or wait for."""
-    things = (thing for key in server("KEYS", "*:things") for thing in server("ZRANGE", key, 0, -1))
+    things = (thing for key in server("KEYS", "*:items") for thing in server("ZRANGE", key, 0, -1))
     return sorted(thing for thing in things if thing.startswith(b"hold "))
 
 

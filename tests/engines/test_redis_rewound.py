@@ -11,7 +11,7 @@ import anyio
 import pytest
 
 from tenure import Barrier, Election, LeaseLost, Lock, ResourcePool, Semaphore, WorkQueue, open_store
-from tenure.engine import Hint, Inspect, Inspected, Notice, Reply
+from tenure.engine import DescribeSession, Hint, Notice, Reply, SessionPage
 
 KEEP = """
 local kept = {}
@@ -61,9 +61,9 @@ async def everything(store):
     """What the engine says that the sessions of a store have."""
     found = []
     for session in store._sessions:
-        page = await store.call(Inspect(session.id, limit=10_000))
-        assert isinstance(page, Inspected)
-        found += page.belongings
+        page = await store.call(DescribeSession(session.id, limit=10_000))
+        assert isinstance(page, SessionPage)
+        found += page.items
     return found
 
 
@@ -203,7 +203,9 @@ async def test_what_lasted_is_not_lost(stores, keep):
         await keep().come_back()
         lease.check()
         another.check()
-        assert await other._sessions.current(TTL).wire.call(Inspect("nobody's")) is Reply.UNKNOWN
+        assert (
+            await other._sessions.current(TTL).dispatcher.call(DescribeSession("nobody's")) is Reply.UNKNOWN
+        )
 
 
 async def test_a_session_that_is_forgotten_is_lost_at_once(stores, keep):

@@ -11,7 +11,7 @@ import pytest
 import tenure
 from tenure import EngineError, Lock, WorkQueue
 from tenure.cli import main
-from tenure.engine import Examine
+from tenure.engine import CheckHealth
 from tenure.engines.redis import _scripts
 
 LUA = Path(_scripts.__file__).parent / "lua"
@@ -107,7 +107,7 @@ UNREADABLE = {
         ("ZADD", "tenure:{0}:sessions", "1", "nobody"),
         (
             "ZADD",
-            "tenure:{0}:nobody:things",
+            "tenure:{0}:nobody:items",
             "1",
             "nonsense",
             "2",
@@ -133,7 +133,7 @@ async def test_what_cannot_be_read_stops_nothing(redis_server, commands):
         with anyio.fail_after(30):
             async with Lock(store, "x"):
                 await WorkQueue(store, "q").put("task")
-        examined = await store.call(Examine())
+        examined = await store.call(CheckHealth())
         aside = redis_server("SCARD", "tenure:{0}:unreadable")
         assert any("could not be read" in problem for problem in examined.problems) == bool(aside)
 

@@ -15,7 +15,9 @@ import tenure
 from tenure import EngineError, Lock, StoreUnavailable, WorkQueue
 from tenure.engines import open_store
 from tenure.engines.redis import RedisEngine
-from tenure.engines.redis._sentinel import SentinelAddress
+from tenure.engines.redis._sentinel import SentinelEndpoint
+
+pytestmark = pytest.mark.one_loop
 
 
 async def token_of(store, name):
@@ -37,7 +39,7 @@ async def token_of(store, name):
     ],
 )
 def test_an_address_is_told_without_its_password(url, said):
-    where = SentinelAddress(url)
+    where = SentinelEndpoint(url)
     assert str(where) == RedisEngine(url).url == open_store(url).url == said
     assert "cret" not in repr(RedisEngine(url))
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 ROOMS = ("local", "shared", "store")
-BUILT_ON = ("local._line", "local._slots", "upkeep")
+BUILT_ON = ("waiting._line", "local._slots", "upkeep")
 """What users do not see and all that waits is built on."""
 
 

@@ -7,25 +7,45 @@ from __future__ import annotations
 
 import os
 
+import depth
 import pytest
 from explored.catalogue import scenarios
 from explored.world import world
 
 from tenure.testing import cancel_everywhere, explore
 
-SEEDS = int(os.environ.get("TENURE_EXPLORE_SEEDS", "20"))
+SEEDS = int(os.environ.get("TENURE_EXPLORE_SEEDS", depth.share(20)))
 LONG = SEEDS >= 200
 # A file takes about five times as long as memory.
 SHARE = {"sqlite": 5}
 CANCELLED_ON = (None, "memory", "wire", *(["sqlite"] if LONG else []))
 
 
-def entries(engines=(None, "memory", "wire", "faults", "sqlite")):
-    """A parameter for each scenario on each of these engines that it is for; None: it needs no engine."""
+# What takes the longest to be cancelled everywhere.
+LARGE = {
+    "all_who_wait_for_a_result_get_it",
+    "claimers_get_what_they_ask_for",
+    "many_are_put_in_portions_and_the_cursor_with_the_last",
+    "tasks_of_a_cancelled_worker_go_to_others",
+    "what_is_fetched_ahead_is_done_or_given_back",
+    "what_is_taken_is_done_or_given_back",
+}
+
+
+def entries(engines=(None, "memory", "wire", "faults", "sqlite"), full=()):
+    """A parameter for each scenario on each of these engines that it is for; None: it needs no engine.
+
+    Those that `full` names, scenarios or engines, are for --full.
+    """
     return pytest.mark.parametrize(
         ("scenario", "engine"),
         [
-            pytest.param(scenario, engine, id=f"{scenario}-{engine}" if engine else str(scenario))
+            pytest.param(
+                scenario,
+                engine,
+                id=f"{scenario}-{engine}" if engine else str(scenario),
+                marks=[pytest.mark.full] if {engine, str(scenario)} & set(full) else [],
+            )
             for scenario in scenarios()
             for engine in scenario.engines or [None]
             if engine in engines
@@ -53,10 +73,10 @@ def test_explored(scenario, engine):
         explore(on(engine, scenario, seed), seeds=[seed])
 
 
-@entries(CANCELLED_ON)
+@entries(CANCELLED_ON, full=["wire", *LARGE])
 def test_cancelled_everywhere(scenario, engine):
     if engine == "wire" and not LONG:  # it has many more places: in turn on one loop and the other
         turn = scenarios().index(scenario) % 2
         cancel_everywhere(on(engine, scenario), backends=[("asyncio", "trio")[turn]], native=False)
     else:
-        cancel_everywhere(on(engine, scenario))
+        cancel_everywhere(on(engine, scenario), backends=depth.loops(scenario), native=depth.full)

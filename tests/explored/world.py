@@ -119,11 +119,13 @@ async def at_rest(*stores):
         await store.ping()  # it reaches the engine after all that was given back before
     for store in stores:
         assert store.entered == {}
-        assert not store._places._by_name and not store._places._by_key
-        assert len(store._places) == 0
-        assert all(isinstance(waiter.want.operation, RenewSession) for waiter in store._wires.of("")._callers)
+        assert not store._acquisitions.by_name and not store._acquisitions.reasker._by_key
+        assert len(store._acquisitions) == 0
+        assert all(
+            isinstance(waiter.want.operation, RenewSession) for waiter in store._dispatchers.of("")._callers
+        )
         for session in store._sessions:
-            assert not session.unsettled, session
+            assert not session.unreleased, session
         for listener in store._listeners.values():
             _at_rest(listener)
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import anyio
 import anyio.lowlevel
+import depth
 import pytest
 
 from tenure.errors import BarrierBroken
 from tenure.local._barrier import Barrier, BarrierStatistics
-from tenure.local._park import this_task
 from tenure.testing import (
     History,
     agreement,
@@ -19,6 +19,7 @@ from tenure.testing import (
     explore,
     newcomer,
 )
+from tenure.waiting import this_task
 
 EVERY_WAY = pytest.mark.parametrize(
     ("anyio_backend", "how"),
@@ -467,7 +468,7 @@ SCENARIOS = pytest.mark.parametrize("scenario", [all_or_none, two_of_those_who_s
 
 @SCENARIOS
 def test_under_any_schedule(scenario):
-    explore(scenario, seeds=100)
+    explore(scenario, seeds=depth.share(100))
 
 
 @SCENARIOS

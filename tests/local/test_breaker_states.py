@@ -3,6 +3,7 @@
 from itertools import pairwise, product
 from math import inf
 
+import depth
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -196,7 +197,7 @@ class Walk(RuleBasedStateMachine):
         assert all(before[1] == after[0] for before, after in pairwise(self.changes))
 
 
-Walk.TestCase.settings = settings(max_examples=150, stateful_step_count=40)
+Walk.TestCase.settings = settings(max_examples=depth.share(150), stateful_step_count=40)
 test_the_states_are_those_of_the_model = Walk.TestCase
 
 

@@ -5,14 +5,15 @@ from contextlib import AsyncExitStack
 
 import anyio
 import anyio.lowlevel
+import depth
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tenure.errors import AcquireTimeout, BulkheadFull
 from tenure.local._bulkhead import Bulkhead
-from tenure.local._park import this_task
 from tenure.testing import assert_checkpoints, cancel_everywhere, cancellable, explore, newcomer, run
+from tenure.waiting import this_task
 
 EVERY_WAY = pytest.mark.parametrize(
     ("anyio_backend", "how"),
@@ -399,7 +400,7 @@ SCENARIOS = pytest.mark.parametrize("scenario", [all_get_in_and_none_stays, the_
 
 @SCENARIOS
 def test_it_holds_under_every_schedule(scenario):
-    explore(scenario, seeds=200)
+    explore(scenario, seeds=depth.share(200))
 
 
 @SCENARIOS

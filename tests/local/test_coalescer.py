@@ -6,13 +6,14 @@ import weakref
 
 import anyio
 import anyio.lowlevel
+import depth
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tenure.local._coalescer import Coalescer
-from tenure.local._park import this_task
 from tenure.testing import assert_checkpoints, cancel_everywhere, cancellable, explore, newcomer, run
+from tenure.waiting import this_task
 
 EVERY_WAY = pytest.mark.parametrize(
     ("anyio_backend", "how"),
@@ -515,7 +516,7 @@ async def leaving_story():
 
 @pytest.mark.parametrize("scenario", [story, leaving_story])
 def test_under_every_schedule(scenario):
-    explore(scenario, seeds=150)
+    explore(scenario, seeds=depth.share(150))
 
 
 @pytest.mark.parametrize("scenario", [story, leaving_story])

@@ -5,6 +5,7 @@ import logging
 import weakref
 
 import anyio
+import depth
 import pytest
 from local.pool_world import Notes, Works
 
@@ -737,10 +738,10 @@ async def test_many_keys_leave_nothing(virtual_clock):
     """Maps of locks by key: aden-hive #2584, MemMachine #1566."""
     works = Works()
     async with pool_of(works, max_total=10) as pool:
-        for key in range(2000):
+        for key in range(depth.share(2000)):
             await works.use(pool.acquire(key))
         assert pool.statistics().keys == pool.statistics().size == 10
-        assert len(pool._turns._heap) == len(pool._turns._recorded) == 0
+        assert len(pool._slot_queue._heap) == len(pool._slot_queue._recorded) == 0
         await anyio.sleep(301)
         assert pool.statistics().keys == 0
         assert len(works.open) == 0

@@ -1,6 +1,7 @@
 """The pool under every schedule and every cancellation: no slot is lost, and nothing is closed while it is lent."""
 
 import anyio
+import depth
 import pytest
 from local.pool_world import Works
 
@@ -196,10 +197,10 @@ SCENARIOS = [
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)
 def test_under_random_schedules(scenario):
-    explore(scenario, seeds=SEEDS)
+    explore(scenario, seeds=depth.share(SEEDS))
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)
 def test_cancelled_in_every_place(scenario):
-    found = cancel_everywhere(scenario)
+    found = cancel_everywhere(scenario, backends=depth.loops(scenario.__name__), native=depth.full)
     assert {"W1", "W2", "W3"} <= set(found.windows)

@@ -8,6 +8,7 @@ import math
 from weakref import ref
 
 import anyio
+import depth
 import pytest
 from anyio import ClosedResourceError, EndOfStream, WouldBlock
 
@@ -563,13 +564,15 @@ SCENARIOS = [conservation, fair, one_consumer_sees_the_order, *PARKED]
 @either
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_under_any_schedule(make, scenario):
-    explore(lambda: scenario(make), seeds=300)
+    explore(lambda: scenario(make), seeds=depth.share(300))
 
 
 @either
 @pytest.mark.parametrize("scenario", [conservation, one_consumer_sees_the_order, *PARKED])
 def test_cancelled_anywhere(make, scenario):
-    seen = cancel_everywhere(lambda: scenario(make))
+    seen = cancel_everywhere(
+        lambda: scenario(make), backends=depth.loops(scenario.__name__), native=depth.full
+    )
     if scenario in PARKED:
         assert {"W1", "W2", "W2N", "W3"} <= set(seen.windows)
 

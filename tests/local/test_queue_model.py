@@ -1,6 +1,7 @@
 """The queues against a model of them on plain lists: in whatever order things happen, both pass on the same."""
 
 import anyio
+import depth
 import pytest
 from anyio import ClosedResourceError, EndOfStream, WouldBlock
 from hypothesis import given, settings
@@ -105,7 +106,7 @@ class Caller:
 
 
 @pytest.mark.parametrize("ranked", [False, True])
-@settings(max_examples=150)
+@settings(max_examples=depth.share(150))
 @given(steps=st.lists(STEP, min_size=10, max_size=60), aging=st.sampled_from([None, 0, 2.0, 5.0]))
 async def test_any_mixture_does_as_the_model_does(virtual_clock, ranked, steps, aging):
     queue = PriorityQueue(SIZE, aging=aging) if ranked else Queue(SIZE)

@@ -2,11 +2,12 @@
 
 import anyio
 import anyio.lowlevel
+import depth
 import pytest
 
-from tenure.local._park import this_task
 from tenure.local._router import Router, RouterLane
 from tenure.testing import assert_checkpoints, cancel_everywhere, cancellable, explore, newcomer
+from tenure.waiting import this_task
 
 EVERY_WAY = pytest.mark.parametrize(
     ("anyio_backend", "how"),
@@ -331,7 +332,7 @@ async def leaving_story():
 
 @pytest.mark.parametrize("scenario", [story, leaving_story])
 def test_under_every_schedule(scenario):
-    explore(scenario, seeds=100)
+    explore(scenario, seeds=depth.share(100))
 
 
 def test_cancelled_everywhere():

@@ -6,11 +6,11 @@ from itertools import groupby
 
 import anyio
 import anyio.lowlevel
+import depth
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tenure.local._park import this_task
 from tenure.local._rwlock import RWLock, RWLockStatistics
 from tenure.testing import (
     assert_checkpoints,
@@ -21,6 +21,7 @@ from tenure.testing import (
     newcomer,
     run,
 )
+from tenure.waiting import this_task
 
 POLICIES = ("fair", "readers", "writers")
 ALL_POLICIES = pytest.mark.parametrize("policy", POLICIES)
@@ -670,13 +671,13 @@ SCENARIOS = pytest.mark.parametrize("make", [contention, r10])
 @SCENARIOS
 @ALL_POLICIES
 def test_under_any_schedule(make, policy):
-    explore(make(policy), seeds=60)
+    explore(make(policy), seeds=depth.share(60))
 
 
 @SCENARIOS
 @ALL_POLICIES
 def test_cancelled_everywhere(make, policy):
-    cancel_everywhere(make(policy))
+    cancel_everywhere(make(policy), backends=depth.loops(policy))
 
 
 @ALL_POLICIES
@@ -741,7 +742,7 @@ STEP = st.one_of(
     [("asyncio", "scope"), ("trio", "scope"), ("asyncio", "native")],
     indirect=["anyio_backend"],
 )
-@settings(max_examples=60)
+@settings(max_examples=depth.share(60))
 @given(steps=st.lists(STEP, min_size=5, max_size=40))
 async def test_any_mixture_within_one_turn_does_as_the_model_does(how, virtual_clock, steps):
     lock, model = RWLock(), Model()

@@ -3,6 +3,7 @@
 import random
 
 import anyio
+import depth
 import pytest
 
 from tenure.errors import BarrierBroken, BulkheadFull, CircuitOpen, PoolTimeout, WouldExceedDeadline
@@ -253,7 +254,7 @@ def trace(pattern, seed, backend):
 
 @pytest.mark.parametrize("pattern", PATTERNS)
 def test_a_seed_gives_one_trace(pattern):
-    for seed in range(20):
+    for seed in range(depth.share(20)):
         seen = trace(pattern, seed, "asyncio")
         assert len(seen) > 40
         assert seen == trace(pattern, seed, "trio"), seed

@@ -8,11 +8,12 @@ from contextlib import nullcontext
 
 import anyio
 import anyio.lowlevel
+import depth
 import pytest
 
-from tenure.local._park import this_task
 from tenure.local._single_flight import SingleFlight
 from tenure.testing import assert_checkpoints, cancel_everywhere, cancellable, explore, newcomer
+from tenure.waiting import this_task
 
 EVERY_WAY = pytest.mark.parametrize(
     ("anyio_backend", "how"),
@@ -454,7 +455,7 @@ def all_leave(entered):
 @HOSTS
 @pytest.mark.parametrize("scenario", [story, all_leave])
 def test_under_every_schedule(scenario, entered):
-    explore(scenario(entered), seeds=100)
+    explore(scenario(entered), seeds=depth.share(100))
 
 
 @HOSTS

@@ -12,9 +12,9 @@ import pytest
 
 from tenure.errors import BulkheadFull
 from tenure.local import Finished, Threads
-from tenure.local._park import this_task
 from tenure.local._threads import Done
 from tenure.testing import assert_checkpoints
+from tenure.waiting import this_task
 
 EVERY_WAY = pytest.mark.parametrize(
     ("anyio_backend", "how"),

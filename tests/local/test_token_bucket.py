@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import anyio
+import depth
 import pytest
 from anyio import WouldBlock
 from hypothesis import settings
@@ -324,7 +325,7 @@ async def the_rate_holds(cancel=True):
 
 
 def test_under_any_schedule():
-    explore(the_rate_holds, seeds=500)
+    explore(the_rate_holds, seeds=depth.share(500))
 
 
 def test_cancelled_anywhere():
@@ -417,4 +418,4 @@ class PlainBucket(RuleBasedStateMachine):
 
 
 TestPlainBucket = PlainBucket.TestCase
-TestPlainBucket.settings = settings(max_examples=150, stateful_step_count=30)
+TestPlainBucket.settings = settings(max_examples=depth.share(150), stateful_step_count=30)

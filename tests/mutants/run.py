@@ -33,9 +33,9 @@ UNIT = {
     "sqlite": ["engines"],
 }
 FIRST = {
-    "local/_line": "lines",
+    "waiting/_line": "lines",
     "local/_slots": "lines",
-    "local/_park": "lines holds",
+    "waiting/_park": "lines holds",
     "local/_threads": "threads",
     "local/_barrier": "local_barrier",
     "local/_rwlock": "local_rwlock",
@@ -53,6 +53,8 @@ FIRST = {
     "shared/_limiter": "rates hints",
     "shared/_puts": "queues hints",
     "shared/_takes": "takers workers hints",
+    "shared/_demand": "takers workers hints",
+    "shared/_watch": "results hints",
     "shared/_task": "takers losses hints",
     "shared/_results": "results hints",
     "shared/_runners": "workers",
@@ -162,7 +164,7 @@ def try_out(
         ]
         start = time.monotonic()
         process = subprocess.Popen(
-            [sys.executable, "-m", "pytest", *options, "--hypothesis-seed=0", *tests],
+            [sys.executable, "-m", "pytest", *options, "--full", "--hypothesis-seed=0", *tests],
             cwd=project,
             env=environment,
             stdout=subprocess.PIPE,

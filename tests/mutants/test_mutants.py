@@ -40,6 +40,7 @@ def run(*arguments):
     return subprocess.run(command, capture_output=True, check=False, text=True, timeout=60)
 
 
+@pytest.mark.full
 def test_the_runner_catches_mutants(tmp_path):
     names = ["line-leaver-stays-linked", "slots-granted-and-cancelled-leaks"]
     finished = run(*names, "--table", tmp_path / "table.md")

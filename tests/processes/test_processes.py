@@ -11,6 +11,7 @@ from collections import Counter
 from pathlib import Path
 
 import anyio
+import depth
 import pytest
 
 import tenure
@@ -18,7 +19,7 @@ import tenure
 CHILD = Path(__file__).with_name("child.py")
 PATIENCE = 50  # seconds; never waited for when all is well
 
-pytestmark = pytest.mark.timeout(240)
+pytestmark = [pytest.mark.timeout(240), pytest.mark.one_loop]
 
 
 class Children:
@@ -72,10 +73,10 @@ def said(process, *words):
 
 @pytest.mark.slow
 async def test_workers_killed_at_random_lose_nothing_and_complete_nothing_twice(children, anyio_backend_name):
-    tasks = 200
+    tasks, kills = (200, 5) if depth.full else (100, 2)
     async with tenure.open_store(children.url) as store:
         await tenure.WorkQueue(store, "jobs").put_many(range(tasks))
-    for _ in range(5):
+    for _ in range(kills):
         process = children.start(anyio_backend_name, "work", 0.01)
         before = len(children.lines())
         enough = before + random.randint(5, 60)

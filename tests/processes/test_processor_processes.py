@@ -25,7 +25,7 @@ CHILD = Path(__file__).with_name("processor_child.py")
 GRACE = 0.5
 PATIENCE = 50  # seconds; never waited for when all is well
 
-pytestmark = pytest.mark.timeout(240)
+pytestmark = [pytest.mark.timeout(240), pytest.mark.one_loop]
 
 
 # ------------------------------------------------------------------------------------------------------- in one trial
@@ -40,6 +40,7 @@ def fleet(tmp_path_factory):
 
 @pytest.mark.slow
 @pytest.mark.backends("asyncio")
+@pytest.mark.full
 async def test_on_a_file_nothing_is_lost_nor_done_twice_nor_left(fleet, tmp_path):
     trial = ProcessorTrial(None, fleet, tmp_path, random.Random(), loops=("asyncio",), slack=PATIENCE)
     verdict = await trial.run(6, "drain", "kill_all", "freeze_process", "kill_draining")
@@ -59,6 +60,7 @@ async def test_on_a_server_nothing_is_lost_nor_done_twice_nor_left(fleet, own_re
 
 @pytest.mark.slow
 @pytest.mark.backends("asyncio")
+@pytest.mark.full
 async def test_who_takes_his_time_when_told_to_end_is_found_out(fleet, tmp_path):
     trial = ProcessorTrial(None, fleet, tmp_path, random.Random(), loops=("asyncio",), cheats=True)
     verdict = await trial.run(0, *["drain"] * 6)  # whether he is told while he works is a matter of luck

@@ -47,13 +47,13 @@ def trial(fleet, own_redis_server, tmp_path):
     ("number", "faults"),
     [
         (12, ("kill_process",)),
-        (3, ("freeze_server", "freeze_server_for_long")),
+        pytest.param(*(3, ("freeze_server", "freeze_server_for_long")), marks=pytest.mark.full),
         (3, ("restart_server",)),
-        (15, ("kill_connections", "kill_subscriptions")),
-        (10, ("pause_clients", "forget_scripts")),
-        (5, ("run_out_of_memory",)),
+        pytest.param(*(15, ("kill_connections", "kill_subscriptions")), marks=pytest.mark.full),
+        pytest.param(*(10, ("pause_clients", "forget_scripts")), marks=pytest.mark.full),
+        pytest.param(*(5, ("run_out_of_memory",)), marks=pytest.mark.full),
         (20, ("lose_reply", "cut_within")),
-        (5, ("vanish", "slow_down", "refuse", "cut")),
+        pytest.param(*(5, ("vanish", "slow_down", "refuse", "cut")), marks=pytest.mark.full),
     ],
     ids=lambda value: "-".join(value) if isinstance(value, tuple) else str(value),
 )
@@ -71,6 +71,7 @@ async def test_a_frozen_process_is_not_waited_for_and_has_no_say_afterwards(tria
 
 
 @pytest.mark.slow
+@pytest.mark.full
 async def test_when_the_clock_of_the_server_leaps_fences_keep_order(trial):
     verdict = await trial("leap", clock=True).run(10)
     assert verdict.violations == []
@@ -83,6 +84,7 @@ async def test_when_the_server_loses_its_data_fences_keep_order(trial):
 
 
 @pytest.mark.slow
+@pytest.mark.full
 async def test_who_came_first_is_served_first_whatever_becomes_of_the_link(trial):
     faults = (
         "kill_connections",

@@ -85,6 +85,7 @@ def test_settings_that_make_no_sense_are_refused(options, message):
         Adaptive(**options)
 
 
+@pytest.mark.one_loop
 async def test_a_processor_takes_no_more_tasks_than_its_limit_allows(memory, told):
     capacity = 10
     running = most = 0

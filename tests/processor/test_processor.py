@@ -695,8 +695,8 @@ async def test_nothing_stays_in_memory_when_a_processor_has_ended(memory):
         await processor.submit_many(range(10))
         await processor.join()
     gc.collect()
-    assert processor._lanes[None]._entering == set()
-    assert processor._lanes[None].meter._lock_waits == {}
+    assert processor._workers[None]._entering == set()
+    assert processor._workers[None].meter._lock_waits == {}
 
 
 async def test_what_goes_wrong_is_logged_with_its_fields(memory, caplog):

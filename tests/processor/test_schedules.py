@@ -12,6 +12,7 @@ from functools import partial
 
 import anyio
 import anyio.lowlevel
+import depth
 import pytest
 
 import tenure
@@ -21,7 +22,7 @@ from tenure.local import CircuitBreaker, Pool
 from tenure.processor import Adaptive, Preset, Processor
 from tenure.testing import FaultyEngine, cancel_everywhere, cancellable, explore
 
-SEEDS = int(os.environ.get("TENURE_EXPLORE_SEEDS", "8"))
+SEEDS = int(os.environ.get("TENURE_EXPLORE_SEEDS", depth.share(8)))
 THREE = Preset(workers=3, connections=2, rate=float("inf"), queue_size=100)
 
 

@@ -7,23 +7,25 @@ import types
 from functools import partial
 
 import anyio
+import depth
 import pytest
 
 import tenure
 from tenure import EngineError, StoreUnavailable
-from tenure.engine import Holders, Holdings
+from tenure.engine import Engine, Holders, Holdings
 from tenure.engines.memory import MemoryEngine
 from tenure.engines.postgres import PostgresEngine
 from tenure.engines.redis import RedisEngine
 from tenure.engines.sqlite import SqliteEngine
 from tenure.testing import FaultyEngine
 
-ENGINES = ("memory", "wire", "sqlite", "redis", "postgres")
+# Over a wire memory is asked in batches, as files and servers are.
+ENGINES = ("memory", pytest.param("wire", marks=pytest.mark.full), "sqlite", "redis", "postgres")
 
 
 def pytest_collection_modifyitems(config, items):
-    """In virtual time PostgreSQL is asked by blocking calls, which know no loop: once is enough for these."""
-    again = {item for item in items if _is_again(item)}
+    """In virtual time PostgreSQL is asked by blocking calls, which know no loop: once is enough, with --full too."""
+    again = {item for item in items if depth.full and _is_again(item)}
     config.hook.pytest_deselected(items=list(again))
     items[:] = [item for item in items if item not in again]
 
@@ -212,7 +214,7 @@ def recording(engine):
     return _Recording(engine)
 
 
-class _Recording:
+class _Recording(Engine):
     def __init__(self, engine):
         self.operations = []
         self._engine = engine

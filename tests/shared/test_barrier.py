@@ -449,8 +449,8 @@ async def test_the_engine_remembers_nothing_of_parties_that_know(virtual_clock):
             group.start_soon(party, 1)
         meeting = engine._barriers._barriers[KEY]
         assert meeting.arrived == meeting.outcomes == {}
-        assert not store._places._by_name and not store._places._by_key
-        assert all(not session.things["arrivals"] for session in engine._state.sessions.values())
+        assert not store._acquisitions.by_name and not store._acquisitions.reasker._by_key
+        assert all(not session.items["arrivals"] for session in engine._state.sessions.values())
 
 
 # the dead and the lost
@@ -512,6 +512,26 @@ async def test_a_party_that_was_frozen_cannot_tell_whether_all_went_on(virtual_c
             engine.resume_session(one.process)
             await virtual_clock.advance(2)
             assert parties.outcomes in ([(0, 0)], [OutcomeUnknown])
+
+
+@pytest.mark.parametrize("on_departure", ["break", "drop"])
+async def test_a_party_that_was_frozen_is_not_mistaken_for_one_of_a_later_barrier(
+    faulty, faulty_store, parties, on_departure
+):
+    deaf(faulty_store)
+    async with open_store(faulty._engine, ttl=3.0) as two, anyio.create_task_group() as group:
+        await parties.come(group, Barrier(faulty_store, "start", 2, on_departure=on_departure))
+        faulty.down = True
+        later = Barrier(two, "start", 2, on_departure=on_departure)
+        assert await later.wait() == (0, 1)
+        await parties.clock.advance(10)
+        assert (await later.statistics()).parties == 0
+        await parties.come(group, later)
+        assert (await later.statistics()).waiting == 1
+        faulty.down = False
+        await parties.clock.advance(3)
+        assert parties.outcomes == [OutcomeUnknown]
+        assert await later.wait() == (0, 1)
 
 
 async def test_a_loss_after_all_went_on_is_unknown(open_store_on, parties):
@@ -632,7 +652,7 @@ async def test_all_parties_agree_over_a_bad_link(virtual_clock, seed):
 
 def deaf(store):
     """All hints are lost from now on."""
-    store._places.on_hint = lambda _: None
+    store._acquisitions.on_hint = lambda _: None
 
 
 async def test_a_withdrawal_follows_its_arrival(recording, virtual_clock):

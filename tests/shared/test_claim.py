@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 
 import anyio
+import depth
 import pytest
 
 from tenure import AcquireTimeout, EngineError, LeaseLost, StoreClosed, open_store
@@ -49,11 +50,11 @@ async def test_a_claim_is_a_lease(pool, virtual_clock):
         for _ in range(20):
             await anyio.sleep(1)
             claim.check()
-        assert repr(claim) == f"<Claim 'a' of <Lease {KEY} token={claim.token} held>>"
+        assert repr(claim) == f"<Claim 'a' of {KEY} token={claim.token} held>"
     with pytest.raises(LeaseLost, match="released"):
         claim.check()
     assert (claim.lost, claim.remaining()) == (None, 0)
-    assert repr(claim) == f"<Claim 'a' of <Lease {KEY} token={claim.token} released>>"
+    assert repr(claim) == f"<Claim 'a' of {KEY} token={claim.token} released>"
     async with pool.claim(), pool.claim() as again:
         assert again.resource == "a"
         assert again.token > claim.token
@@ -87,11 +88,11 @@ async def test_what_is_changed_in_the_metadata_stays_at_home(pool):
 
 async def test_a_claim_is_for_one_use(pool):
     claiming = pool.claim()
-    with pytest.raises(RuntimeError, match=f"{KEY}: this claim was not entered"):
+    with pytest.raises(RuntimeError, match=f"{KEY}: this block was not entered"):
         await claiming.__aexit__(None, None, None)
     async with claiming:
         pass
-    with pytest.raises(RuntimeError, match=f"{KEY}: this claim was entered before"):
+    with pytest.raises(RuntimeError, match=f"{KEY}: this block was entered before"):
         async with claiming:
             pytest.fail("twice")
 
@@ -446,7 +447,7 @@ async def test_what_is_lost_during_the_check_is_claimed_anew(store, virtual_cloc
     async def check(claim):
         checked.append(claim)
         if len(checked) == 1:
-            claim._lease._session.lose("gone")
+            claim._session.lose("gone")
             await anyio.sleep_forever()
 
     pool = await two_keys(store, check=check)
@@ -618,7 +619,7 @@ def test_no_window_of_cancellation_loses_it(engine):
     "engine", [MemoryEngine, lambda: FaultyEngine(MemoryEngine())], ids=["memory", "wire"]
 )
 def test_no_schedule_loses_it(engine):
-    explore(in_every_window(engine), seeds=30)
+    explore(in_every_window(engine), seeds=depth.share(30))
 
 
 # faults

@@ -10,12 +10,14 @@ from math import inf
 from random import Random
 
 import anyio
+import depth
 import pytest
 
 from tenure import AcquireTimeout, EngineError, LeaseLost, Lock, StoreClosed, open_store
 from tenure.engine import Acquire, Ask, CloseSession, Granted, Holders, OpenSession, Release
 from tenure.engines.memory import MemoryEngine
-from tenure.shared._election import Candidacy, Election
+from tenure.shared import Hold
+from tenure.shared._election import Election
 from tenure.testing import (
     Fault,
     FaultyEngine,
@@ -33,7 +35,7 @@ KEY = "tenure:election:cluster"
 
 async def end_session(store, term):
     """The engine forgets the session under which somebody leads."""
-    await store.call(CloseSession(term._lease._session.id))
+    await store.call(CloseSession(term._session.id))
 
 
 async def never(_):
@@ -51,7 +53,7 @@ async def test_one_leads_for_the_block(store, nothing_of):
         assert (term.node, term.lost) == ("a", None)
         assert 0 < term.remaining() <= 2.7
         term.check()
-        assert repr(term) == f"<Term of 'a' <Lease {KEY} token={term.number} held>>"
+        assert repr(term) == f"<Term 'a' of {KEY} token={term.number} held>"
     assert await election.leader() is None
     await nothing_of(store, KEY)
     assert term.remaining() == 0
@@ -191,7 +193,7 @@ async def test_lead_gives_back_what_the_body_returns(store, nothing_of):
 
     leader, term = await election.lead(body)
     assert leader == "a"
-    assert repr(term).endswith("released>>")
+    assert repr(term).endswith("released>")
     await nothing_of(store, KEY)
 
 
@@ -521,7 +523,7 @@ async def test_cancelled_at_every_step_nothing_is_left(
                 raise KeyError
             if ending == "loses" and len(losses) < 2:
                 losses.append(term.number)
-                term._lease._session.lose("gone")
+                term._session.lose("gone")
                 await anyio.sleep_forever()
 
         async def scenario():
@@ -534,7 +536,7 @@ async def test_cancelled_at_every_step_nothing_is_left(
             losses.clear()
             await nothing_of(store, KEY)
             assert not store.entered
-            assert not store._places._by_name
+            assert not store._acquisitions.by_name
             assert not any(session.held for session in store._sessions)
         assert steps >= 3
     assert virtual_clock.now() < 1
@@ -578,7 +580,7 @@ def test_in_every_window_leadership_goes_to_the_next(engine, how):
             assert not one.entered and not two.entered
 
     if how is explore:
-        explore(scenario, seeds=40)
+        explore(scenario, seeds=depth.share(40))
     else:
         windows = cancel_everywhere(scenario).windows
         assert all(windows.get(name) for name in ("W1", "W2", "W2N", "W3")), windows
@@ -700,7 +702,7 @@ async def test_nothing_is_left_to_the_garbage_collector(engine):
             for _ in range(10):
                 await election.lead(body)
             left = gc.collect()
-            candidacies = sum(isinstance(thing, Candidacy) for thing in gc.get_objects())
+            blocks = sum(isinstance(thing, Hold) for thing in gc.get_objects())
         finally:
             gc.enable()
-    assert (left, candidacies) == (0, 0)
+    assert (left, blocks) == (0, 0)

@@ -341,7 +341,7 @@ async def test_an_operation_that_fails_leaves_the_transaction_as_it_was(queue, d
         with db:
             db.execute("INSERT INTO effect VALUES (7)")
             with monkeypatch.context() as patch:
-                patch.setattr(f"tenure.engines.sqlite._book.{broken}", fail)
+                patch.setattr(f"tenure.engines.sqlite._executor.{broken}", fail)
                 with pytest.raises(ZeroDivisionError):
                     task.complete_in(db)
                 with pytest.raises(ZeroDivisionError):
@@ -539,6 +539,7 @@ anyio.run(main, backend=loop)
 """
 
 
+@pytest.mark.one_loop
 async def test_killed_at_any_moment_each_takes_effect_once(store, queue, connect, path, anyio_backend_name):
     connect().commit()
     await queue.put_many(range(40))

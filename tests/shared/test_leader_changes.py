@@ -4,6 +4,7 @@ from contextlib import asynccontextmanager
 from itertools import pairwise
 
 import anyio
+import depth
 import pytest
 
 from tenure import EngineError, StoreClosed, open_store
@@ -420,7 +421,7 @@ def test_under_every_schedule_the_last_is_told(engine):
             assert anyio.current_time() < 5
             assert not store._listeners
 
-    explore(scenario, seeds=30)
+    explore(scenario, seeds=depth.share(30))
 
 
 async def test_nothing_is_kept_of_elections_that_nobody_watches(virtual_clock):

@@ -425,7 +425,7 @@ async def test_left_in_another_task_it_is_released_and_told(store, virtual_clock
     async def leave():
         await entered.wait()
         with pytest.raises(
-            RuntimeError, match="left from another task than it was entered in; it has been released"
+            RuntimeError, match="left from another task than it was entered in; it has been given back"
         ):
             await block.__aexit__(None, None, None)
         await nothing_of(store, KEY)
@@ -529,7 +529,7 @@ async def test_cancelled_at_every_step_nothing_is_left(
             steps += 1
             await nothing_of(store, KEY)
             assert not store.entered
-            assert not store._places._by_name
+            assert not store._acquisitions.by_name
             assert not any(session.held for session in store._sessions)
         assert steps >= 3
     assert virtual_clock.now() < 1
@@ -580,7 +580,7 @@ async def test_cancelled_at_every_step_of_waiting_the_next_is_served(
                 await behind()
             await nothing_of(one, KEY)
             assert not one.entered
-            assert not one._places._by_name
+            assert not one._acquisitions.by_name
         assert steps >= 4
     assert virtual_clock.now() < 1
 
@@ -679,7 +679,7 @@ async def windows(hand_over, how, nothing_of, *, before=(), after=(), newcomer=F
         await hand_over.clock.settle()
         await nothing_of(store, KEY)
         assert not store.entered
-        assert not store._places._by_name
+        assert not store._acquisitions.by_name
     return log
 
 

@@ -10,8 +10,8 @@ import pytest
 import tenure
 from tenure import OutcomeUnknown, RateLimiter, StoreClosed, WouldExceedDeadline
 from tenure.engine import Refund, Spend
-from tenure.local._line import Line
 from tenure.testing import Fault, assert_checkpoints
+from tenure.waiting import Line
 
 NEAR = 0.002  # engines may keep time in microseconds
 

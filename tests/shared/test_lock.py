@@ -4,12 +4,14 @@ import asyncio
 import gc
 
 import anyio
+import depth
 import pytest
 
 import tenure
-from tenure import AcquireTimeout, Hold, LeaseLost, Lock, StoreClosed, open_store
+from tenure import AcquireTimeout, LeaseLost, Lock, StoreClosed, open_store
 from tenure.engine import Acquire, Granted, OpenSession
 from tenure.engines.memory import MemoryEngine
+from tenure.shared import Hold
 from tenure.testing import Fault, FaultyEngine, assert_checkpoints
 
 KEY = "tenure:lock:report"
@@ -81,7 +83,7 @@ async def test_names_and_namespaces_part(open_store_on):
 
 async def test_a_thousand_waiters_are_served_in_order(open_store_on, virtual_clock):
     async with open_store_on() as one, open_store_on() as two, open_store_on() as three:
-        order, tokens = [], []
+        order, tokens, many = [], [], 3 * depth.share(333)
 
         async def work(number):
             async with Lock((one, two, three)[number % 3], "report") as lease:
@@ -90,16 +92,16 @@ async def test_a_thousand_waiters_are_served_in_order(open_store_on, virtual_clo
 
         async with anyio.create_task_group() as group:
             async with Lock(one, "report"):
-                for number in range(999):
+                for number in range(many):
                     group.start_soon(work, number)
                     if number % 3 == 2:
                         await virtual_clock.settle()
                 waiting = (await Lock(two, "report").holders()).waiting
-                assert len(waiting) == 999
-        assert len(order) == 999
+                assert len(waiting) == many
+        assert len(order) == many
         assert tokens == sorted(tokens)
         # each store's own are in order, and no store is more than a round ahead
-        assert [number // 3 for number in order] == sorted(number // 3 for number in range(999))
+        assert [number // 3 for number in order] == sorted(number // 3 for number in range(many))
 
 
 async def test_what_waits_is_shown(store, virtual_clock):
@@ -370,10 +372,15 @@ async def test_nothing_is_kept_of_names_that_are_not_in_use(virtual_clock):
         async with anyio.create_task_group() as group:
             for number in range(500):
                 group.start_soon(work, number)
-        assert len(store._places._by_name) == len(store._places._by_key) == len(store.entered) == 0
+        assert (
+            len(store._acquisitions.by_name)
+            == len(store._acquisitions.reasker._by_key)
+            == len(store.entered)
+            == 0
+        )
         assert len(store._timers._heap) <= 500
         await anyio.sleep(100)
-        assert len(store._timers._heap) == len(store._places._asking) == 0
+        assert len(store._timers._heap) == len(store._acquisitions.reasker._due) == 0
 
 
 @pytest.mark.parametrize(

@@ -248,7 +248,7 @@ async def test_wherever_somebody_who_takes_a_spare_one_is_cancelled(
         async for k in cancelled_at_every_step(scenario, native=native):
             await queue.takers.quiet()
             statistics = await queue.statistics()
-            assert statistics.leased == 1 + len(queue.takers._spare), k
+            assert statistics.leased == 1 + len(queue.takers._prefetched), k
             assert statistics.leased + statistics.waiting + statistics.done == 60, k
         assert (await queue.statistics()).done >= 10
     statistics = await queue.statistics()
@@ -479,7 +479,7 @@ async def test_they_come_back_to_the_worker_that_lost_them(store, virtual_clock)
     queue = WorkQueue(store, "jobs")
     async with with_spare_tasks(queue, tasks=26, concurrency=2) as (_, handler, _):
         del handler.begun[18:]
-        queue.takers._spare[0][0].lose("expired")
+        queue.takers._prefetched[0][0].lose("expired")
         with anyio.fail_after(6):
             await queue.join()
     assert sorted(handler.begun) == list(range(26))
@@ -523,7 +523,7 @@ async def test_drained_in_the_turns_after_the_session_was_lost(open_store_on, vi
             running(Worker(other, Handler(1000), concurrency=60)),
         ):
             await virtual_clock.settle()
-            queue.takers._spare[0][0].lose("expired")
+            queue.takers._prefetched[0][0].lose("expired")
             for _ in range(turns):
                 await anyio.lowlevel.checkpoint()
             with anyio.fail_after(2):

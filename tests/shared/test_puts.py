@@ -6,6 +6,7 @@ import datetime as dt
 from random import Random
 
 import anyio
+import depth
 import pytest
 
 import tenure
@@ -437,13 +438,13 @@ async def test_put_many_gives_an_outcome_for_each(store):
 
 async def test_put_many_more_than_fit(store, virtual_clock):
     queue = WorkQueue(store, "jobs", max_size=10)
-    taken = []
+    taken, number = [], depth.share(1000)
     async with anyio.create_task_group() as group:
-        group.start_soon(queue.put_many, range(1000))
-        for _ in range(1000):
+        group.start_soon(queue.put_many, range(number))
+        for _ in range(number):
             taken.append(await do_one(queue))
             assert (await queue.statistics()).unfinished <= 10
-    assert taken == list(range(1000))
+    assert taken == list(range(number))
     await nobody_in_line(queue)
 
 

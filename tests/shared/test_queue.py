@@ -7,6 +7,7 @@ from contextlib import suppress
 from itertools import count
 
 import anyio
+import depth
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -52,7 +53,7 @@ async def test_higher_priorities_first_and_first_come_first_served_within_one(st
 
 @pytest.mark.parametrize("engine", ["memory"], indirect=True)
 @given(st.lists(st.tuples(st.integers(-3, 3), st.sampled_from((0, 0, 1, 2)), st.sampled_from((0, 0.5, 1)))))
-@settings(max_examples=60)
+@settings(max_examples=depth.share(60))
 def test_the_order_is_that_of_the_model(engine, puts):
     """Row 23: (higher priority, ready_at, sequence)."""
 
@@ -211,14 +212,15 @@ async def test_the_dead_are_raised_with_all_their_attempts(store, virtual_clock)
 
 async def test_many_dead(store, virtual_clock):
     queue = WorkQueue(store, "jobs", retry=Retry(attempts=1))
-    await queue.put_many(range(600))
-    for _ in range(600):
+    number = depth.share(600)
+    await queue.put_many(range(number))
+    for _ in range(number):
         await fail(queue)
     page = await queue.dead(limit=10)
     assert [dead.payload for dead in page] == list(range(10))
     assert [dead.payload for dead in await queue.dead(after=page[-1].rank, limit=2)] == [10, 11]
-    assert await queue.requeue() == 600
-    assert await take_all(queue) == list(range(600))
+    assert await queue.requeue() == number
+    assert await take_all(queue) == list(range(number))
 
 
 async def test_one_whose_key_is_in_use_again_stays_dead(store):
@@ -455,7 +457,7 @@ STEPS = st.lists(
 
 @pytest.mark.parametrize("engine", ["memory"], indirect=True)
 @given(STEPS)
-@settings(max_examples=150)
+@settings(max_examples=depth.share(150))
 def test_the_books_balance_whatever_happens(engine, steps):
     async def scenario():
         async with tenure.open_store(MemoryEngine(), ttl=3) as store:

@@ -9,15 +9,25 @@ import anyio
 import pytest
 
 from tenure import Barrier, LeaseLost, Lock, WorkQueue, open_store
-from tenure.engine import Acquire, CloseSession, Exchange, Hint, Inspect, Inspected, Notice, Put, Release
+from tenure.engine import (
+    Acquire,
+    CloseSession,
+    DescribeSession,
+    Engine,
+    Exchange,
+    Hint,
+    Notice,
+    Put,
+    Release,
+    SessionPage,
+)
 from tenure.engines.memory import MemoryEngine
 from tenure.engines.sqlite import SqliteEngine
 
 
-class Late:
+class Late(Engine):
     """Memory that answers operations of some kinds late: when `answer` is called."""
 
-    immediate = False
     url = "late:"
 
     def __init__(self):
@@ -68,7 +78,7 @@ def resync(store):
 
 async def test_what_is_left_meanwhile_was_not_lost(late, store):
     async with Lock(store, "x") as lease:
-        late.kinds = (Inspect,)
+        late.kinds = (DescribeSession,)
         resync(store)
         late.answers = [(kind, on_answer, nothing(answer)) for kind, on_answer, answer in late.answers]
     late.kinds = ()
@@ -79,7 +89,7 @@ async def test_what_is_left_meanwhile_was_not_lost(late, store):
 async def test_a_place_is_not_yet_a_grant(late, store):
     with pytest.raises(LeaseLost, match="gone"):
         async with Lock(store, "x"):
-            late.kinds = (Inspect,)
+            late.kinds = (DescribeSession,)
             resync(store)
             late.answers = [(kind, on_answer, waiting(answer)) for kind, on_answer, answer in late.answers]
             late.kinds = ()
@@ -102,7 +112,7 @@ async def test_an_arrival_under_a_session_that_had_ended_leaves_nothing(late, st
     async with anyio.create_task_group() as group:
         for _ in range(2):
             group.start_soon(Barrier(store, "b", 2).wait)
-    assert not store._places._by_name
+    assert not store._acquisitions.by_name
 
 
 async def test_a_task_that_is_on_its_way_is_not_given_back(late, store):
@@ -128,7 +138,7 @@ async def test_a_task_with_a_verdict_is_not_given_back(late, store):
     queue = WorkQueue(store, "jobs")
     await queue.put("work")
     async with queue.take():
-        late.kinds = (Inspect, Exchange)
+        late.kinds = (DescribeSession, Exchange)
         resync(store)
         await anyio.sleep(1)
         # its exchange is under way, and the answer to the inspection is there when that has come
@@ -141,7 +151,7 @@ async def test_a_task_with_a_verdict_is_not_given_back(late, store):
 
 async def test_one_round_at_a_time(late, store):
     async with Lock(store, "x"):
-        late.kinds = (Inspect,)
+        late.kinds = (DescribeSession,)
         for _ in range(5):
             resync(store)
             await anyio.sleep(1)
@@ -182,7 +192,7 @@ async def test_giving_back_is_sent_again_until_it_is_done(faulty, faulty_store, 
     await anyio.sleep(0.5)
     faulty.refused = ()
     await anyio.sleep(2)
-    assert (await faulty_store.call(Inspect(session.id))).belongings == ()
+    assert (await faulty_store.call(DescribeSession(session.id))).items == ()
 
 
 async def test_producers_that_wait_are_asked_for_once(recording, virtual_clock):
@@ -201,10 +211,10 @@ async def test_producers_that_wait_are_asked_for_once(recording, virtual_clock):
 
 
 def nothing(inspected):
-    assert isinstance(inspected, Inspected)
-    return Inspected(inspected.process, (), "")
+    assert isinstance(inspected, SessionPage)
+    return SessionPage(inspected.process, (), "")
 
 
 def waiting(inspected):
-    found = tuple(one._replace(held=False, token=0) for one in inspected.belongings)
-    return Inspected(inspected.process, found, "")
+    found = tuple(one._replace(held=False, token=0) for one in inspected.items)
+    return SessionPage(inspected.process, found, "")

@@ -197,7 +197,7 @@ async def test_wherever_waiting_is_cancelled(store, virtual_clock, cancelled_at_
     async for _ in cancelled_at_every_step(scenario, native=native):
         await virtual_clock.settle()
         assert (await store.statistics()).held == before
-        assert queue._link.watchers._lines == {}
+        assert queue._client.watchers._lines == {}
 
 
 async def test_closing_wakes_those_who_wait(engine, virtual_clock):

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from random import Random
 
 import anyio
+import depth
 import pytest
 
 import tenure
@@ -584,7 +585,7 @@ async def test_takers_that_have_waited_for_long_take_them_up_too(engine, virtual
 async def test_ten_thousand_stranded_tasks_at_once(engine, virtual_clock):
     """Row 8: saq's sweep takes up to five seconds for each, one after the other."""
     link = FaultyEngine(engine)
-    count = 10_000
+    count = depth.share(10_000)
     async with tenure.open_store(link, ttl=3) as dead, tenure.open_store(engine, ttl=3) as alive:
         queue, other = (WorkQueue(store, "jobs", max_size=count) for store in (dead, alive))
         await queue.put_many(range(count))

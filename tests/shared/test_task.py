@@ -229,7 +229,7 @@ async def test_left_from_another_task(store, virtual_clock):
     async def leave():
         await entered.wait()
         with pytest.raises(
-            RuntimeError, match="left from another task than it was entered in; it has been settled"
+            RuntimeError, match="left from another task than it was entered in; it has been given back"
         ):
             await taking.__aexit__(None, None, None)
         await queue.takers.quiet()

@@ -495,7 +495,7 @@ async def test_wherever_run_is_cancelled(store, virtual_clock, cancelled_at_ever
 
     async for _ in cancelled_at_every_step(scenario, native=native):
         await nothing_leased(queue)
-        assert queue.takers._most_spare == 0
+        assert queue.takers._demand.prefetch == 0
 
 
 @pytest.mark.parametrize("turns", range(12))

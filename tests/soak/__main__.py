@@ -25,7 +25,7 @@ import anyio
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from conftest import RedisServer
-from soak import processor_soak
+from soak import names, processor_soak, resharding, sentinel
 from soak.fleet import Fleet
 from soak.judging import Verdict
 from soak.trial import Trial
@@ -59,8 +59,9 @@ async def soak(folder: Path, faults: int, seed: int) -> Verdict:
 
 
 def main() -> int:
-    if sys.argv[1:2] == ["processor"]:
-        return processor_soak.main(sys.argv[2:])
+    others = {"names": names, "processor": processor_soak, "resharding": resharding, "sentinel": sentinel}
+    if sys.argv[1:2] and sys.argv[1] in others:
+        return others[sys.argv[1]].main(sys.argv[2:])
     parser = argparse.ArgumentParser(prog="python -m tests.soak", description=__doc__.splitlines()[0])
     parser.add_argument("engine", choices=["redis"])
     parser.add_argument("--faults", type=int, default=10_000)

@@ -26,7 +26,7 @@ from soak import client
 from soak.client import STALL, Bank, Stale
 
 import tenure
-from tenure.engine import CAP, Inspect, Inspected, Survey
+from tenure.engine import CAP, DescribeSession, ListKeys, SessionPage
 from tenure.local import CircuitBreaker, Pool
 from tenure.processor import Preset, Processor
 from tenure.testing import History
@@ -115,13 +115,13 @@ class Client:
     async def _leased(self, store) -> str:
         """What the engine says that this process still holds, but for its place in the fleet."""
         left = []
-        for name in (await store.call(Survey("sessions", limit=CAP))).names:
+        for name in (await store.call(ListKeys("sessions", limit=CAP))).names:
             after = ""
-            while isinstance(page := await store.call(Inspect(name, after)), Inspected):
+            while isinstance(page := await store.call(DescribeSession(name, after)), SessionPage):
                 if page.process == store.process:
                     left += [
                         f"{one.family} {one.key}"
-                        for one in page.belongings
+                        for one in page.items
                         if one.held
                         and one.family in {"tasks", "claims", "holds"}
                         and ":processor:" not in one.key

@@ -18,7 +18,7 @@ from soak.processor_nemesis import FAULTS, ProcessorNemesis
 from soak.processor_referee import strandings
 
 import tenure
-from tenure.engine import CAP, Survey
+from tenure.engine import CAP, ListKeys
 from tenure.testing import History, conservation, mutual_exclusion, nothing_lost
 
 LOOPS = ("asyncio", "trio", "uvloop")
@@ -202,7 +202,7 @@ class ProcessorTrial(Judging):
         self._judge_what_is_left()
 
     async def _names(self, store, kind) -> list[str]:
-        return list((await store.call(Survey(kind, limit=CAP))).names)
+        return list((await store.call(ListKeys(kind, limit=CAP))).names)
 
     # judging
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.full
 ROOT = Path(__file__).parents[2]
 
 
@@ -18,3 +19,42 @@ def test_a_short_soak():
     ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stdout + ran.stderr
     assert re.search(r"40 faults, \d+ grants, .*, 0 violations", ran.stdout), ran.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("options", "seen"),
+    [
+        (
+            ["resharding", "--megabytes", "1", "--seconds", "0.5", "--node-timeout", "1"],
+            r"moved .*failover, planned .*failover, killed .*counted: (\d+) of \1 tasks",
+        ),
+        (["sentinel", "--failovers", "1", "--down-after", "1"], r"1: the primary is killed .*longest wait"),
+    ],
+    ids=lambda value: value[0] if isinstance(value, list) else "",
+)
+def test_a_short_move(options, seen):
+    command = [sys.executable, "-m", "tests.soak", *options]
+    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert re.search(seen + r".*\n0 violations", ran.stdout, re.DOTALL), ran.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("engine", ["memory", "sqlite"])
+def test_names_leave_nothing(engine):
+    command = [
+        sys.executable,
+        "-m",
+        "tests.soak",
+        "names",
+        "--engine",
+        engine,
+        "--count",
+        "700",
+        "--ttl",
+        "1",
+    ]
+    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert ran.stdout.count(": 0 left") == 3, ran.stdout

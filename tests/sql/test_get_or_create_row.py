@@ -15,8 +15,8 @@ from sqlalchemy import create_engine
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.pool import NullPool
 
+from tenure.dbapi import Awaiting, Blocking
 from tenure.sql import StaleSnapshot, get_or_create_row
-from tenure.store._connection import Awaiting, Blocking
 from tenure.testing import race
 
 BLOCKING = ("sqlite3", "psycopg", "sqlalchemy")

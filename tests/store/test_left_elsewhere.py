@@ -17,7 +17,7 @@ async def test_left_in_another_task():
     await asyncio.create_task(store.__aenter__())
     hold = Lock(store, "x").hold()
     await asyncio.create_task(hold.__aenter__())
-    with pytest.raises(RuntimeError, match="it has been released. Keep its `async with` in one task"):
+    with pytest.raises(RuntimeError, match="it has been given back. Keep its `async with` in one task"):
         await hold.__aexit__(None, None, None)
     with pytest.raises(
         RuntimeError, match=r"it is closed. Enter and leave it in one task.*threads-and-processes.md#"

@@ -3,19 +3,17 @@ from __future__ import annotations
 import anyio
 import pytest
 
-from tenure.engine import CloseSession, OpenSession, RenewSession, Reply
+from tenure.engine import CloseSession, Engine, OpenSession, RenewSession, Reply
 from tenure.engines.memory import MemoryEngine
 from tenure.errors import EngineError, StoreClosed, StoreUnavailable
+from tenure.store._dispatch import Dispatcher, Dispatchers
 from tenure.store._sessions import Session, Sessions
-from tenure.store._wire import Wire
-from tenure.store._wires import Wires
 from tenure.upkeep import Upkeep
 
 
-class Link:
+class Link(Engine):
     """A memory engine behind a wire, with its operations on record; it can be away, slow, and refuse."""
 
-    immediate = False
     url = "link:"
 
     def __init__(self):
@@ -55,11 +53,11 @@ def link():
 
 @pytest.fixture
 async def sessions(link, virtual_clock):
-    wires = Wires(link)
+    dispatchers = Dispatchers(link)
     async with anyio.create_task_group() as group:
         upkeep = Upkeep(group)
-        upkeep.start("wire", wires.of("").run)
-        sessions = Sessions("process", wires, lambda: upkeep)
+        upkeep.start("wire", dispatchers.of("").run)
+        sessions = Sessions("process", dispatchers, lambda: upkeep)
         sessions.upkeep = upkeep
         yield sessions
         upkeep.cancel()
@@ -118,8 +116,8 @@ async def test_ttls_have_sessions_of_their_own(sessions, link, virtual_clock):
     assert one is not two
     assert one.id != two.id
     await anyio.sleep(6.5)
-    assert len([op for op in link.of(RenewSession) if op.session == one.id]) == 6
-    assert len([op for op in link.of(RenewSession) if op.session == two.id]) == 3
+    assert len([op for op in link.of(RenewSession) if op.key == one.id]) == 6
+    assert len([op for op in link.of(RenewSession) if op.key == two.id]) == 3
 
 
 async def test_opened_too_slowly_it_is_opened_anew(sessions, link, virtual_clock):
@@ -307,7 +305,7 @@ async def test_on_its_own_thread_the_loops_clock_counts_too(sessions, link, virt
 
 
 def test_names_are_used_once():
-    session = Session("process/1", 3.0, Wire(MemoryEngine()))
+    session = Session("process/1", 3.0, Dispatcher(MemoryEngine()))
     names = [session.new_name() for _ in range(100)]
     assert len(set(names)) == 100
     assert all(name.startswith("process/1.") for name in names)

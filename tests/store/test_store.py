@@ -258,7 +258,9 @@ def test_the_url_may_come_from_the_environment(monkeypatch, tmp_path):
 def test_the_response_timeout_is_an_option_of_servers(server):
     def timeout_of(store):
         engine = store._engine
-        return engine._nodes._link_options[0] if hasattr(engine, "_nodes") else engine._link._response_timeout
+        if "cluster" in server:
+            return engine._topology._link_options[0]
+        return (engine._topology._connection if "redis" in server else engine._connection)._response_timeout
 
     assert timeout_of(open_store(server)) == 5
     assert timeout_of(open_store(server, response_timeout=2)) == 2
@@ -474,7 +476,7 @@ async def test_one_who_is_granted_in_the_turn_of_closing_does_not_enter():
             store._sessions.closed = True  # what closing does first
             return engine.apply(operation)
 
-        store._wires.of("").apply = apply
+        store._dispatchers.of("").apply = apply
         with pytest.raises(StoreClosed):
             async with Lock(store, "a"):
                 pytest.fail("entered")

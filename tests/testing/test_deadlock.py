@@ -8,7 +8,6 @@ import anyio
 import pytest
 
 from tenure.local import Threads
-from tenure.local._line import Line
 from tenure.testing import (
     DeadlockError,
     ScheduleFailed,
@@ -18,6 +17,7 @@ from tenure.testing import (
     explore,
     run,
 )
+from tenure.waiting import Line
 
 each_backend = pytest.mark.parametrize("backend", ["asyncio", "trio"])
 

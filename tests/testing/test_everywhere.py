@@ -8,8 +8,8 @@ import anyio
 import pytest
 from anyio.lowlevel import checkpoint
 
-from tenure.local._line import Line
 from tenure.testing import ScheduleFailed, cancel_everywhere, cancellable, newcomer, run
+from tenure.waiting import Line
 
 BACKENDS = ("asyncio", "trio")
 each_backend = pytest.mark.parametrize("backend", BACKENDS)
@@ -140,7 +140,7 @@ class Barging:
 
     def release(self):
         self.held = False
-        waiter = next(iter(self.line._waiters), None)
+        waiter = self.line.first
         if waiter is not None:
             self.held = self.line.grant(waiter, None)
 

@@ -11,6 +11,7 @@ from tenure.engine import (
     Arrive,
     Claim,
     Count,
+    Engine,
     Exchange,
     Granted,
     Hint,
@@ -31,7 +32,7 @@ from tenure.testing import Fault, FaultyEngine, History, conservation, mutual_ex
 from tenure.testing._faults import LeapingClock
 
 
-class RecordingEngine:
+class RecordingEngine(Engine):
     """An engine that only notes what arrives."""
 
     url = "recording:"

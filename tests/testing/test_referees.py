@@ -22,10 +22,10 @@ from tenure.errors import BarrierBroken, OutcomeUnknown, QueueFull
 from tenure.testing import (
     Breach,
     Deliveries,
+    Generations,
     History,
     Holds,
     RefereeError,
-    Turns,
     agreement,
     capacity,
     conservation,
@@ -90,7 +90,7 @@ def test_an_error_stays_short(history):
 
 def test_an_empty_history_has_counts_of_zero():
     assert mutual_exclusion([]) == one_leader([]) == Holds(0, 0, 0, 0)
-    assert (capacity([], 1), fifo([]), agreement([], 2)) == (0, 0, Turns(0, 0))
+    assert (capacity([], 1), fifo([]), agreement([], 2)) == (0, 0, Generations(0, 0))
     assert nothing_lost([]) == Deliveries(0, 0, 0, 0, 0, 0)
 
 
@@ -414,7 +414,7 @@ def test_parties_that_agree_are_fine(history):
     meet(history, 3, [None, "killed", None], generation=9, places=[0, None, 1])
     meet(history, 4, ["killed", BROKEN])
     meet(history, 5, [None, CANCELLED, None])  # cancelled when it had tripped
-    assert agreement(history, 3) == Turns(passed=3, broken=2)
+    assert agreement(history, 3) == Generations(passed=3, broken=2)
 
 
 def test_a_party_that_passes_while_another_is_broken_is_seen(history):
@@ -441,7 +441,7 @@ def test_one_that_left_makes_nobody_pass(history):
     end(gone, error=CANCELLED)
     second = begin(history.arriving("gate", turn=1))
     end(first, second)
-    assert agreement(history, 2) == Turns(passed=1, broken=0)
+    assert agreement(history, 2) == Generations(passed=1, broken=0)
     third = begin(history.arriving("gate", turn=1))
     end(third)
     text = "gate, turn 1: one passed when at most 2 of 3 had been there together"
@@ -492,7 +492,7 @@ def test_a_barrier_of_threads_is_honest(history, breaks):
         thread.start()
     for thread in threads:
         thread.join()
-    assert agreement(history, 3) == Turns(*((10, 10) if breaks else (20, 0)))
+    assert agreement(history, 3) == Generations(*((10, 10) if breaks else (20, 0)))
 
 
 # -------------------------------------------------------------------------------------------------------------- queues

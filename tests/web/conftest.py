@@ -8,7 +8,7 @@ import anyio
 import h11
 import pytest
 
-from tenure.web._server import Server
+from tenure.web.server import Server
 
 
 class Said(NamedTuple):

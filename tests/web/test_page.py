@@ -14,7 +14,7 @@ from needed import NO_CHROMIUM
 from tenure.engine import Holder, QueueCounts, Resource, ResourcePage
 from tenure.errors import StoreUnavailable
 from tenure.processor._metrics import Latencies, Latency
-from tenure.web import _server
+from tenure.web import server
 from tenure.web._document import document
 from tenure.web._flows import Flow
 from tenure.web._processors import SeenProcessor
@@ -172,9 +172,9 @@ MEASURE = """setInterval(() => {
     ids=["long", "escapes", "turned", "wide", "stacked", "words"],
 )
 async def test_no_name_breaks_the_layout(serve, browse, monkeypatch, name):
-    body, _ = _server._page()
+    body, _ = server._page()
     measured = body.replace(b"</script>", MEASURE.encode())
-    monkeypatch.setattr(_server, "_page", lambda: (measured, "default-src * 'unsafe-inline'"))
+    monkeypatch.setattr(server, "_page", lambda: (measured, "default-src * 'unsafe-inline'"))
 
     async def state():
         holder = Holder(name, "s.1@7f", 9, 1, b"", 75.0)

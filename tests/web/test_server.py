@@ -9,8 +9,8 @@ import anyio
 import pytest
 
 from tenure.errors import StoreUnavailable
-from tenure.web import _server
-from tenure.web._server import is_loopback
+from tenure.web import server
+from tenure.web.server import is_loopback
 
 TOKEN = "correcthorse7"
 
@@ -201,7 +201,7 @@ async def test_connections_that_ask_nothing_make_room_the_oldest_first(serve):
             await stream.send(b"GET / HTTP/1.1\r\nHost: loc")
             return stream
 
-        first, second, third, *_ = [await begin() for _ in range(_server._MOST_CONNECTIONS)]
+        first, second, third, *_ = [await begin() for _ in range(server._MOST_CONNECTIONS)]
         assert (await ask("/")).status == 200
         assert await said_on(first) == b""
         await begin()
@@ -212,7 +212,7 @@ async def test_connections_that_ask_nothing_make_room_the_oldest_first(serve):
 
 
 async def test_there_is_a_limit_on_requests_at_a_time(serve, monkeypatch):
-    monkeypatch.setattr(_server, "_MOST_CONNECTIONS", 2)
+    monkeypatch.setattr(server, "_MOST_CONNECTIONS", 2)
     hold, asked = anyio.Event(), []
 
     async def state():
@@ -242,12 +242,12 @@ async def test_there_is_a_limit_on_requests_at_a_time(serve, monkeypatch):
 
 @pytest.mark.parametrize("data", [b"GET / HT", b"", b"GET / HTTP/1.1\r\nHost: localhost\r\n"])
 async def test_whoever_says_nothing_is_let_go(serve, monkeypatch, data):
-    monkeypatch.setattr(_server, "_HEAD", 0.05)
+    monkeypatch.setattr(server, "_HEAD", 0.05)
     assert await (await serve()).raw(data) == b""
 
 
 async def test_whoever_asks_byte_by_byte_is_let_go(serve, monkeypatch):
-    monkeypatch.setattr(_server, "_HEAD", 0.2)
+    monkeypatch.setattr(server, "_HEAD", 0.2)
     ask = await serve()
     with anyio.fail_after(5):
         async with await ask.connect() as stream:
@@ -259,7 +259,7 @@ async def test_whoever_asks_byte_by_byte_is_let_go(serve, monkeypatch):
 
 
 async def test_a_slow_answer_has_time_of_its_own(serve, monkeypatch):
-    monkeypatch.setattr(_server, "_HEAD", 0.05)
+    monkeypatch.setattr(server, "_HEAD", 0.05)
 
     async def state():
         await anyio.sleep(0.2)
@@ -269,7 +269,7 @@ async def test_a_slow_answer_has_time_of_its_own(serve, monkeypatch):
 
 
 async def test_whoever_does_not_take_the_answer_in_is_let_go(serve, monkeypatch):
-    monkeypatch.setattr(_server, "_ANSWER", 0.05)
+    monkeypatch.setattr(server, "_ANSWER", 0.05)
 
     async def state():
         await anyio.sleep_forever()

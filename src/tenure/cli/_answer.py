@@ -7,6 +7,6 @@ from typing import Any
 
 
 def answer(document: dict[str, Any], code: int = 0) -> int:
-    """Print one JSON document; gives the exit code."""
+    """Print one JSON document; returns the exit code."""
     print(json.dumps(document, ensure_ascii=False, indent=2))
     return code

@@ -13,7 +13,7 @@ from typing import NoReturn
 
 from tenure.processor import PRESETS
 
-from ._misuse import Misuse
+from ._errors import UsageError
 
 DEFAULT_STORE = "sqlite:///tenure.db"
 STORE_VARIABLE = "TENURE_STORE"
@@ -41,11 +41,11 @@ inputs:
 
 handler:
   module:function is imported with the working directory on the path and called as function(input); if its parameter
-  is named task, or annotated tenure.Task, it gets the task. Sync functions run in threads. What it returns is the
-  result (JSON); if it raises, the input is tried again, and is dead after the last try.
+  is named task, or annotated tenure.Task, it gets the task. Sync functions run in threads. Its return value is
+  the result (JSON); if it raises, the input is retried, and is dead after the last try.
 
 exit code:
-  0 all is done   1 something died, or the run was interrupted   2 misuse, told in one line
+  0 all is done   1 something died, or the run was interrupted   2 usage error, reported in one line
 
 examples:
   tenure run tenure.examples:words poems.txt --results words.jsonl
@@ -55,7 +55,7 @@ examples:
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """So many starts `per` so many seconds."""
+    """A rate: `number` starts `per` that many seconds."""
 
     number: float
     per: float
@@ -63,7 +63,7 @@ class Rate:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What `tenure run` was told; `run` None means that the name is made from the rest."""
+    """The options of `tenure run`; `run` None means that the name is derived from the rest."""
 
     handler: str
     inputs: tuple[str, ...] = ()
@@ -83,10 +83,10 @@ class Options:
 
 
 class Parser(argparse.ArgumentParser):
-    """Raises `Misuse` where argparse would exit. Thread safety: none."""
+    """Raises `UsageError` where argparse would exit."""
 
     def error(self, message: str) -> NoReturn:
-        raise Misuse(f"{message} (see {self.prog} --help)")
+        raise UsageError(f"{message} (see {self.prog} --help)")
 
 
 def store_url(given: str | None) -> str:
@@ -103,17 +103,17 @@ def store_option(given: str | None) -> str:
 
 
 def parse_run(words: Sequence[str]) -> Options:
-    """The options of `tenure run`. Raises `Misuse`."""
+    """The options of `tenure run`. Raises `UsageError`."""
     given = _parser().parse_intermixed_args(words)
     preset = PRESETS.get(given.preset)
     if given.inputs and given.globs:
-        raise Misuse("give either input files or --from, not both")
+        raise UsageError("name either input files or --from, not both")
     if not given.inputs and not given.globs:
-        raise Misuse("there is no input: name files of lines, - for standard input, or --from 'GLOB'")
+        raise UsageError("there is no input: name files of lines, - for standard input, or --from 'GLOB'")
     if "-" in given.inputs and given.run is None:
-        raise Misuse("standard input (-) needs --run NAME, by which the run is found again")
+        raise UsageError("standard input (-) needs --run NAME, by which the run is found again")
     if given.inputs.count("-") > 1:
-        raise Misuse("standard input (-) can be read only once")
+        raise UsageError("standard input (-) can be read only once")
     rate = given.rate
     if rate is None and preset is not None:
         rate = Rate(preset.rate, 1.0)
@@ -161,20 +161,20 @@ def _parser() -> argparse.ArgumentParser:
         "--run",
         metavar="NAME",
         type=_name,
-        help="the run's name (default: made from handler, inputs and options)",
+        help="the run's name (default: derived from handler, inputs and options)",
     )
     add("--fresh", action="store_true", help="forget what the run has done so far and start it anew")
     add(
         "--workers",
         metavar="N",
         type=_workers,
-        help=f"how many inputs at a time, {_MOST_WORKERS:,} at most (default: {_WORKERS})",
+        help=f"how many inputs at once, {_MOST_WORKERS:,} at most (default: {_WORKERS})",
     )
     add(
         "--rate",
         metavar="N/s",
         type=_rate,
-        help="at most so many starts: 100/s, 600/m, 10/h, or none (the default)",
+        help="limit of starts: 100/s, 600/m, 10/h, or none (the default)",
     )
     add(
         "--retries",
@@ -188,7 +188,7 @@ def _parser() -> argparse.ArgumentParser:
         metavar="N",
         type=count,
         default=3,
-        help="an input that was at hand each time when so many commands died is dead (default: %(default)s)",
+        help="an input that was in work in this many crashes is dead (default: %(default)s)",
     )
     add("--timeout", metavar="S", type=seconds, help="seconds that a try may take (default: no limit)")
     add("--preset", choices=tuple(PRESETS), help="defaults for workers, rate and queue: %(choices)s")
@@ -248,6 +248,6 @@ def _rate(text: str) -> Rate | bool:
 
 def _check_backend(name: str) -> None:
     if name == "uvloop" and find_spec("uvloop") is None:
-        raise Misuse("--backend uvloop: uvloop is not installed; pip install 'tenure[cli]'")
+        raise UsageError("--backend uvloop: uvloop is not installed; pip install 'tenure[cli]'")
     if name == "trio" and find_spec("trio") is None:
-        raise Misuse("--backend trio: trio is not installed; pip install 'tenure[trio]'")
+        raise UsageError("--backend trio: trio is not installed; pip install 'tenure[trio]'")

@@ -24,10 +24,8 @@ class Calling:
     """Calls the handler for tasks and counts in the tally.
 
     A try that takes longer than `timeout` seconds fails; the thread of a sync one is abandoned. If a handler fails
-    because nobody reads standard output any more, that is no fault of its input: `on_closed_output` is called, and the
+    because the reader of standard output has gone, that is no fault of its input: `on_closed_output` is called, and the
     task is given back.
-
-    Thread safety: none.
     """
 
     def __init__(
@@ -84,7 +82,7 @@ def _is_broken_pipe(failure: BaseException | None) -> bool:
 
 
 def output_is_closed() -> bool:
-    """Whether standard output is a pipe that nobody reads any more."""
+    """Whether standard output is a pipe whose reader has gone."""
     try:
         poll = select.poll()
         poll.register(sys.__stdout__.fileno(), 0)  # pyright: ignore[reportOptionalMemberAccess] an AttributeError is caught

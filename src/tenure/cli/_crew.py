@@ -1,10 +1,10 @@
 """The workers of a run: each calls the handler for one input at a time, in a thread of its own if it is sync.
 
 With a rate, a worker books its start before it takes a task, so that none is held while it waits for its turn. A
-booking that is not used soon is worth nothing: all those who have waited for a task would start at once when there are
-some again. They book anew, with the task in hand.
+booking that is not used soon is worth nothing: all workers that have waited for a task would start at once when there
+are some again. They book anew, with the task in hand.
 
-When a command dies, nobody knows which of the inputs at hand has killed it, and each is charged with it. So an input
+When a command dies, it is unknown which of the inputs in work has killed it, and each is charged with it. So an input
 that is dead if this command dies too has its last chance without another such beside it; those wait meanwhile, without
 being charged.
 """
@@ -41,12 +41,10 @@ class NotStarted(Exception):
 
 
 class Crew:
-    """So many `workers`, which take the tasks of a queue and `call` each with its worker's thread.
+    """Runs `workers` workers, which take the tasks of a queue and `call` each with its worker's thread.
 
     A worker whose thread cannot be stopped takes nothing until that has ended. With a `limiter`, none starts faster
     than that allows.
-
-    Thread safety: none.
     """
 
     def __init__(

@@ -1,8 +1,8 @@
-"""Commands that died on this machine: what they had is free as soon as somebody sees that they are dead.
+"""Commands that died on this machine: what they had is free as soon as another process notices their death.
 
-Elsewhere, and where the system does not tell, it is free when their sessions have run out. A process is known by its
-host and boot, the namespaces in which its number means something, its number, and the time of its start, since numbers
-are used again.
+Elsewhere, and where the system has no such identity, it is free when their sessions have run out. A process is known
+by its host and boot, the namespaces in which its number means something, its number, and the time of its start, since
+numbers are used again.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tenure.engine import CloseSession, Survey
+from tenure.engine import CloseSession, ListKeys
 from tenure.store import Store
 
 _PROC = Path("/proc")
@@ -23,7 +23,7 @@ Identity = dict[str, Any]
 
 
 def own_identity() -> Identity | None:
-    """By what others on this machine know this process, as JSON; None where the system does not tell."""
+    """The identity of this process on this machine, as JSON; None where the system has none."""
     try:
         if str((_PROC / "self").readlink()) != str(os.getpid()):  # that is the /proc of other namespaces
             return None
@@ -41,22 +41,22 @@ def own_identity() -> Identity | None:
     }
 
 
-def has_died(who: Identity | None) -> bool:
+def has_died(identity: Identity | None) -> bool:
     """Whether the process was one of this machine and is surely dead."""
     own = own_identity()
-    if own is None or not who or any(who.get(part) != own[part] for part in _PLACE):
+    if own is None or not identity or any(identity.get(part) != own[part] for part in _PLACE):
         return False
     try:
-        os.kill(who["pid"], 0)
+        os.kill(identity["pid"], 0)
     except ProcessLookupError:
         return True
-    except OSError:  # it is there, and somebody else's
+    except OSError:  # it is there, and belongs to another user
         pass
     try:
-        state, started = _look(who["pid"])
+        state, started = _look(identity["pid"])
     except (OSError, ValueError, IndexError):  # hidden, or it has ended right now
         return False
-    return state in "ZX" or started != who["started"]
+    return state in "ZX" or started != identity["started"]
 
 
 def _look(pid: int) -> tuple[str, int]:
@@ -70,12 +70,12 @@ async def end_sessions(store: Store, process: str) -> None:
     """End the sessions of a process that is dead. Cancellation: some may be left."""
     after, more = "", True
     while more:
-        page = await store.call(Survey("sessions", f"{process}/", after))
+        page = await store.call(ListKeys("sessions", f"{process}/", after))
         for session in page.names:
             await store.call(CloseSession(session))
         after, more = page.next, bool(page.next)
 
 
 def departed(cursors: Mapping[str, Any], prefix: str) -> list[str]:
-    """The cursors of processes (`prefix` and the name of one, with `who` it was) that have died on this machine."""
+    """The cursors of processes (`prefix` and a name, with the identity as `who`) that have died on this machine."""
     return [name for name, value in cursors.items() if name.startswith(prefix) and has_died(value.get("who"))]

@@ -1,4 +1,4 @@
-"""`tenure doctor URL`: connects, looks, and tells what is wrong, each in a line that says what to do."""
+"""`tenure doctor URL`: connects, examines, and reports each problem in a line that says what to do."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from statistics import median
 
 import anyio
 
-from tenure.engine import Examine
+from tenure.engine import CheckHealth
 from tenure.engines import open_store
 from tenure.errors import EngineError, StoreUnavailable
 from tenure.store import Store
-from tenure.web._view import names
+from tenure.web import names
 
 from ._answer import answer
 from ._arguments import store_option, store_url
-from ._misuse import Misuse
+from ._errors import UsageError
 from ._table import printable, spoken
-from ._visit import check_place, parser
+from ._with_store import check_place, parser
 
 _PINGS = 20
 _PATIENCE = 10.0
@@ -39,16 +39,16 @@ class Finding:
 
 
 def doctor(words: Sequence[str]) -> int:
-    """Carry out `tenure doctor`; 1 if something is wrong. Raises `Misuse`."""
+    """Run `tenure doctor`; return 1 if something is wrong. Raises `UsageError`."""
     p = parser(
         "doctor",
-        "Connect to a store, look at what matters, and tell what is wrong. Exits with 1 if something is.",
+        "Connect to a store, examine it, and report problems. Exits with 1 if there are any.",
     )
     p.add_argument("url", metavar="URL", nargs="?", help="the store, as with --store")
     p.add_argument("--repair", action="store_true", help="delete entries of indexes that cannot be read")
     given = p.parse_intermixed_args(words)
     if given.url and given.store:
-        raise Misuse("name the store once: as URL or with --store")
+        raise UsageError("name the store once: as URL or with --store")
     named = given.url or given.store
     url = store_url(named)
     if url.partition(":")[0].lower() != "memory":
@@ -81,7 +81,7 @@ async def _examine(url: str, namespace: str, repair: bool) -> Finding:
     try:
         store = open_store(url, namespace=namespace)
     except ValueError as problem:
-        raise Misuse(str(problem)) from problem
+        raise UsageError(str(problem)) from problem
     except EngineError as problem:
         return Finding(url.partition(":")[0] + ":", {}, (str(problem),))
     try:
@@ -97,7 +97,7 @@ async def _examine(url: str, namespace: str, repair: bool) -> Finding:
 
 async def _look(store: Store, *, repair: bool) -> Finding:
     pings = sorted([await store.ping() for _ in range(_PINGS)])
-    examined = await store.call(Examine(repair=repair))
+    examined = await store.call(CheckHealth(repair=repair))
     kinds = {kind: len(await names(store, kind)) for kind in ("queues", "holds", "pools", "sessions")}
     problems = list(examined.problems)
     if median(pings) > _SLOW:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from tenure.web._flows import Flow
-from tenure.web._view import SeenKey, SeenProcess, View
+from tenure.web import Flow, SeenKey, SeenProcess, View
 
-from ._holders import told
+from ._holders import in_words
 from ._table import cut, padded, printable, spoken
 from ._table import width as width_of
 
@@ -42,7 +41,7 @@ def frame(
     trouble: str = "",
     colour: bool = True,
 ) -> list[str]:
-    """At most so many lines of at most so many columns, not counting colours. `trouble` is told of the store."""
+    """At most `lines` lines of at most `columns` columns, not counting colours. `trouble` is a problem of the store."""
     tasks = sum(counts.leased for counts in view.queues.values())
     figures = f"  round trip {spoken(view.ping)}  {tasks:,} tasks running, {len(view.processes):,} processes"
     end = f": {trouble}" if trouble else figures
@@ -50,7 +49,10 @@ def frame(
     shown = [_line(place + end, columns, BOLD + RED * bool(trouble), colour=colour)]
     for deadlock in view.deadlocks:
         style = RED if deadlock.certain else ""
-        shown += [_line(text, columns, style, colour=colour) for text in told(deadlock, _who).splitlines()]
+        shown += [
+            _line(text, columns, style, colour=colour)
+            for text in in_words(deadlock, _short_process).splitlines()
+        ]
     del shown[max(1, lines // 4) :]
     sections = [
         section
@@ -101,7 +103,7 @@ def _line(text: str, columns: int, style: str, *, colour: bool) -> str:
     return f"{style}{text}{PLAIN}" if style and colour else text
 
 
-def _who(process: str) -> str:
+def _short_process(process: str) -> str:
     """A process's host, cut, and its number."""
     host, _, rest = process.partition(":")
     return f"{cut(host, 12)}:{rest.partition(':')[0]}" if rest else cut(host, 18)
@@ -169,7 +171,7 @@ def _keys(view: View) -> _Section:
         by = (
             "-"
             if owner is None
-            else _who(owner.process)
+            else _short_process(owner.process)
             if len(key.holders) == 1
             else f"{len(key.holders):,} holders"
         )
@@ -180,7 +182,7 @@ def _keys(view: View) -> _Section:
                 by,
                 "-" if owner is None else spoken(owner.age),
                 f"{len(key.waiting):,}",
-                "-" if head is None else _who(head.process),
+                "-" if head is None else _short_process(head.process),
                 "-" if head is None else spoken(head.age),
             )
         )

@@ -14,7 +14,7 @@ from typing import Any
 from tenure.shared import Task
 from tenure.shared._worker import is_async
 
-from ._misuse import Misuse
+from ._errors import UsageError
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,16 +27,16 @@ class Handler:
 
 
 def load_handler(spec: str) -> Handler:
-    """Import a handler, with the working directory first on the path. Raises `Misuse`."""
+    """Import a handler, with the working directory first on the path. Raises `UsageError`."""
     module, colon, name = spec.partition(":")
     if not (colon and module and name):
-        raise Misuse(f"{spec!r} names no handler: write module:function, such as tenure.examples:digest")
+        raise UsageError(f"{spec!r} names no handler: write module:function, such as tenure.examples:digest")
     here = str(Path.cwd())
     if here not in sys.path:
         sys.path.insert(0, here)
     function = _attribute(_module(module), name)
     if not callable(function):
-        raise Misuse(f"{spec} is no function but {_kind(function)}: name a function of one input")
+        raise UsageError(f"{spec} is no function but {_kind(function)}: name a function of one input")
     return Handler(function, is_async(function), _wants_task(spec, function))
 
 
@@ -45,13 +45,15 @@ def _module(name: str) -> Any:
         return importlib.import_module(name)
     except ModuleNotFoundError as problem:
         if problem.name is not None and (name == problem.name or name.startswith(f"{problem.name}.")):
-            raise Misuse(
+            raise UsageError(
                 f"there is no module {problem.name!r}, neither in {Path.cwd()} nor installed"
             ) from problem
-        raise Misuse(f"module {name} cannot be imported: {problem}; install what it needs") from problem
+        raise UsageError(f"module {name} cannot be imported: {problem}; install what it needs") from problem
     except (Exception, SystemExit) as problem:
         text = f"{type(problem).__name__}: {problem}"
-        raise Misuse(f"module {name} cannot be imported: {text}; see python -c 'import {name}'") from problem
+        raise UsageError(
+            f"module {name} cannot be imported: {text}; see python -c 'import {name}'"
+        ) from problem
 
 
 def _attribute(module: Any, name: str) -> Any:
@@ -60,18 +62,18 @@ def _attribute(module: Any, name: str) -> Any:
     except AttributeError as problem:
         own = [name for name, _ in inspect.getmembers(module, inspect.isfunction) if not name.startswith("_")]
         there = f"; its functions are {', '.join(own[:8])}" if own else ""
-        raise Misuse(f"module {module.__name__} has no {name!r}{there}") from problem
+        raise UsageError(f"module {module.__name__} has no {name!r}{there}") from problem
 
 
 def _wants_task(spec: str, function: Callable[..., Any]) -> bool:
     try:
         signature = inspect.signature(function)
-    except ValueError:  # some that are written in C tell nothing
+    except ValueError:  # some that are written in C have none
         return False
     try:
         bound = signature.bind(None)
     except TypeError:
-        raise Misuse(f"{spec}{signature} cannot be called with one argument, the input") from None
+        raise UsageError(f"{spec}{signature} cannot be called with one argument, the input") from None
     parameter = signature.parameters[next(iter(bound.arguments))]
     if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
         return False

@@ -1,4 +1,4 @@
-"""`tenure lock ls`, `tenure claims ls` and `tenure leader`: who holds what, and who waits."""
+"""`tenure lock ls`, `tenure claims ls` and `tenure leader`: holders and waiters."""
 
 from __future__ import annotations
 
@@ -8,33 +8,34 @@ from typing import Any
 
 from tenure.engine import Holder, Holders, Holdings
 from tenure.store import Store
-from tenure.web._document import described
-from tenure.web._view import (
+from tenure.web import (
     READERS,
+    Deadlock,
     SeenKey,
     SeenPool,
+    described,
     find_deadlocks,
     look_at_keys,
     look_at_pools,
     names,
+    task_of,
 )
-from tenure.web._waits import Deadlock, task_of
 
 from ._answer import answer
-from ._misuse import Misuse
+from ._errors import UsageError
 from ._table import columns_of_terminal, printable, spoken, table
-from ._visit import parser, visit
+from ._with_store import parser, with_store
 
 _LOCKS = ("lock", "rwlock", "semaphore")
 
 
 def lock(words: Sequence[str]) -> int:
-    """Carry out `tenure lock ls`; 1 if a deadlock is certain. Raises `Misuse`, `TenureError`."""
+    """Run `tenure lock ls`; return 1 if a deadlock is certain. Raises `UsageError`, `TenureError`."""
     p = parser(
-        "lock ls", "All locks, read-write locks and semaphores that are held; who holds them, and who waits."
+        "lock ls", "All locks, read-write locks and semaphores that are held, with their holders and waiters."
     )
     given = p.parse_args(_ls_only("lock", words))
-    keys, found = visit(given, _keys)
+    keys, found = with_store(given, _keys)
     locks = [key for key in keys if key.kind in _LOCKS]
     code = 1 if any(deadlock.certain for deadlock in found) else 0
     if given.json:
@@ -44,7 +45,7 @@ def lock(words: Sequence[str]) -> int:
     rows = [row for key in locks for row in _rows(key)]
     print(table(header, rows, nothing="nothing is held", columns=columns_of_terminal()))
     for deadlock in found:
-        print(f"\n{told(deadlock)}")
+        print(f"\n{in_words(deadlock)}")
     return code
 
 
@@ -90,25 +91,26 @@ def _holder(key: SeenKey, one: Holder) -> dict[str, Any]:
     return shown
 
 
-def told(deadlock: Deadlock, name: Callable[[str], str] = str) -> str:
-    """A deadlock in words, a line for each who waits; processes are named by `name`."""
+def in_words(deadlock: Deadlock, name: Callable[[str], str] = str) -> str:
+    """A deadlock in words, a line for each waiter; processes are named by `name`."""
     lines = [f"{'deadlock' if deadlock.certain else 'possible deadlock'}, for {spoken(deadlock.seconds)}:"]
     for w in deadlock.waits:
-        who = f"{name(w.process)} task {w.task}" if w.task and deadlock.certain else name(w.process)
-        lines.append(printable(f"  {who} holds {', '.join(w.holds) or 'nothing'} and waits for {w.key}"))
+        waiter = f"{name(w.process)} task {w.task}" if w.task and deadlock.certain else name(w.process)
+        lines.append(printable(f"  {waiter} holds {', '.join(w.holds) or 'nothing'} and waits for {w.key}"))
     if deadlock.behind:
-        lines.append(f"  {deadlock.behind:,} more wait behind them")
+        lines.append(f"  {deadlock.behind:,} more wait behind these")
     return "\n".join(lines)
 
 
 def claims(words: Sequence[str]) -> int:
-    """Carry out `tenure claims ls`. Raises `Misuse`, `TenureError`."""
+    """Run `tenure claims ls`. Raises `UsageError`, `TenureError`."""
     p = parser(
-        "claims ls", "The resources of all pools, or of one: which are claimed, by whom, and how many wait."
+        "claims ls",
+        "The resources of all pools, or of one: which are claimed by which process, and how many tasks wait.",
     )
     p.add_argument("pool", metavar="POOL", nargs="?", help="only this pool")
     given = p.parse_intermixed_args(_ls_only("claims", words))
-    pools = visit(given, partial(_pools, given.pool))
+    pools = with_store(given, partial(_pools, given.pool))
     if given.json:
         return answer({"pools": [_pool(pool) for pool in pools]})
     rows = [
@@ -149,13 +151,13 @@ def _pool(pool: SeenPool) -> dict[str, Any]:
 
 
 def leader(words: Sequence[str]) -> int:
-    """Carry out `tenure leader`; 1 if nobody leads the election that is named. Raises `Misuse`, `TenureError`."""
+    """Run `tenure leader`; return 1 if the named election has no leader. Raises `UsageError`, `TenureError`."""
     p = parser(
-        "leader", "Who leads, and how many more stand; of all elections that have a leader, or of one."
+        "leader", "The leaders and the number of candidates, of all elections that have a leader, or of one."
     )
     p.add_argument("name", metavar="NAME", nargs="?", help="only this election")
     given = p.parse_intermixed_args(words)
-    keys = visit(given, partial(_elections, given.name))
+    keys = with_store(given, partial(_elections, given.name))
     code = 1 if given.name is not None and not any(key.holders for key in keys) else 0
     if given.json:
         return answer({"leaders": [_leader(key) for key in keys]}, code)
@@ -173,7 +175,7 @@ def leader(words: Sequence[str]) -> int:
         for node in (one.value,)
     ]
     header = ("election", "leader", "process", "for", "term", "candidates")
-    print(table(header, rows, nothing="nobody leads", columns=columns_of_terminal()))
+    print(table(header, rows, nothing="no election has a leader", columns=columns_of_terminal()))
     return code
 
 
@@ -207,4 +209,4 @@ def _ls_only(command: str, words: Sequence[str]) -> Sequence[str]:
         case ["--help" | "-h"]:
             return words
         case _:
-            raise Misuse(f"write tenure {command} ls (see tenure {command} ls --help)")
+            raise UsageError(f"write tenure {command} ls (see tenure {command} ls --help)")

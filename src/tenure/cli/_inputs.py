@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 Position = dict[str, Any]
-"""How far a source was read, as JSON. `end` tells that all was read, `share` how much of it (None: unknown)."""
+"""How far a source was read, as JSON. `end` means that all was read, `share` is how much of it (None: unknown)."""
 
 PORTION = 256
 """How many inputs there are in a portion at most; the engines take as many in one step."""
@@ -23,7 +23,7 @@ class Portion:
 class Source(Protocol):
     """A sequence of inputs that can be read again from any position.
 
-    Its methods block, and raise `Misuse` when the input is not what it was, or cannot be read.
+    Its methods block, and raise `UsageError` when the input is not what it was, or cannot be read.
     Thread safety: one call at a time, on any thread.
     """
 
@@ -31,10 +31,10 @@ class Source(Protocol):
     """What could not be looked at, in a line each."""
 
     may_wait: bool
-    """Whether reading may wait for somebody to write; a thread that does so may be abandoned, and the source closed."""
+    """Whether reading may wait for a writer; a thread that does so may be abandoned, and the source closed."""
 
     def check(self, position: Position) -> None:
-        """Make sure that what was read up to the position is still the same, as far as it can be told."""
+        """Make sure that what was read up to the position is still the same, as far as that can be determined."""
         ...
 
     def open(self, position: Position | None) -> None:
@@ -46,5 +46,5 @@ class Source(Protocol):
         ...
 
     def close(self) -> None:
-        """Give back what is open."""
+        """Close what is open."""
         ...

@@ -54,7 +54,7 @@ def _keys_at_once() -> Generator[None]:
 
 
 async def pressed(wanted: str) -> None:
-    """Wait until one of the wanted keys is pressed; for ever if there is no keyboard. Cancellation: no effect."""
+    """Wait until one of the wanted keys is pressed; for ever if there is no keyboard."""
     if sys.stdin.isatty():
         with suppress(OSError, NotImplementedError):
             while True:

@@ -1,4 +1,4 @@
-"""Files of lines as a source: it stands at a byte offset, and a checksum tells that what is before has not changed."""
+"""Files of lines as a source: it stands at a byte offset, and a checksum shows that what is before has not changed."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Any, NoReturn
 from zlib import crc32
 
+from ._errors import Interrupted, UsageError
 from ._inputs import PORTION, Portion, Position
-from ._misuse import Interrupted, Misuse
 
 STANDARD_INPUT = "-"
 _CHUNK = 2**16
 _LONGEST = 2**20  # as long as a payload may be
-_ONCE = "standard input cannot be read twice; give the same command again, with the same input"
-_FRESH = "; mend it and give the same command again, or --fresh to start anew"
+_ONCE = "standard input cannot be read twice; repeat the command with the same input"
+_FRESH = "; correct it and repeat the command, or use --fresh to start anew"
 
 
 class Lines:
@@ -137,9 +137,9 @@ class Lines:
                 elif line.strip():
                     values.append(json.loads(line, parse_constant=_refuse))
             except UnicodeDecodeError:
-                raise Misuse(f"{self._where(number)} is not UTF-8{_FRESH}") from None
+                raise UsageError(f"{self._where(number)} is not UTF-8{_FRESH}") from None
             except (ValueError, RecursionError) as problem:
-                raise Misuse(f"{self._where(number)} is no JSON value ({problem}){_FRESH}") from None
+                raise UsageError(f"{self._where(number)} is no JSON value ({problem}){_FRESH}") from None
         return values
 
     def _where(self, line: int) -> str:
@@ -192,7 +192,7 @@ class Lines:
 
     def _changed(self, which: str) -> NoReturn:
         self._leave()
-        raise Misuse(f"{_spoken(which)}: changed since it was read; give --fresh to start the run anew")
+        raise UsageError(f"{_spoken(which)}: changed since it was read; use --fresh to start the run anew")
 
 
 class _Reader:
@@ -208,7 +208,7 @@ class _Reader:
                 else os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
             )
         except OSError as problem:
-            raise Misuse(f"{self._name}: cannot be read ({problem.strerror})") from None
+            raise UsageError(f"{self._name}: cannot be read ({problem.strerror})") from None
         self.regular = stat.S_ISREG(os.fstat(self._fd).st_mode)
         self.offset = 0
         self._rest = b""
@@ -219,7 +219,7 @@ class _Reader:
         rest = self._rest
         while b"\n" not in rest:
             if len(rest) > _LONGEST:
-                raise Misuse(
+                raise UsageError(
                     f"{self._name}: the line at byte {self.offset} is longer than {_LONGEST} bytes; part it"
                 )
             chunk = self._more()
@@ -261,15 +261,15 @@ def _check_path(path: str) -> None:
     if path == STANDARD_INPUT:
         return
     if not Path(path).exists():
-        raise Misuse(
+        raise UsageError(
             f"{path}: there is no such file; name a file of lines, or --from 'GLOB' for names of files"
         )
     if Path(path).is_dir():
-        raise Misuse(
-            f"{path} is a directory; to use the names of its files give --from '{path.rstrip('/')}/**'"
+        raise UsageError(
+            f"{path} is a directory; to use the names of its files write --from '{path.rstrip('/')}/**'"
         )
     if not os.access(path, os.R_OK):
-        raise Misuse(f"{path}: this user may not read it")
+        raise UsageError(f"{path}: this user may not read it")
 
 
 def _size(path: str) -> int | None:

@@ -14,7 +14,7 @@ from typing import cast
 
 from tenure.errors import TenureError
 
-from ._misuse import Interrupted, Misuse
+from ._errors import Interrupted, UsageError
 from ._table import printable
 
 
@@ -87,34 +87,35 @@ usage: tenure [--version] [--help] COMMAND ...
 
 commands:
   run     call a function for every input, durably: stop it at any moment, and the same command goes on
-  queue   list, show, pause, resume and purge queues; cancel tasks, and have dead letters tried again
-  lock    locks and semaphores that are held, who waits for them, and deadlocks
-  claims  resources of pools, and who has claimed them
-  leader  who leads
-  doctor  connect to a store, and tell what is wrong with it
-  top     a store, live: queues, processes, holders, and who waits for whom
+  queue   list, show, pause, resume and purge queues; cancel tasks, and retry dead letters
+  lock    locks and semaphores that are held, their waiters, and deadlocks
+  claims  resources of pools, and their holders
+  leader  leaders of elections
+  doctor  connect to a store, and report problems
+  top     a store, live: queues, processes, holders and waiters
   web     the same as a read-only page with charts; needs the extra web: pip install 'tenure[web]'
 
 Where there is no --store, the environment variable TENURE_STORE names the store. A URL with a password belongs there:
 every user of a machine can read the arguments of a process.
 
-`tenure COMMAND --help` tells more."""
+See also `tenure COMMAND --help`."""
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Carry out a command line and give the exit code.
+    """Run a command line and return the exit code.
 
-    0: all is done; 1: something died, or the run was interrupted; 2: misuse, told in one line. Without `words`, it is
-    this process's own command line; then the process ends here if threads are left that nothing can stop.
+    0: all is done; 1: something died, or the run was interrupted; 2: usage error, reported in one line. Without
+    `words`, it is this process's own command line; then the process ends here if threads are left that nothing can
+    stop.
     """
     if words is not None:
         return _carry_out(words)
     _open_what_was_closed()
     try:
         code = _carry_out(sys.argv[1:])
-    except SystemExit:  # help was asked for
+    except SystemExit:  # --help was given
         raise
-    except BaseException:  # noqa: BLE001 a fault of ours; Python would wait for threads before it ends
+    except BaseException:  # noqa: BLE001 a bug; Python would wait for threads before it ends
         traceback.print_exc()
         code = 1
     finally:
@@ -129,13 +130,13 @@ def _carry_out(words: Sequence[str]) -> int:
         _flush()
         return code
     except (Exception, BaseExceptionGroup) as problem:
-        told = _worst(problem)
-        if told is None:
+        worst = _worst(problem)
+        if worst is None:
             raise
-        if isinstance(told, BrokenPipeError):
-            return 1  # whoever read the output has read enough, as `| head -1` does
-        print(f"tenure: {_one_line(told)}", file=sys.stderr)
-        return 2 if isinstance(told, Misuse) else 1
+        if isinstance(worst, BrokenPipeError):
+            return 1  # the reader of the output has read enough, as `| head -1` does
+        print(f"tenure: {_one_line(worst)}", file=sys.stderr)
+        return 2 if isinstance(worst, UsageError) else 1
     except KeyboardInterrupt:
         print("tenure: interrupted", file=sys.stderr)
         return 1
@@ -154,9 +155,11 @@ def _dispatch(words: Sequence[str]) -> int:
         case [str(name), *rest] if name in _COMMANDS:
             return _COMMANDS[name](rest)
         case [str(name), *_]:
-            raise Misuse(f"there is no command {name!r}; there is {', '.join(_COMMANDS)} (see tenure --help)")
+            raise UsageError(
+                f"there is no command {name!r}; there is {', '.join(_COMMANDS)} (see tenure --help)"
+            )
         case _:
-            raise Misuse("a command is missing: tenure run MODULE:HANDLER ... (see tenure --help)")
+            raise UsageError("a command is missing: tenure run MODULE:HANDLER ... (see tenure --help)")
 
 
 def _open_what_was_closed() -> None:
@@ -167,7 +170,7 @@ def _open_what_was_closed() -> None:
 
 
 def _let_go_of_a_closed_output() -> None:
-    """Python writes the rest of the output at its end, and complains if nobody reads it any more."""
+    """Python writes the rest of the output at its end, and complains if the reader has gone."""
     try:
         _flush()
     except BrokenPipeError:
@@ -181,7 +184,7 @@ def _flush() -> None:
 
 
 def _end_in_spite_of_threads(code: int) -> None:
-    """Python waits at its end for threads, such as those of handlers that were abandoned; nobody else does."""
+    """Python waits at its end for threads, such as those of handlers that were abandoned; here it does not."""
     limit = time.monotonic() + _PATIENCE
     for thread in threading.enumerate():
         if thread is threading.current_thread() or thread.daemon:
@@ -194,11 +197,11 @@ def _end_in_spite_of_threads(code: int) -> None:
 
 
 def _worst(problem: BaseException) -> BaseException | None:
-    """Of what was raised at once, the one to be told; None if it is a fault of ours."""
+    """The most severe of the errors raised together, to be reported; None if it is a bug."""
     leaves = list(_leaves(problem))
-    if not all(isinstance(leaf, (Misuse, Interrupted, TenureError, OSError)) for leaf in leaves):
+    if not all(isinstance(leaf, (UsageError, Interrupted, TenureError, OSError)) for leaf in leaves):
         return None
-    return min(leaves, key=lambda leaf: (not isinstance(leaf, Misuse), not isinstance(leaf, Interrupted)))
+    return min(leaves, key=lambda leaf: (not isinstance(leaf, UsageError), not isinstance(leaf, Interrupted)))
 
 
 def _leaves(problem: BaseException) -> Iterator[BaseException]:

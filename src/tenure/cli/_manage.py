@@ -9,13 +9,13 @@ from functools import partial
 
 from tenure.shared import QueueStatistics, WorkQueue
 from tenure.store import Store
-from tenure.web._view import together
+from tenure.web import together
 
 from ._answer import answer
-from ._misuse import Misuse
+from ._errors import UsageError
 from ._one_queue import known, of_one, task_id
 from ._table import printable
-from ._visit import visit
+from ._with_store import with_store
 
 _PURGEABLE = ("waiting", "delayed", "dead", "done", "discarded", "cancelled", "expired")
 _DELETED = ("waiting", "delayed", "dead")
@@ -24,13 +24,13 @@ _SHOWN_IDS = 20
 
 
 def requeue(words: Sequence[str]) -> int:
-    """Carry out `tenure queue requeue`; 1 if ids were named and none was requeued. Raises `Misuse`, `TenureError`."""
+    """Run `tenure queue requeue`; return 1 if no named task was requeued. Raises `UsageError`, `TenureError`."""
     p = of_one("queue requeue", "Dead letters become ready again, with all their attempts.")
     p.add_argument("ids", metavar="ID", nargs="*", type=task_id, help="of dead tasks")
     p.add_argument("--all", action="store_true", help="all dead tasks")
     given = p.parse_intermixed_args(words)
     if bool(given.ids) == given.all:
-        raise Misuse("name the ids of dead tasks, or give --all")
+        raise UsageError("name the ids of dead tasks, or use --all")
     if given.all:
         return _all_requeued(given)
 
@@ -46,14 +46,14 @@ def _all_requeued(given: argparse.Namespace) -> int:
         await known(queue, given.name)
         return await queue.requeue()
 
-    number = visit(given, task)
+    number = with_store(given, task)
     if given.json:
         return answer({"name": given.name, "requeued": number, "unknown": []})
     return _say(given, f"{number:,} requeued" if number else "nothing requeued: no task is dead")
 
 
 def cancel(words: Sequence[str]) -> int:
-    """Carry out `tenure queue cancel`; 1 if none was cancelled. Raises `Misuse`, `TenureError`."""
+    """Run `tenure queue cancel`; return 1 if none was cancelled. Raises `UsageError`, `TenureError`."""
     p = of_one(
         "queue cancel", "Cancel tasks: at once if they wait; those that run have their block cancelled."
     )
@@ -65,17 +65,17 @@ def cancel(words: Sequence[str]) -> int:
 def _changed_each(
     given: argparse.Namespace, change: Callable[[WorkQueue, int], Awaitable[bool]], word: str, otherwise: str
 ) -> int:
-    """Change each of the tasks that are named, and say which were changed; 1 if none was."""
+    """Change each of the tasks that are named, and say which were changed; return 1 if none was."""
     ids = list(dict.fromkeys(given.ids))
     if len(ids) > _MOST_IDS:
-        raise Misuse(f"at most {_MOST_IDS:,} ids at a time")
+        raise UsageError(f"at most {_MOST_IDS:,} ids at a time")
 
     async def task(store: Store) -> list[bool]:
         queue = WorkQueue(store, given.name)
         await known(queue, given.name)
         return await together(*(partial(change, queue, one) for one in ids))
 
-    changed = visit(given, task)
+    changed = with_store(given, task)
     done = [one for one, was in zip(ids, changed, strict=True) if was]
     left = [one for one, was in zip(ids, changed, strict=True) if not was]
     code = 0 if done else 1
@@ -94,14 +94,16 @@ def _listed(ids: Sequence[int]) -> str:
 
 
 def purge(words: Sequence[str]) -> int:
-    """Carry out `tenure queue purge`; 1 if it was not confirmed. Raises `Misuse`, `TenureError`."""
+    """Run `tenure queue purge`; return 1 if it was not confirmed. Raises `UsageError`, `TenureError`."""
     p = of_one("queue purge", "Delete waiting, delayed or dead tasks, or forget ended ones.")
     p.add_argument("states", metavar="STATE", nargs="+", choices=_PURGEABLE, help=", ".join(_PURGEABLE))
-    p.add_argument("--yes", action="store_true", help="do not ask; needed where there is no terminal")
+    p.add_argument(
+        "--yes", action="store_true", help="do not ask for confirmation; needed without a terminal"
+    )
     given = p.parse_intermixed_args(words)
     if not given.yes and not sys.stdin.isatty():
-        raise Misuse("what is purged cannot be had back: give --yes, since there is no terminal to ask on")
-    statistics = visit(given, partial(_statistics, given.name))
+        raise UsageError("a purge cannot be undone: use --yes, since there is no terminal for a confirmation")
+    statistics = with_store(given, partial(_statistics, given.name))
     if not given.yes:
         states = (
             f"{getattr(statistics, state):,} {state}" if state in _DELETED else f"all records of {state}"
@@ -114,7 +116,7 @@ def purge(words: Sequence[str]) -> int:
     async def task(store: Store) -> int:
         return await WorkQueue(store, given.name).purge(*given.states)
 
-    number = visit(given, task)
+    number = with_store(given, task)
     if given.json:
         return answer({"name": given.name, "purged": number})
     return _say(given, f"{number:,} purged")
@@ -126,11 +128,11 @@ def _confirmed(question: str) -> bool:
 
 
 def set_paused(paused: bool, words: Sequence[str]) -> int:
-    """Carry out `tenure queue pause` or `resume`. Raises `Misuse`, `TenureError`."""
+    """Run `tenure queue pause` or `resume`. Raises `UsageError`, `TenureError`."""
     prog, meaning, word = (
-        ("pause", "Give out no tasks, to anybody.", "paused")
+        ("pause", "Hand out no more tasks, in any process.", "paused")
         if paused
-        else ("resume", "Give out tasks again.", "resumed")
+        else ("resume", "Hand out tasks again.", "resumed")
     )
     given = of_one(f"queue {prog}", meaning).parse_args(words)
 
@@ -140,7 +142,7 @@ def set_paused(paused: bool, words: Sequence[str]) -> int:
         await (queue.pause() if paused else queue.resume())
         return before != paused
 
-    changed = visit(given, task)
+    changed = with_store(given, task)
     if given.json:
         return answer({"name": given.name, "paused": paused, "changed": changed})
     if changed:
@@ -155,6 +157,6 @@ async def _statistics(name: str, store: Store) -> QueueStatistics:
 
 
 def _say(given: argparse.Namespace, what: str) -> int:
-    """Print what was done to the queue, and give the exit code of success."""
+    """Print what was done to the queue, and return the exit code of success."""
     print(printable(f"{given.name}: {what}"))
     return 0

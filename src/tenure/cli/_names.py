@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from time import monotonic
 
+from ._errors import UsageError
 from ._glob import Glob
 from ._inputs import PORTION, Portion, Position
-from ._misuse import Misuse
 
 _PATIENCE = 0.5
 """Seconds after which a portion is given although it is small: matching files may be far between."""
@@ -19,7 +19,7 @@ class Names:
     """The names that glob patterns match, pattern by pattern, each in order, each name once.
 
     A position holds the number of the pattern and the last name. Files that appear later are found if their names come
-    after it. `skipped` tells of directories that could not be read.
+    after it. `skipped` is called with directories that could not be read.
 
     Thread safety: one call at a time, on any thread.
     """
@@ -28,7 +28,7 @@ class Names:
         self._globs = [Glob(pattern) for pattern in patterns]
         for pattern, glob in zip(patterns, self._globs, strict=True):
             if next(glob.names(), None) is None:
-                raise Misuse(
+                raise UsageError(
                     f"--from {pattern!r} matches no file; quote it, so that the shell leaves it alone"
                 )
         self.skipped: list[str] = []
@@ -36,7 +36,7 @@ class Names:
         self._open(0, None)
 
     def check(self, position: Position) -> None:
-        """Nothing can be told: the files may come and go."""
+        """Unknown: the files may come and go."""
 
     def open(self, position: Position | None) -> None:
         """Go to the position."""
@@ -81,5 +81,5 @@ def _speakable(name: str) -> str:
     try:
         name.encode()
     except UnicodeEncodeError:
-        raise Misuse(f"{name!a} is no UTF-8: rename the file and give the same command again") from None
+        raise UsageError(f"{name!a} is no UTF-8: rename the file and repeat the command") from None
     return name

@@ -9,8 +9,8 @@ from tenure.arguments import check_name
 from tenure.shared import QueueStatistics, WorkQueue
 
 from ._arguments import whole_number
-from ._misuse import Misuse
-from ._visit import parser
+from ._errors import UsageError
+from ._with_store import parser
 
 MOST = 2**53 - 1
 """The largest id that every engine can compare."""
@@ -35,10 +35,10 @@ task_id = partial(whole_number, least=1, most=MOST)
 
 
 async def known(queue: WorkQueue, name: str) -> QueueStatistics:
-    """The counts of a queue. Raises `Misuse` if there is no such queue. Cancellation: no effect."""
+    """The counts of a queue. Raises `UsageError` if there is no such queue."""
     statistics = await queue.statistics()
     if not (statistics.put or statistics.paused):
-        raise Misuse(
+        raise UsageError(
             f"there is no queue {name} in namespace {queue.store.namespace}; tenure queue ls lists those that there are"
         )
     return statistics

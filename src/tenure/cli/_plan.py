@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from ._arguments import Options
+from ._errors import UsageError
 from ._lines import STANDARD_INPUT, Lines
-from ._misuse import Misuse
 from ._names import Names
 
 Plan = dict[str, Any]
@@ -43,20 +43,20 @@ def same_work(plan: Plan, other: Plan) -> bool:
 
 
 def open_source(options: Options) -> Lines | Names:
-    """The source of the inputs. Raises `Misuse` for what is not there, or cannot be read."""
+    """The source of the inputs. Raises `UsageError` for what is not there, or cannot be read."""
     return Names(options.globs) if options.globs else Lines(options.inputs)
 
 
 def check_results(options: Options) -> None:
-    """Make sure that the results file can be written. Raises `Misuse`."""
+    """Make sure that the results file can be written. Raises `UsageError`."""
     if options.results is None:
         return
     path = Path(options.results)
     if path.is_dir():
-        raise Misuse(f"--results {path} is a directory; name a file in it")
+        raise UsageError(f"--results {path} is a directory; name a file in it")
     if not path.parent.is_dir():
-        raise Misuse(f"--results {path}: there is no directory {path.parent}; make it first")
+        raise UsageError(f"--results {path}: there is no directory {path.parent}; make it first")
     if not os.access(path if path.exists() else path.parent, os.W_OK):
-        raise Misuse(f"--results {path}: this user may not write there; name another file")
+        raise UsageError(f"--results {path}: this user may not write there; name another file")
     if any(p != STANDARD_INPUT and os.path.realpath(p) == os.path.realpath(path) for p in options.inputs):
-        raise Misuse(f"--results {path} is an input too; name another file")
+        raise UsageError(f"--results {path} is an input too; name another file")

@@ -17,7 +17,7 @@ import anyio
 from tenure.shared import QueueStatistics, WorkQueue
 
 from ._inputs import Position
-from ._steward import INPUT
+from ._run_leader import INPUT
 from ._tally import Tally, total
 
 _REDRAW = 0.5
@@ -29,9 +29,9 @@ _CLEAR = "\r\x1b[K"
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A run at one moment: of `known` inputs (`exactly`: there are no more) so many have ended.
+    """A run at one moment: of `known` inputs (`exactly`: there are no more) `ended` have ended.
 
-    `guess` is how many there will be, as far as it can be told; `rate` is endings per second.
+    `guess` is how many there will be, as far as that is known; `rate` is endings per second.
     """
 
     done: int
@@ -52,14 +52,14 @@ class Snapshot:
 
     @property
     def seconds_left(self) -> float | None:
-        """How long it will take at this rate; None if it cannot be told, as by one that waits for the lead."""
+        """How long it will take at this rate; None if unknown, as for one that waits for the lead."""
         if self.guess is None or self.rate <= 0 or not self.leads:
             return None
         return max(0, self.guess - self.ended) / self.rate
 
 
 def snapshot(statistics: QueueStatistics, cursors: dict[str, Any], retried: int, rate: float) -> Snapshot:
-    """What the store tells, with the rate measured here."""
+    """What the store says, with the rate measured here."""
     position: Position = cursors.get(INPUT) or {"end": False, "share": None}
     known, share = statistics.put, position["share"]
     guess = known if position["end"] else ceil(known / share) if share else None
@@ -112,7 +112,7 @@ def _figures(s: Snapshot) -> list[str]:
 
 
 def duration(seconds: float) -> str:
-    """So many seconds, as one says it."""
+    """A duration in words."""
     if seconds < 60:
         return f"{ceil(seconds)} s"
     minutes, rest = divmod(ceil(seconds), 60)
@@ -225,10 +225,7 @@ def prints_above(screen: Screen) -> Generator[None]:
 
 
 class Progress:
-    """Shows how one run goes.
-
-    Thread safety: none.
-    """
+    """Shows how one run goes."""
 
     def __init__(
         self, queue: WorkQueue, tally: Tally, screen: Screen, leads: Callable[[], bool] = lambda: True

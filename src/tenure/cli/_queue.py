@@ -13,15 +13,15 @@ from typing import Any
 from tenure.errors import EngineError, StoreUnavailable
 from tenure.shared import QueueStatistics, TaskPage, WorkQueue
 from tenure.store import Store
-from tenure.web._view import look_at_queues, names
+from tenure.web import look_at_queues, names
 
 from ._answer import answer
 from ._arguments import count
+from ._errors import UsageError
 from ._manage import cancel, purge, requeue, set_paused
-from ._misuse import Misuse
 from ._one_queue import known, of_one
 from ._table import columns_of_terminal, one_line, short, spoken, table, width
-from ._visit import parser, visit
+from ._with_store import parser, with_store
 
 _STATES = ("waiting", "delayed", "leased", "dead", "ended")
 _LEAST_ERROR = 60
@@ -33,16 +33,16 @@ usage: tenure queue ls | show | dead | requeue | cancel | purge | pause | resume
   show NAME               a queue, and some of its tasks
   dead NAME               its dead letters
   requeue NAME ID... | --all
-                          dead letters become ready again, with all their attempts
+                          make dead letters ready again, with all their attempts
   cancel NAME ID...       cancel tasks that have not ended
   purge NAME STATE...     delete waiting, delayed or dead tasks; forget done, discarded, cancelled or expired ones
-  pause NAME, resume NAME give out no tasks, and give them out again
+  pause NAME, resume NAME stop and resume handing out tasks
 
-`tenure queue COMMAND --help` tells more."""
+See also `tenure queue COMMAND --help`."""
 
 
 def queue(words: Sequence[str]) -> int:
-    """Carry out `tenure queue`. Raises `Misuse`, `TenureError`."""
+    """Run `tenure queue`. Raises `UsageError`, `TenureError`."""
     match words:
         case ["--help" | "-h", *_]:
             print(HELP)
@@ -50,9 +50,9 @@ def queue(words: Sequence[str]) -> int:
         case [str(name), *rest] if name in _COMMANDS:
             return _COMMANDS[name](rest)
         case [str(name), *_]:
-            raise Misuse(f"there is no command 'queue {name}'; there is {', '.join(_COMMANDS)}")
+            raise UsageError(f"there is no command 'queue {name}'; there is {', '.join(_COMMANDS)}")
         case _:
-            raise Misuse("a command is missing: tenure queue ls (see tenure queue --help)")
+            raise UsageError("a command is missing: tenure queue ls (see tenure queue --help)")
 
 
 # ls and show
@@ -60,7 +60,7 @@ def queue(words: Sequence[str]) -> int:
 
 def _ls(words: Sequence[str]) -> int:
     given = parser("queue ls", "All queues that have had a task and are not forgotten.").parse_args(words)
-    queues = visit(given, _all)
+    queues = with_store(given, _all)
     if given.json:
         return answer({"queues": [_described(name, statistics) for name, statistics in queues.items()]})
     rows = [
@@ -105,7 +105,7 @@ def _show(words: Sequence[str]) -> int:
         "--state", choices=_STATES, default="waiting", help="of which tasks (default: %(default)s)"
     )
     given = p.parse_args(words)
-    statistics, page = visit(given, partial(_look_into, given))
+    statistics, page = with_store(given, partial(_look_into, given))
     if given.json:
         return answer({**_described(given.name, statistics), **_page(page)})
     rows = [
@@ -131,7 +131,7 @@ def _dead(words: Sequence[str]) -> int:
     _paged(p)
     given = p.parse_args(words)
     given.state = "dead"
-    _, page = visit(given, partial(_look_into, given))
+    _, page = with_store(given, partial(_look_into, given))
     if given.json:
         return answer({"name": given.name, **_page(page)})
     print(_records(page, given.wide, nothing="no task is dead"))
@@ -145,7 +145,7 @@ async def _look_into(given: argparse.Namespace, store: Store) -> tuple[QueueStat
         return statistics, await of.browse(given.state, after=given.after, limit=given.limit)
     except (ValueError, EngineError) as problem:
         if given.after and not isinstance(problem, StoreUnavailable):
-            raise Misuse(f"--after: {problem}") from problem
+            raise UsageError(f"--after: {problem}") from problem
         raise
 
 
@@ -180,10 +180,13 @@ def _records(page: TaskPage, wide: bool, *, nothing: str) -> str:
 
 def _paged(p: argparse.ArgumentParser) -> None:
     p.add_argument(
-        "--limit", metavar="N", type=count, default=20, help="at most so many (default: %(default)s)"
+        "--limit", metavar="N", type=count, default=20, help="limit of tasks shown (default: %(default)s)"
     )
     p.add_argument(
-        "--after", metavar="PLACE", default="", help="go on where the page before told (of dead ones: a rank)"
+        "--after",
+        metavar="PLACE",
+        default="",
+        help="continue after this place, printed by the previous page (of dead ones: a rank)",
     )
     p.add_argument("--wide", action="store_true", help="keys, payloads and errors in full")
 

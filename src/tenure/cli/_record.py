@@ -14,7 +14,7 @@ from tenure.shared import Lock, Retry, WorkQueue
 from tenure.store import Store
 
 from ._arguments import Options
-from ._misuse import Misuse
+from ._errors import UsageError
 from ._plan import Plan, same_work
 
 _CURSOR = "run"
@@ -31,10 +31,7 @@ class Entry:
 
 
 class Record:
-    """The record of one run.
-
-    Thread safety: none.
-    """
+    """The record of one run."""
 
     def __init__(self, store: Store, name: str, options: Options) -> None:
         self.name = name
@@ -56,18 +53,18 @@ class Record:
         )
 
     def lock(self) -> Lock:
-        """The lock of the one who reads the input, writes the results, and changes the record."""
+        """The lock of the process that reads the input, writes the results, and changes the record."""
         return Lock(self._store, f"run:{self.name}")
 
     async def look(self) -> Entry | None:
-        """The entry; None if the run was never begun. Cancellation: no effect."""
+        """The entry; None if the run was never begun."""
         value: dict[str, Any] | None = (await self._first.cursors()).get(_CURSOR)
         return None if value is None else Entry(**value)
 
     async def begin(self, plan: Plan, *, fresh: bool, patience: float) -> Entry:
-        """Make the entry of a run that is new, or shall be `fresh`; if somebody else just did, give theirs.
+        """Make the entry of a run that is new, or shall be `fresh`; if another process just did, return that.
 
-        Raises `Misuse` if theirs does something else, or if the run shall be fresh and is under way for longer than
+        Raises `UsageError` if theirs does something else, or if the run shall be fresh and is under way for longer than
         `patience` seconds. Cancellation: it may or may not have been begun.
         """
         entry = Entry(plan)
@@ -75,7 +72,7 @@ class Record:
             async with self.lock().hold(timeout=patience if fresh else None):
                 entry = await self._begin(plan, fresh=fresh)
         except AcquireTimeout:
-            raise Misuse(
+            raise UsageError(
                 f"run {self.name} is under way elsewhere ({await self._holder()}); stop it before --fresh"
             ) from None
         check_same(self.name, entry.plan, plan)
@@ -94,7 +91,7 @@ class Record:
             entry = Entry(plan)
         elif fresh:
             entry = Entry(plan, entry.generation + 1, entry.purged)
-        else:  # somebody else was faster
+        else:  # another process was faster
             return entry
         await self._write(entry)
         return entry
@@ -108,11 +105,11 @@ class Record:
 
 
 def check_same(name: str, recorded: Plan, plan: Plan) -> None:
-    """Raise `Misuse` if the run of that name is on record with other work than what is planned."""
+    """Raise `UsageError` if the run of that name is on record with other work than what is planned."""
     if not same_work(recorded, plan):
-        raise Misuse(
+        raise UsageError(
             f"run {name} has another handler or other inputs ({_spoken(recorded)});"
-            " give another --run, or --fresh to start it anew"
+            " use another --run, or --fresh to start it anew"
         )
 
 

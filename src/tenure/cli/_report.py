@@ -1,4 +1,4 @@
-"""What is told at the end."""
+"""The report at the end of a run."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ._tally import Tally
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """A run when this command ends; `finished` tells that nothing is left to be done."""
+    """A run when this command ends; `finished` means that nothing is left to be done."""
 
     name: str
     finished: bool

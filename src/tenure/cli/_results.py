@@ -1,8 +1,9 @@
 """The results file: written from the store, in the order in which the inputs ended.
 
 What stands in it is a function of the store alone: the line of the n-th ending is always the same, and at the same
-place. So after every portion it is enough to record (offset, rank); whoever goes on cuts the file back to the offset
-and writes what comes after the rank. Even a writer that was frozen and wrote late would write what is there already.
+place. So after every portion it is enough to record (offset, rank); the process that continues cuts the file back to
+the offset and writes what comes after the rank. Even a writer that was frozen and wrote late would write what is there
+already.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import anyio.to_thread
 
 from tenure.shared import Lease, TaskRecord, WorkQueue
 
-from ._misuse import Interrupted, Misuse
+from ._errors import Interrupted, UsageError
 
 _PAGE = 256
 _MOST_BYTES = 4 * 2**20
@@ -26,10 +27,7 @@ _encode = json.JSONEncoder(ensure_ascii=False, separators=(", ", ": ")).encode
 
 
 class Results:
-    """One results file of one run.
-
-    Thread safety: none.
-    """
+    """One results file of one run."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -39,20 +37,20 @@ class Results:
         self._page = _PAGE
 
     async def check(self, queue: WorkQueue) -> None:
-        """Raise `Misuse` if the file holds something that is not of this run. Cancellation: no effect."""
+        """Raise `UsageError` if the file holds something that is not of this run."""
         if await self._recorded(queue) is None and self._size():
-            raise Misuse(
-                f"--results {self.path} exists and is not of this run; move it away, name another file, or give --fresh"
+            raise UsageError(
+                f"--results {self.path} exists and is not of this run; move it away, name another file, or use --fresh"
             )
 
     async def claim(self, queue: WorkQueue) -> None:
         """Note that the file belongs to a run that begins. Cancellation: it may or may not be noted."""
         if await self._recorded(queue) is None:
-            # should somebody just have noted more, everything is written again, to the same effect
+            # should another process just have noted more, everything is written again, to the same effect
             await self._note(queue)
 
     async def is_complete(self, queue: WorkQueue) -> bool:
-        """Whether all that has ended stands in the file. Cancellation: no effect."""
+        """Whether all that has ended stands in the file."""
         offset, rank = await self._recorded(queue) or (-1, 0)
         return offset == self._size() and not (await queue.browse("ended", after=str(rank), limit=1)).tasks
 
@@ -74,7 +72,7 @@ class Results:
     async def _follow(self, queue: WorkQueue, lease: Lease, over: anyio.Event) -> None:
         self._offset, self._rank = await self._recorded(queue) or (0, 0)
         lease.check()
-        if self._cut() < self._offset:  # somebody has cut or removed it: the store still knows all
+        if self._cut() < self._offset:  # it was cut or removed: the store still knows all
             self._offset = self._rank = 0
             self._cut()
         await self._note(queue)
@@ -99,7 +97,7 @@ class Results:
         return self.path.stat().st_size if self.path.exists() else 0
 
     def _cut(self) -> int:
-        """Make the file if need be, cut off what was not recorded; gives the size from before."""
+        """Make the file if need be, cut off what was not recorded; returns its previous size."""
         with self.path.open("ab") as file:
             size = file.tell()
             if size > self._offset:

@@ -21,15 +21,15 @@ from ._arguments import DEFAULT_STORE, Options
 from ._calling import Calling
 from ._crew import Crew
 from ._departed import departed, end_sessions
+from ._errors import Interrupted, UsageError
 from ._handler import Handler, load_handler
 from ._inputs import Source
-from ._misuse import Interrupted, Misuse
 from ._plan import Plan, check_results, make_plan, name_of, open_source
 from ._progress import Progress, Screen, prints_above
 from ._record import Record, check_same
 from ._report import Outcome, advice, dead_letters, table
 from ._results import Results
-from ._steward import INPUT, Steward
+from ._run_leader import INPUT, RunLeader
 from ._stop import Stop
 from ._tally import PREFIX, Keeper, Tally, total
 
@@ -41,7 +41,7 @@ _SWITCH = 0.0002
 
 
 def run(options: Options) -> int:
-    """Carry out a run, tell what became of it, give the exit code. Raises `Misuse`, `Interrupted`, `TenureError`."""
+    """Carry out a run, report the outcome, return the exit code. Raises `UsageError`, `Interrupted`, `TenureError`."""
     screen = Screen(sys.stderr)
     # before the handler is imported: logging keeps the streams that it finds
     with prints_above(screen):
@@ -75,7 +75,10 @@ def _carry_out(job: _Job, backend: str) -> Outcome:
 def _show(text: str, screen: Screen) -> None:
     try:
         print(text, flush=True)
-    except (OSError, ValueError) as problem:  # nobody reads it, the disk is full, or a handler has closed it
+    except (
+        OSError,
+        ValueError,
+    ) as problem:  # its reader has gone, the disk is full, or a handler has closed it
         screen.say(f"tenure: the table cannot be written to standard output ({problem})")
         with suppress(ValueError):  # what Python keeps of it would be tried once more at the end
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -115,7 +118,7 @@ class _Job:
         self._finished = False
 
     async def carry_out(self) -> Outcome:
-        """Work until the run is finished, or somebody asks to stop. Cancellation: what was at hand is given back."""
+        """Work until the run is finished, or a stop is requested. Cancellation: what was in work is given back."""
         async with AsyncExitStack() as stack:
             store = await self._open_store(stack)
             record = Record(store, self._name, self._options)
@@ -137,10 +140,10 @@ class _Job:
             return await stack.enter_async_context(open_store(self._options.store, ttl=TTL))
         except (ValueError, EngineError, StoreUnavailable) as problem:
             # not the URL itself, in which there may be a password
-            raise Misuse(f"{self._options.store_option}: {problem}") from problem
+            raise UsageError(f"{self._options.store_option}: {problem}") from problem
 
     async def _begin(self, record: Record) -> int:
-        """Find or make the run, and check that it can go on; gives its generation."""
+        """Find or make the run, and check that it can go on; returns its generation."""
         fresh = self._options.fresh
         entry = await record.look()
         await self._bury_the_dead(record.queue(1 if entry is None else entry.generation))
@@ -182,16 +185,16 @@ class _Job:
         crew = self._crew(store, queue, stop)
         keeper = Keeper(queue, self._tally, anyio.current_time())
         await keeper.store()
-        steward = Steward(record, generation, self._source, self._results, crew, stop, self._say)
-        progress = Progress(queue, self._tally, self._screen, lambda: steward.leads)
+        leader = RunLeader(record, generation, self._source, self._results, crew, stop, self._say)
+        progress = Progress(queue, self._tally, self._screen, lambda: leader.leads)
         async with unwrapped_task_group() as group:
             for job in (crew.run, keeper.keep, progress.show):
                 group.start_soon(job)
-            await steward.see_through()
+            await leader.see_through()
             await crew.drain()
             await keeper.store(leaving=True)
             group.cancel_scope.cancel()
-        self._finished = steward.finished
+        self._finished = leader.finished
 
     def _crew(self, store: Store, queue: WorkQueue, stop: Stop) -> Crew:
         o = self._options
@@ -199,7 +202,7 @@ class _Job:
         def stop_for_closed_output() -> None:
             if not stop.asked:
                 self._say(
-                    "nobody reads standard output any more, to which the handler prints; redirect it to a file"
+                    "the handler prints to standard output, whose reader has gone; redirect it to a file"
                 )
                 stop.ask()
             crew.begin_draining()

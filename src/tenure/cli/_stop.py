@@ -12,10 +12,7 @@ from anyio.abc import TaskStatus
 
 
 class Stop:
-    """Whether somebody has asked to stop (`asked`), and what ends then.
-
-    Thread safety: none.
-    """
+    """Whether a stop was requested (`asked`), and what ends then."""
 
     def __init__(self, everything: CancelScope, say: Callable[[str], object]) -> None:
         self.asked = False
@@ -48,7 +45,7 @@ class Stop:
 
     @contextmanager
     def ends(self) -> Generator[CancelScope]:
-        """A stretch that is cancelled when somebody asks to stop."""
+        """A block that is cancelled when a stop is requested."""
         with CancelScope() as scope:
             self._scopes.add(scope)
             if self.asked:

@@ -17,7 +17,7 @@ def table(
 ) -> str:
     """Rows below a header; numbers stand to the right. Without rows, `nothing`.
 
-    If the lines are longer than so many `columns`, the longest cells are cut, but not below 16.
+    If the lines are longer than `columns`, the longest cells are cut, but not below 16.
     """
     cells = [[_cell(value) for value in row] for row in rows]
     if not cells:
@@ -63,7 +63,7 @@ def _columns_of(character: str) -> int:
 
 
 def cut(text: str, room: int) -> str:
-    """A printable text of at most so many columns: what is left out of its middle is a ~, since names of a kind often
+    """A printable text of at most that many columns: what is left out of its middle is a ~, since names of a kind often
     begin, and sometimes end, alike.
     """
     if width(text) <= room:
@@ -83,7 +83,7 @@ def _begin(text: str, room: int) -> str:
 
 
 def padded(text: str, room: int, *, right: bool = False) -> str:
-    """A text with spaces behind it, or before it, so that it takes so many columns."""
+    """A text with spaces behind it, or before it, to fill that many columns."""
     spaces = " " * (room - width(text))
     return spaces + text if right else text + spaces
 

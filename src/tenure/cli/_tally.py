@@ -44,12 +44,11 @@ def total(cursors: Mapping[str, Any], *, without: str = "") -> Tally:
 
 
 class Keeper:
-    """Stores this process's tally with the run, once a second while it changes, and with it who the process is.
+    """Stores this process's tally with the run, once a second while it changes, and with it the identity of the
+    process.
 
     A process that is killed takes what it saw in its last second with it. What became of tasks does not depend on it.
     By its identity others see that it is dead; one that ends in peace takes it away.
-
-    Thread safety: none.
     """
 
     def __init__(self, queue: WorkQueue, tally: Tally, began: float) -> None:

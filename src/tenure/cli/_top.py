@@ -11,9 +11,7 @@ import anyio
 
 from tenure.store import Store
 from tenure.upkeep import unwrapped_task_group
-from tenure.web._document import document
-from tenure.web._flows import Flow, Flows
-from tenure.web._view import View, look
+from tenure.web import Flow, Flows, View, document, look
 
 from ._answer import answer
 from ._arguments import seconds
@@ -21,18 +19,18 @@ from ._frame import frame
 from ._keyboard import draw, other_screen, pressed
 from ._stop import Stop
 from ._table import spoken
-from ._visit import parser, visit
+from ._with_store import parser, with_store
 
 _MOST = 500
-"""So many things of each kind are looked at."""
+"""How many things of each kind are looked at."""
 
 _PATIENCE = 3.0
 _BETWEEN = 0.5
 
 
 def top(words: Sequence[str]) -> int:
-    """Carry out `tenure top`. Raises `Misuse`, `TenureError`."""
-    p = parser("top", "Queues, processes, holders and who waits for whom, live. q or Ctrl-C ends it.")
+    """Run `tenure top`. Raises `UsageError`, `TenureError`."""
+    p = parser("top", "Queues, processes, holders and waiters, live. q or Ctrl-C ends it.")
     p.add_argument(
         "--once", action="store_true", help="print one frame; so it is, too, where there is no terminal"
     )
@@ -41,11 +39,11 @@ def top(words: Sequence[str]) -> int:
     )
     given = p.parse_args(words)
     if given.json:
-        return visit(given, _tell)
+        return with_store(given, _answer)
     if given.once or not sys.stdout.isatty():
-        visit(given, _print)
+        with_store(given, _print)
     else:
-        visit(given, partial(_live, given.every))
+        with_store(given, partial(_live, given.every))
     return 0
 
 
@@ -58,7 +56,7 @@ async def _look_twice(store: Store) -> tuple[View, dict[str, Flow]]:
     return view, flows.add(view)
 
 
-async def _tell(store: Store) -> int:
+async def _answer(store: Store) -> int:
     return answer(document(store.url, store.namespace, *await _look_twice(store)))
 
 

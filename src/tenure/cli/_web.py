@@ -14,18 +14,18 @@ import anyio
 
 from tenure.store import Store
 from tenure.upkeep import unwrapped_task_group
-from tenure.web._watch import Watch
+from tenure.web import Watch
 
-from ._misuse import Interrupted, Misuse
+from ._errors import Interrupted, UsageError
 from ._stop import Stop
-from ._visit import parser, visit
+from ._with_store import parser, with_store
 
 _PORT = 8765
 _TOKEN_VARIABLE = "TENURE_WEB_TOKEN"  # noqa: S105 - the name of a variable, not a token
 
 
 def web(words: Sequence[str]) -> int:
-    """Carry out `tenure web`. Raises `Misuse`, `TenureError`, `OSError`."""
+    """Run `tenure web`. Raises `UsageError`, `TenureError`, `OSError`."""
     p = parser(
         "web",
         "A read-only page with live charts. It shows no payloads, results or metadata. It needs the extra web:"
@@ -57,20 +57,20 @@ def web(words: Sequence[str]) -> int:
     )
     given = p.parse_args(words)
     given.token = given.token or _token_from_elsewhere(given.token_file)
-    visit(given, partial(_serve, given))
+    with_store(given, partial(_serve, given))
     return 0
 
 
 async def _serve(given: argparse.Namespace, store: Store) -> None:
     try:
-        from tenure.web._server import Server, is_loopback
+        from tenure.web.server import Server, is_loopback
     except ModuleNotFoundError as error:
         if error.name != "h11":
             raise
-        raise Misuse("tenure web needs h11: pip install 'tenure[web]'") from None
+        raise UsageError("tenure web needs h11: pip install 'tenure[web]'") from None
     if given.token is None and not is_loopback(given.host):
         print(
-            "tenure: whoever reaches this port can look at the store; --token-file asks for a password",
+            "tenure: anyone who reaches this port can read the store; --token-file requires a password",
             file=sys.stderr,
         )
     names = (given.host, gethostname(), *given.allow_host)
@@ -106,13 +106,13 @@ def _reason(problem: OSError) -> str:
 
 
 def _token_from_elsewhere(file: str | None) -> str | None:
-    """The token in the file, or else in the environment. Raises `Misuse`."""
+    """The token in the file, or else in the environment. Raises `UsageError`."""
     if file is not None:
         try:
             source, text = f"--token-file {file}", Path(file).read_text("utf-8").strip()
         except (OSError, ValueError) as problem:
             reason = problem.strerror if isinstance(problem, OSError) else "it is not UTF-8"
-            raise Misuse(f"--token-file {file}: {reason}") from problem
+            raise UsageError(f"--token-file {file}: {reason}") from problem
     elif _TOKEN_VARIABLE in os.environ:
         # one that is empty by mistake must not open the page to all
         source, text = _TOKEN_VARIABLE, os.environ[_TOKEN_VARIABLE]
@@ -121,7 +121,7 @@ def _token_from_elsewhere(file: str | None) -> str | None:
     try:
         return _token(text)
     except argparse.ArgumentTypeError as problem:
-        raise Misuse(f"{source}: {problem}") from problem
+        raise UsageError(f"{source}: {problem}") from problem
 
 
 def _token(text: str) -> str:

@@ -1,28 +1,29 @@
 """The engine contract: coarse operations, frozen values in and out, safe to send again.
 
-An *engine* keeps state. It takes *operations*, each of them atomic and one round trip, and gives *answers*. An
-operation is a value, so sending it again is sending the same value again. What every engine keeps to:
+An *engine* keeps state. It applies *operations*, each of them atomic and one round trip, and returns *answers*. An
+operation is a value, so an operation that is sent again is the same value. Every engine obeys these rules:
 
-Resending. Holds, claims and arrivals are named by the client, before the first byte is sent; applying them twice is
-applying them once. `Put`, `Exchange`, `Spend` and `Refund` carry `(session, n)`: n rises from batch to batch, per
-session and object, one batch at a time; the engine keeps its last answer per session and object and repeats it when
-the same n comes again. It keeps the answer for at least two ttls of the session after it was last returned, and may
-forget it then: a sender whose answers stay away for a ttl has lost its session.
+Resending. The client names holds, claims and arrivals before it sends the first byte; to apply them twice is to apply
+them once. `Put`, `Exchange`, `Spend` and `Refund` carry `(session, n)`: n rises from batch to batch, per session and
+object, one batch at a time. The engine keeps its last answer per session and object and returns it again when the same
+n comes again. It keeps the answer for at least two ttls of the session after it was last returned, and may forget it
+then: a sender that gets no answers for a ttl has lost its session.
 
-Sessions. A session is a process's life sign. No operation creates one but `OpenSession`; an operation that carries an
-unknown or ended session is answered `Reply.GONE` and has no effect. A session that is not renewed within its ttl ends:
-all it holds is released and all its places are left, as if it had been closed.
+Sessions. A session is a process's registration, which the process renews. No operation creates one but `OpenSession`;
+an operation that carries an unknown or ended session is answered `Reply.GONE` and has no effect. A session that is not
+renewed within its ttl ends: the engine releases all that it holds and removes it from all queues of waiters, as if it
+had been closed.
 
-Clearing up. Before anything else, every operation clears up what time has made due: it ends expired sessions (in the
-order of expiry, then id; within one: holds, claims, arrivals, producers, tasks, idle takers, watches, each in the
-order they were made), expires tasks and frees resources whose cool-down is over and that somebody waits for. Loops
+Expiry. Before anything else, every operation processes what time has made due: it ends expired sessions (in the order
+of expiry, then id; within one: holds, claims, arrivals, producers, tasks, idle takers, watches, each in the order in
+which they were made), expires tasks, and frees resources whose cool-down is over and for which somebody waits. Loops
 are capped: after `CAP` steps the answer is `Reply.MORE`, and the caller sends the same operation again at once. The
-operation itself may already have been applied by then; sending it again is safe and gives the final answer. What an
-operation costs depends on what it returns or changes, never on how much there is.
+operation itself may already have been applied by then; sending it again is safe and returns the final answer. The cost
+of an operation depends on what it returns or changes, never on how much is stored.
 
-Names leave nothing. What is kept for a name goes when it says nothing any more, also while sessions live. From that
-moment on the name is exactly as if it had never been used; what is stored of it may go a little later, a few with any
-operation:
+Names leave nothing. What is kept for a name is removed when it carries no information any more, also while sessions
+live. From that moment on the name is exactly as if it had never been used; its storage may be freed a little later, a
+few names with any operation. This holds for:
 - a key that nobody holds or waits for, unless `Resize` has set its capacity; a pool without resources and claimers;
 - a rate that is full again, so that the whole burst could be spent at once;
 - a barrier at which nobody waits, which keeps no outcome for a participant and is not broken, once two ttls of the
@@ -32,22 +33,24 @@ operation:
   ending that a session settled. Its counts go with it. Idle takers and watches do not keep it;
 - the record of a task that has ended, after its ttl; numbered answers, as above.
 
-Lines. First come, first served, weights included: a head that does not fit blocks those behind it, nobody barges, and
-an acquirer that does not want to wait is refused while others wait. Whatever gives something back grants it to the
-head of the line in the same atomic step and hints the process of the one who got it. `place` is 1 for the head; it is
-an upper bound, since those who left in between are counted.
+Queues of waiters. First come, first served, weights included: a head that does not fit blocks the waiters behind it,
+nobody barges, and an acquirer that does not want to wait is refused while others wait. An operation that gives
+something back grants it to the head of the queue in the same atomic step, and hints the process of the new holder.
+`place` is 1 for the head; it is an upper bound, since waiters that left in between are counted.
 
-Hints. A hint carries the very answer that asking would give, or a notice to look again. Hints may be lost; the stored
-state is the truth. `ask_again_in` tells after how many seconds (the earliest expiry or due time that could help) asking
-again makes sense without a hint.
+Hints. A hint carries the answer that asking would return, or a notice to look again. Hints may be lost; the stored
+state is the truth. `ask_again_in` is the number of seconds after which it makes sense to ask again without a hint: the
+earliest expiry or due time that could help.
 
 Tokens. Each grant and each taking carries a token: `max(last + 1, engine time in microseconds)`. Tokens rise over the
-whole engine, outlive what they were given for, and whatever a stale holder sends is refused by its token.
+whole engine and outlive what they were granted for. Whatever a stale holder sends is refused by its token.
 
 Time is the engine's. Only durations, in seconds, cross the wire; one that is longer than `LONGEST` counts as `LONGEST`,
 and an operation with one that is not a number fails alone, with an `EngineError` (`within`). Payloads, results,
 progress, values and metadata are bytes to an engine.
 """
+
+from types import FunctionType
 
 from tenure.arguments import LONGEST
 
@@ -96,9 +99,16 @@ from ._counters import (
 from ._durations import (
     within,
 )
-from ._engine import (
-    Engine,
-    name_in,
+from ._engine import Engine
+from ._enlisting import (
+    Complete,
+    Enlisted,
+    Enlistment,
+    PutOne,
+)
+from ._handlers import (
+    OPERATIONS,
+    handlers,
 )
 from ._holds import (
     Acquire,
@@ -111,12 +121,17 @@ from ._holds import (
     Resize,
     SetValue,
 )
-from ._joining import (
-    Complete,
-    Joined,
-    Joining,
-    Joins,
-    PutOne,
+from ._rules import (
+    A_FEW,
+    EXPIRED_TTL,
+    ROUNDING,
+    Ends,
+    GoesBack,
+    after_verdict,
+    book_spending,
+    how_many_to_forget,
+    refunded,
+    without_verdict,
 )
 from ._sessions import (
     CloseSession,
@@ -126,13 +141,13 @@ from ._sessions import (
 )
 from ._survey import (
     FAMILIES,
-    Belonging,
-    Examine,
-    Examined,
-    Inspect,
-    Inspected,
-    Survey,
-    Surveyed,
+    CheckHealth,
+    DescribeSession,
+    Health,
+    KeyPage,
+    ListKeys,
+    SessionItem,
+    SessionPage,
 )
 from ._tasks import (
     Accepted,
@@ -164,10 +179,14 @@ from ._tasks import (
 )
 
 __all__ = (
+    "A_FEW",
     "CAP",
+    "EXPIRED_TTL",
     "FAMILIES",
     "LONGEST",
+    "OPERATIONS",
     "RESPONSE_TIMEOUT",
+    "ROUNDING",
     "A",
     "Accepted",
     "Acquire",
@@ -177,39 +196,40 @@ __all__ = (
     "Arrive",
     "Ask",
     "Asked",
-    "Belonging",
     "Broken",
     "Browse",
     "CancelTask",
     "Changed",
+    "CheckHealth",
     "Claim",
     "ClaimAnswer",
     "Claimed",
     "CloseSession",
     "Complete",
     "Count",
+    "DescribeSession",
     "Duplicate",
     "EditClaim",
+    "Ends",
     "Engine",
-    "Examine",
-    "Examined",
+    "Enlisted",
+    "Enlistment",
     "Exchange",
     "Exchanged",
     "Gathering",
     "GetResult",
     "GiveBack",
+    "GoesBack",
     "Granted",
+    "Health",
     "Hint",
     "HoldAnswer",
     "Holder",
     "Holders",
     "Holdings",
-    "Inspect",
-    "Inspected",
-    "Joined",
-    "Joining",
-    "Joins",
+    "KeyPage",
     "Leave",
+    "ListKeys",
     "Metadata",
     "Mismatch",
     "NewTask",
@@ -239,6 +259,8 @@ __all__ = (
     "Resource",
     "ResourcePage",
     "Resources",
+    "SessionItem",
+    "SessionPage",
     "SetPaused",
     "SetValue",
     "Settle",
@@ -246,18 +268,21 @@ __all__ = (
     "SpendRequest",
     "Spending",
     "Spent",
-    "Survey",
-    "Surveyed",
     "Taken",
     "Tripped",
     "Unfinished",
     "Verdict",
     "Waiting",
     "Withdraw",
-    "name_in",
+    "after_verdict",
+    "book_spending",
+    "handlers",
+    "how_many_to_forget",
+    "refunded",
     "within",
+    "without_verdict",
 )
 
 for _name in __all__:
-    if isinstance(_thing := globals()[_name], type) or _name in ("name_in", "within"):
+    if isinstance(_thing := globals()[_name], type | FunctionType):
         _thing.__module__ = __name__

@@ -10,7 +10,7 @@ CAP = 256
 """How many steps a loop inside one operation may take before the answer is `Reply.MORE`."""
 
 RESPONSE_TIMEOUT = 5.0
-"""Seconds after which a server that does not answer is given up, unless an engine is told otherwise."""
+"""Seconds after which a server that does not answer counts as gone, by default."""
 
 A = TypeVar("A")
 
@@ -18,10 +18,13 @@ A = TypeVar("A")
 class Operation(Generic[A]):
     """One atomic step on an engine; `A` is the type of its answer.
 
+    `key` names the object or the session that it concerns; it is empty if it concerns neither.
     Thread safety: any; operations never change.
     """
 
     __slots__ = ()
+
+    key: str
 
 
 class Reply(Enum):
@@ -29,20 +32,20 @@ class Reply(Enum):
 
     OK = "ok"
     GONE = "gone"  # the session is unknown or has ended; nothing was done
-    MORE = "more"  # clearing up is unfinished: send the same operation again
+    MORE = "more"  # expiry is unfinished: send the same operation again
     REFUSED = "refused"  # not now (would have to wait), or not with this token
     RELEASED = "released"  # what was held or reserved is given back
-    LEFT = "left"  # the place in the line is given up
+    LEFT = "left"  # the place in the queue is given up
     UNKNOWN = "unknown"  # nothing of that name is known
     WITHDRAWN = "withdrawn"  # the arrival is undone
     CANCELLED = "cancelled"  # the task is cancelled
-    REQUESTED = "requested"  # the task runs; its holder is told to cancel it
+    REQUESTED = "requested"  # the task runs; its holder is asked to cancel it
 
 
 class Notice(Enum):
     """What a hint says when it does not carry an answer."""
 
-    ASK = "ask"  # your place changed in a way that only asking tells
+    ASK = "ask"  # your place changed; only asking shows how
     READY = "ready"  # tasks may be there for an idle taker
     ROOM = "room"  # slots of a full queue are reserved for a producer
     STOP = "stop"  # the cancellation of a task that you hold was requested; `name` is its token
@@ -62,7 +65,7 @@ class Granted:
 
 @dataclass(frozen=True, slots=True)
 class Queued:
-    """You are in the line, at `place` at the latest; ask again after `ask_again_in` seconds without a hint."""
+    """You are in the queue, at `place` or before; ask again after `ask_again_in` seconds without a hint."""
 
     place: int
     ask_again_in: float
@@ -86,10 +89,11 @@ class Claimed:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """You have arrived at the barrier and wait for the rest of this generation."""
+    """You have arrived at the barrier and wait for the rest of this generation; `born`: see `Gathering`."""
 
     generation: int
     ask_again_in: float
+    born: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ class AddResource(Operation[Reply]):
     One that was retired stays so; with `revive` it can be claimed again.
     """
 
-    pool: str
+    key: str
     resource: str
     metadata: Metadata
     preference: int = 0
@@ -26,7 +26,7 @@ class AddResource(Operation[Reply]):
 class RemoveResource(Operation[Reply]):
     """Take a resource out of the pool; one that is claimed leaves when given back. -> OK, UNKNOWN, MORE"""
 
-    pool: str
+    key: str
     resource: str
 
 
@@ -36,12 +36,12 @@ class Claim(Operation[ClaimAnswer]):
 
     -> Claimed, Queued, REFUSED, GONE, MORE. Waiters are served first come, first served among those that match. What a
     dead claimer held rests for `quarantine` seconds before it can be claimed again. While resources rest, the head of
-    the line is hinted ASK when it becomes the head, and when one begins to rest that is due before the others: so
-    somebody who waits knows when to ask.
+    the queue is hinted ASK when it becomes the head, and when one begins to rest that is due before the others: so
+    some waiter knows when to ask.
     """
 
     session: str
-    pool: str
+    key: str
     holder: str
     where: Metadata = ()
     quarantine: float = 0.0
@@ -50,9 +50,9 @@ class Claim(Operation[ClaimAnswer]):
 
 @dataclass(frozen=True, slots=True)
 class GiveBack(Operation[Reply]):
-    """Give the claimed resource back, or leave the line. -> RELEASED, LEFT, UNKNOWN, MORE; needs no live session."""
+    """Give the claimed resource back, or leave the queue. -> RELEASED, LEFT, UNKNOWN, MORE; needs no live session."""
 
-    pool: str
+    key: str
     holder: str
 
 
@@ -64,7 +64,7 @@ class EditClaim(Operation[Reply]):
     reason, once it is given back; `metadata` replaces what is stored. None leaves things as they are.
     """
 
-    pool: str
+    key: str
     holder: str
     token: int
     metadata: Metadata | None = None
@@ -74,9 +74,13 @@ class EditClaim(Operation[Reply]):
 
 @dataclass(frozen=True, slots=True)
 class Resources(Operation["ResourcePage"]):
-    """All resources of the pool, in the order of their names, and how many wait for one. -> ResourcePage, MORE"""
+    """The resources of the pool, in the order of their names, and how many wait for one. -> ResourcePage, MORE
 
-    pool: str
+    At most `CAP` at a time; to page, pass the previous `next` as `after`.
+    """
+
+    key: str
+    after: str = ""
 
 
 class Resource(NamedTuple):
@@ -94,7 +98,8 @@ class Resource(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ResourcePage:
-    """The state of a pool."""
+    """The state of a pool, or a part of it; `next` is empty after the last one."""
 
     resources: tuple[Resource, ...]
     waiting: int
+    next: str = ""

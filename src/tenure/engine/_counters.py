@@ -9,7 +9,7 @@ from ._answers import ArrivalAnswer, Operation, Reply
 
 
 class SpendRequest(NamedTuple):
-    """One caller's wish to spend `cost`; it is refused when the delay would be above `max_wait` seconds."""
+    """One caller's request to spend `cost`; it is refused when the delay would be above `max_wait` seconds."""
 
     cost: float
     max_wait: float | None = None
@@ -47,7 +47,7 @@ class Spent:
 
 @dataclass(frozen=True, slots=True)
 class Refund(Operation[Reply]):
-    """Give back of a booking what has not been overtaken by later bookings; numbered like `Spend`. -> OK, GONE, MORE"""
+    """Give back the part of a booking that no later booking has overtaken; numbered as `Spend`. -> OK, GONE, MORE"""
 
     session: str
     n: int
@@ -63,7 +63,7 @@ class Arrive(Operation[ArrivalAnswer]):
 
     The last to arrive trips the generation for all. `on_departure` is "break" (one that withdraws or dies breaks the
     generation for all its parties, and the barrier stays broken until it is reset) or "drop" (it is forgotten). A
-    participant's outcome is kept until it withdraws, so that asking again tells it.
+    participant's outcome is kept until it withdraws, so that asking again returns it.
     """
 
     session: str
@@ -90,15 +90,20 @@ class ResetBarrier(Operation[Reply]):
 
 @dataclass(frozen=True, slots=True)
 class Arrivals(Operation["Gathering"]):
-    """How does a barrier stand? -> Gathering, MORE"""
+    """Returns the state of a barrier. -> Gathering, MORE"""
 
     key: str
 
 
 class Gathering(NamedTuple):
-    """A barrier in its `generation`: how many of the `parties` wait (0 parties: nobody arrived, or it is forgotten)."""
+    """A barrier in its `generation`: how many of the `parties` wait (0 parties: nobody arrived, or it is forgotten).
+
+    `born` is the token of its first arrival. One that was forgotten and is used again counts its generations from 0
+    again, and has another one.
+    """
 
     parties: int
     generation: int
     waiting: int
     broken: bool
+    born: int = 0

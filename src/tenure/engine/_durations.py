@@ -1,4 +1,4 @@
-"""How long a duration may be."""
+"""Durations that are too long, or no numbers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tenure.errors import EngineError
 from ._answers import Operation
 from ._claims import Claim, EditClaim
 from ._counters import Refund, Spend, SpendRequest
-from ._joining import Complete, Joined, PutOne
+from ._enlisting import Complete, Enlisted, PutOne
 from ._sessions import OpenSession
 from ._tasks import CancelTask, Exchange, NewTask, Put, PutRequest, Settle
 
@@ -103,7 +103,7 @@ def _put_one(operation: PutOne) -> PutOne:
     return operation if task is operation.task else replace(operation, task=task)
 
 
-_BOUNDS: dict[type[Operation[Any] | Joined[Any] | Any], Callable[[Any], Any]] = {
+_BOUNDS: dict[type[Operation[Any] | Enlisted[Any] | Any], Callable[[Any], Any]] = {
     OpenSession: _fields("ttl"),
     Claim: _fields("quarantine"),
     EditClaim: _fields("cool_down"),

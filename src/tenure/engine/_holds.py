@@ -1,4 +1,4 @@
-"""Holds: a weighted share of a capacity, with a line for those who wait."""
+"""Holds: a weighted share of a capacity, with a queue of waiters."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from ._answers import CAP, HoldAnswer, Operation, Reply
 
 @dataclass(frozen=True, slots=True)
 class Acquire(Operation[HoldAnswer]):
-    """Take `weight` of the `capacity` of `key`, or a place in its line.
+    """Take `weight` of the `capacity` of `key`, or join the queue for it.
 
-    -> Granted, Queued, REFUSED (not `wait` and not free at once), Mismatch, GONE, MORE. The first of a key sets its
-    capacity; it is forgotten with the last, unless `Resize` has set it. Asking again answers where the holder stands.
+    -> Granted, Queued, REFUSED (not `wait` and not free at once), Mismatch, GONE, MORE. The first holder of a key sets
+    its capacity, which is forgotten with the last, unless `Resize` has set it. Sent again, the answer is the holder's
+    present state.
     """
 
     session: str
@@ -27,7 +28,7 @@ class Acquire(Operation[HoldAnswer]):
 
 @dataclass(frozen=True, slots=True)
 class Ask(Operation["Asked | Reply"]):
-    """Where do these holders of one session stand? -> Asked, GONE, MORE
+    """Returns the present state of these holders of one session. -> Asked, GONE, MORE
 
     Raises `ValueError` for more than `CAP` holders.
     """
@@ -50,7 +51,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Release(Operation[Reply]):
-    """Give back what the holder has, or leave its place. -> RELEASED, LEFT, UNKNOWN, MORE; needs no live session."""
+    """Release what the holder has, or leave the queue. -> RELEASED, LEFT, UNKNOWN, MORE; needs no live session."""
 
     key: str
     holder: str
@@ -70,7 +71,7 @@ class SetValue(Operation[Reply]):
 class Resize(Operation[Reply]):
     """Set the capacity of `key` for good; more is granted at once, less by attrition. -> OK, MORE
 
-    A waiter that asks for more than the new capacity is put out of the line and told to ask (it gets `Mismatch`).
+    A waiter that asks for more than the new capacity leaves the queue and is hinted ASK (the answer is `Mismatch`).
     """
 
     key: str
@@ -79,7 +80,7 @@ class Resize(Operation[Reply]):
 
 @dataclass(frozen=True, slots=True)
 class Holders(Operation["Holdings"]):
-    """Who holds `key` and who waits for it, at most `limit` of each. -> Holdings
+    """Returns the holders of `key` and its waiters, at most `limit` of each. -> Holdings
 
     With `watch`, that session's process is hinted CHANGED once, at the next change of the holders or of a value.
     """
@@ -90,7 +91,7 @@ class Holders(Operation["Holdings"]):
 
 
 class Holder(NamedTuple):
-    """One who holds (`token` above 0, `age` since the grant) or waits (`token` 0, `age` since it came)."""
+    """A holder (`token` above 0, `age` since the grant) or a waiter (`token` 0, `age` since it came)."""
 
     process: str
     holder: str

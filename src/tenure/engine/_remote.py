@@ -1,42 +1,31 @@
-"""What stores see of a server: where it is, and how they are told what happens there."""
+"""An engine over the network: its stores share connections, and receive its hints."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NoReturn
 
 import anyio
 from anyio import TASK_STATUS_IGNORED, CancelScope
 from anyio.abc import TaskStatus
 
-from ._answers import A, Hint, Notice, Operation
+from ._answers import Hint, Notice
+from ._engine import Engine
 
 
-class Remote:
+class Remote(Engine):
     """An engine over the network, whose connections the first of its stores keeps for all of them.
 
     Thread safety: none; one engine belongs to one event loop.
     """
 
-    immediate = False
-
     def __init__(self, place: object) -> None:
-        self._place = place
+        self.url = str(place)
         self._listeners: dict[str, Callable[[Hint], None]] = {}
         self._baton = anyio.Lock()
-        self._joining: set[CancelScope] = set()
+        self._enlisting: set[CancelScope] = set()
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.url!r} {'open' if self._listeners else 'closed'}>"
-
-    @property
-    def url(self) -> str:
-        """Where it is, without the password."""
-        return str(self._place)
-
-    def apply(self, _operation: Operation[A], /) -> NoReturn:
-        """Raise `RuntimeError`: a server is asked over the network."""
-        raise RuntimeError(f"{self.url}: this engine is not immediate: use execute")
 
     async def serve(
         self,
@@ -61,27 +50,27 @@ class Remote:
             if joined := await self._joined_another(process):
                 started()
             try:
-                # whoever has it keeps the connections, and hands them on when its store closes
+                # its owner keeps the connections, and hands them on when its store closes
                 async with self._baton:
                     await self._run(None if joined else started)
             finally:
-                # to hear on connections that nobody keeps would take for ever
-                for scope in self._joining:
+                # nothing would ever arrive on connections that nobody keeps
+                for scope in self._enlisting:
                     scope.cancel()
         finally:
             del self._listeners[process]
             self._forget(process)
 
     async def _joined_another(self, process: str) -> bool:
-        """Whether it is heard now on the connections that another store's task keeps; if not, none does."""
+        """Whether its hints now come on connections that another store's task keeps; if not, no task keeps any."""
         while self._baton.locked():
             with CancelScope() as scope:
-                self._joining.add(scope)
+                self._enlisting.add(scope)
                 try:
                     await self._listening(process)
                     return True
                 finally:
-                    self._joining.remove(scope)
+                    self._enlisting.remove(scope)
         return False
 
     def _deliver(self, hint: Hint) -> None:
@@ -99,20 +88,20 @@ class Remote:
         for process, deliver in list(self._listeners.items()):
             deliver(Hint(process, "", "", news))
 
-    # what the engine does
+    # for the engine to implement
 
     def _listen(self, process: str) -> None:
-        """From now on hear what is published for a process, on each connection that is made."""
+        """Receive what is published for a process, on each connection that is made from now on."""
         raise NotImplementedError
 
     async def _listening(self, process: str) -> None:
-        """Wait until it is heard on the connections that stand."""
+        """Wait until the open connections receive it."""
         raise NotImplementedError
 
     def _forget(self, process: str) -> None:
-        """Hear no more for it."""
+        """Receive nothing for it any more."""
         raise NotImplementedError
 
     async def _run(self, started: Callable[[], None] | None) -> None:
-        """Keep the connections until cancelled; `started()` is called once they stand."""
+        """Keep the connections until cancelled; `started()` is called once they are open."""
         raise NotImplementedError

@@ -1,8 +1,8 @@
-"""Sessions: life signs."""
+"""Sessions: registrations of processes."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ._answers import Operation, Reply
 
@@ -11,12 +11,14 @@ from ._answers import Operation, Reply
 class Ping(Operation[Reply]):
     """Nothing but a round trip. -> OK"""
 
+    key: str = field(default="", init=False, repr=False)
+
 
 @dataclass(frozen=True, slots=True)
 class OpenSession(Operation[Reply]):
     """Begin a session of `process`, which ends `ttl` seconds after its last renewal. -> OK; opening again renews."""
 
-    session: str
+    key: str
     process: str
     ttl: float
 
@@ -25,11 +27,11 @@ class OpenSession(Operation[Reply]):
 class RenewSession(Operation[Reply]):
     """Push the end of the session to a ttl from now. -> OK, GONE. Never revives."""
 
-    session: str
+    key: str
 
 
 @dataclass(frozen=True, slots=True)
 class CloseSession(Operation[Reply]):
     """End the session and release all that it has. -> OK, GONE (nothing was left), MORE"""
 
-    session: str
+    key: str

@@ -1,8 +1,8 @@
-"""Looking around: what there is, who has it, and how the engine itself is doing. For tools that see a whole store."""
+"""Introspection: what is stored, which session has it, and the health of the engine. For tools."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ._answers import CAP, Operation, Reply
@@ -12,31 +12,31 @@ FAMILIES = ("holds", "claims", "arrivals", "producers", "tasks", "takers")
 
 
 @dataclass(frozen=True, slots=True)
-class Survey(Operation["Surveyed"]):
-    """The names of what there is of a `kind`, a page at a time. -> Surveyed, MORE
+class ListKeys(Operation["KeyPage"]):
+    """Lists the names of one `kind`, a page at a time. -> KeyPage, MORE
 
     `kind` is "holds" (keys that somebody holds), "pools" (that have a resource), "queues" (into which a task was put
-    and that are not forgotten) or "sessions" (that are open). Told are names that begin with `prefix`, at most `limit`
-    and at most `CAP`, in an order of the engine's own; the first page has no `after`, each other one the `next` of the
-    one before. A page may be empty and not the last. What comes or goes meanwhile may be missed; keys that are held and
-    sessions may come more than once.
+    and that are not forgotten) or "sessions" (that are open). Returns at most `limit` and at most `CAP` names that
+    begin with `prefix`, in engine order. To page, pass the previous `next` as `after`. A page may be empty and not the
+    last. What comes or goes meanwhile may be missed; keys that are held and sessions may come more than once.
     """
 
     kind: str
     prefix: str = ""
     after: str = ""
     limit: int = CAP
+    key: str = field(default="", init=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Surveyed:
+class KeyPage:
     """A page of names; `next` is empty after the last one."""
 
     names: tuple[str, ...]
     next: str
 
 
-class Belonging(NamedTuple):
+class SessionItem(NamedTuple):
     """Something of a `family` that a session has at `key`, or waits for (`held` is False).
 
     `token` is that of what is held, if it has one, else 0.
@@ -55,44 +55,45 @@ class Belonging(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Inspected:
+class SessionPage:
     """A page of what a session of `process` has; `next` is empty after the last one."""
 
     process: str
-    belongings: tuple[Belonging, ...]
+    items: tuple[SessionItem, ...]
     next: str
 
 
 @dataclass(frozen=True, slots=True)
-class Inspect(Operation[Inspected | Reply]):
-    """What does a session have, and what does it wait for? -> Inspected, UNKNOWN (it has ended), MORE
+class DescribeSession(Operation[SessionPage | Reply]):
+    """Lists what a session has and what it waits for. -> SessionPage, UNKNOWN (it has ended), MORE
 
-    Told are at most `limit` things a page, in the order of `FAMILIES`, within one in an order of the engine's own; the
-    first page has no `after`, each other one the `next` of the one before. What is there from the first page to the
-    last is told once; what comes or goes meanwhile may be missed.
+    Returns at most `limit` items a page, in the order of `FAMILIES`, within a family in engine order. To page, pass the
+    previous `next` as `after`. What is there from the first page to the last is listed once; what comes or goes
+    meanwhile may be missed.
     """
 
-    session: str
+    key: str
     after: str = ""
     limit: int = CAP
 
 
 @dataclass(frozen=True, slots=True)
-class Examine(Operation["Examined"]):
-    """How is the engine itself doing? -> Examined, MORE
+class CheckHealth(Operation["Health"]):
+    """Returns the health of the engine itself. -> Health, MORE
 
     With `repair`, entries of indexes that no operation can read are deleted; the answer says what there was before.
     """
 
     repair: bool = False
+    key: str = field(default="", init=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Examined:
+class Health:
     """What matters about the server or file, for people.
 
-    `facts` are names and values; each of `problems` is one line that tells what is wrong and what to do. The engine's
-    clock is `ahead` of this machine's by so many seconds, give or take the time of a round trip.
+    `facts` are names and values; each of `problems` is one line that says what is wrong and what to do. `ahead` is by
+    how many seconds the engine's clock is ahead of this machine's, give or take the time of a round trip.
     """
 
     ahead: float

@@ -40,7 +40,7 @@ class PutRequest(NamedTuple):
 
 
 class Accepted(NamedTuple):
-    """For each task of the request its id, or the duplicate that stands in its way."""
+    """For each task of the request its id, or the duplicate that it conflicts with."""
 
     ids: tuple[int | Duplicate, ...]
 
@@ -49,14 +49,14 @@ class Accepted(NamedTuple):
 class Put(Operation["PutAnswer | Reply"]):
     """Put tasks, several callers' at once, in the order given. -> PutAnswer, GONE, MORE
 
-    A request that finds no room (`max_size` tasks unfinished or reserved for others), or others waiting, gets a place
-    in the producers' line (Queued) or REFUSED. When its turn comes its slots are reserved and it is hinted ROOM; the
+    A request that finds no room (`max_size` tasks unfinished or reserved for others), or others waiting, joins the
+    queue of producers (Queued) or is REFUSED. When its turn comes its slots are reserved and it is hinted ROOM; the
     same request, sent again, is then accepted.
     """
 
     session: str
     n: int
-    queue: str
+    key: str
     requests: tuple[PutRequest, ...]
     max_size: int
 
@@ -72,12 +72,12 @@ class PutAnswer:
 class Leave(Operation[Reply]):
     """Give up a producer's place or its reserved slots. -> LEFT, RELEASED, UNKNOWN, MORE; needs no live session."""
 
-    queue: str
+    key: str
     producer: str
 
 
 class Verdict(Enum):
-    """What became of a task that was taken."""
+    """How a delivery of a task ended."""
 
     DONE = "done"  # with a result
     RETRY = "retry"  # the try failed; ready again after `delay`
@@ -129,7 +129,7 @@ class Exchange(Operation["Exchanged | Reply"]):
 
     session: str
     n: int
-    queue: str
+    key: str
     settle: tuple[Settle, ...] = ()
     want: int = 0
     wait: bool = True
@@ -157,7 +157,7 @@ class Exchanged:
 class Progress(Operation[Reply]):
     """Store what the holder of the task reports. -> OK, REFUSED (stale token), REQUESTED (stored, and: cancel it)"""
 
-    queue: str
+    key: str
     id: int
     token: int
     data: bytes
@@ -165,12 +165,12 @@ class Progress(Operation[Reply]):
 
 @dataclass(frozen=True, slots=True)
 class GetResult(Operation["Outcome | Unfinished | Reply"]):
-    """What became of a task? -> Outcome, Unfinished, UNKNOWN, GONE, MORE
+    """Returns the outcome of a task. -> Outcome, Unfinished, UNKNOWN, GONE, MORE
 
     With `watch`, that session's process is hinted FINISHED once when an unfinished task ends.
     """
 
-    queue: str
+    key: str
     id: int
     watch: str = ""
 
@@ -195,9 +195,9 @@ class Unfinished:
 
 @dataclass(frozen=True, slots=True)
 class CancelTask(Operation[Reply]):
-    """Cancel a task. -> CANCELLED (nobody had it), REQUESTED (its holder is told), UNKNOWN (no such, or ended)"""
+    """Cancel a task. -> CANCELLED (nobody had it), REQUESTED (its holder is hinted), UNKNOWN (no such, or ended)"""
 
-    queue: str
+    key: str
     id: int
     ttl: float | None = 3600.0
 
@@ -208,11 +208,11 @@ class Requeue(Operation["Changed | Reply"]):
 
     With `ids` those of them that are dead, in the order given. Without, the first `CAP` dead tasks whose `seq` is above
     `after` are looked at, in the order in which they died; if there may be more, the answer says where to go on.
-    `max_size` is not asked. A dead task whose key is in use again stays dead. Raises `ValueError` for more than `CAP`
-    ids.
+    `max_size` does not limit it. A dead task whose key is in use again stays dead. Raises `ValueError` for more than
+    `CAP` ids.
     """
 
-    queue: str
+    key: str
     ids: tuple[int, ...] | None = None
     after: int = 0
 
@@ -229,7 +229,7 @@ class Purge(Operation["Changed | Reply"]):
     no more only when an answer says so.
     """
 
-    queue: str
+    key: str
     states: frozenset[str]
 
     @property
@@ -257,14 +257,14 @@ class Browse(Operation["Page | Reply"]):
     `state` and order: "waiting" in the order of taking, without aging (higher priority, ready_at, id); "delayed" by due
     time, then id; "leased" by token (the order of taking); "dead", and "ended" in any way, in the order of the endings.
     A delayed task that is due is waiting; of those that no exchange has moved yet, only the first `CAP` may count as
-    such, for `Count` and `Purge` too. The first page has no `after`, each other one the `next` of the one before; of
-    "dead" and "ended" it is a `seq`, in decimal digits. At most `limit` and at most `CAP` records are on a page; it may
+    such, for `Count` and `Purge` too. To page, pass the previous `next` as `after`; for "dead" and "ended" it is a
+    `seq`, in decimal digits. At most `limit` and at most `CAP` records are on a page; it may
     have fewer, even none, and not be the last. A task that is in the state from the first page to the last is listed;
     what comes or goes meanwhile may be missed or come twice. An `after` that no page has given fails with an
     `EngineError`. Raises `ValueError` for a `limit` below 1.
     """
 
-    queue: str
+    key: str
     state: str
     after: str = ""
     limit: int = 100
@@ -299,9 +299,9 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class SetPaused(Operation[Reply]):
-    """A paused queue gives out no tasks. -> OK, MORE"""
+    """Pause or resume a queue; a paused one hands out no tasks. -> OK, MORE"""
 
-    queue: str
+    key: str
     paused: bool
 
 
@@ -309,10 +309,11 @@ class SetPaused(Operation[Reply]):
 class Count(Operation["QueueCounts | Reply"]):
     """The state of a queue; `recount` counts the rows instead of trusting the counters. -> QueueCounts, GONE, MORE
 
-    With `watch`, that session's process is hinted DRAINED once when the queue next has no unfinished task.
+    With `watch`, that session's process is hinted DRAINED once when the queue has no unfinished task any more. There is
+    no watch on a queue that has none now.
     """
 
-    queue: str
+    key: str
     watch: str = ""
     recount: bool = False
 

@@ -6,7 +6,7 @@ import anyio
 
 
 async def nap(seconds: float | str) -> float:
-    """Sleep for so many seconds. Raises `ValueError` for what is no number. Cancellation: it wakes up at once."""
+    """Sleep for the given number of seconds. Raises `ValueError` for anything else. Cancellation: it wakes up."""
     duration = float(seconds)
     await anyio.sleep(duration)
     return duration

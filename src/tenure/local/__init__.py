@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from tenure.local._barrier import Barrier, BarrierStatistics
-from tenure.local._blocking_watch import Blocked, BlockingWatch, BlockingWatchStatistics
-from tenure.local._breaker import CircuitBreaker, CircuitBreakerStatistics
-from tenure.local._bulkhead import Bulkhead, BulkheadKindStatistics, BulkheadStatistics
-from tenure.local._coalescer import Coalescer, CoalescerStatistics
-from tenure.local._keyed_pool import KeyedPool, KeyedPoolStatistics
-from tenure.local._pool import Pool, PoolStatistics
-from tenure.local._pool_loans import Leak
-from tenure.local._queue import PriorityQueue, Queue, QueueStatistics
-from tenure.local._router import Router, RouterLane, RouterStatistics
-from tenure.local._rwlock import ReadTurn, RWLock, RWLockStatistics, TakenTurn, WriteTurn
-from tenure.local._single_flight import SingleFlight, SingleFlightStatistics
-from tenure.local._threads import Done, Finished, Threads, ThreadsStatistics
-from tenure.local._token_bucket import Reservation, TokenBucket, TokenBucketStatistics
+from typing import TYPE_CHECKING
+
+from tenure.lazy import exports
+
+if TYPE_CHECKING:
+    from ._barrier import Barrier, BarrierStatistics
+    from ._blocking_watch import Blocked, BlockingWatch, BlockingWatchStatistics
+    from ._breaker import CircuitBreaker, CircuitBreakerStatistics
+    from ._bulkhead import Bulkhead, BulkheadKindStatistics, BulkheadStatistics
+    from ._coalescer import Coalescer, CoalescerStatistics
+    from ._keyed_pool import KeyedPool, KeyedPoolStatistics
+    from ._pool import Pool, PoolStatistics
+    from ._pool_loans import Leak
+    from ._queue import PriorityQueue, Queue, QueueStatistics
+    from ._router import Router, RouterLane, RouterStatistics
+    from ._rwlock import ReadTurn, RWLock, RWLockStatistics, TakenTurn, WriteTurn
+    from ._single_flight import SingleFlight, SingleFlightStatistics
+    from ._threads import Done, Finished, Threads, ThreadsStatistics
+    from ._token_bucket import Reservation, TokenBucket, TokenBucketStatistics
 
 __all__ = (
     "Barrier",
@@ -57,6 +62,27 @@ __all__ = (
     "WriteTurn",
 )
 
-# They are known by the name under which they are imported.
-for _name in __all__:
-    globals()[_name].__module__ = __name__
+__getattr__ = exports(
+    __name__,
+    "tenure.local",
+    {
+        "_barrier": "Barrier BarrierStatistics",
+        "_blocking_watch": "Blocked BlockingWatch BlockingWatchStatistics",
+        "_breaker": "CircuitBreaker CircuitBreakerStatistics",
+        "_bulkhead": "Bulkhead BulkheadKindStatistics BulkheadStatistics",
+        "_coalescer": "Coalescer CoalescerStatistics",
+        "_keyed_pool": "KeyedPool KeyedPoolStatistics",
+        "_pool": "Pool PoolStatistics",
+        "_pool_loans": "Leak",
+        "_queue": "PriorityQueue Queue QueueStatistics",
+        "_router": "Router RouterLane RouterStatistics",
+        "_rwlock": "ReadTurn RWLock RWLockStatistics TakenTurn WriteTurn",
+        "_single_flight": "SingleFlight SingleFlightStatistics",
+        "_threads": "Done Finished Threads ThreadsStatistics",
+        "_token_bucket": "Reservation TokenBucket TokenBucketStatistics",
+    },
+)
+
+
+def __dir__() -> tuple[str, ...]:
+    return __all__

@@ -1,8 +1,8 @@
 """A barrier for tasks of one process: all of its parties go on together, or none of them does.
 
 The broken state is that of Java's `CyclicBarrier`, which `threading.Barrier` has too; "drop" is the way of
-`asyncio.Barrier`. Nobody counts arrivals: who waits is who stands in the line. So a party that leaves cannot
-leave a wrong count behind (python/cpython#155233).
+`asyncio.Barrier`. Arrivals are not counted: the parties that have arrived are those in the line. So a party that
+leaves cannot leave a wrong count behind (python/cpython#155233).
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from tenure.arguments import check_count
 from tenure.errors import BarrierBroken
-from tenure.local._line import Line
-from tenure.local._park import checkpoint
+from tenure.waiting import Line, checkpoint
 
 if TYPE_CHECKING:
-    from tenure.local._line import Waiter
+    from tenure.waiting import Waiter
 
 __all__ = ("Barrier", "BarrierStatistics")
 
@@ -29,7 +29,7 @@ class BarrierStatistics:
     tasks_waiting: int
     """How many wait."""
     generation: int
-    """How many times all have gone on together, or were told that they do not."""
+    """How many times all parties have passed together, or the barrier was broken."""
     broken: bool
     """It is broken, until it is reset."""
 
@@ -37,8 +37,8 @@ class BarrierStatistics:
 class Barrier:
     """A meeting point for `parties` tasks: when as many have arrived, all go on; then the next generation may.
 
-    With `on_departure="break"` a party that is cancelled while it waits breaks the barrier: all who wait, and
-    all who come, get `BarrierBroken`, until `reset`. So nobody goes on unless all do. With "drop" it is
+    With `on_departure="break"` a party that is cancelled while it waits breaks the barrier: waiting parties and
+    later ones get `BarrierBroken`, until `reset`. So none passes unless all do. With "drop" it is
     forgotten and the others wait on for another.
 
     Cancellation: comes before all go on, or after that. asyncio's native ``task.cancel()`` can do what no
@@ -51,14 +51,10 @@ class Barrier:
     __slots__ = ("_breaks", "_broken", "_generation", "_line", "_parties")
 
     def __init__(self, parties: int, *, on_departure: Literal["break", "drop"] = "break") -> None:
-        """Make a barrier for so many (at least 1); outside a running loop too."""
-        if not isinstance(parties, int):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise TypeError(f"parties must be an int, not {parties!r}")
-        if parties < 1:
-            raise ValueError(f"parties must be at least 1, not {parties!r}")
+        """Make a barrier for `parties` tasks (at least 1); outside a running loop too."""
         if on_departure not in ("break", "drop"):
             raise ValueError(f'on_departure must be "break" or "drop", not {on_departure!r}')
-        self._parties = parties
+        self._parties = check_count("parties", parties)
         self._breaks = on_departure == "break"
         self._broken = ""
         self._generation = 0
@@ -84,11 +80,11 @@ class Barrier:
 
         Always a checkpoint. Raises `BarrierBroken` if the barrier is broken, or is broken or reset meanwhile.
 
-        Cancellation: breaks the barrier for all who wait; with "drop" it has no effect.
+        Cancellation: breaks the barrier for all waiting parties; with "drop" it has no effect.
         """
         line = self._line
         if self._broken or len(line) + 1 >= self._parties:
-            # One who may be the last gives way first: nothing is awaited between the moment when all are let
+            # A party that may be the last yields first: nothing is awaited between the moment when all are let
             # go and the return, so a cancellation cannot hit one of them and spare the others.
             try:
                 await checkpoint()
@@ -106,25 +102,16 @@ class Barrier:
         return await line.wait(line.join(self._generation))
 
     def abort(self) -> None:
-        """Break the barrier: all who wait, and all who come, get `BarrierBroken`, until `reset`.
-
-        Cancellation: not a checkpoint.
-        """
+        """Break the barrier: waiting parties and later ones get `BarrierBroken`, until `reset`."""
         self._break("it was aborted")
 
     def reset(self) -> None:
-        """Begin anew, broken or not: all who wait get `BarrierBroken`, those who come do not.
-
-        Cancellation: not a checkpoint.
-        """
+        """Start over, broken or not: waiting parties get `BarrierBroken`, later ones do not."""
         self._break("it was reset")
         self._broken = ""
 
     def statistics(self) -> BarrierStatistics:
-        """Give the state of this moment.
-
-        Cancellation: not a checkpoint.
-        """
+        """Return the current state."""
         return BarrierStatistics(self._parties, self.n_waiting, self._generation, self.broken)
 
     async def __aenter__(self) -> int:

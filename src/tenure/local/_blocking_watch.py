@@ -4,7 +4,7 @@ A thread looks at the loop ten times within the threshold. Finding the same step
 as the threshold, it takes that thread's stack, which names the line; when it finds another step, the block is
 over, and is reported.
 
-So steps have to be told apart, at next to no cost. trio tells of each step (an instrument that adds one to a
+So steps have to be distinguished, at next to no cost. trio reports each step (an instrument that adds one to a
 number). asyncio does not; there a timer adds to the number as soon as the loop has turned, and the running
 task is asked for from outside.
 """
@@ -23,8 +23,8 @@ from inspect import CO_COROUTINE, CO_ITERABLE_COROUTINE
 from time import monotonic
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
 
-from tenure.local._news import News
-from tenure.local._park import checkpoint, this_task
+from tenure.local._reporter import Reporter
+from tenure.waiting import checkpoint, this_task
 
 if TYPE_CHECKING:
     from types import FrameType, TracebackType
@@ -39,7 +39,7 @@ _BEATS = 4
 
 @dataclass(frozen=True, slots=True)
 class Blocked:
-    """A block of the loop that is over. `str` of it tells everything in a few lines."""
+    """A block of the loop that is over. `str` of it describes it in a few lines."""
 
     task: str
     """The name of the task."""
@@ -142,10 +142,7 @@ class BlockingWatch:
         self._thread.join()
 
     def statistics(self) -> BlockingWatchStatistics:
-        """Give what was seen so far.
-
-        Cancellation: not a checkpoint.
-        """
+        """Return what was seen so far."""
         return self._seen
 
     def __repr__(self) -> str:
@@ -181,7 +178,7 @@ class BlockingWatch:
         try:
             self._on_block(blocked)
         except Exception as error:  # noqa: BLE001 - it is logged; the watch goes on
-            News().failed("blocking_watch.on_block_failed", error, task=blocked.task)
+            Reporter().failed("blocking_watch.on_block_failed", error, task=blocked.task)
 
 
 class _AsyncioSteps:

@@ -13,8 +13,8 @@ from tenure.errors import CircuitOpen
 from tenure.local._breaker_outcome import Outcomes
 from tenure.local._breaker_settings import Settings
 from tenure.local._breaker_states import State, States
-from tenure.local._news import News
-from tenure.local._park import checkpoint, now
+from tenure.local._reporter import Reporter
+from tenure.waiting import checkpoint, now
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
@@ -79,7 +79,7 @@ class CircuitBreaker:
     decide, as soon as they are certain, whether it closes or opens again. A probe that has said nothing for
     `probe_seconds` loses its place to the next call.
 
-    A call that raises what `ignore` matches, or that is cancelled, says nothing, and gives its place as a probe back;
+    A call that raises what `ignore` matches, or that is cancelled, does not count, and frees its place as a probe;
     one that raises what `record` matches has failed; any other is a success. Both take exception classes or a function
     of the exception. An exception group is a failure if any exception in it is. What began in one state says nothing in
     the next: its outcome is dropped. Mistakes of the program say nothing about the service either: a call with wrong
@@ -100,7 +100,7 @@ class CircuitBreaker:
     sony/gobreaker, so that outcomes of an earlier state cannot count in a later one.
     """
 
-    __slots__ = ("_listeners", "_name", "_news", "_outcomes", "_states")
+    __slots__ = ("_listeners", "_name", "_outcomes", "_reporter", "_states")
 
     def __init__(
         self,
@@ -139,7 +139,7 @@ class CircuitBreaker:
         )
         self._outcomes = Outcomes(record, ignore)
         self._name = name
-        self._news = News(observer)
+        self._reporter = Reporter(observer)
         self._listeners: list[Callable[[State, State], object]] = []
         self._states = States(settings, self._changed)
 
@@ -173,7 +173,7 @@ class CircuitBreaker:
         return result
 
     async def __aenter__(self) -> None:
-        """Begin a call, or raise `CircuitOpen`. Cancellation: has no effect."""
+        """Begin a call, or raise `CircuitOpen`."""
         since = now()
         permit = self._states.admit(since) or await self._refuse(since)
         _inside.set((self, permit, since, _inside.get()))
@@ -213,31 +213,19 @@ class CircuitBreaker:
         return self._states.state
 
     def force_open(self) -> None:
-        """Refuse all calls until `reset` or another of these methods; ``retry_after`` is infinite.
-
-        Cancellation: not a checkpoint.
-        """
+        """Refuse all calls until `reset` or another of these methods; ``retry_after`` is infinite."""
         self._states.change("forced_open")
 
     def disable(self) -> None:
-        """Let all calls through, and remember nothing of them.
-
-        Cancellation: not a checkpoint.
-        """
+        """Let all calls through, and remember nothing of them."""
         self._states.change("disabled")
 
     def metrics_only(self) -> None:
-        """Let all calls through, but remember them: `statistics` tells whether it would open.
-
-        Cancellation: not a checkpoint.
-        """
+        """Let all calls through, but remember them: `statistics` shows whether it would open."""
         self._states.change("metrics_only")
 
     def reset(self) -> None:
-        """Close, with nothing remembered.
-
-        Cancellation: not a checkpoint.
-        """
+        """Close, with nothing remembered."""
         self._states.change("closed")
 
     def on_change(self, callback: Callable[[State, State], object]) -> Callable[[], None]:
@@ -245,8 +233,6 @@ class CircuitBreaker:
 
         It is called in the middle of whatever made the change: it must be quick, and what it raises (an `Exception`) is
         logged with its traceback.
-
-        Cancellation: not a checkpoint.
         """
         if not callable(callback):
             raise TypeError(f"callback must be a function, not {callback!r}")
@@ -259,11 +245,15 @@ class CircuitBreaker:
 
         return unregister
 
-    def statistics(self) -> CircuitBreakerStatistics:
-        """Give the state as the last call left it.
+    def retry_after(self) -> float:
+        """Return in how many seconds a call may be admitted: 0 if one may be now, `inf` if no time is known."""
+        states = self._states
+        if states.state == "half_open" and len(states.probes) + states.window.calls < states.settings.probes:
+            return 0.0
+        return states.retry_after(now()) if states.state in ("open", "half_open", "forced_open") else 0.0
 
-        Cancellation: not a checkpoint.
-        """
+    def statistics(self) -> CircuitBreakerStatistics:
+        """Return the state as the last call left it."""
         states, window = self._states, self._states.window
         judged = window.calls >= states.enough_calls
         return CircuitBreakerStatistics(
@@ -292,12 +282,12 @@ class CircuitBreaker:
         raise CircuitOpen(message, retry_after=after)
 
     def _changed(self, old: State, new: State) -> None:
-        self._news.tell("breaker.changed", name=self._name, old=old, new=new)
+        self._reporter.notice("breaker.changed", name=self._name, old=old, new=new)
         for listener in self._listeners:
             try:
                 listener(old, new)
             except Exception as error:  # noqa: BLE001 - it is logged; the call in whose middle this is goes on
-                self._news.failed("breaker.listener_failed", error, name=self._name, old=old, new=new)
+                self._reporter.failed("breaker.listener_failed", error, name=self._name, old=old, new=new)
 
     def _verdict(self, error: BaseException) -> bool | None:
         """Judge what came out of calling and awaiting a function."""
@@ -310,7 +300,7 @@ class CircuitBreaker:
         try:
             return self._outcomes.failed(error)
         except Exception as mistake:  # noqa: BLE001 - it is logged; the caller gets the error that it is about
-            self._news.failed("breaker.matcher_failed", mistake, name=self._name)
+            self._reporter.failed("breaker.matcher_failed", mistake, name=self._name)
             return None
 
 

@@ -8,7 +8,7 @@ from typing import TypeAlias, cast
 __all__ = ("Matcher", "Outcomes")
 
 Matcher: TypeAlias = "type[BaseException] | tuple[type[BaseException], ...] | Callable[[Exception], bool]"
-"""Which exceptions are meant: a class, several, or a function that tells."""
+"""Which exceptions are meant: a class, several, or a function that returns True for them."""
 
 
 class Outcomes:
@@ -28,7 +28,7 @@ class Outcomes:
         self._ignored = _matching("ignore", ignore)
 
     def failed(self, error: BaseException) -> bool | None:
-        """Tell whether `error` is a failure; None when it says nothing either way."""
+        """Return whether `error` is a failure; None when it says nothing either way."""
         if isinstance(error, BaseExceptionGroup):
             group = cast("BaseExceptionGroup[BaseException]", error)
             verdicts = {self.failed(each) for each in group.exceptions}
@@ -42,6 +42,10 @@ def _matching(name: str, matcher: Matcher) -> Callable[[Exception], bool]:
     if callable(matcher) and not isinstance(matcher, type):
         return matcher
     classes = matcher if isinstance(matcher, tuple) else (matcher,)
-    if not all(isinstance(each, type) and issubclass(each, BaseException) for each in classes):  # pyright: ignore[reportUnnecessaryIsInstance]
+    if not all(map(_is_exception_class, classes)):
         raise TypeError(f"{name} must be exception classes or a function, not {matcher!r}")
     return lambda error: isinstance(error, classes)
+
+
+def _is_exception_class(value: object) -> bool:
+    return isinstance(value, type) and issubclass(value, BaseException)

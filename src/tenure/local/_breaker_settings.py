@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import inf
 
+from tenure.arguments import check_count
 from tenure.local._breaker_window import CountWindow, TimeWindow
 
 __all__ = ("Settings",)
@@ -12,7 +13,7 @@ __all__ = ("Settings",)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """What `CircuitBreaker` was given, as it describes it there; TypeError or ValueError if it makes no sense."""
+    """The settings that `CircuitBreaker` documents. Raises TypeError or ValueError for invalid ones."""
 
     failure_rate: float
     slow_call_rate: float
@@ -31,17 +32,17 @@ class Settings:
         _check_share("failure_rate", self.failure_rate)
         _check_share("slow_call_rate", self.slow_call_rate)
         _check_seconds("slow_call_seconds", self.slow_call_seconds)
-        _check_count("window", self.window)
+        check_count("window", self.window)
         if self.window_seconds is not None:
             _check_seconds("window_seconds", self.window_seconds, never=inf)
-        _check_count("min_calls", self.min_calls)
+        check_count("min_calls", self.min_calls)
         _check_seconds("open_seconds", self.open_seconds, never=inf)
         if not 1 <= self.open_factor < inf:
             raise ValueError(f"open_factor must be a number from 1, not {self.open_factor!r}")
         if self.max_open_seconds is not None and not self.max_open_seconds >= self.open_seconds:
             raise ValueError(f"max_open_seconds must be at least open_seconds, not {self.max_open_seconds!r}")
         _check_share("open_jitter", self.open_jitter, least=0)
-        _check_count("probes", self.probes)
+        check_count("probes", self.probes)
         _check_seconds("probe_seconds", self.probe_seconds)
 
     def empty_window(self) -> CountWindow | TimeWindow:
@@ -54,7 +55,7 @@ class Settings:
         return min(self.min_calls, self.window) if self.window_seconds is None else self.min_calls
 
     def reached(self, calls: int, failures: int, slow: int) -> bool:
-        """Tell whether one of the rates is reached by so many of `calls`."""
+        """Return whether one of the rates is reached by this many of `calls`."""
         # divided, not multiplied: 55 / 100 is 0.55, and 0.55 * 100 is more than 55
         return failures / calls >= self.failure_rate or slow / calls >= self.slow_call_rate
 
@@ -69,10 +70,3 @@ def _check_share(name: str, value: float, *, least: float | None = None) -> None
 def _check_seconds(name: str, value: float, *, never: float | None = None) -> None:
     if not value > 0 or value == never:
         raise ValueError(f"{name} must be a number of seconds, more than 0, not {value!r}")
-
-
-def _check_count(name: str, value: int) -> None:
-    if not isinstance(value, int):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise TypeError(f"{name} must be an int, not {value!r}")
-    if value < 1:
-        raise ValueError(f"{name} must be at least 1, not {value!r}")

@@ -6,10 +6,10 @@
 
 and from anywhere, by hand, to forced_open, disabled, metrics_only and (back) to closed.
 
-Whoever is let in gets a *permit*, a number, and comes back with it. While closed it is the number of this *era*,
-which ends with the state; a probe gets a number of its own. So an outcome of an earlier era, or of a probe whose place
-was given to another one meanwhile, is recognised as stale and dropped, whatever the state has become. The generations
-are those of sony/gobreaker, the windows, rates and the further states those of resilience4j.
+A call that is admitted gets a *permit*, a number, and hands it back when it ends. While closed it is the number of
+this *era*, which ends with the state; a probe gets a number of its own. So an outcome of an earlier era, or of a probe
+whose place went to another one meanwhile, is recognised as stale and dropped, whatever the state has become. The
+generations are those of sony/gobreaker, the windows, rates and the further states those of resilience4j.
 """
 
 from __future__ import annotations
@@ -32,16 +32,14 @@ __all__ = ("State", "States")
 State: TypeAlias = Literal["closed", "open", "half_open", "forced_open", "disabled", "metrics_only"]
 
 REFUSED = 0
-ROUNDING = 1e-6  # who has slept for `retry_after` must not come too early
-UNSEEN = -1  # the permit of a disabled breaker: nobody asks what became of it
+ROUNDING = 1e-6  # a caller that slept for `retry_after` must not be too early
+UNSEEN = -1  # the permit of a disabled breaker: the outcome is not recorded
 
 
 class States:
-    """The state of one breaker. All times are readings of one clock, in seconds, and given by the caller.
+    """The state of one breaker. All times are readings of one clock, in seconds, passed by the caller.
 
     `on_change` is called with the old and the new state after each change.
-
-    Thread safety: none.
     """
 
     __slots__ = (
@@ -95,7 +93,7 @@ class States:
         return self.settings.probes if self.state == "half_open" else self.settings.enough_calls
 
     def admit(self, now: float) -> int:
-        """Let a call in and give its permit; REFUSED (0, the only false one) if it may not."""
+        """Admit a call and return its permit; REFUSED (0, the only false one) if it is refused."""
         return self._passing or self._probe(now)
 
     def settle(self, permit: int, since: float, now: float, failed: bool | None) -> None:
@@ -114,7 +112,7 @@ class States:
         self._begin(state)
 
     def retry_after(self, now: float) -> float:
-        """Tell in how many seconds a call that is refused at `now` may be let in.
+        """Return in how many seconds a call that is refused at `now` may be let in.
 
         While half open it is at most that: when the eldest probe loses its place, unless it ends before.
         """

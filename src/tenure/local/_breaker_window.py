@@ -1,4 +1,4 @@
-"""What a circuit breaker remembers of the calls it let through: the last so many, or those of the last seconds.
+"""What a circuit breaker remembers of the calls it let through: the last `n`, or those of the last seconds.
 
 A call is remembered as a *mark*: 0, or FAILED, or SLOW, or both. Both windows count in O(1) a call: one in a ring,
 as resilience4j's count-based window; the other in ten slices of time, as failsafe-go's.
@@ -17,10 +17,7 @@ SLICES = 10
 
 
 class CountWindow:
-    """The last `size` calls.
-
-    Thread safety: none.
-    """
+    """The last `size` calls."""
 
     __slots__ = ("_next", "_ring", "_size", "calls", "failures", "slow")
 
@@ -56,8 +53,6 @@ class TimeWindow:
     """The calls of the last `seconds`, forgotten a slice of a tenth at a time: when they are 0.9 to 1 times so old.
 
     The slices begin with the first call. The counts are those of the moment of the last `add`.
-
-    Thread safety: none.
     """
 
     __slots__ = ("_ends", "_slices", "_width", "calls", "failures", "slow")

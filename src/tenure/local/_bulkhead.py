@@ -1,4 +1,4 @@
-"""The bulkhead: so many calls at once, so many more in line, and no kind of call crowds out the others."""
+"""The bulkhead: a limit of concurrent calls and of waiting ones, and no kind of call crowds out the others."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING
 
 from anyio import move_on_after
 
+from tenure.arguments import check_count
 from tenure.errors import AcquireTimeout, BulkheadFull
-from tenure.local._line import Line
-from tenure.local._park import checkpoint
+from tenure.waiting import Line, checkpoint
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Mapping
     from types import TracebackType
 
-    from tenure.local._line import Waiter
+    from tenure.waiting import Waiter
 
 __all__ = ("Bulkhead", "BulkheadKindStatistics", "BulkheadStatistics")
 
@@ -57,7 +57,7 @@ class BulkheadStatistics:
     """The same for each kind; without shares there is one, None."""
 
 
-class _Lane:
+class _Kind:
     __slots__ = ("in_use", "line", "refused", "share")
 
     def __init__(self, share: float, line: Line[int, None]) -> None:
@@ -70,14 +70,14 @@ class _Lane:
 class Bulkhead:
     """Lets at most `limit` calls in at once; the others wait in line, first come first served.
 
-    `max_waiting` bounds the line (None: any number; 0: nobody waits): who finds it full is refused with
+    `max_waiting` bounds the line (None: any number; 0: nobody waits): a call that finds it full is refused with
     `BulkheadFull`.
 
     With `shares`, a mapping of kinds to weights (such as ``{"checkout": 3, "search": 1}``), each kind has a line of its
-    own, with room for `max_waiting`. What is free is lent to whoever asks, so one kind alone may have all of it. What
-    becomes free goes to the kind that has the least for its weight, and among equals to whoever has waited longest. So
-    a kind gets back what it lent as fast as calls end, no call is interrupted for it, and each kind that waits gets in
-    sooner or later.
+    own, with room for `max_waiting`. Free places are lent to any kind, so one kind alone may have all of them. What
+    becomes free goes to the kind that has the least for its weight, and among equals to the call that has waited
+    longest. So a kind gets back what it lent as fast as calls end, no call is interrupted for it, and each kind that
+    waits gets in sooner or later.
 
     Cancellation: an `enter` that raises has taken nothing and holds no place in the line.
 
@@ -86,7 +86,7 @@ class Bulkhead:
     Source: Nygard, "Release It!"; the sharing is max-min fairness with weights, as schedulers of clusters have it.
     """
 
-    __slots__ = ("_arrivals", "_in_use", "_lanes", "_limit", "_max_waiting")
+    __slots__ = ("_arrivals", "_in_use", "_kinds", "_limit", "_max_waiting")
 
     def __init__(
         self,
@@ -96,20 +96,17 @@ class Bulkhead:
         shares: Mapping[Hashable, float] | None = None,
     ) -> None:
         """Make an empty one; outside a running loop too. TypeError or ValueError for what makes no sense."""
-        _check_count("limit", limit, least=1)
-        if max_waiting is not None:
-            _check_count("max_waiting", max_waiting, least=0)
         if shares is not None and not shares:
             raise ValueError("shares must have at least one kind, or be None")
-        self._limit = limit
-        self._max_waiting = max_waiting
+        self._limit = check_count("limit", limit)
+        self._max_waiting = None if max_waiting is None else check_count("max_waiting", max_waiting, least=0)
         self._in_use = 0
         self._arrivals = count()
-        self._lanes: dict[Hashable, _Lane] = {}
+        self._kinds: dict[Hashable, _Kind] = {}
         for kind, share in ({None: 1} if shares is None else shares).items():
             if not 0 < share < inf:
                 raise ValueError(f"shares must be numbers of more than 0, not {share!r} for {kind!r}")
-            self._lanes[kind] = _Lane(share, Line(partial(self._left, kind)))
+            self._kinds[kind] = _Kind(share, Line(partial(self._left, kind)))
 
     def enter(
         self, kind: Hashable = None, timeout: float | None = None
@@ -122,39 +119,36 @@ class Bulkhead:
 
         Cancellation: while waiting, the place in the line is lost and nothing was taken.
         """
-        if kind not in self._lanes:
-            raise ValueError(f"kind must be one of {', '.join(map(repr, self._lanes))}, not {kind!r}")
+        if kind not in self._kinds:
+            raise ValueError(f"kind must be one of {', '.join(map(repr, self._kinds))}, not {kind!r}")
         if timeout is not None and not timeout >= 0:
             raise ValueError(f"timeout must be a number of seconds from 0, or None, not {timeout!r}")
         return _Entrance(self, kind, timeout)
 
     def statistics(self) -> BulkheadStatistics:
-        """Give the state of this moment.
-
-        Cancellation: not a checkpoint.
-        """
+        """Return the current state."""
         kinds = {
-            kind: BulkheadKindStatistics(lane.share, lane.in_use, len(lane.line), lane.refused)
-            for kind, lane in self._lanes.items()
+            kind: BulkheadKindStatistics(state.share, state.in_use, len(state.line), state.refused)
+            for kind, state in self._kinds.items()
         }
         return BulkheadStatistics(
             limit=self._limit,
             max_waiting=self._max_waiting,
             in_use=self._in_use,
-            tasks_waiting=sum(lane.tasks_waiting for lane in kinds.values()),
-            refused=sum(lane.refused for lane in kinds.values()),
+            tasks_waiting=sum(state.tasks_waiting for state in kinds.values()),
+            refused=sum(state.refused for state in kinds.values()),
             kinds=MappingProxyType(kinds),
         )
 
     def __repr__(self) -> str:
-        waiting = sum(len(lane.line) for lane in self._lanes.values())
+        waiting = sum(len(state.line) for state in self._kinds.values())
         return f"<Bulkhead {self._in_use}/{self._limit} in use, {waiting} waiting>"
 
     async def _enter(self, kind: Hashable, timeout: float | None) -> None:
-        lane = self._lanes[kind]
-        # while anybody waits nothing is free, so who finds something free passes nobody by
+        state = self._kinds[kind]
+        # while a call waits nothing is free, so one that finds a free place overtakes none
         if self._in_use < self._limit:
-            self._take(lane)
+            self._take(state)
             try:
                 await checkpoint()
             except BaseException:
@@ -162,44 +156,44 @@ class Bulkhead:
                 raise
             return
         # unlinks those before it that were cancelled in this turn: they are no reason to refuse anybody
-        lane.line.head()
-        if self._max_waiting is not None and len(lane.line) >= self._max_waiting:
-            lane.refused += 1
-            waiting = len(lane.line)
+        state.line.head()
+        if self._max_waiting is not None and len(state.line) >= self._max_waiting:
+            state.refused += 1
+            waiting = len(state.line)
             await checkpoint()
             message = f"{_name(kind)}: {self._limit} are inside and {waiting} wait already"
             raise BulkheadFull(message, limit=self._limit, waiting=waiting)
-        waiter = lane.line.join(next(self._arrivals))
+        waiter = state.line.join(next(self._arrivals))
         if timeout is None:
-            await lane.line.wait(waiter)
+            await state.line.wait(waiter)
             return
         with move_on_after(timeout):
-            await lane.line.wait(waiter)
+            await state.line.wait(waiter)
             return
         raise AcquireTimeout(_name(kind), timeout)
 
     def _leave(self, kind: Hashable) -> None:
         self._in_use -= 1
-        self._lanes[kind].in_use -= 1
+        self._kinds[kind].in_use -= 1
         self._let_in()
 
-    def _take(self, lane: _Lane) -> None:
+    def _take(self, state: _Kind) -> None:
         self._in_use += 1
-        lane.in_use += 1
+        state.in_use += 1
 
     def _let_in(self) -> None:
         waiting = [
-            (lane.in_use / lane.share, head.want, lane, head)
-            for lane in self._lanes.values()
-            if (head := lane.line.head()) is not None
+            (state.in_use / state.share, head.want, state, head)
+            for state in self._kinds.values()
+            if (head := state.line.head()) is not None
         ]
         if waiting:
-            *_, lane, head = min(waiting)
-            self._take(lane)
-            lane.line.grant(head, None)
+            *_, state, head = min(waiting)
+            self._take(state)
+            state.line.grant(head, None)
 
     def _left(self, kind: Hashable, waiter: Waiter[int, None]) -> None:
-        # one that leaves empty-handed lets nobody in: those behind it wait for the same
+        # one that leaves without a place admits no other: those behind it wait for the same
         if waiter.granted:
             self._leave(kind)
 
@@ -223,10 +217,3 @@ class _Entrance(AbstractAsyncContextManager[None, None]):
 
 def _name(kind: Hashable) -> str:
     return "bulkhead" if kind is None else f"bulkhead {kind!r}"
-
-
-def _check_count(name: str, value: int, *, least: int) -> None:
-    if not isinstance(value, int):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise TypeError(f"{name} must be an int, not {value!r}")
-    if value < least:
-        raise ValueError(f"{name} must be at least {least}, not {value!r}")

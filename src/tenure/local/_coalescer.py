@@ -20,15 +20,15 @@ import anyio
 from anyio import AsyncContextManagerMixin, BrokenResourceError, ClosedResourceError
 from anyio.lowlevel import checkpoint_if_cancelled
 
-from tenure.local._line import Line
-from tenure.local._news import News
 from tenure.local._outcome import Failed, Returned
-from tenure.local._within import Within, is_within
+from tenure.local._reentrancy import Reentrancy, is_reentrant
+from tenure.local._reporter import Reporter
 from tenure.upkeep import Upkeep, unwrapped_task_group
+from tenure.waiting import Line
 
 if TYPE_CHECKING:
-    from tenure.local._line import Waiter
     from tenure.local._outcome import Outcome
+    from tenure.waiting import Waiter
 
 __all__ = ("Coalescer", "CoalescerStatistics")
 
@@ -67,14 +67,14 @@ class _Batch(Generic[K, V]):
         return self.line.join((key, value))
 
     def land(self, waiters: list[Waiter[tuple[K, V], Outcome[None]]], outcome: Outcome[None] | None) -> None:
-        heard = False
+        delivered = False
         for waiter in waiters:
             if outcome is None:
                 self.line.fail(waiter, BrokenResourceError("cancelled while it was being flushed"))
             else:
-                heard |= self.line.grant(waiter, outcome)
-        if isinstance(outcome, Failed) and not heard:
-            News().failed("coalescer.flush_failed", outcome.error)
+                delivered |= self.line.grant(waiter, outcome)
+        if isinstance(outcome, Failed) and not delivered:
+            Reporter().failed("coalescer.flush_failed", outcome.error)
 
     def _left(self, waiter: Waiter[tuple[K, V], Outcome[None]]) -> None:
         key, _ = waiter.want
@@ -96,7 +96,7 @@ class Coalescer(AsyncContextManagerMixin, Generic[K, V]):
     meanwhile is gathered, and no batch grows beyond `max_items`.
 
     A put waits until its batch is flushed; that is what keeps fast producers back. If the flush, or `merge`,
-    raises an `Exception`, all who have put into the batch get it, and the next batch is flushed all the same.
+    raises an `Exception`, every put of the batch raises it, and the next batch is flushed all the same.
 
     Leaving the block refuses new puts (`ClosedResourceError`) and flushes what is gathered at once, shielded
     from cancellation, for at most `close_timeout` seconds (None: as long as it takes); puts that are then not
@@ -169,7 +169,7 @@ class Coalescer(AsyncContextManagerMixin, Generic[K, V]):
         Cancellation: before its flush begins, the value is taken out again and the others stay; later, the
         value goes where the others go. Always a checkpoint.
         """
-        if is_within(self):
+        if is_reentrant(self):
             raise RuntimeError(f"{self!r} was put into from inside of its own flush: a deadlock")
         if not self._open:
             raise ClosedResourceError
@@ -195,10 +195,7 @@ class Coalescer(AsyncContextManagerMixin, Generic[K, V]):
             del outcome, waiter
 
     def statistics(self) -> CoalescerStatistics:
-        """Give the state of this moment.
-
-        Cancellation: not a checkpoint.
-        """
+        """Return the current state."""
         batches = [*self._batches] if self._flushing is None else [self._flushing, *self._batches]
         return CoalescerStatistics(
             tasks_waiting=sum(len(batch.line) for batch in batches),
@@ -240,7 +237,7 @@ class Coalescer(AsyncContextManagerMixin, Generic[K, V]):
 
     async def _flush_one(self, batch: _Batch[K, V]) -> None:
         self._flushing = batch
-        within = Within(self)
+        within = Reentrancy(self)
         outcome: Outcome[None] | None = None
         waiters = list(batch.line)
         try:
@@ -252,7 +249,7 @@ class Coalescer(AsyncContextManagerMixin, Generic[K, V]):
             self._failed += (
                 1  # by the end of the block, which the job meets again, or by something of its own
             )
-        except Exception as error:  # noqa: BLE001 - those who put raise it
+        except Exception as error:  # noqa: BLE001 - the puts of the batch raise it
             self._failed += 1
             outcome = Failed(error)
         finally:

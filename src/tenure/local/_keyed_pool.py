@@ -1,11 +1,11 @@
 """Pools of resources by key, such as connections by host, under limits for each key and for all together.
 
-Within a key it is as in a `Pool`: who finds nothing idle stands in the key's line and gets what comes back or is
-created, first come first served. Between keys it is slots that are scarce. When all are in use, whatever has been idle
-for longest is closed to make room; when nothing is idle, what comes back is closed if somebody of another key has
+Within a key it works as a `Pool`: a borrower that finds nothing idle waits in the key's line for what is returned or
+created, first come first served. Keys compete for slots. When all are in use, the resource that has been
+idle longest is closed to make room; when nothing is idle, a returned one is closed if a task of another key has
 waited longer than all of its own. So a busy key cannot starve a quiet one.
 
-A key is forgotten when it has no resource and nobody waits for it. Counting waiters in is what maps of locks get
+A key is forgotten when it has no resource and no waiter. Counting waiters in is what maps of locks get
 wrong (LightRAG #3439), and forgetting them late is how they leak (aden-hive #2584).
 """
 
@@ -18,16 +18,15 @@ from itertools import count
 from math import inf
 from typing import Generic, Literal, TypeVar
 
+from tenure.arguments import check_count
 from tenure.errors import PoolClosed, PoolTimeout
-from tenure.local._keyed_shelf import Asked, KeyedEntry, Shelf, Turns, Want
 from tenure.local._lending import Lending, Loan
-from tenure.local._line import Waiter
-from tenure.local._news import News
-from tenure.local._park import now
 from tenure.local._pool_hooks import Hooks, bounded
-from tenure.local._pool_limits import check_callable, check_count, check_timeout, seconds
-from tenure.local._pool_stock import Stock
+from tenure.local._pool_limits import check_callable, check_timeout
+from tenure.local._pool_state import PoolState
+from tenure.local._subpool import Asked, KeyedEntry, SlotQueue, SubPool, Want
 from tenure.observe import Observer
+from tenure.waiting import Waiter, now
 
 __all__ = ("KeyedPool", "KeyedPoolStatistics")
 
@@ -82,21 +81,21 @@ class KeyedPool(Lending[T, Asked[K], KeyedEntry[K, T]], Generic[K, T]):
             async with pool.acquire("example.org:443", timeout=10) as connection:
                 ...
 
-    `create(key)` makes one, `close(resource)` ends it, `check(resource)` tells whether it still works (it raises or
+    `create(key)` makes one, `close(resource)` ends it, `check(resource)` returns whether it still works (it raises or
     returns False if not), and `reset(resource)` cleans it up when it comes back. They are async functions, or plain
     ones that do not block. At most one creation runs for a key at a time, in a task of the pool's own; it is cancelled
-    when nobody waits for that key any more. What it raises is raised by all who wait for the key, and is not
-    remembered.
+    when no task waits for that key any more. What it raises is raised in every task that waits for the key, and is
+    not remembered.
 
     A key never uses more than `max_per_key` slots, and all keys together never more than `max_total`. With
     `evict="oldest"` what has been idle for longest, of whatever key, is closed when another key needs its slot; with
     "never" that key waits. What is lent is never closed. `max_waiting` is how many tasks may wait, for each key, until
-    somebody gives a resource back (None: any number); whoever can have an idle one, one to share, or one that is yet
-    to be created, is not counted. Times are in seconds, and None is never:
+    a resource is returned (None: any number). Tasks for which there is an idle one, one to share, or one that will be
+    created, are not counted. Times are in seconds, and None is never:
 
-    - `idle_timeout`: closed when nobody has used it for so long;
-    - `max_lifetime`: closed when it is so old (up to 2.5 % sooner, so that not all end at once), but never while lent;
-      nobody else joins those who share such a one;
+    - `idle_timeout`: closed when unused for this long;
+    - `max_lifetime`: closed at this age (up to 2.5 % sooner, so that not all end at once), but never while lent;
+      no further task shares such a one;
     - `check_timeout`, `create_timeout`, `close_timeout`: how long a call of check or reset, of create, of close may
       take. Leaving the pool also waits `close_timeout` for what is still lent, and then closes that too;
     - `check_after_idle`: one that was used or checked within this time is lent without a check;
@@ -106,9 +105,9 @@ class KeyedPool(Lending[T, Asked[K], KeyedEntry[K, T]], Generic[K, T]):
     has it reset, or closed if there is no `reset`. What fails that is closed. A shared resource is reset when the last
     of its users has left; without `reset` it is kept, and checked before it is lent again if a body raised.
 
-    `on_evict(key, resource, reason)` is called before a resource is closed while the pool is open, so that whoever
-    depends on it can be told why: "idle", "lifetime", "room" (another key needed its slot), "unhealthy" (failed its
-    check), "reset failed" or "cancelled" (a body, check or reset was, and nobody knows its state). It may be async;
+    `on_evict(key, resource, reason)` is called before a resource is closed while the pool is open, so that dependent
+    code can be informed of the reason: "idle", "lifetime", "room" (another key needed its slot), "unhealthy" (failed
+    its check), "reset failed" or "cancelled" (a body, check or reset was, and its state is unknown). It may be async;
     `close_timeout` limits it too.
 
     What a function raises is logged with its traceback, as a warning of the logger "tenure". `observer` gets the events
@@ -145,7 +144,6 @@ class KeyedPool(Lending[T, Asked[K], KeyedEntry[K, T]], Generic[K, T]):
         check_callable("on_evict", on_evict, optional=True)
         if evict not in {"oldest", "never"}:
             raise ValueError(f"evict must be 'oldest' or 'never', not {evict!r}")
-        news = News(observer)
         hooks = Hooks(
             create,
             close=close,
@@ -155,22 +153,21 @@ class KeyedPool(Lending[T, Asked[K], KeyedEntry[K, T]], Generic[K, T]):
             create_timeout=create_timeout,
             close_timeout=close_timeout,
             check_after_idle=check_after_idle,
-            news=news,
+            observer=observer,
         )
         # idle in the order of their use, of whatever key
-        stock: Stock[KeyedEntry[K, T]] = Stock(
+        state: PoolState[KeyedEntry[K, T]] = PoolState(
             0,
-            check_count("max_total", max_total, least=1),
-            idle_timeout=seconds("idle_timeout", idle_timeout),
-            max_lifetime=seconds("max_lifetime", max_lifetime),
-            check_every=inf,
+            check_count("max_total", max_total),
+            idle_timeout=idle_timeout,
+            max_lifetime=max_lifetime,
         )
-        super().__init__(hooks, stock, news, max_waiting=max_waiting, leak_after=leak_after)
-        self._max_per_key = check_count("max_per_key", max_per_key, least=1)
+        super().__init__(hooks, state, max_waiting=max_waiting, leak_after=leak_after)
+        self._max_per_key = check_count("max_per_key", max_per_key)
         self._evicts = evict == "oldest"
         self._on_evict = on_evict
-        self._shelves: dict[K, Shelf[K, T]] = {}
-        self._turns: Turns[K, T] = Turns()
+        self._subpools: dict[K, SubPool[K, T]] = {}
+        self._slot_queue: SlotQueue[K, T] = SlotQueue()
         self._numbers = count()
         self._evicted = 0
 
@@ -179,17 +176,16 @@ class KeyedPool(Lending[T, Asked[K], KeyedEntry[K, T]], Generic[K, T]):
     ) -> AbstractAsyncContextManager[T]:
         """Borrow a resource of `key` for a block: ``async with pool.acquire("example.org") as resource``.
 
-        One that is not `exclusive` is shared: whoever else asks for it so gets the same one. `timeout` in seconds
-        limits the wait, the creation and the check included (None: for ever; 0: only what is idle or shared).
-        Entering raises `PoolTimeout`, which tells the state of the pool, `PoolClosed`, `BulkheadFull` if `max_waiting`
-        tasks wait already, and what `create` raised. Leaving raises nothing of its own, and waits only for `reset` and,
-        after an exception, for `check`.
+        One that is not `exclusive` is shared: other tasks that ask for one to share get the same one. `timeout` in
+        seconds limits the wait, the creation and the check included (None: for ever; 0: only what is idle or shared).
+        Entering raises `PoolTimeout`, which describes the state of the pool, `PoolClosed`, `BulkheadFull` if
+        `max_waiting` tasks wait already, and what `create` raised. Leaving raises nothing of its own, and waits only
+        for `reset` and, after an exception, for `check`.
 
         Cancellation: while waiting, nothing is taken and no place is kept. In a check, the resource is closed. In the
         body, see `KeyedPool`. Leaving is not cancelled.
         """
-        if timeout is not None:
-            check_timeout(timeout)
+        check_timeout(timeout)
         try:
             hash(key)
         except TypeError:
@@ -197,21 +193,18 @@ class KeyedPool(Lending[T, Asked[K], KeyedEntry[K, T]], Generic[K, T]):
         return Loan(self, Asked(key, exclusive), timeout)
 
     def statistics(self) -> KeyedPoolStatistics:
-        """Give the state of this moment. Counts its keys one by one.
-
-        Cancellation: not a checkpoint.
-        """
-        stock = self._stock
+        """Return the current state. Counts its keys one by one."""
+        state = self._state
         return KeyedPoolStatistics(
             max_per_key=self._max_per_key,
-            max_total=stock.max_size,
-            keys=len(self._shelves),
-            size=stock.size,
-            idle=len(stock.idle),
-            lent=len(stock.lent),
-            creating=stock.creating,
-            closing=stock.closing,
-            tasks_waiting=sum(len(shelf.line) for shelf in self._shelves.values()),
+            max_total=state.max_size,
+            keys=len(self._subpools),
+            size=state.size,
+            idle=len(state.idle),
+            lent=len(state.lent),
+            creating=state.creating,
+            closing=state.closing,
+            tasks_waiting=sum(len(subpool.line) for subpool in self._subpools.values()),
             created=self._created,
             closed=self._closed,
             evicted=self._evicted,
@@ -222,13 +215,13 @@ class KeyedPool(Lending[T, Asked[K], KeyedEntry[K, T]], Generic[K, T]):
         )
 
     def __repr__(self) -> str:
-        return f"<KeyedPool {self._state}: {self._told()}>"
+        return f"<KeyedPool {self._phase}: {self._summary()}>"
 
-    def _told(self) -> str:
-        stock = self._stock
+    def _summary(self) -> str:
+        state = self._state
         return (
-            f"{stock.size} of {stock.max_size} slots in use ({len(stock.idle)} idle, {stock.closing} being closed) "
-            f"by {len(self._shelves)} keys"
+            f"{state.size} of {state.max_size} slots in use ({len(state.idle)} idle, {state.closing} being closed) "
+            f"by {len(self._subpools)} keys"
         )
 
     # opening and closing
@@ -238,151 +231,153 @@ class KeyedPool(Lending[T, Asked[K], KeyedEntry[K, T]], Generic[K, T]):
 
     def _begin_closing(self) -> None:
         super()._begin_closing()
-        for shelf in list(self._shelves.values()):
-            if shelf.creator is not None:
-                shelf.creator.cancel()
-            shelf.shared = None  # nobody joins any more
-            shelf.line.fail_all(lambda: PoolClosed("the pool was closed"))
-            self._look_at(shelf)
-        for entry in list(self._stock.idle):
+        for subpool in list(self._subpools.values()):
+            if subpool.creator is not None:
+                subpool.creator.cancel()
+            subpool.shared = None  # no task joins any more
+            subpool.line.fail_all(lambda: PoolClosed("the pool was closed"))
+            self._look_at(subpool)
+        for entry in list(self._state.idle):
             self._drop(entry, "closed")
 
     # lending
 
-    def _shelf(self, key: K) -> Shelf[K, T]:
-        shelf = self._shelves.get(key)
-        if shelf is None:
-            shelf = self._shelves[key] = Shelf(key, self._left)
-        return shelf
+    def _subpool(self, key: K) -> SubPool[K, T]:
+        subpool = self._subpools.get(key)
+        if subpool is None:
+            subpool = self._subpools[key] = SubPool(key, self._left)
+        return subpool
 
     def _take(self, want: Asked[K]) -> KeyedEntry[K, T] | None:
         """Lend what can be had at once; one that is due for a check is not shared before that."""
-        shelf = self._shelves.get(want.key)
-        if shelf is None or shelf.line:
+        subpool = self._subpools.get(want.key)
+        if subpool is None or subpool.line:
             return None
         time = now()
-        if not want.exclusive and (entry := self._shared(shelf, time)) is not None:
+        if not want.exclusive and (entry := self._shared(subpool, time)) is not None:
             entry.users += 1
             return entry
-        while shelf.idle:
-            entry = next(reversed(shelf.idle))
-            if worn := self._stock.worn(entry, time):
+        while subpool.idle:
+            entry = next(reversed(subpool.idle))
+            if worn := self._state.worn(entry, time):
                 self._drop(entry, worn)
                 continue
-            del shelf.idle[entry]
-            shelf.lent[entry] = None
-            self._stock.lend(entry, time)
+            del subpool.idle[entry]
+            subpool.lent[entry] = None
+            self._state.lend(entry, time)
             entry.users = 1
             if not want.exclusive and not self._is_due(entry):
-                shelf.shared = entry
+                subpool.shared = entry
             return entry
         return None
 
-    def _shared(self, shelf: Shelf[K, T], time: float) -> KeyedEntry[K, T] | None:
+    def _shared(self, subpool: SubPool[K, T], time: float) -> KeyedEntry[K, T] | None:
         """Return the one that others may share, unless it is too old for that."""
-        if shelf.shared is not None and self._stock.worn(shelf.shared, time):
-            shelf.shared = None  # its users go on with it
-        return shelf.shared
+        if subpool.shared is not None and self._state.worn(subpool.shared, time):
+            subpool.shared = None  # its users go on with it
+        return subpool.shared
 
     def _is_due(self, entry: KeyedEntry[K, T]) -> bool:
-        return entry.shelf.shared is not entry and super()._is_due(entry)
+        return entry.subpool.shared is not entry and super()._is_due(entry)
 
     def _timed_out(self, want: Asked[K], timeout: float) -> PoolTimeout:
-        return PoolTimeout(f"{want.key!r}: no resource within {timeout:g} s: {self._told_of(want.key)}")
+        return PoolTimeout(f"{want.key!r}: no resource within {timeout:g} s: {self._summary_of(want.key)}")
 
-    def _told_of(self, key: K) -> str:
-        shelf = self._shelves.get(key)
-        used = 0 if shelf is None else shelf.slots
-        return f"{used} of {self._max_per_key} slots of this key in use; {self._told()}"
+    def _summary_of(self, key: K) -> str:
+        subpool = self._subpools.get(key)
+        used = 0 if subpool is None else subpool.slots
+        return f"{used} of {self._max_per_key} slots of this key in use; {self._summary()}"
 
     async def _proved(self, want: Asked[K], entry: KeyedEntry[K, T]) -> bool:
-        shelf, share = entry.shelf, not want.exclusive
+        subpool, share = entry.subpool, not want.exclusive
         passed = False
-        shelf.probing += share
+        subpool.probing += share
         try:
             passed = await self._passes("check", entry, shield=False)
         finally:
-            shelf.probing -= share
+            subpool.probing -= share
             if passed and share:
-                shelf.shared = entry
-                self._share(shelf)
-            self._look_at(shelf)
+                subpool.shared = entry
+                self._share(subpool)
+            self._look_at(subpool)
         return passed
 
     async def _stand_in_line(self, want: Asked[K]) -> KeyedEntry[K, T]:
         self._check_open()
-        shelf = self._shelf(want.key)
-        if self._is_crowded(shelf, want.exclusive):
-            told = f"{want.key!r}: {self._told_of(want.key)}"
-            self._look_at(shelf)
-            await self._refuse(self._max_per_key, told)
-        waiter = shelf.line.join(Want(next(self._numbers), shelf, want.exclusive))
-        self._look_at(shelf)
-        return await shelf.line.wait(waiter)
+        subpool = self._subpool(want.key)
+        if self._is_crowded(subpool, want.exclusive):
+            summary = f"{want.key!r}: {self._summary_of(want.key)}"
+            self._look_at(subpool)
+            await self._refuse(self._max_per_key, summary)
+        waiter = subpool.line.join(Want(next(self._numbers), subpool, want.exclusive))
+        self._look_at(subpool)
+        return await subpool.line.wait(waiter)
 
-    def _is_crowded(self, shelf: Shelf[K, T], exclusive: bool) -> bool:
-        """Whether `max_waiting` tasks wait for this key until somebody gives something back."""
+    def _is_crowded(self, subpool: SubPool[K, T], exclusive: bool) -> bool:
+        """Whether `max_waiting` tasks wait for this key until something is returned."""
         if self._max_waiting is None:
             return False
-        stock = self._stock
+        state = self._state
         # what is not lent and not for others: it is free, or comes free without a return
-        free = stock.max_size - len(stock.lent) - stock.creating - len(self._turns)
-        free += (shelf.creator is not None) + (shelf in self._turns)
+        free = state.max_size - len(state.lent) - state.creating - len(self._slot_queue)
+        free += (subpool.creator is not None) + (subpool in self._slot_queue)
         if not self._evicts:
-            free -= len(stock.idle)
-        return shelf.held_up(min(free, self._max_per_key - len(shelf.lent)), exclusive) >= self._max_waiting
+            free -= len(state.idle)
+        return (
+            subpool.held_up(min(free, self._max_per_key - len(subpool.lent)), exclusive) >= self._max_waiting
+        )
 
     def _left(self, waiter: Waiter[Want[K, T], KeyedEntry[K, T]]) -> None:
-        shelf = waiter.want.shelf
+        subpool = waiter.want.subpool
         if waiter.granted:
             self._give_back(waiter.value)
-        self._share(shelf)
-        if shelf.creator is not None and not shelf.line:
-            shelf.creator.cancel()
-        self._look_at(shelf)
+        self._share(subpool)
+        if subpool.creator is not None and not subpool.line:
+            subpool.creator.cancel()
+        self._look_at(subpool)
 
     def _give_back(self, entry: KeyedEntry[K, T]) -> None:
         """Hand one that is in order to the next, or keep it, when its last user has left."""
-        shelf = entry.shelf
-        if entry not in shelf.lent:
+        subpool = entry.subpool
+        if entry not in subpool.lent:
             return  # closed under its borrowers' hands
         entry.users -= 1
         if entry.users:
             return
-        if shelf.shared is entry:
-            shelf.shared = None
+        if subpool.shared is entry:
+            subpool.shared = None
         time = now()
-        head = shelf.line.head()
-        if self._state == "closing":
+        head = subpool.line.head()
+        if self._phase == "closing":
             self._drop(entry, "closed")
-        elif worn := self._stock.worn(entry, time):
+        elif worn := self._state.worn(entry, time):
             self._drop(entry, worn)
         elif head is None:
             entry.idle_from = time
-            del shelf.lent[entry]
-            shelf.idle[entry] = None
-            self._stock.shelve(entry)
+            del subpool.lent[entry]
+            subpool.idle[entry] = None
+            self._state.shelve(entry)
             self._feed()
         elif self._others_came_before(head.want.number):
             self._drop(entry, "room")
         else:
             self._lend(entry, head)
-            self._look_at(shelf)
+            self._look_at(subpool)
 
     def _lend(self, entry: KeyedEntry[K, T], waiter: Waiter[Want[K, T], KeyedEntry[K, T]]) -> None:
-        shelf = entry.shelf
+        subpool = entry.subpool
         entry.users = 1
-        shelf.line.grant(waiter, entry)
+        subpool.line.grant(waiter, entry)
         if not waiter.want.exclusive:
-            shelf.shared = entry
-        self._share(shelf)
+            subpool.shared = entry
+        self._share(subpool)
 
-    def _share(self, shelf: Shelf[K, T]) -> None:
-        """Let in those at the head of the line who are content with what others use."""
-        shared = self._shared(shelf, now())
-        while shared is not None and (head := shelf.line.head()) is not None and not head.want.exclusive:
+    def _share(self, subpool: SubPool[K, T]) -> None:
+        """Admit the tasks at the head of the line that accept a shared resource."""
+        shared = self._shared(subpool, now())
+        while shared is not None and (head := subpool.line.head()) is not None and not head.want.exclusive:
             shared.users += 1
-            shelf.line.grant(head, shared)
+            subpool.line.grant(head, shared)
 
     async def _come_back_from(
         self, want: Asked[K], entry: KeyedEntry[K, T], error: BaseException | None
@@ -392,86 +387,89 @@ class KeyedPool(Lending[T, Asked[K], KeyedEntry[K, T]], Generic[K, T]):
             return
         if error is not None:
             entry.since = -inf  # to be checked when it is lent next
-        if entry.users > 1 or self._hooks.reset is None or entry not in entry.shelf.lent:
+        if entry.users > 1 or self._hooks.reset is None or entry not in entry.subpool.lent:
             self._give_back(entry)
             return
-        if entry.shelf.shared is entry:
-            entry.shelf.shared = None  # nobody joins in a reset
+        if entry.subpool.shared is entry:
+            entry.subpool.shared = None  # no task joins during a reset
         await super()._come_back_from(want, entry, error)
 
     # slots
 
-    def _look_at(self, shelf: Shelf[K, T]) -> None:
-        """Let a shelf, of which something has changed, ask for a slot, or forget it."""
-        if self._state == "open" and shelf.wants_a_slot(self._max_per_key):
-            head = shelf.line.head()
+    def _look_at(self, subpool: SubPool[K, T]) -> None:
+        """Let a subpool, of which something has changed, ask for a slot, or forget it."""
+        if self._phase == "open" and subpool.wants_a_slot(self._max_per_key):
+            head = subpool.line.head()
             assert head is not None
-            self._turns.want(shelf, head.want.number)
+            self._slot_queue.want(subpool, head.want.number)
         else:
-            self._turns.forget(shelf)
-            if shelf.empty and self._shelves.get(shelf.key) is shelf:
-                del self._shelves[shelf.key]
+            self._slot_queue.forget(subpool)
+            if subpool.empty and self._subpools.get(subpool.key) is subpool:
+                del self._subpools[subpool.key]
         self._feed()
 
     def _feed(self) -> None:
-        """Give the free slots to those whose turn it is, and make room for the rest if something is idle."""
-        while self._state == "open" and (turn := self._turns.first()) is not None:
-            _, shelf = turn
-            if not self._stock.full:
-                self._turns.forget(shelf)
-                self._stock.creating += 1
-                shelf.creator = self._start("keyed pool creator", self._make, shelf)
-            elif self._evicts and self._stock.idle and self._stock.closing < len(self._turns):
-                self._drop(next(iter(self._stock.idle)), "room")
+        """Give the free slots to the next keys in turn, and make room for the rest if something is idle."""
+        while self._phase == "open" and (turn := self._slot_queue.first()) is not None:
+            _, subpool = turn
+            if not self._state.full:
+                self._slot_queue.forget(subpool)
+                self._state.creating += 1
+                subpool.creator = self._start("keyed pool creator", self._make, subpool)
+            elif self._evicts and self._state.idle and self._state.closing < len(self._slot_queue):
+                self._drop(next(iter(self._state.idle)), "room")
             else:
                 return
 
     def _others_came_before(self, number: int) -> bool:
-        turn = self._turns.first()
+        turn = self._slot_queue.first()
         return (
-            turn is not None and turn[0] < number and self._evicts and self._stock.closing < len(self._turns)
+            turn is not None
+            and turn[0] < number
+            and self._evicts
+            and self._state.closing < len(self._slot_queue)
         )
 
-    async def _make(self, shelf: Shelf[K, T]) -> None:
+    async def _make(self, subpool: SubPool[K, T]) -> None:
         entry = None
-        stock, start = self._stock, now()
+        state, start = self._state, now()
         try:
-            resource = await self._hooks.make(shelf.key)
+            resource = await self._hooks.make(subpool.key)
             time = now()
-            entry = KeyedEntry(shelf, resource, now=time, expires=stock.expiry(time))
-        except Exception as error:  # noqa: BLE001 - handed to those who wait
-            self._failed(shelf, error)
+            entry = KeyedEntry(subpool, resource, now=time, expires=state.expiry(time))
+        except Exception as error:  # noqa: BLE001 - raised in the waiting tasks
+            self._failed(subpool, error)
         finally:
-            shelf.creator = None
+            subpool.creator = None
             if entry is None:
-                stock.creating -= 1
-                self._look_at(shelf)
+                state.creating -= 1
+                self._look_at(subpool)
                 self._slot_freed()
         if entry is not None:
             self._created += 1
-            stock.add(entry)
-            shelf.lent[entry] = None
-            self._news.tell("pool.created", key=shelf.key, seconds=entry.born - start)
+            state.add(entry)
+            subpool.lent[entry] = None
+            self._reporter.notice("pool.created", key=subpool.key, seconds=entry.born - start)
             self._give_back(entry)
 
-    def _failed(self, shelf: Shelf[K, T], error: Exception) -> None:
+    def _failed(self, subpool: SubPool[K, T], error: Exception) -> None:
         self._create_failures += 1
-        self._news.failed("pool.create_failed", error, key=shelf.key)
-        shelf.line.fail_all(lambda: error)
+        self._reporter.failed("pool.create_failed", error, key=subpool.key)
+        subpool.line.fail_all(lambda: error)
 
     # closing
 
     def _drop(self, entry: KeyedEntry[K, T], reason: str) -> None:
-        shelf = entry.shelf
-        if entry in shelf.lent:
-            del shelf.lent[entry]
-        elif entry in shelf.idle:
-            del shelf.idle[entry]
+        subpool = entry.subpool
+        if entry in subpool.lent:
+            del subpool.lent[entry]
+        elif entry in subpool.idle:
+            del subpool.idle[entry]
         else:
             return  # closed under its borrowers' hands
-        if shelf.shared is entry:
-            shelf.shared = None
-        shelf.closing += 1
+        if subpool.shared is entry:
+            subpool.shared = None
+        subpool.closing += 1
         super()._drop(entry, reason)
 
     async def _before_closing(self, entry: KeyedEntry[K, T], reason: str) -> None:
@@ -479,12 +477,12 @@ class KeyedPool(Lending[T, Asked[K], KeyedEntry[K, T]], Generic[K, T]):
             return
         try:
             await bounded(
-                "on_evict", self._close_timeout, self._on_evict, entry.shelf.key, entry.resource, reason
+                "on_evict", self._close_timeout, self._on_evict, entry.subpool.key, entry.resource, reason
             )
         except Exception as error:  # noqa: BLE001 - it is closed all the same
-            self._news.failed("pool.on_evict_failed", error, key=entry.shelf.key)
+            self._reporter.failed("pool.on_evict_failed", error, key=entry.subpool.key)
 
     def _slot_is_free(self, entry: KeyedEntry[K, T], reason: str) -> None:
         self._evicted += reason == "room"
-        entry.shelf.closing -= 1
-        self._look_at(entry.shelf)
+        entry.subpool.closing -= 1
+        self._look_at(entry.subpool)

@@ -1,6 +1,7 @@
-"""What pools have in common: how something is lent, looked over, taken back and closed.
+"""What pools have in common: how a resource is lent, checked, returned and closed.
 
-A pool decides what can be had at once, who waits for what, and who gets what comes free; the rest is here.
+A pool decides what is available at once, which task waits for what, and which gets what becomes free; the rest is
+here.
 """
 
 from __future__ import annotations
@@ -12,21 +13,21 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, TypeVar
 
 import anyio
 
+from tenure.arguments import check_count
 from tenure.errors import BulkheadFull
-from tenure.local._park import checkpoint, now
 from tenure.local._pool_entry import Entry
-from tenure.local._pool_life import PoolLife
-from tenure.local._pool_limits import check_count, seconds
+from tenure.local._pool_lifecycle import PoolLifecycle
+from tenure.local._pool_limits import seconds
 from tenure.local._pool_loans import Loans
+from tenure.waiting import checkpoint, now
 
 if TYPE_CHECKING:
     from types import TracebackType
 
     from tenure.errors import PoolTimeout
-    from tenure.local._news import News
     from tenure.local._pool_hooks import Hooks
     from tenure.local._pool_loans import Borrower, Leak
-    from tenure.local._pool_stock import Stock
+    from tenure.local._pool_state import PoolState
     from tenure.upkeep import Job
 
 __all__ = ("Lending", "Loan")
@@ -36,8 +37,8 @@ W = TypeVar("W")
 E = TypeVar("E", bound=Entry[Any])
 
 
-class Lending(PoolLife, Generic[T, W, E]):
-    """A pool of resources of type T, kept as entries of type E, of which a borrower says W: what it wants.
+class Lending(PoolLifecycle, Generic[T, W, E]):
+    """A pool of resources of type T, kept as entries of type E, for which borrowers ask with a W.
 
     Thread safety: none; all on the thread of one loop.
     """
@@ -45,17 +46,16 @@ class Lending(PoolLife, Generic[T, W, E]):
     def __init__(
         self,
         hooks: Hooks[T],
-        stock: Stock[E],
-        news: News,
+        state: PoolState[E],
         *,
         max_waiting: int | None,
         leak_after: float | None,
     ) -> None:
         super().__init__(hooks.close_timeout)
         self._hooks = hooks
-        self._stock = stock
-        self._news = news
-        self._loans = Loans(seconds("leak_after", leak_after), news)
+        self._state = state
+        self._reporter = hooks.reporter
+        self._loans = Loans(seconds("leak_after", leak_after), hooks.reporter)
         self._max_waiting = None if max_waiting is None else check_count("max_waiting", max_waiting, least=0)
         self._reaper: Job | None = None
         self._created: int = 0
@@ -63,10 +63,7 @@ class Lending(PoolLife, Generic[T, W, E]):
         self._closed = self._timeouts = self._refused = 0
 
     def leaks(self) -> tuple[Leak, ...]:
-        """Describe what is lent for longer than `leak_after`: to which task, for how long, taken where.
-
-        Cancellation: not a checkpoint.
-        """
+        """Describe what is lent for longer than `leak_after`: to which task, for how long, taken where."""
         return self._loans.leaks()
 
     # what a pool decides
@@ -89,7 +86,7 @@ class Lending(PoolLife, Generic[T, W, E]):
 
     @abstractmethod
     def _slot_is_free(self, entry: E, reason: str) -> None:
-        """Give the slot of one that was closed to whoever needs it."""
+        """Give the slot of a closed one to the next task in need of it."""
 
     async def _before_closing(self, entry: E, reason: str) -> None:
         """Do what is to be done before one is closed. Cancellation: passed on."""
@@ -148,13 +145,13 @@ class Lending(PoolLife, Generic[T, W, E]):
                 self._drop(entry, reason)
         return sound
 
-    async def _refuse(self, limit: int, told: str) -> NoReturn:
+    async def _refuse(self, limit: int, summary: str) -> NoReturn:
         most = self._max_waiting
         assert most is not None
         self._refused += 1
         # so that a loop that tries again and again does not lock up the others
         await checkpoint()
-        raise BulkheadFull(f"{most} tasks wait already: {told}", limit=limit, waiting=most)
+        raise BulkheadFull(f"{most} tasks wait already: {summary}", limit=limit, waiting=most)
 
     # taking back
 
@@ -169,7 +166,7 @@ class Lending(PoolLife, Generic[T, W, E]):
         Cancellation: shielded, but for asyncio's native one, which has the resource closed.
         """
         hooks = self._hooks
-        closing = self._state == "closing"
+        closing = self._phase == "closing"
         if hooks.reset is not None and not isinstance(
             error, GeneratorExit
         ):  # that one must not await any more
@@ -186,7 +183,7 @@ class Lending(PoolLife, Generic[T, W, E]):
 
     def _drop(self, entry: E, reason: str) -> None:
         """Close one; nothing happens if it was closed already, under its borrower's hands."""
-        if self._stock.drop(entry):
+        if self._state.drop(entry):
             self._start("pool closer", self._end, entry, reason)
 
     async def _end(self, entry: E, reason: str) -> None:
@@ -195,36 +192,36 @@ class Lending(PoolLife, Generic[T, W, E]):
             await self._hooks.end(entry.resource, entry.about)
         finally:
             self._closed += 1
-            self._stock.closing -= 1
+            self._state.closing -= 1
             self._slot_is_free(entry, reason)
             self._slot_freed()
-        self._news.tell("pool.closed", **entry.about, reason=reason, age=now() - entry.born)
+        self._reporter.notice("pool.closed", **entry.about, reason=reason, age=now() - entry.born)
 
     # as long as it is open
 
     def _slots(self) -> int:
-        return self._stock.size
+        return self._state.size
 
     def _start_jobs(self) -> None:
         if self._next_look(0) < inf:
             self._reaper = self._start("pool reaper", self._reap)
 
     def _begin_closing(self) -> None:
-        self._state = "closing"
+        self._phase = "closing"
         if self._reaper is not None:
             self._reaper.cancel()
 
     def _close_lent(self) -> None:
-        for entry in list(self._stock.lent):
+        for entry in list(self._state.lent):
             self._drop(entry, "closed while lent")
 
     def _next_look(self, time: float) -> float:
-        return min(self._stock.next_look(time), self._loans.next_look(time))
+        return min(self._state.next_look(time), self._loans.next_look(time))
 
     async def _reap(self) -> None:
         while True:
             time = now()
-            for entry, reason in self._stock.overdue(time):
+            for entry, reason in self._state.overdue(time):
                 self._drop(entry, reason)
             self._look_over_idle(time)
             self._loans.report(time)
@@ -247,7 +244,7 @@ class Loan(AbstractAsyncContextManager[T]):
     async def __aenter__(self) -> T:
         """Borrow one. Cancellation: nothing is borrowed."""
         if self._entered:
-            raise RuntimeError("what acquire() gives is for one block: call it again for another")
+            raise RuntimeError("the result of acquire() is for one block: call it again for another")
         self._entered = True
         pool = self._pool
         entry = pool._take(self._want)

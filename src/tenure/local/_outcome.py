@@ -1,4 +1,4 @@
-"""What one call came to, told to several tasks."""
+"""The outcome of one call, shared by several tasks."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Returned(Generic[T]):
 
 
 class Failed:
-    """The call has raised. All who share it get the same exception, each with the traceback of the call alone.
+    """The call has raised. All tasks that share it get the same exception, each with the traceback of the call alone.
 
     Thread safety: for the tasks of one loop.
     """

@@ -1,7 +1,7 @@
-"""A pool of resources that are dear to make: connections, sessions, browsers.
+"""A pool of resources that are expensive to create: connections, sessions, browsers.
 
-Who needs one and finds none idle stands in the line. Whatever comes free, from a borrower or newly made, goes to
-the head of the line in the same step. So waiters wait for resources, not for slots, and nobody is bound to the
+A borrower that finds none idle waits in line. A resource that becomes free, returned or newly created, goes to
+the head of the line in the same step. So waiters wait for resources, not for slots, and no waiter is bound to the
 creation that it caused: creations run one at a time in a job of the pool's own, as in HikariCP's connection adder,
 and go on when their waiter has left.
 
@@ -14,22 +14,20 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from math import inf
 from random import random
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 import anyio
 
+from tenure.arguments import check_count
 from tenure.errors import PoolClosed, PoolTimeout
 from tenure.local._lending import Lending, Loan
-from tenure.local._line import Line, Waiter
-from tenure.local._news import News
-from tenure.local._park import now
 from tenure.local._pool_entry import Entry
 from tenure.local._pool_hooks import Hooks
-from tenure.local._pool_limits import check_count, check_timeout, seconds
-from tenure.local._pool_stock import Stock
+from tenure.local._pool_limits import check_timeout
+from tenure.local._pool_state import PoolState
 from tenure.observe import Observer
+from tenure.waiting import Line, Waiter, now
 
 if TYPE_CHECKING:
     from anyio import CancelScope
@@ -85,27 +83,27 @@ class Pool(Lending[T, None, Entry[T]], Generic[T]):
             async with pool.acquire(timeout=10) as connection:
                 ...
 
-    `create()` makes one, `close(resource)` ends it, `check(resource)` tells whether it still works (it raises or
+    `create()` makes one, `close(resource)` ends it, `check(resource)` returns whether it still works (it raises or
     returns False if not), `reset(resource)` cleans it up when it comes back. They are async functions, or plain ones
     that do not block; `create` and `close` run in tasks of the pool's own, `check` and `reset` in the borrower's.
 
     `min_size` is how many are kept at least: entering the pool waits for them, until one creation has failed (which
     is not raised, but tried again in the background). `max_size` is how many slots there are. `max_waiting` is how
-    many tasks may wait until somebody gives one back (None: any number); whoever can have an idle one, or one that is
-    yet to be created, is not counted. All times are in seconds, and None is never:
+    many tasks may wait until one is returned (None: any number). Tasks for which an idle one is there, or one will
+    be created, are not counted. All times are in seconds, and None is never:
 
-    - `idle_timeout`: closed when nobody has needed it for so long and there are more than `min_size`;
-    - `max_lifetime`: closed when it is so old (up to 2.5 % sooner, so that not all end at once), but never while lent;
+    - `idle_timeout`: closed when unused for this long, while there are more than `min_size`;
+    - `max_lifetime`: closed at this age (up to 2.5 % sooner, so that not all end at once), but never while lent;
     - `check_timeout`, `create_timeout`, `close_timeout`: how long a call of check or reset, of create, of close may
       take. Leaving the pool also waits `close_timeout` for what is still lent, and then closes that too;
     - `check_after_idle`: one that was used or checked within this time is lent without a check;
-    - `check_every`: one that is idle is checked so often, and replaced if it fails;
+    - `check_every`: an idle one is checked this often, and replaced if it fails;
     - `leak_after`: one that is lent for longer is reported, with the place where it was taken.
 
     A body that raises an exception has its resource reset, or checked if there is no `reset`; one that was cancelled,
     or was left by any other BaseException, has it reset, or closed if there is no `reset`. What fails that is closed.
 
-    An error of `create` is raised by everybody who waits, if nothing is lent that could come back for them; otherwise
+    An error of `create` is raised in every waiting task, if nothing is lent that could come back for them; otherwise
     they wait on, while creating is tried again with growing pauses (0.1 to 5 s), and `PoolTimeout` has the error as
     its cause.
 
@@ -140,7 +138,6 @@ class Pool(Lending[T, None, Entry[T]], Generic[T]):
         leak_after: float | None = None,
         observer: Observer | None = None,
     ) -> None:
-        news = News(observer)
         hooks = Hooks(
             create,
             close=close,
@@ -150,20 +147,20 @@ class Pool(Lending[T, None, Entry[T]], Generic[T]):
             create_timeout=create_timeout,
             close_timeout=close_timeout,
             check_after_idle=check_after_idle,
-            news=news,
+            observer=observer,
         )
-        check_count("max_size", max_size, least=1)
+        check_count("max_size", max_size)
         if check_count("min_size", min_size, least=0) > max_size:
             raise ValueError(f"min_size must be at most the max_size of {max_size}, not {min_size!r}")
-        check_period = seconds("check_every", check_every)
-        stock: Stock[Entry[T]] = Stock(
+        state: PoolState[Entry[T]] = PoolState(
             min_size,
             max_size,
-            idle_timeout=seconds("idle_timeout", idle_timeout),
-            max_lifetime=seconds("max_lifetime", max_lifetime),
-            check_every=inf if check is None else check_period,
+            idle_timeout=idle_timeout,
+            max_lifetime=max_lifetime,
+            check_every=check_every,
+            checks=check is not None,
         )
-        super().__init__(hooks, stock, news, max_waiting=max_waiting, leak_after=leak_after)
+        super().__init__(hooks, state, max_waiting=max_waiting, leak_after=leak_after)
         self._line: Line[None, Entry[T]] = Line(self._left)
         self._creator: Job | None = None
         self._resting: CancelScope | None = None
@@ -173,42 +170,35 @@ class Pool(Lending[T, None, Entry[T]], Generic[T]):
         """Borrow a resource for a block: ``async with pool.acquire(timeout=10) as resource``.
 
         `timeout` in seconds limits the wait for the resource, its creation and check included (None: for ever; 0: do
-        not wait in line). Entering raises `PoolTimeout`, which tells the state of the pool, `PoolClosed`,
+        not wait in line). Entering raises `PoolTimeout`, which describes the state of the pool, `PoolClosed`,
         `BulkheadFull` if `max_waiting` tasks wait already, and what `create` raised if nothing is lent. Leaving raises
         nothing of its own, and waits only for `reset` and, after an exception, for `check`.
 
         Cancellation: while waiting, nothing is taken and no place is kept; a creation under way goes on, and what it
         makes goes to the next. In a check, the resource is closed. In the body, see `Pool`. Leaving is not cancelled.
         """
-        if timeout is not None:
-            check_timeout(timeout)
+        check_timeout(timeout)
         return Loan(self, None, timeout)
 
     def reload(self) -> None:
-        """Replace everything: close now what is idle, and what is lent when it comes back. Goes on lending.
-
-        Cancellation: not a checkpoint.
-        """
+        """Replace everything: close now what is idle, and what is lent when it comes back. Goes on lending."""
         self._check_open()
-        self._stock.generation += 1
-        for entry in list(self._stock.idle):
+        self._state.generation += 1
+        for entry in list(self._state.idle):
             self._drop(entry, "reloaded")
         self._grow()
 
     def statistics(self) -> PoolStatistics:
-        """Give the state of this moment.
-
-        Cancellation: not a checkpoint.
-        """
-        stock = self._stock
+        """Return the current state."""
+        state = self._state
         return PoolStatistics(
-            min_size=stock.min_size,
-            max_size=stock.max_size,
-            size=stock.size,
-            idle=len(stock.idle),
-            lent=len(stock.lent),
-            creating=stock.creating,
-            closing=stock.closing,
+            min_size=state.min_size,
+            max_size=state.max_size,
+            size=state.size,
+            idle=len(state.idle),
+            lent=len(state.lent),
+            creating=state.creating,
+            closing=state.closing,
             tasks_waiting=len(self._line),
             created=self._created,
             closed=self._closed,
@@ -219,20 +209,20 @@ class Pool(Lending[T, None, Entry[T]], Generic[T]):
         )
 
     def __repr__(self) -> str:
-        return f"<Pool {self._state}: {self._told()}>"
+        return f"<Pool {self._phase}: {self._summary()}>"
 
-    def _told(self) -> str:
-        stock = self._stock
+    def _summary(self) -> str:
+        state = self._state
         return (
-            f"{stock.size} of {stock.max_size} slots in use ({len(stock.lent)} lent, {len(stock.idle)} idle, "
-            f"{stock.creating} being created, {stock.closing} being closed), {len(self._line)} waiting"
+            f"{state.size} of {state.max_size} slots in use ({len(state.lent)} lent, {len(state.idle)} idle, "
+            f"{state.creating} being created, {state.closing} being closed), {len(self._line)} waiting"
         )
 
     # opening and closing
 
     async def _begin(self) -> None:
-        while self._stock.short:
-            self._stock.creating += 1
+        while self._state.short:
+            self._state.creating += 1
             if not await self._make():
                 return
 
@@ -246,20 +236,20 @@ class Pool(Lending[T, None, Entry[T]], Generic[T]):
             self._creator.cancel()
         self._last_error = None  # its traceback holds this object: let go of it
         self._line.fail_all(lambda: PoolClosed("the pool was closed"))
-        for entry in list(self._stock.idle):
+        for entry in list(self._state.idle):
             self._drop(entry, "closed")
 
     # lending
 
     def _take(self, want: None) -> Entry[T] | None:  # noqa: ARG002
         """Take an idle one that is not too old."""
-        stock = self._stock
-        while stock.idle:
+        state = self._state
+        while state.idle:
             time = now()
-            entry = stock.newest()
-            worn = stock.worn(entry, time)
+            entry = state.newest()
+            worn = state.worn(entry, time)
             if worn is None:
-                stock.lend(entry, time)
+                state.lend(entry, time)
                 return entry
             self._drop(entry, worn)
         return None
@@ -267,22 +257,22 @@ class Pool(Lending[T, None, Entry[T]], Generic[T]):
     async def _stand_in_line(self, want: None) -> Entry[T]:  # noqa: ARG002
         self._check_open()
         if self._is_crowded():
-            await self._refuse(self._stock.max_size, self._told())
+            await self._refuse(self._state.max_size, self._summary())
         waiter = self._line.join(None)
         self._grow()
         return await self._line.wait(waiter)
 
     def _is_crowded(self) -> bool:
-        """Whether `max_waiting` tasks wait until somebody gives one back."""
+        """Whether `max_waiting` tasks wait until one is returned."""
         most = self._max_waiting
         if most is None:
             return False
-        # for so many there is a slot: what is to be created, or closed before that, serves them without a return
-        served = self._stock.max_size - len(self._stock.lent) + self._stock.checking
+        # so many need no return: what is to be created, or closed before that, serves them
+        served = self._state.max_size - len(self._state.lent) + self._state.checking
         return len(self._line) - served >= most and sum(1 for _ in self._line) - served >= most
 
     def _timed_out(self, want: None, timeout: float) -> PoolTimeout:  # noqa: ARG002
-        error = PoolTimeout(f"no resource within {timeout:g} s: {self._told()}")
+        error = PoolTimeout(f"no resource within {timeout:g} s: {self._summary()}")
         error.__cause__ = self._last_error
         return error
 
@@ -291,33 +281,33 @@ class Pool(Lending[T, None, Entry[T]], Generic[T]):
             self._give_back(waiter.value)
 
     def _give_back(self, entry: Entry[T], *, used: bool = True) -> None:
-        stock = self._stock
-        if entry not in stock.lent:
+        state = self._state
+        if entry not in state.lent:
             return  # closed under its borrower's hands
-        if self._state == "closing":
+        if self._phase == "closing":
             self._drop(entry, "closed")
-        elif worn := stock.worn(entry, now()):
+        elif worn := state.worn(entry, now()):
             self._drop(entry, worn)
         elif (waiter := self._line.head()) is not None:
             self._line.grant(waiter, entry)
         elif used:
-            stock.shelve(entry)
+            state.shelve(entry)
         else:
-            stock.shelve_unused(entry)
+            state.shelve_unused(entry)
 
     # creating, one at a time
 
     def _grow(self) -> None:
         if self._creator is None:
             if self._wants_more():
-                self._stock.creating += 1
+                self._state.creating += 1
                 self._creator = self._start("pool creator", self._create_while_wanted)
-        elif self._resting is not None and not self._stock.lent:
-            self._resting.cancel()  # nothing else can serve whoever waits
+        elif self._resting is not None and not self._state.lent:
+            self._resting.cancel()  # nothing else can serve the waiting tasks
 
     def _wants_more(self) -> bool:
-        stock = self._stock
-        return self._state == "open" and not stock.full and (stock.short or bool(self._line))
+        state = self._state
+        return self._phase == "open" and not state.full and (state.short or bool(self._line))
 
     async def _create_while_wanted(self) -> None:
         pause = FIRST_BACKOFF
@@ -330,7 +320,7 @@ class Pool(Lending[T, None, Entry[T]], Generic[T]):
                     pause = min(2 * pause, LAST_BACKOFF)
                 if not self._wants_more():
                     return
-                self._stock.creating += 1
+                self._state.creating += 1
         finally:
             self._creator = None
 
@@ -346,29 +336,29 @@ class Pool(Lending[T, None, Entry[T]], Generic[T]):
         start = now()
         try:
             resource = await self._hooks.make()
-            stock, time = self._stock, now()
-            entry = Entry(resource, now=time, expires=stock.expiry(time), generation=stock.generation)
-            stock.add(entry)
-        except Exception as error:  # noqa: BLE001 - handed to those who wait
+            state, time = self._state, now()
+            entry = Entry(resource, now=time, expires=state.expiry(time), generation=state.generation)
+            state.add(entry)
+        except Exception as error:  # noqa: BLE001 - raised in the waiting tasks
             self._failed(error)
         finally:
             if entry is None:
-                self._stock.creating -= 1
+                self._state.creating -= 1
                 self._grow()
                 self._slot_freed()
         if entry is None:
             return False
         self._last_error = None
         self._created += 1
-        self._news.tell("pool.created", seconds=entry.born - start)
+        self._reporter.notice("pool.created", seconds=entry.born - start)
         self._give_back(entry)
         return True
 
     def _failed(self, error: Exception) -> None:
         self._last_error = error
         self._create_failures += 1
-        self._news.failed("pool.create_failed", error)
-        if not self._stock.lent:
+        self._reporter.failed("pool.create_failed", error)
+        if not self._state.lent:
             self._line.fail_all(lambda: error)
 
     # closing, and checking what is idle
@@ -377,14 +367,14 @@ class Pool(Lending[T, None, Entry[T]], Generic[T]):
         self._grow()
 
     def _look_over_idle(self, time: float) -> None:
-        for entry in self._stock.take_for_check(time):
-            self._stock.checking += 1
+        for entry in self._state.take_for_check(time):
+            self._state.checking += 1
             self._start("pool checker", self._check_idle, entry)
 
     async def _check_idle(self, entry: Entry[T]) -> None:
         try:
             sound = await self._passes("check", entry, shield=False)
         finally:
-            self._stock.checking -= 1
+            self._state.checking -= 1
         if sound:
             self._give_back(entry, used=False)

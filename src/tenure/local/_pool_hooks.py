@@ -1,4 +1,4 @@
-"""The user's own functions as a pool calls them: with a time limit, plain ones too, and nothing they raise is lost."""
+"""Calls of the user's functions by a pool: with a time limit, async or plain, and with every error reported."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 import anyio
 
-from tenure.local._news import News
 from tenure.local._pool_limits import check_callable, seconds
+from tenure.local._reporter import Reporter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+
+    from tenure.observe import Observer
 
 __all__ = ("Hooks", "bounded", "works")
 
@@ -22,7 +24,8 @@ T = TypeVar("T")
 async def bounded(
     what: str, seconds: float, function: Callable[..., Any], *args: Any, shield: bool = False
 ) -> Any:
-    """Call `function(*args)`, await what it gives, and return that; TimeoutError names `what` took too long.
+    """Call `function(*args)`, await the result if it is awaitable, and return it; TimeoutError names `what` took too
+    long.
 
     Cancellation: passed on to the function, unless there is a shield.
     """
@@ -33,7 +36,7 @@ async def bounded(
 
 
 def _check_failed(error: Exception) -> None:
-    News().failed("check_failed", error)
+    Reporter().failed("check_failed", error)
 
 
 async def works(
@@ -45,7 +48,7 @@ async def works(
     what: str = "check",
     failed: Callable[[Exception], object] = _check_failed,
 ) -> bool:
-    """Return whether a check or a reset is content: it did not raise, was in time, and did not return False.
+    """Return whether a check or a reset succeeded: it did not raise, was in time, and did not return False.
 
     `failed` is called with what it raised; without one, that is logged.
 
@@ -59,18 +62,18 @@ async def works(
 
 
 class Hooks(Generic[T]):
-    """The functions that one pool was given, and their time limits in seconds. ValueError or TypeError for others.
+    """The functions of one pool and their time limits in seconds. Raises ValueError or TypeError for invalid ones.
 
     Thread safety: none; all on the thread of one loop.
     """
 
     __slots__ = (
-        *("_check_timeout", "_close", "_create", "_create_timeout", "_news"),
-        *("check", "check_after", "close_timeout", "reset"),
+        *("_check_timeout", "_close", "_create", "_create_timeout"),
+        *("check", "check_after", "close_timeout", "reporter", "reset"),
     )
 
     check_after: float
-    """What was used or checked within this time needs no check; infinite without a `check`."""
+    """A resource used or checked within this time needs no check; infinite without a `check`."""
 
     def __init__(
         self,
@@ -83,7 +86,7 @@ class Hooks(Generic[T]):
         create_timeout: float | None,
         close_timeout: float | None,
         check_after_idle: float,
-        news: News,
+        observer: Observer | None,
     ) -> None:
         check_callable("create", create)
         check_callable("close", close)
@@ -98,7 +101,7 @@ class Hooks(Generic[T]):
         self.close_timeout = seconds("close_timeout", close_timeout)
         check_after = seconds("check_after_idle", check_after_idle, zero=True)
         self.check_after = inf if check is None else check_after
-        self._news = news
+        self.reporter = Reporter(observer)
 
     async def make(self, *key: object) -> T:
         """Call `create`; raises what it raises. Cancellation: passed on to it."""
@@ -112,7 +115,7 @@ class Hooks(Generic[T]):
         assert function is not None
 
         def failed(error: Exception) -> None:
-            self._news.failed(f"pool.{hook}_failed", error, **about)
+            self.reporter.failed(f"pool.{hook}_failed", error, **about)
 
         return await works(self._check_timeout, function, resource, shield=shield, what=hook, failed=failed)
 
@@ -121,4 +124,4 @@ class Hooks(Generic[T]):
         try:
             await bounded("close", self.close_timeout, self._close, resource)
         except Exception as error:  # noqa: BLE001 - it is gone all the same
-            self._news.failed("pool.close_failed", error, **about)
+            self.reporter.failed("pool.close_failed", error, **about)

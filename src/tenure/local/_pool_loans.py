@@ -1,4 +1,4 @@
-"""Who has borrowed something of a pool, where and for how long: noted only if somebody wants to know of leaks."""
+"""The loans of a pool: which task borrowed what, where and when. Recorded only if leaks are reported."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 import anyio
 
-from tenure.local._park import now
+from tenure.waiting import now
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tenure.local._news import News
+    from tenure.local._reporter import Reporter
 
 __all__ = ("Borrower", "Leak", "Loans")
 
@@ -35,7 +35,7 @@ class Leak:
 
 
 class Borrower:
-    """Who took a resource, noted when it is taken; its text is made only if it is asked for."""
+    """The task that took a resource, recorded when it is taken; its text is made on demand."""
 
     __slots__ = ("_stack", "_task", "about", "reported", "since")
 
@@ -58,16 +58,16 @@ class Loans:
     Thread safety: none; all on the thread of one loop.
     """
 
-    __slots__ = ("_borrowers", "_leak_after", "_news", "noted")
+    __slots__ = ("_borrowers", "_leak_after", "_reporter", "noted")
 
-    def __init__(self, leak_after: float, news: News) -> None:
+    def __init__(self, leak_after: float, reporter: Reporter) -> None:
         self._leak_after = leak_after
-        self._news = news
+        self._reporter = reporter
         self._borrowers: dict[Borrower, None] = {}
         self.noted = leak_after < inf
 
     def begin(self, frames_up: int, about: Mapping[str, object]) -> Borrower:
-        """Note a loan; it was taken so many frames above the caller."""
+        """Record a loan that was taken `depth` frames above the caller."""
         borrower = Borrower(frames_up, about)
         self._borrowers[borrower] = None
         return borrower
@@ -91,7 +91,7 @@ class Loans:
             if not borrower.reported:
                 borrower.reported = True
                 leak = borrower.leak(time)
-                self._news.warn(
+                self._reporter.warn(
                     "pool.leak", **borrower.about, task=leak.task, seconds=leak.seconds, where=leak.where
                 )
 

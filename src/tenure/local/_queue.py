@@ -1,4 +1,4 @@
-"""Bounded queues: what is put is taken once, or is still there, whoever is cancelled meanwhile."""
+"""Bounded queues: what is put is taken once, or is still there, whatever is cancelled meanwhile."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ from typing import Generic, Self, TypeVar
 
 from anyio import ClosedResourceError, EndOfStream, WouldBlock
 
-from tenure.local._line import Line, Waiter
-from tenure.local._park import checkpoint
-from tenure.local._shelf import Entry, Fifo, Ranked
+from tenure.local._backlog import Entry, Fifo, Ranked
+from tenure.waiting import Line, Waiter, checkpoint
 
 __all__ = ("PriorityQueue", "Queue", "QueueStatistics")
 
@@ -40,26 +39,23 @@ class QueueStatistics:
 class _Queue(Generic[T]):
     """What both queues are.
 
-    The entry of a putter that was let in from the line has its place on the shelf, but it is not `ready` before the
+    The entry of a putter that was let in from the line has its place on the backlog, but it is not `ready` before the
     putter has run: asyncio's own `task.cancel()` may still reach it, and a put that raises leaves nothing behind.
     """
 
-    def __init__(self, max_size: float, shelf: Fifo[T] | Ranked[T]) -> None:
+    def __init__(self, max_size: float, backlog: Fifo[T] | Ranked[T]) -> None:
         if isinstance(max_size, bool) or not (isinstance(max_size, int) or max_size == inf):
             raise TypeError(f"max_size must be an int or math.inf, not {max_size!r}")
         if max_size < 1:
             raise ValueError(f"max_size must be at least 1, not {max_size!r}")
         self._max_size = max_size
-        self._shelf = shelf
+        self._backlog = backlog
         self._seq = 0
         self._unfinished = 0
         self._closed = False
         self._getters: Line[None, Entry[T]] = Line(self._getter_left)
-        # the line's own, to see at once that nobody stands there
-        self._getting = self._getters._waiters
         self._putters: Line[Entry[T], None] = Line(self._putter_left)
-        self._putting = self._putters._waiters
-        self._joining: Line[None, None] = Line(lambda _: None)
+        self._enlisting: Line[None, None] = Line(lambda _: None)
 
     # putting
 
@@ -67,18 +63,18 @@ class _Queue(Generic[T]):
         """Put it, if there is room."""
         if self._closed:
             raise ClosedResourceError
-        shelf = self._shelf
-        if shelf.size >= self._max_size or (self._putting and self._next_putter()):
+        backlog = self._backlog
+        if backlog.size >= self._max_size or (self._putters.first and self._next_putter()):
             return False
         self._seq += 1
         entry = Entry(item, priority, self._seq)
         self._unfinished += 1
-        if not self._getting:
-            shelf.add(entry)
-        elif not shelf.size and (getter := self._getters.head()) is not None:
+        if self._getters.first is None:
+            backlog.add(entry)
+        elif not backlog.size and (getter := self._getters.head()) is not None:
             self._getters.grant(getter, entry)
         else:
-            shelf.add(entry)
+            backlog.add(entry)
             self._serve()
         return True
 
@@ -96,20 +92,20 @@ class _Queue(Generic[T]):
         self._serve()
 
     def _let_in(self) -> None:
-        while self._shelf.size < self._max_size and (putter := self._next_putter()) is not None:
+        while self._backlog.size < self._max_size and (putter := self._next_putter()) is not None:
             self._unblock(putter)
-            self._shelf.add(putter.want)
+            self._backlog.add(putter.want)
             self._putters.grant(putter, None)
 
     def _putter_left(self, putter: Waiter[Entry[T], None]) -> None:
         if not putter.granted:
             self._unblock(putter)
         elif putter.want.there:
-            self._shelf.remove(putter.want)
+            self._backlog.remove(putter.want)
             self._serve()
         self._let_in()
 
-    # the order of those who wait for room: that of their coming
+    # the order in which putters wait for room: that of their arrival
 
     def _next_putter(self) -> Waiter[Entry[T], None] | None:
         return self._putters.head()
@@ -123,10 +119,7 @@ class _Queue(Generic[T]):
     # getting
 
     def get_nowait(self) -> T:
-        """Take the next item, or raise `anyio.WouldBlock`; `anyio.EndOfStream` if there will be none any more.
-
-        Cancellation: not a checkpoint.
-        """
+        """Take the next item, or raise `anyio.WouldBlock`; `anyio.EndOfStream` if there will be none any more."""
         entry = self._next()
         if entry is None:
             raise WouldBlock
@@ -150,8 +143,8 @@ class _Queue(Generic[T]):
 
     def _next(self) -> Entry[T] | None:
         """The entry that a newcomer may take."""
-        if self._shelf.size:
-            entry = self._shelf.first()
+        if self._backlog.size:
+            entry = self._backlog.first()
             if entry.ready:
                 return entry
         elif self._closed:
@@ -159,24 +152,24 @@ class _Queue(Generic[T]):
         return None
 
     def _remove(self, entry: Entry[T]) -> None:
-        self._shelf.remove(entry)
-        if self._putting:
+        self._backlog.remove(entry)
+        if self._putters.first is not None:
             self._let_in()
 
     def _serve(self) -> None:
-        """Hand what is there to those who wait for it."""
-        while self._shelf.size and (entry := self._shelf.first()).ready:
+        """Hand available items to waiting getters."""
+        while self._backlog.size and (entry := self._backlog.first()).ready:
             getter = self._getters.head()
             if getter is None:
                 return
             self._getters.grant(getter, entry)
             self._remove(entry)
-        if self._closed and not self._shelf.size:
+        if self._closed and not self._backlog.size:
             self._getters.fail_all(EndOfStream)
 
     def _getter_left(self, getter: Waiter[None, Entry[T]]) -> None:
         if getter.granted:
-            self._shelf.add(getter.value.again())
+            self._backlog.add(getter.value.again())
             self._serve()
 
     @asynccontextmanager
@@ -207,10 +200,7 @@ class _Queue(Generic[T]):
     # being done
 
     def task_done(self) -> None:
-        """Report one of the items that were taken as done. Raises `ValueError` for more than were put.
-
-        Cancellation: not a checkpoint.
-        """
+        """Report one of the items that were taken as done. Raises `ValueError` for more than were put."""
         if not self._unfinished:
             raise ValueError("task_done: called more often than items were put")
         self._done(1)
@@ -221,40 +211,35 @@ class _Queue(Generic[T]):
         Cancellation: nothing changes.
         """
         if self._unfinished:
-            await self._joining.wait(self._joining.join(None))
+            await self._enlisting.wait(self._enlisting.join(None))
         else:
             await checkpoint()
 
     def _done(self, count: int) -> None:
         self._unfinished -= count
         if not self._unfinished:
-            for waiter in self._joining:
-                self._joining.grant(waiter, None)
+            for waiter in self._enlisting:
+                self._enlisting.grant(waiter, None)
 
     # closing
 
     def close(self) -> None:
-        """Take no more items: who puts, or waits to, gets `anyio.ClosedResourceError`.
+        """Take no more items: later and waiting puts raise `anyio.ClosedResourceError`.
 
         What is in the queue can still be taken; after that, takers get `anyio.EndOfStream`. Closing again does nothing.
-
-        Cancellation: not a checkpoint.
         """
         self._closed = True
         self._refuse_putters()
         self._serve()
 
     def abort(self) -> list[T]:
-        """Close, and give what was still in the queue, in its order; it counts as done.
-
-        Cancellation: not a checkpoint.
-        """
+        """Close, and return what was still in the queue, in its order; it counts as done."""
         self._closed = True
         self._refuse_putters()
         dropped: list[T] = []
-        while self._shelf.size:
-            entry = self._shelf.first()
-            self._shelf.remove(entry)
+        while self._backlog.size:
+            entry = self._backlog.first()
+            self._backlog.remove(entry)
             if entry.ready:
                 dropped.append(entry.item)
         self._serve()
@@ -270,19 +255,16 @@ class _Queue(Generic[T]):
 
     def __len__(self) -> int:
         """How many items are in the queue."""
-        return self._shelf.size
+        return self._backlog.size
 
     def __bool__(self) -> bool:
-        """Tell that there is a queue, empty or not."""
+        """True, even if the queue is empty."""
         return True
 
     def statistics(self) -> QueueStatistics:
-        """Give the state of the queue.
-
-        Cancellation: not a checkpoint.
-        """
+        """Return the state of the queue."""
         return QueueStatistics(
-            size=self._shelf.size,
+            size=self._backlog.size,
             max_size=self._max_size,
             unfinished=self._unfinished,
             tasks_waiting_put=len(self._putters),
@@ -293,7 +275,7 @@ class _Queue(Generic[T]):
     def __repr__(self) -> str:
         state = " closed" if self._closed else ""
         return (
-            f"<{type(self).__name__}{state} {self._shelf.size}/{self._max_size}, {self._unfinished} unfinished,"
+            f"<{type(self).__name__}{state} {self._backlog.size}/{self._max_size}, {self._unfinished} unfinished,"
             f" {len(self._putters)} putting, {len(self._getters)} getting>"
         )
 
@@ -301,9 +283,9 @@ class _Queue(Generic[T]):
 class Queue(_Queue[T]):
     """A queue of at most `max_size` items (an int, or `math.inf`): first in, first out, in both lines too.
 
-    Putting waits while it is full, taking while it is empty; an item that is put goes straight to the one who has
-    waited longest. `close` lets takers drain it, `abort` empties it and tells what was in it. `join` waits until all
-    that was put was reported by `task_done`; `take` is the block that does so by itself.
+    Putting waits while it is full, taking while it is empty; an item that is put goes straight to the getter that
+    has waited longest. `close` lets getters drain it, `abort` empties it and returns what was in it. `join` waits
+    until all that was put was reported by `task_done`; `take` is the block that does so by itself.
 
     Cancellation: a call that raises has put or taken nothing.
 
@@ -315,10 +297,7 @@ class Queue(_Queue[T]):
         super().__init__(max_size, Fifo())
 
     def put_nowait(self, item: T) -> None:
-        """Put an item, or raise `anyio.WouldBlock` if there is no room; `anyio.ClosedResourceError` if closed.
-
-        Cancellation: not a checkpoint.
-        """
+        """Put an item, or raise `anyio.WouldBlock` if there is no room; `anyio.ClosedResourceError` if closed."""
         if not self._put_now(item, 0):
             raise WouldBlock
 
@@ -338,10 +317,10 @@ class Queue(_Queue[T]):
 class PriorityQueue(_Queue[T]):
     """A queue of at most `max_size` items of which the one with the highest priority is taken first.
 
-    Among equal priorities it is first in, first out; items are never compared. Those who wait for room are let in by
-    the same order. With `aging`, an item that was put (or waits to be put) for more than so many seconds goes before
-    all that were not, the oldest first: so none waits for ever behind a stream of more important ones. The rest is as
-    in `Queue`. The order is kept by a binary heap (Williams 1964) with lazy deletion.
+    Among equal priorities it is first in, first out; items are never compared. Putters that wait for room are
+    admitted in the same order. With `aging`, an item that was put (or waits to be put) more than that many seconds ago
+    goes before all others, the oldest first: so none waits for ever behind a stream of more important ones. The rest
+    is as in `Queue`. The order is kept by a binary heap (Williams 1964) with lazy deletion.
 
     Cancellation: a call that raises has put or taken nothing.
 
@@ -351,21 +330,15 @@ class PriorityQueue(_Queue[T]):
     def __init__(self, max_size: float, *, aging: float | None = None) -> None:
         """Make an empty queue; outside a running loop too."""
         if aging is not None:
-            if not isinstance(aging, int | float):  # pyright: ignore[reportUnnecessaryIsInstance]
-                raise TypeError(f"aging must be None or seconds, not {aging!r}")
-            if not aging >= 0:
-                raise ValueError(f"aging must be None or seconds, zero or more, not {aging!r}")
+            _check_aging(aging)
         super().__init__(max_size, Ranked(aging))
         self._blocked: Ranked[T] = Ranked(aging)
         self._blocked_putters: dict[Entry[T], Waiter[Entry[T], None]] = {}
 
     def put_nowait(self, item: T, priority: int = 0) -> None:
-        """Put an item, or raise `anyio.WouldBlock` if there is no room; `anyio.ClosedResourceError` if closed.
-
-        Cancellation: not a checkpoint.
-        """
-        if not isinstance(priority, int):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise TypeError(f"priority must be an int, not {priority!r}")
+        """Put an item, or raise `anyio.WouldBlock` if there is no room; `anyio.ClosedResourceError` if closed."""
+        if type(priority) is not int:
+            _check_priority(priority)
         if not self._put_now(item, priority):
             raise WouldBlock
 
@@ -376,8 +349,8 @@ class PriorityQueue(_Queue[T]):
 
         Cancellation: the item is not in the queue.
         """
-        if not isinstance(priority, int):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise TypeError(f"priority must be an int, not {priority!r}")
+        if type(priority) is not int:
+            _check_priority(priority)
         await checkpoint()
         if not self._put_now(item, priority):
             await self._wait_for_room(item, priority)
@@ -399,3 +372,15 @@ class PriorityQueue(_Queue[T]):
             self._blocked.remove(putter.want)
             ready, putter.want = putter.want.ready, putter.want.again()
             putter.want.ready = ready
+
+
+def _check_aging(aging: object) -> None:
+    if not isinstance(aging, int | float):
+        raise TypeError(f"aging must be None or seconds, not {aging!r}")
+    if not aging >= 0:
+        raise ValueError(f"aging must be None or seconds, zero or more, not {aging!r}")
+
+
+def _check_priority(priority: object) -> None:
+    if not isinstance(priority, int):
+        raise TypeError(f"priority must be an int, not {priority!r}")

@@ -10,10 +10,11 @@ from typing import Generic, Self, TypeVar
 
 from anyio import AsyncContextManagerMixin, ClosedResourceError
 
-from tenure.local._line import Line
+from tenure.arguments import check_count
 from tenure.local._queue import Queue
-from tenure.local._within import Within, is_within
+from tenure.local._reentrancy import Reentrancy, is_reentrant
 from tenure.upkeep import Upkeep, unwrapped_task_group
+from tenure.waiting import Line
 
 __all__ = ("Router", "RouterLane", "RouterStatistics")
 
@@ -45,12 +46,12 @@ class RouterStatistics(Generic[K]):
     """The state of each kind."""
 
 
-class _Lane(Generic[T]):
-    __slots__ = ("busy", "handled", "queue", "unfinished", "workers")
+class _KindWorkers(Generic[T]):
+    __slots__ = ("busy", "handled", "queue", "size", "unfinished")
 
-    def __init__(self, workers: int, max_size: int) -> None:
+    def __init__(self, size: int, max_size: int) -> None:
         self.queue: Queue[T] = Queue(max_size)
-        self.workers = workers
+        self.size = size
         self.busy = self.unfinished = self.handled = 0
 
 
@@ -58,12 +59,12 @@ class Router(AsyncContextManagerMixin, Generic[K, T]):
     """Handles items of several kinds: ``await handler(kind, item)``, in workers that each kind has for itself.
 
     ``Router({"mail": 2, "thumbnail": 8}, handler, max_size=100)``: for each kind so many workers, and a queue in
-    which at most `max_size` items wait. A kind whose queue is full holds up those who put that kind, and nobody
-    else. Items of a kind are taken first come first served; with one worker they are handled strictly in order.
+    which at most `max_size` items wait. A kind whose queue is full holds up putters of that kind, and no
+    others. Items of a kind are taken first come first served; with one worker they are handled strictly in order.
 
     Leaving the block refuses new items (`ClosedResourceError`), but those that handlers put, and waits until all
     are handled. An exception of a handler ends the router: it cancels the block and the other workers, and
-    leaves by the block; what was not handled is dropped, and those who wait to put get `ClosedResourceError`.
+    leaves by the block; what was not handled is dropped, and waiting puts raise `ClosedResourceError`.
     Where one bad item shall not stop the others, the handler catches.
 
     Cancellation: a block that is cancelled cancels its workers, and drops what was not handled. For items that
@@ -79,26 +80,26 @@ class Router(AsyncContextManagerMixin, Generic[K, T]):
         if not kinds:
             raise ValueError(f"kinds must name at least one kind, not {kinds!r}")
         for kind, workers in kinds.items():
-            _check_count(f"kinds[{kind!r}]", workers)
-        _check_count("max_size", max_size)
+            check_count(f"kinds[{kind!r}]", workers)
+        check_count("max_size", max_size)
         if not callable(handler):
             raise TypeError(f"handler must be an async function, not {handler!r}")
         self._kinds = dict(kinds)
         self._handler = handler
         self._max_size = max_size
-        self._lanes: dict[K, _Lane[T]] = self._new_lanes()
+        self._workers: dict[K, _KindWorkers[T]] = self._new_workers()
         self._open = False
-        self._joining: Line[None, None] = Line(lambda _: None)
+        self._enlisting: Line[None, None] = Line(lambda _: None)
 
     @asynccontextmanager
     async def __asynccontextmanager__(self) -> AsyncGenerator[Self]:
         """Start the workers; see the class for what leaving does."""
         async with unwrapped_task_group() as group:
-            self._lanes = self._new_lanes()
+            self._workers = self._new_workers()
             upkeep = Upkeep(group)
-            for kind, lane in self._lanes.items():
-                for _ in range(lane.workers):
-                    upkeep.start(f"router {kind}", self._work, kind, lane)
+            for kind, workers in self._workers.items():
+                for _ in range(workers.size):
+                    upkeep.start(f"router {kind}", self._work, kind, workers)
             self._open = True
             try:
                 yield self
@@ -107,9 +108,9 @@ class Router(AsyncContextManagerMixin, Generic[K, T]):
             finally:
                 self._open = False
                 upkeep.cancel()
-                for lane in self._lanes.values():
-                    for _ in lane.queue.abort():
-                        self._finished(lane)
+                for workers in self._workers.values():
+                    for _ in workers.queue.abort():
+                        self._finished(workers)
 
     async def put(self, kind: K, item: T) -> None:
         """Put an item into the queue of its kind, and wait while that is full.
@@ -120,84 +121,71 @@ class Router(AsyncContextManagerMixin, Generic[K, T]):
 
         Cancellation: the item was not put. Always a checkpoint.
         """
-        lane = self._lane(kind)
-        lane.unfinished += 1
+        workers = self._workers_for(kind)
+        workers.unfinished += 1
         try:
-            await lane.queue.put(item)
+            await workers.queue.put(item)
         except BaseException:
-            self._finished(lane)
+            self._finished(workers)
             raise
 
     def put_nowait(self, kind: K, item: T) -> None:
-        """Put an item now or raise `anyio.WouldBlock`; other errors as `put`.
-
-        Cancellation: not a checkpoint.
-        """
-        lane = self._lane(kind)
-        lane.queue.put_nowait(item)
-        lane.unfinished += 1
+        """Put an item now or raise `anyio.WouldBlock`; other errors as `put`."""
+        workers = self._workers_for(kind)
+        workers.queue.put_nowait(item)
+        workers.unfinished += 1
 
     async def join(self) -> None:
         """Wait until everything that was put is handled; what is put meanwhile counts too.
 
         Cancellation: nothing happens to the items. Always a checkpoint.
         """
-        waiter = self._joining.join(None)
+        waiter = self._enlisting.join(None)
         self._let_join()
-        await self._joining.wait(waiter)
+        await self._enlisting.wait(waiter)
 
     def statistics(self) -> RouterStatistics[K]:
-        """Give the state of this moment.
-
-        Cancellation: not a checkpoint.
-        """
+        """Return the current state."""
         lanes = {
-            kind: RouterLane(lane.workers, lane.busy, lane.unfinished, lane.handled)
-            for kind, lane in self._lanes.items()
+            kind: RouterLane(workers.size, workers.busy, workers.unfinished, workers.handled)
+            for kind, workers in self._workers.items()
         }
         return RouterStatistics(max_size=self._max_size, lanes=MappingProxyType(lanes))
 
     def __repr__(self) -> str:
         doing = "open" if self._open else "closed"
         lanes = (
-            f"{kind!r}: {lane.busy}/{lane.workers} busy, {lane.unfinished} unfinished"
-            for kind, lane in self._lanes.items()
+            f"{kind!r}: {workers.busy}/{workers.size} busy, {workers.unfinished} unfinished"
+            for kind, workers in self._workers.items()
         )
         return f"<Router {doing}, {'; '.join(lanes)}>"
 
-    def _new_lanes(self) -> dict[K, _Lane[T]]:
-        return {kind: _Lane(workers, self._max_size) for kind, workers in self._kinds.items()}
+    def _new_workers(self) -> dict[K, _KindWorkers[T]]:
+        return {kind: _KindWorkers(size, self._max_size) for kind, size in self._kinds.items()}
 
-    def _lane(self, kind: K) -> _Lane[T]:
-        if (lane := self._lanes.get(kind)) is None:
+    def _workers_for(self, kind: K) -> _KindWorkers[T]:
+        if (workers := self._workers.get(kind)) is None:
             raise ValueError(f"kind must be one of {list(self._kinds)!r}, not {kind!r}")
-        if not self._open and not is_within(self._lanes):
+        if not self._open and not is_reentrant(self._workers):
             raise ClosedResourceError
-        return lane
+        return workers
 
-    async def _work(self, kind: K, lane: _Lane[T]) -> None:
-        Within(self._lanes)
-        async for item in lane.queue:
-            lane.busy += 1
+    async def _work(self, kind: K, workers: _KindWorkers[T]) -> None:
+        Reentrancy(self._workers)
+        async for item in workers.queue:
+            workers.busy += 1
             try:
                 await self._handler(kind, item)
-                lane.handled += 1
+                workers.handled += 1
             finally:
-                lane.busy -= 1
-                self._finished(lane)
+                workers.busy -= 1
+                self._finished(workers)
 
-    def _finished(self, lane: _Lane[T]) -> None:
-        lane.unfinished -= 1
+    def _finished(self, workers: _KindWorkers[T]) -> None:
+        workers.unfinished -= 1
         self._let_join()
 
     def _let_join(self) -> None:
-        if not any(lane.unfinished for lane in self._lanes.values()):
-            for waiter in self._joining:
-                self._joining.grant(waiter, None)
-
-
-def _check_count(name: str, value: object) -> None:
-    if not isinstance(value, int):
-        raise TypeError(f"{name} must be an int, not {value!r}")
-    if value < 1:
-        raise ValueError(f"{name} must be at least 1, not {value!r}")
+        if not any(workers.unfinished for workers in self._workers.values()):
+            for waiter in self._enlisting:
+                self._enlisting.grant(waiter, None)

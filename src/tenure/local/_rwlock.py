@@ -1,18 +1,18 @@
-"""A lock that many may hold to read, or one to write, with a choice of who goes first.
+"""A lock that many tasks may hold to read, or one to write, with a choice of policy.
 
 Readers and writers stand in two lines, with tickets in the order in which they came. Whatever the policy, a
 reader goes in if no writer is in, and no writer waits or the reader is *ahead* of those that wait; a writer
-goes in if nobody is in and no reader that waits is ahead. The policies differ in who is ahead:
+goes in if the lock is free and no waiting reader is ahead. The policies differ in which readers are ahead:
 
-- fair: who came before the first writer that waits. It is the rule of tokio's ``RwLock``: readers go in
+- fair: those that came before the first waiting writer. It is the rule of tokio's ``RwLock``: readers go in
   together, and none overtakes a writer.
-- writers: who waited already when the last writer went in. So a reader waits for two writers at most: the one
+- writers: those that waited already when the last writer went in. So a reader waits for two writers at most: the one
   that was in when it came, and one more.
-- readers: everybody, while one is in who was in before the first writer waited, and after each write those
-  who waited for its end. So a writer is overtaken only while it could not have gone in anyway; what that adds
-  to its wait is the time for which the last who overtook it stays in.
+- readers: all, while a reader is in that was in before the first writer waited, and after each write those
+  that waited for its end. So a writer is overtaken only while it could not have gone in anyway; what that adds
+  to its wait is the time for which the last that overtook it stays in.
 
-One who leaves the line, whatever it wanted, sets off the same loop as one who gives the lock back
+A task that leaves the line, whatever it wanted, runs the same loop as one that gives the lock back
 (`RWLock._let_in`): the readers behind a writer that gave up go in.
 """
 
@@ -23,13 +23,12 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from anyio import BrokenResourceError, WouldBlock
 
-from tenure.local._line import Line
-from tenure.local._park import checkpoint, on_task_end, this_task
+from tenure.waiting import Line, checkpoint, on_task_end, this_task
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Generator
 
-    from tenure.local._line import Waiter
+    from tenure.waiting import Waiter
 
 __all__ = ("RWLock", "RWLockStatistics", "ReadTurn", "TakenTurn", "WriteTurn")
 
@@ -42,7 +41,7 @@ class RWLockStatistics:
     """The state of an `RWLock` at one moment, in numbers of tasks."""
 
     policy: Policy
-    """Who goes first."""
+    """Which tasks go first."""
     readers: int
     """How many hold it to read; one that was let in but has not run yet does."""
     writers: int
@@ -52,7 +51,7 @@ class RWLockStatistics:
     writers_waiting: int
     """How many wait to write; those cancelled in this turn of the loop may still count."""
     broken: bool
-    """A task ended while it held the lock and others waited: whoever would have to wait is refused."""
+    """A task ended while it held the lock and others waited: tasks that would have to wait are refused."""
 
     @property
     def tasks_waiting(self) -> int:
@@ -63,14 +62,14 @@ class RWLockStatistics:
 class RWLock:
     """Many readers or one writer.
 
-    `policy` says who goes first where both wait: "fair" is first come, first served; "readers" lets readers
-    overtake writers that wait, "writers" the other way, both within bounds, so that nobody starves.
+    `policy` says which go first where both wait: "fair" is first come, first served; "readers" lets readers
+    overtake writers that wait, "writers" the other way, both within bounds, so that none starves.
 
     A task holds it once. Asking again, in whatever mode, raises RuntimeError: it would wait for itself. A
-    writer becomes a reader by `downgrade`; a reader cannot become a writer, since two who try would wait for
+    writer becomes a reader by `downgrade`; a reader cannot become a writer, since two that try would wait for
     each other.
 
-    A task that ends while it holds the lock breaks it: who waits for it, or would have to, gets
+    A task that ends while it holds the lock breaks it: a task that waits for it, or would have to, gets
     `anyio.BrokenResourceError`.
 
     Cancellation: see the methods.
@@ -102,15 +101,15 @@ class RWLock:
         self._writers: Line[_Want, None] = Line(self._left)
         self._came = 0
         self._ahead = 0
-        # who is in, and since which phase
+        # the tasks that are in, and since which phase
         self._holders: dict[object, int] = {}
         self._writer: object = None
-        # for "readers": a phase ends when a writer begins to wait or has ended; so many are in since before
+        # for "readers": a phase ends when a writer begins to wait or has ended; how many are in since before
         self._phase = 0
         self._elders = 0
         self._watches: dict[object, Callable[[], None]] = {}
         self._broken = False
-        # a writer is in, somebody waits or is watched; otherwise readers come and go without further ado
+        # a writer is in, a task waits or is watched; otherwise readers come and go on the fast path
         self._busy = False
 
     def read(self) -> ReadTurn:
@@ -136,8 +135,6 @@ class RWLock:
 
         It is held when this returns, before the block is entered. RuntimeError if this task holds it already,
         or outside of a task.
-
-        Cancellation: not a checkpoint.
         """
         task = self._asking()
         if self._writer is not None or not self._is_ahead(self._came):
@@ -151,8 +148,6 @@ class RWLock:
         """Take the lock to write, now, or raise `anyio.WouldBlock`: ``with lock.write_nowait():``.
 
         The rest is as for `read_nowait`.
-
-        Cancellation: not a checkpoint.
         """
         task = self._asking()
         if self._holders or self._readers or self._writers:
@@ -164,8 +159,6 @@ class RWLock:
         """Go on as a reader: no writer comes in between, but readers may come in.
 
         RuntimeError if this task does not hold the lock to write.
-
-        Cancellation: not a checkpoint.
         """
         task = this_task()
         if task is None or task is not self._writer:
@@ -173,10 +166,7 @@ class RWLock:
         self._end_write()
 
     def statistics(self) -> RWLockStatistics:
-        """Give the state of this moment.
-
-        Cancellation: not a checkpoint.
-        """
+        """Return the current state."""
         writers = int(self._writer is not None)
         return RWLockStatistics(
             policy=self._policy,
@@ -306,7 +296,7 @@ class RWLock:
             self._let_in()
 
     def _watch(self) -> None:
-        # Only while somebody waits: nobody else would learn of it, and readers come and go more quickly.
+        # Only while a task waits: the end of a holder concerns no other, and readers come and go more quickly.
         if len(self._watches) < len(self._holders):
             for task in self._holders:
                 if task not in self._watches:
@@ -335,7 +325,7 @@ class _Block:
 
 
 class ReadTurn(_Block):
-    """What `RWLock.read` gives: an async context manager for one use.
+    """The result of `RWLock.read`: an async context manager for one use.
 
     Cancellation: see `RWLock.read`; leaving is no checkpoint and works in cancelled scopes.
 
@@ -349,7 +339,7 @@ class ReadTurn(_Block):
 
 
 class WriteTurn(_Block):
-    """What `RWLock.write` gives: an async context manager for one use.
+    """The result of `RWLock.write`: an async context manager for one use.
 
     Cancellation: see `RWLock.write`; leaving is no checkpoint and works in cancelled scopes.
 
@@ -363,7 +353,7 @@ class WriteTurn(_Block):
 
 
 class TakenTurn(_Block):
-    """What the `_nowait` forms of `RWLock` give: held already, and given back by leaving the block or `release`.
+    """The result of the `_nowait` forms of `RWLock`: held already, and given back by leaving the block or `release`.
 
     Cancellation: nothing here is a checkpoint.
 

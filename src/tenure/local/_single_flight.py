@@ -1,11 +1,11 @@
-"""One call at a time for each key, shared by all who ask for the same meanwhile.
+"""One call at a time for each key, shared by all tasks that ask for the same meanwhile.
 
-The semantics are those of Go's `singleflight`, but that the call belongs to all who wait for it and not to
-the one who came first: it runs in a task of its own, goes on while anybody waits for it, and is cancelled
+The semantics are those of Go's `singleflight`, but the call belongs to all waiting tasks and not to
+the first: it runs in a task of its own, goes on while any task waits for it, and is cancelled
 when the last one has left.
 
-No task may outlive whoever started it. So a flight has a host, in which it runs: the object, where it was
-entered with ``async with``; or else the caller who came first, and who then cannot leave before it has ended.
+No task may outlive the task that started it. So a flight has a host, in which it runs: the object, where it was
+entered with ``async with``; or else the first caller, which then cannot leave before it has ended.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ import anyio
 from anyio import AsyncContextManagerMixin, BrokenResourceError, ClosedResourceError
 from anyio.lowlevel import checkpoint_if_cancelled
 
-from tenure.local._line import Line
-from tenure.local._news import News
 from tenure.local._outcome import Failed, Returned
-from tenure.local._within import Within, is_within
+from tenure.local._reentrancy import Reentrancy, is_reentrant
+from tenure.local._reporter import Reporter
 from tenure.upkeep import Upkeep, unwrapped_task_group
+from tenure.waiting import Line
 
 if TYPE_CHECKING:
-    from tenure.local._line import Waiter
     from tenure.local._outcome import Outcome
     from tenure.upkeep import Job
+    from tenure.waiting import Waiter
 
 __all__ = ("SingleFlight", "SingleFlightStatistics")
 
@@ -43,7 +43,7 @@ class SingleFlightStatistics:
     flights: int
     """For how many keys a call runs, or is being cancelled."""
     tasks_waiting: int
-    """How many tasks wait for one of them, those who came first included."""
+    """How many tasks wait for one of them, the first callers included."""
 
 
 class _Flight:
@@ -57,13 +57,13 @@ class _Flight:
         self.deserted = False
 
     def land(self, outcome: Outcome[Any] | None, key: Hashable) -> None:
-        """Hand the outcome to everyone who waits; None means that the call was cancelled."""
+        """Hand the outcome to all waiting tasks; None means that the call was cancelled."""
         if outcome is None:
             self.line.fail_all(lambda: BrokenResourceError(f"the call for {key!r} was cancelled"))
             return
         if isinstance(outcome, Failed) and not self.line:
             # all have left, and its clean-up has failed
-            News().failed("single_flight.call_failed", outcome.error, key=key)
+            Reporter().failed("single_flight.call_failed", outcome.error, key=key)
         for waiter in self.line:
             self.line.grant(waiter, outcome)
 
@@ -74,12 +74,12 @@ class _Flight:
 
 
 class SingleFlight(AsyncContextManagerMixin):
-    """Lets one call for each key run at a time, and gives what it returns or raises to all who wait for it.
+    """Lets one call for each key run at a time, and returns its result, or raises its error, in all waiting tasks.
 
     Nothing is kept: a call that comes after the end starts anew. There is no limit on the number of keys, and
     one that is not being called takes no memory.
 
-    It may be used as it is; then a call runs inside of the caller who came first. Or with ``async with
+    It may be used as it is; then a call runs inside of the first caller. Or with ``async with
     SingleFlight() as flight``; then calls run in a task group of the object, and leaving the block refuses new
     callers (`ClosedResourceError`) and waits for the calls under way.
 
@@ -113,18 +113,18 @@ class SingleFlight(AsyncContextManagerMixin):
     async def run(self, key: Hashable, fn: Callable[[*Args], Awaitable[R]], *args: *Args) -> R:
         """Return or raise what ``await fn(*args)`` does, or what the call under way for an equal key does.
 
-        All get the same object, and the same exception. The call sees the context of whoever came first, and
+        All get the same object, and the same exception. The call sees the context of the first caller, and
         none of the callers' deadlines. RuntimeError from inside of the call for the same key, which would wait
         for itself; BrokenResourceError if `fn` was cancelled by something of its own. Always a checkpoint.
 
         Cancellation: the caller leaves, and the call goes on for the others. When the last one has left, it is
         cancelled (or never begins), and the next to come waits until it has ended. Where the object was not
-        entered, the call runs inside of the caller who came first: cancelled, that one stays until it has ended.
+        entered, the call runs inside of the first caller: cancelled, that one stays until it has ended.
         """
         if not callable(fn):
             raise TypeError(f"fn must be an async function, not {fn!r}")
         flight = self._flights.get(key)
-        if flight is not None and is_within(flight):
+        if flight is not None and is_reentrant(flight):
             raise RuntimeError(f"the call for {key!r} was asked for from inside of itself: a deadlock")
         if self._closed:
             raise ClosedResourceError
@@ -148,10 +148,7 @@ class SingleFlight(AsyncContextManagerMixin):
             del outcome, waiter
 
     def statistics(self) -> SingleFlightStatistics:
-        """Give the state of this moment.
-
-        Cancellation: not a checkpoint.
-        """
+        """Return the current state."""
         return SingleFlightStatistics(
             flights=len(self._flights),
             tasks_waiting=sum(len(flight.line) for flight in self._flights.values()),
@@ -164,7 +161,7 @@ class SingleFlight(AsyncContextManagerMixin):
     async def _fly(
         self, key: Hashable, flight: _Flight, fn: Callable[[*Args], Awaitable[R]], *args: *Args
     ) -> None:
-        Within(flight)
+        Reentrancy(flight)
         outcome: Outcome[R] | None = None
         try:
             if flight.after is not None:
@@ -174,7 +171,7 @@ class SingleFlight(AsyncContextManagerMixin):
             await checkpoint_if_cancelled()
             outcome = Returned(await fn(*args))
         except anyio.get_cancelled_exc_class():
-            pass  # it is the end of the job; who may still wait is told below
+            pass  # the job ends; tasks that still wait are woken below
         except BaseException as error:  # noqa: BLE001 - the callers raise it
             outcome = Failed(error)
         if self._flights.get(key) is flight:

@@ -1,7 +1,7 @@
 """Weighted slots over a `Line`: the counting that bulkheads, pools and thread limits have in common.
 
 First come first served with weights, as tokio's semaphore has it: a heavy waiter at the head of the line
-holds up the light ones behind it, so it cannot starve, and nobody takes a free slot past the line.
+holds up the light ones behind it, so it cannot starve, and no newcomer takes a free slot past the line.
 """
 
 from __future__ import annotations
@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING
 
 from anyio import WouldBlock
 
-from tenure.local._line import Line
-from tenure.local._park import checkpoint
+from tenure.arguments import check_count
+from tenure.waiting import Line, checkpoint
 
 if TYPE_CHECKING:
-    from tenure.local._line import Waiter
+    from tenure.waiting import Waiter
 
 __all__ = ("Slots",)
 
 
 class Slots:
-    """`limit` slots; each taker takes `n` of them and gives back as many.
+    """`limit` slots; each task takes `n` of them and gives back as many.
 
     Cancellation: a `take` that raises has taken nothing and holds no place in the line.
 
@@ -31,11 +31,7 @@ class Slots:
 
     def __init__(self, limit: int) -> None:
         """Make `limit` free slots (at least 1); outside a running loop too."""
-        if not isinstance(limit, int):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise TypeError(f"limit must be an int, not {limit!r}")
-        if limit < 1:
-            raise ValueError(f"limit must be at least 1, not {limit!r}")
-        self._limit = limit
+        self._limit = check_count("limit", limit)
         self._in_use = 0
         self._line: Line[int, None] = Line(self._left)
 
@@ -55,14 +51,11 @@ class Slots:
         return len(self._line)
 
     def fits(self, n: int = 1) -> bool:
-        """Tell whether `n` slots could be taken at once: they are free and nobody waits for slots."""
+        """Return whether `n` slots could be taken at once: they are free and no task waits for slots."""
         return self._in_use + n <= self._limit and not self._line
 
     def take_nowait(self, n: int = 1) -> None:
-        """Take `n` slots now or raise `anyio.WouldBlock`; ValueError for an `n` that can never be had.
-
-        Cancellation: not a checkpoint.
-        """
+        """Take `n` slots now or raise `anyio.WouldBlock`; ValueError for an `n` that can never be had."""
         if not 1 <= n <= self._limit:
             self._refuse(n)
         if not self.fits(n):
@@ -70,7 +63,7 @@ class Slots:
         self._in_use += n
 
     async def take(self, n: int = 1) -> None:
-        """Take `n` slots, after all who came before; ValueError for an `n` that can never be had.
+        """Take `n` slots, after all earlier tasks; ValueError for an `n` that can never be had.
 
         Always a checkpoint.
 
@@ -105,7 +98,12 @@ class Slots:
 
     def _let_in(self) -> None:
         line = self._line
-        while (waiter := line.head()) is not None and self._in_use + waiter.want <= self._limit:
+        # no task wants less than one: while all are in use there is no need to look at the line
+        while (
+            self._in_use < self._limit
+            and (waiter := line.head()) is not None
+            and self._in_use + waiter.want <= self._limit
+        ):
             self._in_use += waiter.want
             line.grant(waiter, None)
 

@@ -5,8 +5,8 @@ caller gave up (timeout, cancellation) is *abandoned*, still runs, and must keep
 ended.
 
 A call is handed over to its thread by a claim that only one side can win. The thread claims it when it
-starts; a caller that is cancelled before that claims it back, and the function never runs. Whoever claimed
-the call is the one that gives the slot back.
+starts; a caller that is cancelled before that claims it back, and the function never runs. The side
+that claimed the call is the one that gives the slot back.
 """
 
 from __future__ import annotations
@@ -22,10 +22,11 @@ from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar, TypeVarTuple
 import anyio
 import anyio.to_thread
 
+from tenure.arguments import check_count
 from tenure.errors import BulkheadFull
-from tenure.local._news import News
-from tenure.local._park import checkpoint, loop_caller
+from tenure.local._reporter import Reporter
 from tenure.local._slots import Slots
+from tenure.waiting import checkpoint, loop_caller
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -119,10 +120,8 @@ class Threads:
 
     def __init__(self, max_workers: int, *, max_waiting: int | None = None) -> None:
         """Make the limit; threads are started when they are needed. Outside a running loop too."""
-        _check_count("max_workers", max_workers, least=1)
-        if max_waiting is not None:
-            _check_count("max_waiting", max_waiting, least=0)
-        self._max_waiting = max_waiting
+        check_count("max_workers", max_workers)
+        self._max_waiting = None if max_waiting is None else check_count("max_waiting", max_waiting, least=0)
         self._slots = Slots(max_workers)
         self._abandoned = self._refused = 0
         self._returned: deque[_Call] = deque()
@@ -145,7 +144,7 @@ class Threads:
     async def map(
         self, fn: Callable[[T], R], items: Iterable[T], *, timeout: float | None = None
     ) -> Finished[T, R]:
-        """Run ``fn(item)`` for each item, in the order of the items, and tell which have ended.
+        """Run ``fn(item)`` for each item, in the order of the items, and return which have ended.
 
         What a call raises (an `Exception`) is recorded with its item; the others go on. `timeout` is in
         seconds and bounds all of it, the wait in line included: when it has passed, the calls that run are
@@ -156,7 +155,7 @@ class Threads:
         refused with `BulkheadFull` as one call would be, when it begins. RuntimeError inside one of the own
         threads.
 
-        Cancellation: the calls that run are abandoned, the rest never run, and no outcome is told.
+        Cancellation: the calls that run are abandoned, the rest never run, and no outcome is returned.
         """
         _check_timeout(timeout)
         await self._admit()
@@ -187,10 +186,7 @@ class Threads:
         )
 
     def statistics(self) -> ThreadsStatistics:
-        """Give the state of this moment.
-
-        Cancellation: not a checkpoint.
-        """
+        """Return the current state."""
         self._collect()
         return ThreadsStatistics(
             max_workers=self._slots.limit,
@@ -237,17 +233,17 @@ class Threads:
 
     def _in_thread(self, call: _Call, fn: Callable[[*Args], R], args: tuple[*Args]) -> R:
         if not call.claim.acquire(blocking=False):
-            raise RuntimeError("cancelled before its thread started; nobody is there to see this")
+            raise RuntimeError("cancelled before its thread started; no task sees this")
         _inside.set(call)
         try:
             return fn(*args)
         except BaseException as error:
             if call.abandoned:
-                News().failed("threads.abandoned_failed", error, function=_name(fn))
+                Reporter().failed("threads.abandoned_failed", error, function=_name(fn))
             raise
         finally:
             self._returned.append(call)
-            # a loop that has ended has nobody in line for the slot; another may use this object by now
+            # a loop that has ended has no task in line for the slot; another may use this object by now
             with suppress(RuntimeError):
                 self._on_loop(self._collect)
 
@@ -269,7 +265,7 @@ class Threads:
 def _recorded(fn: Callable[[T], R], item: T) -> Done[T, R]:
     try:
         return Done(item, fn(item), None)
-    except Exception as error:  # noqa: BLE001 - told to the caller of map
+    except Exception as error:  # noqa: BLE001 - returned to the caller of map
         return Done(item, None, error)
 
 
@@ -286,13 +282,6 @@ def _nowhere(_: Callable[[], None]) -> None:
 
 def _name(fn: Callable[..., object]) -> str:
     return getattr(fn, "__qualname__", None) or repr(fn)
-
-
-def _check_count(name: str, value: object, *, least: int) -> None:
-    if not isinstance(value, int):
-        raise TypeError(f"{name} must be an int, not {value!r}")
-    if value < least:
-        raise ValueError(f"{name} must be at least {least}, not {value!r}")
 
 
 def _check_timeout(timeout: float | None) -> None:

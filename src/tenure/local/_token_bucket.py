@@ -1,4 +1,4 @@
-"""A rate with bursts: the generic cell rate algorithm, with a line for those who wait."""
+"""A rate with bursts: the generic cell rate algorithm, with a line of waiters."""
 
 from __future__ import annotations
 
@@ -9,17 +9,16 @@ import anyio
 from anyio import CancelScope, WouldBlock
 
 from tenure.errors import WouldExceedDeadline
-from tenure.local._line import Line, Waiter
-from tenure.local._park import checkpoint, now
+from tenure.waiting import Line, Waiter, checkpoint, now
 
 __all__ = ("Reservation", "TokenBucket", "TokenBucketStatistics")
 
 MADE_UP = 0.05
 """Seconds: if the loop was late by no more than this, nothing that fell due while tasks waited is lost. After more,
-the bucket has what fits into it, or what fell due in so long if that is more."""
+the bucket has what fits into it, or what fell due in that time if that is more."""
 
 TICK = 0.001
-"""Seconds: who keeps the time sleeps no shorter, and then lets in all that fell due. Loops turn in vain for less."""
+"""Seconds: the timekeeper sleeps no shorter, and then admits all that fell due. Loops spin for shorter sleeps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +47,7 @@ class Reservation:
         self._bucket = bucket
         self._n = n
         self._due = due
-        self._place: Waiter[_Wish, bool] | None = None
+        self._place: Waiter[_Request, bool] | None = None
 
     @property
     def delay(self) -> float:
@@ -59,9 +58,9 @@ class Reservation:
         return max(0.0, self._due - now())
 
     def cancel(self) -> bool:
-        """Give the tokens back, if their time has not come; those who wait behind get theirs sooner.
+        """Give the tokens back, if their time has not come; those that wait behind get theirs sooner.
 
-        Tells whether it did. Cancellation: not a checkpoint.
+        Returns whether it did.
         """
         if not self._n or (self._place is None and self._due < now()):
             return False
@@ -73,8 +72,8 @@ class Reservation:
         return f"<Reservation of {self._n:g} in {self.delay:g} s>" if self._n else "<Reservation given back>"
 
 
-class _Wish:
-    """What one in the line wants; `booking` for one that has no task, but a reservation."""
+class _Request:
+    """What a waiter wants; `booking` for one that has no task, but a reservation."""
 
     __slots__ = ("booking", "n")
 
@@ -86,11 +85,11 @@ class _Wish:
 class TokenBucket:
     """Lets `rate` tokens a second through, and at most `burst` at once after a pause.
 
-    First come, first served, whatever the weights: who wants many holds up those behind, and is not passed. Waiting
-    takes no lock; one task of the line keeps the time for all. Who gives up, and who gives back a reservation, lets
-    those behind go sooner. Tokens that fell due while tasks waited are not lost by waking late (up to 50 ms), so the
-    rate is exact. After a longer stop of the loop all that fell due is there, as far as it fits into the bucket: up to
-    `burst` go at once (or as many as fall due in 50 ms, if a high rate makes that more).
+    First come, first served, whatever the weights: a task that wants many holds up those behind, and is not overtaken.
+    Waiting takes no lock; one task of the line keeps the time for all. When a task gives up, or a
+    reservation is cancelled, those behind go sooner. Tokens that fell due while tasks waited are not lost by waking
+    late (up to 50 ms), so the rate is exact. After a longer stop of the loop all that fell due is there, as far as it
+    fits into the bucket: up to `burst` go at once (or as many as fall due in 50 ms, if a high rate makes that more).
 
     The algorithm is GCRA (ITU-T I.371): one number, the theoretical arrival time.
 
@@ -105,14 +104,14 @@ class TokenBucket:
         _check_positive("burst", burst)
         self._burst = float(burst)
         self._set(rate)
-        # when the bucket would be full if nobody took any more
+        # when the bucket would be full if no more were taken
         self._full_at = -inf
-        # until then it may be overfull by the slack: those who were woken late come back, and find what fell due
+        # until then it may be overfull by the slack: tasks that were woken late come back, and find what fell due
         self._late_until = -inf
         self._waiting = 0.0
-        self._line: Line[_Wish, bool] = Line(self._left)
-        # the one who keeps the time: the head of the line, taken out of it; there is one while anybody waits
-        self._keeper: _Wish | None = None
+        self._line: Line[_Request, bool] = Line(self._left)
+        # the timekeeper: the head of the line, taken out of it; there is one while any task waits
+        self._keeper: _Request | None = None
         self._alarm: CancelScope | None = None
         self._no_sooner = -inf
 
@@ -129,10 +128,7 @@ class TokenBucket:
     # taking
 
     def acquire_nowait(self, n: float = 1) -> None:
-        """Take `n` tokens now, or raise `anyio.WouldBlock`. ValueError for more than the burst.
-
-        Cancellation: not a checkpoint.
-        """
+        """Take `n` tokens now, or raise `anyio.WouldBlock`. ValueError for more than the burst."""
         self._check(n)
         if not self._take(n, now()):
             raise WouldBlock
@@ -166,17 +162,17 @@ class TokenBucket:
             if fail_fast:
                 raise WouldExceedDeadline("token bucket", due - now())
             await anyio.sleep_until(deadline)
-        wish = _Wish(n)
+        request = _Request(n)
         if self._keeper is None:
-            self._keeper = wish
-            await self._keep_time(wish)
+            self._keeper = request
+            await self._keep_time(request)
             return
         self._waiting += n
-        if not await self._line.wait(self._line.join(wish)):
-            await self._keep_time(wish)
+        if not await self._line.wait(self._line.join(request)):
+            await self._keep_time(request)
 
     def _take(self, n: float, time: float) -> bool:
-        """Take the tokens, if they are there and nobody waits for them."""
+        """Take the tokens, if they are there and no task waits for them."""
         # the sums are those of `_due_of`, so that what is due is never refused for a rounding error
         full_at = self._clamped(time)
         if self._keeper is not None or full_at + (n - self._burst) * self._per > time:
@@ -195,19 +191,19 @@ class TokenBucket:
         return self._full_at + (n - self._burst) * self._per
 
     def _due_at(self, n: float) -> float:
-        """When one who joins the line now may have `n` tokens."""
+        """When one that joins the line now may have `n` tokens."""
         ahead = self._waiting + (0.0 if self._keeper is None else self._keeper.n)
         return self._clamped(now()) + (ahead + n - self._burst) * self._per
 
-    async def _keep_time(self, wish: _Wish) -> None:
+    async def _keep_time(self, request: _Request) -> None:
         """Sleep until this task may have its tokens; then let in all whose time has come, and hand on the clock."""
         self._no_sooner = now() + TICK if self._per < TICK else -inf
         try:
-            with CancelScope(deadline=self._next_alarm(wish.n)) as self._alarm:
+            with CancelScope(deadline=self._next_alarm(request.n)) as self._alarm:
                 await anyio.sleep_forever()
             time = now()
-            self._late_until = time + min(time - self._due_of(wish.n), MADE_UP) + TICK
-            self._spend(wish.n, time)
+            self._late_until = time + min(time - self._due_of(request.n), MADE_UP) + TICK
+            self._spend(request.n, time)
         finally:
             self._alarm = None
             self._keeper = None
@@ -223,27 +219,27 @@ class TokenBucket:
         self._full_at += n * self._per
 
     def _let_in(self, time: float) -> None:
-        """Grant whatever is due, and make the first whose time has not come the one who keeps the time."""
+        """Grant whatever is due, and make the first that is not due the timekeeper."""
         line = self._line
         while self._keeper is None and (waiter := line.head()) is not None:
-            wish = waiter.want
-            self._waiting -= wish.n
-            if wish.booking is not None or self._due_of(wish.n) <= time:
-                # a reservation needs no waking: whoever made it knows its time
-                self._spend(wish.n, time)
-                if wish.booking is not None:
-                    wish.booking._place = None
+            request = waiter.want
+            self._waiting -= request.n
+            if request.booking is not None or self._due_of(request.n) <= time:
+                # a reservation needs no waking: its owner knows its time
+                self._spend(request.n, time)
+                if request.booking is not None:
+                    request.booking._place = None
                 line.grant(waiter, True)
             else:
-                self._keeper = wish
+                self._keeper = request
                 line.grant(waiter, False)
 
-    def _left(self, waiter: Waiter[_Wish, bool]) -> None:
-        wish = waiter.want
+    def _left(self, waiter: Waiter[_Request, bool]) -> None:
+        request = waiter.want
         if not waiter.granted:
-            self._waiting -= wish.n
+            self._waiting -= request.n
         elif waiter.value:
-            self._give_back(wish.n)
+            self._give_back(request.n)
         else:
             self._keeper = None
         self._let_in(now())
@@ -259,9 +255,9 @@ class TokenBucket:
     # reserving
 
     def reserve(self, n: float = 1) -> Reservation:
-        """Book `n` tokens ahead, behind all who wait: act after the reservation's `delay`, or cancel it.
+        """Book `n` tokens ahead, behind all waiting tasks: act after the reservation's `delay`, or cancel it.
 
-        ValueError for more than the burst. Cancellation: not a checkpoint.
+        ValueError for more than the burst.
         """
         self._check(n)
         time = now()
@@ -270,10 +266,10 @@ class TokenBucket:
             self._full_at = self._clamped(time) + n * self._per
         else:
             self._waiting += n
-            reservation._place = self._line.join(_Wish(n, reservation))
+            reservation._place = self._line.join(_Request(n, reservation))
         return reservation
 
-    def _unreserve(self, n: float, place: Waiter[_Wish, bool] | None) -> None:
+    def _unreserve(self, n: float, place: Waiter[_Request, bool] | None) -> None:
         if place is None:
             self._give_back(n)
         else:
@@ -282,10 +278,7 @@ class TokenBucket:
     # the rate
 
     def set_rate(self, rate: float) -> None:
-        """Change the rate; those who wait go by the new one from now on. What is in the bucket stays.
-
-        Cancellation: not a checkpoint.
-        """
+        """Change the rate; waiting tasks use the new one from now on. What is in the bucket stays."""
         _check_positive("rate", rate)
         time = now()
         missing = (self._full_at - time) * self._rate if self._full_at > time else 0.0
@@ -304,7 +297,7 @@ class TokenBucket:
     # looking
 
     def statistics(self) -> TokenBucketStatistics:
-        """Give the state of the bucket. Cancellation: not a checkpoint."""
+        """Return the current state."""
         tokens = self._burst - max(0.0, self._full_at - now()) * self._rate
         return TokenBucketStatistics(self._rate, self._burst, tokens, self._tasks_waiting())
 
@@ -319,8 +312,8 @@ class TokenBucket:
             raise ValueError(f"n must be above 0 and at most the burst of {self._burst:g}, not {n!r}")
 
 
-def _check_positive(name: str, value: float) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | float):  # pyright: ignore[reportUnnecessaryIsInstance]
+def _check_positive(name: str, value: object) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float):
         raise TypeError(f"{name} must be a number, not {value!r}")
     if not value > 0 or not isfinite(value):
         raise ValueError(f"{name} must be a number above zero, not {value!r}")

@@ -1,11 +1,18 @@
-"""What tenure tells about itself: one method, called with the name of an event and its fields; and figures."""
+"""Events and figures of tenure: one method, called with the name of an event and its fields; and samples."""
 
-from ._logging import LoggingObserver
-from ._observer import Observer
-from ._observers import Observers
-from ._opentelemetry import OpenTelemetryObserver
-from ._prometheus import PrometheusObserver
-from ._samples import Sample, Source
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tenure.lazy import exports
+
+if TYPE_CHECKING:
+    from ._logging import LoggingObserver
+    from ._observer import Observer
+    from ._observers import Observers
+    from ._opentelemetry import OpenTelemetryObserver
+    from ._prometheus import PrometheusObserver
+    from ._samples import Sample, Source
 
 __all__ = (
     "LoggingObserver",
@@ -17,5 +24,19 @@ __all__ = (
     "Source",
 )
 
-for _name in __all__:
-    globals()[_name].__module__ = __name__
+__getattr__ = exports(
+    __name__,
+    "tenure.observe",
+    {
+        "_logging": "LoggingObserver",
+        "_observer": "Observer",
+        "_observers": "Observers",
+        "_opentelemetry": "OpenTelemetryObserver",
+        "_prometheus": "PrometheusObserver",
+        "_samples": "Sample Source",
+    },
+)
+
+
+def __dir__() -> tuple[str, ...]:
+    return __all__

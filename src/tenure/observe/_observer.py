@@ -6,7 +6,7 @@ from typing import Protocol
 
 
 class Observer(Protocol):
-    """Is told what happens, as it happens, on the event loop.
+    """Receives events as they happen, on the event loop.
 
     Events and their fields: `lease.acquired` (key, token, waited), `lease.released` (key, token, held), `lease.lost`
     (key, token, reason), `task.done`, `task.retry`, `task.dead`, `task.discarded`, `task.cancelled`,

@@ -6,7 +6,7 @@ from ._observer import Observer
 
 
 class Observers:
-    """Tells each of several observers, in their order: `Observers(LoggingObserver(), PrometheusObserver())`.
+    """Notifies several observers, in their order: `Observers(LoggingObserver(), PrometheusObserver())`.
 
     Thread safety: as that of the observers.
     """
@@ -15,6 +15,6 @@ class Observers:
         self._observers = observers
 
     def notice(self, event: str, /, **fields: object) -> None:
-        """Tell them."""
+        """Notify them."""
         for observer in self._observers:
             observer.notice(event, **fields)

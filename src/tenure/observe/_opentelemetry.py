@@ -27,7 +27,7 @@ class OpenTelemetryObserver:
         self._offered: set[str] = set()
         self._events: Any = self._meter.create_counter(f"{prefix}.events", "{event}", "Events.")
         self._times: Any = self._meter.create_histogram(
-            f"{prefix}.event.duration", "s", "Times that events tell."
+            f"{prefix}.event.duration", "s", "Durations reported by events."
         )
 
     def notice(self, event: str, /, **fields: object) -> None:

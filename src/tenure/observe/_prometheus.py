@@ -30,7 +30,10 @@ class PrometheusObserver:
         events = client.Counter(f"{prefix}_events", "Events.", ["event"], registry=self._registry)
         self._count: Any = events.labels
         times = client.Histogram(
-            f"{prefix}_event_seconds", "Times that events tell.", ["event", "field"], registry=self._registry
+            f"{prefix}_event_seconds",
+            "Durations reported by events.",
+            ["event", "field"],
+            registry=self._registry,
         )
         self._time: Any = times.labels
 

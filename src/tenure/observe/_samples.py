@@ -1,4 +1,4 @@
-"""Figures that something offers to whoever collects them."""
+"""Figures for collectors."""
 
 from __future__ import annotations
 

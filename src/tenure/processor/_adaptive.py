@@ -68,7 +68,7 @@ class Limit:
         return int(self._exact)
 
     def note(self, seconds: float, busy: int, now: float) -> int:
-        """A task took so many seconds, and so many ran when it ended, it included; gives what is allowed by now."""
+        """Note a task that took `seconds` while `busy` ran, itself included; return how many are allowed now."""
         if now - seconds < self._since or busy > self.allowed:
             return self.allowed  # it ran when something else was allowed
         self._times.append(seconds)
@@ -90,7 +90,7 @@ class Limit:
         if latency <= self._least_latency:
             self._least_latency, self._age = latency, 0
         if self._age >= settings.memory:
-            # from what it is slowed down to by now, the least could not be told
+            # from what it is slowed down to by now, the least could not be determined
             self._before = self._exact
             self._set(self._exact / settings.tolerance)
         elif latency > settings.tolerance * self._least_latency:

@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 from typing import Any
 
 from tenure.errors import AcquireTimeout
-from tenure.shared import Claim, Hold, Lease, Lock
+from tenure.shared import Claim, Lease, Lock
 from tenure.store import Store
 
 from ._meter import Meter
 
 
 class MeasuredLock:
-    """A shared lock, held for a block; gives its `Lease`. For one use: `async with context.lock(name) as lease`.
-
-    Thread safety: none.
-    """
+    """A shared lock for a block, which receives its `Lease`. For one use: `async with context.lock(name) as lease`."""
 
     __slots__ = ("_hold", "_meter", "_name", "_since")
 
-    def __init__(self, hold: Hold, name: str, meter: Meter) -> None:
+    def __init__(self, hold: AbstractAsyncContextManager[Lease, None], name: str, meter: Meter) -> None:
         self._hold = hold
         self._name = name
         self._meter = meter
@@ -36,7 +34,7 @@ class MeasuredLock:
             lease = await self._hold.__aenter__()
             self._since = meter.lock_entered(name, since)
         except AcquireTimeout as error:
-            meter.tell("lock_timeouts", lock=name, seconds=error.seconds)
+            meter.report("lock_timeouts", lock=name, seconds=error.seconds)
             raise
         finally:
             meter.lock_no_longer_awaited(name)

@@ -1,4 +1,4 @@
-"""The fleet: what all processors of one name tell each other through the engine.
+"""The fleet: the reports of all processors of one name, kept by the engine.
 
 Each process holds a place under one key, whose value is its report. So a process that dies is gone from the fleet with
 its session, and no process has to know of the others.
@@ -16,9 +16,16 @@ import anyio
 
 from tenure.engine import Holders, Reply, SetValue
 from tenure.errors import EngineError, LeaseLost, StoreClosed
-from tenure.shared import Hold, QueueStatistics, ResourcePool, ResourcePoolStatistics, WorkQueue
-from tenure.shared._lease import HoldWish
-from tenure.store import Obtained, Store
+from tenure.shared import (
+    Hold,
+    HoldRequest,
+    Lease,
+    QueueStatistics,
+    ResourcePool,
+    ResourcePoolStatistics,
+    WorkQueue,
+)
+from tenure.store import Store
 
 from ._metrics import Latencies, latencies
 from ._sketch import Sketch
@@ -30,7 +37,7 @@ _REPORTED = ("queued", "running", "total")
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A process of the fleet: its `workers`, of which `busy` had a task when it last told, and tasks done per second.
+    """A process of the fleet: its `workers`, of which `busy` had a task at its last report, and tasks done per second.
 
     It has belonged to the fleet for `age` seconds.
     """
@@ -47,7 +54,7 @@ class Fleet:
     """All processors of one name, in all processes (at most 1,000 of them).
 
     `queues` (by kind) and `claims` are the engine's own figures of this moment. The rest adds up what each process has
-    last told, which it does every `look_every` seconds; the quantiles of `latency` are those of all tasks together.
+    last reported, which it does every `look_every` seconds; the quantiles of `latency` are those of all tasks together.
     """
 
     members: tuple[Member, ...]
@@ -61,7 +68,7 @@ class Fleet:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What a process tells of itself."""
+    """The report of one process."""
 
     workers: int
     busy: int
@@ -87,19 +94,8 @@ class Report:
         return cls(data["workers"], data["busy"], data["throughput"], tally)
 
 
-class _Membership(Hold):
-    __slots__ = ()
-
-    @property
-    def obtained(self) -> Obtained:
-        return self._obtained
-
-
 class Fleets:
-    """This process's place in the fleet, and the view of the others.
-
-    Thread safety: none.
-    """
+    """This process's place in the fleet, and the view of the others."""
 
     def __init__(self, store: Store, name: str, report: Callable[[], Report]) -> None:
         self._store = store
@@ -107,7 +103,7 @@ class Fleets:
         self._report = report
 
     async def belong(self, every: float) -> None:
-        """Hold the place and tell the others, every so many seconds, until cancelled or the store is closed.
+        """Hold the place and report every `every` seconds, until cancelled or the store is closed.
 
         Cancellation: this is how it ends; the place is given up.
         """
@@ -122,7 +118,7 @@ class Fleets:
                 await anyio.sleep(every)
 
     async def look(self, queues: Mapping[str | None, WorkQueue], claims: ResourcePool | None) -> Fleet:
-        """The fleet at this moment. Raises `StoreClosed`, `EngineError`. Cancellation: no effect."""
+        """The fleet at this moment. Raises `StoreClosed`, `EngineError`."""
         answer = await self._store.call(Holders(self._key))
         if isinstance(answer, Reply):
             raise StoreClosed("the store is closed")
@@ -142,12 +138,12 @@ class Fleets:
 
     async def _hold_and_tell(self, every: float) -> None:
         store = self._store
-        wish = HoldWish(self._key, _MOST, value=self._value())
-        hold = _Membership(store, wish, ttl=store.ttl, timeout=None, exclusive=False)
+        request = HoldRequest(self._key, _MOST, value=self._value())
+        hold = Hold(Lease, store, request, ttl=store.ttl, timeout=None)
         async with hold as lease:
             while True:
                 await anyio.sleep(every)
-                await store.call(SetValue(self._key, hold.obtained.name, lease.token, self._value()))
+                await store.call(SetValue(self._key, hold.grant.name, lease.token, self._value()))
 
     def _value(self) -> bytes:
         return json.dumps(self._report().to_data()).encode()

@@ -1,19 +1,16 @@
-"""The meter of one kind of task: what happens is noted here, and told to the observer."""
+"""The meter of one kind of task: events are counted here, and reported to the observer."""
 
 from __future__ import annotations
 
-from tenure.local._park import now
 from tenure.observe import Observer
 from tenure.shared import QueueStatistics
+from tenure.waiting import now
 
 from ._window import Window
 
 
 class Meter:
-    """Notes what happens to the tasks of one kind in this process.
-
-    Thread safety: none.
-    """
+    """Notes what happens to the tasks of one kind in this process."""
 
     def __init__(self, processor: str, kind: str | None, observer: Observer) -> None:
         self._names = {"processor": processor, "kind": kind}
@@ -22,20 +19,20 @@ class Meter:
         self._depth = 0
         self._oldest = 0.0
         self._lock_waits: dict[str, int] = {}  # how many wait for it here
-        self._lock_left: dict[str, float] = {}  # when it was left, if somebody waits here
+        self._lock_left: dict[str, float] = {}  # when it was left, if a task waits here
         self.window = Window(self._born)
 
     # tasks
 
     def taken(self) -> float:
-        """A task was taken; gives when."""
+        """A task was taken; returns when."""
         at = now()
         self._depth -= 1
         self.window.change("busy", 1, at)
         return at
 
     def ran(self, at: float, queued: float, running: float) -> None:
-        """The handler of a task has ended, after so many seconds in the queue and so many in the handler."""
+        """The handler of a task has ended, after `queued` seconds in the queue and `running` in the handler."""
         sketches = self.window.at(at).sketches
         sketches["queued"].record(queued)
         sketches["running"].record(running)
@@ -52,22 +49,22 @@ class Meter:
         return ended
 
     def change(self, name: str, by: int) -> None:
-        """There are so many more of something."""
+        """Change a level."""
         self.window.change(name, by, now())
 
-    def tell(self, event: str, /, **fields: object) -> None:
-        """Count an event, which is known as `processor.` and its name, and tell the observer."""
+    def report(self, event: str, /, **fields: object) -> None:
+        """Count an event, which is called `processor.` and its name, and report it to the observer."""
         self.window.count(event, now())
         self._observer.notice(f"processor.{event}", **self._names, **fields)
 
     # the queue
 
     def queued(self, by: int) -> None:
-        """So many tasks more are in the queue, by what this process has done."""
+        """This process has added that many tasks to the queue."""
         self._depth += by
 
     def looked(self, counts: QueueStatistics) -> None:
-        """The engine has told how the queue is."""
+        """The engine has returned the state of the queue."""
         self._depth = counts.waiting + counts.delayed
         self._oldest = counts.oldest
         self._looked_at = now()
@@ -90,12 +87,12 @@ class Meter:
     # locks
 
     def lock_awaited(self, name: str) -> float:
-        """Somebody waits for a lock; gives since when."""
+        """A task waits for a lock; returns since when."""
         self._lock_waits[name] = self._lock_waits.get(name, 0) + 1
         return now()
 
     def lock_entered(self, name: str, since: float) -> float:
-        """Who has waited for a lock since then has it; gives since when."""
+        """A task that has waited for a lock since then has it; returns since when."""
         at = now()
         left = self._lock_left.pop(name, None)
         if left is not None and left >= since:
@@ -104,14 +101,14 @@ class Meter:
         return at
 
     def lock_no_longer_awaited(self, name: str) -> None:
-        """Somebody waits no more for a lock, with it or without."""
+        """A task no longer waits for a lock, with it or without."""
         self._lock_waits[name] -= 1
         if not self._lock_waits[name]:
             del self._lock_waits[name]
             self._lock_left.pop(name, None)
 
     def lock_left(self, name: str, since: float) -> None:
-        """Who has held a lock since then leaves it."""
+        """A task that has held a lock since then leaves it."""
         at = self.record("lock_hold", since)
         if name in self._lock_waits:
             self._lock_left[name] = at

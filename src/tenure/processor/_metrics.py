@@ -1,4 +1,4 @@
-"""What a processor tells of itself, as values."""
+"""The metrics of a processor, as values."""
 
 from __future__ import annotations
 

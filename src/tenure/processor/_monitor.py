@@ -11,9 +11,9 @@ from ._metrics import Metrics
 
 
 class Monitor:
-    """The metrics of a processor every so many seconds: `async for metrics in processor.monitor(every=10)`.
+    """The metrics of a processor every `every` seconds: `async for metrics in processor.monitor(every=10)`.
 
-    Ends with the processor. Thread safety: none.
+    Ends with the processor.
     """
 
     __slots__ = ("_closed", "_every", "_look", "_next")
@@ -28,13 +28,13 @@ class Monitor:
         return self
 
     async def __anext__(self) -> Metrics:
-        """Wait until it is time, and give the metrics. Cancellation: has no effect; the next call waits on."""
+        """Wait until they are due, and return the metrics. Cancellation: has no effect; the next call waits on."""
         due = anyio.current_time() + self._every if self._next is None else self._next
         self._next = due
         with anyio.CancelScope(deadline=due):
             await self._closed.wait()
         if self._closed.is_set():
             raise StopAsyncIteration
-        # who was slow to come back does not get what it has missed at once
+        # a slow consumer does not get what it has missed at once
         self._next = max(due, anyio.current_time()) + self._every
         return self._look()

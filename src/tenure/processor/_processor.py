@@ -15,28 +15,28 @@ from anyio import AsyncContextManagerMixin
 from tenure.arguments import check_seconds, check_timeout
 from tenure.errors import DuplicateTask
 from tenure.local import CircuitBreaker, Pool
-from tenure.local._park import now
 from tenure.observe import LoggingObserver, Observer, Sample
 from tenure.shared import RateLimiter, ResourcePool, Retry, WorkQueue
 from tenure.shared._loop_watch import watched_loop
 from tenure.store import Store
 from tenure.upkeep import Upkeep, unwrapped_task_group
+from tenure.waiting import now
 
 from ._adaptive import Adaptive, Limit
 from ._fleet import Fleet, Fleets, Report
-from ._lane import Handler, Lane, Parts, Where
+from ._kind_workers import Handler, KindWorkers, Parts, Where
 from ._meter import Meter
 from ._metrics import Metrics, metrics_of
 from ._monitor import Monitor
+from ._polling import poll, watch_heartbeats
 from ._presets import Preset, preset_of
-from ._pulse import look_now_and_then, watch_heartbeats
 from ._samples import samples_of
-from ._settings import check_claims, check_connections, check_functions, check_type, shares
+from ._settings import check_adaptive, check_claims, check_connections, check_functions, check_type, shares
 from ._window import Tally, total_of
 
 
 class Overrides(TypedDict, total=False):
-    """The fields of a preset that are to be otherwise."""
+    """The fields of a preset to override."""
 
     workers: int
     connections: int
@@ -58,14 +58,14 @@ class Processor(AsyncContextManagerMixin):
     `local.Pool`, given `max_size=`, as `partial(Pool, connect, close=...)` does; `breaker` makes a circuit breaker for
     each kind, given `name=`. A task that the breaker does not let start waits until it does.
 
-    `kinds` are bulkheads: each kind has a queue (`name/kind`) and so many of the workers for itself; the workers that
+    `kinds` are bulkheads: each kind has a queue (`name/kind`) and that many of the workers for itself; the workers that
     no kind has are for tasks of no kind. `adaptive` lowers the number of tasks at once when they take longer than they
     need to. `timeout` limits the handler, `claim_timeout`, `connection_timeout` and `lock_timeout` the waits (None: for
     ever), `grace` how long `drain` waits for handlers; all in seconds. `retry` is the queue's by default;
     `queue_options` are those of `WorkQueue`. Every `look_every` seconds the engine is asked how the queues are.
-    `observer` (the store's by default, else the log) is told of the events that begin with `processor.`.
+    `observer` (the store's by default, else the log) gets the events that begin with `processor.`.
 
-    Raises `TypeError` and `ValueError` for settings that make no sense or cannot work, and says why.
+    Raises `TypeError` and `ValueError` for settings that are invalid or cannot work together.
 
     Thread safety: none; belongs to the event loop of its store.
     """
@@ -97,19 +97,17 @@ class Processor(AsyncContextManagerMixin):
         check_functions(handler, {"pool": pool, "breaker": breaker})
         check_claims(claims, where)
         check_type("retry", retry, Retry)
-        if not isinstance(adaptive, bool | Adaptive):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise TypeError(f"adaptive must be True, False or an Adaptive, not {adaptive!r}")
         if overrides.get("rate", 1) is None:
             overrides["rate"] = inf
         self.preset = replace(preset_of(preset), **overrides)
         self.name = name
         self._store = store
         self._handler = handler
-        self._lanes_workers = shares(self.preset.workers, kinds or {})
+        self._shares = shares(self.preset.workers, kinds or {})
         options: dict[str, Any] = {"max_size": self.preset.queue_size, **(queue_options or {})}
         self._queues = {
             kind: WorkQueue(store, name if kind is None else f"{name}/{kind}", **options)
-            for kind in self._lanes_workers
+            for kind in self._shares
         }
         self._claims = claims
         self._where = where
@@ -119,14 +117,14 @@ class Processor(AsyncContextManagerMixin):
         self._make_breaker = breaker
         self._timeout = check_timeout("timeout", timeout, least=None)
         self._lock_timeout = check_timeout("lock_timeout", lock_timeout)
-        self._adaptive = Adaptive() if adaptive is True else adaptive or None
+        self._adaptive = check_adaptive(adaptive)
         self._grace = check_timeout("grace", grace)
         self._retry = retry
         self._look_every = check_seconds("look_every", look_every, least=None)
         self._observer = observer or store.observer or LoggingObserver()
         if pool is not None:
             check_connections(self.preset, self._connection_timeout, self._timeout)
-        self._lanes: dict[str | None, Lane] = {}
+        self._workers: dict[str | None, KindWorkers] = {}
         self._resources = self._looks = 0
         self._fleets = Fleets(store, name, self._report)
         self._samples: tuple[Sample, ...] = ()
@@ -134,7 +132,7 @@ class Processor(AsyncContextManagerMixin):
         self._state = "new"
 
     def __repr__(self) -> str:
-        busy = sum(lane.busy for lane in self._lanes.values())
+        busy = sum(workers.busy for workers in self._workers.values())
         return f"<Processor {self.name!r} {self._state} busy={busy}/{self.preset.workers}>"
 
     # submitting
@@ -149,7 +147,7 @@ class Processor(AsyncContextManagerMixin):
         delay: float = 0.0,
         expires: float | None = None,
     ) -> int:
-        """Put a task into the queue of its kind and give its id; waits in line while that is full.
+        """Put a task into the queue of its kind and return its id; waits in line while that is full.
 
         Arguments and errors are those of `WorkQueue.put`; `ValueError` for a kind that there is not. A handler that
         submits to a full queue may wait for itself: use `queue(kind).try_put` there.
@@ -160,7 +158,7 @@ class Processor(AsyncContextManagerMixin):
         return task_id
 
     async def submit_many(self, items: Iterable[Any], kind: str | None = None) -> list[int | DuplicateTask]:
-        """Put many tasks, payloads or `Item`s, and give for each its id or the `DuplicateTask` in its way.
+        """Put many tasks, payloads or `Item`s, and return for each its id or the `DuplicateTask` in its way.
 
         As `WorkQueue.put_many`. Cancellation: portions that were put stay.
         """
@@ -176,10 +174,7 @@ class Processor(AsyncContextManagerMixin):
         return self._queues[kind]
 
     async def join(self) -> None:
-        """Wait until no task of any kind is waiting, delayed or leased, in no process. Raises `StoreClosed`.
-
-        Cancellation: no effect.
-        """
+        """Wait until no task of any kind is waiting, delayed or leased, in no process. Raises `StoreClosed`."""
         while True:
             for queue in self._queues.values():
                 await queue.join()
@@ -198,31 +193,31 @@ class Processor(AsyncContextManagerMixin):
         """
         self._check_entered()
         self._state = "draining"
-        lanes = list(self._lanes.values())
-        for lane in lanes:
-            lane.begin_draining()
+        all_workers = list(self._workers.values())
+        for workers in all_workers:
+            workers.begin_draining()
         with anyio.move_on_after(self._grace) as grace:
-            for lane in lanes:
-                await lane.drain()
+            for workers in all_workers:
+                await workers.drain()
         if grace.cancelled_caught:
-            for lane in lanes:
-                lane.scope.cancel("the grace is over")
-            for lane in lanes:
-                await lane.drain()
+            for workers in all_workers:
+                workers.scope.cancel("the grace is over")
+            for workers in all_workers:
+                await workers.drain()
 
     # looking
 
     def metrics(self) -> Metrics:
-        """How it goes in this process, over the last minute. Raises `RuntimeError` if the processor was not entered."""
+        """The metrics of this process, over the last minute. Raises `RuntimeError` if the processor was not entered."""
         self._check_entered()
         at = now()
-        tallies = {kind: lane.meter.window.tally(at) for kind, lane in self._lanes.items()}
+        tallies = {kind: workers.meter.window.tally(at) for kind, workers in self._workers.items()}
         whole = total_of(tallies.values())
-        kinds = {kind: self._metrics(tallies[kind], [lane], {}) for kind, lane in self._lanes.items()}
-        return self._metrics(whole, list(self._lanes.values()), kinds)
+        kinds = {kind: self._metrics(tallies[kind], [workers], {}) for kind, workers in self._workers.items()}
+        return self._metrics(whole, list(self._workers.values()), kinds)
 
     async def fleet(self) -> Fleet:
-        """How it goes in all processes together. Raises `StoreClosed`, `EngineError`. Cancellation: no effect."""
+        """The metrics of all processes together. Raises `StoreClosed`, `EngineError`."""
         self._check_entered()
         return await self._fleets.look(self._queues, self._claims)
 
@@ -231,22 +226,21 @@ class Processor(AsyncContextManagerMixin):
         return self._samples
 
     def monitor(self, every: float = 10.0) -> Monitor:
-        """The metrics every so many seconds, until the processor ends: `async for metrics in processor.monitor()`.
-
-        Cancellation: has no effect.
-        """
+        """The metrics every `every` seconds, until the processor ends: `async for metrics in processor.monitor()`."""
         self._check_entered()
         return Monitor(self.metrics, self._closed, check_seconds("every", every, least=None))
 
-    def _metrics(self, tally: Tally, lanes: list[Lane], kinds: Mapping[str | None, Metrics]) -> Metrics:
+    def _metrics(
+        self, tally: Tally, workers: list[KindWorkers], kinds: Mapping[str | None, Metrics]
+    ) -> Metrics:
         return metrics_of(
             tally,
-            workers=sum(lane.workers for lane in lanes),
-            limit=sum(lane.allowed for lane in lanes),
-            busy=sum(lane.busy for lane in lanes),
-            depth=sum(lane.meter.depth for lane in lanes),
-            oldest=max(lane.meter.oldest for lane in lanes),
-            looked=max(lane.meter.since_look for lane in lanes),
+            workers=sum(each.size for each in workers),
+            limit=sum(each.allowed for each in workers),
+            busy=sum(each.busy for each in workers),
+            depth=sum(each.meter.depth for each in workers),
+            oldest=max(each.meter.oldest for each in workers),
+            looked=max(each.meter.since_look for each in workers),
             resources=self._resources,
             connections=0 if self._make_pool is None else self.preset.connections,
             kinds=MappingProxyType(kinds),
@@ -264,25 +258,27 @@ class Processor(AsyncContextManagerMixin):
             pool = None
             if self._make_pool is not None:
                 pool = await stack.enter_async_context(self._make_pool(max_size=self.preset.connections))
-            self._make_lanes(pool)
+            self._make_workers(pool)
             self._samples = samples_of(self.name, self.metrics())
             stack.callback(self._end)
             stack.enter_context(watched_loop(f"processor {self.name}", self._store.ttl))
             async with unwrapped_task_group() as group:
                 upkeep = Upkeep(group)
-                first = next(iter(self._lanes.values()))
-                upkeep.start(f"processor {self.name} looks", look_now_and_then, self._look, self._look_every)
-                upkeep.start(f"processor {self.name} tells", self._fleets.belong, self._look_every)
-                upkeep.start(f"processor {self.name} listens", watch_heartbeats, first.queue, first.meter)
+                first = next(iter(self._workers.values()))
+                upkeep.start(f"processor {self.name} polls", poll, self._look, self._look_every)
+                upkeep.start(f"processor {self.name} reports", self._fleets.belong, self._look_every)
+                upkeep.start(
+                    f"processor {self.name} watches heartbeats", watch_heartbeats, first.queue, first.meter
+                )
                 try:
-                    for lane in self._lanes.values():
-                        group.start_soon(_run, lane, name=f"tenure processor {lane.queue.name}")
+                    for workers in self._workers.values():
+                        group.start_soon(_run, workers, name=f"tenure processor {workers.queue.name}")
                     yield self
                     await self.drain()
                 finally:
                     upkeep.cancel()
 
-    def _make_lanes(self, pool: Pool[Any] | None) -> None:
+    def _make_workers(self, pool: Pool[Any] | None) -> None:
         rate = self.preset.rate
         parts = Parts(
             handler=self._handler,
@@ -295,17 +291,17 @@ class Processor(AsyncContextManagerMixin):
             limiter=None if rate == inf else RateLimiter(self._store, self.name, rate=rate),
             lock_timeout=self._lock_timeout,
         )
-        for kind, workers in self._lanes_workers.items():
+        for kind, size in self._shares.items():
             queue = self._queues[kind]
-            self._lanes[kind] = Lane(
+            self._workers[kind] = KindWorkers(
                 queue,
                 kind,
-                workers,
+                size,
                 parts,
                 Meter(self.name, kind, self._observer),
                 retry=self._retry,
                 breaker=self._make_breaker and self._make_breaker(name=queue.name),
-                limit=self._adaptive and Limit(self._adaptive, workers, now()),
+                limit=self._adaptive and Limit(self._adaptive, size, now()),
             )
 
     def _end(self) -> None:
@@ -314,8 +310,8 @@ class Processor(AsyncContextManagerMixin):
 
     async def _look(self) -> None:
         try:
-            for lane in self._lanes.values():
-                lane.meter.looked(await lane.queue.statistics())
+            for workers in self._workers.values():
+                workers.meter.looked(await workers.queue.statistics())
             # that lists the whole pool, and changes seldom
             if self._claims is not None and self._looks % 12 == 0:
                 self._resources = (await self._claims.statistics()).size
@@ -325,20 +321,22 @@ class Processor(AsyncContextManagerMixin):
 
     def _report(self) -> Report:
         at = now()
-        tally = total_of(lane.meter.window.tally(at) for lane in self._lanes.values())
+        tally = total_of(workers.meter.window.tally(at) for workers in self._workers.values())
         done = tally.counts["done"]
         throughput = done / tally.seconds if tally.seconds else 0.0
-        return Report(self.preset.workers, sum(lane.busy for lane in self._lanes.values()), throughput, tally)
+        return Report(
+            self.preset.workers, sum(workers.busy for workers in self._workers.values()), throughput, tally
+        )
 
     def _submitted(self, kind: str | None, tasks: int) -> None:
-        if kind in self._lanes:
-            self._lanes[kind].meter.queued(tasks)
+        if kind in self._workers:
+            self._workers[kind].meter.queued(tasks)
 
     def _check_entered(self) -> None:
-        if not self._lanes:
+        if not self._workers:
             raise RuntimeError(f"{self!r}: use `async with` to enter it first")
 
 
-async def _run(lane: Lane) -> None:
-    with lane.scope:
-        await lane.run()
+async def _run(workers: KindWorkers) -> None:
+    with workers.scope:
+        await workers.run()

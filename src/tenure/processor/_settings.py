@@ -1,19 +1,21 @@
-"""What a processor was given, and whether it can work."""
+"""Checks of the settings of a processor."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import cast
 
 from tenure.arguments import check_count, check_name
 from tenure.local import CircuitBreaker
 from tenure.shared import ResourcePool
 from tenure.shared._worker import check_signature, is_async
 
+from ._adaptive import Adaptive
 from ._presets import Preset
 
 
 def check_functions(handler: Callable[..., object], makers: Mapping[str, object]) -> None:
-    """Refuse a handler that would block the loop or cannot be called, and what makes nothing. Raises `TypeError`."""
+    """Refuse a handler that would block the loop, and functions that cannot be called. Raises `TypeError`."""
     if not is_async(handler):
         raise TypeError(f"handler must be an async function that takes a task and a context, not {handler!r}")
     check_signature(handler, "a task", "a context")
@@ -24,25 +26,25 @@ def check_functions(handler: Callable[..., object], makers: Mapping[str, object]
 
 
 def check_claims(claims: object, where: object) -> None:
-    """Refuse what is no pool, and a `where` without one. Raises `TypeError`, `ValueError`."""
+    """Refuse a value that is not a pool, and a `where` without a pool. Raises `TypeError`, `ValueError`."""
     check_type("claims", claims, ResourcePool)
     if where is None:
         return
     if claims is None:
         raise ValueError(f"where needs claims=, not only {where!r}")
     if not (callable(where) or isinstance(where, Mapping)):
-        raise TypeError(f"where must be a mapping, or a function that gives one for a task, not {where!r}")
+        raise TypeError(f"where must be a mapping, or a function that returns one for a task, not {where!r}")
 
 
-def shares(workers: int, kinds: Mapping[str, int]) -> dict[str | None, int]:
+def shares(workers: int, kinds: object) -> dict[str | None, int]:
     """How many workers each kind has; those that no kind has are for tasks of no kind.
 
     Raises `TypeError`, `ValueError`.
     """
-    if not isinstance(kinds, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+    if not isinstance(kinds, Mapping):
         raise TypeError(f"kinds must be a mapping of names to numbers of workers, not {kinds!r}")
     shares: dict[str | None, int] = {}
-    for kind, share in kinds.items():
+    for kind, share in cast("Mapping[object, object]", kinds).items():
         shares[check_name("kinds: a name", kind)] = check_count(f"kinds: {kind}", share)
     rest = workers - sum(shares.values())
     if rest < 0:
@@ -54,26 +56,33 @@ def shares(workers: int, kinds: Mapping[str, int]) -> dict[str | None, int]:
     return shares
 
 
+def check_adaptive(value: object) -> Adaptive | None:
+    """Return the settings that `adaptive` stands for, or None. Raises `TypeError`."""
+    if not isinstance(value, bool | Adaptive):
+        raise TypeError(f"adaptive must be True, False or an Adaptive, not {value!r}")
+    return Adaptive() if value is True else value or None
+
+
 def check_type(name: str, value: object, kind: type) -> None:
-    """Refuse what is neither None nor of that type. Raises `TypeError`."""
+    """Refuse a value that is neither None nor of that type. Raises `TypeError`."""
     if value is not None and not isinstance(value, kind):
         raise TypeError(f"{name} must be a {kind.__name__}, not {value!r}")
 
 
-def check_connections(preset: Preset, patience: float | None, timeout: float | None) -> None:
-    """Refuse what would fail under full load although nothing is wrong. Raises `ValueError`."""
+def check_connections(preset: Preset, limit: float | None, timeout: float | None) -> None:
+    """Refuse settings that would fail under full load although nothing is wrong. Raises `ValueError`."""
     workers, connections = preset.workers, preset.connections
     rounds = -(-workers // connections) - 1
-    if patience is None or not rounds:
+    if limit is None or not rounds:
         return
     if timeout is None:
         raise ValueError(
             f"connections: {workers} workers share {connections}, and without timeout= nothing bounds how long one is "
-            f"kept, so the rest may wait for more than the connection_timeout of {patience:g} s"
+            f"kept, so the rest may wait for more than the connection_timeout of {limit:g} s"
         )
-    if rounds * timeout > patience:
+    if rounds * timeout > limit:
         raise ValueError(
             f"connections: {workers} workers share {connections}, so one may wait {rounds} times the timeout of "
-            f"{timeout:g} s, which is more than the connection_timeout of {patience:g} s; have at least "
-            f"{-(-workers // (int(patience / timeout) + 1))} connections, or wait for longer"
+            f"{timeout:g} s, which is more than the connection_timeout of {limit:g} s; have at least "
+            f"{-(-workers // (int(limit / timeout) + 1))} connections, or wait for longer"
         )

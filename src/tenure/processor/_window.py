@@ -96,7 +96,7 @@ class Window:
         self.at(now).sketches[name].record(value)
 
     def change(self, name: str, by: int, now: float) -> None:
-        """There are so many more of something, or fewer."""
+        """Change a level by `by`."""
         self.at(now)  # a slice that begins before now begins with the level of before
         level = self._levels.get(name)
         if level is None:

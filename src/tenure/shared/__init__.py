@@ -1,41 +1,48 @@
 """Patterns across processes, each written once over the store."""
 
-from tenure.store._connection import Done
+from __future__ import annotations
 
-from ._barrier import Arrival, Barrier, BarrierStatistics
-from ._claim import Claim, Claiming
-from ._election import Candidacy, Election, Term
-from ._guard import LuaGuard, SqlGuard
-from ._leader_changes import LeaderChanges
-from ._lease import Hold, Lease
-from ._limiter import RateLimiter
-from ._lock import Lock, Party, Who
-from ._queue import Audit, Item, QueueStatistics, TaskPage, TaskRecord, WorkQueue
-from ._resource_pool import PooledResource, ResourcePool, ResourcePoolStatistics
-from ._retry import Discard, Retry, RetryLater
-from ._rwlock import RWLock
-from ._semaphore import Semaphore
-from ._task import Taking, Task
-from ._worker import Worker, WorkerStatistics
+from typing import TYPE_CHECKING
+
+from tenure.lazy import exports
+
+if TYPE_CHECKING:
+    from tenure.dbapi import Completed
+
+    from ._barrier import Arrival, Barrier, BarrierStatistics
+    from ._claim import Claim
+    from ._election import Election, Term
+    from ._guard import LuaGuard, SqlGuard
+    from ._leader_changes import LeaderChanges
+    from ._lease import Hold, HoldRequest, Lease
+    from ._limiter import RateLimiter
+    from ._lock import HolderInfo, Lock, LockStatus
+    from ._queue import Audit, Item, QueueStatistics, TaskPage, TaskRecord, WorkQueue
+    from ._resource_pool import PooledResource, ResourcePool, ResourcePoolStatistics
+    from ._retry import Discard, Retry, RetryLater
+    from ._rwlock import RWLock
+    from ._semaphore import Semaphore
+    from ._task import Task
+    from ._worker import Worker, WorkerStatistics
 
 __all__ = (
     "Arrival",
     "Audit",
     "Barrier",
     "BarrierStatistics",
-    "Candidacy",
     "Claim",
-    "Claiming",
+    "Completed",
     "Discard",
-    "Done",
     "Election",
     "Hold",
+    "HoldRequest",
+    "HolderInfo",
     "Item",
     "LeaderChanges",
     "Lease",
     "Lock",
+    "LockStatus",
     "LuaGuard",
-    "Party",
     "PooledResource",
     "QueueStatistics",
     "RWLock",
@@ -46,13 +53,38 @@ __all__ = (
     "RetryLater",
     "Semaphore",
     "SqlGuard",
-    "Taking",
     "Task",
     "TaskPage",
     "TaskRecord",
     "Term",
-    "Who",
     "WorkQueue",
     "Worker",
     "WorkerStatistics",
 )
+
+__getattr__ = exports(
+    __name__,
+    "tenure",
+    {
+        "tenure.dbapi": "Completed",
+        "_barrier": "Arrival Barrier BarrierStatistics",
+        "_claim": "Claim",
+        "_election": "Election Term",
+        "_guard": "LuaGuard SqlGuard",
+        "_leader_changes": "LeaderChanges",
+        "_lease": "Hold HoldRequest Lease",
+        "_limiter": "RateLimiter",
+        "_lock": "HolderInfo Lock LockStatus",
+        "_queue": "Audit Item QueueStatistics TaskPage TaskRecord WorkQueue",
+        "_resource_pool": "PooledResource ResourcePool ResourcePoolStatistics",
+        "_retry": "Discard Retry RetryLater",
+        "_rwlock": "RWLock",
+        "_semaphore": "Semaphore",
+        "_task": "Task",
+        "_worker": "Worker WorkerStatistics",
+    },
+)
+
+
+def __dir__() -> tuple[str, ...]:
+    return __all__

@@ -1,7 +1,7 @@
 """The barrier: all of its parties go on together, or none does, generation after generation.
 
 The engine decides, once for all: the arrival of the last party trips the generation in the same step, and a withdrawal
-is answered with whether it came before that or after. So all parties agree, whoever is cancelled, times out or dies
+is answered with whether it came before that or after. So all parties agree, whichever is cancelled, times out or dies
 meanwhile. Generations and the atomic withdrawal are what barriers made of counters lack (CURATOR-318).
 """
 
@@ -27,7 +27,7 @@ from tenure.engine import (
     Withdraw,
 )
 from tenure.errors import BarrierBroken, CapacityMismatch, OutcomeUnknown, TenureError
-from tenure.store import Attempt, Session, Store, check_ttl
+from tenure.store import Acquisition, Session, Store, check_ttl
 
 
 class Arrival(NamedTuple):
@@ -51,18 +51,18 @@ class BarrierStatistics:
 
 
 class Barrier:
-    """A meeting point for so many calls of `wait` over all who use the store: when all have come, all return.
+    """A meeting point for so many calls of `wait` over all processes of the store: when all have come, all return.
 
     With `on_departure="break"`, a party that is cancelled, or dies (noticed when its `ttl` has passed), breaks the
-    generation: all who wait and all who come get `BarrierBroken`, until `reset`. With "drop" it is forgotten, and the
-    others wait on for another. Everybody must agree on `parties` (`CapacityMismatch`) and on `on_departure` (what the
-    first to arrive says counts).
+    generation: all calls get `BarrierBroken`, those that wait and those that come, until `reset`. With "drop" it is
+    forgotten, and the others wait on for another. Everybody must agree on `parties` (`CapacityMismatch`) and on
+    `on_departure` (what the first to arrive says counts).
 
     Thread safety: none; a description, to be shared between tasks. Source: the broken state is that of Java's
     `CyclicBarrier`.
     """
 
-    __slots__ = ("_store", "_ttl", "_wish", "name", "on_departure", "parties")
+    __slots__ = ("_request", "_store", "_ttl", "name", "on_departure", "parties")
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class Barrier:
             raise ValueError(f'on_departure must be "break" or "drop", not {on_departure!r}')
         self._store = store
         self.parties = check_count("parties", parties)
-        self._wish = _Party(Store.key(store, "barrier", name), self.parties, on_departure)
+        self._request = _Party(Store.key(store, "barrier", name), self.parties, on_departure)
         self._ttl = store.ttl if ttl is None else check_ttl(ttl)
         self.name = name
         self.on_departure: Literal["break", "drop"] = on_departure
@@ -97,7 +97,7 @@ class Barrier:
         """
         while True:
             session = await self._session()
-            attempt = self._store.attempt(self._wish, session)
+            attempt = self._store.attempt(self._request, session)
             try:
                 outcome = await attempt.answer()
                 if outcome is Reply.GONE:
@@ -112,55 +112,60 @@ class Barrier:
                 case Tripped():
                     return Arrival(outcome.generation, outcome.place)
                 case Mismatch():
-                    raise CapacityMismatch(self._wish.key, asked=self.parties, stored=outcome.stored)
+                    raise CapacityMismatch(self._request.key, asked=self.parties, stored=outcome.stored)
                 case Reply() if outcome is Reply.GONE or self.on_departure == "drop":
                     session.lose("gone")  # and arrive under another one
                 case _:
-                    raise BarrierBroken(f"{self._wish.key}: broken: a party left or died, or it was reset")
+                    raise BarrierBroken(f"{self._request.key}: broken: a party left or died, or it was reset")
 
     async def reset(self) -> None:
-        """Begin a new generation, broken or not: all who wait get `BarrierBroken`, those who come do not.
+        """Begin a new generation, broken or not: calls that wait get `BarrierBroken`, those that come do not.
 
         Raises `EngineError`, `StoreClosed`. Cancellation: it may or may not be applied.
         """
-        await self._store.call(ResetBarrier(self._wish.key))
+        await self._store.call(ResetBarrier(self._request.key))
 
     async def statistics(self) -> BarrierStatistics:
-        """How it stands. Raises `EngineError`, `StoreClosed`. Cancellation: has no effect."""
-        return BarrierStatistics(*await self._store.call(Arrivals(self._wish.key)))
+        """How it stands. Raises `EngineError`, `StoreClosed`."""
+        parties, generation, waiting, broken, _ = await self._store.call(Arrivals(self._request.key))
+        return BarrierStatistics(parties, generation, waiting, broken)
 
     async def _session(self) -> Session:
-        if self._store.session_at_once(self._ttl, self._wish.key) is None:
-            # one that is cancelled on the way to the barrier has come all the same: the others must hear of it
+        if self._store.session_at_once(self._ttl, self._request.key) is None:
+            # one that is cancelled on the way to the barrier has come all the same: the others must learn of it
             with anyio.move_on_after(self._store.settle_timeout, shield=True):
-                return await self._store.session(self._ttl, self._wish.key)
-        return await self._store.session(self._ttl, self._wish.key)
+                return await self._store.session(self._ttl, self._request.key)
+        return await self._store.session(self._ttl, self._request.key)
 
-    async def _leave(self, attempt: Attempt) -> Any:
+    async def _leave(self, attempt: Acquisition) -> Any:
         withdrawal = attempt.withdraw()
         await withdrawal.wait(self._store.settle_timeout)
         return withdrawal.answer
 
-    async def _after_the_loss(self, attempt: Attempt) -> ArrivalAnswer:
+    async def _after_the_loss(self, attempt: Acquisition) -> ArrivalAnswer:
         """The session is lost: what has become of the arrival. GONE: it never was one."""
-        untouched, waited = attempt.untouched, attempt.waits
+        untouched, waited = attempt.untouched, attempt.queued
         attempt.end()
         if untouched:
             return Reply.GONE
-        answer = await self._store.call(Withdraw(self._wish.key, attempt.name))
+        answer = await self._store.call(Withdraw(self._request.key, attempt.name))
         if answer is not Reply.UNKNOWN:
             return answer
-        # it went with the session; in this generation, if that has not tripped. One without parties was forgotten,
-        # and may have tripped before.
-        now = await self._store.call(Arrivals(self._wish.key))
-        if isinstance(waited, Waiting) and now.parties and waited.generation == now.generation:
+        # it went with the session; in this generation, if that has not tripped. One that was forgotten may have tripped
+        # before: it has no parties now, or was born again.
+        now = await self._store.call(Arrivals(self._request.key))
+        if (
+            isinstance(waited, Waiting)
+            and now.parties
+            and (waited.born, waited.generation) == (now.born, now.generation)
+        ):
             return Reply.WITHDRAWN
-        raise OutcomeUnknown(self._wish.key, "arriving")
+        raise OutcomeUnknown(self._request.key, "arriving")
 
 
 @dataclass(frozen=True, slots=True)
 class _Party:
-    """The wish to be one of the parties at a barrier."""
+    """A request to be one of the parties at a barrier."""
 
     key: str
     parties: int

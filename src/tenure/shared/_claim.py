@@ -3,30 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import AsyncExitStack
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass
+from functools import partial
 from types import TracebackType
 from typing import Any, cast
 
 import anyio
+from anyio import CancelScope
 
 from tenure import engine
 from tenure.arguments import check_name, check_seconds, check_text, check_timeout
 from tenure.engine import EditClaim, GiveBack, Metadata, Operation, Reply
 from tenure.errors import AcquireTimeout, LeaseLost
 from tenure.local._pool_hooks import works
-from tenure.store import Codec, Obtained, Store, encoded
+from tenure.store import Codec, Grant, Store, encoded
 
-from ._guard import Guarded
-from ._lease import Hold, HoldWish, Lease
+from ._lease import Hold, Lease, LeaseRequest
 
 _LONGEST_REASON = 4096
 _LEAST_REST = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class ClaimWish(HoldWish):
-    """A wish for one resource of a pool that has all the fields of `where`."""
+class ClaimRequest(LeaseRequest):
+    """A request for one resource of a pool that has all the fields of `where`."""
 
     where: Metadata = ()
     quarantine: float = 0.0
@@ -38,34 +39,19 @@ class ClaimWish(HoldWish):
         return GiveBack(self.key, name)
 
 
-class Claim(Guarded):
-    """A claimed resource, for as long as the block lasts.
+class Claim(Lease):
+    """A claimed resource, for as long as the block lasts: a `Lease` whose `key` is that of the pool.
 
-    `resource` is its name; `key` and `token` (the fence) are as those of a `Lease`.
-    Thread safety: none; it belongs to the event loop.
+    `resource` is its name. `token`, the fence, is higher than that of every earlier claim of this resource.
     """
 
-    __slots__ = ("_fields", "_lease", "_name", "_store", "resource")
+    __slots__ = ("_fields", "_store", "resource")
 
-    def __init__(self, store: Store, lease: Lease, obtained: Obtained) -> None:
-        self.resource: str = obtained.answer.resource
-        self._fields: Metadata = obtained.answer.metadata
-        self._lease = lease
-        self._name = obtained.name
+    def __init__(self, store: Store, request: LeaseRequest, grant: Grant, scope: CancelScope) -> None:
+        super().__init__(request, grant, scope)
+        self.resource: str = grant.answer.resource
+        self._fields: Metadata = grant.answer.metadata
         self._store = store
-
-    def __repr__(self) -> str:
-        return f"<Claim {self.resource!r} of {self._lease!r}>"
-
-    @property
-    def key(self) -> str:
-        """The engine's key of the pool."""
-        return self._lease.key
-
-    @property
-    def token(self) -> int:
-        """Higher than that of every earlier claim of this resource."""
-        return self._lease.token
 
     @property
     def metadata(self) -> dict[str, Any]:
@@ -73,20 +59,8 @@ class Claim(Guarded):
         return decode(self._store.codec, self._fields)
 
     @property
-    def lost(self) -> str | None:
-        """None, or why the claim was lost."""
-        return self._lease.lost
-
-    def remaining(self) -> float:
-        """For how many seconds the claim would last if no further renewal came through; 0 once it is over."""
-        return self._lease.remaining()
-
-    def check(self) -> None:
-        """Raise `LeaseLost` if the claim is lost, its time has passed, or the block was left ("released").
-
-        It costs nothing and sends nothing. Call it right before a side effect.
-        """
-        self._lease.check()
+    def _subject(self) -> str:
+        return f"{self.resource!r} of {self.key}"
 
     def _fence(self) -> tuple[str, int]:
         return f"{self.key} {self.resource!r}", self.token
@@ -122,14 +96,6 @@ class Claim(Guarded):
             raise LeaseLost(self.key, self.lost or "refused")
 
 
-class _ClaimHold(Hold):
-    __slots__ = ()
-
-    @property
-    def obtained(self) -> Obtained:
-        return self._obtained
-
-
 @dataclass(frozen=True, slots=True)
 class Check:
     """What is called with a claim before it is lent, and for how many seconds at most."""
@@ -138,32 +104,34 @@ class Check:
     timeout: float
 
 
-class Claiming:
-    """An async context manager that claims a resource and gives it back. For one use.
+def claiming(
+    store: Store, request: ClaimRequest, *, ttl: float, timeout: float | None, check: Check | None
+) -> AbstractAsyncContextManager[Claim, None]:
+    """The block that claims a resource, one that passes the check."""
+    if check is None:
+        return Hold(partial(Claim, store), store, request, ttl=ttl, timeout=timeout)
+    return _CheckedClaim(store, request, ttl=ttl, timeout=timeout, check=check)
 
-    Thread safety: none.
-    """
 
-    __slots__ = ("_check", "_entered", "_hold", "_store", "_timeout", "_ttl", "_wish")
+class _CheckedClaim:
+    """A block that claims one resource after the other until one passes the check. For one use."""
+
+    __slots__ = ("_check", "_entered", "_hold", "_request", "_store", "_timeout", "_ttl")
 
     def __init__(
-        self, store: Store, wish: ClaimWish, *, ttl: float, timeout: float | None, check: Check | None
+        self, store: Store, request: ClaimRequest, *, ttl: float, timeout: float | None, check: Check
     ) -> None:
         self._store = store
-        self._wish = wish
+        self._request = request
         self._ttl = ttl
         self._timeout = check_timeout("timeout", timeout)
         self._check = check
         self._entered = False
-        self._hold: Hold | None = None
+        self._hold: Hold[Claim] | None = None
 
     async def __aenter__(self) -> Claim:
-        """Claim a resource. Raises `AcquireTimeout`, `StoreClosed`, `EngineError`.
-
-        Cancellation: nothing is held and no place is kept.
-        """
         if self._entered:
-            raise RuntimeError(f"{self._wish.key}: this claim was entered before; make a new one")
+            raise RuntimeError(f"{self._request.key}: this block was entered before; make a new one")
         self._entered = True
         left, started = self._timeout, anyio.current_time()
         try:
@@ -171,7 +139,7 @@ class Claiming:
                 if self._timeout is not None:
                     left = started + self._timeout - anyio.current_time()
                     if left <= 0:
-                        raise AcquireTimeout(self._wish.key, left)
+                        raise AcquireTimeout(self._request.key, left)
         except AcquireTimeout as error:
             raise AcquireTimeout(error.key, self._timeout or 0, ahead=error.ahead) from None
         return claim
@@ -179,27 +147,23 @@ class Claiming:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Give it back. Raises `LeaseLost` if it was lost and the body did not raise something of its own.
-
-        Cancellation: giving back goes on by itself; only the wait for its acknowledgement ends.
-        """
         if self._hold is None:
-            raise RuntimeError(f"{self._wish.key}: this claim was not entered")
+            raise RuntimeError(f"{self._request.key}: this block was not entered")
         await self._hold.__aexit__(kind, error, trace)
 
     async def _attempt(self, timeout: float | None) -> Claim | None:
-        """Claim a resource that passes the check; None if it did not, and another one may."""
-        hold = _ClaimHold(self._store, self._wish, ttl=self._ttl, timeout=timeout, exclusive=False)
+        """Claim a resource; None if it fails the check, and another one may pass."""
+        hold = Hold(partial(Claim, self._store), self._store, self._request, ttl=self._ttl, timeout=timeout)
+        check = self._check
         try:
             async with AsyncExitStack() as stack:
-                claim = Claim(self._store, await stack.enter_async_context(hold), hold.obtained)
-                check = self._check
-                if check is None or await works(check.timeout, check.function, claim, shield=False):
+                claim = await stack.enter_async_context(hold)
+                if await works(check.timeout, check.function, claim, shield=False):
                     self._hold = hold
                     stack.pop_all()
                     return claim
                 self._store.notice("claim.unfit", key=claim.key, resource=claim.resource, token=claim.token)
-                await claim.cool_down(max(self._wish.quarantine, _LEAST_REST))
+                await claim.cool_down(max(self._request.quarantine, _LEAST_REST))
         except LeaseLost:
             pass  # while it was being checked
         return None

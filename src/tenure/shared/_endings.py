@@ -21,7 +21,7 @@ from typing import cast
 
 import anyio
 
-from tenure.local._park import this_task
+from tenure.waiting import this_task
 
 _LATER = "trio._core."
 """Where trio raises in its main task if the signal has met code of its own."""

@@ -1,8 +1,8 @@
 """Fences for the user's own writes: the newest token that was seen, kept beside the data.
 
 Fencing tokens as in Chubby (Burrows 2006), with the comparison and the remembering in one atomic step. In SQL that is
-an upsert: it locks the fence's row (in SQLite: the file) until the transaction ends, so that whoever has a newer token
-waits for the writes behind it, or has them refused. A condition in the user's own UPDATE would lock the user's rows
+an upsert: it locks the fence's row (in SQLite: the file) until the transaction ends, so that a newer holder waits
+for the writes behind it, or has them refused. A condition in the user's own UPDATE would lock the user's rows
 alone, and an INSERT has none that could be locked.
 """
 
@@ -14,8 +14,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from tenure.dbapi import Awaiting, Completed, adapt, check_transaction, rendered
 from tenure.errors import LeaseLost
-from tenure.store._connection import Awaiting, Done, check_transaction, known, rendered
 
 _TABLE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)?", re.ASCII)
 _STALE = "TENURESTALE"
@@ -37,7 +37,7 @@ class SqlGuard:
 
     `name` says what is fenced: one row of the table `table`, which `create_table` makes, in the database that is
     written to. Run `enforce(connection)`, or the `statement` by yourself, in the transaction of the writes and before
-    them: it gives one row if they may go on, and none if a holder with a newer token has begun to write. Until the
+    them: it returns one row if they may go on, and none if a holder with a newer token has begun to write. Until the
     transaction ends, others with the same name wait, so no newer holder can come between the guard and the writes.
     Raises `ValueError` for a table that is no plain name, with a schema or without.
 
@@ -67,11 +67,11 @@ class SqlGuard:
         return rendered(self._sql, self._values, paramstyle)
 
     def passed(self, row: object) -> None:
-        """Raise `LeaseLost` ("refused") if the row that the statement gave is None."""
+        """Raise `LeaseLost` ("refused") if the row that the statement returned is None."""
         if row is None:
             raise LeaseLost(self.name, "refused")
 
-    def enforce(self, connection: object) -> Done[None] | Awaitable[None]:
+    def enforce(self, connection: object) -> Completed[None] | Awaitable[None]:
         """Run the guard in the transaction of a connection. Raises `LeaseLost` ("refused") if a newer token was seen.
 
         With a connection of sqlite3 or psycopg, or a Connection or Session of SQLAlchemy, it is done at once, in the
@@ -81,12 +81,12 @@ class SqlGuard:
         and what the driver raises, be it that the transaction has to be run again: then it guarded all the same.
         Cancellation: roll back, as after any statement.
         """
-        own = known(connection)
+        own = adapt(connection)
         if isinstance(own, Awaiting):
             return self._enforce(own)
         rows = own.run(self._sql, self._values)
         self._judge(rows, own.in_transaction())
-        return Done(None)
+        return Completed(None)
 
     async def _enforce(self, own: Awaiting) -> None:
         rows = await own.run(self._sql, self._values)
@@ -133,7 +133,7 @@ class LuaGuard:
 
     @contextmanager
     def refusals(self) -> Generator[None]:
-        """Raise `LeaseLost` ("refused") in place of the error that a refused script gives, whatever the client."""
+        """Raise `LeaseLost` ("refused") in place of the error of a refused script, with any client."""
         try:
             yield
         except Exception as error:

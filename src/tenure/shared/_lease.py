@@ -1,15 +1,14 @@
-"""The lease: a cancel scope that ends with its session.
+"""The lease: what a block holds, for exactly as long as its session can be trusted, and the block that obtains it.
 
-Entering obtains a grant; the body runs in a cancel scope of the lease's own, in the caller's own task. When the session
-is lost, that scope is cancelled, and leaving the block tells why. What was held is given back synchronously, before the
-first await of leaving, so that nothing can stop it; the acknowledgement is then waited for in a shield.
+A lock, a semaphore, a read-write lock, an election and a resource pool differ in what they ask the engine for. How the
+block is entered and left is `_block`'s.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from types import TracebackType
-from typing import Any
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
 
 import anyio
 from anyio import CancelScope
@@ -17,9 +16,10 @@ from anyio import CancelScope
 from tenure.arguments import check_timeout
 from tenure.engine import Acquire, Claimed, Granted, Operation, Release, Reply
 from tenure.errors import AcquireTimeout, LeaseLost
-from tenure.local._park import now, on_task_end, this_task
-from tenure.store import Held, Obtained, Session, Settlement, Store
+from tenure.store import Grant, Held, Session, Store
+from tenure.waiting import Parked, now
 
+from ._block import LeasedBlock
 from ._guard import Guarded
 
 _ONE_TRY = 1.0
@@ -27,14 +27,37 @@ _ONE_TRY = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class HoldWish:
-    """A wish for `weight` of the `capacity` of a key."""
+class LeaseRequest:
+    """What to ask the engine for. With `wait=False`, it refuses what is not free."""
 
     key: str
+    wait: bool = field(default=True, kw_only=True)
+
+    @property
+    def shared(self) -> bool:
+        """Whether others may hold it at the same time."""
+        return False
+
+    def ask(self, session: str, name: str) -> Operation[Any]:
+        """The operation that obtains it, or a place in the queue of waiters."""
+        raise NotImplementedError
+
+    def undo(self, name: str) -> Operation[Any]:
+        """The operation that gives it back, or leaves the queue."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, slots=True)
+class HoldRequest(LeaseRequest):
+    """A request for `weight` of the `capacity` of a key, under which the holder keeps a value."""
+
     capacity: int
     weight: int = 1
     value: bytes = b""
-    wait: bool = True
+
+    @property
+    def shared(self) -> bool:
+        return self.weight < self.capacity
 
     def ask(self, session: str, name: str) -> Operation[Any]:
         return Acquire(session, self.key, name, self.capacity, self.weight, self.value, self.wait)
@@ -46,28 +69,28 @@ class HoldWish:
 class Lease(Guarded, Held):
     """What is held, for as long as the block lasts.
 
-    `token` is the fence: it is higher than that of every earlier grant; hand it to whatever you write to, and let that
+    `token` is the fence: it is higher than that of every earlier grant. Send it with each write, and let the receiver
     refuse lower ones. `lost` is None, or why the lease was lost.
     Thread safety: `check` and `remaining` belong on the event loop's thread.
     """
 
-    __slots__ = ("_ended", "_name", "_scope", "_session", "_shared", "key", "lost", "token")
+    __slots__ = ("_ended", "_name", "_request", "_scope", "_session", "key", "lost", "token")
 
-    def __init__(self, key: str, obtained: Obtained, scope: CancelScope, *, shared: bool = False) -> None:
-        answer: Granted | Claimed = obtained.answer
-        self.key = key
-        self._shared = shared
+    def __init__(self, request: LeaseRequest, grant: Grant, scope: CancelScope) -> None:
+        answer: Granted | Claimed = grant.answer
+        self.key = request.key
         self.token = answer.token
+        self._request = request
         self.lost: str | None = None
         self._ended = False
-        self._name = obtained.name
-        self._session: Session = obtained.session
+        self._name = grant.name
+        self._session: Session = grant.session
         self._scope = scope
         self._session.add(self)
 
     def __repr__(self) -> str:
         state = f"lost={self.lost!r}" if self.lost else "released" if self._ended else "held"
-        return f"<{type(self).__name__} {self.key} token={self.token} {state}>"
+        return f"<{type(self).__name__} {self._subject} token={self.token} {state}>"
 
     def remaining(self) -> float:
         """For how many seconds the lease would last if no further renewal came through; 0 once it is over."""
@@ -84,8 +107,12 @@ class Lease(Guarded, Held):
         if self.lost or self._session.look():
             raise LeaseLost(self.key, self.lost or "expired")
 
+    @property
+    def _subject(self) -> str:
+        return self.key
+
     def _fence(self) -> tuple[str, int]:
-        if self._shared:
+        if self._request.shared:
             raise RuntimeError(
                 f"{self.key}: others may hold it too, and the newest token would refuse the rest"
             )
@@ -97,173 +124,103 @@ class Lease(Guarded, Held):
         return self._name, self.token
 
     def lose(self, reason: str) -> None:
-        """It is lost: cancel the body. For the store alone."""
+        """Cancel the body. For the store alone."""
         if self.lost is None:
             self.lost = reason
             self._scope.cancel(f"{self.key} lost: {reason}")
 
     def end(self) -> None:
-        """The block is being left. For the hold alone."""
+        """The block is being left. For the block alone."""
         self.lost = self.lost or self._session.look()
         self._ended = True
         self._session.drop(self)
 
 
-class Hold:
-    """An async context manager that obtains a lease and gives it back. For one use.
+H = TypeVar("H", bound=Lease)
 
-    Thread safety: none.
-    """
 
-    __slots__ = (
-        "_exclusive",
-        "_lease",
-        "_obtained",
-        "_scope",
-        "_settlement",
-        "_since",
-        "_store",
-        "_task",
-        "_timeout",
-        "_ttl",
-        "_unwatch",
-        "_wish",
-    )
+class Hold(LeasedBlock[H, None]):
+    """A block for which the engine holds something; `kind` makes its lease of the request, the grant and the scope."""
+
+    __slots__ = ("_exclusive", "_kind", "_release", "_request", "_since", "_timeout", "_ttl", "grant")
+
+    grant: Grant
+    """What the engine has granted, once the block is entered."""
 
     def __init__(
-        self, store: Store, wish: HoldWish, *, ttl: float, timeout: float | None, exclusive: bool
+        self,
+        kind: Callable[[LeaseRequest, Grant, CancelScope], H],
+        store: Store,
+        request: LeaseRequest,
+        *,
+        ttl: float,
+        timeout: float | None,
+        exclusive: bool = False,
     ) -> None:
-        timeout = check_timeout("timeout", timeout)
-        self._store = store
-        self._wish = wish
+        super().__init__(store, request.key)
+        self._timeout = None if timeout is None else check_timeout("timeout", timeout)
+        self._kind = kind
+        self._request = request
         self._ttl = ttl
-        self._timeout = timeout
         self._exclusive = exclusive
-        self._lease: Lease | None = None
-        self._settlement: Settlement | None = None
-        self._task: object = None
 
-    @property
-    def holds(self) -> bool:
-        """Whether it was entered and not yet left."""
-        return self._lease is not None and self._settlement is None
-
-    async def __aenter__(self) -> Lease:
-        """Obtain the lease. Raises `AcquireTimeout`, `CapacityMismatch`, `StoreClosed`, `EngineError`.
-
-        Cancellation: nothing is held and no place is kept.
-        """
-        if self._task is not None:
-            raise RuntimeError(f"{self._wish.key}: this hold was entered before; make a new one")
-        self._task = task = this_task()
+    async def _obtain(self) -> None:
+        store, key = self._store, self._key
         if self._exclusive:
-            if (self._wish.key, task) in self._store.entered:
-                raise RuntimeError(f"{self._wish.key}: this task holds it already and would wait for itself")
-            self._store.entered[self._wish.key, task] = self
-        observer = self._store.observer
-        started = 0.0 if observer is None else anyio.current_time()
+            if (key, self._task) in store.entered:
+                raise RuntimeError(f"{key}: this task holds it already and would wait for itself")
+            store.entered[key, self._task] = self
+        observer = store.observer
+        started = 0.0 if observer is None else now()
         try:
-            self._obtained = await self._obtain()
+            if self._timeout is None:
+                self.grant = await store.acquire(self._request, self._ttl)
+            else:
+                self.grant = await self._acquire_within(self._timeout)
         except BaseException:
             self._forget()
             raise
-        self._scope = scope = CancelScope()
-        scope.__enter__()
-        self._lease = lease = Lease(
-            self._wish.key, self._obtained, scope, shared=self._wish.weight < self._wish.capacity
-        )
-        self._unwatch = on_task_end(task, self._abandoned)
         if observer is not None:
-            self._since = anyio.current_time()
-            observer.notice("lease.acquired", key=lease.key, token=lease.token, waited=self._since - started)
-        return lease
+            self._since = now()
+            token = self.grant.answer.token
+            observer.notice("lease.acquired", key=key, token=token, waited=self._since - started)
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Give the lease back. Raises `LeaseLost` if it was lost and the body did not raise something of its own.
-
-        Cancellation: giving back goes on by itself; only the wait for its acknowledgement ends.
-        """
-        lease = self._lease
-        if lease is None:
-            raise RuntimeError(f"{self._wish.key}: this hold was not entered")
-        settlement = self._give_back(lease)
-        if this_task() is not self._task:
-            raise RuntimeError(
-                f"{lease.key}: left from another task than it was entered in; it has been released. Keep its "
-                "`async with` in one task, such as one that waits in between for the end"
-            )
-        # a body around this one may hold something under the same session, and has to end with it
-        limit = min(self._store.settle_timeout, self._obtained.session.remaining())
-        if error is None and lease.lost is None and (berth := settlement.berth()) is not None:
-            # nobody will cancel this scope any more, so that it does for the wait as well
-            self._scope.shield, self._scope.deadline = True, now() + limit
-            try:
-                await berth
-            except BaseException as late:
-                if not self._scope.__exit__(type(late), late, late.__traceback__):
-                    raise
-            else:
-                self._scope.__exit__(None, None, None)
-            return
-        try:
-            ended_by_us = bool(self._scope.__exit__(kind, error, trace))
-        except BaseException as rest:
-            # the scope took its own cancellations out of a group, and raises what is left of it
-            await settlement.wait(limit)
-            _tell_of_the_loss(rest, lease)
-            raise
-        await settlement.wait(limit)
-        if lease.lost and (ended_by_us or error is None):
-            raise LeaseLost(lease.key, lease.lost) from None
-        _tell_of_the_loss(error, lease)
-
-    def compose(self) -> None:
-        """The task ended without leaving the block: nobody is there any more to hold it. For the store alone."""
-        if self._lease is not None:
-            self._give_back(self._lease)
-
-    async def _obtain(self) -> Obtained:
-        if self._timeout is None:
-            return await self._store.obtain(self._wish, self._ttl)
+    async def _acquire_within(self, timeout: float) -> Grant:
         ahead: list[int] = []
-        wish = self._wish if self._timeout else replace(self._wish, wait=False)
-        with anyio.move_on_after(self._timeout or max(self._store.settle_timeout, _ONE_TRY)):
-            obtained = await self._store.obtain(wish, self._ttl, ahead.append)
-            if obtained.answer is not Reply.REFUSED:
-                return obtained
-        raise AcquireTimeout(self._wish.key, self._timeout, ahead=ahead[-1] if ahead else None)
+        request = self._request if timeout else replace(self._request, wait=False)
+        with anyio.move_on_after(timeout or max(self._store.settle_timeout, _ONE_TRY)):
+            grant = await self._store.acquire(request, self._ttl, ahead.append)
+            if grant.answer is not Reply.REFUSED:
+                return grant
+        raise AcquireTimeout(self._key, timeout, ahead=ahead[-1] if ahead else None)
 
-    def _give_back(self, lease: Lease) -> Settlement:
-        """Synchronous: from here on nothing can stop it."""
-        if self._settlement is None:
-            self._unwatch()
-            del self._unwatch  # it knows this hold: together they would wait for the garbage collector
-            self._forget()
-            self._settlement = self._store.settle(self._wish, self._obtained)
-            lease.end()
-            self._notice_end(lease)
-        return self._settlement
+    def _hand_over(self, scope: CancelScope) -> H:
+        return self._kind(self._request, self.grant, scope)
 
-    def _notice_end(self, lease: Lease) -> None:
+    def _give_back(self, held: H, error: BaseException | None) -> None:
+        del error
+        self._release = self._store.settle(self._request, self.grant)
+        self._forget()
+        held.end()
         if self._store.observer is None:
             return
-        if lease.lost:
-            self._store.notice("lease.lost", key=lease.key, token=lease.token, reason=lease.lost)
+        if held.lost:
+            self._store.notice("lease.lost", key=held.key, token=held.token, reason=held.lost)
         else:
-            held = anyio.current_time() - self._since
-            self._store.notice("lease.released", key=lease.key, token=lease.token, held=held)
+            since = now() - self._since
+            self._store.notice("lease.released", key=held.key, token=held.token, held=since)
 
-    def _abandoned(self) -> None:
-        # called outside of any task, where not even the time can be told on every loop
-        self._store.compose_soon(self, self._wish.key)
+    def _acknowledgement(self, held: H, error: BaseException | None) -> tuple[Parked, float] | None:
+        del held, error
+        if (waiter := self._release.waiter()) is None:
+            return None
+        # a body around this one may hold something under the same session, and has to end with it
+        return waiter, min(self._store.settle_timeout, self.grant.session.remaining())
+
+    def _conclude(self, held: H, error: BaseException | None, *, ended_by_us: bool) -> None:
+        if held.lost and (ended_by_us or error is None):
+            raise LeaseLost(held.key, held.lost) from None
 
     def _forget(self) -> None:
         if self._exclusive:
-            self._store.entered.pop((self._wish.key, self._task), None)
-
-
-def _tell_of_the_loss(error: BaseException | None, lease: Lease) -> None:
-    if lease.lost and isinstance(error, Exception):
-        error.add_note(f"{lease.key} was lost meanwhile ({lease.lost})")
+            self._store.entered.pop((self._key, self._task), None)

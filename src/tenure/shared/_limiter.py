@@ -12,28 +12,25 @@ import anyio
 from anyio import current_effective_deadline
 
 from tenure.arguments import LONGEST, check_number, check_seconds
-from tenure.engine import CAP, Belonging, Hint, Operation, Refund, Spend, Spending, SpendRequest
+from tenure.engine import CAP, ROUNDING, Hint, Operation, Refund, SessionItem, Spend, Spending, SpendRequest
 from tenure.errors import OutcomeUnknown, StoreClosed, WouldExceedDeadline
-from tenure.local._line import Line, Waiter
-from tenure.store import Session, Store, Turns
-
-_AT_ONCE = 1e-6
-"""Seconds: engines add and subtract times as floats, and what is free must not be refused for a rounding error."""
+from tenure.store import Batcher, Session, Store
+from tenure.waiting import Line, Waiter
 
 _FASTEST = 1e12
 """Per second: engines count in microseconds, and do not tell apart what comes faster."""
 
 
 class RateLimiter:
-    """So many per so many seconds over all who use the store, with bursts.
+    """So many per so many seconds over all processes that use the store, with bursts.
 
     `rate` per `per` seconds on the long run; up to `burst` at once after a pause (`rate` by default, 1 at least). A
-    spending is booked in one round trip, in the order in which callers come, costs included; who has to wait does so
-    here, without asking again.
+    spending is booked in one round trip, in the order in which callers come, costs included; a caller that has to
+    wait does so here, without asking again.
 
     Thread safety: none; a description, to be shared between tasks. Limiters of equal names should have equal rates:
-    each booking follows the rate of the one who books. Source: the generic cell rate algorithm (ITU-T I.371); giving
-    back as in Go's `rate.Reservation.CancelAt`.
+    each booking follows the rate of the object that books. Source: the generic cell rate algorithm (ITU-T I.371);
+    giving back as in Go's `rate.Reservation.CancelAt`.
     """
 
     __slots__ = ("_burst", "_key", "_rate", "_spenders", "name")
@@ -74,7 +71,7 @@ class RateLimiter:
                 raise WouldExceedDeadline(self._key, spending.delay)
             # the scope ends here, unless its deadline is moved meanwhile
             await self._spenders.pause(left)
-        if spending.delay > _AT_ONCE:
+        if spending.delay > ROUNDING:
             try:
                 await self._spenders.pause(spending.delay)
             except BaseException:
@@ -82,7 +79,7 @@ class RateLimiter:
                 raise
 
     async def try_acquire(self, cost: float = 1) -> bool:
-        """Spend `cost` if the rate allows it at once; tells whether it did. Raises as `acquire` does.
+        """Spend `cost` if the rate allows it at once; returns whether it did. Raises as `acquire` does.
 
         Cancellation: what was spent is given back, as far as later bookings have not overtaken it.
         """
@@ -95,12 +92,14 @@ class RateLimiter:
         return cost
 
     async def _spend(self, cost: float, max_wait: float) -> Spending:
-        wish = _Wish(cost, None if max_wait > LONGEST else max_wait + _AT_ONCE, self._rate, self._burst)
-        return await self._spenders.spend(self._key, wish)
+        request = _SpendRequest(
+            cost, None if max_wait > LONGEST else max_wait + ROUNDING, self._rate, self._burst
+        )
+        return await self._spenders.spend(self._key, request)
 
 
 @dataclass(frozen=True, slots=True)
-class _Wish:
+class _SpendRequest:
     cost: float
     max_wait: float | None
     rate: float
@@ -116,14 +115,14 @@ class _Spenders:
         self._pausing: Line[None, None] = Line(lambda _: None)
         self._closed = False
 
-    async def spend(self, key: str, wish: _Wish) -> Spending:
+    async def spend(self, key: str, request: _SpendRequest) -> Spending:
         self._store.check_here()
         if self._closed:
             raise StoreClosed("the store is closed")
-        return await self._of(key).spend(wish)
+        return await self._of(key).spend(request)
 
     async def pause(self, seconds: float) -> None:
-        """Sleep so long. Raises `StoreClosed` if the store closes meanwhile. Cancellation: has no effect."""
+        """Sleep so long. Raises `StoreClosed` if the store closes meanwhile."""
         if self._closed:
             raise StoreClosed("the store was closed")
         with anyio.move_on_after(seconds):
@@ -136,7 +135,7 @@ class _Spenders:
     def on_hint(self, hint: Hint) -> None:
         """Nobody sends any."""
 
-    def on_found(self, session: Session, one: Belonging) -> None:
+    def on_found(self, session: Session, one: SessionItem) -> None:
         """Nobody here has anything of a queue."""
 
     def close(self) -> None:
@@ -163,23 +162,23 @@ class _Spender:
     def __init__(self, store: Store, key: str, all_of_them: _Spenders) -> None:
         self._key = key
         self._spenders = all_of_them
-        self._line: Line[_Wish, Spending] = Line(self._left)
-        self._turns = Turns(store, key, store.ttl, self)
-        self._gathered: deque[Waiter[_Wish, Spending]] = deque()
-        self._sent: list[Waiter[_Wish, Spending]] = []
+        self._line: Line[_SpendRequest, Spending] = Line(self._left)
+        self._turns = Batcher(store, key, store.ttl, self)
+        self._gathered: deque[Waiter[_SpendRequest, Spending]] = deque()
+        self._sent: list[Waiter[_SpendRequest, Spending]] = []
         self._refunds: list[tuple[float, float, float]] = []  # (-booking, cost, rate)
         self._refunding: tuple[float, float, float] | None = None
 
-    async def spend(self, wish: _Wish) -> Spending:
-        self._turns.kick()
-        waiter = self._line.join(wish)
+    async def spend(self, request: _SpendRequest) -> Spending:
+        self._turns.schedule()
+        waiter = self._line.join(request)
         self._gathered.append(waiter)
         return await self._line.wait(waiter)
 
     def refund(self, cost: float, rate: float, spending: Spending) -> None:
         # the latest first: each uncovers the one before, where the other order would lose all but one
         heappush(self._refunds, (-spending.booking, cost, rate))
-        self._turns.kick()
+        self._turns.schedule()
 
     def close(self) -> None:
         self._line.fail_all(lambda: StoreClosed("the store was closed"))
@@ -187,7 +186,7 @@ class _Spender:
     # what Turns asks
 
     def next_operation(self, session: Session, n: int) -> Operation[Any] | None:
-        # refunds first: whoever books before them waits for what nobody spends, and buries it
+        # refunds first: a booking before them waits for what nobody spends, and buries it
         self._refunding = heappop(self._refunds) if self._refunds else None
         if self._refunding is not None:
             booking, cost, rate = self._refunding
@@ -201,11 +200,11 @@ class _Spender:
         terms: tuple[float, float] | None = None
         while self._gathered and len(self._sent) < CAP:
             waiter = self._gathered[0]
-            wish = waiter.want
+            request = waiter.want
             if waiter.waiting:
-                if terms not in (None, (wish.rate, wish.burst)):
+                if terms not in (None, (request.rate, request.burst)):
                     break
-                terms = (wish.rate, wish.burst)
+                terms = (request.rate, request.burst)
                 self._sent.append(waiter)
             self._gathered.popleft()
         if terms is None:
@@ -220,9 +219,9 @@ class _Spender:
             for waiter, spending in zip(sent, answer.answers, strict=True):
                 if not self._line.grant(waiter, spending):
                     self._take_back(waiter.want, spending)
-        self._turns.kick()
+        self._turns.schedule()
 
-    def on_gone(self, *, resent: bool) -> None:
+    def on_session_lost(self, *, resent: bool) -> None:
         if resent:
             self._fail(lambda: OutcomeUnknown(self._key, "spending"))
             return
@@ -230,7 +229,7 @@ class _Spender:
         self._sent = []
         if self._refunding is not None:
             heappush(self._refunds, self._refunding)
-        self._turns.kick()
+        self._turns.schedule()
 
     def on_error(self, error: Exception, session: Session | None) -> None:
         if session is None:
@@ -241,19 +240,19 @@ class _Spender:
 
     # inside
 
-    def _left(self, waiter: Waiter[_Wish, Spending]) -> None:
+    def _left(self, waiter: Waiter[_SpendRequest, Spending]) -> None:
         if waiter.granted:
             self._take_back(waiter.want, waiter.value)
 
-    def _take_back(self, wish: _Wish, spending: Spending) -> None:
+    def _take_back(self, request: _SpendRequest, spending: Spending) -> None:
         if spending.booked:  # by way of all of them: this one may have been replaced meanwhile
-            self._spenders.refund(self._key, wish.cost, wish.rate, spending)
+            self._spenders.refund(self._key, request.cost, request.rate, spending)
 
     def _fail(self, make_error: Callable[[], Exception]) -> None:
         sent, self._sent = self._sent, []
         for waiter in sent:
             self._line.fail(waiter, make_error())
         if self._gathered or self._refunds:
-            self._turns.kick()
+            self._turns.schedule()
         else:
             self._spenders.forget(self._key, self)

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from types import TracebackType
+from typing import cast
 
 from tenure.engine import Holders, Reply
 from tenure.errors import StoreClosed
-from tenure.local._park import this_task
 from tenure.store import Store, check_ttl
+from tenure.waiting import this_task
 
-from ._lease import Hold, HoldWish, Lease
+from ._lease import Hold, HoldRequest, Lease
 
 
 @dataclass(frozen=True, slots=True)
-class Party:
-    """One who holds something or waits for it: its process, since how many seconds, with what token and weight."""
+class HolderInfo:
+    """A holder or a waiter: its process, for how many seconds it has held or waited, its token and its weight."""
 
     process: str
     seconds: float
@@ -24,24 +27,24 @@ class Party:
 
 
 @dataclass(frozen=True, slots=True)
-class Who:
-    """Who holds and who waits, each in the order in which they came."""
+class LockStatus:
+    """The holders and the waiters, each in the order in which they came."""
 
-    holders: tuple[Party, ...]
-    waiting: tuple[Party, ...]
+    holders: tuple[HolderInfo, ...]
+    waiting: tuple[HolderInfo, ...]
 
 
-async def who(store: Store, key: str) -> Who:
-    """Ask the engine who holds a key and who waits for it. Cancellation: has no effect."""
+async def status_of(store: Store, key: str) -> LockStatus:
+    """Ask the engine for the holders and the waiters of a key."""
     answer = await store.call(Holders(key))
     if isinstance(answer, Reply):
         raise StoreClosed("the store is closed")
-    held = tuple(Party(h.process, h.age, h.token, h.weight) for h in answer.holders)
-    return Who(held, tuple(Party(h.process, h.age, 0, h.weight) for h in answer.waiting))
+    held = tuple(HolderInfo(h.process, h.age, h.token, h.weight) for h in answer.holders)
+    return LockStatus(held, tuple(HolderInfo(h.process, h.age, 0, h.weight) for h in answer.waiting))
 
 
 class Lock:
-    """Mutual exclusion over all who use the store: one holder at a time, first come, first served.
+    """Mutual exclusion over all processes that use the store: one holder at a time, first come, first served.
 
     `async with Lock(store, "report") as lease` holds it for the block; `hold(timeout=5)` limits the wait. The hold is
     renewed while the block runs; if it is lost all the same, the block is cancelled and `LeaseLost` raised. `ttl` is
@@ -56,49 +59,53 @@ class Lock:
     Chubby (Burrows 2006, "sequencers").
     """
 
-    __slots__ = ("_key", "_store", "_ttl", "_wish", "name")
+    __slots__ = ("_key", "_request", "_store", "_ttl", "name")
 
     def __init__(self, store: Store, name: str, *, ttl: float | None = None) -> None:
         self._store = store
         self._key = Store.key(store, "lock", name)
         self._ttl = store.ttl if ttl is None else check_ttl(ttl)
-        self._wish = HoldWish(self._key, 1)
+        self._request = HoldRequest(self._key, 1)
         self.name = name
 
     def __repr__(self) -> str:
         return f"<Lock {self.name!r}>"
 
-    def hold(self, timeout: float | None = None) -> Hold:
-        """Hold the lock for a block; gives a `Lease`.
+    def hold(self, timeout: float | None = None) -> AbstractAsyncContextManager[Lease, None]:
+        """Hold the lock for a block, `async with lock.hold() as lease`.
 
         `timeout` in seconds limits the wait (None: for ever; 0: one try, given up after a second or so if the engine
         does not answer). Entering raises `AcquireTimeout`, `RuntimeError` if this task holds the lock already,
         `StoreClosed`, `EngineError`; leaving raises `LeaseLost`.
         Cancellation: while waiting, no place is kept and nothing is held.
         """
-        return Hold(self._store, self._wish, ttl=self._ttl, timeout=timeout, exclusive=True)
+        return Hold(Lease, self._store, self._request, ttl=self._ttl, timeout=timeout, exclusive=True)
 
-    async def __aenter__(self) -> Lease:
+    # these two are no coroutine functions themselves: each layer of those costs as much as all that a lock does here
+
+    def __aenter__(self) -> Awaitable[Lease]:
         """Hold the lock, however long it takes. Cancellation: nothing is held."""
-        return await self.hold().__aenter__()
+        return self.hold().__aenter__()
 
-    async def __aexit__(
+    def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Give it back. Cancellation: see `Hold`."""
+    ) -> Awaitable[None]:
+        """Give it back. Raises `LeaseLost` if it was lost and the body did not raise something of its own.
+
+        Cancellation: giving back goes on by itself; only the wait for its acknowledgement ends.
+        """
         hold = self._store.entered.get((self._key, this_task())) or self._held_by_another_task()
         if isinstance(hold, Hold):
-            await hold.__aexit__(kind, error, trace)
-            return
+            return cast("Hold[Lease]", hold).__aexit__(kind, error, trace)
         raise RuntimeError(f"{self._key}: not held by this task")
 
-    def _held_by_another_task(self) -> object:
-        # whoever leaves a block that this task did not enter leaves it for the one who did, and there is but one
-        for (key, _), hold in self._store.entered.items():
-            if key == self._key and isinstance(hold, Hold) and hold.holds:
-                return hold
-        return None
+    async def holders(self) -> LockStatus:
+        """The holders and the waiters of the lock, and since when."""
+        return await status_of(self._store, self._key)
 
-    async def holders(self) -> Who:
-        """Who holds the lock and who waits for it, since when. Cancellation: has no effect."""
-        return await who(self._store, self._key)
+    def _held_by_another_task(self) -> object:
+        # a task that leaves a block it did not enter leaves it for the one that did, and there is but one
+        for (key, _), hold in self._store.entered.items():
+            if key == self._key and isinstance(hold, Hold) and hold.is_held:
+                return cast("Hold[Lease]", hold)
+        return None

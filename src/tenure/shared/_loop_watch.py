@@ -1,4 +1,4 @@
-"""A watch for those who hold leases: a handler that blocks the event loop keeps their heartbeat from being sent.
+"""A watch for holders of leases: a handler that blocks the event loop keeps their heartbeat from being sent.
 
 A thread has the loop give a sign of life now and then. Without one for three eighths of the ttl, it looks where the
 loop is. The loop pays for one callback every eighth of a ttl, so it can always be on; `BlockingWatch`, which sees each
@@ -16,7 +16,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from inspect import CO_COROUTINE
 
-from tenure.local._park import loop_caller
+from tenure.waiting import loop_caller
 
 _logger = logging.getLogger("tenure")
 _NOT_THEIRS = ("<", *{sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})

@@ -8,8 +8,8 @@ from typing import Any
 
 from tenure.engine import CAP, Accepted, Leave, NewTask, Operation, Put, PutRequest, Reply
 from tenure.errors import OutcomeUnknown, QueueFull, StoreClosed
-from tenure.local._line import Line, Waiter
-from tenure.store import Alarm, Held, Session, Store, Turns
+from tenure.store import Batcher, Held, Session, Store, Timer
+from tenure.waiting import Line, Waiter
 
 _MOST_BYTES = 4 * 2**20
 
@@ -35,21 +35,18 @@ class _Request(Held):
 
 
 class Producers:
-    """All of this process's puts into one queue.
-
-    Thread safety: none.
-    """
+    """All of this process's puts into one queue."""
 
     def __init__(self, store: Store, key: str) -> None:
         self.max_size = 0
         self._store = store
         self._key = key
         self._line: Line[_Request, Accepted] = Line(self._left)
-        self._turns = Turns(store, key, store.ttl, self)
+        self._turns = Batcher(store, key, store.ttl, self)
         self._gathered: deque[_Request] = deque()
         self._sent: list[_Request] = []
         self._queued: dict[str, _Request] = {}
-        self._alarm = Alarm(store, self.ask_everything)
+        self._alarm = Timer(store.call_at, self.ask_everything)
 
     def __len__(self) -> int:
         return len(self._line)
@@ -65,7 +62,7 @@ class Producers:
         request = _Request(PutRequest(session.new_name(), tasks, wait, cursor), self._again)
         request.waiter = self._line.join(request)
         self._gathered.append(request)
-        self._turns.kick()
+        self._turns.schedule()
         return await self._line.wait(request.waiter)
 
     # what Turns asks
@@ -101,7 +98,7 @@ class Producers:
                 self._alarm.set(reply.ask_again_in)
         self._go_on()
 
-    def on_gone(self, *, resent: bool) -> None:
+    def on_session_lost(self, *, resent: bool) -> None:
         if resent:
             self._fail(lambda: OutcomeUnknown(self._key, "putting"))
         else:
@@ -152,7 +149,7 @@ class Producers:
     def _again(self, request: _Request) -> None:
         self._dequeue(request)
         self._gathered.append(request)
-        self._turns.kick()
+        self._turns.schedule()
 
     def _dequeue(self, request: _Request) -> None:
         if request.queued_in is not None:
@@ -177,4 +174,4 @@ class Producers:
 
     def _go_on(self) -> None:
         if self._gathered:
-            self._turns.kick()
+            self._turns.schedule()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Iterable, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 from weakref import ref
@@ -17,9 +18,9 @@ from tenure.arguments import (
     check_text,
     check_timeout,
 )
+from tenure.dbapi import Completed, run_enlisted
 from tenure.engine import (
     CAP,
-    Belonging,
     Browse,
     CancelTask,
     Changed,
@@ -35,17 +36,17 @@ from tenure.engine import (
     Record,
     Reply,
     Requeue,
+    SessionItem,
     SetPaused,
 )
 from tenure.errors import DuplicateTask, QueueFull, TaskCancelled, TaskFailed
 from tenure.store import Session, Store, encoded, given_back
-from tenure.store._connection import Done, applied
 
 from ._puts import Producers
 from ._results import Watchers
 from ._retry import Retry, check_retry
 from ._takes import Takers
-from ._task import Taking, encode
+from ._task import TakeBlock, Task, encode
 
 MEBIBYTE = 2**20
 PURGEABLE = frozenset({"waiting", "delayed", "dead", "done", "discarded", "cancelled", "expired"})
@@ -128,18 +129,18 @@ class TaskRecord:
 
 @dataclass(frozen=True, slots=True)
 class TaskPage:
-    """Part of a listing; `next` is what to give as `after` for the next part, empty after the last one."""
+    """Part of a listing; `next` is the `after` of the next part, empty after the last one."""
 
     tasks: list[TaskRecord]
     next: str
 
 
-class _Link:
-    """All that this process does with one queue, and the ear for its hints, kept by whoever uses the queue."""
+class _QueueClient:
+    """All that this process does with one queue, and the listener for its hints; each user of the queue keeps it."""
 
     def __init__(self, store: Store, key: str) -> None:
         self.producers = Producers(store, key)
-        # what the engine has offered to takers that have left since has to be given back: they keep the ear
+        # what the engine has offered to takers that have left since has to be given back: they keep the listener
         self.takers = Takers(store, key, self)
         self.watchers = Watchers(store, key)
 
@@ -162,7 +163,7 @@ class _Link:
             case _:
                 pass
 
-    def on_found(self, session: Session, one: Belonging) -> None:
+    def on_found(self, session: Session, one: SessionItem) -> None:
         if one.family == "tasks":
             self.takers.on_found(session, given_back(one))
         elif one.family == "takers":
@@ -177,7 +178,7 @@ class _Link:
 
 
 class WorkQueue:
-    """Tasks for whoever takes them: at least once, and completed once on record.
+    """Tasks to be taken by anybody: delivered at least once, and completed once on record.
 
     A task that was taken is leased for as long as its block lasts; a taker that dies loses it to the next, and
     whatever a stale taker still sends is refused. Order: higher priority first, then first come, first served; with
@@ -214,13 +215,13 @@ class WorkQueue:
         self.results_ttl = check_timeout("results_ttl", results_ttl, least=None)
         max_deliveries = check_count("max_deliveries", max_deliveries)
         aging = check_timeout("aging", aging, least=None)
-        self._link = link = store.listen(self.key, lambda: _Link(store, self.key))
-        self.takers: Takers = link.takers
-        link.producers.max_size = self.max_size
-        link.takers.aging = aging
-        link.takers.max_deliveries = max_deliveries
-        link.takers.keep = keep_payloads
-        link.takers.user = ref(self)
+        self._client = client = store.listen(self.key, lambda: _QueueClient(store, self.key))
+        self.takers: Takers = client.takers
+        client.producers.max_size = self.max_size
+        client.takers.aging = aging
+        client.takers.max_deliveries = max_deliveries
+        client.takers.keep = keep_payloads
+        client.takers.user = ref(self)
 
     def __repr__(self) -> str:
         return f"<WorkQueue {self.name!r} max_size={self.max_size} taking={len(self.takers)}>"
@@ -235,7 +236,7 @@ class WorkQueue:
         key: str | None = None,
         expires: float | None = None,
     ) -> int:
-        """Put a task and give its id; waits in line while the queue is full.
+        """Put a task and return its id; waits in line while the queue is full.
 
         `priority`: higher first; `delay`: seconds before it may be taken; `key`: refuses a duplicate while a task with
         that key is unfinished; `expires`: seconds after which it is dropped if nobody has taken it. Raises
@@ -258,11 +259,11 @@ class WorkQueue:
     async def put_many(
         self, items: Iterable[Any], *, cursor: tuple[str, Any] | None = None
     ) -> list[int | DuplicateTask]:
-        """Put many tasks, payloads or `Item`s, and give for each its id or the `DuplicateTask` in its way.
+        """Put many tasks, payloads or `Item`s, and return for each its id or the `DuplicateTask` in its way.
 
         They are put in order, in atomic portions of at most 256 (and of `max_size`); each portion waits in line while
         the queue is full. `cursor` is a (name, value) that is stored in the same step as the last portion; `cursors()`
-        gives it back. Raises as `put` does, before anything is put if an item is wrong.
+        returns it. Raises as `put` does, before anything is put if an item is wrong.
         Cancellation: portions that were put stay.
         """
         entries = [item if isinstance(item, Item) else Item(item) for item in items]
@@ -276,12 +277,12 @@ class WorkQueue:
         delay: float = 0.0,
         key: str | None = None,
         expires: float | None = None,
-    ) -> Done[int] | Awaitable[int]:
-        """Put a task in a transaction of yours, on a connection to the store's own database, and give its id.
+    ) -> Completed[int] | Awaitable[int]:
+        """Put a task in a transaction of yours, on a connection to the store's own database, and return its id.
 
         Committed, it is there; rolled back, it never was. It does not wait for room. Until the transaction has ended,
         await nothing of the store, which may wait for it. Connections, and which of them have to be awaited, are those
-        of `SqlGuard.enforce`; a blocking one gives the id at once, as `.value`, in any thread.
+        of `SqlGuard.enforce`; a blocking one returns the id at once, as `.value`, in any thread.
 
         Raises what `try_put` raises but `OutcomeUnknown`, `RuntimeError` outside of a transaction, `ValueError` and
         `TypeError` for a connection to elsewhere, `EngineError` on an engine that cannot do it, and what the driver
@@ -289,14 +290,14 @@ class WorkQueue:
         Cancellation: roll back; it may have been put in the transaction.
         """
         task = self._new_task(Item(payload, priority, delay, key, expires))
-        max_size = self._link.producers.max_size
+        max_size = self._client.producers.max_size
 
         def judge(answer: int | Duplicate | Reply) -> int:
             if isinstance(answer, Reply):
                 raise QueueFull(self.key, max_size)
             return self._one([self._outcome(task, answer)])
 
-        return applied(connection, self.store.joins().join(PutOne(self.key, task, max_size)), judge)
+        return run_enlisted(connection, self.store.enlist(PutOne(self.key, task, max_size)), judge)
 
     async def _put(
         self, items: Sequence[Item], *, wait: bool, cursor: tuple[str, Any] | None = None
@@ -306,12 +307,12 @@ class WorkQueue:
         if cursor is not None:
             name = check_name("cursor: the name", cursor[0])
             stored = (name, encoded(self.store.codec, f"{self.key}: the cursor", cursor[1]))
-        portion = min(CAP, self._link.producers.max_size)
+        portion = min(CAP, self._client.producers.max_size)
         outcomes: list[int | DuplicateTask] = []
         for start in range(0, max(1, len(tasks)), portion):
             part = tuple(tasks[start : start + portion])
             last = start + portion >= len(tasks)
-            accepted = await self._link.producers.put(part, wait=wait, cursor=stored if last else None)
+            accepted = await self._client.producers.put(part, wait=wait, cursor=stored if last else None)
             outcomes += [self._outcome(task, i) for task, i in zip(part, accepted.ids, strict=True)]
         return outcomes
 
@@ -337,7 +338,7 @@ class WorkQueue:
 
     # taking
 
-    def take(self, timeout: float | None = None) -> Taking:
+    def take(self, timeout: float | None = None) -> AbstractAsyncContextManager[Task, bool]:
         """Take a task for a block, `async with queue.take() as task`.
 
         Leaving the block completes the task; `LeaseLost` is raised if the engine did not accept that. An exception
@@ -349,18 +350,17 @@ class WorkQueue:
         within the store's `settle_timeout`). Entering raises `AcquireTimeout`, `StoreClosed`, `EngineError`.
         Cancellation: while waiting, nothing is taken.
         """
-        return Taking(self, timeout)
+        return TakeBlock(self, timeout)
 
     # looking and managing
 
     async def result(self, task_id: int) -> Any:
-        """Wait until the task has ended and give its result.
+        """Wait until the task has ended and return its result.
 
         Raises `TaskFailed`, `TaskCancelled`, `ResultUnavailable`, `StoreClosed`, `EngineError`.
-        Cancellation: no effect.
         """
         task_id = check_task_id("task_id", task_id)
-        outcome = await self._link.watchers.outcome(task_id)
+        outcome = await self._client.watchers.outcome(task_id)
         if outcome.state == "done":
             return self.store.codec.decode(outcome.result)
         if outcome.state == "cancelled":
@@ -370,29 +370,26 @@ class WorkQueue:
     async def cancel(self, task_id: int) -> bool:
         """Cancel a task: at once if nobody has taken it, else its block is cancelled.
 
-        Gives False if there is no such task, or it has ended. Cancellation: it may or may not be applied.
+        Returns False if there is no such task, or it has ended. Cancellation: it may or may not be applied.
         """
         task_id = check_task_id("task_id", task_id)
         return await self.store.call(CancelTask(self.key, task_id, self.results_ttl)) is not Reply.UNKNOWN
 
     async def join(self) -> None:
-        """Wait until no task is waiting, delayed or leased. Raises `StoreClosed`. Cancellation: no effect."""
-        await self._link.watchers.drained()
+        """Wait until no task is waiting, delayed or leased. Raises `StoreClosed`."""
+        await self._client.watchers.drained()
 
     async def statistics(self) -> QueueStatistics:
-        """The queue at this moment. Cancellation: no effect."""
+        """The queue at this moment."""
         return _statistics(await self._count(Count(self.key)))
 
     async def cursors(self) -> dict[str, Any]:
-        """The cursors stored by `put_many`, by name. Cancellation: no effect."""
+        """The cursors stored by `put_many`, by name."""
         counts = await self._count(Count(self.key))
         return {name: self.store.codec.decode(value) for name, value in counts.cursors}
 
     async def verify(self) -> Audit:
-        """Count everything anew and compare: with the counters, and the sum of the states with what was put.
-
-        Cancellation: no effect.
-        """
+        """Count everything anew and compare: with the counters, and the sum of the states with what was put."""
         counted = _statistics(await self._count(Count(self.key)))
         recounted = _statistics(await self._count(Count(self.key, recount=True)))
         problems: list[str] = []
@@ -409,8 +406,7 @@ class WorkQueue:
         leased ones in that in which they were taken, others in that in which they ended. `after` is the `next` of the
         page before; for ended and dead tasks a `rank` will do, as a str. A task that is in the state from the first
         page to the last is listed; what comes or goes meanwhile may be missed or come twice. Payloads of ended tasks
-        are None unless the queue keeps them. Raises `EngineError` for an `after` that no page has given.
-        Cancellation: no effect.
+        are None unless the queue keeps them. Raises `EngineError` for an `after` that no page has returned.
         """
         if state not in ("waiting", "delayed", "leased", "dead", "ended"):
             raise ValueError(f"state must be waiting, delayed, leased, dead or ended, not {state!r}")
@@ -426,12 +422,12 @@ class WorkQueue:
                 return TaskPage(tasks, after)
 
     async def dead(self, *, after: int = 0, limit: int = 100) -> list[TaskRecord]:
-        """The dead letters whose `rank` is above `after`, in the order in which they died. Cancellation: no effect."""
+        """The dead letters whose `rank` is above `after`, in the order in which they died."""
         after = check_count("after", after, least=0, most=2**63 - 1)
         return (await self.browse("dead", after=str(after), limit=limit)).tasks
 
     async def requeue(self, task_ids: Iterable[int] | None = None) -> int:
-        """Make dead tasks ready again (None: all), with all their attempts; gives how many.
+        """Make dead tasks ready again (None: all), with all their attempts; returns how many.
 
         One whose `key` is in use again stays dead. Cancellation: some may have been requeued.
         """
@@ -443,7 +439,7 @@ class WorkQueue:
 
     async def purge(self, *states: str) -> int:
         """Delete the tasks in these states ("waiting", "delayed", "dead"), or forget ended ones ("done", "discarded",
-        "cancelled", "expired"); gives how many. Cancellation: some may have been purged.
+        "cancelled", "expired"); returns how many. Cancellation: some may have been purged.
         """
         if not states or not PURGEABLE.issuperset(states):
             raise ValueError(f"states must be some of {', '.join(sorted(PURGEABLE))}, not {states!r}")

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any
 
 from tenure.arguments import LARGEST, check_count, check_name, check_seconds
-from tenure.engine import AddResource, RemoveResource, Reply, ResourcePage, Resources
-from tenure.errors import StoreClosed
+from tenure.engine import AddResource, RemoveResource, Reply, Resource, ResourcePage, Resources
 from tenure.store import Store, check_ttl
 
-from ._claim import Check, Claim, Claiming, ClaimWish, decode, encode
+from ._claim import Check, Claim, ClaimRequest, claiming, decode, encode
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,12 +50,12 @@ class ResourcePoolStatistics:
 
 
 class ResourcePool:
-    """Named resources (API keys, accounts, ports, devices) over all who use the store, each claimed by one at a time.
+    """Named resources (API keys, accounts, ports, devices) over all processes that use the store, one claimer each.
 
     `async with pool.claim(where={"tier": "paid"}) as claim` claims one whose metadata have these fields with equal
-    values: higher preference first, then the least recently used. Who has to wait is served first come, first served
-    among those whom the resource matches. `ttl` is for how many seconds a claim outlives a claimer that died (the
-    store's by default); what it held then rests for `quarantine` seconds.
+    values: higher preference first, then the least recently used. Claimers that have to wait are served first come,
+    first served among those whom the resource matches. `ttl` is for how many seconds a claim outlives a claimer that
+    died (the store's by default); what it held then rests for `quarantine` seconds.
 
     `check` is called with each claim before its block is entered, as a plain or an async function. If it returns False,
     raises, or takes more than `check_timeout` seconds, the resource rests for `quarantine` seconds, at least one, and
@@ -96,8 +96,8 @@ class ResourcePool:
         where: Mapping[str, Any] | None = None,
         *,
         quarantine: float | None = None,
-    ) -> Claiming:
-        """Claim a resource for a block; gives a `Claim`.
+    ) -> AbstractAsyncContextManager[Claim, None]:
+        """Claim a resource for a block, `async with pool.claim() as claim`.
 
         `timeout` in seconds limits the wait (None: for ever; 0: one try). `where` are fields that the metadata must
         have; values are equal if the store's codec makes the same bytes of them. `quarantine` is the pool's by default.
@@ -105,8 +105,8 @@ class ResourcePool:
         Cancellation: while waiting, no place is kept and nothing is held.
         """
         rest = self._quarantine if quarantine is None else check_seconds("quarantine", quarantine)
-        wish = ClaimWish(self._key, 1, where=encode(self._store.codec, "where", where), quarantine=rest)
-        return Claiming(self._store, wish, ttl=self._ttl, timeout=timeout, check=self._check)
+        request = ClaimRequest(self._key, encode(self._store.codec, "where", where), rest)
+        return claiming(self._store, request, ttl=self._ttl, timeout=timeout, check=self._check)
 
     async def add(
         self,
@@ -130,13 +130,13 @@ class ResourcePool:
     async def remove(self, resource: str) -> bool:
         """Take a resource out of the pool; one that is claimed leaves when it is given back. False: there is none.
 
-        If the engine's answer gets lost, this asks again, and may give False although it has removed the resource.
+        If the engine's answer gets lost, this asks again, and may return False although it has removed the resource.
         Raises `StoreClosed`, `EngineError`. Cancellation: it may or may not be applied.
         """
         return await self._store.call(RemoveResource(self._key, check_name("resource", resource))) is Reply.OK
 
     async def resources(self) -> list[PooledResource]:
-        """All resources, in the order of their names. Raises `StoreClosed`, `EngineError`. Cancellation: no effect."""
+        """All resources, in the order of their names. Raises `StoreClosed`, `EngineError`."""
         codec = self._store.codec
         return [
             PooledResource(r.resource, decode(codec, r.metadata), *r[2:])
@@ -144,14 +144,17 @@ class ResourcePool:
         ]
 
     async def statistics(self) -> ResourcePoolStatistics:
-        """Count the resources by state, and who waits. Raises `StoreClosed`, `EngineError`. Cancellation: no effect."""
+        """Count the resources by state, and the waiters. Raises `StoreClosed`, `EngineError`."""
         page = await self._page()
         states = Counter(r.state for r in page.resources)
         counted = (states[state] for state in ("free", "claimed", "resting", "retired"))
         return ResourcePoolStatistics(*counted, waiting=page.waiting)
 
     async def _page(self) -> ResourcePage:
-        page = await self._store.call(Resources(self._key))
-        if isinstance(page, Reply):
-            raise StoreClosed("the store is closed")
-        return page
+        resources: list[Resource] = []
+        after = ""
+        while True:
+            page = await self._store.call(Resources(self._key, after))
+            resources += page.resources
+            if not (after := page.next):
+                return ResourcePage(tuple(resources), page.waiting)

@@ -1,25 +1,21 @@
-"""Waiting for what becomes of tasks: hinted when it happens, asked for again when no hint comes."""
+"""Waiting for the end of tasks."""
 
 from __future__ import annotations
 
-from random import uniform
-
-import anyio
+from functools import partial
 
 from tenure.engine import Count, GetResult, Outcome, QueueCounts, Reply, Unfinished
 from tenure.errors import ResultUnavailable, StoreClosed
-from tenure.local._line import Line
-from tenure.store import Held, Session, Store
+from tenure.store import Session, Store
+from tenure.waiting import Line
+
+from ._watch import Watch, new_line, wake
 
 _DRAINED = ""
-_LEAST_PAUSE = 0.05
 
 
 class Watchers:
-    """All of this process's callers that wait for the end of a task, or of all tasks, of one queue.
-
-    Thread safety: none.
-    """
+    """All of this process's callers that wait for the end of a task, or of all tasks, of one queue."""
 
     def __init__(self, store: Store, key: str) -> None:
         self._store = store
@@ -27,45 +23,37 @@ class Watchers:
         self._lines: dict[str, Line[None, None]] = {}
 
     async def outcome(self, task_id: int) -> Outcome:
-        """Wait for the end of a task. Raises `ResultUnavailable`. Cancellation: has no effect."""
+        """Wait for the end of a task. Raises `ResultUnavailable`."""
         while True:
             session = await self._store.session(self._store.ttl, self._key)
-            watch = _Watch(self._lines, str(task_id), session)
-            try:
+            with self._watch(str(task_id), session) as watch:
                 answer = await self._store.call(GetResult(self._key, task_id, session.id))
                 if isinstance(answer, Outcome):
                     return answer
                 if answer is Reply.UNKNOWN:
                     raise ResultUnavailable(self._key, task_id)
                 if isinstance(answer, Unfinished):
-                    await watch.wait(answer.ask_again_in)
+                    await watch.changed(answer.ask_again_in)
                 else:
                     session.lose("gone")
-            finally:
-                watch.end()
 
     async def drained(self) -> None:
-        """Wait until no task is unfinished. Cancellation: has no effect."""
+        """Wait until no task is unfinished."""
         while True:
             session = await self._store.session(self._store.ttl, self._key)
-            watch = _Watch(self._lines, _DRAINED, session)
-            try:
+            with self._watch(_DRAINED, session) as watch:
                 answer = await self._store.call(Count(self._key, session.id))
                 if not isinstance(answer, QueueCounts):
                     session.lose("gone")
                 elif answer.waiting or answer.delayed or answer.leased:
-                    await watch.wait(answer.ask_again_in)
+                    await watch.changed(answer.ask_again_in)
                 else:
                     return
-            finally:
-                watch.end()
 
     def wake(self, name: str = _DRAINED) -> None:
         """A hint came for a task, or for the whole queue."""
-        line = self._lines.get(name)
-        if line is not None:
-            for waiter in line:
-                line.grant(waiter, None)
+        if (line := self._lines.get(name)) is not None:
+            wake(line)
 
     def wake_all(self) -> None:
         """Hints may have been lost."""
@@ -77,33 +65,10 @@ class Watchers:
         for line in list(self._lines.values()):
             line.fail_all(lambda: StoreClosed("the store was closed"))
 
+    def _watch(self, name: str, session: Session) -> Watch:
+        line = self._lines.setdefault(name, new_line())
+        return Watch(line, session, partial(self._drop, name, line))
 
-class _Watch(Held):
-    """One caller's wait for a hint: begun before the engine is asked, so that no hint is missed."""
-
-    __slots__ = ("_line", "_lines", "_name", "_session", "_waiter")
-
-    def __init__(self, lines: dict[str, Line[None, None]], name: str, session: Session) -> None:
-        self._lines = lines
-        self._name = name
-        self._session = session
-        self._line = lines.setdefault(name, Line(lambda _: None))
-        self._waiter = self._line.join(None)
-        session.add(self)
-
-    async def wait(self, ask_again_in: float) -> None:
-        """Wait for a hint, or until it is time to ask again."""
-        with anyio.move_on_after(max(_LEAST_PAUSE, ask_again_in) * uniform(1, 1.05)):
-            await self._line.wait(self._waiter)
-
-    def lose(self, reason: str) -> None:
-        """The engine watches for this process no more: ask again. For the session alone."""
-        del reason
-        self._line.grant(self._waiter, None)
-
-    def end(self) -> None:
-        """Wait no more."""
-        self._session.drop(self)
-        self._line.leave(self._waiter)
-        if not len(self._line) and self._lines.get(self._name) is self._line:
-            del self._lines[self._name]
+    def _drop(self, name: str, line: Line[None, None]) -> None:
+        if self._lines.get(name) is line:
+            del self._lines[name]

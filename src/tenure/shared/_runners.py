@@ -1,7 +1,7 @@
 """Runners: so many that take tasks of one queue, handle them and settle them. A worker is built on them, and a lane.
 
 A runner keeps one cancel scope over many tasks and makes a new one only when that has been cancelled, since a scope for
-each task would cost as much as all the rest. Its settlements are not waited for one by one: they travel with the next
+each task would cost as much as all the rest. Its verdicts are not waited for one by one: they travel with the next
 exchange, which also brings the next tasks.
 """
 
@@ -19,9 +19,8 @@ from anyio import CancelScope
 
 from tenure.engine import Settle, Verdict
 from tenure.errors import EngineError, StoreClosed
-from tenure.local._line import Line
-from tenure.local._park import now
 from tenure.upkeep import unwrapped_task_group
+from tenure.waiting import Line, now
 
 from ._endings import is_closing, parted
 from ._queue import WorkQueue
@@ -45,11 +44,11 @@ _EVENTS = {
 class Runners:
     """A runner for each of `handlers`, which may be the same; the options are those of `Worker`.
 
-    Whoever builds on them may pass three functions more, which must not raise. `pause(number)` is asked before that
+    Callers may pass three functions more, which must not raise. `pause(number)` is asked before that
     runner takes a task: for what it has to wait first, and it is asked again afterwards; None: for nothing.
-    `judge(task, failure)` tells what counts as the failure of a try; None gives the task back.
-    `on_settled(task, settle, refused)` hears of each task let go of; `refused` is why its verdict was not accepted, in
-    the words of `LeaseLost`, or None.
+    `judge(task, failure)` returns what counts as the failure of a try; None gives the task back.
+    `on_settled(task, settle, refused)` is called for each task let go of; `refused` is why its verdict was not
+    accepted, as in `LeaseLost`, or None.
 
     Thread safety: none; belongs to the event loop of its store.
     """
@@ -76,7 +75,7 @@ class Runners:
         self._timeout = timeout
         self._retry = retry or queue.retry
         self._prefetch = prefetch
-        self._ahead = 0
+        self._allowed = 0  # of `prefetch`, at present
         self._pause = pause
         self._judge = judge
         self._on_settled = on_settled
@@ -91,14 +90,14 @@ class Runners:
         """
         self.running = True
         self._problem = None
-        self._fetch_ahead(self._prefetch)
+        self._set_prefetch(self._prefetch)
         try:
             async with unwrapped_task_group() as group:
                 for number, handle in enumerate(self._handlers):
                     name = f"tenure worker {self._queue.name} {number}"
                     group.start_soon(self._runner, number, handle, group.cancel_scope, name=name)
         finally:
-            self._fetch_ahead(0)
+            self._set_prefetch(0)
             try:
                 with anyio.move_on_after(self._queue.store.settle_timeout, shield=True):
                     await self._queue.takers.quiet()
@@ -112,7 +111,7 @@ class Runners:
     def begin_draining(self) -> None:
         """Take no more tasks. Synchronous."""
         self.draining = True
-        self._fetch_ahead(0)
+        self._set_prefetch(0)
         self.look_again()
         for scope in self._pausing:
             scope.cancel("the worker is drained")
@@ -126,12 +125,12 @@ class Runners:
             await anyio.lowlevel.checkpoint()
 
     def look_again(self) -> None:
-        """Have those who wait for a task ask first whether they have to pause."""
+        """Have runners that wait for a task ask first whether they have to pause."""
         self._queue.takers.dismiss(self)
 
-    def _fetch_ahead(self, count: int) -> None:
-        self._queue.takers.fetch_ahead(count - self._ahead)
-        self._ahead = count
+    def _set_prefetch(self, count: int) -> None:
+        self._queue.takers.prefetch(count - self._allowed)
+        self._allowed = count
 
     async def _runner(self, number: int, handle: Handle, everybody: CancelScope) -> None:
         takers, pause = self._queue.takers, self._pause
@@ -148,7 +147,7 @@ class Runners:
                             continue
                         await self._work(Task(self._queue, session, taken, scope), handle, scope)
         except (StoreClosed, EngineError) as problem:
-            # it hits all runners alike: one of them tells, the others end
+            # it hits all runners alike: one of them reports it, the others end
             self._problem = problem
             everybody.cancel()
 

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractAsyncContextManager
+
 from tenure.store import Store, check_ttl
 
-from ._lease import Hold, HoldWish
-from ._lock import Who, who
+from ._lease import Hold, HoldRequest, Lease
+from ._lock import LockStatus, status_of
 
 READERS = 2**30
 """A writer weighs as much as this many readers."""
 
 
 class RWLock:
-    """Many readers or one writer, over all who use the store, first come, first served.
+    """Many readers or one writer, over all processes that use the store, first come, first served.
 
     A reader that comes after a waiting writer waits behind it, so that neither side starves; readers that stand
     together at the head are let in together. Each reader has a lease of its own.
@@ -32,8 +34,8 @@ class RWLock:
     def __repr__(self) -> str:
         return f"<RWLock {self.name!r}>"
 
-    def read(self, timeout: float | None = None) -> Hold:
-        """Share the lock with other readers for a block; gives a `Lease`.
+    def read(self, timeout: float | None = None) -> AbstractAsyncContextManager[Lease, None]:
+        """Share the lock with other readers for a block, `async with lock.read() as lease`.
 
         `timeout` in seconds limits the wait (None: for ever; 0: one try). Entering raises `AcquireTimeout`,
         `RuntimeError` if this task holds the lock already, in any mode, `StoreClosed`, `EngineError`; leaving raises
@@ -41,17 +43,17 @@ class RWLock:
         """
         return self._hold(1, timeout)
 
-    def write(self, timeout: float | None = None) -> Hold:
-        """Have the lock alone for a block; gives a `Lease`. Everything else as for `read`.
+    def write(self, timeout: float | None = None) -> AbstractAsyncContextManager[Lease, None]:
+        """Have the lock alone for a block, `async with lock.write() as lease`. Everything else as for `read`.
 
         Cancellation: while waiting, no place is kept and nothing is held; readers behind go in.
         """
         return self._hold(READERS, timeout)
 
-    async def holders(self) -> Who:
-        """Who holds the lock (a weight of 1 is a reader) and who waits. Cancellation: has no effect."""
-        return await who(self._store, self._key)
+    async def holders(self) -> LockStatus:
+        """The holders of the lock (a weight of 1 is a reader) and its waiters."""
+        return await status_of(self._store, self._key)
 
-    def _hold(self, weight: int, timeout: float | None) -> Hold:
-        wish = HoldWish(self._key, READERS, weight)
-        return Hold(self._store, wish, ttl=self._ttl, timeout=timeout, exclusive=True)
+    def _hold(self, weight: int, timeout: float | None) -> AbstractAsyncContextManager[Lease, None]:
+        request = HoldRequest(self._key, READERS, weight)
+        return Hold(Lease, self._store, request, ttl=self._ttl, timeout=timeout, exclusive=True)

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractAsyncContextManager
 from types import TracebackType
-from typing import cast
 
 from tenure.arguments import check_count
 from tenure.engine import Resize
-from tenure.local._park import this_task
 from tenure.store import Store, check_ttl
+from tenure.waiting import this_task
 
-from ._lease import Hold, HoldWish, Lease
-from ._lock import Who, who
+from ._lease import Hold, HoldRequest, Lease
+from ._lock import LockStatus, status_of
 
 
 class Semaphore:
-    """So many permits over all who use the store, taken in weights, first come, first served.
+    """So many permits over all processes that use the store, taken in weights, first come, first served.
 
     A holder that wants many permits is not overtaken by later ones that want few. Everybody must agree on the number of
     permits (`CapacityMismatch`); `resize` changes it for all. Permits of a holder that died come back after its `ttl`.
@@ -24,7 +24,7 @@ class Semaphore:
     `batch_semaphore`, on a server.
     """
 
-    __slots__ = ("_key", "_store", "_ttl", "name", "permits")
+    __slots__ = ("_entered", "_key", "_store", "_ttl", "name", "permits")
 
     def __init__(self, store: Store, name: str, permits: int, *, ttl: float | None = None) -> None:
         self._store = store
@@ -32,37 +32,43 @@ class Semaphore:
         self._ttl = store.ttl if ttl is None else check_ttl(ttl)
         self.name = name
         self.permits = check_count("permits", permits)
+        self._entered: dict[object, list[Hold[Lease]]] = {}  # by task: those of `async with semaphore`
 
     def __repr__(self) -> str:
         return f"<Semaphore {self.name!r} permits={self.permits}>"
 
-    def hold(self, permits: int = 1, timeout: float | None = None) -> Hold:
-        """Hold that many permits for a block, all or none; gives a `Lease`.
+    def hold(
+        self, permits: int = 1, timeout: float | None = None
+    ) -> AbstractAsyncContextManager[Lease, None]:
+        """Hold that many permits for a block, all or none, `async with semaphore.hold(2) as lease`.
 
         `timeout` in seconds limits the wait (None: for ever; 0: one try). Entering raises `AcquireTimeout`,
         `CapacityMismatch`, `StoreClosed`, `EngineError`; leaving raises `LeaseLost`.
         Cancellation: while waiting, no place is kept and nothing is held.
         """
-        wish = HoldWish(self._key, self.permits, check_count("permits", permits, most=self.permits))
-        return Hold(self._store, wish, ttl=self._ttl, timeout=timeout, exclusive=False)
+        return self._hold(permits, timeout)
 
     async def __aenter__(self) -> Lease:
         """Hold one permit. Cancellation: nothing is held."""
-        hold = self.hold()
+        hold = self._hold(1, None)
         lease = await hold.__aenter__()
-        self._entered_here().append(hold)
+        self._entered.setdefault(this_task(), []).append(hold)
         return lease
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Give it back. Cancellation: see `Hold`."""
-        holds = self._entered_here()
-        hold = holds.pop() if holds else None
+        """Give it back. Raises `LeaseLost` if it was lost and the body did not raise something of its own.
+
+        Cancellation: giving back goes on by itself; only the wait for its acknowledgement ends.
+        """
+        task = this_task()
+        holds = self._entered.get(task)
         if not holds:
-            del self._store.entered[self._key, this_task()]
-        if hold is None:
             raise RuntimeError(f"{self._key}: not held by this task")
+        hold = holds.pop()
+        if not holds:
+            del self._entered[task]
         await hold.__aexit__(kind, error, trace)
 
     async def resize(self, permits: int) -> None:
@@ -76,9 +82,10 @@ class Semaphore:
         await self._store.call(Resize(self._key, permits))
         self.permits = permits
 
-    async def holders(self) -> Who:
-        """Who holds permits and who waits for some, since when. Cancellation: has no effect."""
-        return await who(self._store, self._key)
+    async def holders(self) -> LockStatus:
+        """The holders of permits and the waiters, and since when."""
+        return await status_of(self._store, self._key)
 
-    def _entered_here(self) -> list[Hold]:
-        return cast("list[Hold]", self._store.entered.setdefault((self._key, this_task()), []))
+    def _hold(self, permits: int, timeout: float | None) -> Hold[Lease]:
+        request = HoldRequest(self._key, self.permits, check_count("permits", permits, most=self.permits))
+        return Hold(Lease, self._store, request, ttl=self._ttl, timeout=timeout)

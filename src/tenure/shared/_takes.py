@@ -1,12 +1,9 @@
 """Takers: settling what was taken and taking more, in one exchange for all of this process.
 
-Group commit without a timer: an exchange leaves when there is something to settle or somebody to serve and none is on
-its way; what gathers meanwhile leaves with the next. A process without work has its want registered on the engine and
-is hinted when there is some. The engine counts on whom it has hinted and tells nobody else, so a process that has fewer
-takers by then takes the tasks all the same, and gives them back for others to be hinted.
-
-Where takers wish it, tasks are also fetched ahead while there are more than were asked for: they are spare until a
-taker comes, who need not wait for an exchange then.
+Group commit without a timer: an exchange leaves when there is something to settle or to ask for and none is on its way;
+what gathers meanwhile leaves with the next. What to ask for is decided in `_demand`. This keeps the queue of waiters,
+the verdicts that have to reach the engine, and the tasks that were prefetched: those wait here for a taker, which then
+needs no exchange.
 """
 
 from __future__ import annotations
@@ -19,14 +16,16 @@ import anyio
 
 from tenure.engine import CAP, Exchange, Exchanged, Operation, Settle, Taken, Verdict
 from tenure.errors import StoreClosed
-from tenure.local._line import Line, Waiter
-from tenure.store import Alarm, Held, Session, Store, Turns
+from tenure.store import Batcher, Held, Session, Store, Timer
+from tenure.waiting import Line, Waiter
+
+from ._demand import Demand
 
 _LATER = 30.0
 """Seconds between two looks at whether anybody can still come back to take."""
 
 OnSettled = Callable[[str | None], object]
-"""Is told None if the verdict was accepted, else why not, in the words of `LeaseLost`."""
+"""Called with None if the verdict was accepted, else with the reason, as in `LeaseLost`."""
 
 
 class Dismissed(Exception):
@@ -34,7 +33,7 @@ class Dismissed(Exception):
 
 
 class Holder(Protocol):
-    """One who has a task."""
+    """The holder of a task."""
 
     def stop(self) -> None:
         """The cancellation of the task was requested."""
@@ -44,40 +43,30 @@ class Holder(Protocol):
 class Takers(Held):
     """All of this process's takers of one queue.
 
-    `ear` is what hears the hints for them: it lasts as long as they do, so as long as the engine counts on them. `user`
-    gives who may take next, or None if that is gone.
-
-    Thread safety: none.
+    `listener` receives the hints for them: it lasts as long as they do, so as long as the engine counts on them. `user`
+    returns the object whose methods may take next, or None once that is gone.
     """
 
-    def __init__(self, store: Store, key: str, ear: object) -> None:
+    def __init__(self, store: Store, key: str, listener: object) -> None:
         self.aging: float | None = None
         self.max_deliveries = 20
         self.keep = False
         self.user: Callable[[], object | None] = _nobody
         self._store = store
         self._key = key
-        self._ear = ear
+        self._listener = listener
+        self._demand = Demand()
         self._line: Line[object, tuple[Session, Taken]] = Line(self._left)
         self._probes: dict[Waiter[object, tuple[Session, Taken]], bool] = {}  # in line too; True: asked for
-        self._turns = Turns(store, key, store.ttl, self)
+        self._prefetched: deque[tuple[Session, Taken]] = deque()  # nobody is in line
+        self._batcher = Batcher(store, key, store.ttl, self)
         self._settling: deque[tuple[Session, Settle, OnSettled]] = deque()
         self._sent: list[tuple[Session, Settle, OnSettled]] = []
+        self._found: list[tuple[Session, Settle]] = []
         self._holders: dict[int, Holder | None] = {}  # by token; None: on its way to its taker
         self._stopped: set[int] = set()  # tokens that nobody here has yet
-        self._wanted = 0  # tasks, by the exchange on its way, which registers what it does not get
-        self._waiting = False
-        # takers that the engine counts on, before the exchange on its way, and those that surely will be hinted
-        self._counted = self._registered = 0
-        self._most_spare = 0
-        self._spare: deque[tuple[Session, Taken]] = deque()  # taken, and nobody is in line
-        self._eager = 0  # how many they may be by now: it grows while exchanges bring all they ask for
         self._registered_in: Session | None = None
-        self._hinted = False  # while an exchange was on its way
-        self._owed = 0  # tasks that the engine has offered to this process alone
-        self._asking = False
-        self._found: list[tuple[Session, Settle]] = []
-        self._alarm = Alarm(store, self.look_again)
+        self._alarm = Timer(store.call_at, self.look_again)
         self._quiet: Line[None, None] = Line(_nothing)
         self._closed = False
 
@@ -91,8 +80,8 @@ class Takers(Held):
         """
         while True:
             self._check_open()
-            if len(self._line) >= self._registered:
-                self._turns.kick()
+            if len(self._line) >= self._demand.registered:
+                self._batcher.schedule()
             session, taken = await self._line.wait(self._join(group))
             if session.lost is None and not self._closed:
                 return session, taken
@@ -101,7 +90,7 @@ class Takers(Held):
     async def take_at_once(self) -> tuple[Session, Taken] | None:
         """Take the next task if there is one now. Raises and cancellation as for `take`."""
         self._check_open()
-        self._turns.kick()
+        self._batcher.schedule()
         probe = self._join(None)
         self._probes[probe] = False
         try:
@@ -116,7 +105,7 @@ class Takers(Held):
         return None
 
     def hold(self, token: int, holder: Holder) -> None:
-        """Who took the task is there now."""
+        """The task has reached its taker."""
         self._holders[token] = holder
         if token in self._stopped:
             holder.stop()
@@ -129,12 +118,13 @@ class Takers(Held):
             on_settled(session.lost)
         else:
             self._settling.append((session, settle, on_settled))
-            self._turns.kick()
+            self._batcher.schedule()
 
-    def fetch_ahead(self, change: int) -> None:
-        """So many tasks more, or fewer, may be spare. Synchronous; what is too much is given back."""
-        self._most_spare += change
-        self._give_back_spare(but=self._most_spare)
+    def prefetch(self, change: int) -> None:
+        """Allow for so many prefetched tasks more, or fewer. Synchronous; what is too much is given back."""
+        if not self._closed:
+            self._demand.prefetch += change
+            self._give_back_prefetched(but=self._demand.prefetch)
 
     def dismiss(self, group: object) -> None:
         """End the wait of the takers of a group."""
@@ -143,11 +133,11 @@ class Takers(Held):
                 self._line.fail(waiter, Dismissed())
 
     async def quiet(self) -> None:
-        """Wait until no exchange is on its way and every verdict is acknowledged. Cancellation: has no effect."""
-        while self._turns.busy or self._settling:
+        """Wait until no exchange is on its way and every verdict is acknowledged."""
+        while self._batcher.busy or self._settling:
             await self._quiet.wait(self._quiet.join(None))
 
-    # what Turns asks
+    # what the batcher asks
 
     def next_operation(self, session: Session, n: int) -> Operation[Any] | None:
         if self._found:
@@ -158,26 +148,20 @@ class Takers(Held):
                 self._sent.append(entry)
             else:  # its session was lost before this could be said
                 entry[2](entry[0].lost)
-        want = min(CAP, max(len(self._line), self._owed))
-        if not (self._sent or self._probes or self._asking or self._owed or want > self._registered):
+        demand, waiting = self._demand, len(self._line)
+        if not (self._sent or self._probes or demand.is_needed(waiting)):
             self._wake_quiet()
             return None
-        # who came for one try waits for this answer only
+        # takers that came for one try wait for this answer only
         self._probes = {probe: True for probe in self._probes if probe.waiting}
-        # with an exchange that leaves anyway: at once, it would take what idle processes are being hinted of
-        ahead = self._ahead()
-        want = min(CAP, want + ahead)
-        # the engine shall count on takers, not on those who may become some: it is asked again by who still waits then
-        self._waiting = len(self._line) > len(self._probes) and not ahead
-        self._wanted, self._owed = want, 0
-        self._hinted = self._asking = False
+        want = demand.ask(waiting, probing=len(self._probes), prefetched=len(self._prefetched))
         return Exchange(
             session.id,
             n,
             self._key,
             tuple(entry[1] for entry in self._sent),
             want,
-            self._waiting,
+            demand.advertising,
             self.aging,
             self.max_deliveries,
             self.keep,
@@ -185,87 +169,77 @@ class Takers(Held):
 
     def on_answer(self, session: Session, answer: Exchanged) -> None:
         sent, self._sent = self._sent, []
-        session.unsettled.pop(self, None)
+        session.unreleased.pop(self, None)
         for _, settle, on_settled in sent:
             on_settled("refused" if settle.token in answer.refused else None)
         for taken in answer.tasks:
             self._hand_over(session, taken)
-        if self._wanted:
-            all_came = len(answer.tasks) >= self._wanted
-            self._eager = min(2 * self._eager + 1, self._most_spare) if all_came else 0
         if answer.paused:
-            self._give_back_spare()
+            self._give_back_prefetched()
         for token in answer.stop:
             self.stop(token)
         if self._stopped:
             self._stopped &= self._holders.keys()
         for probe in [probe for probe, asked in self._probes.items() if asked]:
             self._line.fail(probe, anyio.WouldBlock())
-        idle = self._wanted - len(answer.tasks) if self._waiting else 0
-        if self._hinted:
-            # by the registration of this exchange, or by the one before: that can no longer be told
-            self._owed = max(idle, self._counted - self._wanted)
-            idle = 0
-        self._register(session, idle)
+        idle = self._demand.answered(len(answer.tasks), usable=session.lost is None and not self._closed)
+        self._register(session)
         if idle or self._holders or len(self._line):
             self._alarm.set(answer.ask_again_in)
         self._go_on()
 
-    def on_gone(self, *, resent: bool) -> None:
+    def on_session_lost(self, *, resent: bool) -> None:
         sent, self._sent = self._sent, []
         for _, _, on_settled in sent:
             on_settled("unacknowledged" if resent else "gone")
-        self._counted = self._registered = self._owed = 0
+        self._demand.session_lost()
         self._go_on()
 
     def on_error(self, error: Exception, session: Session | None) -> None:
         self._settling.extendleft(reversed(self._sent))
         self._sent = []
-        self._registered = self._owed = 0
-        self._asking = False
-        self._give_back_spare()
+        self._demand.failed()
+        self._give_back_prefetched()
         if session is None:
             while self._settling:
                 lost, _, on_settled = self._settling.popleft()
                 on_settled(lost.lost or "unacknowledged")
         elif self._settling or self._found:
             # sent again at each heartbeat; without success for a ttl, the session ends
-            session.unsettled.setdefault(self, anyio.current_time())
+            session.unreleased.setdefault(self, anyio.current_time())
         self._line.fail_all(lambda: type(error)(*error.args))
         self._wake_quiet()
 
     def send_again(self) -> None:
         """Try once more what the engine has refused. For the session alone."""
-        self._turns.kick()
+        self._batcher.schedule()
 
     # hints
 
     def on_ready(self) -> None:
-        """There may be tasks, and the engine counts on all who are registered to take them."""
-        if self._turns.busy:
-            self._hinted = True
-            return
-        self._owed = max(self._owed, self._counted)
-        self._counted = self._registered = 0
-        if self._owed or len(self._line):
-            self._turns.kick()
+        """There may be tasks, and the engine counts on all takers that are registered to take them."""
+        busy = self._batcher.busy
+        self._demand.hinted(busy=busy)
+        if not busy and (self._demand.promised or len(self._line)):
+            self._batcher.schedule()
 
     def look_again(self) -> None:
-        """Hints may have been lost; and of a queue that nobody knows any more the engine need not tell."""
-        self._registered = 0
-        if len(self._line) or self._holders or (self._counted and self.user() is None):
-            self._asking = True
-            self._turns.kick()
-        elif self._counted:
+        """Hints may have been lost; and of a queue that nobody knows any more the engine need not send any."""
+        demand = self._demand
+        demand.registered = 0
+        if len(self._line) or self._holders or (demand.advertised and self.user() is None):
+            demand.reask = True
+            self._batcher.schedule()
+        elif demand.advertised:
             self._alarm.set(_LATER)
 
     def stop(self, token: int) -> None:
         """The cancellation of a task that was given to this process was requested."""
         holder = self._holders.get(token)
-        spare = next((one for one in self._spare if one[1].token == token), None)
-        if spare is not None:
-            self._spare.remove(spare)
-            self._give_back(*spare)
+        prefetched = next((one for one in self._prefetched if one[1].token == token), None)
+        if prefetched is not None:
+            self._prefetched.remove(prefetched)
+            self._give_back(*prefetched)
         elif holder is None:
             self._stopped.add(token)  # it may still be on its way
         else:
@@ -274,30 +248,28 @@ class Takers(Held):
     def on_found(self, session: Session, settle: Settle) -> None:
         """By the engine's word this process has a task; one that nobody here has is given back."""
         self._found.append((session, settle))
-        self._turns.kick()
+        self._batcher.schedule()
 
     def on_found_idle(self) -> None:
-        """The engine counts on takers of this process; if there are none, it is told so."""
-        if not (self._counted or self._turns.busy):
-            self._asking = True
-            self._turns.kick()
+        """The engine counts on takers of this process; if there are none, an exchange says so."""
+        if not (self._demand.advertised or self._batcher.busy):
+            self._demand.reask = True
+            self._batcher.schedule()
 
     def close(self) -> None:
         """The store closes; verdicts still go out."""
         self._closed = True
-        self._give_back_spare()
+        self._demand.prefetch = 0
+        self._give_back_prefetched()
         self._line.fail_all(lambda: StoreClosed("the store was closed"))
 
     def lose(self, reason: str) -> None:
         """The session under which takers are registered is lost, or the store closes. For the session alone."""
         del reason
-        self._counted = 0
-        if self._registered_in is not None:
-            session, self._registered_in = self._registered_in, None
-            session.drop(self)
-        self._registered = self._owed = 0
+        self._demand.session_lost()
+        self._register(None)
         if len(self._line):
-            self._turns.kick()
+            self._batcher.schedule()
 
     # inside
 
@@ -306,14 +278,10 @@ class Takers(Held):
         if self._closed:
             raise StoreClosed("the store is closed")
 
-    def _ahead(self) -> int:
-        """How many tasks to ask for beyond those for who waits."""
-        return 0 if self._closed else max(0, min(self._eager, self._most_spare) - len(self._spare))
-
     def _join(self, group: object) -> Waiter[object, tuple[Session, Taken]]:
         waiter = self._line.join(group)
-        while self._spare and not waiter.granted:
-            session, taken = self._spare.popleft()
+        while self._prefetched and not waiter.granted:
+            session, taken = self._prefetched.popleft()
             if session.look() is None:
                 self._line.grant(waiter, (session, taken))
             else:
@@ -322,18 +290,18 @@ class Takers(Held):
 
     def _hand_over(self, session: Session, taken: Taken) -> None:
         taker = self._line.head()
-        if session.lost is not None or (taker is None and len(self._spare) >= self._most_spare):
+        if session.lost is not None or (taker is None and len(self._prefetched) >= self._demand.prefetch):
             self._give_back(session, taken)
             return
         self._holders[taken.token] = None
         if taker is None:
-            self._spare.append((session, taken))
+            self._prefetched.append((session, taken))
         else:
             self._line.grant(taker, (session, taken))
 
-    def _give_back_spare(self, but: int = 0) -> None:
-        while len(self._spare) > but:
-            self._give_back(*self._spare.pop())
+    def _give_back_prefetched(self, but: int = 0) -> None:
+        while len(self._prefetched) > but:
+            self._give_back(*self._prefetched.pop())
 
     def _left(self, waiter: Waiter[object, tuple[Session, Taken]]) -> None:
         if waiter.granted:
@@ -350,19 +318,18 @@ class Takers(Held):
             if settle.token not in known:
                 self._settling.append((session, settle, _nothing))
 
-    def _register(self, session: Session, idle: int) -> None:
-        self._counted = self._registered = idle if session.lost is None and not self._closed else 0
-        before, self._registered_in = self._registered_in, session if self._registered else None
+    def _register(self, session: Session | None) -> None:
+        """Learn of the loss of the session under which takers are registered."""
+        before, self._registered_in = self._registered_in, session if self._demand.registered else None
         if before is not self._registered_in:
             if before is not None:
                 before.drop(self)
             if self._registered_in is not None:
-                session.add(self)
+                self._registered_in.add(self)
 
     def _go_on(self) -> None:
-        want = len(self._line) > self._registered
-        if self._settling or self._found or self._probes or self._asking or self._owed or want:
-            self._turns.kick()
+        if self._settling or self._found or self._probes or self._demand.is_needed(len(self._line)):
+            self._batcher.schedule()
         else:
             self._wake_quiet()
 

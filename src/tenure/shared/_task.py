@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 from functools import partial
-from types import TracebackType
 from typing import Any, Protocol
 
 import anyio
 from anyio import CancelScope
 
 from tenure.arguments import check_timeout
+from tenure.dbapi import Completed, run_enlisted
 from tenure.engine import Complete, Progress, Reply, Settle, Taken, Verdict
 from tenure.errors import AcquireTimeout, LeaseLost, PayloadTooLarge, TaskCancelled
-from tenure.local._line import Line
-from tenure.local._park import on_task_end, this_task
 from tenure.store import Held, Session, Store, encoded
-from tenure.store._connection import Done, applied
+from tenure.waiting import Parked, park, wake
 
+from ._block import LeasedBlock
 from ._endings import parted
 from ._guard import Guarded
 from ._retry import Discard, Retry, RetryLater
@@ -111,14 +110,14 @@ class Task(Guarded, Held):
         return self._queue.store.codec.decode(self._progress) if self._progress else None
 
     def set_result(self, value: Any) -> None:
-        """Set what `queue.result(task_id)` will give once the task is done; the last call counts.
+        """Set what `queue.result(task_id)` returns once the task is done; the last call counts.
 
         Raises `PayloadTooLarge`, and what the codec raises for a value that it cannot express.
         """
         self._result = encode(self._queue.store, self._queue.key, "result", value, self._queue.max_payload)
 
     async def progress(self, value: Any) -> None:
-        """Report how far the task is: for whoever looks, and for a next delivery.
+        """Report how far the task is: for anybody who looks, and for a next delivery.
 
         Raises `LeaseLost` if the task is no longer this holder's, `PayloadTooLarge`, `EngineError`, `StoreClosed`, and
         what the codec raises. If the cancellation of the task was requested, the block is cancelled.
@@ -142,7 +141,7 @@ class Task(Guarded, Held):
         if self.lost or self._session.is_over():
             raise LeaseLost(self._name, self.lost or "expired")
 
-    def complete_in(self, connection: object) -> Done[None] | Awaitable[None]:
+    def complete_in(self, connection: object) -> Completed[None] | Awaitable[None]:
         """Complete the task in a transaction of yours, on a connection to the store's own database.
 
         Committed, the task is done, with the result set so far; rolled back, it is still yours. So what you write in
@@ -159,8 +158,8 @@ class Task(Guarded, Held):
         self.check()
         queue = self._queue
         settle = Settle(self.id, self.token, Verdict.DONE, self._result, 0.0, queue.results_ttl)
-        joining = queue.store.joins().join(Complete(self._session.id, queue.key, settle))
-        return applied(connection, joining, self._completed)
+        joining = queue.store.enlist(Complete(self._session.id, queue.key, settle))
+        return run_enlisted(connection, joining, self._completed)
 
     def _completed(self, answer: Reply) -> None:
         if answer is not Reply.OK:
@@ -195,11 +194,6 @@ class Task(Guarded, Held):
             self._scope.cancel(f"task {self.id} cancelled")
 
     # for the block and the worker
-
-    @property
-    def is_settled(self) -> bool:
-        """Whether it has been let go of."""
-        return self._scope is None
 
     def verdict(self, failure: BaseException | None, retry: Retry) -> Settle:
         """What it means for the task that its body ended with this failure, or with none."""
@@ -255,131 +249,76 @@ def describe(error: BaseException) -> str:
     return text[:_LONGEST_ERROR]
 
 
-class Taking:
-    """An async context manager that takes a task and settles it. For one use.
+class TakeBlock(LeasedBlock[Task, bool]):
+    """A block that takes a task and settles it."""
 
-    Thread safety: none.
-    """
-
-    __slots__ = ("_entered_in", "_queue", "_scope", "_task", "_timeout", "_unwatch")
+    __slots__ = ("_answered", "_parked", "_problem", "_queue", "_taken", "_timeout")
 
     def __init__(self, queue: Source, timeout: float | None) -> None:
+        super().__init__(queue.store, queue.key)
         self._queue = queue
         self._timeout = check_timeout("timeout", timeout)
-        self._task: Task | None = None
-        self._entered_in: object = None
+        self._taken: tuple[Session, Taken] | None = None
+        self._answered = False
+        self._problem: str | None = "unacknowledged"  # why the engine has not accepted the verdict
+        self._parked: Parked | None = None
 
-    async def __aenter__(self) -> Task:
-        """Take the next task. Raises `AcquireTimeout`, `StoreClosed`, `EngineError`. Cancellation: nothing is taken."""
-        if self._entered_in is not None:
-            raise RuntimeError(f"{self._queue.key}: this take was entered before; make a new one")
-        self._entered_in = this_task()
-        session, taken = await self._take()
-        self._scope = scope = CancelScope()
-        scope.__enter__()
-        self._task = Task(self._queue, session, taken, scope)
-        self._unwatch = on_task_end(self._entered_in, self._abandoned)
-        return self._task
+    @property
+    def _name(self) -> str:
+        return f"{self._key} task" if self._taken is None else f"{self._key} task {self._taken[1].id}"
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> bool:
-        """Settle the task. Raises `LeaseLost`, `TaskCancelled`; swallows only `RetryLater` and `Discard`.
-
-        Cancellation: settling goes on by itself; only the wait for its acknowledgement ends.
-        """
-        task = self._task
-        if task is None:
-            raise RuntimeError(f"{self._queue.key}: this take was not entered")
-        name = f"{self._queue.key} task {task.id}"
-        failure, interruption = (None, None) if error is None else parted(error)
-        interrupted = failure is None and interruption is not None
-        settle = task.interrupted() if interrupted else task.verdict(failure, self._queue.retry)
-        acknowledged = _Acknowledgement()
-        # where no error goes on, nothing else tells that the verdict came too late
-        silent = error is None or isinstance(error, (RetryLater, Discard))
-        # a body around this one may hold something under the same session, and has to end with it
-        limit = task.seconds_left()
-        if not silent or task.lost is not None:
-            limit = min(limit, self._queue.store.settle_timeout)
-        if task.is_settled:  # another task has left the block before
-            acknowledged(None)
-        else:
-            self._unwatch()
-            task.settle(settle, acknowledged)
-        if this_task() is not self._entered_in:
-            raise RuntimeError(
-                f"{name}: left from another task than it was entered in; it has been settled. Keep its `async with` in "
-                "one task, such as one that waits in between for the end"
-            )
-        try:
-            ended_by_us = bool(self._scope.__exit__(kind, error, trace))
-        except BaseException as rest:
-            # the scope took its own cancellations out of a group, and raises what is left of it
-            await acknowledged.wait(limit)
-            _tell_of_the_loss(rest, name, task)
-            raise
-        await acknowledged.wait(limit)
-        if ended_by_us and error is not None:
-            if task.lost is not None:
-                raise LeaseLost(name, task.lost) from None
-            raise TaskCancelled(self._queue.key, task.id) from None
-        if silent and acknowledged.problem is not None:
-            raise LeaseLost(name, task.lost or acknowledged.problem) from error
-        _tell_of_the_loss(error, name, task)
-        return silent and error is not None
-
-    def compose(self) -> None:
-        """The task ended without leaving the block: nobody is there any more to do it. For the store alone."""
-        task = self._task
-        if task is not None and not task.is_settled:
-            task.settle(Settle(task.id, task.token, Verdict.GIVE_BACK), _nothing)
-
-    def _abandoned(self) -> None:
-        # called outside of any task, where not even the time can be told on every loop
-        self._queue.store.compose_soon(self, self._queue.key)
-
-    async def _take(self) -> tuple[Session, Taken]:
+    async def _obtain(self) -> None:
         takers = self._queue.takers
         if self._timeout is None:
-            return await takers.take()
+            self._taken = await takers.take()
+            return
         # one try takes as long as the engine takes to answer, but not for ever when it is away
-        with anyio.move_on_after(self._timeout or self._queue.store.settle_timeout):
-            found = await (takers.take() if self._timeout else takers.take_at_once())
-            if found is not None:
-                return found
-        raise AcquireTimeout(f"{self._queue.key} task", self._timeout)
+        with anyio.move_on_after(self._timeout or self._store.settle_timeout):
+            self._taken = await (takers.take() if self._timeout else takers.take_at_once())
+        if self._taken is None:
+            raise AcquireTimeout(self._name, self._timeout)
 
+    def _hand_over(self, scope: CancelScope) -> Task:
+        assert self._taken is not None
+        return Task(self._queue, *self._taken, scope)
 
-class _Acknowledgement:
-    """Whether the engine has accepted a verdict: `problem` is None if it has, else why not."""
+    def _give_back(self, held: Task, error: BaseException | None) -> None:
+        failure, interruption = (None, None) if error is None else parted(error)
+        if failure is None and interruption is not None:
+            settle = held.interrupted()
+        else:
+            settle = held.verdict(failure, self._queue.retry)
+        held.settle(settle, self._on_settled)
 
-    __slots__ = ("_answered", "_line", "problem")
+    def _abandon(self, held: Task) -> None:
+        held.settle(Settle(held.id, held.token, Verdict.GIVE_BACK), self._on_settled)
 
-    def __init__(self) -> None:
-        self.problem: str | None = "unacknowledged"
-        self._answered = False
-        self._line: Line[None, None] | None = None
-
-    def __call__(self, problem: str | None) -> None:
-        self.problem = problem
+    def _on_settled(self, problem: str | None) -> None:
         self._answered = True
-        if self._line is not None:
-            for waiter in self._line:
-                self._line.grant(waiter, None)
+        self._problem = problem
+        if self._parked is not None:
+            wake(self._parked)
 
-    async def wait(self, seconds: float) -> None:
-        """Wait for the answer in a shield, at most so long."""
-        if not self._answered:
-            self._line = Line(_nothing)
-            with anyio.move_on_after(seconds, shield=True):
-                await self._line.wait(self._line.join(None))
+    def _acknowledgement(self, held: Task, error: BaseException | None) -> tuple[Parked, float] | None:
+        if self._answered:
+            return None
+        self._parked = park()
+        seconds = held.seconds_left()
+        if not _is_silent(error) or held.lost is not None:
+            seconds = min(seconds, self._store.settle_timeout)
+        return self._parked, seconds
+
+    def _conclude(self, held: Task, error: BaseException | None, *, ended_by_us: bool) -> bool:
+        if ended_by_us:
+            if held.lost is not None:
+                raise LeaseLost(self._name, held.lost) from None
+            raise TaskCancelled(self._key, held.id) from None
+        silent = _is_silent(error)
+        if silent and self._problem is not None:
+            raise LeaseLost(self._name, held.lost or self._problem) from error
+        return silent and error is not None
 
 
-def _tell_of_the_loss(error: BaseException | None, name: str, task: Task) -> None:
-    if task.lost and isinstance(error, Exception):
-        error.add_note(f"{name} was lost meanwhile ({task.lost})")
-
-
-def _nothing(_: object) -> None:
-    pass
+def _is_silent(error: BaseException | None) -> bool:
+    """Whether no exception goes on, so that nothing else says that the verdict came too late."""
+    return error is None or isinstance(error, (RetryLater, Discard))

@@ -138,7 +138,7 @@ def until_free(threads: list[Threads], number: int) -> Awaitable[None] | None:
 async def in_thread(
     threads: Threads, function: Callable[[Any], Any], argument: Any, timeout: float | None = None
 ) -> Any:
-    """What a handler gives in one of the threads, which has `timeout` seconds for it. Raises what it raises.
+    """What a handler returns in one of the threads, which has `timeout` seconds for it. Raises what it raises.
 
     Cancellation: its thread is abandoned.
     """
@@ -162,7 +162,7 @@ def _nothing() -> None:
 
 
 def check_signature(handler: Callable[..., Any], *arguments: str) -> None:
-    """Refuse a handler that cannot be called with these, as far as its signature tells. Raises `TypeError`."""
+    """Refuse a handler that cannot be called with these, as far as its signature says. Raises `TypeError`."""
     try:
         signature = inspect.signature(handler)
     except (TypeError, ValueError):  # some that are written in C have none
@@ -177,7 +177,7 @@ def check_signature(handler: Callable[..., Any], *arguments: str) -> None:
 
 
 def is_async(function: object) -> bool:
-    """Whether calling it gives an awaitable, as far as its definition tells."""
+    """Whether calling it returns an awaitable, as far as its definition says."""
     while isinstance(function, functools.partial):
         function = function.func  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
     call = getattr(type(function), "__call__", None)  # noqa: B004 it is not asked whether it can be called

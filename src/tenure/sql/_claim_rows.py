@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 
 from tenure.arguments import check_count
 from tenure.errors import EngineError
-from tenure.sql._either import is_blocking
+from tenure.sql._session_kind import is_blocking
 from tenure.sql._write_lock import take_write_lock
 
 if TYPE_CHECKING:

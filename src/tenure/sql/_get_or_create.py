@@ -19,9 +19,9 @@ from sqlalchemy.exc import DBAPIError, IntegrityError
 from sqlalchemy.orm import Mapper, Session, class_mapper
 
 from tenure.sql._collision import in_the_way
-from tenure.sql._either import is_blocking
 from tenure.sql._pauses import pauses
 from tenure.sql._refusal import collides, is_transient
+from tenure.sql._session_kind import is_blocking
 from tenure.sql._stale import StaleSnapshot
 from tenure.sql._write_lock import take_write_lock
 

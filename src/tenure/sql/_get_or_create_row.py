@@ -8,15 +8,15 @@ from typing import Any
 
 import anyio
 
+from tenure.dbapi import Awaiting, Blocking, Completed, Found, adapt, check_transaction
 from tenure.sql._row_steps import Row, Step, Wanted, steps
-from tenure.store._connection import Awaiting, Blocking, Done, Found, check_transaction, known
 
 _SQLITE = ("sqlite3", "aiosqlite")
 
 
 def get_or_create_row(
     connection: object, table: str, *, where: Mapping[str, Any], defaults: Mapping[str, Any] | None = None
-) -> Done[tuple[Row, bool]] | Awaitable[tuple[Row, bool]]:
+) -> Completed[tuple[Row, bool]] | Awaitable[tuple[Row, bool]]:
     """The row of `table` with these values, as a dictionary, and whether it was created, with `defaults` besides.
 
     The columns of `where` must be covered by a unique constraint or index; without one, two may create a row each.
@@ -37,8 +37,8 @@ def get_or_create_row(
     if both := sorted(where.keys() & (defaults or {}).keys()):
         raise ValueError(f"defaults must not repeat what is in where: {', '.join(both)}")
     wanted = Wanted(table, where, {**where, **(defaults or {})})
-    own = known(connection)
-    return _awaited(own, wanted) if isinstance(own, Awaiting) else Done(_blocking(own, wanted))
+    own = adapt(connection)
+    return _awaited(own, wanted) if isinstance(own, Awaiting) else Completed(_blocking(own, wanted))
 
 
 def _blocking(own: Blocking, wanted: Wanted) -> tuple[Row, bool]:

@@ -1,26 +1,137 @@
-"""The open handle on an engine: sessions, places, settlements, hints, and what travels together."""
+"""The open handle on an engine, and the guide to the house.
 
+A `Store` is this process's handle on an engine. It keeps the sessions alive, acquires and waits, releases, receives
+hints and sends. The patterns (`tenure.shared`) are written over it; the engines (`tenure.engines`) know nothing of it.
+
+The way of a lock
+-----------------
+
+`async with Lock(store, "x")` on Redis, when nobody else holds it and the session is open::
+
+    caller's task                                             loop callback (no task)
+    -------------                                             -----------------------
+    Lock.__aenter__             shared/_lock
+    LeasedBlock.__aenter__      shared/_block   Hold._obtain in shared/_lease says how
+    Store.acquire               store/_store
+    Acquisitions.acquire        store/_acquire
+      Sessions.current          store/_sessions  which session
+      Acquisition.answer        store/_acquire   the name is known from here on
+        Dispatcher.send         store/_dispatch
+          RedisEngine.post      engines/redis    one script
+            Link.post           engines/redis/_link      -> bytes leave
+        park                    waiting/_park
+        ...                                                   Link._take_in           engines/redis/_link
+        ...                                                   RedisEngine._on_reply   reply -> answer
+        ...                                                   Dispatcher              it is no longer pending
+        ...                                                   Acquisition.on_news     wakes the task
+      Grant                     store/_acquire
+    Lease                       shared/_lease    the cancel scope; the session knows it
+    ...the body...
+    LeasedBlock.__aexit__       shared/_block
+      PendingRelease            store/_release   sent before the first await
+        Dispatcher.send, and so on as above
+        park until it is acknowledged, in a shield
+
+If another process holds it, the answer is `Queued` and the task stays parked. One of these wakes it: a hint
+(`Store._on_hint` -> `Acquisitions.on_hint`), the answer to asking again (`_reask`), the loss of the session
+(`Session.lose`), or the closing of the store.
+
+The way of a task
+-----------------
+
+`async with queue.take() as task`::
+
+    caller's task                      task "wire"                          loop callback
+    -------------                      -----------                          -------------
+    Takers.take     shared/_takes
+    Batcher.schedule  store/_batcher
+    Store.call_soon
+    wait in a Line  waiting/_line
+    ...                                Dispatcher.run    store/_dispatch
+    ...                                Batcher._flush    all that has gathered
+    ...                                Takers.next_operation -> one Exchange
+    ...                                Dispatcher.send -> engine
+    ...                                                                     Batcher._on_answer
+    ...                                                                     Takers.on_answer: hands over
+    Task            shared/_task
+    ...the body...
+    a verdict       shared/_takes      travels in the next Exchange, the same way
+
+Puts, spendings of a limiter and exchanges of a queue are numbered batches (`_batcher`); holds, claims and arrivals are
+named (`_acquire`). The engine contract says why (`tenure.engine`, "Resending").
+
+Which file to open
+------------------
+
+| symptom                                                | file                                              |
+|--------------------------------------------------------|---------------------------------------------------|
+| a waiter is not woken                                  | `_store.Store._on_hint`: which listener gets it   |
+| a waiter asks the engine too often, or never again     | `_reask`; for queues `_timers.Timer`              |
+| a cancelled acquisition leaves a holder behind         | `_acquire.Acquisitions.acquire`                   |
+| a session is lost too early or too late                | `_sessions.Session.keep`                          |
+| a lost grant is not noticed after a failover           | `_reconciling`                                    |
+| a release is not sent again                            | `_release`, `Session._look_after_the_unreleased`  |
+| an operation is sent twice, or out of order            | `_dispatch`                                       |
+| a put or a verdict takes effect twice after an outage  | `_batcher`, and the engine's numbered answers     |
+| closing hangs, or loses something                      | `_store.Store._close`                             |
+| a background job is left behind                        | `tenure.upkeep`                                   |
+| a wake-up is lost inside the process                   | `tenure.waiting._line`, `_park`                   |
+| works on asyncio, fails on trio (or the reverse)       | `tenure.waiting._park`                            |
+| "belongs to another thread"                            | `_home`                                           |
+| what the engine answers is wrong                       | `tenure.engines.memory`: the readable one         |
+
+Seven files to read first, in this order
+----------------------------------------
+
+1. `engine/__init__.py`: the contract in prose;
+2. `engine/_holds.py`: the operations of a lock;
+3. `engines/memory/_holds.py`: what they do;
+4. `store/_sessions.py`: why a lease may be trusted, and until when;
+5. `store/_acquire.py`: asking and waiting;
+6. `shared/_block.py` and `shared/_lease.py`: the block that holds, and what it hands over;
+7. `shared/_lock.py`: what the user sees.
+
+Then `waiting/_line.py` (how anything waits inside the process) and docs/explanations/lease.md (why it is safe).
+
+Where the defaults are
+----------------------
+
+| default                                            | said in                                                   |
+|----------------------------------------------------|-----------------------------------------------------------|
+| `ttl`, `namespace`, `settle_timeout`, `close_timeout` | `_store.Store.__init__`                                |
+| least ttl, margin, period of the heartbeat         | `_sessions`: `LEAST_TTL`, `Session.margin`, `keep`        |
+| pauses between tries to reach the engine           | `_dispatch`; `_link` of each engine                       |
+| least pause before asking again                    | `_reask`, `_timers`; how chance is added: `waiting.spread` |
+| steps of an operation, size of a batch             | `engine.CAP`                                              |
+| after how many seconds a silent server is gone     | `engine.RESPONSE_TIMEOUT`                                 |
+| longest duration                                   | `arguments.LONGEST`                                       |
+| "Cancellation" and "Thread safety" of a docstring  | `tenure/__init__.py`                                      |
+
+Places where help is wanted are marked `# open question:`.
+"""
+
+from ._acquire import AcquireRequest, Acquisition, Grant
+from ._batcher import Batcher
 from ._codec import Codec, JsonCodec, encoded
-from ._places import Attempt, Obtained, Wish
 from ._reconciling import given_back
+from ._release import PendingRelease
 from ._sessions import Held, Session
-from ._settling import Settlement
 from ._store import Store, StoreStatistics, check_ttl
-from ._turns import Alarm, Turns
+from ._timers import Timer
 
 __all__ = (
-    "Alarm",
-    "Attempt",
+    "AcquireRequest",
+    "Acquisition",
+    "Batcher",
     "Codec",
+    "Grant",
     "Held",
     "JsonCodec",
-    "Obtained",
+    "PendingRelease",
     "Session",
-    "Settlement",
     "Store",
     "StoreStatistics",
-    "Turns",
-    "Wish",
+    "Timer",
     "check_ttl",
     "encoded",
     "given_back",

@@ -15,11 +15,11 @@ class Codec(Protocol):
     """
 
     def encode(self, value: Any, /) -> bytes:
-        """Give the bytes of a value; raises `TypeError` or `ValueError` for what it cannot express."""
+        """Return the bytes of a value; raises `TypeError` or `ValueError` for what it cannot express."""
         ...
 
     def decode(self, data: bytes, /) -> Any:
-        """Give back the value."""
+        """Return the value."""
         ...
 
 
@@ -34,11 +34,11 @@ class JsonCodec:
         self._decode = json.JSONDecoder().decode
 
     def encode(self, value: Any, /) -> bytes:
-        """Give the bytes of a value; raises `TypeError` or `ValueError` for what JSON cannot express."""
+        """Return the bytes of a value; raises `TypeError` or `ValueError` for what JSON cannot express."""
         return self._encode(value).encode()
 
     def decode(self, data: bytes, /) -> Any:
-        """Give back the value."""
+        """Return the value."""
         return self._decode(data.decode())
 
 

@@ -25,7 +25,7 @@ class Home:
         _homes.add(self)
 
     def settle(self) -> bool:
-        """Belong to this thread of this process from now on; returns whether it was made before a fork."""
+        """Belong to this thread of this process from now on. Returns whether it was made before a fork."""
         forked, self.forked = self.forked, False
         self.thread = get_ident()
         return forked
@@ -36,7 +36,7 @@ class Home:
             raise self.error()
 
     def error(self) -> RuntimeError:
-        """What to say in another thread or process."""
+        """The error for another thread or process."""
         if self.forked:
             return RuntimeError(
                 "the store was opened before this process was forked, and belongs to the parent: open another one "

@@ -1,9 +1,9 @@
-"""What a session has by the engine's word, compared with what this process knows of.
+"""Reconciling: what a session has on the engine, compared with what this process knows of.
 
-A server may come back as it was some time ago: a replica that takes over lacks the last of what its primary had
-acknowledged. A release that it has forgotten would keep for as long as this process lives what nobody here holds, since
-the session is renewed; a grant that it has forgotten would leave two holders for as long as the older one likes. So
-whenever a connection is new, what nobody here knows is given back, and what the engine does not have is lost.
+A server may come back as it was some time ago: a replica that takes over may lack the last writes its primary
+acknowledged. A release that it lacks would keep something held that nobody here holds, for as long as this process
+renews the session. A grant that it lacks would leave two holders, for as long as the older one likes. So after each new
+connection, what only the engine knows of is released, and what only this process knows of is marked as lost.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from functools import partial
 from typing import Any
 
 from tenure.engine import (
-    Belonging,
+    DescribeSession,
     Exchange,
     GiveBack,
-    Inspect,
-    Inspected,
     Leave,
     Operation,
     Release,
     Reply,
+    SessionItem,
+    SessionPage,
     Settle,
     Verdict,
     Withdraw,
@@ -30,24 +30,23 @@ from tenure.engine import (
 from ._sessions import Held, Session, numbers
 
 OF_QUEUES = ("producers", "tasks", "takers")
-"""Families of which those know who use the queue."""
+"""Families whose items are known to the queue's listener, not to the acquisitions."""
 
 _UNDO = {"holds": Release, "claims": GiveBack, "arrivals": Withdraw, "producers": Leave}
 
 
 class Reconciler:
-    """Compares sessions, each in one round at a time; `on_found` is told of each thing that the engine has of one.
+    """Compares sessions, each in one round at a time; `on_found` is called for each item that the engine has of one.
 
-    An engine that cannot tell is not asked again: then only the next operation on a thing shows what became of it.
-    Thread safety: none.
+    An engine that answers with an error is not asked again: then the next operation on an item shows its state.
     """
 
-    def __init__(self, on_found: Callable[[Session, Belonging], object]) -> None:
+    def __init__(self, on_found: Callable[[Session, SessionItem], object]) -> None:
         self._on_found = on_found
         self._again: dict[Session, bool] = {}
 
     def reconcile(self, session: Session) -> None:
-        """Give back what nobody here knows, and have who holds what the engine does not have lose it."""
+        """Release what only the engine knows of; mark as lost what only this process knows of."""
         if session in self._again:
             self._again[session] = True
             return
@@ -56,13 +55,15 @@ class Reconciler:
         self._ask(session, "", [held for held in session.held if held.granted_as], theirs)
 
     def _ask(self, session: Session, after: str, ours: list[Held], theirs: set[tuple[str, int]]) -> None:
-        session.wire.send(Inspect(session.id, after), partial(self._on_answer, session, ours, theirs))
+        session.dispatcher.send(
+            DescribeSession(session.id, after), partial(self._on_answer, session, ours, theirs)
+        )
 
     def _on_answer(
         self, session: Session, ours: list[Held], theirs: set[tuple[str, int]], answer: object
     ) -> None:
-        if isinstance(answer, Inspected):
-            for one in answer.belongings:
+        if isinstance(answer, SessionPage):
+            for one in answer.items:
                 self._on_found(session, one)
                 if one.held:
                     theirs.add((one.name, one.token))
@@ -78,8 +79,8 @@ class Reconciler:
             self.reconcile(session)
 
 
-def undoing(session: str, one: Belonging) -> Operation[Any]:
-    """The operation that gives it back; a task or an idle taker only while nobody here uses the queue."""
+def undoing(session: str, one: SessionItem) -> Operation[Any]:
+    """The operation that releases it; for a task or an idle taker, only while nobody here uses the queue."""
     if (undo := _UNDO.get(one.family)) is not None:
         return undo(one.key, one.name)
     return Exchange(
@@ -87,7 +88,7 @@ def undoing(session: str, one: Belonging) -> Operation[Any]:
     )
 
 
-def given_back(task: Belonging) -> Settle:
+def given_back(task: SessionItem) -> Settle:
     """The verdict that gives back a task."""
     number, token = task.name.split()
     return Settle(int(number), int(token), Verdict.GIVE_BACK)

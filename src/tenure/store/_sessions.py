@@ -1,14 +1,33 @@
-"""Sessions: this process's life signs on the engine, one for each ttl, each with one heartbeat.
+"""Sessions: this process's registrations on the engine, one for each ttl and shard, each with one heartbeat.
 
 A session may be trusted until `sent + ttl - margin`: `sent` was read on the loop's clock before the renewal that the
 engine acknowledged was first sent, so that the engine cannot end it earlier. When that moment passes, or the engine
 says that the session has gone, it is lost for good, and with it all that it held.
+
+The states of a session:
+
+| state     | `deadline` | `lost`  | event                                      | goes to                              |
+|-----------|------------|---------|--------------------------------------------|--------------------------------------|
+| new       | -inf       | None    | `OpenSession` is acknowledged              | open                                 |
+|           |            |         | it is refused, or the store closes         | lost ("refused")                     |
+| open      | a time     | None    | `RenewSession` is acknowledged             | open, with a later `deadline`        |
+|           |            |         | the store begins to close                  | dismissed                            |
+|           |            |         | the deadline passes                        | lost ("expired")                     |
+|           |            |         | the deadline passes on the boot clock      | lost ("suspended")                   |
+|           |            |         | any answer is GONE                         | lost ("gone")                        |
+|           |            |         | a release is not acknowledged for a ttl    | lost ("unacknowledged")              |
+| dismissed | a time     | None    | as open                                    | as open; once the store closed: lost |
+| lost      | any        | why     | the last that was held under it has left   | `CloseSession` is sent               |
+
+Whatever is held is notified once, when the session is dismissed or lost. A dismissed session is still renewed: bodies
+that clean up while the store closes hold what they hold.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import count
 from math import inf
 from threading import get_ident
@@ -18,31 +37,28 @@ import anyio
 
 from tenure.engine import CloseSession, OpenSession, RenewSession, Reply
 from tenure.errors import EngineError, StoreClosed
-from tenure.local._line import Line
-from tenure.local._park import now
 from tenure.upkeep import Job, Upkeep
+from tenure.waiting import Line, now
 
-from ._wire import Wire
-from ._wires import Wires
+from ._dispatch import Dispatcher, Dispatchers
 
 LEAST_TTL = 0.5
 _BOOT_CLOCK: int | None = getattr(time, "CLOCK_BOOTTIME", getattr(time, "CLOCK_MONOTONIC", None))
 
 
-# of numbered operations, one series for all: those of an object must rise, also when its turns are made anew
+# of numbered operations, one series for all: those of an object must rise, also when its batcher is made anew
 numbers = count(1)
 
 
-def boot_time() -> float:
-    """Seconds on a clock that, where there is one, also runs while the machine is suspended."""
-    return time.monotonic() if _BOOT_CLOCK is None else time.clock_gettime(_BOOT_CLOCK)
+# no function of our own: it is read several times for each lease
+boot_time: Callable[[], float] = (
+    time.monotonic if _BOOT_CLOCK is None else partial(time.clock_gettime, _BOOT_CLOCK)
+)
+"""Seconds on a clock that, where there is one, also runs while the machine is suspended."""
 
 
 class Held:
-    """What a session holds or waits for.
-
-    Thread safety: none.
-    """
+    """What a session holds or waits for."""
 
     __slots__ = ()
 
@@ -56,8 +72,8 @@ class Held:
         raise NotImplementedError
 
 
-class Unsettled(Protocol):
-    """Something that is being given back and that the engine has not acknowledged."""
+class Unreleased(Protocol):
+    """Something that is being released and that the engine has not acknowledged."""
 
     def send_again(self) -> None:
         """Send it once more if the engine has refused it."""
@@ -65,24 +81,21 @@ class Unsettled(Protocol):
 
 
 class Session:
-    """One life sign. `lost` is why it is over, or None.
+    """One registration. `lost` is why it is over, or None; the states are at the head of the module."""
 
-    Thread safety: none.
-    """
-
-    def __init__(self, name: str, ttl: float, wire: Wire) -> None:
+    def __init__(self, name: str, ttl: float, dispatcher: Dispatcher) -> None:
         self.id = name
         self.ttl = ttl
         self.margin = max(0.1 * ttl, 0.05)
         self.deadline = -inf
         self.lost: str | None = None
         self.held: dict[Held, None] = {}
-        self.unsettled: dict[Unsettled, float] = {}
-        """What was given back and is not acknowledged, and since when."""
-        self._told = False
+        self.unreleased: dict[Unreleased, float] = {}
+        """What was released and is not acknowledged, and since when."""
+        self._dismissed = False
         self._boot_deadline = -inf
         self._thread = get_ident()
-        self.wire = wire
+        self.dispatcher = dispatcher
         self._line: Line[None, None] = Line(lambda _: None)
         self._leaving: Line[None, None] = Line(lambda _: None)
         self._numbers = count(1)
@@ -103,10 +116,10 @@ class Session:
         """Seconds for which the session may still be trusted; 0 when it may not."""
         if self.lost is not None:
             return 0.0
-        return max(0.0, min(self.deadline - anyio.current_time(), self._boot_deadline - boot_time()))
+        return max(0.0, min(self.deadline - now(), self._boot_deadline - boot_time()))
 
     def look(self) -> str | None:
-        """Why the session is over, or None; notices by itself when its time has passed."""
+        """Why the session is over, or None; loses it if its time has passed."""
         if self.lost is None and self.deadline > -inf:
             if now() >= self.deadline:
                 self.lose("expired")
@@ -126,21 +139,21 @@ class Session:
         self.held[held] = None
 
     def drop(self, held: Held) -> None:
-        """It is not any more. When the last has left a lost session, the engine is told that it is over."""
+        """It is not any more. When the last has left a lost session, `CloseSession` is sent."""
         self.held.pop(held, None)
-        if self._told:
+        if self._dismissed:
             self._close_if_left()
 
     def dismiss(self, reason: str) -> None:
-        """Tell all who hold or wait under it that it is over for them; the session itself lasts until it is lost."""
-        if not self._told:
-            self._told = True
+        """Notify all that is held or waited for under it; the session itself lasts until it is lost."""
+        if not self._dismissed:
+            self._dismissed = True
             for held in list(self.held):
                 held.lose(reason)
             self._wake_openers()
 
     def lose(self, reason: str) -> None:
-        """End it for good; whoever holds or waits under it is told."""
+        """End it for good, and notify all that is held or waited for under it."""
         if self.lost is None:
             self.lost = reason
             self.dismiss(reason)
@@ -150,16 +163,16 @@ class Session:
         # not before: bodies that are being cancelled may still be at work
         if not self.held:
             if self.lost is not None:
-                self.wire.send(CloseSession(self.id), lambda _: None)
+                self.dispatcher.send(CloseSession(self.id), lambda _: None)
             for waiter in self._leaving:
                 self._leaving.grant(waiter, None)
 
     async def opened(self) -> None:
-        """Wait until it can be used, or is lost. Cancellation: has no effect."""
+        """Wait until it can be used, or is lost."""
         await self._line.wait(self._line.join(None))
 
     async def left(self) -> None:
-        """Wait until nothing is held under it any more. Cancellation: has no effect."""
+        """Wait until nothing is held under it any more."""
         while self.held:
             await self._leaving.wait(self._leaving.join(None))
 
@@ -167,14 +180,16 @@ class Session:
         """Open the session and renew it until it is lost. Cancellation: it is no longer renewed."""
         sent, boot = anyio.current_time(), boot_time()
         try:
-            await self.wire.call(OpenSession(self.id, self.id.rpartition("/")[0], self.ttl), urgent=True)
+            await self.dispatcher.call(
+                OpenSession(self.id, self.id.rpartition("/")[0], self.ttl), urgent=True
+            )
         except (EngineError, StoreClosed) as problem:
             self.fail(problem)
             return
         while True:
             self._extend(sent, boot)
             await anyio.sleep_until(sent + self.ttl / 3)
-            self._look_after_the_unsettled()
+            self._look_after_the_unreleased()
             if self.look() is not None:
                 return
             sent, boot = anyio.current_time(), boot_time()
@@ -187,7 +202,7 @@ class Session:
     async def _renew(self) -> bool:
         while True:
             try:
-                return await self.wire.call(RenewSession(self.id), urgent=True) is Reply.OK
+                return await self.dispatcher.call(RenewSession(self.id), urgent=True) is Reply.OK
             except EngineError:  # the engine is there but cannot: as good as a failure in transit
                 await anyio.sleep(self.margin / 2)
 
@@ -197,11 +212,11 @@ class Session:
         if self.deadline > anyio.current_time():
             self._wake_openers()
 
-    def _look_after_the_unsettled(self) -> None:
-        if anyio.current_time() - next(iter(self.unsettled.values()), inf) > self.ttl:
+    def _look_after_the_unreleased(self) -> None:
+        if anyio.current_time() - next(iter(self.unreleased.values()), inf) > self.ttl:
             self.lose("unacknowledged")
-        for unsettled in list(self.unsettled):
-            unsettled.send_again()
+        for unreleased in list(self.unreleased):
+            unreleased.send_again()
 
     def _wake_openers(self) -> None:
         for waiter in self._line:
@@ -215,55 +230,53 @@ class Session:
 
 
 class Sessions:
-    """The sessions of one store, one for each ttl in use and each lane of the engine.
+    """The sessions of one store, one for each ttl in use and each shard of the engine."""
 
-    Thread safety: none.
-    """
-
-    def __init__(self, process: str, wires: Wires, upkeep: Callable[[], Upkeep]) -> None:
+    def __init__(self, process: str, dispatchers: Dispatchers, upkeep: Callable[[], Upkeep]) -> None:
         self.process = process
-        self._wires = wires
+        self._dispatchers = dispatchers
         self._upkeep = upkeep
-        self._current: dict[tuple[Wire, float], Session] = {}
+        self._current: dict[tuple[Dispatcher, float], Session] = {}
         self._jobs: dict[Session, Job] = {}
         self._numbers = count(1)
         self.closed = False
 
     def __iter__(self) -> Iterator[Session]:
-        """All that are alive, or were lost and still have somebody who has not left."""
+        """All that are alive, and lost ones under which something is still held."""
         return (session for session in list(self._jobs) if session.lost is None or session.held)
 
     def current(self, ttl: float, key: str = "") -> Session | None:
         """The session for this ttl and key if it can be used at once."""
-        session = self._current.get((self._wire(key), ttl))
-        return session if session is not None and session.usable else None
+        session = self._current.get((self._dispatchers.of(key or self.process), ttl))
+        if session is None or session.deadline == -inf or session.look() is not None:
+            return None
+        return session
 
     async def get(self, ttl: float, key: str = "") -> Session:
         """The session for this ttl and key, opened if need be. Raises `EngineError`, `StoreClosed`.
 
         Cancellation: a session that is being opened is opened for others.
         """
-        wire = self._wire(key)
+        dispatcher = self._dispatchers.of(key or self.process)
         while True:
             if self.closed:
                 raise StoreClosed("the store was closed")
-            session = self._current.get((wire, ttl))
+            session = self._current.get((dispatcher, ttl))
             if session is None or session.look() is not None:
                 self._jobs = {
                     s: job for s, job in self._jobs.items() if s.lost is None or s.held or not job.ended
                 }
-                session = self._current[wire, ttl] = Session(self._new_name(wire), ttl, wire)
+                session = self._current[dispatcher, ttl] = Session(
+                    self._new_name(dispatcher), ttl, dispatcher
+                )
                 self._jobs[session] = self._upkeep().start(f"heartbeat {session.id}", session.keep)
             elif session.deadline > -inf:
                 return session
             await session.opened()
 
-    def _wire(self, key: str) -> Wire:
-        return self._wires.of(key or self.process)
-
-    def _new_name(self, wire: Wire) -> str:
-        # an engine with lanes tells them by the name
-        while self._wires.of(name := f"{self.process}/{next(self._numbers)}") is not wire:
+    def _new_name(self, dispatcher: Dispatcher) -> str:
+        # the name decides on the shard
+        while self._dispatchers.of(name := f"{self.process}/{next(self._numbers)}") is not dispatcher:
             pass
         return name
 

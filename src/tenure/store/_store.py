@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Callable, Coroutine
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from secrets import token_hex
 from threading import get_ident
-from typing import Any, Protocol, Self, TypeVar, cast
+from typing import Any, Protocol, Self, TypeVar
 from weakref import WeakValueDictionary
 
 import anyio
@@ -17,21 +17,20 @@ import anyio.lowlevel
 from anyio import AsyncContextManagerMixin, CancelScope
 
 from tenure.arguments import check_name, check_seconds
-from tenure.engine import A, Belonging, Engine, Hint, Joins, Notice, Operation, Ping
-from tenure.errors import EngineError, LeaseLost, StoreClosed
-from tenure.local._park import this_task
+from tenure.engine import A, Engine, Enlisted, Enlistment, Hint, Notice, Operation, Ping, SessionItem
+from tenure.errors import LeaseLost, StoreClosed
 from tenure.observe import Observer
 from tenure.upkeep import Job, Upkeep, unwrapped_task_group
+from tenure.waiting import this_task
 
+from ._acquire import AcquireRequest, Acquisition, Acquisitions, Grant
 from ._codec import Codec, JsonCodec
+from ._dispatch import Call, Dispatchers
 from ._home import Home
-from ._places import Attempt, Obtained, Places, Wish
 from ._reconciling import OF_QUEUES, Reconciler, undoing
+from ._release import PendingRelease
 from ._sessions import LEAST_TTL, Session, Sessions
-from ._settling import Settlement
 from ._timers import Timers
-from ._wire import Call, Source
-from ._wires import Wires
 
 T = TypeVar("T")
 
@@ -44,18 +43,18 @@ _NOT_OPEN = "the store is not open: use `async with open_store(...) as store`"
 
 
 class Listener(Protocol):
-    """Something of this process that wants the hints for one key."""
+    """An object of this process that receives the hints for one key."""
 
     def on_hint(self, hint: Hint) -> None:
         """A hint came; MISSED and RESYNC mean that others may have been lost. Must not raise."""
         ...
 
-    def on_found(self, session: Session, one: Belonging) -> None:
-        """The engine has this of a session. What nobody here knows is to be given back. Must not raise."""
+    def on_found(self, session: Session, one: SessionItem) -> None:
+        """The engine has this item of a session. The listener releases it if it does not know it. Must not raise."""
         ...
 
     def close(self) -> None:
-        """The store closes: whoever waits gets `StoreClosed`. Must not raise."""
+        """The store closes: all that wait get `StoreClosed`. Must not raise."""
         ...
 
 
@@ -63,9 +62,9 @@ class Listener(Protocol):
 class StoreStatistics:
     """A store at one moment.
 
-    `sessions` are alive, `held` leases and places depend on them, `waiting` callers wait for a grant, `pending`
-    operations have not been answered, `jobs` are the names of the background jobs, `available` tells whether the
-    engine answered last time, `closing` whether the store takes no new calls.
+    `sessions` are alive, `held` leases and waiters depend on them, `waiting` callers wait for a grant, `pending`
+    operations have not been answered, `jobs` are the names of the background jobs. `available` says whether the engine
+    answered last time, `closing` whether the store refuses new calls.
     """
 
     url: str
@@ -82,12 +81,12 @@ class StoreStatistics:
 class Store(AsyncContextManagerMixin):
     """This process's open handle on an engine: made by `open_store`, entered with `async with`.
 
-    `namespace` parts users of one engine, `ttl` is how many seconds what is held outlives a process that died (0.5 at
-    least), `codec` makes bytes of payloads, `settle_timeout` is for how many seconds leaving a block waits for the
-    acknowledgement, `close_timeout` for how many seconds closing waits for bodies that still hold something.
+    `namespace` separates the users of one engine. `ttl` is for how many seconds what is held outlives a process that
+    died, at least 0.5. `codec` turns payloads into bytes. Leaving a block waits for the acknowledgement for at most
+    `settle_timeout` seconds; closing waits for bodies that still hold something for at most `close_timeout` seconds.
 
-    An engine whose link ends for good, or that raises what it may not, ends the store: its block is cancelled and
-    raises that error, all who wait get `StoreClosed`, and what is held is lost ("closed").
+    An engine whose link ends for good, or that raises what it must not, ends the store: its block is cancelled and
+    raises that error, all waiters get `StoreClosed`, and what is held is lost ("closed").
 
     Thread safety: none; a store belongs to the event loop in which it was opened. Used from another thread, or in a
     forked process, it raises `RuntimeError` at once, and nothing is sent.
@@ -120,14 +119,14 @@ class Store(AsyncContextManagerMixin):
         self._upkeep: Upkeep | None = None
         self._closing = False
         self._fault: Exception | None = None
-        self._wires = Wires(engine, self._home)
+        self._dispatchers = Dispatchers(engine, self._home)
         self._timers = Timers()
-        self._sessions = Sessions(self.process, self._wires, self._running)
-        self._places = Places(self._wires, self._sessions, self._timers)
+        self._sessions = Sessions(self.process, self._dispatchers, self._running)
+        self._acquisitions = Acquisitions(self._dispatchers, self._sessions, self._timers)
         self._reconciler = Reconciler(self._on_found)
         self._listeners: WeakValueDictionary[str, Any] = WeakValueDictionary()
-        self.entered: dict[tuple[str, object], object] = {}
-        """What is held exclusively, by key and task."""
+        self.entered: dict[tuple[str, object], AbstractAsyncContextManager[Any, None]] = {}
+        """The blocks that hold something exclusively, or are about to, by key and task."""
 
     @property
     def url(self) -> str:
@@ -136,7 +135,7 @@ class Store(AsyncContextManagerMixin):
 
     def __repr__(self) -> str:
         state = "new" if self._upkeep is None else "closing" if self._closing else "open"
-        return f"<Store {self.url} {state} pending={self._wires.pending}>"
+        return f"<Store {self.url} {state} pending={self._dispatchers.pending}>"
 
     @asynccontextmanager
     async def __asynccontextmanager__(self) -> AsyncGenerator[Self]:
@@ -150,7 +149,7 @@ class Store(AsyncContextManagerMixin):
             try:
                 link = await upkeep.open("link", self._engine.serve, self.process, self._on_hint)
                 carriers = [
-                    *(upkeep.start("wire", wire.run) for wire in self._wires.all),
+                    *(upkeep.start("wire", dispatcher.run) for dispatcher in self._dispatchers.all),
                     upkeep.start("timers", self._timers.run),
                     link,
                 ]
@@ -164,22 +163,19 @@ class Store(AsyncContextManagerMixin):
                 # whatever stopped the closing, a native cancellation for instance: nothing is left
                 self._closing = self._sessions.closed = True
                 upkeep.cancel()
-                self._wires.close("the store was closed")
+                self._dispatchers.close("the store was closed")
 
     async def ping(self) -> float:
-        """Go to the engine and back; gives the seconds that it took.
+        """Send an operation that does nothing, and return for how many seconds the answer took.
 
-        Raises `EngineError`, `StoreClosed`. Waits while the engine is away. Cancellation: has no effect.
+        Raises `EngineError`, `StoreClosed`. Waits while the engine is away.
         """
         start = anyio.current_time()
         await self.call(Ping())
         return anyio.current_time() - start
 
     async def statistics(self) -> StoreStatistics:
-        """This store at this moment; also while it closes. Raises `RuntimeError` if it was never opened.
-
-        Cancellation: has no effect.
-        """
+        """This store at this moment; also while it closes. Raises `RuntimeError` if it was never opened."""
         await anyio.lowlevel.checkpoint()
         self.check_here()
         assert self._upkeep is not None
@@ -189,17 +185,17 @@ class Store(AsyncContextManagerMixin):
             process=self.process,
             sessions=len(sessions),
             held=sum(len(session.held) for session in sessions),
-            waiting=len(self._places),
-            pending=self._wires.pending,
+            waiting=len(self._acquisitions),
+            pending=self._dispatchers.pending,
             jobs=self._upkeep.names,
-            available=self._wires.down is None,
+            available=self._dispatchers.down is None,
             closing=self._closing,
         )
 
     # what the patterns use
 
     def key(self, kind: str, name: str) -> str:
-        """The engine's key of a named object; checks the name, and the store of who calls `Store.key(store, ...)`."""
+        """The engine's key of a named object; `Store.key(store, ...)` also checks that `store` is one."""
         if not isinstance(self, Store):  # pyright: ignore[reportUnnecessaryIsInstance] users are not all type-checked
             raise TypeError(f"store must be an open store, from open_store(...), not {type(self).__name__}")
         return f"{self.namespace}:{kind}:{check_name('name', name)}"
@@ -216,19 +212,19 @@ class Store(AsyncContextManagerMixin):
         Cancellation: the operation may or may not be applied.
         """
         self._running()
-        return await self._wires.carrier(operation).call(operation)
+        return await self._dispatchers.of(operation.key).call(operation)
 
     def send(self, operation: Operation[A], on_answer: Callable[[A | Exception], object]) -> Call[A]:
         """Send an operation from plain code; also while the store closes."""
-        return self._wires.carrier(operation).send(operation, on_answer)
+        return self._dispatchers.of(operation.key).send(operation, on_answer)
 
-    def compose_soon(self, source: Source, key: str = "") -> None:
-        """Have `source.compose()` called at the end of the loop's turn, to send what concerns a key.
+    def call_soon(self, function: Callable[[], object], key: str = "") -> None:
+        """Call a plain function at the end of the loop's turn, to send what concerns a key; equal ones are called once.
 
         Also while the store closes.
         """
         self.check_here()
-        self._wires.of(key).compose_soon(source)
+        self._dispatchers.of(key).call_soon(function)
 
     def call_at(self, when: float, function: Callable[[], None]) -> None:
         """Have a plain function called when the loop's clock shows `when`."""
@@ -238,24 +234,20 @@ class Store(AsyncContextManagerMixin):
         """Start a background job that its owner ends."""
         return self._running().start(name, function, *args)
 
-    def joins(self) -> Joins:
-        """The engine, if it can take part in a transaction of the user's. From any thread. For the patterns alone.
+    def enlist(self, operation: Enlisted[A]) -> Enlistment[A]:
+        """How an operation is applied within a transaction of the user's. From any thread.
 
-        Raises `EngineError` if it cannot, `StoreClosed`.
+        Raises `EngineError` if the engine takes no part in such transactions, `StoreClosed`.
         """
         if self._home.forked:
             raise self._home.error()
         self._check_open()
-        if not hasattr(self._engine, "join"):
-            raise EngineError(
-                f"{self.url}: this engine takes no part in transactions on connections of yours"
-            )
-        return cast("Joins", self._engine)
+        return self._engine.join(operation)
 
     async def session(self, ttl: float, key: str = "") -> Session:
-        """The session for a ttl, and for what is in the same lane of the engine as `key`.
+        """The session for a ttl, and for what is in the same shard of the engine as `key`.
 
-        Raises `EngineError`, `StoreClosed`. Cancellation: has no effect.
+        Raises `EngineError`, `StoreClosed`.
         """
         self._running()
         return self._sessions.current(ttl, key) or await self._sessions.get(ttl, key)
@@ -264,27 +256,30 @@ class Store(AsyncContextManagerMixin):
         """The session for a ttl and a key if it is open already."""
         return self._sessions.current(ttl, key)
 
-    async def obtain(self, wish: Wish, ttl: float, ahead: Callable[[int], None] | None = None) -> Obtained:
-        """Obtain what is wished for, or wait for it. Raises `CapacityMismatch`, `EngineError`, `StoreClosed`.
+    def acquire(
+        self, request: AcquireRequest, ttl: float, on_position: Callable[[int], None] | None = None
+    ) -> Coroutine[Any, Any, Grant]:
+        """Acquire what is asked for, waiting for it. Raises `CapacityMismatch`, `EngineError`, `StoreClosed`.
 
-        Cancellation: nothing is held, no place is kept.
+        `on_position(n)` is called when n others are before it in the queue.
+        Cancellation: nothing is held, and the place in the queue is left.
         """
         self._running()
-        return await self._places.obtain(wish, ttl, ahead)
+        return self._acquisitions.acquire(request, ttl, on_position)
 
-    def attempt(self, wish: Wish, session: Session) -> Attempt:
-        """One attempt to obtain it, by a pattern that sees to the outcome itself. Raises `StoreClosed`."""
+    def attempt(self, request: AcquireRequest, session: Session) -> Acquisition:
+        """One attempt to acquire it, for a pattern that handles the outcome itself. Raises `StoreClosed`."""
         self._running()
-        return self._places.attempt(wish, session)
+        return Acquisition(self._acquisitions, session, request)
 
-    def settle(self, wish: Wish, obtained: Obtained) -> Settlement:
-        """Give it back; handed over synchronously."""
-        return self._places.settle(wish, obtained.name, obtained.session)
+    def settle(self, request: AcquireRequest, grant: Grant) -> PendingRelease:
+        """Release it; handed over synchronously."""
+        return self._acquisitions.release(request, grant.name, grant.session)
 
     def listen(self, key: str, make: Callable[[], T]) -> T:
         """The one listener of this process for a key, made if there is none yet.
 
-        It hears hints for as long as somebody keeps it: whoever asked for it, or what the engine still counts on.
+        It receives hints for as long as something refers to it: its user, or a session on which the engine counts.
         """
         listener = self._listeners.get(key)
         if listener is None:
@@ -292,22 +287,23 @@ class Store(AsyncContextManagerMixin):
         return listener
 
     def unlisten(self, key: str, listener: Listener) -> None:
-        """This listener for a key wants no more hints; another one that was made since does."""
+        """Send this listener for a key no more hints; another one that was made since keeps receiving them."""
         if self._listeners.get(key) is listener:
             del self._listeners[key]
 
     def notice(self, event: str, /, **fields: object) -> None:
-        """Tell the observer, if there is one."""
+        """Notify the observer, if there is one."""
         if self.observer is not None:
             self.observer.notice(event, **fields)
 
     # inside
 
     def _running(self) -> Upkeep:
-        upkeep = self._check_open()
+        if self._upkeep is None or self._closing:
+            return self._check_open()
         if get_ident() != self._home.thread:
             raise self._home.error()
-        return upkeep
+        return self._upkeep
 
     def _check_open(self) -> Upkeep:
         if self._upkeep is None:
@@ -319,23 +315,23 @@ class Store(AsyncContextManagerMixin):
     def _on_hint(self, hint: Hint) -> None:
         listener = self._listeners.get(hint.key)
         if hint.news is Notice.RESYNC or hint.news is Notice.MISSED:
-            self._places.ask_everything()
+            self._acquisitions.reasker.ask_everything()
             for listener in list(self._listeners.values()):
                 listener.on_hint(hint)
             for session in self._sessions if hint.news is Notice.RESYNC else ():
                 if session.usable:
                     self._reconciler.reconcile(session)
         elif listener is None or hint.news is Notice.ASK or not isinstance(hint.news, Notice):
-            self._places.on_hint(hint)
+            self._acquisitions.on_hint(hint)
         else:
             listener.on_hint(hint)
 
-    def _on_found(self, session: Session, one: Belonging) -> None:
+    def _on_found(self, session: Session, one: SessionItem) -> None:
         listener = self._listeners.get(one.key) if one.family in OF_QUEUES else None
         if listener is not None:
             listener.on_found(session, one)
-        elif not self._places.knows(one.name):
-            Settlement(undoing(session.id, one), session)
+        elif one.name not in self._acquisitions.by_name:
+            PendingRelease(undoing(session.id, one), session)
 
     def _fail(self, fault: Exception) -> None:
         """A job has ended by a fault: nothing can be sent any more."""
@@ -343,18 +339,18 @@ class Store(AsyncContextManagerMixin):
         self._fault = self._fault or fault
         self._upkeep.cancel()
         self._closing = self._sessions.closed = True
-        self._wires.close(f"the store has ended by a fault: {fault!r}")
+        self._dispatchers.close(f"the store has ended by a fault: {fault!r}")
         self._refuse()
         for session in self._sessions:
             session.lose("closed")
 
     @property
     def _consequences(self) -> tuple[type[Exception], ...]:
-        """What in the store's block tells no more than that the store has ended."""
+        """What the store's block may raise only because the store has ended."""
         return () if self._fault is None else (StoreClosed, LeaseLost)
 
     def _refuse(self) -> None:
-        self._places.close()
+        self._acquisitions.close()
         for listener in list(self._listeners.values()):
             listener.close()
         # the sessions last until the bodies have ended: what these clean up, they still hold
@@ -362,7 +358,7 @@ class Store(AsyncContextManagerMixin):
             session.dismiss("closed")
 
     async def _close(self, carriers: list[Job]) -> None:
-        """Refuse, wake, end the bodies, settle, close the sessions, end the jobs: in this order."""
+        """Refuse calls, wake waiters, end bodies, wait for releases, close sessions, end jobs: in this order."""
         self._closing = self._sessions.closed = True
         with CancelScope(shield=True):
             self._refuse()
@@ -371,19 +367,19 @@ class Store(AsyncContextManagerMixin):
                     await session.left()
             limit = anyio.current_time() + self.settle_timeout
             with CancelScope(deadline=limit):
-                await self._wires.settled()
+                await self._dispatchers.settled()
             for session in self._sessions:
                 session.lose("closed")
             await self._sessions.end()
             with CancelScope(deadline=limit):
-                await self._wires.settled()
+                await self._dispatchers.settled()
             for job in carriers:
                 await job.end()
 
 
 @asynccontextmanager
 async def _in_one_task() -> AsyncGenerator[None]:
-    """Say what to do where the loop only says that its scopes have been mixed up."""
+    """Raise an error that says what to do, instead of the loop's about scopes that were mixed up."""
     task = this_task()
     try:
         yield

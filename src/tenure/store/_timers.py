@@ -1,24 +1,24 @@
-"""One sleeper for all that a store has to do later."""
+"""Everything that a store does later, from one job that sleeps until the next of it is due."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from heapq import heappop, heappush
 from itertools import count
 from math import inf
 
 import anyio
 
-from tenure.local._line import Line
+from tenure.waiting import Line, now, spread
 
-__all__ = ("Timers",)
+__all__ = ("Timer", "Timers")
+
+_LEAST_PAUSE = 0.02
 
 
 class Timers:
-    """Calls plain functions at their times, all from one job.
-
-    Thread safety: none.
-    """
+    """Calls plain functions at their times, all from one job."""
 
     def __init__(self) -> None:
         self._heap: list[tuple[float, int, Callable[[], None]]] = []
@@ -33,12 +33,52 @@ class Timers:
             self._sleeper.grant(sleeper, None)
 
     async def run(self) -> None:
-        """Keep the times until cancelled. Cancellation: what was to come is dropped."""
+        """Call functions until cancelled. Cancellation: those that were not yet due are never called."""
         while True:
-            now = anyio.current_time()
-            while self._heap and self._heap[0][0] <= now:
+            time = anyio.current_time()
+            while self._heap and self._heap[0][0] <= time:
                 heappop(self._heap)[2]()
             self._sleeping_until = self._heap[0][0] if self._heap else inf
             with anyio.CancelScope(deadline=self._sleeping_until):
                 await self._sleeper.wait(self._sleeper.join(None))
             self._sleeping_until = -inf
+
+
+class Timer:
+    """Calls a function at the time that was set last; setting it anew costs next to nothing.
+
+    `call_at` is that of `Timers`, or of a store. One entry in the heap serves for a timer that is set later and later:
+
+    | state   | `_armed` | `_due`     | `set`                     | its time has come        |
+    |---------|----------|------------|---------------------------|--------------------------|
+    | idle    | inf      | inf        | armed                     | -                        |
+    | armed   | t        | t          | earlier: armed; else late | calls, idle              |
+    | late    | t        | later than t | earlier than t: armed   | armed for `_due`         |
+    """
+
+    def __init__(
+        self, call_at: Callable[[float, Callable[[], None]], None], function: Callable[[], None]
+    ) -> None:
+        self._call_at = call_at
+        self._function = function
+        self._due = inf
+        self._armed = inf
+
+    def set(self, seconds: float) -> None:
+        """Call it after so many seconds and a little more, chosen at random; no more at the time set before."""
+        self._due = now() + spread(seconds, least=_LEAST_PAUSE)
+        if self._due < self._armed:
+            self._arm()
+
+    def _arm(self) -> None:
+        self._armed = self._due
+        self._call_at(self._armed, partial(self._on_time, self._armed))
+
+    def _on_time(self, when: float) -> None:
+        if when == self._armed:
+            self._armed = inf
+            if self._due <= when:
+                self._due = inf
+                self._function()
+            elif self._due < inf:
+                self._arm()

@@ -14,7 +14,7 @@ from ._history import Call, Event, History
 from ._leaks import LeakCheck, LeakError, assert_no_leaks
 from ._proxy import FaultProxy
 from ._race import race
-from ._referee_barrier import Turns, agreement
+from ._referee_barrier import Generations, agreement
 from ._referee_holds import Holds, capacity, mutual_exclusion, one_leader
 from ._referee_line import fifo
 from ._referee_tasks import Deliveries, conservation, nothing_lost
@@ -37,6 +37,7 @@ __all__ = (
     "Fault",
     "FaultProxy",
     "FaultyEngine",
+    "Generations",
     "History",
     "Holds",
     "LeakCheck",
@@ -44,7 +45,6 @@ __all__ = (
     "LeapingClock",
     "RefereeError",
     "ScheduleFailed",
-    "Turns",
     "VirtualClock",
     "Wait",
     "agreement",

@@ -25,7 +25,7 @@ class AsyncioTime:
 
     backend = "asyncio"
     director: Director | None = None
-    """Who decides what is open, while a scenario runs; only in loops that are `ordered`."""
+    """The director that decides what is open, while a scenario runs; only in loops that are `ordered`."""
 
     def __init__(self, settle: float, patience: float) -> None:
         self.quiet_for = settle
@@ -60,7 +60,7 @@ class AsyncioTime:
         await settled
 
     def wake_settling(self) -> bool:
-        """Wake those who waited for everybody else to wait. False if there were none."""
+        """Wake those that waited for all others to wait. False if there were none."""
         waiting = [settled for settled in self._settling if not settled.done()]
         self._settling.clear()
         for settled in waiting:

@@ -1,4 +1,4 @@
-"""The marks that a scenario sets for an exploration: what may be cancelled, and who comes at the worst moment."""
+"""The marks that a scenario sets for an exploration: what may be cancelled, and what comes at the worst moment."""
 
 from __future__ import annotations
 
@@ -84,8 +84,8 @@ def cancellable() -> Cancellable:
     """Mark a block that an exploration may cancel at any moment.
 
     Written `with cancellable() as scope:`, it is a cancel scope: what is cancelled ends with the block, and
-    `scope.cancelled_caught` tells. On asyncio some are cancelled by the task's own `cancel()` instead; the block
-    catches that too. Outside of `explore()` and `cancel_everywhere()` nobody cancels it.
+    `scope.cancelled_caught` shows it. On asyncio some are cancelled by the task's own `cancel()` instead; the block
+    catches that too. Outside of `explore()` and `cancel_everywhere()` it is not cancelled.
     """
     return Cancellable(current_director())
 

@@ -1,4 +1,4 @@
-"""A director that leaves everything to chance, or to whoever stands in for chance: hypothesis, or a record."""
+"""A director that leaves everything to chance, or to a substitute for chance: hypothesis, or a record."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from ._director import Block
 
 LATENESS = 0.1
-# How likely it is, in runs of each kind, that something is cancelled in one turn of the loop: one in so many.
+# How likely it is, in runs of each kind, that something is cancelled in one turn of the loop: one in this many.
 INTENSITIES = (0, 16, 3)
 # In which turn the whole scenario is cancelled, where it is.
 FIRST_TURNS = 24

@@ -1,4 +1,4 @@
-"""Whether a block gives way to others, which is when it can be cancelled."""
+"""Whether a block yields to other tasks, which is when it can be cancelled."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
 
 @contextmanager
 def assert_checkpoints() -> Generator[None]:
-    """A `with` block, inside an async function, that must give way to other tasks at least once.
+    """A `with` block, inside an async function, that must yield to other tasks at least once.
 
     Raises `AssertionError` if it ran through in one go. A block that raises is not checked. On trio it must also have
     been possible to cancel the block, as trio's own check demands. On asyncio that leaves no trace: anyio's own locks
-    look whether they are cancelled, and then give way in a shielded scope, as would one that does not look.
+    look whether they are cancelled, and then yield in a shielded scope, as would one that does not look.
     """
     if _on_trio():
         from trio import testing

@@ -1,4 +1,4 @@
-"""Telling that nothing can ever happen again: who waits for what, and where."""
+"""Deadlocks: nothing can happen any more; which task waits for what, and where."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ OWN = Path(__file__).parent
 class DeadlockError(AssertionError):
     """Every task waits, no timer is set, and nothing came from outside while the virtual clock was patient.
 
-    `waits` tells for each task what it waits for. `circle` are the names of tasks each of which waits for the next, and
+    `waits` shows for each task what it waits for. `circle` are the names of tasks each of which waits for the next, and
     the last for the first; it is empty if none was found. The message has both, and where each task waits, innermost
     call first.
     """
@@ -31,7 +31,7 @@ class DeadlockError(AssertionError):
 
 
 def deadlock(tasks: Iterable[Any], director: Director | None) -> DeadlockError:
-    """The error that tells of these native tasks, under the names that the director's trace gives them, if any."""
+    """The error about these native tasks, under the names that the director's trace gives them, if any."""
     named = _named(tasks, director)
     all_waits = waits(named)
     lines = ["every task waits and no timer is set:"]
@@ -41,8 +41,8 @@ def deadlock(tasks: Iterable[Any], director: Director | None) -> DeadlockError:
     by_name = {wait.task: wait for wait in all_waits}
     chain, closed = _chain(by_name)
     if closed or len(chain) > 1:
-        told = ", ".join(str(by_name[name]) for name in chain)
-        lines.append(f"{'in a circle' if closed else 'one after the other'}: {told}")
+        names = ", ".join(str(by_name[name]) for name in chain)
+        lines.append(f"{'in a circle' if closed else 'one after the other'}: {names}")
     return DeadlockError("\n".join(lines), waits=all_waits, circle=chain if closed else ())
 
 

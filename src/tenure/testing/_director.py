@@ -69,7 +69,7 @@ class Director:
         return self._numbers.setdefault(task, len(self._numbers))
 
     def arrange(self, tasks: Sequence[object | None], *, now: float) -> Sequence[int]:  # noqa: ARG002
-        """Give the order in which a turn's steps are taken. None stands for a callback of the loop's own."""
+        """Return the order in which a turn's steps are taken. None stands for a callback of the loop's own."""
         self.turns += 1
         if self.turns > MAX_TURNS and not self.endless:
             self.endless = True

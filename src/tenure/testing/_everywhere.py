@@ -47,7 +47,7 @@ class _Scout(Director):
         self.had_newcomers = False
         self._is_parked = _parked_on_asyncio if backend == "asyncio" else _parked_on_trio
         self._numbered: dict[Block, int] = {}
-        # The points before the step that is under way: it may yet wake who was parked there.
+        # The points before the step that is under way: it may yet wake a task parked there.
         self._last: list[tuple[int, Block]] = []
 
     def enter(self, block: Block) -> None:

@@ -23,7 +23,7 @@ class ScheduleFailed(AssertionError):
     """A scenario failed under a schedule that was found for it; the scenario's own error is the `__cause__`.
 
     `seed` and `backend` are what `replay()` takes to repeat it, `schedule` is the shortest schedule found that fails in
-    the same way and can be given in place of the seed, and `trace` tells what happened under that one.
+    the same way and can be given in place of the seed, and `trace` shows what happened under that one.
     """
 
     def __init__(self, message: str, *, seed: int | str, schedule: str, backend: str, trace: str) -> None:
@@ -87,7 +87,7 @@ def explore(
     whole, which then must end without an error. `strict` leaves the order of ready tasks as asyncio keeps it, first
     come first served, and varies only time and cancellation; trio keeps no order, so there it changes nothing.
 
-    What failed is made shorter, if hypothesis is installed, and told step by step. Raises `ValueError` for bad
+    What failed is made shorter, if hypothesis is installed, and described step by step. Raises `ValueError` for bad
     arguments, and `RuntimeError` when called inside of a running loop.
 
     The ideas are those of Coyote, Shuttle and trio's own deterministic scheduling; the cancellations between two steps
@@ -109,7 +109,7 @@ def explore(
 def replay(
     scenario: Scenario, seed: int | str, backend: str, *, strict: bool = False, cancel: bool = True
 ) -> str:
-    """Run `scenario` once, under the schedule of a seed (or of `ScheduleFailed.schedule`), and give the trace.
+    """Run `scenario` once, under the schedule of a seed (or of `ScheduleFailed.schedule`), and return the trace.
 
     The other arguments are those of `explore()`. Raises `ScheduleFailed` if it fails again.
     """
@@ -186,7 +186,7 @@ def _decoded(schedule: str) -> bytes:
         return urlsafe_b64decode(schedule + "=" * (-len(schedule) % 4))
     except (binascii.Error, ValueError) as error:
         raise ValueError(
-            f"seed: a number, or a schedule as ScheduleFailed tells it, not {schedule!r}"
+            f"seed: a number, or a schedule as ScheduleFailed reports it, not {schedule!r}"
         ) from error
 
 

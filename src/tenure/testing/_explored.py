@@ -39,7 +39,7 @@ def explored(
     runs together, so what a run changes has to be made inside of the function.
 
     With pytest, `--explore-seeds=N` sets how many seeds each such test tries, and `--explore-seed=S` (a seed, or a
-    schedule as a failure tells it) repeats that one alone, on `--explore-backend=NAME` if given.
+    schedule as a failure reports it) repeats that one alone, on `--explore-backend=NAME` if given.
     """
     if test is None:
         return functools.partial(_explored, seeds=seeds, backends=backends, strict=strict, cancel=cancel)

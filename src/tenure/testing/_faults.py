@@ -9,12 +9,13 @@ from collections import Counter, deque
 from enum import Enum
 from functools import partial
 from random import Random
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import anyio
 import anyio.lowlevel
 from anyio import TASK_STATUS_IGNORED
 
+from tenure.engine import Engine
 from tenure.errors import StoreUnavailable
 
 if TYPE_CHECKING:
@@ -22,14 +23,14 @@ if TYPE_CHECKING:
 
     from anyio.abc import TaskStatus
 
-    from tenure.engine import A, Engine, Hint, Operation
+    from tenure.engine import Hint, Operation
 
 
 class Fault(Enum):
     """What can happen to a batch of operations on its way, or to a hint."""
 
     LOST_REQUEST = "lost request"
-    """It never arrives, so it fails before the effect: the sender is told that the engine is unreachable."""
+    """It never arrives, so it fails before the effect: the sender learns that the engine is unreachable."""
 
     CUT = "cut"
     """The link breaks in the middle: the first few operations are applied, the sender gets no answer at all."""
@@ -55,8 +56,8 @@ class Fault(Enum):
 
 _OF_HINTS = (Fault.LOST_HINT, Fault.DUPLICATE_HINT)
 
-_NAMES = ("session", "watch", "holder", "participant", "producer")
-"""The fields of operations that tell who sent them."""
+_NAMES = ("session", "key", "watch", "holder", "participant", "producer")
+"""The fields of operations that name the sender."""
 
 
 class _Planned(NamedTuple):
@@ -90,10 +91,10 @@ class LeapingClock:
         return f"<LeapingClock {self._ahead:+g} s>"
 
 
-class FaultyEngine:
+class FaultyEngine(Engine):
     """An engine around another one that passes everything on, except for the faults that were asked for.
 
-    Faults come planned, one by one (`plan`), or at random: `rates` gives for each fault how likely it is to hit a batch
+    Faults come planned, one by one (`plan`), or at random: `rates` says for each fault how likely it is to hit a batch
     (or a hint), and the same `seed` repeats the same draws. A planned fault goes first. At most one fault hits a batch.
     `delay` is how many seconds `Fault.DELAY` takes, and for how long at most a batch waits to be overtaken. `pause`
     freezes the link until `resume`, `pause_session` one process's part of it. `clock` is the one that was given to the
@@ -109,8 +110,6 @@ class FaultyEngine:
 
     Thread safety: none; it belongs to the event loop of the engine inside.
     """
-
-    immediate = False
 
     def __init__(
         self,
@@ -132,6 +131,8 @@ class FaultyEngine:
                 )
         if not delay >= 0:
             raise ValueError(f"delay: seconds, zero or more, not {delay!r}")
+        self.url = engine.url
+        self.shards = engine.shards
         self.batches = 0
         self.suffered: Counter[Fault] = Counter()
         self._engine = engine
@@ -146,19 +147,9 @@ class FaultyEngine:
         self._overtaking: anyio.Event | None = None
         self._held_back: list[tuple[Callable[[Hint], None], Hint]] = []
 
-    @property
-    def url(self) -> str:
-        """Where the engine inside keeps its state."""
-        return self._engine.url
-
-    @property
-    def lanes(self) -> int:
-        """How many parts of the engine inside may be away each for itself."""
-        return getattr(self._engine, "lanes", 1)
-
-    def lane(self, name: str) -> int:
+    def shard(self, name: str) -> int:
         """The part in which the object or session of that name is."""
-        return getattr(self._engine, "lane", _only)(name)
+        return self._engine.shard(name)
 
     def plan(self, fault: Fault, *, on: type[Operation[Any]] | None = None, times: int = 1) -> None:
         """Let `fault` hit the next batch, or the next that has an operation of type `on`; `times` times.
@@ -211,14 +202,10 @@ class FaultyEngine:
         """
         if self._clock is None:
             raise RuntimeError(
-                f"jump: the clock of {self.url} cannot be moved; give the same clock=LeapingClock() to an engine that"
+                f"jump: the clock of {self.url} cannot be moved; pass the same clock=LeapingClock() to an engine that"
                 " takes one and to the FaultyEngine"
             )
         self._clock.jump(seconds)
-
-    def apply(self, operation: Operation[A], /) -> NoReturn:
-        """Refuse: only immediate engines apply at once. Raises `RuntimeError`."""
-        raise RuntimeError(f"a faulty engine is not immediate: execute {operation!r}")
 
     async def execute(self, operations: Sequence[Operation[Any]], /) -> Sequence[Any]:
         """Apply operations as far as the faults let it. Raises `StoreUnavailable`.
@@ -321,10 +308,6 @@ class FaultyEngine:
                 if share < 0:
                     return fault
         return None
-
-
-def _only(_name: str) -> int:
-    return 0
 
 
 def _is_of(session: str, operation: Operation[Any]) -> bool:

@@ -1,4 +1,4 @@
-"""What is in use, held or waited for, as things tell it in their own `statistics()`."""
+"""What is in use, held or waited for, as things report it in their own `statistics()`."""
 
 from __future__ import annotations
 
@@ -39,24 +39,22 @@ def checked(things: Iterable[Any]) -> None:
         if not callable(getattr(thing, "statistics", None)):
             raise TypeError(f"things: each has to have statistics(), and {thing!r} has not")
         if inspect.iscoroutinefunction(thing.statistics):
-            raise TypeError(
-                f"things: the statistics() of {thing!r} is awaited; compare what it gives yourself"
-            )
+            raise TypeError(f"things: the statistics() of {thing!r} is awaited; compare its result yourself")
 
 
 def gauges(thing: Any) -> dict[str, float]:
     """Each gauge of `thing` by its name, collections as how many are in them. `TypeError` if it has none."""
     found = _fields(thing.statistics())
     if isinstance(thing, anyio.Semaphore):
-        # Its statistics tell of nobody but those who wait.
+        # Its statistics count only those that wait.
         found["value"] = thing.value
     if not found:
-        raise TypeError(f"things: the statistics() of {thing!r} tells nothing that could be left in use")
+        raise TypeError(f"things: the statistics() of {thing!r} has nothing that could be left in use")
     return found
 
 
 def risen(before: dict[str, float], now: dict[str, float]) -> list[str]:
-    """Tell of each gauge by which more is in use than before."""
+    """Name each gauge that shows more in use than before."""
     return [
         f"{name} was {before[name]}, is {value}"
         for name, value in now.items()

@@ -23,7 +23,7 @@ QUEUED = "queued"
 class Event(NamedTuple):
     """One thing that happened: when, by whom, of what kind, and to what.
 
-    `at` is in seconds and for the reader; what was first is told by the order of the history. `phase` says what part of
+    `at` is in seconds and for the reader; the order of the history shows what was first. `phase` says what part of
     a call it is: "began", "queued", "still", "ended" (well), "refused" (without effect) or "unknown"; it is "" for what
     happened in one moment. Events of one `call` have the same.
     """
@@ -44,7 +44,7 @@ class Event(NamedTuple):
 
 
 class Call:
-    """A block that is noted when it begins and when it ends: what the methods of `History` give. For one use.
+    """A block that is noted when it begins and when it ends: what the methods of `History` return. For one use.
 
     Thread safety: for the thread that entered it.
     """
@@ -98,14 +98,14 @@ class History:
     """A record of what happened, to which events are only added; referees judge it, or any other iterable of events.
 
     `History()` is a list in memory. `History(path)` adds each event to a file, by a single write: processes and threads
-    of one machine that give the same path write one history, whoever is killed, and it is read from there by iterating.
+    of one machine that pass the same path write one history, whoever is killed, and it is read from there by iterating.
     A killed process leaves at most one torn line; reading skips those and counts them in `torn`. The file is on a local
     disk. It is open only for the moment of a write, and nothing has to be closed.
 
     The order of the notes is the order of what happened, whatever the clocks say. So note what begins before it is
     asked for, what is held after it was obtained and while it is held, and what ended before giving it back.
 
-    `by` is who notes, if a note does not say (by default the process id). `clock` tells the time for those who read
+    `by` is the default author of notes (by default the process id). `clock` is the time for those that read
     it: `anyio.current_time` for virtual time, by default CLOCK_MONOTONIC, which the processes of a machine share.
 
     Thread safety: any thread may note and read.
@@ -170,11 +170,11 @@ class History:
     # what is held, and the line for it
 
     def asked(self, subject: str, *, priority: int = 0, by: str | None = None) -> Event:
-        """Note that somebody is about to ask for `subject`; hand what it gives to `queued` and `held`."""
+        """Note that a task is about to ask for `subject`; hand the result to `queued` and `held`."""
         return self._append("wait", subject, by, BEGAN, self._new_id(), {"priority": priority})
 
     def queued(self, place: Event) -> Event:
-        """Note that who asked is certain to stand in the line by now; anybody who knows may say so. Gives the place."""
+        """Note that the asking task is certain to stand in the line by now; any task may note it. Returns the place."""
         self._append("wait", place.subject, place.by, QUEUED, place.call, {})
         return place
 
@@ -223,9 +223,9 @@ class History:
     def arriving(
         self, barrier: str, *, turn: int, broken: Errors = BarrierBroken, by: str | None = None
     ) -> Call:
-        """Note that a party arrives at a barrier: it passes if the block ends well, or is told `broken`.
+        """Note that a party arrives at a barrier: it passes if the block ends well, or notes `broken`.
 
-        `turn` numbers the meetings as the parties see them. If the barrier tells them, `tell` the call `place` and
+        `turn` numbers the meetings as the parties see them. If the barrier has them, `tell` the call `place` and
         `generation`.
         """
         return self.call("arrive", barrier, by=by, refused=broken, turn=turn)
@@ -264,7 +264,7 @@ class History:
         return events
 
 
-def _checked(item: Name) -> Name:
-    if not isinstance(item, str | int):  # pyright: ignore[reportUnnecessaryIsInstance]
+def _checked(item: object) -> Name:
+    if not isinstance(item, str | int):
         raise TypeError(f"item: a str or an int, not {item!r}")
     return item

@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 async def race(*calls: Callable[[], Awaitable[T]]) -> list[T | BaseException]:
-    """Call async functions without arguments together, and give what became of each, in the order of the calls.
+    """Call async functions without arguments together, and return the outcome of each, in the order of the calls.
 
     An outcome is the value returned or the exception raised, as from `asyncio.gather(..., return_exceptions=True)`.
     None of the calls begins before all of them are ready to. All are waited for.

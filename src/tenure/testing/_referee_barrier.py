@@ -1,4 +1,4 @@
-"""The referee of barriers: all pass, or nobody does."""
+"""The referee of barriers: all pass, or none."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from ._referees import Breach, Span, judge, spans
 
 
 @dataclass(frozen=True, slots=True)
-class Turns:
+class Generations:
     """What the referee of barriers has seen: the turns in which parties passed, and those in which they were broken."""
 
     passed: int
     broken: int
 
 
-def agreement(history: Iterable[Event], parties: int) -> Turns:
+def agreement(history: Iterable[Event], parties: int) -> Generations:
     """Raise `RefereeError` unless all parties of a barrier agree, turn for turn.
 
-    It judges `arriving`: in a turn all pass or all are told that it is broken. Nobody passes before so many `parties`
+    It judges `arriving`: in a turn all pass or all see it broken. None passes before `parties`
     have arrived and are there together, nor more than that pass. Their places are different ones, from 0 to
-    `parties - 1`, and their generation is the same, and that of no other turn (where the calls tell them). A party of
+    `parties - 1`, and their generation is the same, and that of no other turn (where the calls record them). A party of
     which no outcome is known may have passed or not; one whose call raised is there no more.
     """
     if parties < 1:
@@ -45,7 +45,7 @@ def agreement(history: Iterable[Event], parties: int) -> Turns:
             breaches += _wrong_places(name, winners, parties)
             breaches += _mixed_generations(name, winners, generations)
     judge(breaches)
-    return Turns(passed, broken)
+    return Generations(passed, broken)
 
 
 def _disagreements(
@@ -69,21 +69,21 @@ def _disagreements(
 
 
 def _wrong_places(name: str, winners: list[Span], parties: int) -> Iterator[Breach]:
-    told = [winner for winner in winners if winner.fact("place") is not None]
-    times = Counter(winner.fact("place") for winner in told)
-    wrong = [winner for winner in told if times[winner.fact("place")] > 1]
+    known = [winner for winner in winners if winner.fact("place") is not None]
+    times = Counter(winner.fact("place") for winner in known)
+    wrong = [winner for winner in known if times[winner.fact("place")] > 1]
     if wrong:
         yield Breach(f"{name}: places were given twice", _ends(wrong))
-    outside = [winner for winner in told if winner.fact("place") not in range(parties)]
+    outside = [winner for winner in known if winner.fact("place") not in range(parties)]
     if outside:
         yield Breach(f"{name}: there are no such places of {parties}", _ends(outside))
 
 
 def _mixed_generations(name: str, winners: list[Span], generations: dict[Fact, Span]) -> Iterator[Breach]:
-    told = {winner.fact("generation"): winner for winner in winners if winner.fact("generation") is not None}
-    if len(told) > 1:
-        yield Breach(f"{name}: of several generations", _ends(told.values()))
-    for generation, winner in told.items():
+    known = {winner.fact("generation"): winner for winner in winners if winner.fact("generation") is not None}
+    if len(known) > 1:
+        yield Breach(f"{name}: of several generations", _ends(known.values()))
+    for generation, winner in known.items():
         other = generations.setdefault(generation, winner)
         if other is not winner:
             yield Breach(f"{name}: generation {generation} was that of another turn", _ends([other, winner]))

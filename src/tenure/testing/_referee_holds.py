@@ -1,4 +1,4 @@
-"""Referees of what is held: by one at a time, by so many at once, by one leader a term."""
+"""Referees of what is held: by one at a time, by a limited number at once, by one leader a term."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ._referees import Breach, Span, judge, spans, unpaused
 
 @dataclass(frozen=True, slots=True)
 class Holds:
-    """What a referee has seen: so many `held`, `unended` of them without an end; writes `accepted` and `refused`."""
+    """What a referee has seen: the number `held`, `unended` of them without an end; writes `accepted` and `refused`."""
 
     held: int
     unended: int
@@ -28,8 +28,8 @@ def mutual_exclusion(history: Iterable[Event], *, paused: Collection[str] = ()) 
     higher than all before, if there are tokens. A hold without an end (its process was killed) lasts up to its last
     sign. It judges `writing`: none is accepted after one with a higher token.
 
-    `paused` names those (`by`) who were frozen or suspended for longer than their lease: they cannot know that they
-    hold no more, so that only the writes tell. Their holds are not compared with others, but a token is theirs alone.
+    `paused` names those (`by`) that were frozen or suspended for longer than their lease: they cannot know that they
+    hold no more, so that only the writes count. Their holds are not compared with others, but a token is theirs alone.
     """
     return _exclusive(list(history), paused, terms=False)
 
@@ -45,10 +45,10 @@ def one_leader(history: Iterable[Event], *, paused: Collection[str] = ()) -> Hol
 
 
 def capacity(history: Iterable[Event], limit: int, *, paused: Collection[str] = ()) -> int:
-    """Raise `RefereeError` unless the weights that were held at once never exceeded `limit`; give the most there was.
+    """Raise `RefereeError` unless the weights that were held at once never exceeded `limit`; return the highest.
 
     It judges `held`, for each subject. A hold without an end (its process was killed) counts up to its last sign, one
-    of those who were `paused` (see `mutual_exclusion()`) not at all.
+    of those that were `paused` (see `mutual_exclusion()`) not at all.
     """
     if limit < 1:
         raise ValueError(f"limit: at least 1, not {limit!r}")
@@ -137,7 +137,7 @@ def _stale(subject: str, writes: list[Span]) -> Iterator[Breach]:
 
 
 def _moments(holds: list[Span]) -> Iterator[tuple[int, dict[int, Span]]]:
-    """The weight that is held after each change, and who holds it."""
+    """The weight that is held after each change, and its holder."""
     changes = [(hold.begin, False, hold) for hold in holds] + [(hold.until, True, hold) for hold in holds]
     inside: dict[int, Span] = {}
     used = 0

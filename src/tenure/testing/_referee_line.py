@@ -22,13 +22,13 @@ class _Place:
 
 
 def fifo(history: Iterable[Event], *, limit: int = 1) -> int:
-    """Raise `RefereeError` unless who came first was served first; give how many were served.
+    """Raise `RefereeError` unless first come was first served; return how many were served.
 
-    It judges `held` with a `place`, for each subject, among those of one priority who were served. One came before
-    another if it was `queued` (or, where nobody noted that, served) before the other `asked`.
+    It judges `held` with a `place`, for each subject, among those of one priority that were served. One came before
+    another if it was `queued` (or, where that was not noted, served) before the other `asked`.
 
-    The tokens tell in which order they were served, if all have one. Otherwise it is the order in which they noted it,
-    where those who were granted something together may wake in any order: whoever passes others by is fine as long as
+    The tokens show in which order they were served, if all have one. Otherwise it is the order in which they noted it,
+    where those who were granted something together may wake in any order: overtaking is fine as long as
     all of them fit within `limit`, by weight.
 
     It cannot know of places that were rightly lost, by a waiter whose session ended and who came again.
@@ -82,7 +82,7 @@ def _overtakings(line: list[_Place]) -> Iterator[tuple[_Place, list[_Place]]]:
 
 
 def _inside(holds: list[Span]) -> dict[int, int]:
-    """The weight that is held when each hold begins, its own too; who may be dead does not count."""
+    """The weight that is held when each hold begins, its own too; a holder that may be dead does not count."""
     changes = [(hold.begin, weight_of(hold)) for hold in holds]
     changes += [(hold.until, -weight_of(hold)) for hold in holds if hold.end]
     unended = {hold.begin: weight_of(hold) for hold in holds if not hold.end}

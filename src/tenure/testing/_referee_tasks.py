@@ -21,8 +21,8 @@ _STATES = ("waiting", "delayed", "leased", "done", "dead", "cancelled", "expired
 class Deliveries:
     """What the referee of queues has seen.
 
-    Of the puts, so many were `acknowledged`; so many `recovered` of those whose outcome was unknown. Items were `taken`
-    so many times, of which `again` were deliveries of one that had been taken before; `completed` and `found` as noted.
+    Of the puts, `acknowledged` were acknowledged; `recovered` are those whose outcome was unknown. Items were taken
+    `taken` times, of which `again` were deliveries of one that had been taken before; `completed` and `found` as noted.
     """
 
     acknowledged: int
@@ -97,11 +97,11 @@ def conservation(put: int | QueueStatistics, history: Iterable[Event] | None = N
     elif not parts:
         raise ValueError("parts: where what was put is now, none given")
     breaches: list[Breach] = []
-    told = " + ".join(f"{name} {count}" for name, count in parts.items())
+    parts_shown = " + ".join(f"{name} {count}" for name, count in parts.items())
     if sum(parts.values()) != put:
-        breaches.append(Breach(f"put {put}, but {told} = {sum(parts.values())}", ()))
+        breaches.append(Breach(f"put {put}, but {parts_shown} = {sum(parts.values())}", ()))
     if min(parts.values()) < 0:
-        breaches.append(Breach(f"less than nothing: {told}", ()))
+        breaches.append(Breach(f"less than nothing: {parts_shown}", ()))
     if history is not None:
         breaches += _unlike_the_books(put, parts, list(history))
     judge(breaches)

@@ -72,9 +72,9 @@ def spans(events: Iterable[Event], kind: str) -> dict[str, list[Span]]:
 
 
 def unpaused(holds: Iterable[Span], paused: Collection[str]) -> list[Span]:
-    """Those whose holder knew what time it was. Raises `TypeError`."""
+    """Those whose holder knew the time. Raises `TypeError`."""
     if isinstance(paused, str):
-        raise TypeError(f"paused: the names of those who were paused, not {paused!r}")
+        raise TypeError(f"paused: the names of those that were paused, not {paused!r}")
     return [hold for hold in holds if hold.first.by not in paused]
 
 

@@ -39,7 +39,7 @@ def checked_backends(backends: Sequence[str]) -> None:
 def run_once(
     scenario: Callable[[], Awaitable[object]], backend: str, director: Director
 ) -> BaseException | None:
-    """Run the scenario in virtual time as the director wants it; give the error by which it failed."""
+    """Run the scenario in virtual time as the director decides; return the error by which it failed."""
     time = AsyncioTime(0.0, PATIENCE) if backend == "asyncio" else TrioTime(0.0, PATIENCE)
     state = random.getstate()
     random.seed(0)

@@ -18,9 +18,9 @@ class _Enough(BaseException):
 
 
 def shrunk(fails: Callable[[Callable[[int], int]], tuple[bool, list[int]]], choices: list[int]) -> list[int]:
-    """Give a simpler list of choices that still fails; without hypothesis, the same.
+    """Return a simpler list of choices that still fails; without hypothesis, the same.
 
-    `fails(choose)` makes a run for which `choose(n)` chooses, and tells whether it failed and what was chosen.
+    `fails(choose)` makes a run for which `choose(n)` chooses, and returns whether it failed and what was chosen.
     """
     try:
         from hypothesis import Phase, Verbosity, find, settings, strategies

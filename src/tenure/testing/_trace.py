@@ -1,4 +1,4 @@
-"""Telling what happened in a run: who ran when, and where it waited afterwards."""
+"""The trace of a run: which task ran when, and where it waited afterwards."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ class Trace:
 
     def _close(self) -> None:
         if self._open is not None:
-            who, coroutine = self._open
+            name, coroutine = self._open
             self._open = None
-            self._lines.append(f"{who:<36} {where(coroutine)}")
+            self._lines.append(f"{name:<36} {where(coroutine)}")
 
 
 def where(coroutine: Any) -> str:

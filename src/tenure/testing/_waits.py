@@ -14,8 +14,6 @@ from typing import TYPE_CHECKING, Any, cast
 
 import anyio
 
-import tenure.local
-
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from types import FrameType
@@ -39,14 +37,14 @@ KINDS = {
 }
 # How many holders a line names.
 MOST = 6
-LOCAL = f"{Path(tenure.local.__file__).parent}{os.sep}"
+OURS = tuple(f"{Path(__file__).parents[1] / room}{os.sep}" for room in ("local", "waiting"))
 
 
 @dataclass(frozen=True)
 class Wait:
     """What one task waited for when nothing could go on.
 
-    `task` is its name. `what` tells what it waited for and who held that, or is empty where that is not known. `on` are
+    `task` is its name. `what` says what it waited for and who held that, or is empty where that is not known. `on` are
     the tasks, of those that waited too, that could have ended the wait: the holders of a lock, the tasks of a group.
     """
 
@@ -75,7 +73,7 @@ def suspended(awaitable: Any) -> tuple[list[FrameType], asyncio.Task[Any] | None
                 awaitable = getattr(awaitable, following)
                 break
         else:
-            # It wraps an async generator, a coroutine or a future, and only the garbage collector is told which.
+            # It wraps an async generator, a coroutine or a future, and only the garbage collector knows which.
             inner: list[Any] = gc.get_referents(awaitable)
             if type(awaitable).__name__ == "FutureIter":
                 # from Python 3.12 on, its class is among them too
@@ -87,13 +85,13 @@ def suspended(awaitable: Any) -> tuple[list[FrameType], asyncio.Task[Any] | None
 
 
 def library_files() -> tuple[str, ...]:
-    """What the paths begin with of the files in which nobody looks for the cause of a wait."""
+    """What the paths begin with of the files that are not shown as the cause of a wait."""
     files = [sys.modules[name].__file__ for name in LOOPS if name in sys.modules]
     return contextlib.__file__, *(f"{Path(file).parent}{os.sep}" for file in files if file)
 
 
 def name_and_coroutine(task: Any) -> tuple[str, Any]:
-    """Those of a native task, or of what anyio gives for one; the coroutine is None for anything else."""
+    """Those of a native task, or of its TaskInfo of anyio; the coroutine is None for anything else."""
     if isinstance(task, asyncio.Task):
         asyncios = cast("asyncio.Task[Any]", task)
         name, coroutine = asyncios.get_name(), asyncios.get_coro()
@@ -120,7 +118,7 @@ class _Tasks:
         """What the task of that name waits for."""
         frames, task = suspended(coroutine)
         things: list[Any] = [] if task is None else [task]
-        folders = (*library_files(), LOCAL)
+        folders = (*library_files(), *OURS)
         starts = False
         for frame in reversed(frames):
             method = frame.f_code.co_name
@@ -139,12 +137,12 @@ class _Tasks:
         if not held:
             return Wait(name, self._label(things[0]), ())
         thing, holders = held[0]
-        who, on = self._told(holders)
+        holder, on = self._named(holders)
         if _is_group(thing) or isinstance(thing, asyncio.Task | anyio.TaskHandle):
-            return Wait(name, f"the {'start' if starts else 'end'} of {who}", on)
-        return Wait(name, f"{self._label(thing)} held by {who}", on)
+            return Wait(name, f"the {'start' if starts else 'end'} of {holder}", on)
+        return Wait(name, f"{self._label(thing)} held by {holder}", on)
 
-    def _told(self, holders: Iterable[Any]) -> tuple[str, tuple[str, ...]]:
+    def _named(self, holders: Iterable[Any]) -> tuple[str, tuple[str, ...]]:
         """The holders in words, and the names of those that are among the tasks of the report."""
         on: set[str] = set()
         gone: set[str] = set()
@@ -159,26 +157,26 @@ class _Tasks:
                 gone.add(f"{name} (ended)" if coroutine.cr_frame is None else name)
         words = [*sorted(on), *sorted(gone)]
         others += len(words[MOST:])
-        told = [*words[:MOST], *([f"{others} more"] if others else [])] or ["nobody"]
-        return " and ".join(filter(None, (", ".join(told[:-1]), told[-1]))), tuple(sorted(on))
+        shown = [*words[:MOST], *([f"{others} more"] if others else [])] or ["nobody"]
+        return " and ".join(filter(None, (", ".join(shown[:-1]), shown[-1]))), tuple(sorted(on))
 
     def _label(self, thing: object) -> str:
         number = self._numbers.setdefault(id(thing), len(self._numbers) + 1)
         kind = type(thing)
-        if _is_local(kind) and kind.__repr__ is not object.__repr__:
+        if _is_ours(kind) and kind.__repr__ is not object.__repr__:
             return repr(thing).replace(kind.__name__, f"{kind.__name__} #{number}", 1)
         # Some are of another class before the loop runs, and a semaphore has a value.
         name, value = kind.__name__.removesuffix("Adapter"), getattr(thing, "value", None)
         return f"<{name} #{number}>" if value is None else f"<{name} #{number}, value {value}>"
 
 
-def _is_local(kind: type[object]) -> bool:
-    return kind.__module__.partition(".local")[0] == "tenure"
+def _is_ours(kind: type[object]) -> bool:
+    return kind.__module__.startswith(("tenure.local", "tenure.waiting"))
 
 
 def _is_thing(thing: object) -> bool:
     for kind in type(thing).__mro__:
-        if _is_local(kind):
+        if _is_ours(kind):
             return not kind.__name__.startswith("_")
         if kind.__module__.partition(".")[0] in LOOPS and kind.__name__ in KINDS:
             return True

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tenure.processor._metrics import Latency
+from tenure.processor import Latency
 
 from ._flows import Flow
 from ._processors import SeenProcessor

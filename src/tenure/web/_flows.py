@@ -20,7 +20,7 @@ _WINDOW = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """Tasks put and ended per second, and for how many seconds one waits and runs on average (None: cannot be told)."""
+    """Tasks put and ended per second, and for how many seconds one waits and runs on average (None: unknown)."""
 
     put: float = 0.0
     ended: float = 0.0
@@ -38,13 +38,13 @@ class _Sample:
 
 
 class Flows:
-    """Remembers the counters of the last seconds. Thread safety: none."""
+    """Remembers the counters of the last seconds."""
 
     def __init__(self) -> None:
         self._samples: dict[str, deque[_Sample]] = {}
 
     def add(self, view: View) -> dict[str, Flow]:
-        """Take a view in; gives the flow of each of its queues."""
+        """Take a view in; returns the flow of each of its queues."""
         for gone in self._samples.keys() - view.queues.keys():
             del self._samples[gone]
         return {name: self._add(name, view.at, counts) for name, counts in view.queues.items()}

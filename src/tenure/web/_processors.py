@@ -1,4 +1,4 @@
-"""Processors, as their processes tell of themselves through the engine."""
+"""Processors, from the reports of their processes in the engine."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tenure.engine import Holder
+from tenure.processor import Latencies
 from tenure.processor._fleet import Report
-from tenure.processor._metrics import Latencies, latencies
+from tenure.processor._metrics import latencies
 from tenure.processor._window import Tally
 
 
@@ -25,7 +26,7 @@ class SeenProcessor:
 
 
 def processor(name: str, members: Iterable[Holder]) -> SeenProcessor:
-    """What the members of a fleet tell together; those of releases that tell something else are left out."""
+    """The reports of a fleet together; those of other releases, in another form, are left out."""
     tally = Tally()
     reports: list[Report] = []
     for member in members:

@@ -10,18 +10,19 @@ from typing import Any
 import anyio
 
 from tenure.engine import (
-    Belonging,
     Count,
+    DescribeSession,
     Holder,
     Holders,
     Holdings,
-    Inspect,
-    Inspected,
+    ListKeys,
     Operation,
     QueueCounts,
+    Resource,
     ResourcePage,
     Resources,
-    Survey,
+    SessionItem,
+    SessionPage,
 )
 from tenure.store import Store
 from tenure.upkeep import unwrapped_task_group
@@ -37,7 +38,7 @@ _PAGE = 256
 
 @dataclass(frozen=True, slots=True)
 class SeenKey:
-    """A lock, semaphore, rwlock or election (`kind`) that somebody holds, and who waits for it."""
+    """A lock, semaphore, rwlock or election (`kind`) that is held, with its holders and waiters."""
 
     kind: str
     name: str
@@ -75,7 +76,7 @@ class SeenProcess:
 class View:
     """A store at the moment `at` of the loop's clock; `ping` is how long a round trip took, in seconds.
 
-    `more` tells the kinds of which there are more than were looked at.
+    `more` names the kinds of which there are more than were looked at.
     """
 
     at: float
@@ -90,10 +91,7 @@ class View:
 
 
 async def look(store: Store, limit: int = 1000) -> View:
-    """Look at a store, at most at `limit` things of a kind. Raises `EngineError`, `StoreClosed`.
-
-    Cancellation: no effect.
-    """
+    """Look at a store, at most at `limit` things of a kind. Raises `EngineError`, `StoreClosed`."""
     ping = await store.ping()
     kinds = ("queues", "holds", "pools", "sessions")
     found = dict(
@@ -105,7 +103,7 @@ async def look(store: Store, limit: int = 1000) -> View:
         partial(look_at_pools, store, found["pools"]),
         partial(look_at_processes, store, found["sessions"]),
     )
-    # a processor's processes tell of themselves as holders of a key of their own
+    # a processor's processes report as holders of a key of their own
     fleets = [key for key in keys if key.kind == "processor"]
     keys = tuple(key for key in keys if key.kind != "processor")
     return View(
@@ -122,12 +120,12 @@ async def look(store: Store, limit: int = 1000) -> View:
 
 
 async def names(store: Store, kind: str, limit: int = 1_000_000) -> list[str]:
-    """The names of what there is of a kind in the store's namespace, in order. Cancellation: no effect."""
+    """The names of what there is of a kind in the store's namespace, in order."""
     prefix = "" if kind == "sessions" else f"{store.namespace}:"
     found: dict[str, None] = {}
     after = ""
     while len(found) < limit:
-        page = await store.call(Survey(kind, prefix, after, min(limit - len(found), _PAGE)))
+        page = await store.call(ListKeys(kind, prefix, after, min(limit - len(found), _PAGE)))
         found |= dict.fromkeys(page.names)
         if not (after := page.next):
             break
@@ -135,7 +133,7 @@ async def names(store: Store, kind: str, limit: int = 1_000_000) -> list[str]:
 
 
 async def look_at_queues(store: Store, keys: Sequence[str]) -> dict[str, QueueCounts]:
-    """The counters of queues, by name. Cancellation: no effect."""
+    """The counters of queues, by name."""
     answers = await ask(store, [Count(key) for key in keys])
     return {
         parted(store, key)[1]: counts
@@ -145,7 +143,7 @@ async def look_at_queues(store: Store, keys: Sequence[str]) -> dict[str, QueueCo
 
 
 async def look_at_keys(store: Store, keys: Sequence[str], limit: int = 1000) -> tuple[SeenKey, ...]:
-    """Who holds and who waits. Cancellation: no effect."""
+    """The holders and waiters of keys."""
     answers = await ask(store, [Holders(key, limit) for key in keys])
     return tuple(
         SeenKey(*parted(store, key), h.capacity, h.used, h.holders, h.waiting)
@@ -156,23 +154,27 @@ async def look_at_keys(store: Store, keys: Sequence[str], limit: int = 1000) -> 
 
 async def look_at_pools(store: Store, keys: Sequence[str]) -> tuple[SeenPool, ...]:
     """The resources of pools. Cancellation: no effect."""
-    pages = await ask(store, [Resources(key) for key in keys])
-    return tuple(
-        SeenPool(parted(store, key)[1], page)
-        for key, page in zip(keys, pages, strict=True)
-        if isinstance(page, ResourcePage)
-    )
+    pools = await together(*(partial(_resources, store, key) for key in keys))
+    return tuple(SeenPool(parted(store, key)[1], pool) for key, pool in zip(keys, pools, strict=True))
+
+
+async def _resources(store: Store, key: str) -> ResourcePage:
+    found: list[Resource] = []
+    after = ""
+    while True:
+        page = await store.call(Resources(key, after))
+        found += page.resources
+        if not (after := page.next):
+            return ResourcePage(tuple(found), page.waiting)
 
 
 async def look_at_processes(store: Store, sessions: Sequence[str]) -> tuple[SeenProcess, ...]:
-    """What the processes have that use this namespace, in the order of their names. Cancellation: no effect."""
+    """What the processes have that use this namespace, in the order of their names."""
     prefix = f"{store.namespace}:"
     found: dict[str, SeenProcess] = {}
-    for process, belongings in await together(
-        *(partial(_belongings, store, session) for session in sessions)
-    ):
-        mine = [one for one in belongings if one.key.startswith(prefix)]
-        if mine or not belongings:
+    for process, items in await together(*(partial(_belongings, store, session) for session in sessions)):
+        mine = [one for one in items if one.key.startswith(prefix)]
+        if mine or not items:
             seen = found.setdefault(process, SeenProcess(process))
             for one in mine:
                 _add(seen, one, parted(store, one.key)[1])
@@ -180,18 +182,18 @@ async def look_at_processes(store: Store, sessions: Sequence[str]) -> tuple[Seen
     return tuple(found[process] for process in sorted(found))
 
 
-async def _belongings(store: Store, session: str) -> tuple[str, list[Belonging]]:
-    found: list[Belonging] = []
+async def _belongings(store: Store, session: str) -> tuple[str, list[SessionItem]]:
+    found: list[SessionItem] = []
     process = after = ""
-    while isinstance(page := await store.call(Inspect(session, after)), Inspected):
+    while isinstance(page := await store.call(DescribeSession(session, after)), SessionPage):
         process, after = page.process, page.next
-        found += page.belongings
+        found += page.items
         if not after:
             break
     return process, found
 
 
-def _add(seen: SeenProcess, one: Belonging, name: str) -> None:
+def _add(seen: SeenProcess, one: SessionItem, name: str) -> None:
     if one.family == "tasks":
         seen.tasks[name] = seen.tasks.get(name, 0) + 1
     elif one.family == "takers":
@@ -205,7 +207,7 @@ def _add(seen: SeenProcess, one: Belonging, name: str) -> None:
 
 
 async def find_deadlocks(store: Store, keys: Sequence[SeenKey]) -> tuple[Deadlock, ...]:
-    """The deadlocks among keys that were looked at; keys are told as "kind name". Cancellation: no effect.
+    """The deadlocks among keys that were looked at; keys are named "kind name".
 
     Keys are not all looked at in one moment. So what is found is looked at again: a circle of waits that lasted from
     the first look to the second was there in between, all of it at once.

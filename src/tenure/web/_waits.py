@@ -1,13 +1,13 @@
-"""Who waits for whom, and who will wait for ever.
+"""Deadlocks: which waiters wait for which holders, and which will wait for ever.
 
-Found is what the graph reduction leaves over (Holt 1972): let everybody who waits for nothing finish and give back what
-it holds, serve the lines from their heads, and so on; whoever is left can never go on, unless a wait has a time limit
-or somebody is cancelled. The names of holders tell their tasks, and a task waits for one thing at a time: so what is
-found among tasks is certain, as far as what was seen belongs to one moment.
+Found is what the graph reduction leaves over (Holt 1972): let every task that waits for nothing finish and give back
+what it holds, serve the lines from their heads, and so on; the tasks that are left can never go on, unless a wait has
+a time limit or a task is cancelled. The names of holders contain their tasks, and a task waits for one thing at a
+time: so what is found among tasks is certain, as far as what was seen belongs to one moment.
 
 A task that holds something and waits for another task of its process, which in turn waits for a key, is not seen there.
 So circles of processes are looked for too; these are possible only, since a process can hold with one task and wait
-with another. Only those that have lasted are told.
+with another. Only those that have lasted are reported.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from tenure.engine import Holder
 _Node = TypeVar("_Node", bound=tuple[Any, ...])
 
 _LASTING = 5.0
-"""Seconds after which a circle of processes is told."""
+"""Seconds after which a circle of processes is reported."""
 
 
 class Key(NamedTuple):
-    """A key with those who hold it and those who wait for it, in the order of its line."""
+    """A key with its holders and its waiters, in the order of its line."""
 
     name: str
     capacity: int
@@ -36,7 +36,7 @@ class Key(NamedTuple):
 
 
 class Wait(NamedTuple):
-    """One who waits for `key`, for so many `seconds`, while it holds `holds`."""
+    """A waiter for `key`, since `seconds`, while it holds `holds`."""
 
     process: str
     task: str
@@ -75,7 +75,7 @@ def deadlocks(keys: Iterable[Key]) -> list[Deadlock]:
 
 
 def task_of(holder: Holder) -> str:
-    """The task that a holder's name tells, "" if it tells none."""
+    """The task in a holder's name, "" if there is none."""
     return holder.holder.rpartition("@")[2] if "@" in holder.holder else ""
 
 
@@ -155,7 +155,7 @@ def _held(keys: Sequence[Key]) -> dict[_Agent, tuple[str, ...]]:
 
 def _possible(keys: Sequence[Key]) -> Iterator[Deadlock]:
     """Circles of waits: each for a key whose one holder is the process of the next, which began to wait later."""
-    # in a long line those of one process are alike: each line and process is one node, not each who waits
+    # in a long line those of one process are alike: each line and process is one node, not each waiter
     waits: dict[tuple[str, str], list[Holder]] = {}
     lines: dict[str, list[str]] = {}
     for key in keys:

@@ -1,4 +1,4 @@
-"""What all who look at the page are told: looked up once, however many ask."""
+"""The state that the page shows: looked up once, however many clients ask."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MOST = 500
 
 
 class Watch:
-    """Looks at a store when it is asked, but not more often than once in 0.8 s. Thread safety: none."""
+    """Looks at a store when it is asked, but not more often than once in 0.8 s."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -30,7 +30,7 @@ class Watch:
         self._seen: tuple[float, dict[str, Any]] | None = None
 
     async def state(self) -> dict[str, Any]:
-        """What was seen last, or anew. Raises `StoreUnavailable`, `EngineError`. Cancellation: no effect."""
+        """What was seen last, or anew. Raises `StoreUnavailable`, `EngineError`."""
         async with self._lock:
             if self._seen is None or anyio.current_time() - self._seen[0] >= _FRESH:
                 self._seen = anyio.current_time(), await self._look()

@@ -17,7 +17,7 @@ TTL = 30.0
 
 
 @on_every_engine(
-    "shared.Barrier.wait", "shared.Barrier.reset", "shared.Barrier.statistics", "store.Attempt.answer"
+    "shared.Barrier.wait", "shared.Barrier.reset", "shared.Barrier.statistics", "store.Acquisition.answer"
 )
 async def all_parties_over_stores_go_on_or_none(world):
     async with world.open() as store, world.open() as elsewhere:
@@ -63,7 +63,7 @@ async def all_parties_over_stores_go_on_or_none(world):
         await all_withdrawn(store, elsewhere)
 
 
-@on_every_engine("shared.Barrier.wait")
+@on_every_engine("shared.Barrier.wait", "store.PendingRelease.wait")
 async def who_is_dropped_holds_nobody_up(world):
     async with world.open() as store, world.open() as elsewhere:
         await store.session(TTL)

@@ -59,7 +59,7 @@ async def all_is_free(pool, *stores, free=2):
         assert (await store.statistics()).held == 0
 
 
-@on_every_engine("shared.ResourcePool.claim", "shared.Claiming.__aenter__", "shared.Claiming.__aexit__")
+@on_every_engine("shared.ResourcePool.claim")
 async def a_resource_goes_down_its_line(world):
     async with world.open() as store, world.open() as elsewhere:
         await store.session(TTL)
@@ -199,7 +199,7 @@ async def what_is_retired_or_removed_is_replaced(world):
         await all_is_free(pool, store)
 
 
-@on_every_engine("shared.Claiming.__aenter__", "shared.Claiming.__aexit__", "shared.ResourcePool.claim")
+@on_every_engine("shared.ResourcePool.claim")
 async def what_fails_its_check_is_passed_over(world):
     async with world.open() as store:
         lent = Lent()
@@ -231,7 +231,7 @@ async def what_fails_its_check_is_passed_over(world):
         assert (await pool.statistics()).free == 2
 
 
-@on_a_wire("shared.Claiming.__aenter__", "shared.Claiming.__aexit__", "shared.ResourcePool.claim")
+@on_a_wire("shared.ResourcePool.claim")
 async def a_claim_that_was_lost_goes_to_the_next(world):
     async with world.open() as store, world.open() as elsewhere:
         link, pool, lent, lost = world.links[0], ResourcePool(store, "keys"), Lent(), []

@@ -83,12 +83,7 @@ async def leadership_goes_down_its_line(world):
         await nobody_leads(here[0], store, elsewhere)
 
 
-@on_every_engine(
-    "shared.Election.term",
-    "shared.Election.leader",
-    "shared.Candidacy.__aenter__",
-    "shared.Candidacy.__aexit__",
-)
+@on_every_engine("shared.Election.term", "shared.Election.leader")
 async def terms_are_given_up_in_time(world):
     """Some campaign for a limited time, and some make one try."""
     async with world.open() as store:

@@ -211,7 +211,7 @@ async def a_spending_of_unknown_outcome_is_not_said_again(world):
         await at_rest(store, elsewhere)
 
 
-@on_a_wire("shared.Taking.__aexit__")
+@on_a_wire("shared.WorkQueue.take")
 async def a_verdict_that_came_too_late_is_told(world):
     """The engine has taken the task back, by whatever accident, and the session is alive."""
     async with world.open() as store, world.open() as elsewhere:
@@ -235,7 +235,7 @@ async def a_verdict_that_came_too_late_is_told(world):
         await all_is_done(other, store, elsewhere)
 
 
-@on_a_wire("shared.Taking.__aexit__", "shared.Task.progress")
+@on_a_wire("shared.WorkQueue.take", "shared.Task.progress")
 async def a_verdict_without_an_answer_is_no_success(world):
     async with world.open(settle_timeout=2) as store, world.open() as elsewhere:
         link, queue, other, lost = world.links[0], WorkQueue(store, "q"), WorkQueue(elsewhere, "q"), []

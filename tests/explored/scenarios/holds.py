@@ -10,11 +10,11 @@ from explored.referees import Fair
 from explored.world import at_rest, no_one_waits_behind, pause
 
 from tenure import AcquireTimeout, CapacityMismatch, Lock, RWLock, Semaphore
-from tenure.shared import Who
+from tenure.shared import LockStatus
 from tenure.shared._rwlock import READERS
 from tenure.testing import cancellable, newcomer
 
-NOBODY = Who((), ())
+NOBODY = LockStatus((), ())
 TTL = 30.0
 
 
@@ -63,7 +63,7 @@ async def nothing_is_held(thing, hold, *stores):
     "shared.Lock.holders",
     "shared.Hold.__aenter__",
     "shared.Hold.__aexit__",
-    "store.Store.obtain",
+    "store.Store.acquire",
 )
 async def a_lock_goes_down_its_line(world):
     async with world.open() as store, world.open() as elsewhere:

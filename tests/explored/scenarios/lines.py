@@ -10,9 +10,9 @@ from explored.catalogue import scenario
 from explored.referees import Fair
 from explored.world import no_one_waits_behind, pause
 
-from tenure.local._line import Line
 from tenure.local._slots import Slots
 from tenure.testing import cancellable, newcomer
+from tenure.waiting import Line
 
 
 class Mailbox:
@@ -54,7 +54,7 @@ class Mailbox:
         self._hand_out()
 
 
-@scenario("local.Line.wait")
+@scenario("waiting.Line.wait")
 async def a_line_loses_no_item():
     box, received, cancelled = Mailbox(), [], []
 
@@ -85,7 +85,7 @@ async def a_line_loses_no_item():
     assert len(box.line) == 0 and not box.line and list(box.line) == []
 
 
-@scenario("local.Line.wait")
+@scenario("waiting.Line.wait")
 async def a_line_fails_each_with_an_error_of_its_own():
     left, errors, cancelled = Counter(), [], []
     line = Line(lambda waiter: left.update([waiter]))
@@ -137,7 +137,7 @@ async def a_line_fails_each_with_an_error_of_its_own():
     assert all(times == 1 for times in left.values()) and len(line) == 0
 
 
-@scenario("local.Line.wait")
+@scenario("waiting.Line.wait")
 async def a_line_grants_out_of_order():
     """As limiters and claims do: whoever matches goes first, wherever it stands."""
     taken = []

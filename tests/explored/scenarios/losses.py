@@ -47,13 +47,7 @@ async def a_lock_that_was_lost_goes_to_the_next(world):
         await nothing_is_held(lock, lock.hold, store, elsewhere)
 
 
-@on_a_wire(
-    "shared.Taking.__aenter__",
-    "shared.Taking.__aexit__",
-    "shared.WorkQueue.take",
-    "shared.WorkQueue.put",
-    "shared.WorkQueue.result",
-)
+@on_a_wire("shared.WorkQueue.take", "shared.WorkQueue.put", "shared.WorkQueue.result")
 async def a_task_that_was_lost_goes_to_the_next(world):
     async with world.open() as store, world.open() as elsewhere:
         link, work = world.links[0], Work()

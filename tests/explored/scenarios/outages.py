@@ -151,7 +151,7 @@ async def what_cannot_be_released_goes_with_its_session(world):
         await nothing_is_held(other, other.hold, elsewhere)
 
 
-@on_a_wire("shared.Hold.__aexit__", "store.Settlement.wait")
+@on_a_wire("shared.Hold.__aexit__")
 async def leaving_waits_for_the_engine_but_not_for_long(world):
     async with world.open(settle_timeout=2) as store, world.open() as elsewhere:
         link, lock = world.links[0], Lock(store, "x")

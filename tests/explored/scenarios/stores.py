@@ -44,7 +44,7 @@ async def a_store_ends_clean_whenever_it_is_cancelled(world):
         await nothing_is_held(lock, lock.hold, witness)
 
 
-@on_every_engine("store.Store.__asynccontextmanager__", "store.Session.left", "store.Settlement.wait")
+@on_every_engine("store.Store.__asynccontextmanager__", "store.Session.left")
 async def closing_a_store_ends_all_that_is_done_with_it(world):
     """Whoever holds something is told and may clean up; whoever waits for something gets nothing."""
     async with world.open() as witness:

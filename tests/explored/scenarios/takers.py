@@ -53,7 +53,7 @@ async def do_the_rest(queue, work, patience):
         pass
 
 
-@on_every_engine("shared.WorkQueue.take", "shared.Taking.__aenter__", "shared.Taking.__aexit__")
+@on_every_engine("shared.WorkQueue.take")
 async def what_is_taken_is_done_or_given_back(world):
     async with world.open() as store, world.open() as elsewhere:
         queue, other, work = WorkQueue(store, "q"), WorkQueue(elsewhere, "q"), Work()
@@ -84,7 +84,7 @@ async def what_is_taken_is_done_or_given_back(world):
         await all_is_done(queue, store, elsewhere, done=6, put=6)
 
 
-@on_every_engine("shared.WorkQueue.take", "shared.Taking.__aenter__")
+@on_every_engine("shared.WorkQueue.take")
 async def takers_give_up_in_time(world):
     """Tasks come while some are just giving up: each is taken by somebody who is still there."""
     async with world.open() as store:
@@ -136,7 +136,7 @@ async def tasks_go_out_in_their_order(world):
         await all_is_done(queue, store, done=4, put=4)
 
 
-@on_every_engine("shared.Taking.__aexit__", "shared.Task.progress", "shared.WorkQueue.take")
+@on_every_engine("shared.WorkQueue.take", "shared.Task.progress")
 async def a_failed_task_is_tried_again_and_progress_is_kept(world):
     async with world.open() as store:
         queue = WorkQueue(store, "q", retry=Retry(attempts=3, backoff=0.1, jitter=0))
@@ -177,7 +177,7 @@ async def a_failed_task_is_tried_again_and_progress_is_kept(world):
         await all_is_done(queue, store, done=1, dead=1, discarded=1, put=3)
 
 
-@on_every_engine("shared.WorkQueue.cancel", "shared.Taking.__aexit__", "shared.Task.progress")
+@on_every_engine("shared.WorkQueue.cancel", "shared.WorkQueue.take", "shared.Task.progress")
 async def a_task_is_cancelled_while_somebody_has_it(world):
     async with world.open() as store, world.open() as elsewhere:
         queue, other = WorkQueue(store, "q"), WorkQueue(elsewhere, "q")
@@ -217,7 +217,7 @@ async def a_task_is_cancelled_while_somebody_has_it(world):
         await all_is_done(queue, store, elsewhere, cancelled=1, put=1)
 
 
-@on_every_engine("shared.Taking.__aenter__")
+@on_every_engine("shared.WorkQueue.take")
 async def what_an_ended_task_had_taken_is_given_back(world):
     async with world.open() as store, world.open() as elsewhere:
         queue, other, work = WorkQueue(store, "q"), WorkQueue(elsewhere, "q"), Work()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any
 
 import anyio
@@ -11,21 +10,21 @@ from anyio import TASK_STATUS_IGNORED
 from anyio.abc import TaskStatus
 from anyio.lowlevel import checkpoint
 
-from tenure import engine as e
-from tenure.engine import A, Hint, Operation, Reply, within
+from tenure.engine import CAP, A, Engine, Hint, Operation, Reply, handlers, within
 from tenure.errors import EngineError
 
 from ._claims import Claims
 from ._counters import Barriers, Rates
 from ._holds import Holds
-from ._state import THINGS, Session, State, Thing
-from ._survey import Looks
+from ._sessions import Sessions
+from ._state import State
+from ._survey import Introspection
 from ._tasks import Tasks
 
 __all__ = ("MemoryEngine",)
 
 
-class MemoryEngine:
+class MemoryEngine(Engine):
     """Keeps everything in this process's memory; gone with it.
 
     `clock` gives seconds and never goes back; the default is the clock of the running event loop. Several stores may be
@@ -39,7 +38,7 @@ class MemoryEngine:
     url = "memory:"
     immediate = True
 
-    def __init__(self, *, clock: Callable[[], float] | None = None, cap: int = e.CAP) -> None:
+    def __init__(self, *, clock: Callable[[], float] | None = None, cap: int = CAP) -> None:
         self._clock = clock or anyio.current_time
         self._state = state = State(cap)
         self._listeners: dict[str, Callable[[Hint], None]] = {}
@@ -48,60 +47,35 @@ class MemoryEngine:
         self._holds = holds = Holds(state)
         self._claims = claims = Claims(state)
         self._tasks = tasks = Tasks(state)
-        looks = Looks(state, holds, claims, barriers, tasks)
-        self._drop: dict[str, Callable[[Session, Thing], object]] = {
-            "holds": lambda _, thing: holds.drop(thing),
-            "claims": lambda _, thing: claims.drop(thing),
-            "arrivals": lambda _, thing: barriers.drop(thing),
-            "producers": lambda _, thing: tasks.drop_producer(thing),
-            "tasks": lambda _, thing: tasks.drop(thing),
-            "takers": tasks.drop_taker,
-            "watches": state.unwatch,
-        }
-        self._handlers: dict[type[Operation[Any]], Callable[[Any], Any]] = {
-            e.Ping: lambda _: Reply.OK,
-            e.OpenSession: self._open_session,
-            e.RenewSession: self._renew_session,
-            e.CloseSession: self._close_session,
-            e.Acquire: holds.acquire,
-            e.Ask: holds.ask,
-            e.Release: holds.release,
-            e.SetValue: holds.set_value,
-            e.Resize: holds.resize,
-            e.Holders: holds.holders,
-            e.AddResource: claims.add,
-            e.RemoveResource: claims.remove,
-            e.Claim: claims.claim,
-            e.GiveBack: claims.give_back,
-            e.EditClaim: claims.edit,
-            e.Resources: claims.resources,
-            e.Put: tasks.put,
-            e.Leave: tasks.leave,
-            e.Exchange: tasks.exchange,
-            e.Progress: tasks.progress,
-            e.GetResult: tasks.result,
-            e.CancelTask: tasks.cancel,
-            e.Requeue: tasks.requeue,
-            e.Purge: tasks.purge,
-            e.Browse: tasks.browse,
-            e.SetPaused: tasks.set_paused,
-            e.Count: tasks.count,
-            e.Spend: self._rates.spend,
-            e.Refund: self._rates.refund,
-            e.Arrive: barriers.arrive,
-            e.Withdraw: barriers.withdraw,
-            e.ResetBarrier: barriers.reset,
-            e.Arrivals: barriers.arrivals,
-            e.Survey: looks.survey,
-            e.Inspect: looks.inspect,
-            e.Examine: looks.examine,
-        }
+        self._sessions = sessions = Sessions(
+            state,
+            {
+                "holds": lambda _, item: holds.drop(item),
+                "claims": lambda _, item: claims.drop(item),
+                "arrivals": lambda _, item: barriers.drop(item),
+                "producers": lambda _, item: tasks.drop_producer(item),
+                "tasks": lambda _, item: tasks.drop(item),
+                "takers": tasks.drop_taker,
+                "watches": state.unwatch,
+            },
+        )
+        self._handlers = handlers(
+            sessions=sessions,
+            holds=holds,
+            claims=claims,
+            producers=tasks,
+            tasks=tasks,
+            admin=tasks,
+            rates=self._rates,
+            barriers=barriers,
+            introspection=Introspection(state, holds, claims, barriers, tasks),
+        )
 
     def __repr__(self) -> str:
         return f"<MemoryEngine sessions={len(self._state.sessions)}>"
 
     def apply(self, operation: Operation[A], /) -> A:
-        """Apply one operation at once. Raises `EngineError`. Cancellation: not a checkpoint."""
+        """Apply one operation at once. Raises `EngineError`."""
         state = self._state
         state.now = max(state.now, self._clock())
         state.steps_left, state.unfinished = state.cap, False
@@ -148,12 +122,10 @@ class MemoryEngine:
         finally:
             del self._listeners[process]
 
-    # clearing up and sessions
-
     def _clear_up(self) -> bool:
         """Do what time has made due; False if the cap was reached before all was done."""
         state = self._state
-        state.forget_given()
+        state.forget_replies()
         self._rates.forget()
         self._barriers.forget()
         self._tasks.forget()
@@ -162,47 +134,9 @@ class MemoryEngine:
             self._holds.serve(key)
         # one after the other: a task that an ended session still seems to have would not expire
         if not state.unfinished and state.soonest_expiry <= state.now:
-            self._end_expired()
+            self._sessions.end_expired()
         if not state.unfinished:
             self._tasks.clear_up()
         if not state.unfinished:
             self._claims.clear_up()
         return not state.unfinished
-
-    def _end_expired(self) -> None:
-        state = self._state
-        expired = [session for session in state.sessions.values() if session.expires <= state.now]
-        for session in sorted(expired, key=lambda s: (s.expires, s.id)):
-            for family in THINGS:
-                things = session.things[family]
-                drop = partial(self._drop[family], session)
-                while things:
-                    if not state.step():
-                        return
-                    thing = next(iter(things))
-                    del things[thing]
-                    drop(thing)
-            state.forget(session)
-
-    def _open_session(self, op: e.OpenSession) -> Reply:
-        session = self._state.sessions.get(op.session)
-        if session is None:
-            session = self._state.open(op.session, op.process)
-        session.ttl = op.ttl
-        self._state.renew(session)
-        return Reply.OK
-
-    def _renew_session(self, op: e.RenewSession) -> Reply:
-        session = self._state.sessions.get(op.session)
-        if session is None:
-            return Reply.GONE
-        self._state.renew(session)
-        return Reply.OK
-
-    def _close_session(self, op: e.CloseSession) -> Reply:
-        session = self._state.sessions.get(op.session)
-        if session is None:
-            return Reply.GONE
-        session.expires = self._state.soonest_expiry = -1.0
-        self._end_expired()
-        return Reply.OK

@@ -1,13 +1,14 @@
-"""Claims: a pool of named resources, matched by metadata, least recently used first, with a line for those who wait."""
+"""Claims: a pool of named resources, matched by metadata, least recently used first, with a line of claimers."""
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from dataclasses import dataclass, field
-from heapq import heappop, heappush
+from heapq import heappop, heappush, nsmallest
 from math import inf
 
 from tenure.engine import (
+    CAP,
     AddResource,
     Claim,
     ClaimAnswer,
@@ -24,12 +25,12 @@ from tenure.engine import (
     Resources,
 )
 
-from ._state import Session, State, Thing
+from ._state import ItemKey, Session, State
 
 
 @dataclass(slots=True)
 class Item:
-    """One resource. It rests while `rests` (then `rest_until` says until when), and is claimed while it has a claim."""
+    """One resource. It rests while `rests` (until `rest_until`), and is claimed while it has a claim."""
 
     name: str
     metadata: Metadata
@@ -37,7 +38,7 @@ class Item:
     used: int = 0  # the rank of its last use: the lowest is the least recently used
     rests: bool = False
     rest_until: float = -inf
-    claim: Wish | None = None
+    claim: Claimer | None = None
     token: int = 0
     retired: str | None = None
     removed: bool = False
@@ -50,7 +51,7 @@ class Item:
 
 
 @dataclass(slots=True)
-class Wish:
+class Claimer:
     """One claimer, waiting or served."""
 
     holder: str
@@ -62,11 +63,11 @@ class Wish:
 
 @dataclass(slots=True)
 class Pool:
-    """The resources of one pool and those who wait for one."""
+    """The resources of one pool and its line of claimers."""
 
     items: dict[str, Item] = field(default_factory=dict[str, Item])
     claims: dict[str, Item] = field(default_factory=dict[str, Item])
-    waiting: OrderedDict[str, Wish] = field(default_factory=OrderedDict[str, Wish])
+    waiting: OrderedDict[str, Claimer] = field(default_factory=OrderedDict[str, Claimer])
     ordinal: int = 0
 
     def next_rested(self) -> float:
@@ -83,76 +84,76 @@ class Claims:
         self._uses = 0
         self._resting: list[tuple[float, str, str]] = []
 
-    def add(self, op: AddResource) -> Reply:
-        pool = self._pools.setdefault(op.pool, Pool())
+    def add_resource(self, op: AddResource) -> Reply:
+        pool = self._pools.setdefault(op.key, Pool())
         item = pool.items.setdefault(op.resource, Item(op.resource, op.metadata, op.preference))
         item.metadata, item.preference, item.removed = op.metadata, op.preference, False
         if op.revive:
             item.retired = None
-        self._offer(op.pool, pool, item)
+        self._offer(op.key, pool, item)
         return Reply.OK
 
-    def remove(self, op: RemoveResource) -> Reply:
-        pool = self._pools.get(op.pool)
+    def remove_resource(self, op: RemoveResource) -> Reply:
+        pool = self._pools.get(op.key)
         item = pool.items.get(op.resource) if pool else None
         if pool is None or item is None:
             return Reply.UNKNOWN
         if item.claim:
             item.removed = True
         else:
-            self._delete(op.pool, pool, item)
+            self._delete(op.key, pool, item)
         return Reply.OK
 
     def claim(self, op: Claim) -> ClaimAnswer:
         session = self._state.sessions.get(op.session)
         if session is None:
             return Reply.GONE
-        pool = self._pools.get(op.pool) or Pool()
+        pool = self._pools.get(op.key) or Pool()
         if (item := pool.claims.get(op.holder)) is not None:
             return Claimed(item.name, item.metadata, item.token)
-        if (wish := pool.waiting.get(op.holder)) is None:
+        if (claimer := pool.waiting.get(op.holder)) is None:
             free = [item for item in pool.items.values() if item.is_free() and item.matches(op.where)]
             if not free and not op.wait:
                 return Reply.REFUSED
-            self._pools[op.pool] = pool
+            self._pools[op.key] = pool
             pool.ordinal += 1
-            wish = Wish(op.holder, session, op.where, op.quarantine, pool.ordinal)
-            session.things["claims"][op.pool, op.holder] = None
+            claimer = Claimer(op.holder, session, op.where, op.quarantine, pool.ordinal)
+            session.attach("claims", op.key, op.holder)
             if free:
-                return self._serve(pool, min(free, key=lambda i: (-i.preference, i.used, i.name)), wish)
-            pool.waiting[op.holder] = wish
+                return self._serve(pool, min(free, key=lambda i: (-i.preference, i.used, i.name)), claimer)
+            pool.waiting[op.holder] = claimer
         first = next(iter(pool.waiting.values()))
-        return Queued(wish.ordinal - first.ordinal + 1, self._state.ask_again_in(pool.next_rested()))
+        return Queued(claimer.ordinal - first.ordinal + 1, self._state.ask_again_in(pool.next_rested()))
 
     def give_back(self, op: GiveBack) -> Reply:
-        pool = self._pools.get(op.pool)
+        pool = self._pools.get(op.key)
         if pool is None:
             return Reply.UNKNOWN
-        if (wish := pool.waiting.get(op.holder)) is not None:
-            del wish.session.things["claims"][op.pool, op.holder]
-            self._step_out(op.pool, pool, wish)
+        if (claimer := pool.waiting.get(op.holder)) is not None:
+            claimer.session.detach("claims", op.key, op.holder)
+            self._step_out(op.key, pool, claimer)
             return Reply.LEFT
         item = pool.claims.get(op.holder)
         if item is None or item.claim is None:
             return Reply.UNKNOWN
-        del item.claim.session.things["claims"][op.pool, op.holder]
-        self._free(op.pool, pool, item)
+        item.claim.session.detach("claims", op.key, op.holder)
+        self._free(op.key, pool, item)
         return Reply.RELEASED
 
-    def drop(self, thing: Thing) -> None:
-        """The session of a claimer or waiter has ended."""
-        name, holder = thing
+    def drop(self, claim: ItemKey) -> None:
+        """The session of a claimer has ended."""
+        name, holder = claim
         pool = self._pools[name]
-        if (wish := pool.waiting.get(holder)) is not None:
-            self._step_out(name, pool, wish)
+        if (claimer := pool.waiting.get(holder)) is not None:
+            self._step_out(name, pool, claimer)
         else:
             item = pool.claims[holder]
             if item.claim and item.claim.quarantine > 0:
                 item.rest_until = max(item.rest_until, self._state.now + item.claim.quarantine)
             self._free(name, pool, item)
 
-    def edit(self, op: EditClaim) -> Reply:
-        pool = self._pools.get(op.pool)
+    def edit_claim(self, op: EditClaim) -> Reply:
+        pool = self._pools.get(op.key)
         item = pool.claims.get(op.holder) if pool else None
         if item is None or item.token != op.token:
             return Reply.REFUSED
@@ -165,22 +166,22 @@ class Claims:
         return Reply.OK
 
     def resources(self, op: Resources) -> ResourcePage:
-        pool = self._pools.get(op.pool, Pool())
-        return ResourcePage(
-            tuple(self._show(pool.items[name]) for name in sorted(pool.items)), len(pool.waiting)
-        )
+        pool = self._pools.get(op.key, Pool())
+        names = nsmallest(CAP + 1, (name for name in pool.items if name > op.after))
+        shown = tuple(self._show(pool.items[name]) for name in names[:CAP])
+        return ResourcePage(shown, len(pool.waiting), shown[-1].resource if len(names) > CAP else "")
 
     def in_use(self) -> list[str]:
         """The pools that have a resource."""
         return [name for name, pool in self._pools.items() if pool.items]
 
-    def has(self, thing: Thing) -> bool:
+    def has(self, claim: ItemKey) -> bool:
         """Whether it is claimed, and not waited for."""
-        return thing[1] in self._pools[thing[0]].claims
+        return claim[1] in self._pools[claim[0]].claims
 
-    def token(self, thing: Thing) -> int:
+    def token(self, claim: ItemKey) -> int:
         """The token of one that is claimed."""
-        return self._pools[thing[0]].claims[thing[1]].token
+        return self._pools[claim[0]].claims[claim[1]].token
 
     def clear_up(self) -> None:
         """Wake the resources that have rested enough, in the order of their time, pool and name."""
@@ -204,37 +205,37 @@ class Claims:
             item.rests = True
             heappush(self._resting, (item.rest_until, name, item.name))
             if sooner:
-                self._tell_head(name, pool)
+                self._hint_head(name, pool)
         else:
             self._offer(name, pool, item)
 
     def _offer(self, name: str, pool: Pool, item: Item) -> None:
-        """Give a free resource to the first in the line whom it suits."""
+        """Grant a free resource to the first claimer in the line that it matches."""
         if item.is_free():
-            for wish in pool.waiting.values():
-                if item.matches(wish.where):
-                    answer = self._serve(pool, item, wish)
-                    self._state.hint(wish.session.process, name, wish.holder, answer)
-                    self._step_out(name, pool, wish)
+            for claimer in pool.waiting.values():
+                if item.matches(claimer.where):
+                    answer = self._serve(pool, item, claimer)
+                    self._state.hint(claimer.session.process, name, claimer.holder, answer)
+                    self._step_out(name, pool, claimer)
                     return
 
-    def _step_out(self, name: str, pool: Pool, wish: Wish) -> None:
+    def _step_out(self, name: str, pool: Pool, claimer: Claimer) -> None:
         """Leave the line, served or not."""
-        was_head = next(iter(pool.waiting)) == wish.holder
-        del pool.waiting[wish.holder]
+        was_head = next(iter(pool.waiting)) == claimer.holder
+        del pool.waiting[claimer.holder]
         if was_head:
-            self._tell_head(name, pool)
+            self._hint_head(name, pool)
         self._tidy(name, pool)
 
-    def _tell_head(self, name: str, pool: Pool) -> None:
-        """While resources rest, somebody who waits must know when to ask: the head of the line."""
+    def _hint_head(self, name: str, pool: Pool) -> None:
+        """While resources rest, one waiting claimer has to know when to ask again: the head of the line."""
         if pool.waiting and pool.next_rested() < inf:
             head = next(iter(pool.waiting.values()))
             self._state.hint(head.session.process, name, head.holder, Notice.ASK)
 
-    def _serve(self, pool: Pool, item: Item, wish: Wish) -> Claimed:
-        item.claim, item.token, item.rest_until = wish, self._state.token(), -inf
-        pool.claims[wish.holder] = item
+    def _serve(self, pool: Pool, item: Item, claimer: Claimer) -> Claimed:
+        item.claim, item.token, item.rest_until = claimer, self._state.token(), -inf
+        pool.claims[claimer.holder] = item
         return Claimed(item.name, item.metadata, item.token)
 
     def _delete(self, name: str, pool: Pool, item: Item) -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from math import inf
 
 from tenure.engine import (
-    LONGEST,
+    A_FEW,
     ArrivalAnswer,
     Arrivals,
     Arrive,
@@ -23,13 +23,12 @@ from tenure.engine import (
     Tripped,
     Waiting,
     Withdraw,
+    book_spending,
+    refunded,
 )
 
 from ._due import Due
-from ._state import A_FEW, Session, State, Thing
-
-ROUNDING = 1e-6
-"""Seconds: a shorter delay is none, since sums of floats are not exact."""
+from ._state import ItemKey, Session, State
 
 
 class Rates:
@@ -42,39 +41,32 @@ class Rates:
 
     def spend(self, op: Spend) -> Spent | Reply:
         name = f"spend {op.key}"
-        known = self._state.repeated(op.session, op.n, name)
+        known = self._state.cached_reply(op.session, op.n, name)
         if known is not None:
             return known
         answer = Spent(tuple(self._book(op, request) for request in op.requests))
-        self._state.remember(op.session, op.n, name, answer)
+        self._state.cache_reply(op.session, op.n, name, answer)
         return answer
 
     def refund(self, op: Refund) -> Reply:
-        known = self._state.repeated(op.session, op.n, name := f"spend {op.key}")
+        known = self._state.cached_reply(op.session, op.n, name := f"spend {op.key}")
         if known is not None:
             return known
         arrival = self._arrival.get(op.key)
         if arrival is not None:
-            unspent = _time(op.cost, op.rate) - (arrival - op.booking)
-            if unspent > 0:
-                self._arrival[op.key] = arrival - unspent
-        self._state.remember(op.session, op.n, name, Reply.OK)
+            self._arrival[op.key] = refunded(op, arrival)
+        self._state.cache_reply(op.session, op.n, name, Reply.OK)
         return Reply.OK
 
     def _book(self, op: Spend, request: SpendRequest) -> Spending:
-        now = self._state.now
-        arrival = max(now, self._arrival.get(op.key, now)) + _time(request.cost, op.rate)
-        delay = arrival - _time(op.burst, op.rate) - now
-        if delay < ROUNDING:
-            delay = 0.0
-        if request.max_wait is not None and delay > request.max_wait:
-            return Spending(False, delay, 0.0)
-        self._arrival[op.key] = arrival
-        self._due.add(op.key, arrival)
-        return Spending(True, delay, arrival)
+        spending = book_spending(op, request, self._arrival.get(op.key), self._state.now)
+        if spending.booked:
+            self._arrival[op.key] = spending.booking
+            self._due.add(op.key, spending.booking)
+        return spending
 
     def forget(self) -> None:
-        """Forget a few keys whose time has passed: they are as good as new."""
+        """Forget a few keys whose arrival time has passed: they are as if never used."""
         self._due.look(self._state.now, A_FEW)
 
     def _look(self, key: str) -> float | None:
@@ -85,17 +77,13 @@ class Rates:
         return None
 
 
-def _time(amount: float, rate: float) -> float:
-    """For how long an amount lasts at a rate."""
-    return min(amount / rate, LONGEST)
-
-
 @dataclass(slots=True)
 class Meeting:
     """The state of one barrier."""
 
     parties: int
     on_departure: str
+    born: int
     generation: int = 0
     broken: bool = False
     keep_until: float = -inf
@@ -105,7 +93,7 @@ class Meeting:
     )
 
     def is_forgotten(self, now: float) -> bool:
-        """Whether it says nothing any more."""
+        """Whether nothing but time has kept it, and that has passed."""
         return not self.arrived and not self.outcomes and not self.broken and self.keep_until <= now
 
 
@@ -118,7 +106,7 @@ class Barriers:
         self._due = Due(self._look)
 
     def forget(self) -> None:
-        """Forget a few barriers that say nothing any more."""
+        """Forget a few barriers that nothing keeps any more."""
         self._due.look(self._state.now, A_FEW)
 
     def _look(self, key: str) -> float | None:
@@ -126,7 +114,7 @@ class Barriers:
         return barrier.keep_until if barrier and barrier.keep_until > self._state.now else None
 
     def _find(self, key: str) -> Meeting | None:
-        """A barrier that is not forgotten. What is found may come to say nothing: it is looked at afterwards."""
+        """A barrier that is not forgotten. It is looked at again later: the caller may leave nothing that keeps it."""
         barrier = self._barriers.get(key)
         if barrier is None:
             return None
@@ -142,22 +130,22 @@ class Barriers:
             return Reply.GONE
         barrier = self._find(op.key)
         if barrier is None:
-            barrier = self._barriers[op.key] = Meeting(op.parties, op.on_departure)
+            barrier = self._barriers[op.key] = Meeting(op.parties, op.on_departure, self._state.token())
         if op.participant in barrier.outcomes:
             return barrier.outcomes[op.participant][1]
         if op.participant in barrier.arrived:
-            return Waiting(barrier.generation, self._state.ask_again_in())
+            return Waiting(barrier.generation, self._state.ask_again_in(), barrier.born)
         if barrier.broken:
             return Broken(barrier.generation)
         if not barrier.arrived:
             barrier.parties, barrier.on_departure = op.parties, op.on_departure
         elif barrier.parties != op.parties:
             return Mismatch(barrier.parties)
-        session.things["arrivals"][op.key, op.participant] = None
+        session.attach("arrivals", op.key, op.participant)
         barrier.keep_until = max(barrier.keep_until, self._state.now + 2 * session.ttl)
         barrier.arrived[op.participant] = session
         if len(barrier.arrived) < barrier.parties:
-            return Waiting(barrier.generation, self._state.ask_again_in())
+            return Waiting(barrier.generation, self._state.ask_again_in(), barrier.born)
         for place, (participant, party) in enumerate(barrier.arrived.items()):
             outcome = Tripped(barrier.generation, place)
             barrier.outcomes[participant] = (party, outcome)
@@ -172,23 +160,23 @@ class Barriers:
         if barrier is None:
             return Reply.UNKNOWN
         if (outcome := barrier.outcomes.pop(op.participant, None)) is not None:
-            del outcome[0].things["arrivals"][op.key, op.participant]
+            outcome[0].detach("arrivals", op.key, op.participant)
             return outcome[1]
         if (session := barrier.arrived.get(op.participant)) is None:
             return Reply.UNKNOWN
-        del session.things["arrivals"][op.key, op.participant]
+        session.detach("arrivals", op.key, op.participant)
         self._depart(op.key, barrier, op.participant)
         return Reply.WITHDRAWN
 
-    def drop(self, thing: Thing) -> None:
+    def drop(self, item: ItemKey) -> None:
         """The session of a participant has ended."""
-        key, participant = thing
+        key, participant = item
         barrier = self._find(key)
         assert barrier is not None
         if barrier.outcomes.pop(participant, None) is None:
             self._depart(key, barrier, participant)
 
-    def reset(self, op: ResetBarrier) -> Reply:
+    def reset_barrier(self, op: ResetBarrier) -> Reply:
         barrier = self._find(op.key)
         if barrier is not None:
             self._break(op.key, barrier)
@@ -200,11 +188,12 @@ class Barriers:
         barrier = self._find(op.key)
         if barrier is None:
             return Gathering(0, 0, 0, False)
-        return Gathering(barrier.parties, barrier.generation, len(barrier.arrived), barrier.broken)
+        waiting = len(barrier.arrived)
+        return Gathering(barrier.parties, barrier.generation, waiting, barrier.broken, barrier.born)
 
-    def has(self, thing: Thing) -> bool:
+    def has(self, item: ItemKey) -> bool:
         """Whether there is an outcome, and nothing to wait for."""
-        return thing[1] in self._barriers[thing[0]].outcomes
+        return item[1] in self._barriers[item[0]].outcomes
 
     def _depart(self, key: str, barrier: Meeting, participant: str) -> None:
         del barrier.arrived[participant]

@@ -10,7 +10,7 @@ K = TypeVar("K", bound=Hashable)
 
 
 class Due(Generic[K]):
-    """Names by the time at which to look at them. `look` gives the time of the next look, None for none."""
+    """Names by the time at which to look at them. `look` returns the time of the next look, None for no other."""
 
     def __init__(self, look: Callable[[K], float | None]) -> None:
         self._look = look

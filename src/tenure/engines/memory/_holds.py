@@ -24,7 +24,7 @@ from tenure.engine import (
     SetValue,
 )
 
-from ._state import Session, State, Thing
+from ._state import ItemKey, Session, State
 
 
 @dataclass(slots=True)
@@ -80,7 +80,7 @@ class Holds:
             return Reply.REFUSED
         line.ordinal += 1
         hold = Hold(op.holder, session, op.weight, op.value, line.ordinal, state.now)
-        session.things["holds"][op.key, op.holder] = None
+        session.attach("holds", op.key, op.holder)
         if fits:
             self._grant(op.key, line, hold)
             return Granted(hold.token)
@@ -100,12 +100,12 @@ class Holds:
         hold = line.held.get(op.holder) or line.waiting.get(op.holder)
         if hold is None:
             return Reply.UNKNOWN
-        del hold.session.things["holds"][op.key, op.holder]
+        hold.session.detach("holds", op.key, op.holder)
         return self._remove(op.key, line, hold)
 
-    def drop(self, thing: Thing) -> None:
+    def drop(self, item: ItemKey) -> None:
         """The session that held or waited has ended."""
-        key, holder = thing
+        key, holder = item
         line = self._lines[key]
         self._remove(key, line, line.held.get(holder) or line.waiting[holder])
 
@@ -139,16 +139,16 @@ class Holds:
         )
 
     def in_use(self) -> list[str]:
-        """The keys that somebody holds."""
+        """The keys that are held."""
         return [key for key, line in self._lines.items() if line.held]
 
-    def has(self, thing: Thing) -> bool:
+    def has(self, item: ItemKey) -> bool:
         """Whether it is held, and not waited for."""
-        return thing[1] in self._lines[thing[0]].held
+        return item[1] in self._lines[item[0]].held
 
-    def token(self, thing: Thing) -> int:
+    def token(self, item: ItemKey) -> int:
         """The token of one that is held."""
-        return self._lines[thing[0]].held[thing[1]].token
+        return self._lines[item[0]].held[item[1]].token
 
     def serve(self, key: str) -> None:
         """Grant to the head of the line for as long as it fits."""
@@ -165,7 +165,7 @@ class Holds:
                 return
             del line.waiting[hold.holder]
             if too_big:
-                del hold.session.things["holds"][key, hold.holder]
+                hold.session.detach("holds", key, hold.holder)
                 self._state.hint(hold.session.process, key, hold.holder, Notice.ASK)
             else:
                 self._grant(key, line, hold)

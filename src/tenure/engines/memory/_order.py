@@ -12,7 +12,7 @@ _SLACK = 64
 
 
 class Order:
-    """Ranks from low to high. `alive` tells whether a rank still stands for something; `count` says how many do."""
+    """Ranks from low to high. `alive` returns whether a rank still stands for a task; `count` how many do."""
 
     def __init__(self, alive: Callable[[Rank], bool], count: Callable[[], int]) -> None:
         self._alive = alive

@@ -57,7 +57,7 @@ class Ended:
 
 @dataclass(slots=True)
 class Producer:
-    """One who waits to put `count` tasks, or has that many slots reserved."""
+    """A producer that waits to put `count` tasks, or has that many slots reserved."""
 
     name: str
     session: Session
@@ -95,7 +95,7 @@ class Queue:
         self._by_due = Order(self._is_delayed, lambda: self.delayed)
 
     def is_forgotten(self, now: float) -> bool:
-        """Whether it says nothing any more; idle takers do not count."""
+        """Whether nothing keeps it any more; idle takers do not."""
         keeps = self.tasks or self.lasting or self.cursors or self.producers or self.reserved or self.paused
         return not keeps and self.keep_until <= now
 
@@ -103,7 +103,7 @@ class Queue:
         """Make the counts those of a queue that was never used."""
         self.counts = dict.fromkeys(self.counts, 0)
 
-    # the orders: a rank ends with (ready_at, id), which tells whether it still stands
+    # the orders: a rank ends with (ready_at, id); they show whether it still stands
 
     def _is_ready(self, rank: Rank) -> bool:
         task = self.tasks.get(int(rank[-1]))
@@ -137,7 +137,7 @@ class Queue:
         return rank[0] if rank else None
 
     def promote(self, now: float, cap: int) -> int:
-        """Move delayed tasks that are due to the waiting ones, at most `cap`; say how many."""
+        """Move at most `cap` delayed tasks that are due to the waiting ones; return how many."""
         moved = 0
         while moved < cap and (rank := self._by_due.first()) is not None and rank[0] <= now:
             task = self.tasks[int(rank[-1])]

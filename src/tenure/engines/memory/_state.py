@@ -6,22 +6,20 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import Any
 
-from tenure.engine import CAP, FAMILIES, Broken, Claimed, Granted, Hint, Notice, Reply, Tripped
+from tenure.engine import A_FEW, CAP, FAMILIES, Broken, Claimed, Granted, Hint, Notice, Reply, Tripped
 
 from ._due import Due
 
-THINGS = (*FAMILIES, "watches")
-"""In the order in which an ending session gives up what it has."""
+SESSION_ITEMS = (*FAMILIES, "watches")
+"""What a session may have, in the order in which it is dropped when the session ends."""
 
-A_FEW = 16
-"""How many names of a family an operation looks at, whose time to be forgotten may have come."""
-
-Thing = tuple[str, ...]
+ItemKey = tuple[str, ...]
+"""The names of something that a session has: its key, and what it is called there."""
 
 
 @dataclass(slots=True)
-class Given:
-    """The last answer to a numbered operation; it is repeated until then."""
+class CachedReply:
+    """The last answer to a numbered operation; returned again until then."""
 
     n: int
     answer: Any
@@ -37,7 +35,15 @@ class Session:
     ttl: float
     expires: float
     number: int
-    things: dict[str, dict[Thing, None]] = field(default_factory=lambda: {name: {} for name in THINGS})
+    items: dict[str, dict[ItemKey, None]] = field(
+        default_factory=lambda: {name: {} for name in SESSION_ITEMS}
+    )
+
+    def attach(self, family: str, *key: str) -> None:
+        self.items[family][key] = None
+
+    def detach(self, family: str, *key: str) -> None:
+        del self.items[family][key]
 
 
 class State:
@@ -50,12 +56,12 @@ class State:
         self.sessions: dict[str, Session] = {}
         self.soonest_expiry = inf
         self.hints: list[Hint] = []
-        self.watches: dict[Thing, dict[str, None]] = {}
+        self.watches: dict[ItemKey, dict[str, None]] = {}
         self.steps_left = cap
         self.unfinished = False
         self.unserved: dict[str, None] = {}
-        self._given: dict[tuple[int, str], Given] = {}
-        self._given_due = Due(self._look_at_given)
+        self._replies: dict[tuple[int, str], CachedReply] = {}
+        self._replies_due = Due(self._look_at_reply)
         self._opened = 0
 
     def token(self) -> int:
@@ -94,49 +100,49 @@ class State:
         """Seconds until the earliest moment at which asking again could help."""
         return max(0.0, min(self.soonest_expiry, *due, inf) - self.now)
 
-    # numbered answers: they go by their time alone, so that the end of a session has nothing to do for them
+    # cached replies: time alone removes them, so that ending a session has nothing to do for them
 
-    def repeated(self, session: str, n: int, name: str) -> Any:
-        """The answer that was given to the same numbered operation before, GONE, or None for a new one."""
+    def cached_reply(self, session: str, n: int, name: str) -> Any:
+        """The answer to the same numbered operation when it came before, GONE, or None for a new one."""
         known = self.sessions.get(session)
         if known is None:
             return Reply.GONE
-        given = self._given.get((known.number, name))
-        if given is None or given.n != n or given.until <= self.now:
+        reply = self._replies.get((known.number, name))
+        if reply is None or reply.n != n or reply.until <= self.now:
             return None
-        given.until = self.now + 2 * known.ttl
-        return given.answer
+        reply.until = self.now + 2 * known.ttl
+        return reply.answer
 
-    def remember(self, session: str, n: int, name: str, answer: Any) -> None:
+    def cache_reply(self, session: str, n: int, name: str, answer: Any) -> None:
         known = self.sessions[session]
-        given = Given(n, answer, self.now + 2 * known.ttl)
-        self._given[known.number, name] = given
-        self._given_due.add((known.number, name), given.until)
+        reply = CachedReply(n, answer, self.now + 2 * known.ttl)
+        self._replies[known.number, name] = reply
+        self._replies_due.add((known.number, name), reply.until)
 
-    def forget_given(self) -> None:
+    def forget_replies(self) -> None:
         """Forget a few of those that are kept no longer."""
-        self._given_due.look(self.now, A_FEW)
+        self._replies_due.look(self.now, A_FEW)
 
-    def _look_at_given(self, name: tuple[int, str]) -> float | None:
-        given = self._given[name]
-        if given.until > self.now:
-            return given.until
-        del self._given[name]
+    def _look_at_reply(self, name: tuple[int, str]) -> float | None:
+        reply = self._replies[name]
+        if reply.until > self.now:
+            return reply.until
+        del self._replies[name]
         return None
 
     # watches: one-shot requests to be hinted, by topic
 
-    def watch(self, session: str, topic: Thing) -> None:
+    def watch(self, session: str, topic: ItemKey) -> None:
         self.watches.setdefault(topic, {})[session] = None
-        self.sessions[session].things["watches"][topic] = None
+        self.sessions[session].attach("watches", *topic)
 
-    def fire(self, topic: Thing, key: str, name: str, notice: Notice) -> None:
+    def fire(self, topic: ItemKey, key: str, name: str, notice: Notice) -> None:
         for session in self.watches.pop(topic, {}):
             known = self.sessions[session]
-            del known.things["watches"][topic]
+            known.detach("watches", *topic)
             self.hint(known.process, key, name, notice)
 
-    def unwatch(self, session: Session, topic: Thing) -> None:
+    def unwatch(self, session: Session, topic: ItemKey) -> None:
         watchers = self.watches[topic]
         del watchers[session.id]
         if not watchers:

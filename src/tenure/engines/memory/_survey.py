@@ -5,16 +5,26 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 
-from tenure.engine import FAMILIES, Belonging, Examine, Examined, Inspect, Inspected, Reply, Survey, Surveyed
+from tenure.engine import (
+    FAMILIES,
+    CheckHealth,
+    DescribeSession,
+    Health,
+    KeyPage,
+    ListKeys,
+    Reply,
+    SessionItem,
+    SessionPage,
+)
 
 from ._claims import Claims
 from ._counters import Barriers
 from ._holds import Holds
-from ._state import State, Thing
+from ._state import ItemKey, State
 from ._tasks import Tasks
 
 
-class Looks:
+class Introspection:
     """What is asked about all families together."""
 
     def __init__(self, state: State, holds: Holds, claims: Claims, barriers: Barriers, tasks: Tasks) -> None:
@@ -25,7 +35,7 @@ class Looks:
             "queues": tasks.in_use,
             "sessions": lambda: list(state.sessions),
         }
-        self._has: dict[str, Callable[[Thing], bool]] = {
+        self._has: dict[str, Callable[[ItemKey], bool]] = {
             "holds": holds.has,
             "claims": claims.has,
             "arrivals": barriers.has,
@@ -33,45 +43,44 @@ class Looks:
             "tasks": lambda _: True,
             "takers": lambda _: False,
         }
-        self._token: dict[str, Callable[[Thing], int]] = {
+        self._token: dict[str, Callable[[ItemKey], int]] = {
             "holds": holds.token,
             "claims": claims.token,
             "tasks": tasks.token,
         }
 
-    def survey(self, op: Survey) -> Surveyed:
+    def list_keys(self, op: ListKeys) -> KeyPage:
         names = sorted(n for n in self._kinds[op.kind]() if n > op.after and n.startswith(op.prefix))
         page = tuple(names[: op.limit])
-        return Surveyed(page, page[-1] if len(names) > len(page) else "")
+        return KeyPage(page, page[-1] if len(names) > len(page) else "")
 
-    def inspect(self, op: Inspect) -> Inspected | Reply:
-        session = self._state.sessions.get(op.session)
+    def describe_session(self, op: DescribeSession) -> SessionPage | Reply:
+        session = self._state.sessions.get(op.key)
         if session is None:
             return Reply.UNKNOWN
         found = sorted(
-            (rank, *thing) for rank, family in enumerate(self._has) for thing in session.things[family]
+            (rank, *item) for rank, family in enumerate(self._has) for item in session.items[family]
         )
         after = tuple(json.loads(op.after)) if op.after else ()
         rest = [place for place in found if place > after]
         page = rest[: op.limit]
-        return Inspected(
+        return SessionPage(
             session.process,
-            tuple(self._belonging(*place) for place in page),
+            tuple(self._session_item(*place) for place in page),
             json.dumps(page[-1]) if len(rest) > len(page) else "",
         )
 
-    def _belonging(self, rank: int, *thing: str) -> Belonging:
-        family, (key, *names) = FAMILIES[rank], thing
-        held = self._has[family](thing)
-        token = self._token[family](thing) if held and family in self._token else 0
+    def _session_item(self, rank: int, *item: str) -> SessionItem:
+        family, (key, *names) = FAMILIES[rank], item
+        held = self._has[family](item)
+        token = self._token[family](item) if held and family in self._token else 0
         if family == "tasks":
             names.append(str(token))
-        return Belonging(family, key, " ".join(names), held, token)
+        return SessionItem(family, key, " ".join(names), held, token)
 
-    def examine(self, op: Examine) -> Examined:
-        del op
+    def check_health(self, _op: CheckHealth) -> Health:
         facts = (
             ("engine", "memory: gone when this process ends, seen by nobody else"),
             ("sessions", f"{len(self._state.sessions):,}"),
         )
-        return Examined(0.0, facts, ())
+        return Health(0.0, facts, ())

@@ -1,4 +1,4 @@
-"""Tasks: a bounded priority queue whose tasks are leased, fenced and settled, with producers that wait in line."""
+"""Tasks: a bounded priority queue whose tasks are leased, fenced and settled, with a line of waiting producers."""
 
 from __future__ import annotations
 
@@ -7,16 +7,20 @@ from itertools import islice
 from math import inf
 
 from tenure.engine import (
+    A_FEW,
     CAP,
+    EXPIRED_TTL,
     Accepted,
     Browse,
     CancelTask,
     Changed,
     Count,
     Duplicate,
+    Ends,
     Exchange,
     Exchanged,
     GetResult,
+    GoesBack,
     Leave,
     Notice,
     Outcome,
@@ -35,13 +39,15 @@ from tenure.engine import (
     Settle,
     Taken,
     Unfinished,
-    Verdict,
+    after_verdict,
+    how_many_to_forget,
+    without_verdict,
 )
 from tenure.errors import EngineError
 
 from ._due import Due
 from ._queue import Ended, Producer, Queue, Task
-from ._state import A_FEW, Session, State, Thing
+from ._state import ItemKey, Session, State
 
 
 class Tasks:
@@ -65,7 +71,7 @@ class Tasks:
         return queue
 
     def _find(self, name: str) -> Queue | None:
-        """A queue as it is now. It may come to say nothing: it is looked at afterwards."""
+        """A queue as it is now. It is looked at again later: the caller may leave nothing that keeps it."""
         queue = self._queues.get(name)
         if queue is not None:
             if queue.is_forgotten(self._state.now):
@@ -83,32 +89,32 @@ class Tasks:
         now = self._state.now
         return [name for name, q in self._queues.items() if q.counts["put"] and not q.is_forgotten(now)]
 
-    def has_slots(self, thing: Thing) -> bool:
+    def has_slots(self, item: ItemKey) -> bool:
         """Whether a producer has its slots reserved, and does not wait for them."""
-        return thing[1] in self._queues[thing[0]].reserved
+        return item[1] in self._queues[item[0]].reserved
 
-    def token(self, thing: Thing) -> int:
-        """The token of a task that somebody holds."""
-        return self._queues[thing[0]].tasks[int(thing[1])].token
+    def token(self, item: ItemKey) -> int:
+        """The token of a leased task."""
+        return self._queues[item[0]].tasks[int(item[1])].token
 
     # ------------------------------------------------------------------------------------------ producers
 
     def put(self, op: Put) -> PutAnswer | Reply:
-        known = self._state.repeated(op.session, op.n, name := f"put {op.queue}")
+        known = self._state.cached_reply(op.session, op.n, name := f"put {op.key}")
         if known is not None:
             return known
-        queue = self._queue(op.queue)
+        queue = self._queue(op.key)
         queue.max_size = op.max_size
         self._admit(queue)
         session = self._state.sessions[op.session]
         answer = PutAnswer(tuple(self._put(queue, session, request) for request in op.requests))
-        self._state.remember(op.session, op.n, name, answer)
+        self._state.cache_reply(op.session, op.n, name, answer)
         return answer
 
     def _put(self, queue: Queue, session: Session, request: PutRequest) -> Accepted | Queued | Reply:
         name = request.producer
         if (producer := queue.reserved.pop(name, None)) is not None:
-            del producer.session.things["producers"][queue.name, name]
+            producer.session.detach("producers", queue.name, name)
             queue.reserved_slots -= producer.count
             answer = self._accept(queue, request)
             self._admit(queue)
@@ -122,7 +128,7 @@ class Tasks:
                 return Reply.REFUSED
             queue.ordinal += 1
             queue.producers[name] = Producer(name, session, len(request.tasks), queue.ordinal)
-            session.things["producers"][queue.name, name] = None
+            session.attach("producers", queue.name, name)
         first = next(iter(queue.producers.values()))
         return Queued(queue.producers[name].ordinal - first.ordinal + 1, self._state.ask_again_in())
 
@@ -168,17 +174,17 @@ class Tasks:
         return Accepted(tuple(ids))
 
     def leave(self, op: Leave) -> Reply:
-        queue = self._find(op.queue)
+        queue = self._find(op.key)
         producer = (queue.producers.get(op.producer) or queue.reserved.get(op.producer)) if queue else None
         if queue is None or producer is None:
             return Reply.UNKNOWN
-        del producer.session.things["producers"][op.queue, op.producer]
+        producer.session.detach("producers", op.key, op.producer)
         return self._remove_producer(queue, producer)
 
-    def drop_producer(self, thing: Thing) -> None:
+    def drop_producer(self, item: ItemKey) -> None:
         """The session of a producer has ended."""
-        queue = self._known(thing[0])
-        self._remove_producer(queue, queue.producers.get(thing[1]) or queue.reserved[thing[1]])
+        queue = self._known(item[0])
+        self._remove_producer(queue, queue.producers.get(item[1]) or queue.reserved[item[1]])
 
     def _remove_producer(self, queue: Queue, producer: Producer) -> Reply:
         if queue.producers.pop(producer.name, None) is None:
@@ -204,10 +210,10 @@ class Tasks:
     # ------------------------------------------------------------------------------------------ takers
 
     def exchange(self, op: Exchange) -> Exchanged | Reply:
-        known = self._state.repeated(op.session, op.n, name := f"exchange {op.queue}")
+        known = self._state.cached_reply(op.session, op.n, name := f"exchange {op.key}")
         if known is not None:
             return known
-        queue = self._queue(op.queue)
+        queue = self._queue(op.key)
         session = self._state.sessions[op.session]
         refused = tuple(s.token for s in op.settle if not self._settle(queue, session, s))
         promoted = queue.promote(self._state.now, self._state.cap)
@@ -223,14 +229,14 @@ class Tasks:
         due = queue.next_due()
         again = self._state.ask_again_in(inf if due is None else due)
         answer = Exchanged(tuple(tasks), refused, stop, queue.paused, again)
-        self._state.remember(op.session, op.n, name, answer)
+        self._state.cache_reply(op.session, op.n, name, answer)
         return answer
 
     def _take(self, queue: Queue, session: Session, task: Task, op: Exchange) -> Taken:
         task.session, task.token = session, self._state.token()
         task.deliveries += 1
         task.max_deliveries, task.keep = op.max_deliveries, op.keep
-        session.things["tasks"][queue.name, str(task.id)] = None
+        session.attach("tasks", queue.name, str(task.id))
         waited = max(0.0, self._state.now - task.ready_at)
         return Taken(
             task.id,
@@ -246,20 +252,20 @@ class Tasks:
     def _register(self, queue: Queue, session: Session, want: int) -> None:
         if want > 0:
             queue.takers[session.id] = want
-            session.things["takers"][(queue.name,)] = None
+            session.attach("takers", queue.name)
         elif queue.takers.pop(session.id, None) is not None:
-            del session.things["takers"][(queue.name,)]
+            session.detach("takers", queue.name)
 
-    def drop_taker(self, session: Session, thing: Thing) -> None:
+    def drop_taker(self, session: Session, item: ItemKey) -> None:
         """The session of an idle taker has ended."""
-        del self._known(thing[0]).takers[session.id]
+        del self._known(item[0]).takers[session.id]
 
     def _offer(self, queue: Queue, count: int) -> None:
         """Hint idle takers that `count` tasks became ready, as many takers as are needed."""
         while count > 0 and queue.takers and not queue.paused:
             session, want = queue.takers.popitem(last=False)
             known = self._state.sessions[session]
-            del known.things["takers"][(queue.name,)]
+            known.detach("takers", queue.name)
             self._state.hint(known.process, queue.name, "", Notice.READY)
             count -= want
 
@@ -276,42 +282,37 @@ class Tasks:
         if task is None or task.token != settle.token or task.session is not session:
             return False
         self._unlease(queue, task)
-        match settle.verdict:
-            case Verdict.DONE | Verdict.DISCARD | Verdict.CANCEL:
-                self._end(queue, task, settle.verdict.value, settle.result, settle.ttl, session)
-            case Verdict.DEAD:
-                task.attempts += 1
-                self._end(queue, task, "dead", settle.result, None, session)
-            case Verdict.RETRY | Verdict.GIVE_BACK | Verdict.POSTPONE if task.stop:
-                self._end(queue, task, "cancelled", b"", task.ttl, session)
-            case Verdict.RETRY:
-                task.attempts += 1
-                task.ready_at = self._state.now + settle.delay
-                self._return(queue, task)
-            case Verdict.GIVE_BACK | Verdict.POSTPONE:
-                task.deliveries -= 1
-                if settle.verdict is Verdict.POSTPONE:
-                    task.ready_at = self._state.now + settle.delay
-                self._return(queue, task)
+        follows = after_verdict(settle, task.attempts, task.deliveries, stop=task.stop, stop_ttl=task.ttl)
+        self._after(queue, task, follows, session)
         return True
 
-    def drop(self, thing: Thing) -> None:
+    def drop(self, item: ItemKey) -> None:
         """The session that held the task has ended."""
-        queue = self._known(thing[0])
-        task = queue.tasks[int(thing[1])]
+        queue = self._known(item[0])
+        task = queue.tasks[int(item[1])]
         self._unlease(queue, task, ended=True)
-        if task.stop:
-            self._end(queue, task, "cancelled", b"", task.ttl)
-        elif (silent := task.deliveries - task.attempts) >= task.max_deliveries:
-            error = f"delivered {silent} times without a verdict"
-            self._end(queue, task, "dead", error.encode(), None)
-        else:
-            self._return(queue, task)
+        follows = without_verdict(
+            task.attempts, task.deliveries, task.max_deliveries, stop=task.stop, stop_ttl=task.ttl
+        )
+        self._after(queue, task, follows)
+
+    def _after(
+        self, queue: Queue, task: Task, follows: Ends | GoesBack, session: Session | None = None
+    ) -> None:
+        task.attempts = follows.attempts
+        match follows:
+            case Ends(state, _, result, ttl):
+                self._end(queue, task, state, result, ttl, session)
+            case GoesBack(_, deliveries, delay):
+                task.deliveries = deliveries
+                if delay is not None:
+                    task.ready_at = self._state.now + delay
+                self._return(queue, task)
 
     def _unlease(self, queue: Queue, task: Task, *, ended: bool = False) -> None:
         assert task.session is not None
         if not ended:
-            del task.session.things["tasks"][queue.name, str(task.id)]
+            task.session.detach("tasks", queue.name, str(task.id))
         queue.stops.pop(task.token, None)
         task.session, task.token = None, 0
 
@@ -375,31 +376,31 @@ class Tasks:
     # ------------------------------------------------------------------------------------------ single tasks
 
     def progress(self, op: Progress) -> Reply:
-        queue = self._find(op.queue)
+        queue = self._find(op.key)
         task = queue.tasks.get(op.id) if queue else None
         if task is None or task.session is None or task.token != op.token:
             return Reply.REFUSED
         task.progress = op.data
         return Reply.REQUESTED if task.stop else Reply.OK
 
-    def result(self, op: GetResult) -> Outcome | Unfinished | Reply:
+    def get_result(self, op: GetResult) -> Outcome | Unfinished | Reply:
         if op.watch and op.watch not in self._state.sessions:
             return Reply.GONE
-        queue = self._find(op.queue)
+        queue = self._find(op.key)
         if queue is None:
             return Reply.UNKNOWN
         now = self._state.now
         if (task := queue.tasks.get(op.id)) is not None:
             if op.watch:
-                self._state.watch(op.watch, ("task", op.queue, str(op.id)))
+                self._state.watch(op.watch, ("task", op.key, str(op.id)))
             return Unfinished(queue.state_of(task, now), task.progress, self._state.ask_again_in())
         ended = queue.ended.get(op.id)
         if ended is None or (ended.expires is not None and ended.expires <= now):
             return Reply.UNKNOWN
         return Outcome(ended.state, ended.result, ended.attempts)
 
-    def cancel(self, op: CancelTask) -> Reply:
-        queue = self._find(op.queue)
+    def cancel_task(self, op: CancelTask) -> Reply:
+        queue = self._find(op.key)
         task = queue.tasks.get(op.id) if queue else None
         if queue is None or task is None:
             return Reply.UNKNOWN
@@ -410,13 +411,13 @@ class Tasks:
         if not task.stop:
             task.stop, task.ttl = True, op.ttl
             queue.stops[task.token] = task.session
-            self._state.hint(task.session.process, op.queue, str(task.token), Notice.STOP)
+            self._state.hint(task.session.process, op.key, str(task.token), Notice.STOP)
         return Reply.REQUESTED
 
     # ------------------------------------------------------------------------------------------ administration
 
     def requeue(self, op: Requeue) -> Changed | Reply:
-        queue = self._find(op.queue)
+        queue = self._find(op.key)
         if queue is None:
             return Changed(0, more=False)
         now = self._state.now
@@ -442,7 +443,7 @@ class Tasks:
         return True
 
     def purge(self, op: Purge) -> Changed | Reply:
-        queue = self._find(op.queue)
+        queue = self._find(op.key)
         if queue is None:
             return Changed(0, more=False)
         left = self._state.cap
@@ -471,7 +472,7 @@ class Tasks:
         return len(endings)
 
     def browse(self, op: Browse) -> Page:
-        queue = self._find(op.queue) or Queue(op.queue)
+        queue = self._find(op.key) or Queue(op.key)
         now = self._state.now
         limit = min(op.limit, CAP)
         after = _place(op.after)
@@ -498,18 +499,18 @@ class Tasks:
         )
 
     def set_paused(self, op: SetPaused) -> Reply:
-        queue = self._queue(op.queue)
+        queue = self._queue(op.key)
         queue.paused = op.paused
         if not op.paused:
             self._offer(queue, queue.waiting)
         return Reply.OK
 
     def count(self, op: Count) -> QueueCounts | Reply:
-        if op.watch:
-            if op.watch not in self._state.sessions:
-                return Reply.GONE
-            self._state.watch(op.watch, ("drain", op.queue))
-        queue = self._find(op.queue) or Queue(op.queue)
+        if op.watch and op.watch not in self._state.sessions:
+            return Reply.GONE
+        queue = self._find(op.key) or Queue(op.key)
+        if op.watch and queue.tasks:
+            self._state.watch(op.watch, ("drain", op.key))
         now = self._state.now
         states = [queue.state_of(task, now) for task in queue.tasks.values()]
         dead = queue.counts["dead"]
@@ -550,13 +551,13 @@ class Tasks:
                 if not self._state.step():
                     return
                 queue.step_out(task)
-                self._end(queue, task, "expired", b"", 3600.0)
+                self._end(queue, task, "expired", b"", EXPIRED_TTL)
             heappop(self._expiring)
 
     def forget(self) -> None:
-        """Forget outdated records, a few more than came, and a few queues that say nothing any more."""
+        """Forget outdated records, a few more than came, and a few queues that nothing keeps any more."""
         now = self._state.now
-        forget, self._ended_lately = A_FEW + 2 * self._ended_lately, 0
+        forget, self._ended_lately = how_many_to_forget(self._ended_lately), 0
         for _ in range(forget):
             if not self._outdated or self._outdated[0][0] > now:
                 break

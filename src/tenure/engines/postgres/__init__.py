@@ -9,23 +9,24 @@ from typing import Any
 import anyio
 
 from tenure.arguments import check_seconds
-from tenure.engine import CAP, RESPONSE_TIMEOUT, A, Examined, Joined, Joining, Operation, Reply, within
+from tenure.engine import CAP, RESPONSE_TIMEOUT, A, Enlisted, Enlistment, Health, Operation, Reply, within
 from tenure.engine._remote import Remote
 from tenure.errors import EngineError, StoreUnavailable
 
 from ._address import address
-from ._calls import answered, channel, hint, row_of
-from ._joining import joining
-from ._link import Link
-from ._operations import CALLS
-from ._refusals import is_read_only, refusal
+from ._codec import answered, arguments, row_of
+from ._connection import Connection
+from ._enlisting import enlistment
+from ._errors import error_of, is_read_only
+from ._hints import channel, hint
+from ._operations import CODECS
+from ._pipeline import Result, Statement, failed, message_of, rows, state_of
 from ._schema import check_name
-from ._wire import Result, Statement, failed, message_of, rows, state_of
 
-__all__ = ("CALLS", "PostgresEngine")
+__all__ = ("CODECS", "PostgresEngine")
 
 _BETWEEN_CHORES = 16
-"""After so many operations, what says nothing any more is forgotten: a few times as much as they can have left."""
+"""Operations after which rows that are no longer needed are deleted: a few times as many as they can have left."""
 
 
 class PostgresEngine(Remote):
@@ -33,7 +34,7 @@ class PostgresEngine(Remote):
 
     `url` is `postgresql://[user:password@]host[:port]/database`, with the options of libpq behind a question mark. It
     may be that of a pooler; then `direct=postgresql://host[:port]` among the options is the server's own address, on
-    which hints come: without one everybody who waits asks again once a second, and a `RuntimeWarning` says so.
+    which hints come. Without one, all that wait ask again once a second, and a `RuntimeWarning` says so.
     `schema` is where the tables and functions are, made if need be. A server that does not answer for
     `response_timeout` seconds counts as gone, and the connections are made anew. `clock` (seconds) replaces the
     server's time, `cap` the step budget of an operation, in tests.
@@ -57,11 +58,11 @@ class PostgresEngine(Remote):
         self._clock = clock
         self._cap = cap
         self._processes: dict[str, str] = {}
-        self._until_chores = _BETWEEN_CHORES
-        self._link = Link(
+        self._since_chores = 0
+        self._connection = Connection(
             self._address,
             self._schema,
-            self._hear,
+            self._on_notification,
             self._resync,
             self._all_missed,
             response_timeout=response_timeout,
@@ -88,33 +89,32 @@ class PostgresEngine(Remote):
                     f"{self.url}: {type(operation).__name__} cannot be encoded: {error!r}"
                 )
         if statements:
-            results = await self._link.execute([*statements.values(), *self.chores(len(statements))])
+            results = await self._connection.execute(
+                [*statements.values()], behind=self.chores(len(statements))
+            )
             for i, result in zip(statements, results, strict=False):
                 answers[i] = self._answer(operations[i], result)
         for answer in answers:
             if isinstance(answer, StoreUnavailable):
                 raise answer
         if any(answer is Reply.MORE for answer in answers):
-            await self._link.execute([self._call("sweep")])
+            await self._connection.execute([self._call("sweep")])
         return answers
 
-    def join(self, operation: Joined[A], /) -> Joining[A]:
-        """How an operation is applied in a transaction of the user's, on a connection to the same database."""
-        return joining(self._schema, self._clock, operation)
+    def join(self, operation: Enlisted[A], /) -> Enlistment[A]:
+        """How to apply an operation in the user's transaction, on a connection to the same database."""
+        return enlistment(self._schema, self._clock, operation)
 
     def chores(self, operations: int) -> list[Statement]:
-        """What is sent behind so many operations: now and then, forgetting more than they can have left."""
-        self._until_chores -= operations
-        if self._until_chores > 0:
-            return []
-        self._until_chores = _BETWEEN_CHORES
-        return [self._call("forget")]
+        """The statements to send behind so many operations: now and then a call of `forget`."""
+        due, self._since_chores = divmod(self._since_chores + operations, _BETWEEN_CHORES)
+        return [self._call("forget")] * due
 
     def statement(self, operation: Operation[Any]) -> Statement:
-        """The call that an operation is. Raises `EngineError`, `OverflowError`."""
+        """The function call for an operation. Raises `EngineError`, `OverflowError`."""
         operation = within(operation)
-        call = CALLS[type(operation)]
-        return self._call(call.function, *call.arguments(operation))
+        codec = CODECS[type(operation)]
+        return self._call(codec.function, *arguments(codec, operation))
 
     def _call(self, function: str, *arguments: Any) -> Statement:
         now = None if self._clock is None else round(self._clock() * 1e6)
@@ -124,31 +124,31 @@ class PostgresEngine(Remote):
 
     def _answer(self, operation: Operation[Any], result: Result) -> Any:
         if not failed(result):
-            answer = answered(CALLS[type(operation)], [row_of(row) for row in rows(result)])
-            if isinstance(answer, Examined) and self._link.deaf:
-                return replace(answer, problems=(*answer.problems, self._link.deaf))
+            answer = answered(CODECS[type(operation)], [row_of(row) for row in rows(result)])
+            if isinstance(answer, Health) and self._connection.polling_reason:
+                return replace(answer, problems=(*answer.problems, self._connection.polling_reason))
             return answer
-        problem = refusal(self.url, state_of(result), message_of(result))
+        problem = error_of(self.url, state_of(result), message_of(result))
         if is_read_only(state_of(result)):
-            self._link.drop(str(problem))
+            self._connection.drop(str(problem))
         return problem
 
-    def _hear(self, place: str, payload: str) -> None:
+    def _on_notification(self, place: str, payload: str) -> None:
         if (process := self._processes.get(place)) is not None:
             self._deliver(hint(process, payload))
 
     def _listen(self, process: str) -> None:
         place = channel(self._schema, process)
         self._processes[place] = process
-        self._link.channels[place] = anyio.Event()
+        self._connection.channels[place] = anyio.Event()
 
     async def _listening(self, process: str) -> None:
-        await self._link.subscribe(channel(self._schema, process))
+        await self._connection.subscribe(channel(self._schema, process))
 
     def _forget(self, process: str) -> None:
         place = channel(self._schema, process)
         del self._processes[place]
-        self._link.forget(place)
+        self._connection.forget(place)
 
     async def _run(self, started: Callable[[], None] | None) -> None:
-        await self._link.run(started)
+        await self._connection.run(started)

@@ -38,10 +38,7 @@ class Address:
         return f"postgresql://{login}{host}{':' if port else ''}{port}/{database}{query}"
 
     async def conninfo(self, **more: str) -> str:
-        """What libpq takes, with more parameters; names of hosts are looked up. Raises `OSError`.
-
-        Cancellation: has no effect.
-        """
+        """What libpq takes, with more parameters; names of hosts are looked up. Raises `OSError`."""
         hosts = str(self.parameters.get("host", "")).split(",")
         if not any(_has_to_be_looked_up(host) for host in hosts) or "hostaddr" in self.parameters:
             return make_conninfo(**self.parameters, **more)

@@ -1,4 +1,4 @@
-"""Counters and barriers, as calls of functions."""
+"""The codecs of counters and barriers."""
 
 from __future__ import annotations
 
@@ -7,24 +7,20 @@ from math import inf
 
 from tenure.engine import (
     LONGEST,
-    ArrivalAnswer,
     Arrivals,
     Arrive,
-    Broken,
     Gathering,
-    Mismatch,
     Refund,
     ResetBarrier,
     Spend,
     Spending,
     Spent,
-    Tripped,
-    Waiting,
     Withdraw,
 )
 
 from ._binary import Floats
-from ._calls import Call, Calls, Row, name, no_words, seconds
+from ._codec import Codec, Codecs, Row, decoded
+from ._values import name
 
 
 def _lasting(amount: float, rate: float) -> float:
@@ -36,27 +32,8 @@ def _spent(rows: Sequence[Row]) -> Spent:
     return Spent(tuple(Spending(word == "booked", float(b[0]), float(b[1])) for word, _, b in rows[1:]))
 
 
-def _arrival(rows: Sequence[Row]) -> ArrivalAnswer:
-    match rows[0].word, rows[0].n:
-        case "waiting", [generation, ask_again_in]:
-            return Waiting(generation, seconds(ask_again_in))
-        case "tripped", [generation, place]:
-            return Tripped(generation, place)
-        case "broken", [generation]:
-            return Broken(generation)
-        case "mismatch", [stored]:
-            return Mismatch(stored)
-        case answer:
-            raise AssertionError(f"not an answer: {answer!r}")
-
-
-def _gathering(rows: Sequence[Row]) -> Gathering:
-    parties, generation, waiting, broken = rows[0].n
-    return Gathering(parties, generation, waiting, bool(broken))
-
-
-COUNTERS: Calls = {
-    Spend: Call(
+COUNTERS: Codecs = {
+    Spend: Codec(
         "spend",
         lambda op: (
             name(op.session),
@@ -69,7 +46,7 @@ COUNTERS: Calls = {
         ),
         _spent,
     ),
-    Refund: Call(
+    Refund: Codec(
         "refund",
         lambda op: (
             name(op.session),
@@ -79,14 +56,12 @@ COUNTERS: Calls = {
             float(op.booking),
             float(op.rate),
         ),
-        no_words,
     ),
-    Arrive: Call(
-        "arrive",
+    Arrive: Codec(
+        "arrive_at",
         lambda op: (name(op.session), name(op.key), name(op.participant), op.parties, op.on_departure),
-        _arrival,
     ),
-    Withdraw: Call("withdraw", lambda op: (name(op.key), name(op.participant)), _arrival),
-    ResetBarrier: Call("reset_barrier", lambda op: (name(op.key),), no_words),
-    Arrivals: Call("arrivals", lambda op: (name(op.key),), _gathering),
+    Withdraw: Codec("withdraw"),
+    ResetBarrier: Codec("reset_barrier"),
+    Arrivals: Codec("gathering", answer=lambda rows: decoded(Gathering, rows[0])),
 }

@@ -1,12 +1,12 @@
-"""Whether what is notified is heard: through a pooler of transactions it is not."""
+"""Whether notifications arrive: through a transaction pooler they do not."""
 
 from __future__ import annotations
 
 import anyio
 
 from ._address import Address
-from ._greeting import ask
-from ._wire import Statement, Wire
+from ._handshake import ask
+from ._pipeline import Pipeline, Statement
 
 _CHANNEL = "tenure.probe"
 _LONGEST = 1.0
@@ -14,23 +14,20 @@ _LONGEST = 1.0
 
 
 class Probe:
-    """Notifies itself.
-
-    Thread safety: none.
-    """
+    """Sends a notification to itself."""
 
     def __init__(self) -> None:
         self._name = ""
         self._came = anyio.Event()
 
-    def hear(self, channel: str, payload: str) -> bool:
-        """Take a notification in; whether it was one of a probe's."""
+    def on_notification(self, channel: str, payload: str) -> bool:
+        """Take a notification. Returns whether it was one of a probe's."""
         if channel == _CHANNEL and payload == self._name:
             self._came.set()
         return channel == _CHANNEL
 
-    async def comes_back(self, address: Address, name: str, commands: Wire, listening: Wire) -> bool:
-        """Whether what is notified on the one connection is heard on the other. Raises what `ask` raises.
+    async def comes_back(self, address: Address, name: str, commands: Pipeline, listening: Pipeline) -> bool:
+        """Whether a notification that is sent on one connection arrives on the other. Raises what `ask` raises.
 
         Cancellation: close the connections.
         """

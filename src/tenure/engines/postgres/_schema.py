@@ -1,4 +1,4 @@
-"""The schema: made and brought up to date by the first who comes, under a lock."""
+"""The schema: made and updated by the first process that connects, under a lock."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from importlib.resources import files
 
 from tenure.errors import EngineError
 
+from ._pipeline import Statement
 from ._version import STEPS, VERSION
-from ._wire import Statement
 
 _FUNCTIONS = (
     *("state", "links", "sessions", "holds", "claims", "counters", "tasks", "producers", "takers"),
-    *("records", "survey", "sweep", "joining"),
+    *("records", "survey", "sweep", "enlisting"),
 )
 _NAME = re.compile(r"[a-z_][a-z0-9_]{0,29}")
 

@@ -1,14 +1,24 @@
-"""Looking around, as calls of functions; and what a server says of itself."""
+"""Listings, and the health of the server."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
 
-from tenure.engine import CAP, Belonging, Examine, Examined, Inspect, Inspected, Survey, Surveyed
+from tenure.engine import (
+    CAP,
+    CheckHealth,
+    DescribeSession,
+    Health,
+    KeyPage,
+    ListKeys,
+    SessionItem,
+    SessionPage,
+)
 
 from ._binary import Value
-from ._calls import Call, Calls, Row, name, text
+from ._codec import Codec, Codecs, Row
+from ._values import name, text
 from ._version import VERSION
 
 _END = b"\xff"  # no name has this byte
@@ -17,17 +27,17 @@ _LONG = 300
 _FULL = 0.9
 
 
-def _inspect(op: Inspect) -> tuple[Value, ...]:
+def _session_page(op: DescribeSession) -> tuple[Value, ...]:
     rank, _, number = (op.after or "0:0").partition(":")
-    return name(op.session), int(rank), int(number), op.limit
+    return name(op.key), int(rank), int(number), op.limit
 
 
-def _inspected(rows: Sequence[Row]) -> Inspected:
+def _session_items(rows: Sequence[Row]) -> SessionPage:
     (_, _, (process,)), *others = rows
-    return Inspected(
+    return SessionPage(
         text(process),
         tuple(
-            Belonging(family, text(key), text(called), bool(held), token)
+            SessionItem(family, text(key), text(called), bool(held), token)
             for family, (_, _, held, token), (key, called) in others
         ),
         # a page that is full may be the last one: then the next one is empty
@@ -35,7 +45,7 @@ def _inspected(rows: Sequence[Row]) -> Inspected:
     )
 
 
-def _examined(rows: Sequence[Row]) -> Examined:
+def _health(rows: Sequence[Row]) -> Health:
     settings = {text(setting): text(value) for _, _, (setting, value) in rows[1:]}
     now, version, size, dead, longest, connections, most = rows[0].n
     facts = (
@@ -48,7 +58,7 @@ def _examined(rows: Sequence[Row]) -> Examined:
         ("synchronous_commit", settings["synchronous_commit"]),
     )
     problems = _problems(settings, dead, longest, connections / most)
-    return Examined(now / 1e6 - time.time(), facts, tuple(problems))
+    return Health(now / 1e6 - time.time(), facts, tuple(problems))
 
 
 def _problems(settings: dict[str, str], dead: int, longest: int, full: float) -> Iterator[str]:
@@ -70,8 +80,8 @@ def _problems(settings: dict[str, str], dead: int, longest: int, full: float) ->
         yield f"{full:.0%} of the connections are in use: raise max_connections, or put a pooler in between"
 
 
-SURVEY: Calls = {
-    Survey: Call(
+SURVEY: Codecs = {
+    ListKeys: Codec(
         "survey",
         lambda op: (
             op.kind,
@@ -82,12 +92,12 @@ SURVEY: Calls = {
         ),
         lambda rows: _surveyed(rows[0]),
     ),
-    Inspect: Call("belongings", _inspect, _inspected),
-    Examine: Call("examine", lambda _: (), _examined),
+    DescribeSession: Codec("belongings", _session_page, _session_items),
+    CheckHealth: Codec("examine", lambda _: (), _health),
 }
 
 
-def _surveyed(row: Row) -> Surveyed:
+def _surveyed(row: Row) -> KeyPage:
     # a page that is full may be the last one: then the next one is empty
     last, *names = map(text, row.b)
-    return Surveyed(tuple(names), last)
+    return KeyPage(tuple(names), last)

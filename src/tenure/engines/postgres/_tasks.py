@@ -1,23 +1,20 @@
-"""Tasks, as calls of functions."""
+"""The codecs of tasks."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from tenure.engine import (
     CAP,
     Accepted,
     Browse,
     CancelTask,
-    Changed,
     Count,
     Duplicate,
     Exchange,
     Exchanged,
     GetResult,
     Leave,
-    Outcome,
     Page,
     Progress,
     Purge,
@@ -30,12 +27,12 @@ from tenure.engine import (
     Requeue,
     SetPaused,
     Taken,
-    Unfinished,
 )
 from tenure.errors import EngineError
 
 from ._binary import Blobs, Ints, Texts, Value
-from ._calls import Call, Calls, Row, microseconds, name, no_words, seconds, text
+from ._codec import Codec, Codecs, Row, answer_of, decoded
+from ._values import microseconds, name, seconds, text
 
 _NEVER = -1
 
@@ -60,7 +57,7 @@ def _put(op: Put) -> tuple[Value, ...]:
     return (
         name(op.session),
         op.n,
-        name(op.queue),
+        name(op.key),
         op.max_size,
         Blobs(name(request.producer) for request in requests),
         Ints(int(request.wait) for request in requests),
@@ -76,13 +73,9 @@ def _put(op: Put) -> tuple[Value, ...]:
 
 
 def _put_answer(row: Row) -> Accepted | Queued | Reply:
-    match row.word, row.n:
-        case "accepted", ids:
-            return Accepted(tuple(Duplicate(-number) if number < 0 else number for number in ids))
-        case "queued", [place, ask_again_in]:
-            return Queued(place, seconds(ask_again_in))
-        case word, _:
-            return Reply(word)
+    if row.word == "accepted":
+        return Accepted(tuple(Duplicate(-number) if number < 0 else number for number in row.n))
+    return answer_of(row)
 
 
 def _exchange(op: Exchange) -> tuple[Value, ...]:
@@ -90,7 +83,7 @@ def _exchange(op: Exchange) -> tuple[Value, ...]:
     return (
         name(op.session),
         op.n,
-        name(op.queue),
+        name(op.key),
         Ints([one.id for one in settle]),
         Ints([one.token for one in settle]),
         Texts([one.verdict.value for one in settle]),
@@ -118,21 +111,6 @@ def _exchanged(rows: Sequence[Row]) -> Exchanged:
     )
 
 
-def _result(rows: Sequence[Row]) -> Outcome | Unfinished:
-    match rows[0]:
-        case "outcome", [attempts], [state, result]:
-            return Outcome(text(state), result, attempts)
-        case _, [ask_again_in], [state, progress]:
-            return Unfinished(text(state), progress, seconds(ask_again_in))
-        case row:
-            raise AssertionError(f"not an answer: {row!r}")
-
-
-def _changed(rows: Sequence[Row]) -> Changed:
-    count, more, after = rows[0].n
-    return Changed(count, bool(more), after)
-
-
 _PARTS = {"waiting": 3, "delayed": 2, "leased": 1, "dead": 1, "ended": 1}
 """Of how many numbers a place in a listing is made."""
 
@@ -147,53 +125,25 @@ def _place(op: Browse) -> list[int]:
     return place
 
 
-def _record(row: Row) -> Record:
-    seq, task, priority, attempts, deliveries, age = row.n
-    state, payload, key, result = row.b
-    return Record(
-        seq,
-        task,
-        text(state),
-        payload,
-        priority,
-        None if key is None else text(key),
-        attempts,
-        deliveries,
-        result,
-        seconds(age),
-    )
+def _page(rows: Sequence[Row]) -> Page:
+    return Page(tuple(decoded(Record, row) for row in rows[1:]), " ".join(map(str, rows[0].n)))
 
 
 def _counts(rows: Sequence[Row]) -> QueueCounts:
-    *numbers, paused, oldest, ask_again_in = rows[0].n
-    cursors: list[Any] = [(text(cursor), value) for _, _, (cursor, value) in rows[1:]]
-    return QueueCounts(
-        *numbers,
-        paused=bool(paused),
-        oldest=seconds(oldest),
-        cursors=tuple(cursors),
-        ask_again_in=seconds(ask_again_in),
-    )
+    cursors = tuple((text(cursor), value) for _, _, (cursor, value) in rows[1:])
+    return decoded(QueueCounts, rows[0], cursors=cursors)
 
 
-TASKS: Calls = {
-    Put: Call("put", _put, lambda rows: PutAnswer(tuple(map(_put_answer, rows[1:])))),
-    Leave: Call("leave", lambda op: (name(op.queue), name(op.producer)), no_words),
-    Exchange: Call("exchange", _exchange, _exchanged),
-    Progress: Call("progress", lambda op: (name(op.queue), op.id, op.token, op.data), no_words),
-    GetResult: Call("result", lambda op: (name(op.queue), op.id, name(op.watch)), _result),
-    CancelTask: Call("cancel", lambda op: (name(op.queue), op.id, _or_nothing(op.ttl)), no_words),
-    Requeue: Call(
-        "requeue",
-        lambda op: (name(op.queue), None if op.ids is None else Ints(op.ids), op.after),
-        _changed,
-    ),
-    Purge: Call("purge", lambda op: (name(op.queue), Texts(op.in_order)), _changed),
-    Browse: Call(
-        "browse",
-        lambda op: (name(op.queue), op.state, Ints(_place(op)), min(op.limit, CAP)),
-        lambda rows: Page(tuple(map(_record, rows[1:])), " ".join(map(str, rows[0].n or ()))),
-    ),
-    SetPaused: Call("set_paused", lambda op: (name(op.queue), op.paused), no_words),
-    Count: Call("count_tasks", lambda op: (name(op.queue), name(op.watch), op.recount), _counts),
+TASKS: Codecs = {
+    Put: Codec("put", _put, lambda rows: PutAnswer(tuple(map(_put_answer, rows[1:])))),
+    Leave: Codec("leave"),
+    Exchange: Codec("exchange", _exchange, _exchanged),
+    Progress: Codec("progress"),
+    GetResult: Codec("result"),
+    CancelTask: Codec("cancel"),
+    Requeue: Codec("requeue"),
+    Purge: Codec("purge", lambda op: (name(op.key), Texts(op.in_order))),
+    Browse: Codec("browse", lambda op: (name(op.key), op.state, Ints(_place(op)), min(op.limit, CAP)), _page),
+    SetPaused: Codec("set_paused"),
+    Count: Codec("count_tasks", answer=_counts),
 }

@@ -11,7 +11,7 @@ STEPS: dict[int, str] = {
         ALTER TABLE tenure.task DROP CONSTRAINT task_pkey,
             ADD CONSTRAINT task_pkey PRIMARY KEY (queue, id) WITH (fillfactor = 50);
     """,
-    # what a session has is told by name, by `belongings` instead of `inspect`
+    # what a session has is listed by `belongings` instead of `inspect`
     5: "",
     # a task can be postponed
     6: "",
@@ -39,6 +39,16 @@ STEPS: dict[int, str] = {
         CREATE INDEX task_leased ON tenure.task (queue, token) WHERE session IS NOT NULL;
         DELETE FROM tenure.pool p WHERE NOT EXISTS (SELECT FROM tenure.resource r WHERE r.pool = p.name)
             AND NOT EXISTS (SELECT FROM tenure.wish w WHERE w.pool = p.name);
+    """,
+    # a forgotten barrier differs from a later one of the same name: `arrive_at`, `gathering`; `resource_page`
+    8: "ALTER TABLE tenure.barrier ADD born bigint NOT NULL DEFAULT 0",
+    # the remembered answer of an exchange says which tokens it leased, instead of the tasks
+    9: """
+        DROP FUNCTION IF EXISTS tenure.lease, tenure.exchanged;
+        UPDATE tenure.given SET answer = answer[:3] || ROW('leased', ARRAY[
+            coalesce((answer[cardinality(answer)]).n[2] + 1 - (answer[4]).n[2], 0), (answer[4]).n[2],
+            (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
+        ], NULL)::tenure.answer WHERE kind = 'exchange';
     """,
 }
 """By version, what it changes in the tables, types and sequences of the version before.

@@ -1,4 +1,4 @@
-"""The first words on a new connection: who we are, whether the server will do, what to listen to."""
+"""The handshake on a new connection: log in, check the server, load the scripts, subscribe."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from anyio.abc import ByteStream
 
 from tenure.errors import EngineError, StoreUnavailable
 
-from ._address import Whereabouts
+from ._endpoint import Endpoint
 from ._resp import Command, pack
 from ._scripts import all_scripts, script
 
@@ -49,10 +49,10 @@ class Greeting(NamedTuple):
     version: str
 
 
-async def greet(
+async def handshake(
     stream: ByteStream,
     reader: hiredis.Reader,
-    address: Whereabouts,
+    address: Endpoint,
     former: Greeting | None,
     channels: Iterable[str],
     probes: Mapping[str, str],
@@ -88,7 +88,7 @@ async def greet(
 
 
 async def _probe(
-    stream: ByteStream, reader: hiredis.Reader, address: Whereabouts, probes: Mapping[str, str]
+    stream: ByteStream, reader: hiredis.Reader, address: Endpoint, probes: Mapping[str, str]
 ) -> None:
     """Raise `EngineError` if the user may not use a command of the scripts, or the keys have another layout."""
     sha = script("probe").sha
@@ -120,7 +120,7 @@ async def _probe(
 
 
 async def _ask(
-    stream: ByteStream, reader: hiredis.Reader, address: Whereabouts, *commands: Command
+    stream: ByteStream, reader: hiredis.Reader, address: Endpoint, *commands: Command
 ) -> list[Any]:
     replies = await exchange(stream, reader, commands)
     for reply in replies:
@@ -147,7 +147,7 @@ async def exchange(stream: ByteStream, reader: hiredis.Reader, commands: Sequenc
     return replies
 
 
-async def asked(address: Whereabouts, *commands: Command) -> list[Any]:
+async def asked(address: Endpoint, *commands: Command) -> list[Any]:
     """The replies to commands on a connection of their own, errors among them.
 
     Raises `StoreUnavailable`, and `EngineError` for what is no Redis server. Cancellation: nothing is left open.
@@ -220,12 +220,12 @@ def version_of(text: str) -> tuple[int, ...]:
     return tuple(int(part) for part in text.split(".")[:2] if part.isdigit())
 
 
-def _check_version(address: Whereabouts, version: str) -> None:
+def _check_version(address: Endpoint, version: str) -> None:
     if version_of(version) < OLDEST:
         raise EngineError(f"{address}: Redis {OLDEST[0]}.{OLDEST[1]} or later is needed, this is {version}")
 
 
-def _check_settings(address: Whereabouts, info: dict[str, str]) -> None:
+def _check_settings(address: Endpoint, info: dict[str, str]) -> None:
     if info.get("role") == "slave":
         raise StoreUnavailable(f"{address}: this is a replica, which cannot be written to")
     policy = info.get("maxmemory_policy", "noeviction")

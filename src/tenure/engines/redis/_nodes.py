@@ -1,4 +1,4 @@
-"""The nodes of a cluster: one link to each, which shard is where, and what to hear from whom."""
+"""The nodes of a cluster: a connection to each, which shard is where, and the subscriptions."""
 
 from __future__ import annotations
 
@@ -16,38 +16,38 @@ from anyio.abc import ByteStream, TaskGroup, TaskStatus
 from tenure.errors import EngineError, StoreUnavailable
 from tenure.upkeep import unwrapped_task_group
 
-from ._address import Address
+from ._connection import Connection
+from ._endpoint import Address
 from ._handshake import STRANGE, TRANSIENT, asked, code_of, refusal, strange
-from ._link import Link
 from ._resp import pack
 from ._scripts import all_scripts
 from ._shards import homes, prefix_of, tags, target
 
 LOOK_UP = 1.0
-"""Seconds after which a node that does not tell where the shards are is passed over."""
+"""Seconds after which a node that does not answer where the shards are is skipped."""
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.01, 0.5
-"""Seconds before a command that a node would not take is sent again, and between looks for what moved."""
+"""Seconds before a command that a node refused is sent again, and between looks for what moved."""
 
 _CHANNEL = "tenure:"
 _SHARDED_PUBLISH = (7, 0)
 _ASKING = pack([("ASKING",)])
-REDIRECTED = ("MOVED", "ASK", "NOSCRIPT", *TRANSIENT)
-"""Error codes of a node that did not take a command."""
+_REDIRECTED = ("MOVED", "ASK", "NOSCRIPT", *TRANSIENT)
+"""Error codes of a node that did not execute the command."""
 
 
 class _Node:
-    """One node: where it is, as a link takes it, and the link."""
+    """One node: its endpoint, and the connection to it."""
 
     def __init__(self, where: Address, nodes: Nodes, response_timeout: float, replicas: int) -> None:
         self.where = where
         self.user, self.password, self.database = where.user, where.password, 0
-        self.heard: set[str] = set()
+        self.channels: set[str] = set()
         """The channels to which this connection is subscribed."""
         self.scope = CancelScope()
-        self.link = Link(
+        self.connection = Connection(
             self,
-            partial(nodes.hear, self),
+            partial(nodes.on_message, self),
             partial(nodes.connected, self),
             probes=nodes.probes,
             response_timeout=response_timeout,
@@ -65,22 +65,20 @@ class _Node:
         return await self.where.connect()
 
     async def moved(self) -> bool:
-        """A node stays where it is. Cancellation: has no effect."""
+        """A node stays where it is."""
         return False
 
 
 class Nodes:
     """Carries commands to the nodes that have the shards, wherever these move.
 
-    `hear(process, message)` is called for each message, `resync()` when messages may have been lost.
-
-    Thread safety: none.
+    `on_message(process, message)` is called for each message, `resync()` when messages may have been lost.
     """
 
     def __init__(
         self,
         seeds: Sequence[Address],
-        hear: Callable[[str, bytes], None],
+        on_message: Callable[[str, bytes], None],
         resync: Callable[[], None],
         *,
         shards: int,
@@ -91,7 +89,7 @@ class Nodes:
         self._tags = tags(shards)
         # the layout is kept with the tag that no shard has
         self.probes = {prefix_of("0"): str(shards), **dict.fromkeys(map(prefix_of, self._tags), "")}
-        self._tell = hear
+        self._on_message = on_message
         self._resync = resync
         self._link_options = (response_timeout, replicas)
         self._processes: list[str] = []
@@ -102,8 +100,8 @@ class Nodes:
         self._homes: dict[int, _Node] = {}
         self._found = anyio.Event()
         self._lost = anyio.Event()
-        self._unheard = anyio.Event()
-        self._heard = anyio.Event()
+        self._missing = anyio.Event()
+        self._subscribed = anyio.Event()
         self._renewed = False
 
     def __str__(self) -> str:
@@ -115,7 +113,7 @@ class Nodes:
     # commands
 
     async def execute(self, shard: int, commands: list[bytes]) -> list[Any]:
-        """Send packed commands to the node that has the shard; give the reply to each.
+        """Send packed commands to the node that has the shard; return the reply to each.
 
         Raises `StoreUnavailable` when the connection broke before the last of them was answered.
         Cancellation: they may or may not be executed.
@@ -128,10 +126,10 @@ class Nodes:
             rest = commands[len(replies) :]
             if asks:
                 rest = [part for command in rest for part in (_ASKING, command)]
-            new = await node.link.execute(rest)
+            new = await node.connection.execute(rest)
             # what came behind one that was not executed is sent again with it, to keep the order
             for reply in new[1::2] if asks else new:
-                if isinstance(reply, hiredis.ReplyError) and code_of(reply) in REDIRECTED:
+                if isinstance(reply, hiredis.ReplyError) and code_of(reply) in _REDIRECTED:
                     break
                 replies.append(reply)
             else:
@@ -140,10 +138,14 @@ class Nodes:
             await anyio.sleep(pause * random.uniform(0.5, 1))
             pause = min(2 * pause + _FIRST_PAUSE, _LONGEST_PAUSE)
 
-    def link(self, shard: int) -> Link | None:
-        """The link to the node that has the shard, if it stands."""
+    def connection(self, shard: int) -> Connection | None:
+        """The connection to the node that has the shard, if it is up."""
         node = self._homes.get(shard)
-        return node.link if node is not None and node.link.up else None
+        return node.connection if node is not None and node.connection.up else None
+
+    def may_retry(self, error: hiredis.ReplyError) -> bool:
+        """Whether the node did not execute the command, so that `execute` may send it again."""
+        return code_of(error) in _REDIRECTED
 
     async def _home(self, shard: int) -> _Node:
         while shard not in self._homes:
@@ -152,14 +154,14 @@ class Nodes:
         return self._homes[shard]
 
     async def _redirected(self, shard: int, node: _Node, error: hiredis.ReplyError) -> _Node | None:
-        """Do what the error says; gives the node to be asked just once."""
+        """Do what the error says; return the node to which to send just once."""
         match code_of(error):
             case "MOVED":
                 self._move({shard: target(node.where, str(error))})
             case "ASK":
                 return self._node(target(node.where, str(error)))
             case "NOSCRIPT":
-                await node.link.execute(
+                await node.connection.execute(
                     [pack([("SCRIPT", "LOAD", script.source)]) for script in all_scripts()]
                 )
             case _:
@@ -169,7 +171,7 @@ class Nodes:
     # nodes
 
     async def run(self, started: Callable[[], None] | None) -> None:
-        """Find the nodes and keep a link to each; `started()` is called once they stand.
+        """Find the nodes and keep a connection to each; `started()` is called once they are up.
 
         With `started`, raises what finding them raises: `StoreUnavailable` or `EngineError`.
         Cancellation: this is how it ends; the connections are closed.
@@ -188,7 +190,7 @@ class Nodes:
                 group.start_soon(self._survey)
                 group.start_soon(self._listen)
                 if started is not None:
-                    await self.listening()
+                    await self._all_subscribed()
                     started()
         finally:
             self._group = None
@@ -206,14 +208,14 @@ class Nodes:
 
         with node.scope:
             try:
-                await node.link.run(opened)
+                await node.connection.run(opened)
             except StoreUnavailable:
                 task_status.started()
-                await node.link.run(None)
+                await node.connection.run(None)
 
     async def _keep(self, node: _Node) -> None:
         with node.scope:
-            await node.link.run(None)
+            await node.connection.run(None)
 
     def _node(self, where: Address) -> _Node:
         node = self._nodes.get(where)
@@ -232,14 +234,14 @@ class Nodes:
         self._drop_unused()
         self._found.set()
         self._found = anyio.Event()
-        self._unheard.set()
+        self._missing.set()
 
     def _drop_unused(self) -> None:
         used = set(self._homes.values())
         for where, node in list(self._nodes.items()):
             if node not in used:
                 del self._nodes[where]
-                node.link.close()
+                node.connection.close()
                 node.scope.cancel()
 
     async def _survey(self) -> None:
@@ -250,15 +252,15 @@ class Nodes:
             with suppress(StoreUnavailable, EngineError):
                 self._move(await self._where())
             await anyio.sleep(_LONGEST_PAUSE * random.uniform(0.25, 0.5))
-            if not all(node.link.up for node in self._homes.values()):
+            if not all(node.connection.up for node in self._homes.values()):
                 self.look()
 
     async def _where(self) -> dict[int, Address]:
         """Where the shards are, as the first node says that answers."""
-        told = list({*self._nodes, *self._seeds})
-        random.shuffle(told)
+        known = list({*self._nodes, *self._seeds})
+        random.shuffle(known)
         problem: Exception = StoreUnavailable(f"{self}: no node answers")
-        for where in told:
+        for where in known:
             login = [("AUTH", where.user or "default", where.password)] if where.password else []
             try:
                 with anyio.fail_after(LOOK_UP):
@@ -281,85 +283,90 @@ class Nodes:
     # messages
 
     def listen(self, process: str) -> None:
-        """Hear what is published for a process."""
+        """Subscribe to what is published for a process."""
         self._processes.append(process)
-        self._unheard.set()
+        self._missing.set()
 
-    async def listening(self) -> None:
-        """Wait until all that can be reached are listened to. Cancellation: has no effect."""
+    async def listening(self, _process: str) -> None:
+        """Wait until it is subscribed on all nodes that can be reached. Raises `EngineError` if the user may not."""
+        await self._all_subscribed()
+
+    async def _all_subscribed(self) -> None:
         while not self._homes or self._unsubscribed():
-            await self._heard.wait()
+            await self._subscribed.wait()
 
     def forget(self, process: str) -> None:
-        """Hear no more for it."""
+        """Unsubscribe from what is published for a process."""
         self._processes.remove(process)
         for node in self._nodes.values():
-            for channel in [channel for channel in node.heard if self._channels.get(channel) == process]:
-                node.heard.remove(channel)
-                node.link.tell(pack([("SUNSUBSCRIBE" if "{" in channel else "UNSUBSCRIBE", channel)]))
+            for channel in [channel for channel in node.channels if self._channels.get(channel) == process]:
+                node.channels.remove(channel)
+                node.connection.send_oneway(
+                    pack([("SUNSUBSCRIBE" if "{" in channel else "UNSUBSCRIBE", channel)])
+                )
         self._channels = {channel: whose for channel, whose in self._channels.items() if whose != process}
 
     def connected(self, node: _Node) -> None:
-        """There is a new connection, on which nothing is heard yet."""
+        """There is a new connection, without subscriptions."""
         self._renewed = True
-        node.heard.clear()
-        self._unheard.set()
+        node.channels.clear()
+        self._missing.set()
 
-    def hear(self, node: _Node, channel: str, message: bytes | None) -> None:
-        """A message came; with None the node says that the channel's shard has moved away."""
+    def on_message(self, node: _Node, channel: str, message: bytes | None) -> None:
+        """A message came; None means that the channel's shard has moved away."""
         if message is None:
-            node.heard.discard(channel)
-            self._unheard.set()
+            node.channels.discard(channel)
+            self._missing.set()
         elif channel in self._channels:
-            self._tell(self._channels[channel], message)
+            self._on_message(self._channels[channel], message)
 
     async def _listen(self) -> None:
-        """Subscribe wherever it has to be done; who was not subscribed may have missed something."""
+        """Subscribe wherever it is missing; messages may have been lost there."""
         while True:
-            self._unheard = anyio.Event()
-            heard = [await self._subscribe(shard, *what) for shard, what in self._unsubscribed()]
-            if any(heard) or self._renewed:
+            self._missing = anyio.Event()
+            subscribed = [await self._subscribe(shard, *what) for shard, what in self._unsubscribed()]
+            if any(subscribed) or self._renewed:
                 self._renewed = False
                 self._resync()
-            self._heard.set()
-            self._heard = anyio.Event()
-            await self._unheard.wait()
+            self._subscribed.set()
+            self._subscribed = anyio.Event()
+            await self._missing.wait()
             await anyio.sleep(_FIRST_PAUSE)
 
     def _unsubscribed(self) -> list[tuple[int, tuple[_Node, str, str]]]:
         missing: list[tuple[int, tuple[_Node, str, str]]] = []
-        up = [(shard, node) for shard, node in self._homes.items() if node.link.up]
+        up = [(shard, node) for shard, node in self._homes.items() if node.connection.up]
         for process in self._processes:
             old: list[tuple[int, _Node]] = []
             for shard, node in up:
                 channel = f"{_CHANNEL}{{{self._tags[shard]}}}:{process}"
                 self._channels[channel] = process
-                if node.link.version < _SHARDED_PUBLISH:
+                if node.connection.version < _SHARDED_PUBLISH:
                     old.append((shard, node))
-                elif channel not in node.heard:
+                elif channel not in node.channels:
                     missing.append((shard, (node, "SSUBSCRIBE", channel)))
-            # such nodes tell each other what is published on any of them
+            # such nodes forward what is published on any of them to each other
             channel = _CHANNEL + process
             self._channels[channel] = process
-            if old and not any(channel in node.heard for _, node in old):
+            if old and not any(channel in node.channels for _, node in old):
                 missing.append((old[0][0], (old[0][1], "SUBSCRIBE", channel)))
         return missing
 
     async def _subscribe(self, shard: int, node: _Node, verb: str, channel: str) -> bool:
         # first, since the node may say right behind its answer that the shard has moved away
-        node.heard.add(channel)
+        node.channels.add(channel)
         try:
-            (reply,) = await node.link.execute([pack([(verb, channel)])], writes=False)
+            (reply,) = await node.connection.execute([pack([(verb, channel)])], writes=False)
         except StoreUnavailable:
-            node.heard.discard(channel)
-            self._unheard.set()
+            node.channels.discard(channel)
+            self._missing.set()
             return False
         if not isinstance(reply, hiredis.ReplyError):
             return True
-        node.heard.discard(channel)
-        if code_of(reply) not in REDIRECTED:
+        node.channels.discard(channel)
+        if code_of(reply) not in _REDIRECTED:
             raise refusal(self, reply)
         with suppress(StoreUnavailable):
             await self._redirected(shard, node, reply)
-        self._unheard.set()
+        self._missing.set()
         return False

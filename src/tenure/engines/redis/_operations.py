@@ -1,13 +1,98 @@
-"""Every operation there is, as the call of a script."""
+"""Every operation there is, and the script that executes it."""
 
 from __future__ import annotations
 
-from ._calls import Calls
-from ._claims import CLAIMS
-from ._counters import COUNTERS
-from ._holds import HOLDS
-from ._sessions import SESSIONS
-from ._survey import SURVEYS
-from ._tasks import TASKS
+from typing import Any
 
-CALLS: Calls = SESSIONS | HOLDS | CLAIMS | COUNTERS | TASKS | SURVEYS
+from tenure.engine import (
+    Acquire,
+    AddResource,
+    Arrivals,
+    Arrive,
+    Ask,
+    Browse,
+    CancelTask,
+    CheckHealth,
+    Claim,
+    CloseSession,
+    Count,
+    DescribeSession,
+    EditClaim,
+    Exchange,
+    GetResult,
+    GiveBack,
+    Holders,
+    Leave,
+    ListKeys,
+    OpenSession,
+    Operation,
+    Ping,
+    Progress,
+    Purge,
+    Put,
+    Refund,
+    Release,
+    RemoveResource,
+    RenewSession,
+    Requeue,
+    ResetBarrier,
+    Resize,
+    Resources,
+    SetPaused,
+    SetValue,
+    Spend,
+    Withdraw,
+)
+
+from ._codec import Codec, Codecs, codec
+from ._health import health
+from ._tasks import exchange, exchanged, put, put_answer
+
+_SCRIPTS: dict[type[Operation[Any]], str] = {
+    AddResource: "claims add",
+    Arrivals: "barriers arrivals",
+    Arrive: "barriers arrive",
+    Ask: "holds ask",
+    Browse: "records browse",
+    CancelTask: "records cancel",
+    Claim: "claims claim",
+    CloseSession: "sweep",
+    Count: "records count",
+    DescribeSession: "survey inspect",
+    EditClaim: "claims edit",
+    GetResult: "records result",
+    GiveBack: "claims give_back",
+    Holders: "holds holders",
+    Leave: "records leave",
+    ListKeys: "survey survey",
+    OpenSession: "sessions open",
+    Ping: "sessions ping",
+    Progress: "records progress",
+    Refund: "rates refund",
+    RemoveResource: "claims remove",
+    RenewSession: "sessions renew",
+    Requeue: "records requeue",
+    ResetBarrier: "barriers reset",
+    Resize: "holds resize",
+    Resources: "claims resources",
+    SetPaused: "records set_paused",
+    SetValue: "holds set_value",
+    Spend: "rates spend",
+    Withdraw: "barriers withdraw",
+}
+
+CODECS: Codecs = {
+    **{operation: codec(script, operation) for operation, script in _SCRIPTS.items()},
+    CheckHealth: codec("survey examine", CheckHealth, answer=health),
+    Purge: Codec("records", lambda op: ("purge", op.key, *op.in_order), codec("records", Leave).decode),
+    # what each lock needs, without the loop over the fields
+    Acquire: codec(
+        "acquire",
+        Acquire,
+        arguments=lambda op: (op.key, op.session, op.holder, op.capacity, op.weight, op.value, int(op.wait)),
+    ),
+    Release: codec("release", Release, arguments=lambda op: (op.key, op.holder)),
+    # the two that carry many tasks: their scripts read and return flat lists
+    Put: codec("put", Put, arguments=put, answer=put_answer),
+    Exchange: codec("exchange", Exchange, arguments=exchange, answer=exchanged),
+}

@@ -1,38 +1,178 @@
-"""What stores see of a server and of a cluster alike."""
+"""What one server and a cluster have in common: operations become scripts on shards, and replies become answers."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, NamedTuple, Protocol
 
-from tenure.engine import CAP, Hint, Notice, Operation, within
+import hiredis
+
+from tenure.engine import CAP, A, Hint, Notice, Operation, Reply, within
 from tenure.engine._remote import Remote
-from tenure.errors import EngineError
+from tenure.errors import EngineError, StoreUnavailable
+from tenure.upkeep import unwrapped_task_group
 
-from ._calls import hint
-from ._handshake import STRANGE
-from ._operations import CALLS
-from ._replicas import to_be_asked
+from ._codec import Codec, answered, hint
+from ._connection import Connection
+from ._fan_out import fan_out, merged
+from ._handshake import STRANGE, refusal
+from ._operations import CODECS
+from ._replicas import without_answer
 from ._resp import pack_one
 from ._scripts import script
+from ._shards import shard_of
+
+
+class Topology(Protocol):
+    """The connections to the servers, and which of them leads to which shard."""
+
+    def connection(self, shard: int, /) -> Connection | None:
+        """The connection to the server that has the shard, if it is up."""
+        ...
+
+    async def execute(self, shard: int, commands: list[bytes], /) -> list[Any]:
+        """Send packed commands to the server that has the shard; return the reply to each, errors among them.
+
+        Waits while it cannot be reached. Raises `StoreUnavailable` when the connection breaks before the last reply.
+        Cancellation: the commands may or may not be executed.
+        """
+        ...
+
+    def may_retry(self, error: hiredis.ReplyError, /) -> bool:
+        """Whether the server did not execute the command, so that `execute` may send it again."""
+        ...
+
+    def listen(self, process: str, /) -> None:
+        """Subscribe every new connection to the channels of a process."""
+        ...
+
+    async def listening(self, process: str, /) -> None:
+        """Wait until the open connections are subscribed. Raises `EngineError` if the user may not subscribe."""
+        ...
+
+    def forget(self, process: str, /) -> None:
+        """Unsubscribe from the channels of a process."""
+        ...
+
+    async def run(self, started: Callable[[], None] | None, /) -> None:
+        """Keep the connections until cancelled; see `Connection.run`."""
+        ...
+
+
+class _Step(NamedTuple):
+    """What one shard is asked; `answers` belongs to the operation of which it is a part."""
+
+    operation: Operation[Any]
+    packed: bytes
+    answers: list[Any]
 
 
 class RemoteRedis(Remote):
-    """Redis over the network; with `replicas` a hint says no more than to ask.
+    """Redis over the network; with `replicas`, hints carry no answers.
 
-    Thread safety: none; one engine belongs to one event loop.
+    `keys` has, for each shard, how many keys a script declares, and which; the first one is the prefix of all keys.
     """
 
-    def __init__(self, place: object, replicas: int | None, clock: Callable[[], float] | None) -> None:
-        super().__init__(place)
+    def __init__(
+        self,
+        topology: Topology,
+        keys: Sequence[tuple[str, ...]],
+        replicas: int,
+        clock: Callable[[], float] | None,
+    ) -> None:
+        super().__init__(topology)
+        self.shards = len(keys)
+        self._topology = topology
+        self._keys = keys
         self._replicas = replicas
         self._clock = clock
 
-    def _packed(self, prefix: str, operation: Operation[Any]) -> bytes:
-        """An operation on the shard whose keys begin with `prefix`. Raises `EngineError` if it cannot be encoded."""
-        call = CALLS[type(operation)]
+    def shard(self, name: str) -> int:
+        """The shard of an object or a session."""
+        return shard_of(name, self.shards)
+
+    async def execute(self, operations: Sequence[Operation[Any]], /) -> Sequence[Any]:
+        """Apply operations, each by one script: those of a shard in order, the shards concurrently.
+
+        Waits while a server that is needed cannot be reached. Raises `StoreUnavailable` when a connection breaks.
+        Cancellation: the operations may or may not have been applied.
+        """
+        if not self._listeners:
+            raise StoreUnavailable(f"{self.url}: the engine does not serve")
+        plan: dict[int, list[_Step]] = {}
+        answers: list[list[Any]] = [[] for _ in operations]
+        for operation, its in zip(operations, answers, strict=True):
+            try:
+                for shard, part in fan_out(operation, self.shards):
+                    step = _Step(part, self._packed(shard, part), its)
+                    plan.setdefault(shard, []).append(step)
+            except EngineError as problem:
+                its.append(problem)
+        if len(plan) == 1:
+            await self._apply(*plan.popitem())
+        elif plan:
+            await self._apply_all(plan)
+        return [merged(*pair, self.shards) for pair in zip(operations, answers, strict=True)]
+
+    async def _apply_all(self, plan: dict[int, list[_Step]]) -> None:
+        # a node that is lost fails all of its shards at once; one error is enough
+        failures: list[StoreUnavailable] = []
+        async with unwrapped_task_group() as group:
+
+            async def apply(shard: int, steps: list[_Step]) -> None:
+                try:
+                    await self._apply(shard, steps)
+                except StoreUnavailable as error:
+                    failures.append(error)
+                    group.cancel_scope.cancel()
+
+            for shard, steps in plan.items():
+                group.start_soon(apply, shard, steps)
+        if failures:
+            raise failures[0]
+
+    async def _apply(self, shard: int, steps: list[_Step]) -> None:
+        more = False
+        replies = await self._topology.execute(shard, [step.packed for step in steps])
+        for step, reply in zip(steps, replies, strict=True):
+            if isinstance(reply, hiredis.ReplyError):
+                answer = refusal(self.url, reply)
+            else:
+                answer = answered(CODECS[type(step.operation)], reply)
+            step.answers.append(answer)
+            more = more or answer is Reply.MORE
+        if more:
+            await self._topology.execute(shard, [self._command(shard, "sweep")])
+
+    def post(self, operation: Operation[A], on_answer: Callable[[A | Reply | EngineError], object]) -> bool:
+        """Send one operation at once, if its server can be reached; see `tenure.engine.Engine`."""
+        key = operation.key
+        if not key and self.shards > 1:
+            return False
+        shard = 0 if self.shards == 1 else shard_of(key, self.shards)
+        connection = self._topology.connection(shard)
+        if connection is None:
+            return False
         try:
-            return self._command(prefix, call.script, *call.arguments(within(operation)))
+            packed = self._packed(shard, operation)
+        except EngineError:  # `execute` answers with it
+            return False
+        connection.post(packed, partial(self._on_reply, CODECS[type(operation)], on_answer))
+        return True
+
+    def _on_reply(self, codec: Codec[Any], on_answer: Callable[[Any], object], reply: Any) -> None:
+        if isinstance(reply, hiredis.ReplyError):
+            reply = Reply.MORE if self._topology.may_retry(reply) else refusal(self.url, reply)
+        elif not isinstance(reply, StoreUnavailable):
+            reply = answered(codec, reply)
+        on_answer(reply)
+
+    def _packed(self, shard: int, operation: Operation[Any]) -> bytes:
+        """An operation as a command. Raises `EngineError` if it cannot be encoded."""
+        codec = CODECS[type(operation)]
+        try:
+            return self._command(shard, codec.script, *codec.arguments(within(operation)))
         except EngineError:
             raise
         except Exception as error:
@@ -40,18 +180,26 @@ class RemoteRedis(Remote):
                 f"{self.url}: {type(operation).__name__} cannot be encoded: {error!r}"
             ) from error
 
-    def _command(self, prefix: str, name: str, *arguments: Any) -> bytes:
+    def _command(self, shard: int, name: str, *arguments: Any) -> bytes:
         now = "" if self._clock is None else f"{round(self._clock() * 1e6):016}"
-        return pack_one(("EVALSHA", script(name).sha, *self._keys(prefix), now, CAP, *arguments))
+        return pack_one(("EVALSHA", script(name).sha, *self._keys[shard], now, CAP, *arguments))
 
-    def _keys(self, prefix: str) -> tuple[str, ...]:
-        """How many keys a script declares, and which."""
-        return "1", prefix
-
-    def _hear(self, process: str, message: bytes) -> None:
+    def _on_message(self, process: str, message: bytes) -> None:
         try:
-            heard = hint(process, message)
+            received = hint(process, message)
         except STRANGE:
-            # somebody else's message: no hint was in it, or one was lost
-            heard = Hint(process, "", "", Notice.MISSED)
-        self._deliver(to_be_asked(heard) if self._replicas else heard)
+            # somebody else's message, or a hint that was lost
+            received = Hint(process, "", "", Notice.MISSED)
+        self._deliver(without_answer(received) if self._replicas else received)
+
+    def _listen(self, process: str) -> None:
+        self._topology.listen(process)
+
+    async def _listening(self, process: str) -> None:
+        await self._topology.listening(process)
+
+    def _forget(self, process: str) -> None:
+        self._topology.forget(process)
+
+    async def _run(self, started: Callable[[], None] | None) -> None:
+        await self._topology.run(started)

@@ -7,6 +7,6 @@ from dataclasses import replace
 from tenure.engine import Hint, Notice
 
 
-def to_be_asked(hint: Hint) -> Hint:
+def without_answer(hint: Hint) -> Hint:
     """A hint that carries no answer: what a message says has not waited for the replicas, what is asked for has."""
     return hint if isinstance(hint.news, Notice) else replace(hint, news=Notice.ASK)

@@ -8,28 +8,29 @@ from hashlib import sha1
 from importlib.resources import files
 from typing import NamedTuple
 
-_START = ("start", "numbers", "check")
-_OBJECTS = (*_START, "step", "time", "things", "keep")
+_START = ("prelude", "numbers", "check")
+_OBJECTS = (*_START, "step", "time", "session_items", "keep")
 _PARTS = {
     "probe": ("probe",),
     "sessions": (*_START, "due", "sessions"),
-    "acquire": ("start", "acquire"),
-    "release": ("start", "release"),
-    "holds": (*_OBJECTS, "holds", "operate"),
-    "claims": (*_OBJECTS, "claims", "operate"),
+    "acquire": ("prelude", "acquire"),
+    "release": ("prelude", "release"),
+    "holds": (*_OBJECTS, "holds", "dispatch"),
+    "claims": (*_OBJECTS, "claims", "dispatch"),
     "rates": (*_START, "rates"),
-    "barriers": (*_OBJECTS, "barriers", "operate"),
+    "barriers": (*_OBJECTS, "barriers", "dispatch"),
     "put": (*_START, "step", "keep", "queue", "takers", "tasks", "rare", "put"),
     "exchange": (*_START, "step", "keep", "queue", "takers", "tasks", "rare", "exchange"),
-    "records": (*_OBJECTS, "queue", "takers", "tasks", "rare", "records", "operate"),
-    "survey": (*_OBJECTS, "claims", "barriers", "survey", "operate"),
+    "records": (*_OBJECTS, "queue", "takers", "tasks", "rare", "records", "dispatch"),
+    "survey": (*_OBJECTS, "claims", "barriers", "survey", "dispatch"),
     "sweep": (
-        *("start", "numbers", "step", "time", "things", "keep", "due"),
+        *("prelude", "numbers", "step", "time", "session_items", "keep", "due"),
         *("claims", "barriers", "queue", "takers", "tasks", "rare", "sweep"),
     ),
 }
 
 
+_call = re.compile(r"\bcall\('([A-Z]+)'")
 _include = re.compile(r"^ *-- include (\w+)$", re.MULTILINE)
 
 
@@ -44,7 +45,16 @@ class Script(NamedTuple):
 def script(name: str) -> Script:
     """The script of that name."""
     source = source_of(*_PARTS[name])
+    if name == "probe":
+        names = ", ".join(map(repr, _commands()))
+        source = f"local COMMANDS = {{{names}}}\n".encode() + source
     return Script(source, sha1(source, usedforsecurity=False).hexdigest().encode())
+
+
+def _commands() -> list[str]:
+    """The commands that the scripts call, apart from PUBLISH or SPUBLISH."""
+    text = b"".join(source_of(*parts) for name, parts in _PARTS.items() if name != "probe").decode()
+    return sorted(set(_call.findall(text)))
 
 
 def source_of(*parts: str) -> bytes:

@@ -15,7 +15,7 @@ from anyio.abc import ByteStream
 from tenure.errors import EngineError, StoreUnavailable
 from tenure.upkeep import unwrapped_task_group
 
-from ._address import Address, addresses, database_number, safe
+from ._endpoint import Address, addresses, database_number, safe
 from ._handshake import STRANGE, asked, refusal, strange
 
 LOOK_UP = 1.0
@@ -24,10 +24,10 @@ LOOK_UP = 1.0
 _PORT = 26379
 
 
-class SentinelAddress:
+class SentinelEndpoint:
     """Where the primary of a service is, as most of its Sentinels say.
 
-    The user and the password are the primary's; they are told to a Sentinel only when it asks for them.
+    The user and the password are the primary's; a Sentinel receives them only when it asks for them.
     """
 
     def __init__(self, url: str, tls: ssl.SSLContext | None = None) -> None:
@@ -66,31 +66,31 @@ class SentinelAddress:
         """
         try:
             with anyio.fail_after(LOOK_UP):
-                told = await self._ask(random.choice(self._sentinels))
+                answer = await self._ask(random.choice(self._sentinels))
         except (EngineError, StoreUnavailable, TimeoutError):
             return False
-        return told[0] > self._known[0] and told[1] != self._known[1]
+        return answer[0] > self._known[0] and answer[1] != self._known[1]
 
     async def _primary(self) -> tuple[int, Address]:
         # a Sentinel that was cut off may still believe in a primary that was replaced: of what more than half of them
         # say the newest counts
-        told: list[tuple[int, Address]] = []
+        answers: list[tuple[int, Address]] = []
         failures: list[Exception] = []
         with anyio.move_on_after(LOOK_UP):
             async with unwrapped_task_group() as group:
 
                 async def look_up(sentinel: Address) -> None:
                     try:
-                        told.append(await self._ask(sentinel))
+                        answers.append(await self._ask(sentinel))
                     except (EngineError, StoreUnavailable) as error:
                         failures.append(error)
-                    if 2 * len(told) > len(self._sentinels):
+                    if 2 * len(answers) > len(self._sentinels):
                         group.cancel_scope.cancel()
 
                 for sentinel in self._sentinels:
                     group.start_soon(look_up, sentinel)
-        if told:
-            return max(told, key=lambda answer: answer[0])
+        if answers:
+            return max(answers, key=lambda answer: answer[0])
         for error in failures:
             if isinstance(error, EngineError):
                 raise error

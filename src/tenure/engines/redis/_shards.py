@@ -9,10 +9,10 @@ from itertools import count
 from typing import Any
 from zlib import crc32
 
-from ._address import Address
+from ._endpoint import Address
 
 SHARDS = 16
-"""How many there are, unless the engine is made with another number; all who share a cluster must agree."""
+"""The default number of shards; all processes that share a cluster need the same number."""
 
 _SLOTS = 16384
 
@@ -44,22 +44,22 @@ def shard_of(name: str, shards: int = SHARDS) -> int:
     return crc32(name.encode("utf-8", "surrogatepass")) % shards
 
 
-def homes(teller: Address, slots: Sequence[Any], shards: int) -> dict[int, Address]:
+def homes(asked: Address, slots: Sequence[Any], shards: int) -> dict[int, Address]:
     """Where the primary of each shard is that has one, as a node answers `CLUSTER SLOTS`."""
     return {
-        shard: _at(teller, bytes(primary[0] or b"").decode(), int(primary[1]))
+        shard: _at(asked, bytes(primary[0] or b"").decode(), int(primary[1]))
         for shard, tag in enumerate(tags(shards))
         for first, last, primary, *_ in slots
         if first <= slot_of(tag) <= last
     }
 
 
-def target(teller: Address, redirection: str) -> Address:
+def target(asked: Address, redirection: str) -> Address:
     """Where an error MOVED or ASK of a node leads."""
     host, _, port = redirection.split(" ")[2].rpartition(":")
-    return _at(teller, host, int(port))
+    return _at(asked, host, int(port))
 
 
-def _at(teller: Address, host: str, port: int) -> Address:
+def _at(asked: Address, host: str, port: int) -> Address:
     # a node that does not know its own name leaves it out
-    return teller.at(teller.host if host in {"", "?"} else host, port)
+    return asked.at(asked.host if host in {"", "?"} else host, port)

@@ -10,23 +10,20 @@ from typing import NoReturn
 import anyio
 from anyio.abc import ByteStream, SocketAttribute
 
-from tenure.local._park import on_readable, park, wake
+from tenure.waiting import on_readable, park, wake
 
 _MOST = 1 << 16
 """Bytes to receive at once; more than twice of it are memory that has to be mapped each time."""
 
 
 class PlainSocket(ByteStream):
-    """A socket that is read and written without anything in between.
-
-    Thread safety: none.
-    """
+    """A socket that is read and written without anything in between."""
 
     def __init__(self, plain: socket.socket) -> None:
         self._socket = plain
 
     def send_now(self, data: bytes) -> int:
-        """Send what the system takes at once; gives how many bytes these were. Raises nothing: see `send`."""
+        """Send what the system takes at once; return how many bytes that were. Raises nothing: see `send`."""
         try:
             return self._socket.send(data)
         except OSError:
@@ -54,7 +51,7 @@ class PlainSocket(ByteStream):
             return data
 
     async def listen(self, feed: Callable[[bytes], None]) -> NoReturn:
-        """Call `feed` with what arrives, as soon as it does: where the loop can, without a task in between.
+        """Codec `feed` with what arrives, as soon as it does: where the loop can, without a task in between.
 
         Raises `OSError`, `EndOfStream`, and what `feed` raises. Cancellation: this is how it ends.
         """
@@ -84,7 +81,7 @@ class PlainSocket(ByteStream):
         raise problem
 
     async def send_eof(self) -> None:
-        """Send no more. Cancellation: has no effect."""
+        """Send no more."""
         self._socket.shutdown(socket.SHUT_WR)
 
     async def aclose(self) -> None:
@@ -104,7 +101,7 @@ async def plain(stream: ByteStream) -> ByteStream:
         handle = stream.extra(SocketAttribute.raw_socket)  # noqa: S610 this is no query
         own = socket.socket(handle.family, handle.type, handle.proto, os.dup(handle.fileno()))
     except (AttributeError, OSError):
-        # the other side has closed it already; uvloop then has no socket to tell of
+        # the other side has closed it already; uvloop then has no socket any more
         await anyio.aclose_forcefully(stream)
         raise ConnectionResetError("the connection was closed as it was made") from None
     own.setblocking(False)

@@ -14,18 +14,18 @@ from anyio import TASK_STATUS_IGNORED, CancelScope
 from anyio.abc import TaskStatus
 
 from tenure.arguments import check_seconds
-from tenure.engine import A, Hint, Joined, Joining, Notice, Operation
+from tenure.engine import A, Engine, Enlisted, Enlistment, Hint, Notice, Operation
 from tenure.errors import StoreUnavailable
 
+from ._busy_retry import BusyRetry
 from ._clock import Clocks
-from ._joining import join
+from ._enlisting import apply_enlisted
 from ._link import Link
-from ._patience import Patience
 
 __all__ = ("SqliteEngine",)
 
 
-class SqliteEngine:
+class SqliteEngine(Engine):
     """Keeps everything in the SQLite file at `path`, which is made if need be; its directory must exist.
 
     All processes of one machine that open the file share its state. `synchronous` is "NORMAL" (safe against the death
@@ -37,8 +37,6 @@ class SqliteEngine:
     Raises `ValueError` for a path that means no file.
     Thread safety: none; an engine belongs to one event loop. Other engines may be open on the same file.
     """
-
-    immediate = False
 
     def __init__(
         self,
@@ -71,10 +69,6 @@ class SqliteEngine:
         state = "closed" if self._link is None else "open"
         return f"<SqliteEngine {str(self._path)!r} {state}>"
 
-    def apply(self, _operation: Operation[A], /) -> A:
-        """Raise `RuntimeError`: operations on a file take time. Cancellation: not a checkpoint."""
-        raise RuntimeError("the SQLite engine is not immediate: use execute")
-
     async def execute(self, operations: Sequence[Operation[Any]], /) -> Sequence[Any]:
         """Apply operations in order, in one transaction, after the batches that came before.
 
@@ -85,9 +79,9 @@ class SqliteEngine:
             raise StoreUnavailable(f"{self._path}: the engine does not serve")
         return await self._link.execute(operations)
 
-    def join(self, operation: Joined[A], /) -> Joining[A]:
-        """How an operation is applied in a transaction of the user's, on a connection of sqlite3 to the same file."""
-        return Joining(partial(join, self._path, self._clocks, operation))
+    def join(self, operation: Enlisted[A], /) -> Enlistment[A]:
+        """Apply an operation in the user's transaction, on their own sqlite3 connection to the same file."""
+        return Enlistment(partial(apply_enlisted, self._path, self._clocks, operation))
 
     async def serve(
         self,
@@ -110,7 +104,7 @@ class SqliteEngine:
 
     @asynccontextmanager
     async def _linked(self) -> AsyncGenerator[Link]:
-        """The link that all who are served share: the first opens it, the last closes it."""
+        """The link that all `serve` calls share: the first opens it, the last closes it."""
         async with self._gate:
             if self._link is None:
                 self._link = await self._open()
@@ -130,7 +124,7 @@ class SqliteEngine:
             self._path,
             self._clocks,
             synchronous=self._synchronous,
-            patience=Patience(str(self._path), self._busy_timeout),
+            retry=BusyRetry(str(self._path), self._busy_timeout),
             inline=self._inline,
             listeners=self._listeners,
         )

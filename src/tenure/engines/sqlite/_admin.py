@@ -29,7 +29,7 @@ class Admin:
 
     def requeue(self, op: Requeue) -> Changed | Reply:
         state = self._state
-        queue = self._queues.find(op.queue)
+        queue = self._queues.find(op.key)
         if queue is None:
             return Changed(0, more=False)
         if op.ids is not None:
@@ -55,7 +55,7 @@ class Admin:
         return True
 
     def purge(self, op: Purge) -> Changed | Reply:
-        queue = self._queues.find(op.queue)
+        queue = self._queues.find(op.key)
         if queue is None:
             return Changed(0, more=False)
         cap = left = self._state.cap
@@ -102,7 +102,7 @@ class Admin:
     def browse(self, op: Browse) -> Page:
         limit = min(op.limit, CAP)
         after = _place(op)
-        queue = self._queues.find(op.queue)
+        queue = self._queues.find(op.key)
         if queue is None:
             return Page(())
         if op.state in ("ended", "dead"):
@@ -123,7 +123,7 @@ class Admin:
         due = run(TASKS.are_due, queue=queue.id, now=self._state.wall, limit=CAP)
         rows: list[Any] = []
         if name == "delayed":
-            # those that are due and that nobody has moved are waiting, as many as an exchange would move
+            # due tasks that are not moved yet count as waiting, as many as an exchange would move
             places = [row[1:3] for row in due[-1:]]
             ready_at, task = max([*places, after or (-1, -1)])
             rows += run(TASKS.delayed_same_time, **about, ready_at=ready_at, id=task)
@@ -184,12 +184,12 @@ class Admin:
 
     def count(self, op: Count) -> QueueCounts | Reply:
         state = self._state
-        if op.watch:
-            session = state.session(op.watch)
-            if session is None:
-                return Reply.GONE
-            state.watch("drain", op.queue, 0, session)
-        queue = self._queues.find(op.queue) or Queue(0, op.queue, *[0] * 20)
+        session = state.session(op.watch) if op.watch else None
+        if op.watch and session is None:
+            return Reply.GONE
+        queue = self._queues.find(op.key) or Queue(0, op.key, *[0] * 20)
+        if session is not None and queue.live:
+            state.watch("drain", op.key, 0, session)
         waiting, delayed, leased = queue.waiting, queue.delayed, queue.live - queue.waiting - queue.delayed
         dead, due = queue.dead, 0
         if op.recount:

@@ -1,4 +1,4 @@
-"""Claims: a pool of named resources, matched by metadata, least recently used first, with a line for those who wait."""
+"""Claims: a pool of named resources, matched by metadata, least recently used first, with a line of claimers."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from tenure.engine import (
+    CAP,
     AddResource,
     Claim,
     ClaimAnswer,
@@ -46,7 +47,7 @@ class Item(NamedTuple):
         return self.claim is None and not self.rests and self.retired is None
 
 
-class Wish(NamedTuple):
+class Claimer(NamedTuple):
     """One claimer, waiting or served, as it is stored."""
 
     id: int
@@ -70,24 +71,24 @@ class Claims:
     def __init__(self, state: State) -> None:
         self._state = state
 
-    def add(self, op: AddResource) -> Reply:
+    def add_resource(self, op: AddResource) -> Reply:
         run, metadata = self._state.run, encode(op.metadata)
-        item = self._item(op.pool, op.resource)
+        item = self._item(op.key, op.resource)
         if item is None:
-            run(CLAIMS.add, pool=op.pool, name=op.resource, metadata=metadata, preference=op.preference)
-            item = self._item(op.pool, op.resource)
+            run(CLAIMS.add, pool=op.key, name=op.resource, metadata=metadata, preference=op.preference)
+            item = self._item(op.key, op.resource)
             assert item is not None
         else:
             run(CLAIMS.change, id=item.id, metadata=metadata, preference=op.preference, revive=op.revive)
-        self._offer(self._pool(op.pool), item.id)
+        self._offer(self._pool(op.key), item.id)
         return Reply.OK
 
-    def remove(self, op: RemoveResource) -> Reply:
-        item = self._item(op.pool, op.resource)
+    def remove_resource(self, op: RemoveResource) -> Reply:
+        item = self._item(op.key, op.resource)
         if item is None:
             return Reply.UNKNOWN
         self._state.run(CLAIMS.delete if item.claim is None else CLAIMS.remove_later, id=item.id)
-        self._tidy(self._pool(op.pool))
+        self._tidy(self._pool(op.key))
         return Reply.OK
 
     def claim(self, op: Claim) -> ClaimAnswer:
@@ -95,19 +96,19 @@ class Claims:
         session = state.session(op.session)
         if session is None:
             return Reply.GONE
-        pool = self._pool(op.pool)
-        wish = self._wish(op.pool, op.holder)
-        if wish is not None and wish.resource is not None:
-            item = self._item_by_id(wish.resource)
+        pool = self._pool(op.key)
+        claimer = self._claimer(op.key, op.holder)
+        if claimer is not None and claimer.resource is not None:
+            item = self._item_by_id(claimer.resource)
             return Claimed(item.name, decode(item.metadata), item.token)
-        if wish is None:
+        if claimer is None:
             free = self._best(pool, op.where)
             if free is None and not op.wait:
                 return Reply.REFUSED
             pool.ordinal += 1
             claim = state.run(
                 CLAIMS.new_claim,
-                pool=op.pool,
+                pool=op.key,
                 holder=op.holder,
                 session=session.id,
                 wanted=encode(op.where),
@@ -119,27 +120,27 @@ class Claims:
             self._save(pool)
             if free is not None:
                 return self._serve(free, claim)
-            wish = Wish(claim, 0, pool.ordinal, None)
-        head = state.one(CLAIMS.head, pool=op.pool)[0]
-        return Queued(wish.ordinal - head + 1, state.ask_again_in(self._next_rested(op.pool)))
+            claimer = Claimer(claim, 0, pool.ordinal, None)
+        head = state.one(CLAIMS.head, pool=op.key)[0]
+        return Queued(claimer.ordinal - head + 1, state.ask_again_in(self._next_rested(op.key)))
 
     def give_back(self, op: GiveBack) -> Reply:
-        wish = self._wish(op.pool, op.holder)
-        return Reply.UNKNOWN if wish is None else self._remove(op.pool, wish, 0)
+        claimer = self._claimer(op.key, op.holder)
+        return Reply.UNKNOWN if claimer is None else self._remove(op.key, claimer, 0)
 
     def drop(self, thing: Any) -> None:
-        """The session of a claimer or waiter has ended."""
+        """The session of a claimer has ended."""
         pool, holder = thing
-        wish = self._wish(pool, holder)
-        assert wish is not None
-        self._remove(pool, wish, wish.quarantine)
+        claimer = self._claimer(pool, holder)
+        assert claimer is not None
+        self._remove(pool, claimer, claimer.quarantine)
 
-    def edit(self, op: EditClaim) -> Reply:
+    def edit_claim(self, op: EditClaim) -> Reply:
         state = self._state
-        wish = self._wish(op.pool, op.holder)
-        if wish is None or wish.resource is None:
+        claimer = self._claimer(op.key, op.holder)
+        if claimer is None or claimer.resource is None:
             return Reply.REFUSED
-        item = self._item_by_id(wish.resource)
+        item = self._item_by_id(claimer.resource)
         if item.token != op.token:
             return Reply.REFUSED
         state.run(
@@ -152,8 +153,10 @@ class Claims:
         return Reply.OK
 
     def resources(self, op: Resources) -> ResourcePage:
-        rows = self._state.all(CLAIMS.list, pool=op.pool)
-        return ResourcePage(tuple(self._show(*row) for row in rows), self._pool(op.pool).waiting)
+        rows = self._state.all(CLAIMS.list, pool=op.key, after=op.after, limit=CAP + 1)
+        shown = tuple(self._show(*row) for row in rows[:CAP])
+        last = shown[-1].resource if len(rows) > CAP else ""
+        return ResourcePage(shown, self._pool(op.key).waiting, last)
 
     def clear_up(self) -> None:
         """Wake the resources that have rested enough, in the order of their time, pool and name."""
@@ -164,21 +167,21 @@ class Claims:
             item, pool = rested
             state.run(CLAIMS.wake, id=item)
             self._offer(self._pool(pool), item)
-        state.soonest_rest = state.one(CLAIMS.soonest)[0]
+        state.soonest.rest = state.one(CLAIMS.soonest)[0]
 
-    def _remove(self, name: str, wish: Wish, quarantine: int) -> Reply:
+    def _remove(self, name: str, claimer: Claimer, quarantine: int) -> Reply:
         """The claimer goes; what it had rests for the quarantine or its cool-down, or goes to the next."""
         state = self._state
-        state.run(CLAIMS.delete_claim, id=wish.id)
+        state.run(CLAIMS.delete_claim, id=claimer.id)
         pool = self._pool(name)
-        if wish.resource is None:
+        if claimer.resource is None:
             pool.waiting -= 1
             self._save(pool)
             self._tidy(pool)
-            if pool.waiting and state.one(CLAIMS.head, pool=name)[0] > wish.ordinal:
-                self._tell_head(pool)
+            if pool.waiting and state.one(CLAIMS.head, pool=name)[0] > claimer.ordinal:
+                self._hint_head(pool)
             return Reply.LEFT
-        item = self._item_by_id(wish.resource)
+        item = self._item_by_id(claimer.resource)
         until = item.rest_until
         if quarantine > 0:
             until = max(until or 0, state.wall + quarantine)
@@ -189,15 +192,15 @@ class Claims:
             state.run(CLAIMS.delete, id=item.id)
             self._tidy(pool)
         elif rests and until is not None:
-            state.soonest_rest = min(until, until if state.soonest_rest is None else state.soonest_rest)
+            state.soonest.rest = min(until, until if state.soonest.rest is None else state.soonest.rest)
             if soonest is None or until < soonest:
-                self._tell_head(pool)
+                self._hint_head(pool)
         else:
             self._offer(pool, item.id)
         return Reply.RELEASED
 
     def _offer(self, pool: Pool, resource: int) -> None:
-        """Give a free resource to the first in the line whom it suits."""
+        """Grant a free resource to the first claimer in the line that it matches."""
         if not pool.waiting:
             return
         state, item = self._state, self._item_by_id(resource)
@@ -211,11 +214,11 @@ class Claims:
                 self._save(pool)
                 state.hint(process, pool.name, holder, self._serve((item.id, item.name, metadata), claim))
                 if claim == line[0][0]:
-                    self._tell_head(pool)
+                    self._hint_head(pool)
                 return
 
-    def _tell_head(self, pool: Pool) -> None:
-        """While resources rest, somebody who waits must know when to ask: the head of the line."""
+    def _hint_head(self, pool: Pool) -> None:
+        """While resources rest, one waiting claimer has to know when to ask again: the head of the line."""
         if pool.waiting and self._next_rested(pool.name) is not None:
             _, holder, process, _ = self._state.one(CLAIMS.waiting, pool=pool.name)
             self._state.hint(process, pool.name, holder, Notice.ASK)
@@ -224,7 +227,7 @@ class Claims:
         return self._state.one(CLAIMS.rest_in_pool, pool=pool)[0]
 
     def _best(self, pool: Pool, where: Metadata) -> tuple[int, str, Metadata] | None:
-        """The free resource that is next for someone who wants this."""
+        """The next free resource that matches `where`."""
         for item, name, stored in self._state.run(CLAIMS.free, pool=pool.name):
             metadata = decode(stored)
             if _suits(metadata, where):
@@ -273,9 +276,9 @@ class Claims:
     def _item_by_id(self, item: int) -> Item:
         return Item(*self._state.one(CLAIMS.resource_by_id, id=item))
 
-    def _wish(self, pool: str, holder: str) -> Wish | None:
+    def _claimer(self, pool: str, holder: str) -> Claimer | None:
         row = self._state.one(CLAIMS.claim, pool=pool, holder=holder)
-        return row and Wish(*row)
+        return row and Claimer(*row)
 
 
 def encode(metadata: Metadata) -> str:

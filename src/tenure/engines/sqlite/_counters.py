@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from tenure.engine import (
-    LONGEST,
     ArrivalAnswer,
     Arrivals,
     Arrive,
@@ -18,20 +17,18 @@ from tenure.engine import (
     ResetBarrier,
     Spend,
     Spending,
-    SpendRequest,
     Spent,
     Tripped,
     Waiting,
     Withdraw,
+    book_spending,
+    refunded,
 )
 
 from ._sql import COUNTERS
 from ._state import State
 
 _BROKEN = -1
-
-ROUNDING = 1e-6
-"""Seconds: a shorter delay is none, since sums of floats are not exact."""
 
 
 class Rates:
@@ -45,21 +42,20 @@ class Rates:
         session = state.session(op.session)
         if session is None:
             return Reply.GONE
-        known = state.repeated(session, op.n, name := f"spend {op.key}")
+        known = state.replies.cached(session, op.n, name := f"spend {op.key}")
         if known is not None:
             return known
-        before = self._arrival(op.key)
-        arrival = state.now if before is None else before
+        arrival = self._arrival(op.key)
         answers: list[Spending] = []
         for request in op.requests:
-            spending = self._book(op, request, arrival)
+            spending = book_spending(op, request, arrival, state.now)
             answers.append(spending)
             if spending.booked:
                 arrival = spending.booking
         if any(spending.booked for spending in answers):
             state.run(COUNTERS.set_arrival_time, key=op.key, arrival=arrival)
         answer = Spent(tuple(answers))
-        state.remember(session, op.n, name, answer)
+        state.replies.cache(session, op.n, name, answer)
         return answer
 
     def refund(self, op: Refund) -> Reply:
@@ -67,41 +63,24 @@ class Rates:
         session = state.session(op.session)
         if session is None:
             return Reply.GONE
-        known = state.repeated(session, op.n, name := f"spend {op.key}")
+        known = state.replies.cached(session, op.n, name := f"spend {op.key}")
         if known is not None:
             return known
         arrival = self._arrival(op.key)
         if arrival is not None:
-            unspent = _time(op.cost, op.rate) - (arrival - op.booking)
-            if unspent > 0:
-                state.run(COUNTERS.set_arrival_time, key=op.key, arrival=arrival - unspent)
-        state.remember(session, op.n, name, Reply.OK)
+            state.run(COUNTERS.set_arrival_time, key=op.key, arrival=refunded(op, arrival))
+        state.replies.cache(session, op.n, name, Reply.OK)
         return Reply.OK
-
-    def _book(self, op: Spend, request: SpendRequest, before: float) -> Spending:
-        now = self._state.now
-        arrival = max(now, before) + _time(request.cost, op.rate)
-        delay = arrival - _time(op.burst, op.rate) - now
-        if delay < ROUNDING:
-            delay = 0.0
-        if request.max_wait is not None and delay > request.max_wait:
-            return Spending(False, delay, 0.0)
-        return Spending(True, delay, arrival)
 
     def _arrival(self, key: str) -> float | None:
         row = self._state.one(COUNTERS.arrival_time, key=key)
         return row and row[0]
 
     def forget(self, count: int) -> None:
-        """Forget keys whose time has passed: they are as good as new."""
+        """Forget keys whose arrival time has passed: they are as if never used."""
         state = self._state
-        if state.soonest_rate is not None and state.soonest_rate <= state.now:
+        if state.soonest.rate is not None and state.soonest.rate <= state.now:
             state.run(COUNTERS.sweep, now=state.now, count=count)
-
-
-def _time(amount: float, rate: float) -> float:
-    """For how long an amount lasts at a rate."""
-    return min(amount / rate, LONGEST)
 
 
 @dataclass(slots=True)
@@ -111,6 +90,7 @@ class Meeting:
     key: str
     parties: int
     on_departure: str
+    born: int
     generation: int = 0
     broken: bool = False
     arrived: int = 0
@@ -129,10 +109,10 @@ class Barriers:
         session = state.session(op.session)
         if session is None:
             return Reply.GONE
-        barrier = self._barrier(op.key) or Meeting(op.key, op.parties, op.on_departure)
+        barrier = self._barrier(op.key) or Meeting(op.key, op.parties, op.on_departure, state.token())
         known = state.one(COUNTERS.arrival, key=op.key, participant=op.participant)
         if known is not None:
-            return _outcome(known) or Waiting(barrier.generation, state.ask_again_in())
+            return _outcome(known) or Waiting(barrier.generation, state.ask_again_in(), barrier.born)
         if barrier.broken:
             return Broken(barrier.generation)
         if not barrier.arrived:
@@ -142,7 +122,7 @@ class Barriers:
         state.run(COUNTERS.arrive, key=op.key, participant=op.participant, session=session.id)
         barrier.arrived += 1
         barrier.keep_until = max(barrier.keep_until, state.wall + 2 * session.ttl)
-        answer: Waiting | Tripped = Waiting(barrier.generation, state.ask_again_in())
+        answer: Waiting | Tripped = Waiting(barrier.generation, state.ask_again_in(), barrier.born)
         if barrier.arrived >= barrier.parties:
             answer = self._trip(barrier, op.participant)
         self._save(barrier)
@@ -168,7 +148,7 @@ class Barriers:
         key, participant = thing
         self.withdraw(Withdraw(key, participant))
 
-    def reset(self, op: ResetBarrier) -> Reply:
+    def reset_barrier(self, op: ResetBarrier) -> Reply:
         barrier = self._barrier(op.key)
         if barrier is not None:
             self._break(barrier)
@@ -181,14 +161,14 @@ class Barriers:
         barrier = self._barrier(op.key)
         if barrier is None:
             return Gathering(0, 0, 0, False)
-        return Gathering(barrier.parties, barrier.generation, barrier.arrived, barrier.broken)
+        return Gathering(barrier.parties, barrier.generation, barrier.arrived, barrier.broken, barrier.born)
 
     def _trip(self, barrier: Meeting, last: str) -> Tripped:
         state = self._state
         outcome = Tripped(barrier.generation, 0)
         for place, (arrival, participant, process) in enumerate(state.all(COUNTERS.waiting, key=barrier.key)):
             outcome = Tripped(barrier.generation, place)
-            state.run(COUNTERS.tell, id=arrival, generation=barrier.generation, place=place)
+            state.run(COUNTERS.set_outcome, id=arrival, generation=barrier.generation, place=place)
             if participant != last:
                 state.hint(process, barrier.key, participant, outcome)
         barrier.arrived = 0
@@ -199,14 +179,14 @@ class Barriers:
         state = self._state
         barrier.broken = True
         for arrival, participant, process in state.all(COUNTERS.waiting, key=barrier.key):
-            state.run(COUNTERS.tell, id=arrival, generation=barrier.generation, place=_BROKEN)
+            state.run(COUNTERS.set_outcome, id=arrival, generation=barrier.generation, place=_BROKEN)
             state.hint(process, barrier.key, participant, Broken(barrier.generation))
         barrier.arrived = 0
 
     def forget(self, count: int) -> None:
-        """Forget barriers that say nothing any more."""
+        """Forget barriers that nothing keeps any more."""
         state = self._state
-        if state.soonest_barrier is None or state.soonest_barrier > state.wall:
+        if state.soonest.barrier is None or state.soonest.barrier > state.wall:
             return
         for (key,) in state.all(COUNTERS.to_look_at, now=state.wall, count=count):
             if (barrier := self._barrier(key)) is not None:
@@ -214,12 +194,14 @@ class Barriers:
                 self._save(barrier)
 
     def _barrier(self, key: str) -> Meeting | None:
-        """A barrier that says something; one that does not is forgotten."""
+        """A barrier that is in use; one that nothing keeps any more is forgotten."""
         row = self._state.one(COUNTERS.barrier, key=key)
         if row is None:
             return None
-        parties, on_departure, generation, broken, arrived, *times = row
-        barrier = Meeting(key, parties, on_departure, generation, bool(broken), arrived, *times)
+        parties, on_departure, generation, broken, arrived, keep_until, look_at, born = row
+        barrier = Meeting(
+            key, parties, on_departure, born, generation, bool(broken), arrived, keep_until, look_at
+        )
         if self._is_forgotten(barrier):
             self._state.run(COUNTERS.delete_barrier, key=key)
             return None
@@ -246,6 +228,7 @@ class Barriers:
             arrived=barrier.arrived,
             keep_until=barrier.keep_until,
             look_at=barrier.look_at,
+            born=barrier.born,
         )
 
 

@@ -8,8 +8,9 @@ from typing import Any
 from tenure.engine import Notice
 
 from ._queue import DELAYED, Queue, Queues
+from ._session import Session
 from ._sql import SESSIONS, TASKS, joined
-from ._state import Session, State
+from ._state import State
 
 
 class Endings:
@@ -30,7 +31,7 @@ class Endings:
         self._watchers, self._ended, self._results, self._returned, self.count = {}, [], [], [], 0
 
     def expect(self, queue: Queue, tasks: list[int]) -> None:
-        """Find out who watches these tasks, before they end."""
+        """Read the watches of these tasks, before they end."""
         self._watchers.update(self._state.task_watchers(queue.name, tasks))
 
     def end(
@@ -53,12 +54,12 @@ class Endings:
         queue.lasting += ttl is None
         settled = 0 if session is None else 2 * session.ttl
         queue.keep_until = max(queue.keep_until, own.wall + max(ttl or 0, settled))
-        own.last_ending += 1
+        own.last.ending += 1
         expires = None
         if ttl is not None:
             expires = own.wall + ttl
-            own.soonest_record = min(expires, expires if own.soonest_record is None else own.soonest_record)
-        self._ended.append((task, state, own.last_ending, attempts, expires, len(result)))
+            own.soonest.record = min(expires, expires if own.soonest.record is None else own.soonest.record)
+        self._ended.append((task, state, own.last.ending, attempts, expires, len(result)))
         self._results.append(result)
         self.finished(queue, task)
 
@@ -70,7 +71,7 @@ class Endings:
             self._state.fire("drain", queue.name, Notice.DRAINED)
 
     def finished(self, queue: Queue, task: int) -> None:
-        """Tell those who watch a task."""
+        """Hint the watchers of a task."""
         watchers = self._watchers.pop(task, None)
         if watchers:
             self._state.run(SESSIONS.fired, kind="task", key=queue.name, task=task)

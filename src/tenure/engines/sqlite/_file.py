@@ -11,13 +11,13 @@ from weakref import WeakSet
 
 from tenure.engine import Hint, Operation
 
-from ._book import Book
+from ._busy_retry import BusyRetry
 from ._clock import Clocks
+from ._errors import explain
+from ._executor import Executor
 from ._hints import Mailbox
 from ._opening import open_file
-from ._patience import Patience
 from ._presence import Presence
-from ._refusals import explain
 
 _neighbours: dict[tuple[int, int], WeakSet[File]] = {}
 _neighbours_lock = threading.Lock()
@@ -26,7 +26,7 @@ _neighbours_lock = threading.Lock()
 class File:
     """The open file. `poke` is called, from any thread, when there may be hints to be read.
 
-    Thread safety: none but where a method says so; used on the thread that made it.
+    Thread safety: none, except where stated; used on the thread that made it.
     """
 
     def __init__(
@@ -35,13 +35,13 @@ class File:
         clocks: Clocks,
         *,
         synchronous: str,
-        patience: Patience,
+        retry: BusyRetry,
         served: Callable[[str], bool],
         poke: Callable[[], None],
     ) -> None:
         self._path = str(path)
-        self._db = open_file(path, clocks, synchronous, patience)
-        self._book = Book(self._db, clocks, patience=patience, served=served, path=self._path)
+        self._db = open_file(path, clocks, synchronous, retry)
+        self._executor = Executor(self._db, clocks, retry=retry, served=served, path=self._path)
         self._mailbox = Mailbox(self._rows)
         self._version = self._data_version()
         self._presence = Presence(self._db, path)
@@ -51,9 +51,9 @@ class File:
             _neighbours.setdefault(self._identity, WeakSet()).add(self)
 
     def execute(self, operations: Sequence[Operation[Any]]) -> tuple[list[Any], list[Hint]]:
-        """Apply a batch; see `Book.execute`. Raises `FileLostError`."""
+        """Apply a batch; see `Executor.execute`. Raises `FileLostError`."""
         self._presence.check()
-        answers, hints, others = self._book.execute(operations)
+        answers, hints, others = self._executor.execute(operations)
         if others:
             with _neighbours_lock:
                 neighbours = [file for file in _neighbours[self._identity] if file is not self]
@@ -69,7 +69,7 @@ class File:
             raise explain(self._path, problem) from problem
 
     def look(self, processes: Container[str]) -> tuple[bool, list[Hint]]:
-        """Whether somebody else has changed the file since the last look, and the hints that came for the processes.
+        """Whether another connection has changed the file since the last look, and the hints for the processes.
 
         Raises `FileLostError`.
         """
@@ -81,11 +81,11 @@ class File:
             self._version = version
             return True, self._mailbox.read(processes)
         except sqlite3.Error:
-            # a look that fails says nothing; the next batch will tell what is wrong
+            # a look that fails proves nothing; the next batch reports what is wrong
             return False, []
 
     def close(self) -> None:
-        """Close the file; who closes it last puts its log away."""
+        """Close the file; the last to close it removes its log."""
         with _neighbours_lock:
             neighbours = _neighbours[self._identity]
             neighbours.discard(self)

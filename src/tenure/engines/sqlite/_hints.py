@@ -1,4 +1,4 @@
-"""Hints for processes that other engines serve: a table, which each of them reads on from where it was."""
+"""Hints for processes that other engines serve: a table that each of them reads on from its last position."""
 
 from __future__ import annotations
 
@@ -6,28 +6,28 @@ import json
 from collections.abc import Callable, Container, Sequence
 from typing import Any
 
-from tenure.engine import Broken, Claimed, Granted, Hint, Notice, Tripped
+from tenure.engine import Broken, Claimed, Granted, Hint, Notice, Tripped, how_many_to_forget
 
 from ._claims import decode, encode
 from ._sql import HINTS
 from ._state import State
 
 _KEPT_FOR = 60_000_000
-"""Microseconds for which a hint waits to be taken; who comes later than that looks for himself."""
+"""Microseconds for which a hint is kept; a process that reads later asks the engine instead."""
 
 
 def write_hints(state: State, hints: Sequence[Hint]) -> bool:
-    """Store the hints, and forget old ones; tells whether there were any."""
+    """Store the hints, and forget old ones; return whether there were any."""
     for hint in hints:
         news = _encode(hint.news)
         state.run(HINTS.write, process=hint.process, at=state.wall, key=hint.key, name=hint.name, news=news)
     if hints:
-        state.run(HINTS.forget, before=state.wall - _KEPT_FOR, count=16 + 2 * len(hints))
+        state.run(HINTS.forget, before=state.wall - _KEPT_FOR, count=how_many_to_forget(len(hints)))
     return bool(hints)
 
 
 class Mailbox:
-    """Reads hints out of the file. `run` executes a statement and gives all its rows."""
+    """Reads hints out of the file. `run` executes a statement and returns all its rows."""
 
     def __init__(self, run: Callable[..., list[Any]]) -> None:
         self._run = run

@@ -9,7 +9,7 @@ from typing import TypeVar
 import anyio
 from anyio.lowlevel import checkpoint
 
-from tenure.local._park import loop_caller
+from tenure.waiting import loop_caller
 
 from ._thread import SHORTEST
 
@@ -45,7 +45,7 @@ class Inline:
 
     def poke(self) -> None:
         """Look soon."""
-        # RuntimeError: the loop is closed, and nobody listens
+        # RuntimeError: the loop is closed, and no hints are wanted
         with suppress(RuntimeError):
             self.call_soon(self._look_once)
 

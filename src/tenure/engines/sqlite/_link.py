@@ -1,4 +1,4 @@
-"""An engine's link to its file, for as long as somebody is served."""
+"""An engine's link to its file, open while any `serve` call runs."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from anyio import CancelScope
 from tenure.engine import Hint, Operation
 from tenure.errors import EngineError
 
+from ._busy_retry import BusyRetry
 from ._clock import Clocks
 from ._file import File
 from ._inline import Inline
-from ._patience import Patience
 from ._presence import FileLostError
 from ._thread import EngineThread
 
@@ -33,11 +33,11 @@ class Link:
         clocks: Clocks,
         *,
         synchronous: str,
-        patience: Patience,
+        retry: BusyRetry,
         inline: bool,
         listeners: dict[str, Callable[[Hint], None]],
     ) -> None:
-        self._patience = patience
+        self._retry = retry
         self._listeners = listeners
         self._file: File | None = None
         self._lost: FileLostError | None = None
@@ -50,7 +50,7 @@ class Link:
             path,
             clocks,
             synchronous=synchronous,
-            patience=patience,
+            retry=retry,
             served=listeners.__contains__,
             poke=runner.poke,
         )
@@ -85,8 +85,8 @@ class Link:
             del self._listeners[process]
 
     async def close(self) -> None:
-        """Close the file; nobody else waits for the lock any longer. Cancellation: shield it."""
-        self._patience.lose()
+        """Close the file, without waiting for its lock any longer. Cancellation: shield it."""
+        self._retry.give_up()
         await self._runner.end(self._close)
 
     # on the thread
@@ -132,7 +132,7 @@ class Link:
 
     def _bring(self, hints: Sequence[Hint]) -> None:
         if hints:
-            # RuntimeError: the loop is closed, and nobody listens
+            # RuntimeError: the loop is closed, and no hints are wanted
             with suppress(RuntimeError):
                 self._runner.call_soon(partial(self._deliver, hints))
 

@@ -10,9 +10,9 @@ from typing import Any
 
 from tenure.errors import EngineError
 
+from ._busy_retry import BusyRetry
 from ._clock import Clocks, boot_id
-from ._patience import Patience
-from ._refusals import explain, is_busy
+from ._errors import explain, is_busy
 from ._sql import SCHEMA, SESSIONS
 
 APPLICATION = 0x74656E75
@@ -33,6 +33,7 @@ _STEPS: dict[int, tuple[str, ...]] = {
         "DROP INDEX task_queue",
         *(SCHEMA.named[name] for name in ("barrier_look", "queue_look", "task_leased")),
     ),
+    3: ("ALTER TABLE barrier ADD COLUMN born INTEGER NOT NULL DEFAULT 0",),
 }
 """By version, what it changes in a file of the version before."""
 
@@ -52,7 +53,7 @@ class _OtherClockError(Exception):
     """The file was last used by processes whose boot or clock may be another."""
 
 
-def open_file(path: Path, clocks: Clocks, synchronous: str, patience: Patience) -> sqlite3.Connection:
+def open_file(path: Path, clocks: Clocks, synchronous: str, retry: BusyRetry) -> sqlite3.Connection:
     """A connection in autocommit mode to a file that has the schema.
 
     Raises `EngineError` for what is no database of ours or not fit to be one, `StoreUnavailable` when it is locked.
@@ -61,10 +62,10 @@ def open_file(path: Path, clocks: Clocks, synchronous: str, patience: Patience) 
     name = str(path)
     try:
         try:
-            return _connected(name, clocks, synchronous, patience)
+            return _connected(name, clocks, synchronous, retry)
         except _OtherClockError:
             _take_over(name)
-            return _connected(name, clocks, synchronous, patience)
+            return _connected(name, clocks, synchronous, retry)
     except sqlite3.Error as problem:
         raise explain(name, problem) from problem
     except _OtherClockError:
@@ -74,11 +75,11 @@ def open_file(path: Path, clocks: Clocks, synchronous: str, patience: Patience) 
         ) from None
 
 
-def _connected(name: str, clocks: Clocks, synchronous: str, patience: Patience) -> sqlite3.Connection:
+def _connected(name: str, clocks: Clocks, synchronous: str, retry: BusyRetry) -> sqlite3.Connection:
     db = sqlite3.connect(name, timeout=0, isolation_level=None, cached_statements=256)
     try:
-        patience.wait_for(partial(_prepare, db, clocks, name))
-        _configure(db, name, synchronous, patience)
+        retry.run(partial(_prepare, db, clocks, name))
+        _configure(db, name, synchronous, retry)
     except BaseException:
         db.close()
         raise
@@ -86,7 +87,7 @@ def _connected(name: str, clocks: Clocks, synchronous: str, patience: Patience) 
 
 
 def _take_over(name: str) -> None:
-    """End the sessions of another clock if nobody else has the file open: then they are over, whatever it shows."""
+    """End the sessions of another clock if no other process has the file open: then none of them can be alive."""
     with closing(sqlite3.connect(name, timeout=0, isolation_level=None)) as db:
         db.execute("PRAGMA locking_mode = EXCLUSIVE")
         try:
@@ -117,7 +118,7 @@ def check_place(path: Path) -> None:
 
 
 def file_system(directory: Path) -> str:
-    """The type of the file system that a directory is on; empty where it cannot be told."""
+    """The type of the file system that a directory is on; empty where it is unknown."""
     try:
         lines = _MOUNTS.read_text("utf-8", "surrogateescape").splitlines()
     except OSError:
@@ -183,8 +184,8 @@ def _end_sessions(db: sqlite3.Connection) -> None:
     db.execute(SESSIONS.change_boot, {"boot": boot_id()})
 
 
-def _configure(db: sqlite3.Connection, path: str, synchronous: str, patience: Patience) -> None:
-    mode = patience.wait_for(lambda: _row(db, "PRAGMA journal_mode = WAL"))
+def _configure(db: sqlite3.Connection, path: str, synchronous: str, retry: BusyRetry) -> None:
+    mode = retry.run(lambda: _row(db, "PRAGMA journal_mode = WAL"))
     if mode != "wal":
         raise EngineError(
             f"{path}: this place allows no write-ahead log (journal mode {mode}); use a local disk"

@@ -1,4 +1,4 @@
-"""Whether the paths still lead to the files that are open: whoever opens them next must meet us there."""
+"""Whether the paths still lead to the files that are open: the next process to open them has to find the same ones."""
 
 from __future__ import annotations
 

@@ -9,8 +9,9 @@ from tenure.engine import Accepted, Duplicate, Leave, Put, PutAnswer, PutOne, Pu
 
 from ._clock import micros
 from ._queue import Queue, Queues
+from ._session import Session
 from ._sql import QUEUES, TASKS, joined
-from ._state import Session, State
+from ._state import State
 
 
 class Producers:
@@ -25,25 +26,25 @@ class Producers:
         session = state.session(op.session)
         if session is None:
             return Reply.GONE
-        known = state.repeated(session, op.n, name := f"put {op.queue}")
+        known = state.replies.cached(session, op.n, name := f"put {op.key}")
         if known is not None:
             return known
-        queue = self._queues.get(op.queue)
+        queue = self._queues.get(op.key)
         queue.max_size = op.max_size
         self._queues.admit(queue)
         batch = Batch(state, queue)
         answer = PutAnswer(tuple(self._put(queue, session, request, batch) for request in op.requests))
         batch.insert()
-        state.remember(session, op.n, name, answer)
+        state.replies.cache(session, op.n, name, answer)
         return answer
 
     def put_one(self, op: PutOne) -> int | Duplicate | Reply:
         """Within a transaction of the user's."""
-        queue = self._queues.get(op.queue)
+        queue = self._queues.get(op.key)
         queue.max_size = op.max_size
         self._queues.admit(queue)
         batch = Batch(self._state, queue)
-        # nobody: who does not wait needs no session
+        # a placeholder: without waiting, no session is needed
         answer = self._put(queue, Session(0, "", 0), PutRequest("", (op.task,), wait=False), batch)
         batch.insert()
         return answer.ids[0] if isinstance(answer, Accepted) else Reply.REFUSED
@@ -87,12 +88,13 @@ class Producers:
         if request.cursor is not None:
             name, value = request.cursor
             self._state.run(QUEUES.set_cursor, queue=queue.id, name=name, value=value)
-        self._queues.offer(queue, ready)
-        self._queues.offer_sooner(queue, due)
+        if queue.takers:
+            self._queues.offer(queue, ready)
+            self._queues.offer_sooner(queue, due)
         return Accepted(ids)
 
     def leave(self, op: Leave) -> Reply:
-        queue = self._queues.find(op.queue)
+        queue = self._queues.find(op.key)
         known = queue and self._state.one(QUEUES.producer, queue=queue.id, name=op.producer)
         if queue is None or known is None:
             return Reply.UNKNOWN
@@ -111,13 +113,18 @@ class Producers:
         self.leave(Leave(queue, producer))
 
 
+Order = tuple[int, int, int, int | None, str | None]
+"""What orders and names a new task: place, priority, ready_at, expires and key."""
+
+
 class Batch:
     """The new tasks of one operation, inserted together."""
 
     def __init__(self, state: State, queue: Queue) -> None:
         self._state = state
         self._queue = queue
-        self._rows: list[tuple[Any, ...]] = []
+        self._orders: list[Order] = []
+        self._payloads: list[bytes] = []
         self._twins: dict[str, int | None] = {}
 
     def count_new(self, request: PutRequest) -> int:
@@ -142,28 +149,55 @@ class Batch:
                 if (twin := self._twin(new.key)) is not None:
                     ids.append(Duplicate(twin))
                     continue
-                self._twins[new.key] = state.last_task + 1
-            state.last_task += 1
+                self._twins[new.key] = state.last.task + 1
+            state.last.task += 1
             ready_at = state.wall + (micros(new.delay) if new.delay else 0)
             expires = None
             if new.expires is not None:
                 expires = state.wall + micros(new.expires)
-                state.soonest_task = min(
-                    expires, expires if state.soonest_task is None else state.soonest_task
+                state.soonest.task = min(
+                    expires, expires if state.soonest.task is None else state.soonest.task
                 )
             place = queue.line_up(ready_at, state.wall)
-            self._rows.append((state.last_task, place, new.priority, ready_at, expires, new.key, new.payload))
-            ids.append(state.last_task)
+            self._orders.append((place, new.priority, ready_at, expires, new.key))
+            self._payloads.append(new.payload)
+            ids.append(state.last.task)
             queue.put += 1
             queue.live += 1
         return tuple(ids), queue.waiting - waiting
 
     def insert(self) -> None:
-        """Insert what was added: one statement, however many there are."""
+        """Insert what was added, in one statement."""
+        if not self._orders:
+            return
+        kinds = set(self._orders)
+        place, priority, ready_at, expires, key = kinds.pop()
+        if kinds or key is not None:
+            self._insert_each()
+            return
+        end = 1
+        rows: list[list[int]] = []
+        for payload in self._payloads:
+            rows.append([end, len(payload)])
+            end += len(payload)
+        self._state.run(
+            TASKS.insert_alike,
+            queue=self._queue.id,
+            id=self._first_id,
+            place=place,
+            priority=priority,
+            ready_at=ready_at,
+            expires=expires,
+            rows=str(rows),
+            bytes=joined(self._payloads),
+        )
+
+    def _insert_each(self) -> None:
         parts: list[bytes] = []
         rows: list[tuple[int | None, ...]] = []
         end = 1
-        for task, place, priority, ready_at, expires, key, payload in self._rows:
+        tasks = zip(self._orders, self._payloads, strict=True)
+        for task, ((*order, key), payload) in enumerate(tasks, self._first_id):
             key_at = key_size = None
             if key is not None:
                 encoded = _key_bytes(key)
@@ -171,10 +205,13 @@ class Batch:
                 key_at, key_size = end, len(encoded)
                 end += key_size
             parts.append(payload)
-            rows.append((task, place, priority, ready_at, expires, key_at, key_size, end, len(payload)))
+            rows.append((task, *order, key_at, key_size, end, len(payload)))
             end += len(payload)
-        if rows:
-            self._state.run(TASKS.insert, queue=self._queue.id, rows=json.dumps(rows), bytes=joined(parts))
+        self._state.run(TASKS.insert, queue=self._queue.id, rows=json.dumps(rows), bytes=joined(parts))
+
+    @property
+    def _first_id(self) -> int:
+        return self._state.last.task - len(self._orders) + 1
 
     def _twin(self, key: str) -> int | None:
         if key not in self._twins:

@@ -8,8 +8,9 @@ from typing import Any
 
 from tenure.engine import Notice
 
+from ._session import Session
 from ._sql import QUEUES, TASKS
-from ._state import Session, State
+from ._state import State
 
 WAITING, DELAYED, LEASED = 0, 1, 2
 """The places of a task."""
@@ -66,7 +67,7 @@ class Queue(Row):
         setattr(self, state, getattr(self, state) + 1)
 
     def line_up(self, ready_at: int, now: int) -> int:
-        """A task enters the order; says in which place."""
+        """A task enters the order; returns its place."""
         if ready_at <= now:
             self.waiting += 1
             return WAITING
@@ -112,15 +113,15 @@ class Queues:
         return not keeps and not self._state.one(QUEUES.any_cursor, queue=queue.id)[0]
 
     def forget(self, count: int) -> None:
-        """See to it that queues are looked at that may say nothing any more."""
+        """Look at queues that nothing may keep any more; `save` deletes those."""
         state = self._state
-        if state.soonest_queue is not None and state.soonest_queue <= state.wall:
+        if state.soonest.queue is not None and state.soonest.queue <= state.wall:
             for (name,) in state.all(QUEUES.to_look_at, now=state.wall, count=count):
                 if (queue := self.find(name)) is not None:
                     queue.look_at = None
 
     def find(self, name: str) -> Queue | None:
-        """A queue as it is now: one that says nothing any more is as good as new."""
+        """A queue as it is now: one that nothing keeps any more is as if never used."""
         queue = self._queues.get(name)
         if queue is None:
             row = self._state.one(QUEUES.queue, name=name)

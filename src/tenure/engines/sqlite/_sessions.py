@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tenure.engine import CloseSession, OpenSession, RenewSession, Reply
+from tenure.engine import CloseSession, OpenSession, Ping, RenewSession, Reply
 
 from ._clock import micros
 from ._sql import SESSIONS
@@ -22,23 +22,26 @@ class Sessions:
         self._state = state
         self._families = [*families, (SESSIONS.next_watch, self._unwatch)]
 
-    def open(self, op: OpenSession) -> Reply:
-        session = self._state.session(op.session)
+    def ping(self, _op: Ping) -> Reply:
+        return Reply.OK
+
+    def open_session(self, op: OpenSession) -> Reply:
+        session = self._state.session(op.key)
         if session is None:
-            self._state.open(op.session, op.process, micros(op.ttl))
+            self._state.open(op.key, op.process, micros(op.ttl))
         else:
             self._state.renew(session, micros(op.ttl))
         return Reply.OK
 
-    def renew(self, op: RenewSession) -> Reply:
-        session = self._state.session(op.session)
+    def renew_session(self, op: RenewSession) -> Reply:
+        session = self._state.session(op.key)
         if session is None:
             return Reply.GONE
         self._state.renew(session, session.ttl)
         return Reply.OK
 
-    def close(self, op: CloseSession) -> Reply:
-        session = self._state.session(op.session)
+    def close_session(self, op: CloseSession) -> Reply:
+        session = self._state.session(op.key)
         if session is None:
             return Reply.GONE
         self._state.run(SESSIONS.end, id=session.id)

@@ -30,7 +30,7 @@ class Statements:
 
 
 def joined(parts: Sequence[bytes]) -> bytes:
-    """Parts as one value, of which a statement takes each with substr(); which gives NULL for a part of nothing."""
+    """Parts as one value, of which a statement takes each with substr(). Never empty: then that would be NULL."""
     return b"".join((*parts, b"."))
 
 

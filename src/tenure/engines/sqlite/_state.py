@@ -7,31 +7,42 @@ from __future__ import annotations
 
 import sqlite3
 from dataclasses import dataclass
-from heapq import heappop, heappush
 from math import inf
-from typing import Any, NamedTuple
+from typing import Any
 
-from tenure.engine import CAP, Broken, Claimed, Granted, Hint, Notice, Tripped
+from tenure.engine import Broken, Claimed, Granted, Hint, Notice, Tripped
 
 from ._clock import FAR, Clocks
+from ._replies import CachedReplies
+from ._session import Session
 from ._sql import SESSIONS
 
 
-@dataclass(frozen=True, slots=True)
-class Session:
-    """A process's life sign; ids are never used again."""
+@dataclass(slots=True)
+class Numbers:
+    """The last number given of each kind."""
 
-    id: int
-    process: str
-    ttl: int
+    token: int = 0
+    task: int = 0
+    ending: int = 0
+    rank: int = 0
 
 
-class Given(NamedTuple):
-    """The last answer to a numbered operation; it is repeated until then, on the clock of the boot."""
+@dataclass(slots=True)
+class Soonest:
+    """When time next brings something about, None for never: on the clock of the boot for sessions, else on the wall's.
 
-    n: int
-    answer: Any
-    until: int
+    The next session ends, task expires, resource has rested, record and rate are outdated; the next barrier and queue
+    are to be looked at.
+    """
+
+    session: int | None = None
+    task: int | None = None
+    rest: int | None = None
+    record: int | None = None
+    rate: float | None = None
+    barrier: int | None = None
+    queue: int | None = None
 
 
 class State:
@@ -43,26 +54,18 @@ class State:
         self.now = 0.0
         self.wall = 0
         self.boot = 0
-        self.last_token = self.last_task = self.last_ending = self.last_rank = 0
-        self.soonest_session: int | None = None
-        self.soonest_task: int | None = None
-        self.soonest_rest: int | None = None
-        self.soonest_record: int | None = None
-        self.soonest_rate: float | None = None
-        self.soonest_barrier: int | None = None
-        self.soonest_queue: int | None = None
+        self.last = Numbers()
+        self.soonest = Soonest()
         self.watching = False
         self.unserved = False
         self.steps_left = cap
         self.operations = 0
         self.unfinished = False
         self.hints: list[Hint] = []
+        self.replies = CachedReplies()
         self._clocks = clocks
-        self._numbers: tuple[int, ...] = ()
+        self._stored = Numbers()
         self._sessions: dict[str, Session | None] = {}
-        self._given: dict[tuple[int, str], Given] = {}
-        self._new_given: dict[tuple[int, str], Given] = {}
-        self._given_due: list[tuple[int, tuple[int, str]]] = []
 
     # the transaction
 
@@ -72,31 +75,19 @@ class State:
         self.wall = int(self.now * 1e6)
         self.boot = int(self._clocks.boot() * 1e6)
         row = self.db.execute(SESSIONS.beginning).fetchone()
-        self._numbers = row[:4]
-        self.last_token, self.last_task, self.last_ending, self.last_rank = row[:4]
-        self.soonest_session, self.soonest_task, self.soonest_rest, self.soonest_record = row[4:8]
-        self.soonest_rate, self.soonest_barrier, self.soonest_queue = row[8:11]
+        self.last, self._stored = Numbers(*row[:4]), Numbers(*row[:4])
+        self.soonest = Soonest(*row[4:11])
         self.watching, self.unserved = bool(row[11]), bool(row[12])
         self.hints = []
         self._sessions = {}
-        self._new_given = {}
+        self.replies.begin(self.boot)
         self.operations = 0
 
     def save(self) -> None:
         """Write the numbers, if any was given out."""
-        numbers = (self.last_token, self.last_task, self.last_ending, self.last_rank)
-        if numbers != self._numbers:
-            token, task, ending, rank = numbers
-            self.run(SESSIONS.numbers, token=token, task=task, ending=ending, rank=rank)
-
-    def committed(self) -> None:
-        """From now on the answers of this batch may be repeated."""
-        for name, given in self._new_given.items():
-            if name not in self._given:
-                heappush(self._given_due, (given.until, name))
-            self._given[name] = given
-        self._new_given = {}
-        self._forget_given()
+        last = self.last
+        if last != self._stored:
+            self.run(SESSIONS.numbers, token=last.token, task=last.task, ending=last.ending, rank=last.rank)
 
     # statements
 
@@ -113,12 +104,12 @@ class State:
     # numbers, hints and steps
 
     def token(self) -> int:
-        self.last_token = max(self.last_token + 1, self.wall)
-        return self.last_token
+        self.last.token = max(self.last.token + 1, self.wall)
+        return self.last.token
 
     def rank(self) -> int:
-        self.last_rank += 1
-        return self.last_rank
+        self.last.rank += 1
+        return self.last.rank
 
     def hint(
         self, process: str, key: str, name: str, news: Granted | Claimed | Tripped | Broken | Notice
@@ -155,41 +146,16 @@ class State:
 
     def sessions_changed(self) -> None:
         self._sessions = {}
-        self.soonest_session = self.one(SESSIONS.soonest)[0]
+        self.soonest.session = self.one(SESSIONS.soonest)[0]
 
     def ask_again_in(self, due: int | None = None) -> float:
         """Seconds until the earliest moment at which asking again could help; `due` is on the wall clock."""
         soonest = FAR
-        if self.soonest_session is not None:
-            soonest = self.soonest_session - self.boot
+        if self.soonest.session is not None:
+            soonest = self.soonest.session - self.boot
         if due is not None:
             soonest = min(soonest, due - self.wall)
         return inf if soonest >= FAR else max(0, soonest) / 1e6
-
-    # numbered answers: a session belongs to the process that opened it, so they need not be in the file
-
-    def repeated(self, session: Session, n: int, name: str) -> Any:
-        """The answer that was given to the same numbered operation before, or None for a new one."""
-        given = self._new_given.get((session.id, name)) or self._given.get((session.id, name))
-        if given is None or given.n != n or given.until <= self.boot:
-            return None
-        self.remember(session, n, name, given.answer)
-        return given.answer
-
-    def remember(self, session: Session, n: int, name: str, answer: Any) -> None:
-        self._new_given[session.id, name] = Given(n, answer, self.boot + 2 * session.ttl)
-
-    def _forget_given(self) -> None:
-        """Forget some of those that are kept no longer: more than a batch can have left."""
-        for _ in range(2 * CAP):
-            if not self._given_due or self._given_due[0][0] > self.boot:
-                return
-            _, name = heappop(self._given_due)
-            given = self._given[name]
-            if given.until > self.boot:
-                heappush(self._given_due, (given.until, name))
-            else:
-                del self._given[name]
 
     # watches: one-shot requests to be hinted, by topic
 

@@ -11,14 +11,14 @@ from typing import Any
 from tenure.engine import (
     CAP,
     FAMILIES,
-    Belonging,
-    Examine,
-    Examined,
-    Inspect,
-    Inspected,
+    CheckHealth,
+    DescribeSession,
+    Health,
+    KeyPage,
+    ListKeys,
     Reply,
-    Survey,
-    Surveyed,
+    SessionItem,
+    SessionPage,
 )
 
 from ._opening import VERSION, file_system
@@ -33,7 +33,7 @@ _LEAST_SPACE = 100 * _MEBIBYTE
 _LONG_LOG = 256 * _MEBIBYTE
 
 
-class Looks:
+class Introspection:
     """What is asked about all families together; `path` is that of the file."""
 
     def __init__(self, state: State, queues: Queues, path: str) -> None:
@@ -41,14 +41,14 @@ class Looks:
         self._queues = queues
         self._path = path
 
-    def survey(self, op: Survey) -> Surveyed:
+    def list_keys(self, op: ListKeys) -> KeyPage:
         self._queues.save()  # what this transaction has put counts
         limit = min(op.limit, CAP)
         looked = self._names(op, limit)
         names = tuple(name for name, counts in looked if counts)
-        return Surveyed(names, looked[-1][0] if len(looked) == limit else "")
+        return KeyPage(names, looked[-1][0] if len(looked) == limit else "")
 
-    def _names(self, op: Survey, limit: int) -> list[tuple[str, Any]]:
+    def _names(self, op: ListKeys, limit: int) -> list[tuple[str, Any]]:
         """The next names, and whether they are meant."""
         run = self._state.all
         about = {"prefix": op.prefix, "end": op.prefix + _END}
@@ -64,23 +64,22 @@ class Looks:
             return [(name, queue and queue.put) for name, queue in queues]
         return rows
 
-    def inspect(self, op: Inspect) -> Inspected | Reply:
-        session = self._state.session(op.session)
+    def describe_session(self, op: DescribeSession) -> SessionPage | Reply:
+        session = self._state.session(op.key)
         if session is None:
             return Reply.UNKNOWN
         rank, _, number = (op.after or "0:0").partition(":")
         rows = self._state.all(
-            SURVEY.belongings, session=session.id, rank=int(rank), number=int(number), limit=op.limit
+            SURVEY.items, session=session.id, rank=int(rank), number=int(number), limit=op.limit
         )
         last = f"{rows[-1][0]}:{rows[-1][1]}" if len(rows) == op.limit else ""
-        return Inspected(
+        return SessionPage(
             session.process,
-            tuple(Belonging(FAMILIES[row[0]], row[2], row[3], bool(row[4]), row[5]) for row in rows),
+            tuple(SessionItem(FAMILIES[row[0]], row[2], row[3], bool(row[4]), row[5]) for row in rows),
             last,
         )
 
-    def examine(self, op: Examine) -> Examined:
-        del op
+    def check_health(self, _op: CheckHealth) -> Health:
         path = Path(self._path)
         log = path.with_name(path.name + "-wal")
         log_size = log.stat().st_size if log.exists() else 0
@@ -102,7 +101,7 @@ class Looks:
             ("journal", str(self._pragma("journal_mode"))),
             ("synchronous", _SYNCHRONOUS[self._pragma("synchronous")]),
         )
-        return Examined(self._state.now - time.time(), facts, tuple(problems))
+        return Health(self._state.now - time.time(), facts, tuple(problems))
 
     def _pragma(self, name: str) -> int:
         return self._state.one(f"PRAGMA {name}")[0]

@@ -6,11 +6,14 @@ import json
 from typing import Any, NamedTuple
 
 from tenure.engine import (
+    EXPIRED_TTL,
     CancelTask,
     Complete,
+    Ends,
     Exchange,
     Exchanged,
     GetResult,
+    GoesBack,
     Notice,
     Outcome,
     Progress,
@@ -19,16 +22,18 @@ from tenure.engine import (
     Settle,
     Taken,
     Unfinished,
-    Verdict,
+    after_verdict,
+    how_many_to_forget,
+    without_verdict,
 )
 
 from ._clock import micros, seconds
 from ._endings import Endings
 from ._queue import LEASED, Queue, Queues
+from ._session import Session
 from ._sql import TASKS
-from ._state import Session, State
+from ._state import State
 
-_EXPIRED_TTL = 3600.0
 _PAGE = 64
 
 
@@ -75,10 +80,10 @@ class Tasks:
         session = state.session(op.session)
         if session is None:
             return Reply.GONE
-        known = state.repeated(session, op.n, name := f"exchange {op.queue}")
+        known = state.replies.cached(session, op.n, name := f"exchange {op.key}")
         if known is not None:
             return known
-        queue = queues.get(op.queue)
+        queue = queues.get(op.key)
         refused = self._settle_all(queue, session, op.settle)
         promoted = self._promote(queue)
         tasks = self._take(queue, session, op)
@@ -89,7 +94,7 @@ class Tasks:
             stop = state.all(TASKS.stops, queue=queue.id, session=session.id)
         again = state.ask_again_in(queues.due(queue))
         answer = Exchanged(tuple(tasks), refused, tuple(row[0] for row in stop), bool(queue.paused), again)
-        state.remember(session, op.n, name, answer)
+        state.replies.cache(session, op.n, name, answer)
         return answer
 
     def _promote(self, queue: Queue) -> int:
@@ -173,28 +178,14 @@ class Tasks:
         session = self._state.session(op.session)
         if session is None:
             return Reply.GONE
-        refused = self._settle_all(self._queues.get(op.queue), session, (op.settle,))
+        refused = self._settle_all(self._queues.get(op.key), session, (op.settle,))
         return Reply.REFUSED if refused else Reply.OK
 
     def _settle(self, queue: Queue, session: Session, lease: Lease, settle: Settle) -> None:
-        queue.stops -= bool(lease.stop)
-        endings, attempts = self._endings, lease.attempts
-        match settle.verdict:
-            case Verdict.DONE | Verdict.DISCARD | Verdict.CANCEL:
-                ttl = None if settle.ttl is None else micros(settle.ttl)
-                endings.end(queue, lease.id, settle.verdict.value, attempts, settle.result, ttl, session)
-            case Verdict.DEAD:
-                endings.end(queue, lease.id, "dead", attempts + 1, settle.result, None, session)
-            case Verdict.RETRY | Verdict.GIVE_BACK | Verdict.POSTPONE if lease.stop:
-                endings.end(queue, lease.id, "cancelled", attempts, b"", lease.stop_ttl, session)
-            case Verdict.RETRY:
-                ready_at = self._state.wall + micros(settle.delay)
-                endings.give_back(queue, lease.id, ready_at, attempts + 1, lease.deliveries)
-            case Verdict.GIVE_BACK:
-                endings.give_back(queue, lease.id, lease.ready_at, attempts, lease.deliveries - 1)
-            case Verdict.POSTPONE:
-                ready_at = self._state.wall + micros(settle.delay)
-                endings.give_back(queue, lease.id, ready_at, attempts, lease.deliveries - 1)
+        stop = bool(lease.stop)
+        stop_ttl = _seconds_or_none(lease.stop_ttl)
+        follows = after_verdict(settle, lease.attempts, lease.deliveries, stop=stop, stop_ttl=stop_ttl)
+        self._after(queue, lease, follows, session)
 
     def drop(self, thing: Any) -> None:
         """The session that held the task has ended."""
@@ -202,34 +193,41 @@ class Tasks:
         queue = self._queues.get(name)
         task = self._task(queue, task_id)
         assert task is not None
-        endings = self._endings
-        endings.expect(queue, [task.id])
-        if task.stop:
-            queue.stops -= 1
-            endings.end(queue, task.id, "cancelled", task.attempts, b"", task.stop_ttl)
-        elif (silent := task.deliveries - task.attempts) >= task.max_deliveries:
-            error = f"delivered {silent} times without a verdict"
-            endings.end(queue, task.id, "dead", task.attempts, error.encode(), None)
-        else:
-            endings.give_back(queue, task.id, task.ready_at, task.attempts, task.deliveries)
-        endings.write()
+        self._endings.expect(queue, [task.id])
+        stop, stop_ttl = bool(task.stop), _seconds_or_none(task.stop_ttl)
+        follows = without_verdict(
+            task.attempts, task.deliveries, task.max_deliveries, stop=stop, stop_ttl=stop_ttl
+        )
+        self._after(queue, task, follows)
+        self._endings.write()
+
+    def _after(
+        self, queue: Queue, task: Lease | Task, follows: Ends | GoesBack, session: Session | None = None
+    ) -> None:
+        queue.stops -= bool(task.stop)
+        match follows:
+            case Ends(state, attempts, result, ttl):
+                self._endings.end(queue, task.id, state, attempts, result, _micros_or_none(ttl), session)
+            case GoesBack(attempts, deliveries, delay):
+                ready_at = task.ready_at if delay is None else self._state.wall + micros(delay)
+                self._endings.give_back(queue, task.id, ready_at, attempts, deliveries)
 
     # ------------------------------------------------------------------------------------------ single tasks
 
     def progress(self, op: Progress) -> Reply:
-        queue = self._queues.find(op.queue)
+        queue = self._queues.find(op.key)
         task = queue and self._task(queue, op.id)
         if task is None or task.place != LEASED or task.token != op.token:
             return Reply.REFUSED
         self._state.run(TASKS.set_progress, id=op.id, data=op.data)
         return Reply.REQUESTED if task.stop else Reply.OK
 
-    def result(self, op: GetResult) -> Outcome | Unfinished | Reply:
+    def get_result(self, op: GetResult) -> Outcome | Unfinished | Reply:
         state = self._state
         session = state.session(op.watch) if op.watch else None
         if op.watch and session is None:
             return Reply.GONE
-        queue = self._queues.find(op.queue)
+        queue = self._queues.find(op.key)
         if queue is None:
             return Reply.UNKNOWN
         task = self._task(queue, op.id)
@@ -237,19 +235,19 @@ class Tasks:
             ended = state.one(TASKS.outcome, id=op.id, queue=queue.id, now=state.wall)
             return Reply.UNKNOWN if ended is None else Outcome(*ended)
         if session is not None:
-            state.watch("task", op.queue, op.id, session)
+            state.watch("task", op.key, op.id, session)
         shown = "leased"
         if task.place != LEASED:
             shown = "delayed" if task.ready_at > state.wall else "waiting"
         return Unfinished(shown, task.progress, state.ask_again_in())
 
-    def cancel(self, op: CancelTask) -> Reply:
+    def cancel_task(self, op: CancelTask) -> Reply:
         state = self._state
-        queue = self._queues.find(op.queue)
+        queue = self._queues.find(op.key)
         task = queue and self._task(queue, op.id)
         if queue is None or task is None:
             return Reply.UNKNOWN
-        ttl = None if op.ttl is None else micros(op.ttl)
+        ttl = _micros_or_none(op.ttl)
         if task.place != LEASED:
             self._end_in_order(queue, task.id, task.place, "cancelled", task.attempts, ttl)
             self._endings.write()
@@ -258,11 +256,11 @@ class Tasks:
             state.run(TASKS.stop, id=task.id, stop=state.rank(), ttl=ttl)
             queue.stops += 1
             (process,) = state.one(TASKS.process, session=task.session)
-            state.hint(process, op.queue, str(task.token), Notice.STOP)
+            state.hint(process, op.key, str(task.token), Notice.STOP)
         return Reply.REQUESTED
 
     def set_paused(self, op: SetPaused) -> Reply:
-        queue = self._queues.get(op.queue)
+        queue = self._queues.get(op.key)
         queue.paused = int(op.paused)
         if not op.paused:
             self._queues.offer(queue, queue.waiting)
@@ -282,15 +280,15 @@ class Tasks:
                     self._endings.write()
                     return
                 queue = self._queues.get(name)
-                self._end_in_order(queue, task, place, "expired", attempts, micros(_EXPIRED_TTL))
+                self._end_in_order(queue, task, place, "expired", attempts, micros(EXPIRED_TTL))
             self._endings.write()
-        state.soonest_task = state.one(TASKS.soonest)[0]
+        state.soonest.task = state.one(TASKS.soonest)[0]
 
     def forget_records(self) -> None:
         """Forget outdated records: a few at a time, and more than can have come since."""
         state = self._state
-        if state.soonest_record is not None and state.soonest_record <= state.wall:
-            state.run(TASKS.forget, now=state.wall, count=16 + 2 * self._endings.count)
+        if state.soonest.record is not None and state.soonest.record <= state.wall:
+            state.run(TASKS.forget, now=state.wall, count=how_many_to_forget(self._endings.count))
 
     def _end_in_order(
         self, queue: Queue, task: int, place: int, state: str, attempts: int, ttl: int | None
@@ -302,3 +300,11 @@ class Tasks:
     def _task(self, queue: Queue, task: int) -> Task | None:
         row = self._state.one(TASKS.task, id=task, queue=queue.id)
         return row and Task(*row)
+
+
+def _micros_or_none(ttl: float | None) -> int | None:
+    return None if ttl is None else micros(ttl)
+
+
+def _seconds_or_none(ttl: int | None) -> float | None:
+    return None if ttl is None else seconds(ttl)

@@ -15,7 +15,7 @@ from typing import Any, Generic, TypeVar, cast
 
 import anyio
 
-from tenure.local._park import loop_caller, park, wake
+from tenure.waiting import loop_caller, park, wake
 
 T = TypeVar("T")
 
@@ -45,7 +45,7 @@ class Pace:
 
 
 class Job(Generic[T]):
-    """A function that a task of the loop waits for; whoever waits may go away, it is run all the same."""
+    """A function that a task of the loop waits for; it is run even if that task stops waiting."""
 
     def __init__(self, function: Callable[[], T]) -> None:
         self._function = function
@@ -61,7 +61,7 @@ class Job(Generic[T]):
             self._problem = problem
 
     def finish(self) -> None:
-        """On the loop: wake who waits."""
+        """On the loop: wake the waiting task."""
         wake(self._parked)
 
     async def wait(self) -> T:
@@ -73,7 +73,7 @@ class Job(Generic[T]):
 
 
 class EngineThread:
-    """`look` is called every now and then while `looking`, between jobs; it tells whether something had happened.
+    """`look` is called between jobs while `looking`; it returns whether something had happened.
 
     Thread safety: `poke` may be called from any thread, the rest belongs to the event loop that made it.
     """
@@ -129,6 +129,6 @@ class EngineThread:
                 self._answer(job.finish)
 
     def _answer(self, function: Callable[[], None]) -> None:
-        # RuntimeError: the loop is closed, and nobody waits
+        # RuntimeError: the loop is closed, and no task waits
         with suppress(RuntimeError):
             self.call_soon(function)

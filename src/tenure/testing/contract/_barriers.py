@@ -228,16 +228,16 @@ class BarrierContract(ContractBase):
         mortal, other = await do.open("p1", ttl=2.0), await do.open("p2")
         generation = await self._trip(do, other, "a", "b", "c")
         now = generation + 1
-        assert await do(Arrivals("k")) == Gathering(3, now, 0, broken=False)
+        assert (await do(Arrivals("k")))[:4] == (3, now, 0, False)
         await self._wait(do, other, "d")
         await self._wait(do, mortal, "e")
-        assert await do(Arrivals("k")) == Gathering(3, now, 2, broken=False)
+        assert (await do(Arrivals("k")))[:4] == (3, now, 2, False)
         await advance(2.1 + self.margin)
-        assert await do(Arrivals("k")) == Gathering(3, now, 0, broken=True)
+        assert (await do(Arrivals("k")))[:4] == (3, now, 0, True)
         await do(ResetBarrier("k"))
         fresh = await do(Arrivals("k"))
         assert fresh.generation > now
-        assert fresh == Gathering(3, fresh.generation, 0, broken=False)
+        assert fresh[:4] == (3, fresh.generation, 0, False)
 
     # where parties are dropped
 

@@ -7,6 +7,7 @@ from random import Random
 import pytest
 
 from tenure.engine import (
+    CAP,
     AddResource,
     Claim,
     ClaimAnswer,
@@ -553,6 +554,18 @@ class ClaimContract(ContractBase):
             ),
             1,
         )
+
+    async def test_a_large_pool_is_shown_in_pages(self, do: Do) -> None:
+        names = [f"r{n:03}" for n in range(CAP + 2)]
+        await _add(do, *names)
+        first = await do(Resources("pool"))
+        assert ([one.resource for one in first.resources], first.next) == (names[:CAP], names[CAP - 1])
+        await do(RemoveResource("pool", first.next))
+        last = await do(Resources("pool", first.next))
+        assert ([one.resource for one in last.resources], last.next) == (names[CAP:], "")
+        await do(RemoveResource("pool", names[-1]))
+        full = await do(Resources("pool"))
+        assert (len(full.resources), full.next) == (CAP, "")
 
     async def test_adding_again_changes_the_resource_and_not_its_claim(self, do: Do) -> None:
         session = await do.open()

@@ -127,9 +127,9 @@ FAMILIES: dict[str, tuple[Operation[Any], ...]] = {
         e.Arrivals("barrier"),
     ),
     "looking": (
-        *(e.Survey(kind, "a", "", 10) for kind in ("holds", "pools", "queues", "sessions")),
-        e.Inspect("odd", "", 10),
-        e.Examine(),
+        *(e.ListKeys(kind, "a", "", 10) for kind in ("holds", "pools", "queues", "sessions")),
+        e.DescribeSession("odd", "", 10),
+        e.CheckHealth(),
     ),
 }
 """An ordinary operation of each kind."""
@@ -334,6 +334,6 @@ class OddArgumentContract(ContractBase):
             await survey(do, kind)
         assert session in await survey(do, "sessions", session)
         await inspected(do, session)
-        await do(e.Examine())
+        await do(e.CheckHealth())
         assert await do(e.RenewSession(session)) is Reply.OK
         assert await do(e.CloseSession(session)) is Reply.OK

@@ -6,16 +6,15 @@ from tenure.engine import (
     FAMILIES,
     AddResource,
     Arrive,
-    Belonging,
+    CheckHealth,
     Claim,
     Claimed,
     CloseSession,
-    Examine,
+    DescribeSession,
     Exchange,
     Exchanged,
     GiveBack,
-    Inspect,
-    Inspected,
+    ListKeys,
     NewTask,
     Purge,
     Put,
@@ -24,7 +23,8 @@ from tenure.engine import (
     RemoveResource,
     Reply,
     Resize,
-    Survey,
+    SessionItem,
+    SessionPage,
 )
 
 from ._contract import Advance, ContractBase, Do
@@ -35,7 +35,7 @@ async def survey(do: Do, kind: str, prefix: str = "", limit: int = 100) -> list[
     names: list[str] = []
     after = ""
     for _ in range(10_000):
-        page = await do(Survey(kind, prefix, after, limit))
+        page = await do(ListKeys(kind, prefix, after, limit))
         assert len(page.names) <= limit
         names += page.names
         if not page.next:
@@ -44,15 +44,15 @@ async def survey(do: Do, kind: str, prefix: str = "", limit: int = 100) -> list[
     raise AssertionError(f"the survey of {kind} never ends")
 
 
-async def inspected(do: Do, session: str, limit: int = 100) -> list[Belonging]:
+async def inspected(do: Do, session: str, limit: int = 100) -> list[SessionItem]:
     """All that a session has, page by page."""
-    found: list[Belonging] = []
+    found: list[SessionItem] = []
     after = ""
     for _ in range(10_000):
-        page = await do(Inspect(session, after, limit))
-        assert isinstance(page, Inspected)
-        assert len(page.belongings) <= limit
-        found += page.belongings
+        page = await do(DescribeSession(session, after, limit))
+        assert isinstance(page, SessionPage)
+        assert len(page.items) <= limit
+        found += page.items
         if not page.next:
             return found
         after = page.next
@@ -142,7 +142,7 @@ class SurveyContract(ContractBase):
 
     async def test_a_session_tells_what_it_has_and_waits_for(self, do: Do) -> None:
         session, other = await do.open("p1"), await do.open("p2")
-        assert await do(Inspect(session)) == Inspected("p1", (), "")
+        assert await do(DescribeSession(session)) == SessionPage("p1", (), "")
         await do.hold(other, "k", "z")
         for holder in "ab":
             await do.queue(session, "k", holder)
@@ -164,27 +164,27 @@ class SurveyContract(ContractBase):
         families = [one.family for one in found]
         assert families == sorted(families, key=FAMILIES.index)
         assert set(found) == {
-            Belonging("holds", "j", "a", True, tokens[0]),
-            Belonging("holds", "j", "b", True, tokens[1]),
-            Belonging("holds", "k", "a", False),
-            Belonging("holds", "k", "b", False),
-            Belonging("claims", "p", "a", True, claimed.token),
-            Belonging("claims", "p", "b", False),
-            Belonging("arrivals", "b", "a", False),
-            Belonging("arrivals", "c", "a", True),
-            Belonging("arrivals", "c", "b", True),
-            Belonging("producers", "q", "n", False),
+            SessionItem("holds", "j", "a", True, tokens[0]),
+            SessionItem("holds", "j", "b", True, tokens[1]),
+            SessionItem("holds", "k", "a", False),
+            SessionItem("holds", "k", "b", False),
+            SessionItem("claims", "p", "a", True, claimed.token),
+            SessionItem("claims", "p", "b", False),
+            SessionItem("arrivals", "b", "a", False),
+            SessionItem("arrivals", "c", "a", True),
+            SessionItem("arrivals", "c", "b", True),
+            SessionItem("producers", "q", "n", False),
             *(
-                Belonging("tasks", "r", f"{task.id} {task.token}", True, task.token)
+                SessionItem("tasks", "r", f"{task.id} {task.token}", True, task.token)
                 for task in exchanged.tasks
             ),
-            Belonging("takers", "s", "", False),
+            SessionItem("takers", "s", "", False),
         }
         assert len(found) == 13
         for limit in (1, 5, 13):
             assert await inspected(do, session, limit) == found
         await do(Purge("q", frozenset({"waiting"})))
-        assert Belonging("producers", "q", "n", True) in await inspected(do, session)
+        assert SessionItem("producers", "q", "n", True) in await inspected(do, session)
         await do(Release("k", "z"))
         found = await inspected(do, session)
         assert {one.held for one in found if one.key == "k"} == {True, False}
@@ -193,8 +193,8 @@ class SurveyContract(ContractBase):
         session = await do.open()
         await do.hold(session, "k", "a")
         await do(CloseSession(session))
-        assert await do(Inspect(session)) is Reply.UNKNOWN
-        assert await do(Inspect("never opened")) is Reply.UNKNOWN
+        assert await do(DescribeSession(session)) is Reply.UNKNOWN
+        assert await do(DescribeSession("never opened")) is Reply.UNKNOWN
 
     async def test_what_stays_is_told_once_while_other_things_come_and_go(self, do: Do) -> None:
         session = await do.open()
@@ -203,9 +203,9 @@ class SurveyContract(ContractBase):
         found: list[str] = []
         after = ""
         for number in range(9):
-            page = await do(Inspect(session, after, 3))
-            assert isinstance(page, Inspected)
-            found += [one.name for one in page.belongings]
+            page = await do(DescribeSession(session, after, 3))
+            assert isinstance(page, SessionPage)
+            found += [one.name for one in page.items]
             if not (after := page.next):
                 break
             if found:
@@ -218,11 +218,11 @@ class SurveyContract(ContractBase):
         session = await do.open()
         for kind in ("holds", "pools", "queues", "sessions"):
             await survey(do, kind)
-        await do(Inspect(session))
-        assert await do(Inspect(session)) == Inspected("p1", (), "")
+        await do(DescribeSession(session))
+        assert await do(DescribeSession(session)) == SessionPage("p1", (), "")
 
     async def test_the_engine_tells_how_it_is_doing(self, do: Do) -> None:
-        examined = await do(Examine())
+        examined = await do(CheckHealth())
         assert dict(examined.facts)["engine"]
         assert all(name and value for name, value in examined.facts)
         for problem in examined.problems:

@@ -386,6 +386,17 @@ class SettleContract(ClerkBase):
         await a.settle(await a.take_one())
         assert await news.new() == []
 
+    async def test_there_is_nothing_to_wait_for_in_an_empty_queue(
+        self, clerk: OpenClerk, do: Do, hints: Hints
+    ) -> None:
+        a, b = await clerk("a"), await clerk("b")
+        news = await hints("b")
+        for _ in range(2):
+            assert isinstance(await do(Count("jobs", b.session)), QueueCounts)
+            await a.put(*plain(1))
+            await a.settle(await a.take_one(), Verdict.DEAD)
+            assert await news.new() == []
+
     # ------------------------------------------------------------------------------------------ progress
 
     async def test_progress_is_there_for_whoever_has_the_task_next(self, clerk: OpenClerk, do: Do) -> None:

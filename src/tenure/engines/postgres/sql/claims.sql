@@ -1,12 +1,12 @@
--- Claims: a pool of named resources, matched by metadata, least recently used first, with a line for those who wait.
+-- Claims: a pool of named resources, matched by metadata, least recently used first, with a line of waiters.
 
 -- When the next resource of the pool has rested enough; NULL when none rests.
 CREATE FUNCTION tenure.next_rested(_pool bytea) RETURNS bigint LANGUAGE plpgsql AS $$
 BEGIN
-    RETURN (SELECT min(r.rest_until) FROM tenure.resource r WHERE r.pool = _pool AND r.rests);
+    RETURN (SELECT r.rest_until FROM tenure.resource r WHERE r.pool = _pool AND r.rests ORDER BY r.rest_until LIMIT 1);
 END $$;
 
--- While resources rest, somebody who waits must know when to ask: the head of the line.
+-- While resources rest, the head of the line has to know when to ask.
 CREATE FUNCTION tenure.tell_head(_pool bytea) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     head tenure.wish;
@@ -19,7 +19,8 @@ END $$;
 
 CREATE FUNCTION tenure.is_head(_wish tenure.wish) RETURNS boolean LANGUAGE plpgsql AS $$
 BEGIN
-    RETURN _wish.ordinal = (SELECT min(w.ordinal) FROM tenure.wish w WHERE w.pool = _wish.pool AND w.resource IS NULL);
+    RETURN _wish.ordinal = (
+        SELECT w.ordinal FROM tenure.wish w WHERE w.pool = _wish.pool AND w.resource IS NULL ORDER BY w.ordinal LIMIT 1);
 END $$;
 
 -- The resource is claimed -> its token
@@ -34,7 +35,7 @@ BEGIN
     RETURN fresh;
 END $$;
 
--- Give a resource that is free to the first in the line whom it suits.
+-- Grant a free resource to the first waiter in the line whose request it matches.
 CREATE FUNCTION tenure.offer_resource(_now bigint, _pool bytea, _resource bytea) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     item tenure.resource;
@@ -62,7 +63,7 @@ BEGIN
     END IF;
 END $$;
 
--- A pool without resources and claimers says nothing.
+-- Delete a pool without resources and claimers.
 CREATE FUNCTION tenure.tidy_pool(_pool bytea) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     IF NOT EXISTS (SELECT FROM tenure.resource r WHERE r.pool = _pool)
@@ -71,7 +72,7 @@ BEGIN
     END IF;
 END $$;
 
--- A claimed resource is given back; with `_dead` by the end of its session.
+-- Release a claimed resource; `_dead`: because its session ended.
 CREATE FUNCTION tenure.free(_now bigint, _pool bytea, _resource bytea, _dead boolean) RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -101,7 +102,7 @@ BEGIN
     END IF;
 END $$;
 
--- Give back, or leave the line. -> released, left, unknown
+-- Release, or leave the line. -> released, left, unknown
 CREATE FUNCTION tenure.remove_wish(_now bigint, _pool bytea, _holder bytea, _dead boolean) RETURNS text
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -201,8 +202,8 @@ BEGIN
             RETURN ROW('claimed', ARRAY[tenure.lend(now, item.name, wish)], item.name || item.metadata)::tenure.answer;
         END IF;
     END IF;
-    place := wish.ordinal + 1
-        - (SELECT min(w.ordinal) FROM tenure.wish w WHERE w.pool = _pool AND w.resource IS NULL);
+    place := wish.ordinal + 1 - (
+        SELECT w.ordinal FROM tenure.wish w WHERE w.pool = _pool AND w.resource IS NULL ORDER BY w.ordinal LIMIT 1);
     RETURN ROW('queued', ARRAY[place, tenure.again(now, tenure.next_rested(_pool))], NULL)::tenure.answer;
 END $$;
 
@@ -237,7 +238,7 @@ BEGIN
 END $$;
 
 -- -> pool(waiting), then resource(preference, token, rest; name, state, process, reason, metadata...); more
-CREATE FUNCTION tenure.resources(_clock bigint, _cap bigint, _pool bytea)
+CREATE FUNCTION tenure.resource_page(_clock bigint, _cap bigint, _pool bytea, _after bytea, _limit bigint)
 RETURNS SETOF tenure.answer LANGUAGE plpgsql AS $$
 DECLARE
     now bigint := tenure.enter(_clock, 'pool', _pool);
@@ -257,5 +258,5 @@ BEGIN
             coalesce(r.process, ''),
             coalesce(r.retired, '')
         ] || r.metadata
-        FROM tenure.resource r WHERE r.pool = _pool ORDER BY r.name;
+        FROM tenure.resource r WHERE r.pool = _pool AND r.name > _after ORDER BY r.name LIMIT _limit;
 END $$;

@@ -99,7 +99,7 @@ BEGIN
     END IF;
 END $$;
 
--- All who wait get an outcome; those who are not `_but` are told.
+-- All that wait get an outcome; all but `_but` get a hint.
 CREATE FUNCTION tenure.conclude(_key bytea, _outcome text, _generation bigint, _but bytea) RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -149,8 +149,8 @@ BEGIN
     RETURN tenure.word('withdrawn');
 END $$;
 
--- -> waiting(generation, again), tripped(generation, place), broken(generation), mismatch(stored), gone, more
-CREATE FUNCTION tenure.arrive(
+-- -> waiting(generation, again, born), tripped(generation, place), broken(generation), mismatch(stored), gone, more
+CREATE FUNCTION tenure.arrive_at(
     _clock bigint, _cap bigint, _session bytea, _key bytea, _participant bytea, _parties bigint, _on_departure text
 ) RETURNS tenure.answer LANGUAGE plpgsql AS $$
 DECLARE
@@ -170,15 +170,17 @@ BEGIN
         RETURN tenure.word('gone');
     END IF;
     PERFORM tenure.tidy_barrier(now, _key);
-    INSERT INTO tenure.barrier (key, parties, on_departure) VALUES (_key, _parties, _on_departure)
-    ON CONFLICT DO NOTHING;
     SELECT * INTO barrier FROM tenure.barrier b WHERE b.key = _key;
+    IF NOT FOUND THEN
+        INSERT INTO tenure.barrier (key, parties, on_departure, born)
+        VALUES (_key, _parties, _on_departure, tenure.new_tokens(now, 1)) RETURNING * INTO barrier;
+    END IF;
     SELECT * INTO party FROM tenure.party p WHERE p.key = _key AND p.participant = _participant;
     IF FOUND THEN
         IF party.outcome IS NOT NULL THEN
             RETURN tenure.outcome_of(party);
         END IF;
-        RETURN ROW('waiting', ARRAY[barrier.generation, tenure.again(now, NULL)], NULL)::tenure.answer;
+        RETURN ROW('waiting', ARRAY[barrier.generation, tenure.again(now, NULL), barrier.born], NULL)::tenure.answer;
     ELSIF barrier.broken THEN
         RETURN ROW('broken', ARRAY[barrier.generation], NULL)::tenure.answer;
     END IF;
@@ -195,7 +197,7 @@ BEGIN
     INSERT INTO tenure.party (key, participant, session, process)
     VALUES (_key, _participant, mine.id, mine.process);
     IF arrived + 1 < _parties THEN
-        RETURN ROW('waiting', ARRAY[barrier.generation, tenure.again(now, NULL)], NULL)::tenure.answer;
+        RETURN ROW('waiting', ARRAY[barrier.generation, tenure.again(now, NULL), barrier.born], NULL)::tenure.answer;
     END IF;
     PERFORM tenure.conclude(_key, 'tripped', barrier.generation, _participant);
     RETURN ROW('tripped', ARRAY[barrier.generation, arrived], NULL)::tenure.answer;
@@ -229,8 +231,8 @@ BEGIN
     RETURN tenure.word('ok');
 END $$;
 
--- -> gathering(parties, generation, waiting, broken), more
-CREATE FUNCTION tenure.arrivals(_clock bigint, _cap bigint, _key bytea)
+-- -> gathering(parties, generation, waiting, broken, born), more
+CREATE FUNCTION tenure.gathering(_clock bigint, _cap bigint, _key bytea)
 RETURNS tenure.answer LANGUAGE plpgsql AS $$
 DECLARE
     now bigint := tenure.enter(_clock, 'barrier', _key);
@@ -242,10 +244,11 @@ BEGIN
     PERFORM tenure.tidy_barrier(now, _key);
     SELECT * INTO barrier FROM tenure.barrier b WHERE b.key = _key;
     IF NOT FOUND THEN
-        RETURN ROW('gathering', ARRAY[0, 0, 0, 0], NULL)::tenure.answer;
+        RETURN ROW('gathering', ARRAY[0, 0, 0, 0, 0], NULL)::tenure.answer;
     END IF;
     RETURN ROW('gathering', ARRAY[
         barrier.parties, barrier.generation,
-        (SELECT count(*) FROM tenure.party p WHERE p.key = _key AND p.outcome IS NULL), barrier.broken::int
+        (SELECT count(*) FROM tenure.party p WHERE p.key = _key AND p.outcome IS NULL), barrier.broken::int,
+        barrier.born
     ], NULL)::tenure.answer;
 END $$;

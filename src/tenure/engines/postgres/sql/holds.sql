@@ -12,7 +12,8 @@ BEGIN
         RETURN ROW('granted', ARRAY[hold.token], NULL)::tenure.answer;
     END IF;
     RETURN ROW('queued', ARRAY[
-        hold.ordinal - (SELECT min(h.ordinal) FROM tenure.hold h WHERE h.key = _key AND h.token = 0) + 1,
+        hold.ordinal + 1
+            - (SELECT h.ordinal FROM tenure.hold h WHERE h.key = _key AND h.token = 0 ORDER BY h.ordinal LIMIT 1),
         tenure.again(_now, NULL)
     ], NULL)::tenure.answer;
 END $$;
@@ -55,7 +56,7 @@ BEGIN
     RETURN finished;
 END $$;
 
--- Give back, or leave the line; begin the steps before. -> released, left, unknown; more: the steps did not suffice
+-- Release, or leave the line; call `begin_steps` before. -> released, left, unknown; more: the steps did not suffice
 CREATE FUNCTION tenure.remove_hold(_now bigint, _key bytea, _holder bytea) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
     hold tenure.hold;

@@ -1,7 +1,7 @@
--- Links through a pooler, by name. A pooler may pass on late what somebody sent who has connected anew meanwhile: that
--- must not come behind what was sent since.
+-- Connections through a pooler, by name. A pooler may pass on a statement late, when its client has connected anew: it
+-- must not be executed behind what that client has sent since.
 
--- Each transaction of a link begins so, with settings that last as long as it.
+-- Begins each transaction of a connection; the settings last as long as the transaction.
 CREATE FUNCTION tenure.of_link(_link bytea, _settings text[], _values text[]) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM set_config(s.name, s.value, true) FROM unnest(_settings, _values) AS s(name, value);
@@ -11,7 +11,8 @@ BEGIN
     END IF;
 END $$;
 
--- From now on nothing more is done for the link; waits for what is being done. No pooler keeps a statement for a day.
+-- Refuse all further transactions of the connection, and wait for those under way. No pooler keeps a statement for a
+-- day.
 CREATE FUNCTION tenure.end_link(_link bytea) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM tenure.lock('link', _link);

@@ -1,4 +1,4 @@
--- Putting tasks, and the line of those who find the queue full.
+-- Putting tasks, and the line of producers that found the queue full.
 
 -- The tasks are put, duplicates are not. -> the queue, and of each task its id, or that of its twin below zero
 CREATE FUNCTION tenure.accept(
@@ -6,15 +6,20 @@ CREATE FUNCTION tenure.accept(
     _expires bigint[], _twins bigint[], _firsts bigint[], OUT _ids bigint[]
 ) LANGUAGE plpgsql AS $$
 DECLARE
-    before bigint := tenure.next_due(_q);
+    before bigint;
     ready bigint;
     added bigint;
 BEGIN
-    SELECT array_agg(CASE
-        WHEN _twins[i] IS NOT NULL THEN -_twins[i]
-        WHEN coalesce(_firsts[i], i) = i THEN nextval('tenure.last_task')
-    END ORDER BY i) INTO _ids FROM generate_series(1, cardinality(_payloads)) i;
-    IF _keys IS NOT NULL THEN
+    IF _q.takers > 0 THEN
+        before := tenure.next_due(_q);
+    END IF;
+    IF _keys IS NULL THEN
+        _ids := ARRAY(SELECT nextval('tenure.last_task') FROM generate_series(1, cardinality(_payloads)));
+    ELSE
+        SELECT array_agg(CASE
+            WHEN _twins[i] IS NOT NULL THEN -_twins[i]
+            WHEN coalesce(_firsts[i], i) = i THEN nextval('tenure.last_task')
+        END ORDER BY i) INTO _ids FROM generate_series(1, cardinality(_payloads)) i;
         SELECT array_agg(coalesce(_ids[i], -_ids[_firsts[i]]) ORDER BY i) INTO _ids
         FROM generate_series(1, cardinality(_payloads)) i;
     END IF;
@@ -32,7 +37,9 @@ BEGIN
     _q.live := _q.live + added;
     _q.waiting := _q.waiting + ready;
     _q.delayed := _q.delayed + added - ready;
-    _q := tenure.offer_sooner(tenure.offer_tasks(_q, ready), before);
+    IF _q.takers > 0 THEN
+        _q := tenure.offer_sooner(tenure.offer_tasks(_q, ready), before);
+    END IF;
 END $$;
 
 -- Requests with their numbers of tasks; the tasks stand one behind the other; `_keys` is NULL when no task has one, an
@@ -74,7 +81,9 @@ BEGIN
     END IF;
     queue := tenure.queue_of(now, _queue);
     queue.max_size := _max_size;
-    queue := tenure.admit(queue);
+    IF queue.producers > 0 THEN
+        queue := tenure.admit(queue);
+    END IF;
     known := ARRAY[tenure.word('put')];
     FOR i IN 1 .. cardinality(_producers) LOOP
         first := last + 1;
@@ -92,7 +101,9 @@ BEGIN
                     SELECT u.i, u.key,
                         CASE WHEN u.key IS NULL THEN u.i ELSE min(u.i) OVER (PARTITION BY u.key) END AS first
                     FROM unnest(_keys[first:last]) WITH ORDINALITY AS u (key, i)
-                ) k LEFT JOIN tenure.task t ON t.queue = _queue AND t.key = k.key;
+                ) k LEFT JOIN LATERAL (
+                    SELECT twin.id FROM tenure.task twin WHERE twin.queue = _queue AND twin.key = k.key LIMIT 1
+                ) t ON true;
             END IF;
             IF place.reserved THEN
                 DELETE FROM tenure.producer p WHERE p.queue = _queue AND p.name = _producers[i];
@@ -109,7 +120,7 @@ BEGIN
                 VALUES (_queue, _producers[i], mine.id, mine.process, _counts[i], queue.ordinal) RETURNING * INTO place;
             END IF;
             IF place.name IS NULL OR place.reserved THEN
-                SELECT * INTO accepted FROM tenure.accept(now, queue, _payloads[first:last], _priorities[first:last],
+                accepted := tenure.accept(now, queue, _payloads[first:last], _priorities[first:last],
                     _delays[first:last], _keys[first:last], _expires[first:last], twins, firsts);
                 queue := accepted._q;
                 IF _cursors[i] IS NOT NULL THEN
@@ -124,14 +135,13 @@ BEGIN
             END IF;
         END IF;
         known := known || ROW('queued', ARRAY[
-            place.ordinal + 1
-                - (SELECT min(p.ordinal) FROM tenure.producer p WHERE p.queue = _queue AND NOT p.reserved),
+            place.ordinal + 1 - (SELECT p.ordinal FROM tenure.producer p
+                WHERE p.queue = _queue AND NOT p.reserved ORDER BY p.ordinal LIMIT 1),
             tenure.again(now, NULL)
         ], NULL)::tenure.answer;
     END LOOP;
     PERFORM tenure.save(now, queue);
     PERFORM tenure.remember(now, mine, 'put', _queue, _n, known);
-    PERFORM tenure.forget_outdated(now, 0);
     RETURN QUERY SELECT * FROM unnest(known);
 END $$;
 

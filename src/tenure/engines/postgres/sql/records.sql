@@ -126,8 +126,9 @@ BEGIN
         END LOOP;
     ELSE
         FOR i IN 1 .. cardinality(_ids) LOOP
-            SELECT * INTO ended FROM tenure.ended e WHERE e.id = _ids[i] AND e.queue = _queue AND e.state = 'dead';
-            CONTINUE WHEN NOT FOUND;
+            -- by the id alone: a plan made while the table was empty may take the index on queue and state
+            SELECT * INTO ended FROM tenure.ended e WHERE e.id = _ids[i];
+            CONTINUE WHEN NOT FOUND OR ended.queue <> _queue OR ended.state <> 'dead';
             revived := tenure.revive(now, queue, ended);
             queue := revived._q;
             changed := changed + revived._done::int;
@@ -140,8 +141,8 @@ BEGIN
     RETURN ROW('changed', ARRAY[changed, 0, 0], NULL)::tenure.answer;
 END $$;
 
--- The first `_limit` delayed tasks that are due. Of those that nobody has moved, no more are looked at than an exchange
--- would move; the others stand among the delayed ones.
+-- The first `_limit` delayed tasks that are due and were not yet promoted: no more than an exchange would promote. The
+-- others count as delayed.
 CREATE FUNCTION tenure.due(_now bigint, _queue bytea, _limit bigint DEFAULT 256) RETURNS SETOF tenure.task
 LANGUAGE plpgsql AS $$
 BEGIN
@@ -193,8 +194,8 @@ CREATE FUNCTION tenure.purge_records(
 ) LANGUAGE plpgsql AS $$
 BEGIN
     WITH gone AS (
-        DELETE FROM tenure.ended WHERE id = ANY (ARRAY(
-            SELECT e.id FROM tenure.ended e WHERE e.queue = _queue AND e.state = _state ORDER BY e.seq LIMIT _limit
+        DELETE FROM tenure.ended WHERE ctid = ANY (ARRAY(
+            SELECT e.ctid FROM tenure.ended e WHERE e.queue = _queue AND e.state = _state ORDER BY e.seq LIMIT _limit
         )) RETURNING expires
     )
     SELECT count(*) FILTER (WHERE g.expires IS NULL OR g.expires > _now), count(*),
@@ -285,7 +286,8 @@ BEGIN
         RETURN QUERY
             SELECT 'record', ARRAY[e.seq, e.id, e.priority, e.attempts, e.deliveries, greatest(0, now - e.ended_at)],
                 ARRAY[e.state::bytea, e.payload, e.key, e.result]
-            FROM unnest(ids[:_limit]) WITH ORDINALITY i (id, n) JOIN tenure.ended e ON e.id = i.id
+            FROM unnest(ids[:_limit]) WITH ORDINALITY i (id, n)
+                CROSS JOIN LATERAL (SELECT * FROM tenure.ended r WHERE r.id = i.id LIMIT 1) e
             WHERE e.expires IS NULL OR e.expires > now ORDER BY i.n;
     ELSE
         ids := ARRAY(SELECT t.id FROM tenure.listed(now, _queue, _state, _after, _limit + 1) t);
@@ -299,7 +301,8 @@ BEGIN
             SELECT 'record', ARRAY[0, t.id, t.priority, t.attempts, t.deliveries, greatest(0, now - t.ready_at)],
                 ARRAY[_state::bytea, t.payload, t.key, '']
             FROM unnest(ids[:_limit]) WITH ORDINALITY i (id, n)
-                JOIN tenure.task t ON t.queue = _queue AND t.id = i.id ORDER BY i.n;
+                CROSS JOIN LATERAL (SELECT * FROM tenure.task r WHERE r.queue = _queue AND r.id = i.id LIMIT 1) t
+            ORDER BY i.n;
     END IF;
 END $$;
 
@@ -342,12 +345,14 @@ BEGIN
             RETURN NEXT tenure.word('gone');
             RETURN;
         END IF;
-        PERFORM tenure.watch('drain', _queue, 0, mine);
     END IF;
     q := tenure.seen(now, _queue);
     IF q.name IS NULL THEN
         RETURN NEXT ROW('counts', array_fill(0, ARRAY[14]) || tenure.again(now, NULL), NULL)::tenure.answer;
         RETURN;
+    END IF;
+    IF _watch <> '' AND q.live > 0 THEN
+        PERFORM tenure.watch('drain', _queue, 0, mine);
     END IF;
     IF _recount THEN
         SELECT count(*), count(*) FILTER (WHERE t.session IS NULL AND NOT t.delayed),
@@ -360,7 +365,8 @@ BEGIN
     END IF;
     oldest := least(
         now,
-        (SELECT min(t.ready_at) FROM tenure.task t WHERE t.queue = _queue AND t.session IS NULL AND NOT t.delayed),
+        (SELECT t.ready_at FROM tenure.task t
+            WHERE t.queue = _queue AND t.session IS NULL AND NOT t.delayed ORDER BY t.ready_at LIMIT 1),
         tenure.next_due(q)
     );
     RETURN NEXT ROW('counts', ARRAY[

@@ -2,15 +2,15 @@
 --
 -- All rows of one object (a key, a pool, a queue) are changed under the advisory lock of that object only; so there is
 -- at most one transaction at a time that changes them. `made` numbers are in the order of making, over all tables.
--- `look_at` is when to look whether a row says anything still, NULL if that is found out otherwise: an index has it,
--- and it changes seldom, unlike the time until which the row is kept.
+-- `look_at` is when to look whether a row is still needed, NULL if that is found out otherwise. It is indexed, and
+-- changes seldom, unlike the time until which the row is kept.
 
 CREATE TYPE tenure.answer AS (word text, n bigint[], b bytea[]);
 
 -- The version of the schema.
 CREATE TABLE tenure.meta (version bigint NOT NULL);
 
--- Links through a pooler that were given up.
+-- Connections through a pooler that were given up.
 CREATE TABLE tenure.former_link (name bytea PRIMARY KEY, ended_at bigint NOT NULL);
 
 CREATE SEQUENCE tenure.last_token MINVALUE 0 START 0;
@@ -20,7 +20,7 @@ CREATE SEQUENCE tenure.last_use;
 CREATE SEQUENCE tenure.last_task;
 CREATE SEQUENCE tenure.last_ending;
 
--- Life signs: a heartbeat changes one row.
+-- Sessions: a heartbeat changes one row.
 CREATE TABLE tenure.session (
     id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     name bytea NOT NULL UNIQUE,
@@ -69,7 +69,7 @@ CREATE TABLE tenure.line (
 -- Lines whose serving was cut short.
 CREATE TABLE tenure.unserved (key bytea PRIMARY KEY);
 
--- One who holds (token above 0) or waits.
+-- A holder (token above 0) or a waiter.
 CREATE TABLE tenure.hold (
     key bytea NOT NULL,
     holder bytea NOT NULL,
@@ -90,7 +90,7 @@ CREATE INDEX hold_session ON tenure.hold (session, made);
 -- How many came to the line of a pool.
 CREATE TABLE tenure.pool (name bytea PRIMARY KEY, ordinal bigint NOT NULL);
 
--- A resource; claimed while it has a holder. Fields: see `fields` in _calls.py.
+-- A resource; claimed while it has a holder. Fields: see `fields` in _values.py.
 CREATE TABLE tenure.resource (
     pool bytea NOT NULL,
     name bytea NOT NULL,
@@ -112,7 +112,7 @@ CREATE INDEX resource_free ON tenure.resource (pool, preference DESC, used, name
 CREATE INDEX resource_rests ON tenure.resource (rest_until, pool, name) WHERE rests;
 CREATE INDEX resource_next ON tenure.resource (pool, rest_until) WHERE rests;
 
--- One who claims: waiting while there is no resource.
+-- A claimer: it waits while it has no resource.
 CREATE TABLE tenure.wish (
     pool bytea NOT NULL,
     holder bytea NOT NULL,
@@ -139,11 +139,12 @@ CREATE TABLE tenure.barrier (
     generation bigint NOT NULL DEFAULT 0,
     broken boolean NOT NULL DEFAULT false,
     keep_until bigint NOT NULL DEFAULT 0,
-    look_at bigint
+    look_at bigint,
+    born bigint NOT NULL DEFAULT 0
 ) WITH (fillfactor = 50);
 CREATE INDEX barrier_look ON tenure.barrier (look_at) WHERE look_at IS NOT NULL;
 
--- One who has arrived: waiting while there is no outcome.
+-- A participant that has arrived: it waits while there is no outcome.
 CREATE TABLE tenure.party (
     key bytea NOT NULL,
     participant bytea NOT NULL,
@@ -191,7 +192,7 @@ CREATE TABLE tenure.cursor (
     PRIMARY KEY (queue, name)
 );
 
--- One who waits to put `count` tasks, or has that many slots reserved.
+-- A producer that waits to put `count` tasks, or has that many slots reserved.
 CREATE TABLE tenure.producer (
     queue bytea NOT NULL,
     name bytea NOT NULL,

@@ -1,20 +1,20 @@
 -- What all functions share: locks, time, tokens, hints, watches, numbered answers.
 --
--- An operation that carries a session first locks it, shared; then its object. What sweeps waits for sessions before it
--- has an object, then for one object after the other, and there is one sweeper at a time: so nobody waits in a circle.
+-- An operation that carries a session first locks the session, shared, then its object. The sweep locks a session before
+-- any object, then one object after the other, and there is one sweep at a time: so there is no deadlock.
 
 CREATE FUNCTION tenure.word(_word text) RETURNS tenure.answer LANGUAGE sql IMMUTABLE
     RETURN ROW(_word, NULL, NULL)::tenure.answer;
 
--- Until the transaction ends, nobody else works on the object.
+-- Lock an object until the transaction ends.
 CREATE FUNCTION tenure.lock(_kind text, _name bytea) RETURNS void LANGUAGE sql VOLATILE
     RETURN pg_advisory_xact_lock(hashtext('tenure.' || _kind), hashtext(encode(_name, 'hex')));
 
--- The same without waiting; false if somebody else has it.
+-- The same without waiting; false if another transaction has it.
 CREATE FUNCTION tenure.try_lock(_kind text, _name bytea) RETURNS boolean LANGUAGE sql VOLATILE
     RETURN pg_try_advisory_xact_lock(hashtext('tenure.' || _kind), hashtext(encode(_name, 'hex')));
 
--- Until the transaction ends, the session does not.
+-- Keep the session from ending until the transaction ends.
 CREATE FUNCTION tenure.keep(_session bytea) RETURNS void LANGUAGE sql VOLATILE
     RETURN pg_advisory_xact_lock_shared(hashtext('tenure.session'), hashtext(encode(_session, 'hex')));
 
@@ -51,7 +51,7 @@ END $$;
 -- Microseconds until the earliest moment at which asking again could help, -1 for never.
 CREATE FUNCTION tenure.again(_now bigint, _due bigint) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
-    earliest bigint := least((SELECT min(s.expires) FROM tenure.session s), _due);
+    earliest bigint := least((SELECT s.expires FROM tenure.session s ORDER BY s.expires LIMIT 1), _due);
 BEGIN
     RETURN CASE WHEN earliest IS NULL THEN -1 ELSE greatest(0, earliest - _now) END;
 END $$;
@@ -63,8 +63,8 @@ DECLARE
     first bigint;
 BEGIN
     PERFORM pg_advisory_lock(hashtext('tenure.token'), 0);
-    SELECT greatest(t.last_value + 1, _now) INTO first FROM tenure.last_token t;
-    PERFORM setval('tenure.last_token', first + _count - 1);
+    first := 1 - _count + (
+        SELECT setval('tenure.last_token', greatest(t.last_value + 1, _now) + _count - 1) FROM tenure.last_token t);
     PERFORM pg_advisory_unlock(hashtext('tenure.token'), 0);
     RETURN first;
 EXCEPTION WHEN query_canceled OR others THEN
@@ -131,16 +131,19 @@ BEGIN
     END LOOP;
 END $$;
 
--- numbered answers: kept for two ttls after they were last given
+-- numbered answers: kept for two ttls after they were last returned
 
 CREATE FUNCTION tenure.given(_now bigint, _mine tenure.session, _kind text, _name bytea, _n bigint)
 RETURNS tenure.answer[] LANGUAGE plpgsql AS $$
 DECLARE
     known tenure.answer[];
 BEGIN
-    UPDATE tenure.given g SET keep_until = _now + 2 * _mine.ttl
-    WHERE g.session = _mine.id AND g.kind = _kind AND g.name = _name AND g.n = _n AND g.keep_until > _now
-    RETURNING g.answer INTO known;
+    SELECT g.answer INTO known FROM tenure.given g
+    WHERE g.session = _mine.id AND g.kind = _kind AND g.name = _name AND g.n = _n AND g.keep_until > _now;
+    IF FOUND THEN
+        UPDATE tenure.given g SET keep_until = _now + 2 * _mine.ttl
+        WHERE g.session = _mine.id AND g.kind = _kind AND g.name = _name;
+    END IF;
     RETURN known;
 END $$;
 

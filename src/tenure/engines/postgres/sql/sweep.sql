@@ -2,7 +2,7 @@
 -- times. One sweeper at a time. It waits for the lock of a session only while it
 -- has none of an object.
 
--- Give up what a session has, and forget it; its lock is held. False if the steps did not suffice.
+-- Release all that a session has, and delete it; its lock is held. False if the steps did not suffice.
 CREATE FUNCTION tenure.finish(_now bigint, _session bigint) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
     hold tenure.hold;
@@ -111,7 +111,7 @@ BEGIN
             EXIT WHEN i = 1;
             RETURN tenure.word('more');
         END IF;
-        -- those who work for it go first, and it may be renewed meanwhile
+        -- operations that carry it go first, and it may be renewed meanwhile
         IF i = 1 THEN
             PERFORM tenure.lock('session', whose);
         ELSIF NOT tenure.try_lock('session', whose) THEN
@@ -143,8 +143,8 @@ BEGIN
     RETURN tenure.word(CASE WHEN FOUND THEN 'more' ELSE 'ok' END);
 END $$;
 
--- Forget a few of each kind that say nothing any more: numbered answers, rates, records of endings, barriers, queues.
--- It waits for nobody: what others work on is left for another time. -> ok
+-- Delete a few rows of each kind that are no longer needed: numbered answers, rates, records of endings, barriers,
+-- queues. It does not wait for locks: what is locked is left for another time. -> ok
 CREATE FUNCTION tenure.forget(_clock bigint, _cap bigint) RETURNS tenure.answer LANGUAGE plpgsql AS $$
 DECLARE
     now bigint := tenure.time(_clock);
@@ -153,6 +153,8 @@ DECLARE
     object bytea;
     queue tenure.queue;
 BEGIN
+    -- what a crash of the server takes back is forgotten again later
+    PERFORM set_config('synchronous_commit', 'off', true);
     FOR given IN SELECT g.ctid, g.keep_until FROM tenure.given g WHERE g.look_at <= now
         ORDER BY g.look_at LIMIT 64 FOR UPDATE SKIP LOCKED
     LOOP

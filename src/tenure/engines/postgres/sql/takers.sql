@@ -8,10 +8,9 @@ CREATE FUNCTION tenure.settle(
 DECLARE
     task tenure.task;
 BEGIN
-    SELECT * INTO task FROM tenure.task t
-    WHERE t.id = _id AND t.queue = _q.name AND t.token = _token AND t.session = _mine.id;
-    _in_time := FOUND;
-    IF NOT FOUND THEN
+    SELECT * INTO task FROM tenure.task t WHERE t.queue = _q.name AND t.id = _id;
+    _in_time := FOUND AND task.token = _token AND task.session IS NOT DISTINCT FROM _mine.id;
+    IF NOT _in_time THEN
         RETURN;
     ELSIF _verdict IN ('done', 'discarded', 'cancelled') THEN
         _q := tenure.end_task(_now, _q, task, _verdict, _result, _ttl, _mine.ttl);
@@ -33,7 +32,7 @@ BEGIN
     END IF;
 END $$;
 
--- Settle tasks all of which end, while nobody waits to hear of it: in one statement.
+-- Settle tasks all of which end, while nobody watches one: in one statement.
 -- -> the queue, and the tokens of settlements that came too late
 CREATE FUNCTION tenure.settle_endings(
     _now bigint, INOUT _q tenure.queue, _mine tenure.session, _ids bigint[], _tokens bigint[], _verdicts text[],
@@ -44,9 +43,18 @@ DECLARE
 BEGIN
     WITH gone AS (
         DELETE FROM tenure.task t
-        USING unnest(_ids, _tokens, _verdicts, _results, _ttls)
-            WITH ORDINALITY AS s (id, token, verdict, result, ttl, i)
-        WHERE t.id = s.id AND t.token = s.token AND t.queue = _q.name AND t.session = _mine.id
+        USING (
+            -- one task after the other by its id, whatever the planner believes of the queue
+            SELECT s.*, found.place
+            FROM unnest(_ids, _tokens, _verdicts, _results, _ttls)
+                    WITH ORDINALITY AS s (id, token, verdict, result, ttl, i)
+                CROSS JOIN LATERAL (
+                    SELECT l.ctid AS place, l.token, l.session FROM tenure.task l
+                    WHERE l.queue = _q.name AND l.id = s.id LIMIT 1
+                ) found
+            WHERE found.token = s.token AND found.session = _mine.id
+        ) s
+        WHERE t.ctid = s.place
         RETURNING t.id, t.priority, t.attempts, t.deliveries, t.key, t.keep, t.payload, s.verdict,
             s.result, s.ttl, s.i
     ), kept AS (
@@ -86,47 +94,121 @@ BEGIN
     END IF;
 END $$;
 
--- Lease tasks, in this order, behind those that were leased before.
--- -> task(id, token, priority, attempts, deliveries, waited; progress) of each, and their payloads
-CREATE FUNCTION tenure.lease(
-    _now bigint, _mine tenure.session, _queue bytea, _ids bigint[], _max_deliveries bigint, _keep boolean,
-    INOUT _taken tenure.answer[], INOUT _payloads bytea[]
+-- Settle tasks in the order given. -> the queue, and the tokens of settlements that came too late
+CREATE FUNCTION tenure.settle_all(
+    _now bigint, INOUT _q tenure.queue, _mine tenure.session, _ids bigint[], _tokens bigint[], _verdicts text[],
+    _results bytea[], _delays bigint[], _ttls bigint[], OUT _refused bigint[]
 ) LANGUAGE plpgsql AS $$
 DECLARE
-    first bigint;
-    more record;
+    settled record;
 BEGIN
-    IF cardinality(_ids) = 0 THEN
+    IF _q.producers = 0
+            AND _verdicts <@ ARRAY['done', 'dead', 'discarded', 'cancelled']
+            AND cardinality(_ids) = (SELECT count(DISTINCT u.id) FROM unnest(_ids) u (id))
+            AND NOT EXISTS (SELECT FROM tenure.watch w WHERE w.kind = 'task' AND w.name = _q.name) THEN
+        settled := tenure.settle_endings(_now, _q, _mine, _ids, _tokens, _verdicts, _results, _ttls);
+        _q := settled._q;
+        _refused := settled._refused;
         RETURN;
     END IF;
-    first := tenure.new_tokens(_now, cardinality(_ids));
-    WITH leased AS (
-        UPDATE tenure.task t SET session = _mine.id, process = _mine.process, token = first + i.n - 1,
-            deliveries = t.deliveries + 1, max_deliveries = _max_deliveries, keep = _keep
-        FROM unnest(_ids) WITH ORDINALITY AS i (id, n) WHERE t.queue = _queue AND t.id = i.id
-        RETURNING t.id, t.token, t.priority, t.attempts, t.deliveries, t.ready_at, t.progress, t.payload
-    )
-    SELECT array_agg(ROW('task',
-            ARRAY[l.id, l.token, l.priority, l.attempts, l.deliveries, greatest(0, _now - l.ready_at)],
-            ARRAY[l.progress])::tenure.answer ORDER BY l.token) AS tasks,
-        array_agg(l.payload ORDER BY l.token) AS payloads
-    INTO more FROM leased l;
-    _taken := _taken || more.tasks;
-    _payloads := _payloads || more.payloads;
+    _refused := '{}';
+    FOR i IN 1 .. cardinality(_ids) LOOP
+        settled := tenure.settle(_now, _q, _mine, _ids[i], _tokens[i], _verdicts[i], _results[i], _delays[i],
+            CASE WHEN _ttls[i] >= 0 THEN _ttls[i] END);
+        _q := settled._q;
+        IF NOT settled._in_time THEN
+            _refused := _refused || _tokens[i];
+        END IF;
+    END LOOP;
 END $$;
 
--- An answer that was remembered, in full: without the payloads, since the rows of leased tasks have them.
-CREATE FUNCTION tenure.exchanged(_queue bytea, _answer tenure.answer[]) RETURNS SETOF tenure.answer
-LANGUAGE plpgsql AS $$
+-- The first `_cap` delayed tasks that are due become ready.
+CREATE FUNCTION tenure.promote(_now bigint, _q tenure.queue, _cap bigint) RETURNS tenure.queue LANGUAGE plpgsql AS $$
+DECLARE
+    promoted bigint;
 BEGIN
-    RETURN QUERY SELECT a.word, a.n, CASE WHEN a.word = 'task'
-            THEN a.b || (SELECT t.payload FROM tenure.task t WHERE t.queue = _queue AND t.id = a.n[1]) ELSE a.b END
-        FROM unnest(_answer) WITH ORDINALITY AS a (word, n, b, i) ORDER BY a.i;
+    UPDATE tenure.task t SET delayed = false WHERE t.ctid = ANY (ARRAY(
+        SELECT d.ctid FROM tenure.task d
+        WHERE d.queue = _q.name AND d.session IS NULL AND d.delayed AND d.ready_at <= _now
+        ORDER BY d.ready_at, d.id LIMIT _cap
+    ));
+    GET DIAGNOSTICS promoted = ROW_COUNT;
+    _q.delayed := _q.delayed - promoted;
+    _q.waiting := _q.waiting + promoted;
+    RETURN _q;
+END $$;
+
+-- Lease up to `_want` waiting tasks to the session, with tokens that follow one another.
+-- -> how many, and the first token
+CREATE FUNCTION tenure.lease(
+    _now bigint, _mine tenure.session, _queue bytea, _want bigint, _aging bigint, _max_deliveries bigint, _keep boolean,
+    OUT _count bigint, OUT _first bigint
+) LANGUAGE plpgsql AS $$
+DECLARE
+    places tid[] := '{}';
+BEGIN
+    IF _aging IS NOT NULL THEN
+        places := ARRAY(
+            SELECT t.ctid FROM tenure.task t
+            WHERE t.queue = _queue AND t.session IS NULL AND NOT t.delayed AND t.ready_at < _now - _aging
+            ORDER BY t.ready_at, t.id LIMIT _want
+        );
+    END IF;
+    IF cardinality(places) < _want THEN
+        places := places || ARRAY(
+            SELECT t.ctid FROM tenure.task t
+            WHERE t.queue = _queue AND t.session IS NULL AND NOT t.delayed
+                AND (_aging IS NULL OR t.ready_at >= _now - _aging)
+            ORDER BY t.priority DESC, t.ready_at, t.id LIMIT _want - cardinality(places)
+        );
+    END IF;
+    _count := cardinality(places);
+    IF _count > 0 THEN
+        _first := tenure.new_tokens(_now, _count);
+        UPDATE tenure.task t SET session = _mine.id, process = _mine.process, token = _first + i.n - 1,
+            deliveries = t.deliveries + 1, max_deliveries = _max_deliveries, keep = _keep
+        FROM unnest(places) WITH ORDINALITY AS i (place, n) WHERE t.ctid = i.place;
+    END IF;
+END $$;
+
+-- The session is an idle taker that wants `_want` tasks more, or none if that is 0.
+CREATE FUNCTION tenure.set_taker(_q tenure.queue, _mine tenure.session, _want bigint) RETURNS tenure.queue
+LANGUAGE plpgsql AS $$
+DECLARE
+    changed bigint;
+BEGIN
+    IF _want > 0 THEN
+        INSERT INTO tenure.taker AS t (queue, session, process, want)
+        VALUES (_q.name, _mine.id, _mine.process, _want)
+        ON CONFLICT ON CONSTRAINT taker_pkey DO UPDATE SET want = excluded.want RETURNING (xmax = 0)::int INTO changed;
+        _q.takers := _q.takers + changed;
+    ELSIF _q.takers > 0 THEN
+        DELETE FROM tenure.taker t WHERE t.queue = _q.name AND t.session = _mine.id;
+        GET DIAGNOSTICS changed = ROW_COUNT;
+        _q.takers := _q.takers - changed;
+    END IF;
+    RETURN _q;
+END $$;
+
+-- What is remembered, with the leased tasks in place of its last row: leased(how many, first token, time).
+CREATE FUNCTION tenure.exchanged(_session bigint, _answer tenure.answer[]) RETURNS SETOF tenure.answer
+LANGUAGE plpgsql AS $$
+DECLARE
+    leased bigint[] := (_answer[4]).n;
+BEGIN
+    RETURN QUERY SELECT * FROM unnest(_answer[:3]);
+    IF leased[1] > 0 THEN
+        RETURN QUERY SELECT 'task',
+                ARRAY[t.id, t.token, t.priority, t.attempts, t.deliveries, greatest(0, leased[3] - t.ready_at)],
+                ARRAY[t.progress, t.payload]
+            FROM tenure.task t
+            WHERE t.session = _session AND t.token BETWEEN leased[2] AND leased[2] + leased[1] - 1 ORDER BY t.token;
+    END IF;
 END $$;
 
 -- Settlements in arrays; a ttl below zero is for good, an aging of NULL is none.
--- -> exchanged(paused, again), refused(token...), stop(token...), then task(..., see `lease`; progress, payload);
--- gone, more
+-- -> exchanged(paused, again), refused(token...), stop(token...), then task(id, token, priority, attempts, deliveries,
+-- waited; progress, payload) of each that is leased; gone, more
 CREATE FUNCTION tenure.exchange(
     _clock bigint, _cap bigint, _session bytea, _n bigint, _queue bytea,
     _ids bigint[], _tokens bigint[], _verdicts text[], _results bytea[], _delays bigint[], _ttls bigint[],
@@ -136,15 +218,15 @@ DECLARE
     now bigint;
     mine tenure.session;
     known tenure.answer[];
-    leased record;
-    taken tenure.answer[] := '{}';
-    payloads bytea[] := '{}';
     queue tenure.queue;
     settled record;
     refused bigint[] := '{}';
+    before bigint;
+    leased record;
+    count bigint := 0;
+    first bigint;
     stops bigint[];
-    promoted bigint := 0;
-    count bigint;
+    due bigint;
 BEGIN
     PERFORM tenure.keep(_session);
     now := tenure.enter(_clock, 'queue', _queue);
@@ -159,80 +241,47 @@ BEGIN
     END IF;
     known := tenure.given(now, mine, 'exchange', _queue, _n);
     IF known IS NOT NULL THEN
-        RETURN QUERY SELECT * FROM tenure.exchanged(_queue, known);
+        RETURN QUERY SELECT * FROM tenure.exchanged(mine.id, known);
         RETURN;
     END IF;
     queue := tenure.queue_of(now, _queue);
-    IF cardinality(_ids) > 0 AND queue.producers = 0
-            AND _verdicts <@ ARRAY['done', 'dead', 'discarded', 'cancelled']
-            AND cardinality(_ids) = (SELECT count(DISTINCT u.id) FROM unnest(_ids) u (id))
-            AND NOT EXISTS (SELECT FROM tenure.watch w WHERE w.kind = 'task' AND w.name = _queue) THEN
-        SELECT * INTO settled FROM tenure.settle_endings(
-            now, queue, mine, _ids, _tokens, _verdicts, _results, _ttls);
+    IF cardinality(_ids) > 0 THEN
+        settled := tenure.settle_all(now, queue, mine, _ids, _tokens, _verdicts, _results, _delays, _ttls);
         queue := settled._q;
         refused := settled._refused;
-    ELSE
-        FOR i IN 1 .. cardinality(_ids) LOOP
-            SELECT * INTO settled FROM tenure.settle(now, queue, mine, _ids[i], _tokens[i], _verdicts[i],
-                _results[i], _delays[i], CASE WHEN _ttls[i] >= 0 THEN _ttls[i] END);
-            queue := settled._q;
-            IF NOT settled._in_time THEN
-                refused := refused || _tokens[i];
-            END IF;
-        END LOOP;
     END IF;
+    before := queue.waiting;
     IF queue.delayed > 0 THEN
-        UPDATE tenure.task t SET delayed = false WHERE t.queue = _queue AND t.id = ANY (ARRAY(
-            SELECT d.id FROM tenure.task d
-            WHERE d.queue = _queue AND d.session IS NULL AND d.delayed AND d.ready_at <= now
-            ORDER BY d.ready_at, d.id LIMIT _cap
-        ));
-        GET DIAGNOSTICS promoted = ROW_COUNT;
-        queue.delayed := queue.delayed - promoted;
-        queue.waiting := queue.waiting + promoted;
+        queue := tenure.promote(now, queue, _cap);
     END IF;
     IF _want > 0 AND queue.waiting > 0 AND NOT queue.paused THEN
-        IF _aging IS NOT NULL THEN
-            SELECT * INTO leased FROM tenure.lease(now, mine, _queue, ARRAY(
-                SELECT t.id FROM tenure.task t
-                WHERE t.queue = _queue AND t.session IS NULL AND NOT t.delayed AND t.ready_at < now - _aging
-                ORDER BY t.ready_at, t.id LIMIT _want
-            ), _max_deliveries, _keep, taken, payloads);
-            taken := leased._taken;
-            payloads := leased._payloads;
-        END IF;
-        IF cardinality(taken) < _want THEN
-            SELECT * INTO leased FROM tenure.lease(now, mine, _queue, ARRAY(
-                SELECT t.id FROM tenure.task t
-                WHERE t.queue = _queue AND t.session IS NULL AND NOT t.delayed
-                ORDER BY t.priority DESC, t.ready_at, t.id LIMIT _want - cardinality(taken)
-            ), _max_deliveries, _keep, taken, payloads);
-            taken := leased._taken;
-            payloads := leased._payloads;
-        END IF;
-        queue.waiting := queue.waiting - cardinality(taken);
+        leased := tenure.lease(now, mine, _queue, _want, _aging, _max_deliveries, _keep);
+        count := leased._count;
+        first := leased._first;
+        queue.waiting := queue.waiting - count;
     END IF;
-    IF _wait AND cardinality(taken) < _want THEN
-        INSERT INTO tenure.taker AS t (queue, session, process, want)
-        VALUES (_queue, mine.id, mine.process, _want - cardinality(taken))
-        ON CONFLICT ON CONSTRAINT taker_pkey DO UPDATE SET want = excluded.want RETURNING (xmax = 0)::int INTO count;
-        queue.takers := queue.takers + count;
-    ELSIF queue.takers > 0 THEN
-        DELETE FROM tenure.taker t WHERE t.queue = _queue AND t.session = mine.id;
-        GET DIAGNOSTICS count = ROW_COUNT;
-        queue.takers := queue.takers - count;
+    IF queue.takers > 0 OR (_wait AND count < _want) THEN
+        queue := tenure.set_taker(queue, mine, CASE WHEN _wait THEN _want - count ELSE 0 END);
     END IF;
-    queue := tenure.offer_tasks(queue, promoted - cardinality(taken));
+    -- as many as were promoted and not taken
+    IF queue.takers > 0 AND queue.waiting > before THEN
+        queue := tenure.offer_tasks(queue, queue.waiting - before);
+    END IF;
     stops := ARRAY(SELECT t.token FROM tenure.task t
         WHERE t.session = mine.id AND t.queue = _queue AND t.stop IS NOT NULL ORDER BY t.stop);
+    IF queue.delayed > 0 THEN
+        due := tenure.next_due(queue);
+    END IF;
     known := ARRAY[
-        ROW('exchanged', ARRAY[queue.paused::int, tenure.again(now, tenure.next_due(queue))], NULL)::tenure.answer,
+        ROW('exchanged', ARRAY[queue.paused::int, tenure.again(now, due)], NULL)::tenure.answer,
         ROW('refused', refused, NULL)::tenure.answer,
-        ROW('stop', stops, NULL)::tenure.answer
-    ] || taken;
+        ROW('stop', stops, NULL)::tenure.answer,
+        ROW('leased', ARRAY[count, first, now], NULL)::tenure.answer
+    ];
     PERFORM tenure.save(now, queue);
     PERFORM tenure.remember(now, mine, 'exchange', _queue, _n, known);
-    PERFORM tenure.forget_outdated(now, cardinality(_ids));
-    RETURN QUERY SELECT a.word, a.n, CASE WHEN a.word = 'task' THEN a.b || a.payload ELSE a.b END
-        FROM ROWS FROM (unnest(known), unnest(ARRAY[NULL, NULL, NULL]::bytea[] || payloads)) AS a (word, n, b, payload);
+    IF cardinality(_ids) > 0 THEN
+        PERFORM tenure.forget_outdated(now, cardinality(_ids));
+    END IF;
+    RETURN QUERY SELECT * FROM tenure.exchanged(mine.id, known);
 END $$;

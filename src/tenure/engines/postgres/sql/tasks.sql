@@ -1,6 +1,6 @@
 -- Tasks: a bounded priority queue whose tasks are leased, fenced and settled.
 --
--- A function that changes the counters of a queue is given the row and gives it back; `save` writes it once.
+-- A function that changes the counters of a queue takes the row and returns it; `save` writes it once.
 
 -- Whether nothing but time keeps a queue; idle takers do not.
 CREATE FUNCTION tenure.is_idle(_q tenure.queue) RETURNS boolean LANGUAGE plpgsql AS $$
@@ -9,7 +9,7 @@ BEGIN
         AND NOT EXISTS (SELECT FROM tenure.cursor c WHERE c.queue = _q.name);
 END $$;
 
--- The queue as it is now: one that says nothing any more is as good as new; of one that nobody uses all is NULL.
+-- The queue as it is now: a row that is no longer needed counts as new; if there is none, all is NULL.
 CREATE FUNCTION tenure.seen(_now bigint, _name bytea) RETURNS tenure.queue LANGUAGE plpgsql AS $$
 DECLARE
     queue tenure.queue;
@@ -61,7 +61,8 @@ BEGIN
     IF _q.delayed = 0 THEN
         RETURN NULL;
     END IF;
-    RETURN (SELECT min(t.ready_at) FROM tenure.task t WHERE t.queue = _q.name AND t.session IS NULL AND t.delayed);
+    RETURN (SELECT t.ready_at FROM tenure.task t WHERE t.queue = _q.name AND t.session IS NULL AND t.delayed
+        ORDER BY t.ready_at LIMIT 1);
 END $$;
 
 -- idle takers
@@ -222,8 +223,9 @@ DECLARE
     queue tenure.queue;
     silent bigint;
 BEGIN
-    SELECT * INTO task FROM tenure.task t WHERE t.queue = _queue AND t.id = _id AND t.session = _session;
-    IF NOT FOUND THEN
+    -- by its id alone, lest all that the session has be looked through for each
+    SELECT * INTO task FROM tenure.task t WHERE t.queue = _queue AND t.id = _id;
+    IF task.session IS DISTINCT FROM _session THEN
         RETURN;
     END IF;
     queue := tenure.queue_of(_now, task.queue);
@@ -258,11 +260,11 @@ BEGIN
     RETURN true;
 END $$;
 
--- Forget outdated records, a few more than came. By an array of ids: a plan that expects many would join whole tables.
+-- Forget outdated records, a few more than came.
 CREATE FUNCTION tenure.forget_outdated(_now bigint, _ended bigint) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-    DELETE FROM tenure.ended WHERE id = ANY (ARRAY(
-        SELECT e.id FROM tenure.ended e WHERE e.expires <= _now ORDER BY e.expires LIMIT 16 + 2 * _ended
+    DELETE FROM tenure.ended WHERE ctid = ANY (ARRAY(
+        SELECT e.ctid FROM tenure.ended e WHERE e.expires <= _now ORDER BY e.expires LIMIT 16 + 2 * _ended
         FOR UPDATE SKIP LOCKED
     ));
 END $$;

@@ -1,15 +1,15 @@
 -- Takes a share of a key, or a place in its line.
 --
--- ARGV: session, key, holder, capacity, weight, value, wait (0 or 1)
+-- ARGV: key, session, holder, capacity, weight, value, wait (0 or 1)
 -- -> "granted" with the token; queued: place, ask again in; refused; mismatch: the capacity in force; gone
 --
 -- `<key>:holders` is a hash {capacity, used, waiting; fixed once it was resized; large once somebody waits for more than the
 -- capacity; holder, who has all of a capacity of 1}. It has a field for each holder, "@" and its name -> token, since when,
--- weight, session; and "=" and its name -> the value, if there is one. `waiting` is a sorted set of those who wait in the
--- order in which they came, and `waiter:<holder>` a text about each: 0, since when, weight, session. `held` is a sorted set
+-- weight, session; and "=" and its name -> the value, if there is one. `waiting` is a sorted set of waiters in the order
+-- in which they came, and `waiter:<holder>` a text about each: 0, since when, weight, session. `held` is a sorted set
 -- of the holders of a capacity above 1 by their tokens.
 
-local session, key, holder, capacity, weight = ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7]
+local key, session, holder, capacity, weight = ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7]
 local HOLDERS, WAITING = P .. key .. ':holders', P .. key .. ':waiting'
 
 local state = call('HMGET', P .. 'state', 'due', 'expiry', 'token', 'id')
@@ -39,7 +39,7 @@ if not free and ARGV[9] == '0' then
     return 'refused'
 end
 local id = (state[4] or 0) + 1
-call('ZADD', P .. session .. ':things', id, 'hold ' .. HOLDERS .. '\255' .. holder)
+call('ZADD', P .. session .. ':items', id, 'hold ' .. HOLDERS .. '\255' .. holder)
 if ARGV[8] ~= '' then
     call('HSET', HOLDERS, '=' .. holder, ARGV[8])
 end

@@ -1,44 +1,38 @@
--- Barriers: all go on together, or nobody does. ARGV[3] is the operation.
+-- Barriers: all participants go on together, or none does. ARGV[3] is the operation.
 --
--- `barrier` is a hash {parties, on_departure, generation, broken, keep}, `arrived` a sorted set of participants in the order in
--- which they came, `parties` a hash of participant -> the length of the name of its session, that name, and the outcome
--- ("": it waits). A barrier at which nobody waits or has an outcome is forgotten at the time `keep`, unless it is broken.
+-- `barrier` is a hash {parties, on_departure, generation, broken, keep, born}, `arrived` a sorted set of participants in the order in
+-- which they came, `parties` a hash of participant -> its session, and the outcome once there is one, as JSON. A barrier at which nobody waits or has an outcome is forgotten at the time `keep`, unless it is broken.
 
 local operations = {}
 
-local function party_thing(key, participant)
+local function arrival_item(key, participant)
     return 'arrival ' .. key .. '\255' .. participant
 end
 
+-- -> the session, and the outcome: {"tripped", generation, place}, {"broken", generation}; nil while it waits
 local function read_party(text)
-    local size, from = match(text, '^(%d+) ()')
-    size = tonumber(size)
-    return sub(text, from, from + size - 1), sub(text, from + size + 1)
+    return unpack(cjson.decode(text))
 end
 
 local function read_barrier(key)
-    local found = call('HMGET', P .. key .. ':barrier', 'parties', 'on_departure', 'generation', 'broken', 'keep')
+    local found = call('HMGET', P .. key .. ':barrier', 'parties', 'on_departure', 'generation', 'broken', 'keep', 'born')
+    local broken = found[4] == '1'
     local arrived = call('ZCARD', P .. key .. ':arrived')
     local keep_until = tonumber(found[5] or 0)
-    local idle = arrived == 0 and not found[4] and call('EXISTS', P .. key .. ':parties') == 0
+    local idle = arrived == 0 and not broken and call('EXISTS', P .. key .. ':parties') == 0
     if not found[1] or idle and keep_until <= now then
         return {generation = 0, arrived = 0, keep = 0}
     end
     return {
-        parties = tonumber(found[1]), on_departure = found[2], generation = tonumber(found[3]), broken = found[4],
-        arrived = arrived, keep = keep_until,
+        parties = tonumber(found[1]), on_departure = found[2], generation = tonumber(found[3]), broken = broken,
+        arrived = arrived, keep = keep_until, born = found[6] or '0',
     }
 end
 
 local function save_barrier(key, barrier)
     local BARRIER = P .. key .. ':barrier'
     call('HSET', BARRIER, 'parties', barrier.parties, 'on_departure', barrier.on_departure,
-        'generation', barrier.generation, 'keep', barrier.keep)
-    if barrier.broken then
-        call('HSET', BARRIER, 'broken', 1)
-    else
-        call('HDEL', BARRIER, 'broken')
-    end
+        'generation', barrier.generation, 'keep', barrier.keep, 'born', barrier.born, 'broken', barrier.broken and 1 or 0)
     if barrier.arrived > 0 or barrier.broken or call('EXISTS', P .. key .. ':parties') == 1 then
         call('PERSIST', BARRIER)
     elseif ARGV[1] == '' then
@@ -46,14 +40,14 @@ local function save_barrier(key, barrier)
     end
 end
 
--- All who wait get the outcome. Those who are not `but` are hinted.
+-- Give everyone that waits the outcome, and hint them all except `but`.
 local function conclude(key, barrier, but, outcome, generation)
     for place, participant in ipairs(call('ZRANGE', P .. key .. ':arrived', 0, -1)) do
         local session = read_party(call('HGET', P .. key .. ':parties', participant))
-        local text = format(outcome == 'tripped' and 'tripped %d %d' or 'broken %d', generation, place - 1)
-        call('HSET', P .. key .. ':parties', participant, #session .. ' ' .. session .. ' ' .. text)
+        local its_place = outcome == 'tripped' and place - 1 or nil
+        call('HSET', P .. key .. ':parties', participant, cjson.encode({session, {outcome, generation, its_place}}))
         if participant ~= but then
-            hint(process_of(session), key, participant, outcome, generation, outcome == 'tripped' and place - 1 or nil)
+            hint(process_of(session), key, participant, outcome, generation, its_place)
         end
     end
     call('DEL', P .. key .. ':arrived')
@@ -72,10 +66,10 @@ local function remove_party(key, participant)
         return 'unknown'
     end
     local session, outcome = read_party(text)
-    take_from(session, party_thing(key, participant))
+    detach(session, arrival_item(key, participant))
     call('HDEL', P .. key .. ':parties', participant)
     local barrier = read_barrier(key)
-    if outcome == '' then
+    if not outcome then
         call('ZREM', P .. key .. ':arrived', participant)
         barrier.arrived = barrier.arrived - 1
         if barrier.on_departure == 'break' then
@@ -87,12 +81,7 @@ local function remove_party(key, participant)
     else
         call('DEL', P .. key .. ':barrier')
     end
-    return outcome == '' and 'withdrawn' or outcome
-end
-
-local function words(outcome)
-    local word, generation, place = match(outcome, '^(%a+) ?(%d*) ?(%d*)$')
-    return generation == '' and word or {word, tonumber(generation), tonumber(place)}
+    return outcome or 'withdrawn'
 end
 
 -- ARGV: key, session, participant, parties, on_departure -> waiting, tripped, broken, mismatch, gone
@@ -105,7 +94,7 @@ function operations.arrive(key)
     local text, barrier = call('HGET', P .. key .. ':parties', participant), read_barrier(key)
     if text then
         local _, outcome = read_party(text)
-        return outcome ~= '' and words(outcome) or {'waiting', barrier.generation, ask_again_in()}
+        return outcome or {'waiting', barrier.generation, ask_again_in(), barrier.born}
     elseif barrier.broken then
         return {'broken', barrier.generation}
     elseif barrier.arrived == 0 then
@@ -113,11 +102,12 @@ function operations.arrive(key)
     elseif barrier.parties ~= parties then
         return {'mismatch', barrier.parties}
     end
-    give(session, ARRIVAL, party_thing(key, participant))
+    attach(session, ARRIVAL, arrival_item(key, participant))
     call('ZADD', P .. key .. ':arrived', id, participant)
-    call('HSET', P .. key .. ':parties', participant, #session .. ' ' .. session .. ' ')
+    call('HSET', P .. key .. ':parties', participant, cjson.encode({session}))
     barrier.arrived, barrier.keep = barrier.arrived + 1, math.max(barrier.keep, now + 2 * ttl)
-    local answer = {'waiting', barrier.generation, ask_again_in()}
+    barrier.born = barrier.born or new_token()
+    local answer = {'waiting', barrier.generation, ask_again_in(), barrier.born}
     if barrier.arrived == parties then
         conclude(key, barrier, participant, 'tripped', barrier.generation)
         answer = {'tripped', barrier.generation, parties - 1}
@@ -129,7 +119,7 @@ end
 
 -- ARGV: key, participant -> withdrawn, tripped, broken, unknown
 function operations.withdraw(key)
-    return words(remove_party(key, ARGV[5]))
+    return remove_party(key, ARGV[5])
 end
 
 -- ARGV: key -> ok
@@ -146,5 +136,7 @@ end
 -- ARGV: key -> gathering
 function operations.arrivals(key)
     local barrier = read_barrier(key)
-    return {'gathering', barrier.parties or 0, barrier.generation, barrier.arrived, barrier.broken and 1 or 0}
+    return {
+        'gathering', barrier.parties or 0, barrier.generation, barrier.arrived, barrier.broken and 1 or 0, barrier.born or '0',
+    }
 end

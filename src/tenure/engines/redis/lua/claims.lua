@@ -1,12 +1,13 @@
--- Claims: a pool of named resources, matched by metadata, least recently used first, with a line for those who wait.
+-- Claims: a pool of named resources, matched by metadata, least recently used first, with a line of claimers.
 -- ARGV[3] is the operation.
 --
 -- A resource is a hash `<name>:resource`, its name with % and : escaped, {preference, used; token, holder, session,
--- quarantine while claimed; rests; rest_until; retired, with the reason; removed; and "meta:" with a name for each field of
--- the metadata}. Of the pool, `resources` is a sorted set of all names, `free` of the free ones by preference and last use,
+-- quarantine while claimed; rests; rest_until; retired, with the reason; removed; metadata, a JSON array of names and
+-- values}. Of the pool, `resources` is a sorted set of all names, `free` of the free ones by preference and last use,
 -- `resting` of those that rest by the time when they may be claimed; `claimed` a hash of holder -> resource; `claiming` a
--- sorted set of those who wait by their places (`line` is the last one given), `claimers` a hash of holder -> quarantine,
--- session and what the metadata must have. `pools`, `cooling` are sorted sets of the shard: all pools, all that rest.
+-- sorted set of waiting claimers by their places (`line` is the last one given), `claimers` a hash of holder -> quarantine,
+-- session and what the metadata must have, as JSON; `looking` a hash of holder -> the last free resource that it has been compared
+-- with, while it has not been with all of them. `pools`, `cooling` are sorted sets of the shard: all pools, all that rest.
 
 local operations = {}
 local NUMBERS = {preference = 1, used = 1, token = 1, quarantine = 1, rests = 1, rest_until = 1, removed = 1}
@@ -19,7 +20,7 @@ local function resource_key(pool, resource)
     return P .. pool .. ':' .. escaped(resource) .. ':resource'
 end
 
-local function claim_thing(pool, holder)
+local function claim_item(pool, holder)
     return 'claim ' .. pool .. '\255' .. holder
 end
 
@@ -36,20 +37,11 @@ local function read_resource(pool, resource)
     if #fields == 0 then
         return
     end
-    local item, names = {name = resource, metadata = {}}, {}
+    local item = {name = resource}
     for i = 1, #fields, 2 do
-        if sub(fields[i], 1, 5) == 'meta:' then
-            names[#names + 1] = sub(fields[i], 6)
-            item[fields[i]] = fields[i + 1]
-        else
-            item[fields[i]] = NUMBERS[fields[i]] and tonumber(fields[i + 1]) or fields[i + 1]
-        end
+        item[fields[i]] = NUMBERS[fields[i]] and tonumber(fields[i + 1]) or fields[i + 1]
     end
-    table.sort(names)
-    for _, name in ipairs(names) do
-        item.metadata[#item.metadata + 1] = name
-        item.metadata[#item.metadata + 1] = item['meta:' .. name]
-    end
+    item.metadata = cjson.decode(item.metadata)
     return item
 end
 
@@ -73,14 +65,8 @@ local function change(pool, item, fields)
 end
 
 local function set_metadata(pool, item, from)
-    for i = 1, #item.metadata, 2 do
-        call('HDEL', resource_key(pool, item.name), 'meta:' .. item.metadata[i])
-    end
-    item.metadata = {}
-    for i = from, #ARGV, 2 do
-        call('HSET', resource_key(pool, item.name), 'meta:' .. ARGV[i], ARGV[i + 1])
-        item.metadata[i - from + 1], item.metadata[i - from + 2] = ARGV[i], ARGV[i + 1]
-    end
+    item.metadata = {unpack(ARGV, from)}
+    call('HSET', resource_key(pool, item.name), 'metadata', cjson.encode(item.metadata))
 end
 
 -- Does the metadata have all the fields of `where`?
@@ -118,16 +104,12 @@ end
 local function read_claimer(pool, holder)
     local text = call('HGET', P .. pool .. ':claimers', holder)
     if text then
-        local quarantine, size, from = match(text, '^(%d+) (%d+) ()')
-        size = tonumber(size)
-        return {
-            holder = holder, quarantine = tonumber(quarantine), session = sub(text, from, from + size - 1),
-            where = cjson.decode(sub(text, from + size + 1)),
-        }
+        local quarantine, session, where = unpack(cjson.decode(text))
+        return {holder = holder, quarantine = tonumber(quarantine), session = session, where = where}
     end
 end
 
--- While resources rest, somebody who waits must know when to ask: the head of the line.
+-- While resources rest, one claimer must know when to ask: the head of the line.
 local function hint_head(pool)
     local head = call('ZRANGE', P .. pool .. ':claiming', 0, 0)[1]
     if head and next_rested(pool) then
@@ -149,6 +131,7 @@ local function leave_line(pool, holder)
     local was_head = call('ZRANGE', P .. pool .. ':claiming', 0, 0)[1] == holder
     call('ZREM', P .. pool .. ':claiming', holder)
     call('HDEL', P .. pool .. ':claimers', holder)
+    call('HDEL', P .. pool .. ':looking', holder)
     return was_head
 end
 
@@ -158,29 +141,39 @@ local function hand_over(pool, item, claimer)
         quarantine = claimer.quarantine,
     })
     call('HSET', P .. pool .. ':claimed', claimer.holder, item.name)
-    return {'claimed', item.token, item.name, item.metadata}
+    return {'claimed', item.name, item.metadata, item.token}
 end
 
--- Give a resource that is free to the first in the line whom it suits, or enter it among the free ones.
-local function offer(pool, item)
-    local from = 0
-    repeat
-        local some = call('ZRANGE', P .. pool .. ':claiming', from, from + 63)
-        for _, holder in ipairs(some) do
-            local claimer = read_claimer(pool, holder)
+-- Hand a resource over to a waiting claimer.
+local function serve_claimer(pool, item, claimer)
+    local was_head = leave_line(pool, claimer.holder)
+    hand_over(pool, item, claimer)
+    hint(process_of(claimer.session), pool, claimer.holder, 'claimed', item.name, item.metadata, token)
+    if was_head then
+        hint_head(pool)
+    end
+end
+
+-- Hand a free resource over to the first claimer in the line that it suits, or add it to the free ones. Of a long line 256
+-- are compared at a time, from the place `after`; the sweep goes on before anything else is done.
+local function offer(pool, item, after)
+    for _ = 1, 4 do
+        local some = call('ZRANGEBYSCORE', P .. pool .. ':claiming', after, '+inf', 'WITHSCORES', 'LIMIT', 0, 64)
+        for i = 1, #some, 2 do
+            local claimer = read_claimer(pool, some[i])
             if matches(item.metadata, claimer.where) then
-                local was_head = leave_line(pool, holder)
-                hand_over(pool, item, claimer)
-                hint(process_of(claimer.session), pool, holder, 'claimed', token, item.name, unpack(item.metadata))
-                if was_head then
-                    hint_head(pool)
-                end
-                return
+                return serve_claimer(pool, item, claimer)
             end
+            after = '(' .. some[i + 1]
         end
-        from = from + 64
-    until #some < 64
-    call('ZADD', P .. pool .. ':free', -item.preference, free_place(item))
+        if #some < 128 then
+            call('ZADD', P .. pool .. ':free', -item.preference, free_place(item))
+            return
+        end
+    end
+    call('SADD', P .. 'unoffered', cjson.encode({pool, item.name, after}))
+    due_at(0)
+    unfinished = true
 end
 
 local function forget_resource(pool, item)
@@ -208,7 +201,7 @@ local function free(pool, item)
             hint_head(pool)
         end
     else
-        offer(pool, item)
+        offer(pool, item, '-inf')
     end
 end
 
@@ -217,7 +210,7 @@ end
 local function remove_claim(pool, holder, ended)
     local claimer = read_claimer(pool, holder)
     if claimer then
-        take_from(claimer.session, claim_thing(pool, holder))
+        detach(claimer.session, claim_item(pool, holder))
         if leave_line(pool, holder) then
             hint_head(pool)
         end
@@ -229,7 +222,7 @@ local function remove_claim(pool, holder, ended)
         return 'unknown'
     end
     local item = read_resource(pool, resource)
-    take_from(item.session, claim_thing(pool, holder))
+    detach(item.session, claim_item(pool, holder))
     if ended and item.quarantine > 0 then
         change(pool, item, {rest_until = math.max(item.rest_until or 0, now + item.quarantine)})
     end
@@ -242,7 +235,7 @@ local function end_rest(pool, resource)
     local item = read_resource(pool, resource)
     if item then
         stop_resting(pool, item)
-        offer(pool, item)
+        offer(pool, item, '-inf')
     end
     return item
 end
@@ -251,7 +244,7 @@ end
 function operations.add(pool)
     local item = read_resource(pool, ARGV[5])
     if not item then
-        item = {name = ARGV[5], used = 0, metadata = {}}
+        item = {name = ARGV[5], used = 0}
         call('ZADD', P .. pool .. ':resources', 0, item.name)
         call('ZADD', P .. 'pools', 0, pool)
     elseif not (item.token or item.rests or item.retired) then
@@ -263,7 +256,7 @@ function operations.add(pool)
     })
     set_metadata(pool, item, 8)
     if not (item.token or item.rests or item.retired) then
-        offer(pool, item)
+        offer(pool, item, '-inf')
     end
     return 'ok'
 end
@@ -282,22 +275,52 @@ function operations.remove(pool)
     return 'ok'
 end
 
--- The best free resource that matches.
-local function best(pool, where)
-    local from = 0
+-- The best free resource that matches, among the 256 behind `last`; or the last of these, if there are more.
+local function best(pool, where, last)
+    local FREE, from, seen = P .. pool .. ':free', 0, 0
+    if last then
+        -- it may be free no longer: what stands for it shows where it was
+        local score, mark = match(last, '^(%S+) (.*)$')
+        mark = mark .. '\0'
+        local is_new = call('ZADD', FREE, 'NX', score, mark) == 1
+        from = call('ZRANK', FREE, mark)
+        if is_new then
+            call('ZREM', FREE, mark)
+        end
+    end
     repeat
-        local some = call('ZRANGE', P .. pool .. ':free', from, from + 63)
+        local some = call('ZRANGE', FREE, from, from + 63)
         for _, place in ipairs(some) do
             local item = read_resource(pool, sub(place, 17))
             if matches(item.metadata, where) then
                 return item
             end
         end
-        from = from + 64
+        from, seen = from + 64, seen + 64
+        if seen == 256 and #some == 64 then
+            return nil, call('ZSCORE', FREE, some[64]) .. ' ' .. some[64]
+        end
     until #some < 64
 end
 
--- ARGV: pool, session, holder, quarantine, wait, then names and values to match -> claimed, queued, refused, gone
+-- The first claimer before `place` that is still looking and that the resource suits.
+local function first_looking(pool, item, place)
+    local looking, first = call('HGETALL', P .. pool .. ':looking')
+    for i = 1, #looking, 2 do
+        local its_place = tonumber(call('ZSCORE', P .. pool .. ':claiming', looking[i]))
+        if its_place < place then
+            local claimer = read_claimer(pool, looking[i])
+            if matches(item.metadata, claimer.where) then
+                first, place = claimer, its_place
+            end
+        end
+    end
+    return first
+end
+
+-- One that is still looking, see `best`, is in the line: what becomes free meanwhile is offered to it.
+--
+-- ARGV: pool, session, holder, quarantine, wait, then names and values to match -> claimed, queued, refused, gone, more
 function operations.claim(pool)
     local session, holder, CLAIMING = ARGV[5], ARGV[6], P .. pool .. ':claiming'
     if not process_of(session) then
@@ -306,28 +329,45 @@ function operations.claim(pool)
     local resource = call('HGET', P .. pool .. ':claimed', holder)
     if resource then
         local item = read_resource(pool, resource)
-        return {'claimed', item.token, resource, item.metadata}
+        return {'claimed', resource, item.metadata, item.token}
     end
     local place = tonumber(call('ZSCORE', CLAIMING, holder) or nil)
-    if not place then
-        local claimer = {holder = holder, session = session, quarantine = tonumber(ARGV[7]), where = {}}
-        for i = 9, #ARGV do
-            claimer.where[i - 8] = ARGV[i]
-        end
-        local item = best(pool, claimer.where)
-        if not item and ARGV[8] == '0' then
-            return 'refused'
-        end
-        place = call('INCR', P .. pool .. ':line')
+    local last = place and call('HGET', P .. pool .. ':looking', holder)
+    if not place or last then
+        local claimer = place and read_claimer(pool, holder)
+            or {holder = holder, session = session, quarantine = tonumber(ARGV[7]), where = {unpack(ARGV, 9)}}
+        local item, seen = best(pool, claimer.where, last)
+        local other = item and first_looking(pool, item, place or math.huge)
         if item then
             call('ZREM', P .. pool .. ':free', free_place(item))
-            give(session, CLAIM, claim_thing(pool, holder))
-            return hand_over(pool, item, claimer)
         end
-        give(session, CLAIM, claim_thing(pool, holder))
-        call('ZADD', CLAIMING, place, holder)
-        call('HSET', P .. pool .. ':claimers', holder,
-            format('%d %d ', claimer.quarantine, #session) .. session .. ' ' .. cjson.encode(claimer.where))
+        if other then
+            serve_claimer(pool, item, other)
+            return 'more'
+        elseif not item and not seen and ARGV[8] == '0' then
+            if place then
+                remove_claim(pool, holder)
+            end
+            return 'refused'
+        elseif item and place then
+            if leave_line(pool, holder) then
+                hint_head(pool)
+            end
+            return hand_over(pool, item, claimer)
+        elseif not place then
+            place = call('INCR', P .. pool .. ':line')
+            attach(session, CLAIM, claim_item(pool, holder))
+            if item then
+                return hand_over(pool, item, claimer)
+            end
+            call('ZADD', CLAIMING, place, holder)
+            call('HSET', P .. pool .. ':claimers', holder, cjson.encode({ARGV[7], session, claimer.where}))
+        end
+        if seen then
+            call('HSET', P .. pool .. ':looking', holder, seen)
+            return 'more'
+        end
+        call('HDEL', P .. pool .. ':looking', holder)
     end
     local head = tonumber(call('ZRANGE', CLAIMING, 0, 0, 'WITHSCORES')[2])
     return {'queued', place - head + 1, ask_again_in(next_rested(pool))}
@@ -338,8 +378,8 @@ function operations.give_back(pool)
     return remove_claim(pool, ARGV[5], false)
 end
 
--- ARGV: pool, holder, token, cool-down ("": none), retire (0 or 1), reason, change (0 or 1), then the metadata
--- -> ok, refused
+-- ARGV: pool, holder, token, cool-down ("": none), "=" and why it retires ("": it does not), "=" and then the metadata
+-- ("": as it is) -> ok, refused
 function operations.edit(pool)
     local resource = call('HGET', P .. pool .. ':claimed', ARGV[5])
     local item = resource and read_resource(pool, resource)
@@ -349,19 +389,22 @@ function operations.edit(pool)
     if ARGV[7] ~= '' then
         change(pool, item, {rest_until = now + tonumber(ARGV[7])})
     end
-    if ARGV[8] == '1' then
-        change(pool, item, {retired = ARGV[9]})
+    if ARGV[8] ~= '' then
+        change(pool, item, {retired = sub(ARGV[8], 2)})
     end
-    if ARGV[10] == '1' then
-        set_metadata(pool, item, 11)
+    if ARGV[9] ~= '' then
+        set_metadata(pool, item, 10)
     end
     return 'ok'
 end
 
--- ARGV: pool -> resources
+-- ARGV: pool, after -> resources: a page, how many wait, the last name if there are more
 function operations.resources(pool)
-    local answer = {}
-    for _, resource in ipairs(call('ZRANGE', P .. pool .. ':resources', 0, -1)) do
+    local answer, after = {}, ARGV[5] == '' and '-' or '(' .. ARGV[5]
+    local names = call('ZRANGEBYLEX', P .. pool .. ':resources', after, '+', 'LIMIT', 0, 257)
+    local more = #names == 257 and names[256] or ''
+    names[257] = nil
+    for _, resource in ipairs(names) do
         local item = read_resource(pool, resource)
         answer[#answer + 1] = {
             resource, item.metadata, item.preference,
@@ -370,5 +413,5 @@ function operations.resources(pool)
             item.rests and math.max(0, item.rest_until - now) or 0, item.retired or '',
         }
     end
-    return {'resources', answer, call('ZCARD', P .. pool .. ':claiming')}
+    return {'resources', answer, call('ZCARD', P .. pool .. ':claiming'), more}
 end

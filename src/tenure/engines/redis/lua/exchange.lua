@@ -83,13 +83,17 @@ local function lease(task_id, since)
     show(task_id, token, since, task, attempts, deliveries)
 end
 
--- Lease tasks that have a priority, and those that have been ready for too long; rarely there are any.
+-- Lease a task that has a priority; a member is since when (16 digits) and the id.
+local function lease_ranked(member)
+    call('ZREM', queue.key .. ':ranked', member)
+    call('ZREM', queue.key .. ':aged', sub(member, 17))
+    set(queue, 'ranked', queue.ranked - 1)
+    lease(sub(member, 17), sub(member, 1, 16))
+end
+
 local function take_ranked(from, to)
     for _, member in ipairs(call('ZRANGEBYSCORE', queue.key .. ':ranked', from, to, 'LIMIT', 0, want - #taken / 2)) do
-        call('ZREM', queue.key .. ':ranked', member)
-        call('ZREM', queue.key .. ':aged', sub(member, 17))
-        set(queue, 'ranked', queue.ranked - 1)
-        lease(sub(member, 17), sub(member, 1, 16))
+        lease_ranked(member)
     end
 end
 
@@ -104,12 +108,7 @@ local function take_aged()
             call('ZREM', queue.key .. ':ready', plain[1])
             lease(plain[1], plain[2])
         else
-            local priority = tonumber(call('HGET', queue.key .. ':' .. other[1], 'priority'))
-            local _, member = rare().rank({priority = priority, id = other[1]}, its_since)
-            call('ZREM', queue.key .. ':ranked', member)
-            call('ZREM', queue.key .. ':aged', other[1])
-            set(queue, 'ranked', queue.ranked - 1)
-            lease(other[1], other[2])
+            lease_ranked(format('%016d', its_since) .. other[1])
         end
     end
 end
@@ -134,7 +133,7 @@ end
 write()
 if #taken > 0 and call('SADD', queue.key .. ':lessees', session) == 1 then
     id = id + 1
-    call('ZADD', P .. session .. ':things', 4e15 + id, 'tasks ' .. name)
+    call('ZADD', P .. session .. ':items', 4e15 + id, 'tasks ' .. name)
 elseif #taken == 0 and #ARGV > 10 and call('EXISTS', LEASES) == 0 then
     leave_lessees(queue, session)
 end

@@ -1,13 +1,18 @@
--- Hints all sessions that watch the object whose key is `of`, if it is `watched`; a watch is a request to be hinted once.
--- `<key>:watched` is a sorted set of sessions, in the order in which they asked.
+-- Hints the sessions that watch the object whose key is `of`, if it is `watched`; a watch is a request to be hinted once.
+-- `<key>:watched` is a sorted set of sessions, in the order in which they asked. Of many, the first are hinted; the sweep
+-- hints the others before anything else is done.
 local fire = watched and function(of, key, name, notice)
-    local sessions = call('ZRANGE', of .. ':watched', 0, -1)
-    call('DEL', of .. ':watched')
+    local sessions = call('ZPOPMIN', of .. ':watched', 256)
     call('HDEL', of, 'watched')
-    for _, session in ipairs(sessions) do
-        call('ZREM', P .. session .. ':things', 'watch ' .. of)
-        local process = call('HGET', P .. session .. ':session', 'process')
+    for i = 1, #sessions, 2 do
+        call('ZREM', P .. sessions[i] .. ':items', 'watch ' .. of)
+        local process = call('HGET', P .. sessions[i] .. ':session', 'process')
         call(PUBLISH, CHANNEL .. process, cjson.encode({key, name, notice}))
+    end
+    if #sessions == 512 and call('EXISTS', of .. ':watched') == 1 then
+        call('SADD', P .. 'unfired', cjson.encode({of, key, name, notice}))
+        call('HSET', P .. 'state', 'due', '0')
+        state[1] = '0'
     end
     watched = nil
 end

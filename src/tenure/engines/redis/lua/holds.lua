@@ -14,15 +14,15 @@ function operations.ask(key)
     if not process_of(ARGV[5]) then
         return 'gone'
     end
-    local answer = {'asked'}
+    local answers = {}
     for i = 6, #ARGV do
         local about = call('HGET', P .. key .. ':holders', '@' .. ARGV[i])
         local place = not about and call('ZRANK', P .. key .. ':waiting', ARGV[i])
-        answer[i - 4] = about and {'granted', tonumber(match(about, '^%d+'))}
+        answers[i - 5] = about and 'granted ' .. match(about, '^%d+')
             or place and {'queued', place + 1, ask_again_in()}
             or 'unknown'
     end
-    return answer
+    return {'asked', answers}
 end
 
 -- ARGV: key, holder, token, value -> ok, refused
@@ -53,7 +53,7 @@ function operations.resize(key)
     return 'ok'
 end
 
--- ARGV: key, limit, session that watches ("": none) -> holdings: capacity, used, who holds, who waits; gone
+-- ARGV: key, limit, session that watches ("": none) -> holdings: capacity, used, holders, waiters; gone
 function operations.holders(key)
     local HOLDERS, last = P .. key .. ':holders', tonumber(ARGV[5]) - 1
     if ARGV[6] ~= '' then

@@ -2,7 +2,7 @@
 
 local due
 
--- The shard has to be cleared up at that time, if not earlier.
+-- The shard has to be swept at that time, if not earlier.
 local function due_at(time)
     due = math.min(due or time, time)
 end

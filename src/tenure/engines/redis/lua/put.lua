@@ -132,7 +132,7 @@ local function put_request()
         end
         set(queue, 'line', queue.line + 1)
         set(queue, 'producers', queue.producers + 1)
-        rare().give(session, 3e15, rare().producer_thing(name, producer))
+        rare().attach(session, 3e15, rare().producer_item(name, producer))
         call('ZADD', queue.key .. ':line', queue.line, producer)
         call('HSET', queue.key .. ':producers', producer, count .. ' 0 ' .. session)
     else

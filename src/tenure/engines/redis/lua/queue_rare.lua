@@ -27,7 +27,7 @@ end
 
 -- producers
 
-local function producer_thing(name, producer)
+local function producer_item(name, producer)
     return 'producer ' .. name .. '\255' .. producer
 end
 
@@ -68,7 +68,7 @@ end
 
 -- A producer with slots or a place gives them up.
 local function drop_producer(queue, producer, place)
-    take_from(place.session, producer_thing(queue.name, producer))
+    detach(place.session, producer_item(queue.name, producer))
     call('HDEL', queue.key .. ':producers', producer)
     if place.reserved then
         add(queue, 'reserved', -place.count)

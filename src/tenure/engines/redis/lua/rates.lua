@@ -3,11 +3,11 @@
 -- `rate` is the theoretical arrival time, in microseconds; the key expires then, since a limiter that is full is as good
 -- as new.
 --
--- ARGV: "spend", session, n, key, rate, burst, then cost and longest wait ("": any) of each request
+-- ARGV: "spend", key, session, n, rate, burst, then cost and longest wait ("": any) of each request
 -- -> spent {booked, delay in seconds, booking}..., gone
--- ARGV: "refund", session, n, key, cost, booking, rate -> ok, gone
+-- ARGV: "refund", key, session, n, cost, booking, rate -> ok, gone
 
-local session, n, key = ARGV[4], ARGV[5], ARGV[6]
+local key, session, n = ARGV[4], ARGV[5], ARGV[6]
 local object = key .. ':spend'
 -- include answer_known
 if not known then
@@ -15,7 +15,8 @@ if not known then
     local last = before
     if ARGV[3] == 'spend' then
         local rate, burst = tonumber(ARGV[7]), tonumber(ARGV[8])
-        known = {'spent'}
+        local spendings = {}
+        known = {'spent', spendings}
         for i = 9, #ARGV, 2 do
             local longest, cost = tonumber(ARGV[i + 1]), tonumber(ARGV[i])
             local from = math.max(now, last or now)
@@ -27,7 +28,7 @@ if not known then
             end
             local booked = not longest or delay <= longest
             last = booked and arrival or last
-            known[#known + 1] = {booked and 1 or 0, format('%.17g', delay), booked and format('%.17g', arrival) or '0'}
+            spendings[#spendings + 1] = {booked and 1 or 0, format('%.17g', delay), booked and format('%.17g', arrival) or '0'}
         end
     else
         local unspent = last and math.min(ARGV[7] / ARGV[9], 1e9) * 1e6 - (last - ARGV[8])

@@ -4,6 +4,11 @@ local operations = {}
 local R = rare()
 local MOST = 1024 -- how many records are looked at for a page, those that have expired included
 
+-- The id of a task as its key has it.
+local function digits(number)
+    return format('%012d', number)
+end
+
 -- A task has more fields than the usual ones: note it in its lease.
 local function has_more(hash)
     local text = call('HGET', hash, 'lease')
@@ -15,7 +20,7 @@ end
 -- ARGV: queue, id, token, data -> ok, refused, requested
 function operations.progress(name)
     local queue = {name = name, key = P .. name}
-    local task = read_task(queue, ARGV[5])
+    local task = read_task(queue, digits(ARGV[5]))
     if not task or not task.token or tonumber(task.token) ~= tonumber(ARGV[6]) then
         return 'refused'
     end
@@ -37,7 +42,8 @@ function operations.result(name)
     if ARGV[6] ~= '' and not process_of(ARGV[6]) then
         return 'gone'
     end
-    local key = P .. name .. ':' .. ARGV[5]
+    local task_id = digits(ARGV[5])
+    local key = P .. name .. ':' .. task_id
     local found = call('HMGET', key, 'state', 'result', 'attempts', 'expires', 'progress', 'lease')
     if found[1] then
         if found[4] and tonumber(found[4]) <= now then
@@ -51,7 +57,7 @@ function operations.result(name)
         watch(ARGV[6], key)
         has_more(key)
     end
-    local due_time = tonumber(call('ZSCORE', P .. name .. ':delayed', ARGV[5]) or 0)
+    local due_time = tonumber(call('ZSCORE', P .. name .. ':delayed', task_id) or 0)
     return {
         'unfinished', found[6] and 'leased' or due_time > now and 'delayed' or 'waiting', found[5] or '', ask_again_in(),
     }
@@ -60,7 +66,7 @@ end
 -- ARGV: queue, id, ttl ("": for good) -> cancelled, requested, unknown
 function operations.cancel(name)
     local queue = read_queue(name)
-    local task, ttl = read_task(queue, ARGV[5]), tonumber(ARGV[6])
+    local task, ttl = read_task(queue, digits(ARGV[5])), tonumber(ARGV[6])
     if not task then
         return 'unknown'
     elseif not task.token then
@@ -121,7 +127,7 @@ local function revive(queue, task_id)
     return true
 end
 
--- ARGV: queue, the seq above which to look, 1 if only some, their ids -> changed: count, 1 if there are more, the last seq
+-- ARGV: queue, the seq above which to look, "=" and then ids if only some -> changed: count, 1 if there are more, the last seq
 function operations.requeue(name)
     local queue, changed, looked, last = read_queue(name), 0, 0, nil
     local function visit(task_id)
@@ -129,9 +135,9 @@ function operations.requeue(name)
         changed = changed + (revive(queue, task_id) and 1 or 0)
         return looked == CAP
     end
-    if ARGV[6] == '1' then
+    if ARGV[6] == '=' then
         for i = 7, #ARGV do
-            visit(ARGV[i])
+            visit(digits(ARGV[i]))
         end
     else
         last = walk_endings(queue, 'dead', tonumber(ARGV[5]), visit)
@@ -281,13 +287,14 @@ local function record(queue, task_id, state, since, seq)
         return
     end
     return {
-        seq or 0, tonumber(task_id), state, found[1] or '', tonumber(found[2] or 0), found[3] and 1 or 0,
-        found[3] or '', tonumber(attempts or found[4] or 0), tonumber(deliveries or found[5] or 0), found[6] or '',
+        seq or 0, tonumber(task_id), state, found[1] or '', tonumber(found[2] or 0), found[3],
+        tonumber(attempts or found[4] or 0), tonumber(deliveries or found[5] or 0), found[6] or '',
         math.max(0, now - (since or tonumber(found[9]))),
     }
 end
 
-local function browse_ended(queue, states, after, limit)
+local function browse_ended(queue, after, limit, states)
+    after = tonumber(after) or 0
     local records, horizon = {}, math.huge
     for _, state in ipairs(states) do
         local count = 0
@@ -356,29 +363,24 @@ local function browse_leased(queue, after, limit)
     return {'page', records, #found > limit and format('%d', found[limit][1]) or ''}
 end
 
--- How `after` looks, which is "" for the first page.
-local PLACES = {
-    waiting = '^%-?%d* ?%d* ?%d*$', delayed = '^%d* ?%d*$', leased = '^%d*$', dead = '^%d*$', ended = '^%d*$',
+-- For each state how `after` looks, which is "" for the first page, and what reads a page.
+local PAGES = {
+    waiting = {'^%-?%d* ?%d* ?%d*$', browse_waiting},
+    delayed = {'^%d* ?%d*$', browse_delayed},
+    leased = {'^%d*$', browse_leased},
+    dead = {'^%d*$', browse_ended, {'dead'}},
+    ended = {'^%d*$', browse_ended, {'done', 'dead', 'discarded', 'cancelled', 'expired'}},
 }
 
 -- ARGV: queue, state, after, limit -> page: records, after which to go on
 function operations.browse(name)
-    local queue, state, after, limit = read_queue(name), ARGV[5], ARGV[6], math.min(tonumber(ARGV[7]), CAP)
-    if not match(after, PLACES[state] or '') then
+    local page, after = PAGES[ARGV[5]], ARGV[6]
+    if not page then
+        return {'page', {}, ''}
+    elseif not match(after, page[1]) then
         return redis.error_reply('ERR no page ends at ' .. after)
     end
-    if state == 'ended' then
-        return browse_ended(queue, {'done', 'dead', 'discarded', 'cancelled', 'expired'}, tonumber(after) or 0, limit)
-    elseif state == 'dead' then
-        return browse_ended(queue, {'dead'}, tonumber(after) or 0, limit)
-    elseif state == 'waiting' then
-        return browse_waiting(queue, after, limit)
-    elseif state == 'delayed' then
-        return browse_delayed(queue, after, limit)
-    elseif state == 'leased' then
-        return browse_leased(queue, after, limit)
-    end
-    return {'page', {}, ''}
+    return page[2](read_queue(name), after, math.min(tonumber(ARGV[7]), CAP), page[3])
 end
 
 -- ARGV: queue, paused (0 or 1) -> ok
@@ -400,7 +402,9 @@ function operations.count(name)
         if not process_of(ARGV[5]) then
             return 'gone'
         end
-        watch(ARGV[5], queue.key .. ':queue')
+        if queue.tasks > 0 then
+            watch(ARGV[5], queue.key .. ':queue')
+        end
     end
     local ready, delayed = call('ZCARD', queue.key .. ':ready') + queue.ranked, queue.delayed
     local tasks, dead = queue.tasks, queue.dead
@@ -421,13 +425,10 @@ function operations.count(name)
         local since = call('ZRANGE', queue.key .. ':' .. set_name, 0, 0, 'WITHSCORES')[2]
         oldest = math.min(oldest, tonumber(since or now))
     end
-    local cursors, fields = {}, call('HGETALL', queue.key .. ':cursors')
-    for i = 1, #fields, 2 do
-        cursors[#cursors + 1] = {fields[i], fields[i + 1]}
-    end
     return {
         'counts', queue.put, ready + soon, delayed - soon, tasks - ready - delayed, queue.done, dead, queue.cancelled,
-        queue.expired, queue.discarded, queue.purged, queue.reserved, queue.producers, queue.paused, now - oldest, cursors,
+        queue.expired, queue.discarded, queue.purged, queue.reserved, queue.producers, queue.paused, now - oldest,
+        call('HGETALL', queue.key .. ':cursors'),
         ask_again_in(),
     }
 end

@@ -27,7 +27,7 @@ end
 -- The queue comes into use or goes out of it, or is remembered for longer.
 local function relist(queue, over, listed)
     local QUEUE = queue.key .. ':queue'
-    local expires = over and queue.takers == 0 and queue.watched == 0 and math.max(queue.keep, 1) or 0
+    local expires = over and queue.takers == 0 and math.max(queue.keep, 1) or 0
     if expires ~= queue.expires and expires == 0 then
         call('PERSIST', QUEUE)
     elseif expires ~= queue.expires and ARGV[1] == '' then

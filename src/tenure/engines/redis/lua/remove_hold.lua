@@ -10,7 +10,7 @@ if not about then
 end
 local fixed, watched, may_be_large = found[5], found[7], found[5] or found[6]
 local weight, session = match(about, '^%d+ %d+ (%d+) (.*)$')
-call('ZREM', P .. session .. ':things', 'hold ' .. HOLDERS .. '\255' .. holder)
+call('ZREM', P .. session .. ':items', 'hold ' .. HOLDERS .. '\255' .. holder)
 -- include fire
 if found[1] and fire then
     fire(HOLDERS, key, '', 'changed')

@@ -1,5 +1,5 @@
 -- Grants to the head of the line of `key` for as long as it fits, then writes how the key stands: `capacity`, `used`,
--- `waiting`, `fixed`; `may_be_large`: somebody may wait for more than the capacity, who has to ask; `gone`: fields that go.
+-- `waiting`, `fixed`; `may_be_large`: a waiter may want more than the capacity, and has to ask then; `gone`: fields that go.
 local granted = {}
 while waiting > 0 and (used < capacity or may_be_large) do
     local head = call('ZRANGE', WAITING, 0, 0)[1]
@@ -19,7 +19,7 @@ while waiting > 0 and (used < capacity or may_be_large) do
     local process = call('HGET', P .. its_session .. ':session', 'process')
     if too_large then
         gone[#gone + 1] = '=' .. head
-        call('ZREM', P .. its_session .. ':things', 'hold ' .. HOLDERS .. '\255' .. head)
+        call('ZREM', P .. its_session .. ':items', 'hold ' .. HOLDERS .. '\255' .. head)
         call(PUBLISH, CHANNEL .. process, cjson.encode({key, head, 'ask'}))
     else
         token, used = token >= NOW and format('%016d', token + 1) or NOW, used + its_weight

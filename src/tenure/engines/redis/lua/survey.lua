@@ -70,7 +70,7 @@ local function queues(prefix, after, limit)
 end
 
 -- The keys that the sessions hold, one session after the other; a key that several hold comes several times. `after` is the
--- place of a session, behind the place in its things from which to go on, or "-" if it is done.
+-- place of a session, behind the place in its items from which to go on, or "-" if it is done.
 local function holds(prefix, after, limit)
     local from, place = match(after, '^(%S+) (.*)$')
     local names, looked = {}, 0
@@ -84,18 +84,18 @@ local function holds(prefix, after, limit)
             session, place, from = found[1], found[2] .. ' ' .. found[1], 0
         end
         local left = limit - looked
-        local things = call('ZRANGEBYSCORE', P .. session .. ':things', '(' .. from, 1e15, 'WITHSCORES', 'LIMIT', 0, left)
-        for i = 1, #things, 2 do
-            local of, holder = match(things[i], '^hold (.*)\255(.*)$')
+        local items = call('ZRANGEBYSCORE', P .. session .. ':items', '(' .. from, 1e15, 'WITHSCORES', 'LIMIT', 0, left)
+        for i = 1, #items, 2 do
+            local of, holder = match(items[i], '^hold (.*)\255(.*)$')
             local key = sub(of, #P + 1, -#':holders' - 1)
             if starts_with(key, prefix) and call('HEXISTS', of, '@' .. holder) == 1 then
                 names[#names + 1] = key
             end
         end
-        if #things == 2 * left then
-            return names, things[#things] .. ' ' .. place
+        if #items == 2 * left then
+            return names, items[#items] .. ' ' .. place
         end
-        looked, from = looked + #things / 2 + 1, '-'
+        looked, from = looked + #items / 2 + 1, '-'
         if looked >= limit then
             return names, '- ' .. place
         end
@@ -104,13 +104,13 @@ end
 
 local kinds = {holds = holds, pools = pools, queues = queues, sessions = sessions}
 
--- ARGV: kind, prefix, after, limit -> surveyed: names, after which to go on
-function operations.survey(kind)
-    local names, last = kinds[kind](ARGV[5], ARGV[6], math.min(tonumber(ARGV[7]), CAP))
+-- ARGV: "", kind, prefix, after, limit -> surveyed: names, after which to go on
+function operations.survey()
+    local names, last = kinds[ARGV[5]](ARGV[6], ARGV[7], math.min(tonumber(ARGV[8]), CAP))
     return {'surveyed', names, last}
 end
 
--- The key and the name of a thing, whether it is held and not waited for, and its token, by family.
+-- The key and the name of an item, whether it is held and not waited for, and its token, by family.
 local shows = {}
 
 function shows.hold(key, name)
@@ -125,17 +125,19 @@ end
 
 function shows.arrival(key, name)
     local _, outcome = read_party(call('HGET', P .. key .. ':parties', name))
-    return outcome ~= ''
+    return outcome
 end
 
 function shows.producer(name, producer)
     return match(call('HGET', P .. name .. ':producers', producer), '^%d+ 1')
 end
 
-local FAMILIES = {hold = 0, claim = 1, arrival = 2, producer = 3, tasks = 4, taker = 5}
+local FAMILIES = {
+    hold = 'holds', claim = 'claims', arrival = 'arrivals', producer = 'producers', tasks = 'tasks', taker = 'takers',
+}
 
--- ARGV: session, after, limit -> inspected: its process, for each thing family, key, name, 1 if it is held, and its token,
--- and after which to go on: a place in the things of the session, and for tasks the last token; unknown
+-- ARGV: session, after, limit -> inspected: its process, for each item family, key, name, 1 if it is held, and its token,
+-- and after which to go on: a place in the items of the session, and for tasks the last token; unknown
 function operations.inspect(session)
     local process = process_of(session)
     if not process then
@@ -144,25 +146,25 @@ function operations.inspect(session)
     local answer, limit = {}, tonumber(ARGV[6])
     local place, last_token = match(ARGV[5], '^(%S+) ?(%d*)$')
     local from = (last_token or '') ~= '' and place or '(' .. (place or 0)
-    local things = call('ZRANGEBYSCORE', P .. session .. ':things', from, '(6e15', 'WITHSCORES', 'LIMIT', 0, limit)
-    for i = 1, #things, 2 do
-        local thing, family = things[i], match(things[i], '^%a+')
+    local items = call('ZRANGEBYSCORE', P .. session .. ':items', from, '(6e15', 'WITHSCORES', 'LIMIT', 0, limit)
+    for i = 1, #items, 2 do
+        local item, family = items[i], match(items[i], '^%a+')
         if family == 'tasks' then
-            local queue = sub(thing, 7)
+            local queue = sub(item, 7)
             local leases = call('ZRANGEBYSCORE', P .. session .. ' ' .. queue .. ':leases', '(' .. ((last_token or '') ~= '' and last_token or 0), '+inf',
                 'WITHSCORES', 'LIMIT', 0, limit - #answer)
             for j = 1, #leases, 2 do
                 answer[#answer + 1] = {FAMILIES.tasks, queue, format('%d %d', leases[j], leases[j + 1]), 1, tonumber(leases[j + 1])}
             end
             if #answer == limit then
-                return {'inspected', process, answer, things[i + 1] .. ' ' .. (leases[#leases] or last_token or 0)}
+                return {'inspected', process, answer, items[i + 1] .. ' ' .. (leases[#leases] or last_token or 0)}
             end
         else
             local key, name, held, its_token
             if family == 'taker' then
-                key, name = sub(thing, 7), ''
+                key, name = sub(item, 7), ''
             else
-                key, name = match(thing, '^%a+ (.*)\255(.*)$')
+                key, name = match(item, '^%a+ (.*)\255(.*)$')
                 if family == 'hold' then
                     key = sub(key, #P + 1, -#':holders' - 1)
                 end
@@ -170,18 +172,18 @@ function operations.inspect(session)
             end
             answer[#answer + 1] = {FAMILIES[family], key, name, held and 1 or 0, its_token or 0}
             if #answer == limit then
-                return {'inspected', process, answer, things[i + 1]}
+                return {'inspected', process, answer, items[i + 1]}
             end
         end
         last_token = nil
     end
-    return {'inspected', process, answer, #things == 2 * limit and things[#things] or ''}
+    return {'inspected', process, answer, #items == 2 * limit and items[#items] or ''}
 end
 
--- ARGV: "repair" to delete what could not be read -> examined: the time, what INFO says, how much cannot be read
+-- ARGV: "", 1 to delete what could not be read -> examined: the time, what INFO says, how much cannot be read
 function operations.examine()
     local unreadable = call('SCARD', P .. 'unreadable')
-    if ARGV[4] == 'repair' then
+    if ARGV[5] == '1' then
         call('DEL', P .. 'unreadable')
     end
     return {'examined', now, call('INFO'), unreadable}

@@ -1,5 +1,5 @@
--- Clears up what time has made due: lines left unserved, expired sessions, tasks that expire, resources that have rested,
--- each in the order of their times.
+-- Does what is due: hints watches and serves lines that were left, ends sessions, expires tasks, and frees resources that
+-- have rested, each in the order of their times.
 --
 -- ARGV: a session to be ended after that, whatever its time, or nothing -> ok, gone (no such session), more
 
@@ -20,9 +20,9 @@ function droppers.producer(name, producer)
     save_queue(queue)
 end
 
--- The two names in the thing of a session.
-local function names(thing)
-    return match(thing, '^%a+ (.*)\255(.*)$')
+-- The two names in the item of a session.
+local function names(item)
+    return match(item, '^%a+ (.*)\255(.*)$')
 end
 
 -- What cannot be read is set aside, so that it stops nothing; `examine` counts it.
@@ -58,36 +58,36 @@ local function drop_task(session, name)
     save_queue(queue)
 end
 
-local function drop(session, thing)
-    local family = match(thing, '^%a+')
+local function drop(session, item)
+    local family = match(item, '^%a+')
     if family == 'tasks' then
-        drop_task(session, sub(thing, 7))
+        drop_task(session, sub(item, 7))
     elseif family == 'taker' then
-        local queue = read_queue(sub(thing, 7))
+        local queue = read_queue(sub(item, 7))
         forget_taker(queue, session)
         save_queue(queue)
     elseif family == 'watch' then
-        unwatch(session, sub(thing, 7))
+        unwatch(session, sub(item, 7))
     else
-        droppers[family](names(thing))
+        droppers[family](names(item))
     end
 end
 
 -- Give up what a session has, and forget it; false if the steps did not suffice.
 local function finish(session)
-    local THINGS = P .. session .. ':things'
-    local thing = call('ZRANGE', THINGS, 0, 0)[1]
-    while thing do
+    local ITEMS = P .. session .. ':items'
+    local item = call('ZRANGE', ITEMS, 0, 0)[1]
+    while item do
         if not step() then
             return false
         end
-        local read = pcall(drop, session, thing)
-        local following = call('ZRANGE', THINGS, 0, 0)[1]
-        if following == thing and not (read and match(thing, '^tasks ')) then
-            set_aside(THINGS, thing)
-            following = call('ZRANGE', THINGS, 0, 0)[1]
+        local read = pcall(drop, session, item)
+        local following = call('ZRANGE', ITEMS, 0, 0)[1]
+        if following == item and not (read and match(item, '^tasks ')) then
+            set_aside(ITEMS, item)
+            following = call('ZRANGE', ITEMS, 0, 0)[1]
         end
-        thing = following
+        item = following
     end
     call('DEL', P .. session .. ':session')
     call('ZREM', P .. 'sessions', session)
@@ -122,63 +122,68 @@ local function serve_the_unserved()
     return not unfinished
 end
 
-local function first_due(set_name)
-    return call('ZRANGEBYSCORE', P .. set_name, '-inf', now, 'LIMIT', 0, 1)[1]
-end
-
-local function end_sessions()
-    local session = first_due('sessions')
-    while session do
-        if not finish(session) then
-            return false
-        end
-        session = first_due('sessions')
-        if session and not step() then
-            return false
-        end
+-- Hint more of the sessions that watch an object with many watches.
+local function fire_the_unfired()
+    local text = call('SMEMBERS', P .. 'unfired')[1]
+    if text then
+        call('SREM', P .. 'unfired', text)
+        fire_if(true, unpack(cjson.decode(text)))
     end
-    return true
+    return call('EXISTS', P .. 'unfired') == 0
 end
 
-local function expire_tasks()
-    local member = first_due('expiring')
+-- Compare a resource with more of the claimers in a long line.
+local function offer_the_unoffered()
+    local text = call('SMEMBERS', P .. 'unoffered')[1]
+    if text then
+        call('SREM', P .. 'unoffered', text)
+        local pool, resource, after = unpack(cjson.decode(text))
+        offer(pool, read_resource(pool, resource), after)
+    end
+    return call('EXISTS', P .. 'unoffered') == 0
+end
+
+-- Visit the members of a sorted set whose time has come, in order; false if `visit` says so, or the steps did not suffice.
+local function each_due(set_name, visit)
+    local key = P .. set_name
+    local member = call('ZRANGEBYSCORE', key, '-inf', now, 'LIMIT', 0, 1)[1]
     while member do
-        if not step() then
+        if visit(member) == false then
             return false
         end
-        local queue = read_queue(sub(member, 13))
-        local task = read_task(queue, sub(member, 1, 12))
-        if not task then
-            set_aside(P .. 'expiring', member)
-        elseif task.token then
-            call('ZREM', P .. 'expiring', member)
-        else
-            rare().step_out(queue, task)
-            end_task(queue, task, 'expired', '', 3600e6)
-            write_endings()
-            save_queue(queue)
+        member = call('ZRANGEBYSCORE', key, '-inf', now, 'LIMIT', 0, 1)[1]
+        if member and not step() then
+            return false
         end
-        member = first_due('expiring')
     end
     return true
 end
 
-local function end_rests()
-    local member = first_due('cooling')
-    while member do
-        if not step() then
-            return false
-        end
-        local pool, resource = match(member, '^(.*)\255(.*)$')
-        if not pool or not end_rest(pool, resource) then
-            set_aside(P .. 'cooling', member)
-        end
-        member = first_due('cooling')
+local function expire_task(member)
+    local queue = read_queue(sub(member, 13))
+    local task = read_task(queue, sub(member, 1, 12))
+    if not task then
+        set_aside(P .. 'expiring', member)
+    elseif task.token then
+        call('ZREM', P .. 'expiring', member)
+    else
+        rare().step_out(queue, task)
+        end_task(queue, task, 'expired', '', 3600e6)
+        write_endings()
+        save_queue(queue)
     end
-    return true
 end
 
-local answer = serve_the_unserved() and end_sessions() and expire_tasks() and end_rests() and 'ok' or 'more'
+local function end_rest_of(member)
+    local pool, resource = match(member, '^(.*)\255(.*)$')
+    if not pool or not end_rest(pool, resource) then
+        set_aside(P .. 'cooling', member)
+    end
+end
+
+local done = fire_the_unfired() and offer_the_unoffered() and serve_the_unserved() and each_due('sessions', finish)
+    and each_due('expiring', expire_task) and each_due('cooling', end_rest_of)
+local answer = done and 'ok' or 'more'
 local session = ARGV[3]
 if session and answer == 'ok' then
     if call('EXISTS', P .. session .. ':session') == 0 then

@@ -1,13 +1,13 @@
 -- Takers. `takers` is a sorted set of the sessions that are idle, `wants` a hash of how much each wants.
 
--- include take_from
+-- include detach
 
 -- -> how much it wanted
 local function forget_taker(queue, session)
     local want = tonumber(call('HGET', queue.key .. ':wants', session))
     call('HDEL', queue.key .. ':wants', session)
     call('ZREM', queue.key .. ':takers', session)
-    take_from(session, 'taker ' .. queue.name)
+    detach(session, 'taker ' .. queue.name)
     set(queue, 'takers', queue.takers - 1)
     return want
 end
@@ -17,7 +17,7 @@ local function add_taker(queue, session, want)
     if call('HSET', queue.key .. ':wants', session, want) == 1 then
         id = id + 1
         set(queue, 'takers', queue.takers + 1)
-        call('ZADD', P .. session .. ':things', 5e15 + id, 'taker ' .. queue.name)
+        call('ZADD', P .. session .. ':items', 5e15 + id, 'taker ' .. queue.name)
         call('ZADD', queue.key .. ':takers', id, session)
     end
 end
@@ -35,5 +35,5 @@ end
 -- The session has no task of the queue any more.
 local function leave_lessees(queue, session)
     call('SREM', queue.key .. ':lessees', session)
-    take_from(session, 'tasks ' .. queue.name)
+    detach(session, 'tasks ' .. queue.name)
 end

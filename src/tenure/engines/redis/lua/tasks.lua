@@ -118,12 +118,9 @@ local function end_task(queue, task, state, result, ttl, session_ttl)
     call('HDEL', task.hash, 'lease', payload, unpack(task.more and LEFT or NONE))
     if expires then
         texts[expires] = texts[expires] or format('%016d', expires)
-        call('HSET', task.hash, 'state', state, 'result', result, 'ended', NOW, 'deliveries', task.deliveries,
-            'attempts', task.attempts, 'expires', texts[expires])
-    else
-        call('HSET', task.hash, 'state', state, 'result', result, 'ended', NOW, 'deliveries', task.deliveries,
-            'attempts', task.attempts, 'seq', ending)
     end
+    call('HSET', task.hash, 'state', state, 'result', result, 'ended', NOW, 'deliveries', task.deliveries,
+        'attempts', task.attempts, expires and 'expires' or 'seq', texts[expires or 0] or ending)
     if expires and ARGV[1] == '' then
         call('PEXPIREAT', task.hash, sub(texts[expires], 1, -4))
     end

@@ -101,7 +101,7 @@ DELETE FROM claim WHERE id = :id
 -- out: ordinal
 SELECT min(ordinal) FROM claim WHERE pool = :pool AND resource IS NULL
 
--- waiting: Those who wait, in their order.
+-- waiting: The line of claimers, in order.
 -- in: pool
 -- out: id, holder, process, wanted
 SELECT claim.id, holder, process, wanted FROM claim JOIN session ON session.id = claim.session
@@ -112,9 +112,9 @@ WHERE pool = :pool AND resource IS NULL ORDER BY ordinal
 -- out: pool, holder
 SELECT pool, holder FROM claim WHERE session = :session ORDER BY id LIMIT 1
 
--- list: All resources of a pool, by name.
--- in: pool
+-- list: The resources of a pool behind a name, by name.
+-- in: pool, after, limit
 -- out: name, metadata, preference, rests, rest_until, token, retired, process (of the claimer)
 SELECT resource.name, metadata, preference, rests, rest_until, token, retired, process
 FROM resource LEFT JOIN claim ON claim.id = resource.claim LEFT JOIN session ON session.id = claim.session
-WHERE resource.pool = :pool ORDER BY resource.name
+WHERE resource.pool = :pool AND resource.name > :after ORDER BY resource.name LIMIT :limit

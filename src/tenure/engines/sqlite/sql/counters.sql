@@ -13,12 +13,12 @@ DELETE FROM rate WHERE key IN (SELECT key FROM rate WHERE arrival <= :now ORDER 
 
 -- barrier: The state of a barrier.
 -- in: key
--- out: parties, on_departure, generation, broken, arrived, keep_until, look_at
-SELECT parties, on_departure, generation, broken, arrived, keep_until, look_at FROM barrier WHERE key = :key
+-- out: parties, on_departure, generation, broken, arrived, keep_until, look_at, born
+SELECT parties, on_departure, generation, broken, arrived, keep_until, look_at, born FROM barrier WHERE key = :key
 
 -- save_barrier: Keep the state of a barrier.
--- in: key, parties, on_departure, generation, broken, arrived, keep_until, look_at
-INSERT INTO barrier VALUES (:key, :parties, :on_departure, :generation, :broken, :arrived, :keep_until, :look_at)
+-- in: key, parties, on_departure, generation, broken, arrived, keep_until, look_at, born
+INSERT INTO barrier VALUES (:key, :parties, :on_departure, :generation, :broken, :arrived, :keep_until, :look_at, :born)
 ON CONFLICT (key) DO UPDATE SET parties = excluded.parties, on_departure = excluded.on_departure,
   generation = excluded.generation, broken = excluded.broken, arrived = excluded.arrived,
   keep_until = excluded.keep_until, look_at = excluded.look_at
@@ -46,13 +46,13 @@ SELECT id, generation, place FROM arrival WHERE key = :key AND participant = :pa
 -- in: key, participant, session
 INSERT INTO arrival (key, participant, session) VALUES (:key, :participant, :session)
 
--- waiting: Those who wait, in the order in which they came.
+-- waiting: The waiting participants, in the order of their arrival.
 -- in: key
 -- out: id, participant, process
 SELECT arrival.id, participant, process FROM arrival JOIN session ON session.id = arrival.session
 WHERE key = :key AND generation IS NULL ORDER BY arrival.id
 
--- tell: A participant has an outcome.
+-- set_outcome: A participant has an outcome.
 -- in: id, generation, place
 UPDATE arrival SET generation = :generation, place = :place WHERE id = :id
 

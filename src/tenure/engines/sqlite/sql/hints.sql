@@ -11,6 +11,6 @@ SELECT max(id) FROM hint
 -- out: id, key, name, news
 SELECT id, key, name, news FROM hint WHERE process = :process AND id > :seen ORDER BY id
 
--- forget: Messages that nobody took, the oldest first.
+-- forget: Outdated messages, the oldest first.
 -- in: before, count
 DELETE FROM hint WHERE id IN (SELECT id FROM hint ORDER BY id LIMIT :count) AND at < :before

@@ -12,7 +12,7 @@ INSERT INTO line (key, capacity, fixed, used, ordinal, held, waiting) VALUES (:k
 UPDATE line SET capacity = :capacity, fixed = :fixed, used = :used, ordinal = :ordinal, held = :held, waiting = :waiting
 WHERE id = :id
 
--- delete_line: Nobody uses the key.
+-- delete_line: The key is in use no longer.
 -- in: id
 DELETE FROM line WHERE id = :id
 
@@ -50,13 +50,13 @@ DELETE FROM hold WHERE id = :id
 -- in: id, value
 UPDATE hold SET value = :value WHERE id = :id
 
--- holders: Who holds, in the order of the grants.
+-- holders: The holders, in the order of the grants.
 -- in: line, limit
 -- out: process, holder, token, weight, value, since
 SELECT process, holder, token, weight, value, since FROM hold JOIN session ON session.id = hold.session
 WHERE line = :line AND token > 0 ORDER BY token LIMIT :limit
 
--- waiting: Who waits, in the order of the line.
+-- waiting: The waiters, in the order of the line.
 -- in: line, limit
 -- out: process, holder, token, weight, value, since
 SELECT process, holder, token, weight, value, since FROM hold JOIN session ON session.id = hold.session

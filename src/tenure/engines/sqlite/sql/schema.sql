@@ -30,13 +30,13 @@ CREATE TABLE watch (
   UNIQUE (kind, key, task, session)
 )
 
--- watch_topic: Who watches, in the order in which they came.
+-- watch_topic: The watches of a topic, in the order of registration.
 CREATE INDEX watch_topic ON watch (kind, key, task)
 
 -- watch_session: What a session watches.
 CREATE INDEX watch_session ON watch (session)
 
--- hint: Messages for processes of other engines; who is served here reads on from the last id that it saw.
+-- hint: Messages for processes of other engines; each process reads on from the last id that it has read.
 CREATE TABLE hint (
   id INTEGER PRIMARY KEY AUTOINCREMENT,
   process TEXT NOT NULL,
@@ -61,7 +61,7 @@ CREATE TABLE line (
   waiting INTEGER NOT NULL
 )
 
--- hold: One who holds (token above 0) or waits (token 0) at a line.
+-- hold: One holder (token above 0) or waiter (token 0) of a line.
 CREATE TABLE hold (
   id INTEGER PRIMARY KEY,
   line INTEGER NOT NULL,
@@ -90,7 +90,7 @@ CREATE TABLE unserved (
   key TEXT NOT NULL UNIQUE
 )
 
--- pool: A pool of resources; ordinal counts those who ever claimed.
+-- pool: A pool of resources; ordinal counts the claims ever made.
 CREATE TABLE pool (
   name TEXT PRIMARY KEY,
   ordinal INTEGER NOT NULL,
@@ -137,7 +137,7 @@ CREATE TABLE claim (
   UNIQUE (pool, holder)
 )
 
--- claim_waiting: Those who wait at a pool, in their order.
+-- claim_waiting: The line of a pool, in order.
 CREATE INDEX claim_waiting ON claim (pool, ordinal) WHERE resource IS NULL
 
 -- claim_session: What a session claims, in the order in which it was made.
@@ -152,7 +152,7 @@ CREATE TABLE rate (
 -- rate_arrival: Those that are as good as new come first.
 CREATE INDEX rate_arrival ON rate (arrival)
 
--- barrier: The state of a barrier; arrived counts those who wait in this generation.
+-- barrier: The state of a barrier; arrived counts the participants waiting in this generation; born is the token of its first arrival.
 CREATE TABLE barrier (
   key TEXT PRIMARY KEY,
   parties INTEGER NOT NULL,
@@ -161,10 +161,11 @@ CREATE TABLE barrier (
   broken INTEGER NOT NULL,
   arrived INTEGER NOT NULL,
   keep_until INTEGER NOT NULL DEFAULT 0,
-  look_at INTEGER
+  look_at INTEGER,
+  born INTEGER NOT NULL DEFAULT 0
 ) WITHOUT ROWID
 
--- barrier_look: When to look whether a barrier says anything still; NULL if that is found out otherwise.
+-- barrier_look: When to look whether anything still keeps a barrier; NULL if another look will find out.
 CREATE INDEX barrier_look ON barrier (look_at) WHERE look_at IS NOT NULL
 
 -- arrival: One participant: it waits, or has an outcome (place above -1: tripped, -1: broken) of a generation.
@@ -178,7 +179,7 @@ CREATE TABLE arrival (
   UNIQUE (key, participant)
 )
 
--- arrival_waiting: Those who wait at a barrier, in the order in which they came.
+-- arrival_waiting: The participants waiting at a barrier, in the order of their arrival.
 CREATE INDEX arrival_waiting ON arrival (key) WHERE generation IS NULL
 
 -- arrival_session: The arrivals of a session, in the order in which they were made.
@@ -222,7 +223,7 @@ CREATE TABLE cursor (
   PRIMARY KEY (queue, name)
 ) WITHOUT ROWID
 
--- producer: One who waits to put `count` tasks, or has that many slots reserved.
+-- producer: A producer that waits to put `count` tasks, or has that many slots reserved.
 CREATE TABLE producer (
   id INTEGER PRIMARY KEY,
   queue INTEGER NOT NULL,
@@ -292,7 +293,7 @@ CREATE INDEX task_lease ON task (session, token) WHERE place = 2
 -- task_leased: Those of a queue that are leased, in the order of taking.
 CREATE INDEX task_leased ON task (queue, token) WHERE place = 2
 
--- task_stop: Leased tasks that shall be cancelled, in the order of the requests.
+-- task_stop: Leased tasks whose cancellation was requested, in the order of the requests.
 CREATE INDEX task_stop ON task (session, queue, stop) WHERE stop IS NOT NULL
 
 -- task_key: One unfinished task for each key of a queue.

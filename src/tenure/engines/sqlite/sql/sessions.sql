@@ -70,7 +70,7 @@ SELECT min(expires) FROM session
 -- in: kind, key, task, session
 INSERT OR IGNORE INTO watch (kind, key, task, session) VALUES (:kind, :key, :task, :session)
 
--- watchers: Who watches, in the order in which they came.
+-- watchers: The watchers of a topic, in the order of registration.
 -- in: kind, key, task
 -- out: process
 SELECT process FROM watch JOIN session ON session.id = watch.session
@@ -80,7 +80,7 @@ WHERE kind = :kind AND key = :key AND task = :task ORDER BY watch.id
 -- in: kind, key, task
 DELETE FROM watch WHERE kind = :kind AND key = :key AND task = :task
 
--- task_watchers: Who watches these tasks.
+-- task_watchers: The watchers of these tasks.
 -- in: key, tasks (a JSON array)
 -- out: task, process
 SELECT task, process FROM watch JOIN session ON session.id = watch.session

@@ -1,6 +1,6 @@
 -- holds: Keys, in the order of their names.
 -- in: prefix, end (after all names with the prefix), after, limit
--- out: name, whether somebody holds it
+-- out: name, whether it is held
 SELECT key, held > 0 FROM line WHERE key >= :prefix AND key < :end AND key > :after ORDER BY key LIMIT :limit
 
 -- pools: The next pool that has a resource.
@@ -18,7 +18,7 @@ SELECT name FROM queue WHERE name >= :prefix AND name < :end AND name > :after O
 -- out: name
 SELECT name, 1 FROM session WHERE name >= :prefix AND name < :end AND name > :after ORDER BY name LIMIT :limit
 
--- belongings: What a session has and waits for, above a rank and a number.
+-- items: What a session has and waits for, above a rank and a number.
 -- in: session, rank, number, limit
 -- out: rank of the family, number, key, name, whether it has it, token
 SELECT * FROM (

@@ -8,6 +8,14 @@ SELECT json_extract(value, '$[0]'), :queue, json_extract(value, '$[1]'), json_ex
   substr(:bytes, json_extract(value, '$[7]'), json_extract(value, '$[8]'))
 FROM json_each(:rows)
 
+-- insert_alike: Put tasks that differ in their payload alone, and have no key: far less JSON to take apart.
+-- in: queue, id (of the first, the others follow), place, priority, ready_at, expires, rows (JSON arrays of the offset
+--     and length of the payload in bytes), bytes
+INSERT INTO task (id, queue, place, priority, ready_at, expires, payload)
+SELECT :id + key, :queue, :place, :priority, :ready_at, :expires,
+  substr(:bytes, json_extract(value, '$[0]'), json_extract(value, '$[1]'))
+FROM json_each(:rows)
+
 -- twin: The unfinished task that has a key.
 -- in: queue, key
 -- out: id
@@ -47,7 +55,7 @@ FROM json_each(:ids) AS taken WHERE task.id = taken.value
 
 -- leased: Those of these tasks that a session has taken.
 -- in: ids (a JSON array), queue, session
--- out: JSON arrays of id, token, attempts, deliveries, ready_at, whether it shall stop, stop_ttl
+-- out: JSON arrays of id, token, attempts, deliveries, ready_at, whether its cancellation was requested, stop_ttl
 SELECT json_group_array(json_array(id, token, attempts, deliveries, ready_at, stop IS NOT NULL, stop_ttl))
 FROM task WHERE id IN (SELECT value FROM json_each(:ids)) AND +queue = :queue AND +session = :session
 
@@ -80,16 +88,16 @@ FROM task WHERE id = :id AND +queue = :queue
 -- in: id, data
 UPDATE task SET progress = :data WHERE id = :id
 
--- stop: The task shall be cancelled.
+-- stop: The cancellation of the task was requested.
 -- in: id, stop (the rank of the request), ttl
 UPDATE task SET stop = :stop, stop_ttl = :ttl WHERE id = :id
 
--- process: Whose session has the task.
+-- process: The process that has the task.
 -- in: session
 -- out: process
 SELECT process FROM session WHERE id = :session
 
--- stops: Tokens of tasks that a session has and that shall be cancelled, in the order of the requests.
+-- stops: Tokens of tasks of a session whose cancellation was requested, in the order of the requests.
 -- in: queue, session
 -- out: token
 SELECT token FROM task WHERE session = :session AND queue = :queue AND stop IS NOT NULL ORDER BY stop

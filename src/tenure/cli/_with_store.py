@@ -1,0 +1,91 @@
+"""Commands that look at a store, or change it by hand: where it is, and how it is opened."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import unquote, urlsplit
+
+import anyio
+
+from tenure.engines import open_store
+from tenure.errors import EngineError, StoreUnavailable
+from tenure.store import Store
+
+from ._arguments import STORE_DEFAULT, STORE_VARIABLE, Parser, store_option, store_url
+from ._errors import UsageError
+
+T = TypeVar("T")
+
+_PATIENCE = 10.0
+"""Seconds that a store may take to answer for the first time."""
+
+
+class ShownCodec:
+    """Reads payloads of any codec: JSON as it is, anything else as text. Thread safety: any; it has no state."""
+
+    def encode(self, value: Any) -> bytes:
+        """As JSON."""
+        return json.dumps(value).encode()
+
+    def decode(self, data: bytes) -> Any:
+        """The value, or the bytes as text."""
+        try:
+            return json.loads(data)
+        except ValueError:
+            return data.decode("utf-8", "backslashreplace")
+
+
+def parser(prog: str, description: str, *, as_json: bool = True) -> Parser:
+    """A parser of options that all these commands have."""
+    made = Parser(prog=f"tenure {prog}", description=description, allow_abbrev=False)
+    made.add_argument("--store", metavar="URL", help=STORE_DEFAULT)
+    made.add_argument("--namespace", metavar="NAME", default="tenure", help="default: %(default)s")
+    if as_json:
+        made.add_argument("--json", action="store_true", help="one JSON document, for programs")
+    return made
+
+
+def with_store(given: argparse.Namespace, task: Callable[[Store], Awaitable[T]]) -> T:
+    """Open the store that the options name, and carry out the task. Raises `UsageError`, `TenureError`."""
+    url, option = store_url(given.store), store_option(given.store)
+    check_place(url, option)
+    return anyio.run(_run_with_store, url, option, given.namespace, task)
+
+
+def check_place(url: str, option: str) -> None:
+    """Refuse stores in which there is nothing to be seen: looking makes no files. Raises `UsageError`."""
+    scheme = url.partition(":")[0].lower()
+    if scheme == "memory":
+        raise UsageError(f"{option}: memory: is visible only to its own process; name a file or a server")
+    # a URL of another form is refused when it is opened, without showing what may be a password
+    named = scheme == "sqlite" and url.partition(":")[2].startswith("///")
+    if named and len(path := unquote(urlsplit(url).path[1:])) > 0 and not Path(path).exists():
+        raise UsageError(
+            f"{option}: there is no file {path}; name the store with --store URL or in the environment variable"
+            f" {STORE_VARIABLE}"
+        )
+
+
+async def _open(stack: AsyncExitStack, url: str, option: str, namespace: str) -> Store:
+    """The open store, which has answered. Raises `UsageError`, `StoreUnavailable`. Cancellation: it is closed."""
+    try:
+        store = open_store(url, namespace=namespace, codec=ShownCodec())
+        await stack.enter_async_context(store)
+    except (ValueError, EngineError) as problem:
+        if isinstance(problem, StoreUnavailable):
+            raise
+        raise UsageError(f"{option}: {problem}") from problem
+    with anyio.move_on_after(_PATIENCE):
+        await store.ping()
+        return store
+    raise StoreUnavailable(f"{store.url}: no answer within {_PATIENCE:g} s")
+
+
+async def _run_with_store(url: str, option: str, namespace: str, task: Callable[[Store], Awaitable[T]]) -> T:
+    async with AsyncExitStack() as stack:
+        return await task(await _open(stack, url, option, namespace))

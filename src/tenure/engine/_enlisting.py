@@ -1,0 +1,62 @@
+"""Operations within a transaction of the user's, on the user's connection to the database that the engine uses.
+
+An engine that can do this implements `Engine.join`, which returns how an operation is applied. It may be called in any
+thread, also while other operations are under way, and the operation does not go through `execute`:
+
+- An engine whose operation is one statement returns it as `sql` (PostgreSQL: `SELECT * FROM complete(...)`). The caller
+  makes sure that a transaction is open and runs it; `finish(None, rows)` returns the answer.
+- An engine that needs more returns no `sql`: `finish(raw, [])` is called with the driver's own connection, in the
+  thread in which that may be used (SQLite: `sqlite3.Connection`). It raises `ValueError` if the connection is to
+  another database, and `RuntimeError` if no transaction is open after its first statement; some drivers begin one only
+  then.
+
+Nothing is committed and nothing is left half done: an operation that raises has changed nothing (a savepoint). Hints go
+to all processes alike when the user commits (a table, NOTIFY), since the engine does not learn when that is. The caller
+sends its ordinary settlement of a completed task later all the same, and takes "refused" for "it was committed". So the
+token of a task that was completed has to be refused, as any stale token is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Generic
+
+from ._answers import A, Reply
+from ._tasks import Duplicate, NewTask, Settle
+
+
+class Enlisted(Generic[A]):
+    """An operation for `join`; `A` is the type of its answer.
+
+    Thread safety: any; operations never change.
+    """
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Complete(Enlisted[Reply]):
+    """Settle a task that was taken. -> OK, GONE (the session is over, by the engine's clock), REFUSED (stale token)"""
+
+    session: str
+    key: str
+    settle: Settle
+
+
+@dataclass(frozen=True, slots=True)
+class PutOne(Enlisted[int | Duplicate | Reply]):
+    """Put one task if there is room and nobody waits for it. -> its id, Duplicate, REFUSED (full)"""
+
+    key: str
+    task: NewTask
+    max_size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Enlistment(Generic[A]):
+    """How an operation is applied. `sql` has placeholders like `:name`, casts like CAST(:name AS type), and no `%`."""
+
+    finish: Callable[[Any, list[Any]], A]
+    sql: str = ""
+    values: Mapping[str, Any] | None = None

@@ -1,0 +1,62 @@
+"""Which part of an engine applies which operation."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from ._answers import Operation
+from ._claims import AddResource, Claim, EditClaim, GiveBack, RemoveResource, Resources
+from ._counters import Arrivals, Arrive, Refund, ResetBarrier, Spend, Withdraw
+from ._holds import Acquire, Ask, Holders, Release, Resize, SetValue
+from ._sessions import CloseSession, OpenSession, Ping, RenewSession
+from ._survey import CheckHealth, DescribeSession, ListKeys
+from ._tasks import (
+    Browse,
+    CancelTask,
+    Count,
+    Exchange,
+    GetResult,
+    Leave,
+    Progress,
+    Purge,
+    Put,
+    Requeue,
+    SetPaused,
+)
+
+OPERATIONS: dict[str, tuple[type[Operation[Any]], ...]] = {
+    "sessions": (Ping, OpenSession, RenewSession, CloseSession),
+    "holds": (Acquire, Ask, Release, SetValue, Resize, Holders),
+    "claims": (AddResource, RemoveResource, Claim, GiveBack, EditClaim, Resources),
+    "producers": (Put, Leave),
+    "tasks": (Exchange, Progress, GetResult, CancelTask, SetPaused),
+    "admin": (Requeue, Purge, Browse, Count),
+    "rates": (Spend, Refund),
+    "barriers": (Arrive, Withdraw, ResetBarrier, Arrivals),
+    "introspection": (ListKeys, DescribeSession, CheckHealth),
+}
+"""All operations, by family."""
+
+
+def handlers(**families: object) -> dict[type[Any], Callable[[Any], Any]]:
+    """The method that applies each operation: that of its family, named as the operation in snake case.
+
+    Raises `KeyError` for a missing family, `AttributeError` for a missing method.
+    """
+    return {
+        operation: getattr(families[family], method)
+        for family, methods in _METHODS.items()
+        for operation, method in methods
+    }
+
+
+def _method_name(operation: type[Operation[Any]]) -> str:
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", operation.__name__).lower()
+
+
+_METHODS = {
+    family: [(operation, _method_name(operation)) for operation in operations]
+    for family, operations in OPERATIONS.items()
+}

@@ -1,0 +1,111 @@
+"""The rules and constants that all engines share: plain functions without state or clock.
+
+The engines in Python call them. `redis/lua` and `postgres/sql` spell the same rules out in their own languages, and the
+walk of tests/engines/test_model.py holds all of them to one another.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from tenure.arguments import LONGEST
+
+from ._counters import Refund, Spend, Spending, SpendRequest
+from ._tasks import Settle, Verdict
+
+ROUNDING = 1e-6
+"""Seconds: a shorter delay counts as none, because sums of floats are not exact."""
+
+EXPIRED_TTL = 3600.0
+"""Seconds for which the record of an expired task is kept: no settlement has set a ttl for it."""
+
+A_FEW = 16
+"""How many outdated names or records an operation looks at, even if it leaves none itself."""
+
+
+def how_many_to_forget(made: int) -> int:
+    """How many outdated things to forget after making some: more than were made, so that they never pile up."""
+    return A_FEW + 2 * made
+
+
+# tasks: what follows a delivery
+
+
+class Ends(NamedTuple):
+    """The task ends in `state`; `ttl` is for how many seconds its record is kept (None: for good)."""
+
+    state: str
+    attempts: int
+    result: bytes
+    ttl: float | None
+
+
+class GoesBack(NamedTuple):
+    """The task returns to the order: ready after `delay` seconds, or at its old place (None)."""
+
+    attempts: int
+    deliveries: int
+    delay: float | None
+
+
+def after_verdict(
+    settle: Settle, attempts: int, deliveries: int, *, stop: bool, stop_ttl: float | None
+) -> Ends | GoesBack:
+    """What follows the verdict on a task that failed `attempts` times and was delivered `deliveries` times.
+
+    `stop`: its cancellation was requested. It then ends instead of going back, and its record has the ttl `stop_ttl`.
+    """
+    match settle.verdict:
+        case Verdict.DONE | Verdict.DISCARD | Verdict.CANCEL:
+            return Ends(settle.verdict.value, attempts, settle.result, settle.ttl)
+        case Verdict.DEAD:
+            return Ends("dead", attempts + 1, settle.result, None)
+        case _ if stop:
+            return Ends("cancelled", attempts, b"", stop_ttl)
+        case Verdict.RETRY:
+            return GoesBack(attempts + 1, deliveries, settle.delay)
+        case Verdict.GIVE_BACK:
+            return GoesBack(attempts, deliveries - 1, None)
+        case Verdict.POSTPONE:
+            return GoesBack(attempts, deliveries - 1, settle.delay)
+
+
+def without_verdict(
+    attempts: int, deliveries: int, max_deliveries: int, *, stop: bool, stop_ttl: float | None
+) -> Ends | GoesBack:
+    """What follows when the session that had taken the task ends before any verdict."""
+    if stop:
+        return Ends("cancelled", attempts, b"", stop_ttl)
+    silent = deliveries - attempts
+    if silent >= max_deliveries:
+        return Ends("dead", attempts, f"delivered {silent} times without a verdict".encode(), None)
+    return GoesBack(attempts, deliveries, None)
+
+
+# rates: the generic cell rate algorithm (ITU-T I.371)
+
+
+def book_spending(op: Spend, request: SpendRequest, before: float | None, now: float) -> Spending:
+    """Book one request at the engine's time `now`.
+
+    `before` is the key's theoretical arrival time in seconds, None for a new key. When the request is booked, its
+    `booking` is the new one.
+    """
+    arrival = (now if before is None else max(now, before)) + _lasts(request.cost, op.rate)
+    delay = arrival - _lasts(op.burst, op.rate) - now
+    if delay < ROUNDING:
+        delay = 0.0
+    if request.max_wait is not None and delay > request.max_wait:
+        return Spending(False, delay, 0.0)
+    return Spending(True, delay, arrival)
+
+
+def refunded(op: Refund, arrival: float) -> float:
+    """The key's arrival time after a refund: without the part of the booking that later bookings have not used."""
+    unspent = _lasts(op.cost, op.rate) - (arrival - op.booking)
+    return arrival - unspent if unspent > 0 else arrival
+
+
+def _lasts(amount: float, rate: float) -> float:
+    """For how many seconds an amount lasts at a rate."""
+    return min(amount / rate, LONGEST)

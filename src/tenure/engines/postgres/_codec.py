@@ -1,0 +1,161 @@
+"""How operations become calls of functions, and rows that functions return become answers.
+
+Most of it follows from the types of the fields, in the order of the fields. An operation's are the arguments of its
+function, behind the time and the cap. An answer's numbers come from the array `n` of a row, its names and bytes from
+`b`, and its metadata is what `b` has left.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache
+from types import NoneType
+from typing import Any, Generic, NamedTuple, TypeVar, cast, get_args, get_type_hints
+
+from tenure.engine import (
+    A,
+    Broken,
+    Changed,
+    Claimed,
+    Granted,
+    Metadata,
+    Mismatch,
+    Operation,
+    Outcome,
+    Queued,
+    Reply,
+    Tripped,
+    Unfinished,
+    Waiting,
+)
+
+from ._binary import Blobs, Ints, Value, blobs, numbers
+from ._values import fields, metadata, microseconds, name, seconds, text
+
+T = TypeVar("T")
+
+
+class Row(NamedTuple):
+    """What a function returns, once or several times."""
+
+    word: str
+    n: list[int]
+    b: list[Any]
+
+
+def answer_of(row: Row) -> Any:
+    """The answer that one row is: by its word an answer of several fields, or a `Reply`."""
+    answer = _ANSWERS.get(row.word)
+    return Reply(row.word) if answer is None else decoded(answer, row)
+
+
+def _answer_of_the_first(rows: Sequence[Row]) -> Any:
+    return answer_of(rows[0])
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Codec(Generic[A]):
+    """How operations of one type are executed: the function to call, its arguments, and the answer that rows are."""
+
+    function: str
+    arguments: Callable[[Any], Iterable[Value]] | None = None
+    """None: the fields of the operation."""
+    answer: Callable[[Sequence[Row]], A] = _answer_of_the_first
+    """Called unless the first row is a lone word, a `Reply`."""
+
+
+Codecs = dict[type[Operation[Any]], Codec[Any]]
+
+
+def arguments(codec: Codec[Any], operation: Operation[Any]) -> Iterable[Value]:
+    """What the function is called with."""
+    if codec.arguments is not None:
+        return codec.arguments(operation)
+    return [
+        value if (value := getattr(operation, field)) is None or convert is None else convert(value)
+        for field, convert in _fields_to_send(type(operation))
+    ]
+
+
+def answered(codec: Codec[A], rows: Sequence[Row]) -> A | Reply:
+    """The answer that a function returned."""
+    return Reply(rows[0].word) if rows[0].word in _WORDS else codec.answer(rows)
+
+
+def row_of(fields: Sequence[Any]) -> Row:
+    """One row of a result."""
+    word, n, b = fields
+    return Row(cast("bytes", word).decode(), numbers(n), blobs(b))
+
+
+def decoded(answer: type[T], row: Row, **others: Any) -> T:
+    """The answer whose fields are in a row, but for others."""
+    n: Iterator[Any] = iter(row.n)
+    b = iter(row.b)
+    for field, is_number, convert in _fields_received(answer):
+        value = next(n if is_number else b)
+        others[field] = value if value is None or convert is None else convert(value)
+    if "metadata" in answer.__annotations__:
+        others["metadata"] = metadata(b)
+    return answer(**others)
+
+
+def numbers_in(word: str) -> int:
+    """How many numbers the answer of this word has."""
+    return sum(is_number for _, is_number, _ in _fields_received(_ANSWERS[word]))
+
+
+_Convert = Callable[[Any], Any] | None
+
+_TO_SEND: dict[Any, _Convert] = {
+    str: name,
+    float: microseconds,
+    Metadata: fields,
+    tuple[str, ...]: lambda names: Blobs(map(name, names)),
+    tuple[int, ...]: Ints,
+    bytes: None,
+    int: None,
+    bool: None,
+}
+_RECEIVED: dict[Any, _Convert] = {str: text, bytes: None, float: seconds, bool: bool, int: None}
+_WORDS = {reply.value for reply in Reply}
+_ANSWERS: dict[str, Any] = {
+    "granted": Granted,
+    "queued": Queued,
+    "mismatch": Mismatch,
+    "claimed": Claimed,
+    "waiting": Waiting,
+    "tripped": Tripped,
+    "broken": Broken,
+    "outcome": Outcome,
+    "unfinished": Unfinished,
+    "changed": Changed,
+}
+
+
+@cache
+def _fields_to_send(operation: type) -> list[tuple[str, _Convert]]:
+    types = get_type_hints(operation)
+    return [
+        (field.name, _TO_SEND[_required(types[field.name])])
+        for field in dataclasses.fields(operation)
+        if field.init
+    ]
+
+
+@cache
+def _fields_received(answer: type) -> list[tuple[str, bool, _Convert]]:
+    """Of each field but the metadata its name, whether it is a number, and how it is converted."""
+    types = {field: _required(kind) for field, kind in get_type_hints(answer).items()}
+    return [
+        (field, kind in (int, float, bool), _RECEIVED[kind])
+        for field, kind in types.items()
+        if kind != Metadata
+    ]
+
+
+def _required(kind: Any) -> Any:
+    """The type without None."""
+    kinds = [one for one in get_args(kind) if one is not NoneType]
+    return kinds[0] if NoneType in get_args(kind) else kind

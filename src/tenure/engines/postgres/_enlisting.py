@@ -1,0 +1,68 @@
+"""Operations in the user's transaction: one function call each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, cast
+
+from tenure.engine import A, Complete, Duplicate, Enlisted, Enlistment, PutOne, Reply, within
+
+from ._values import microseconds, name
+
+_COMPLETE = (
+    "SELECT word, n FROM {schema}.complete(CAST(:clock AS bigint), CAST(:session AS bytea), CAST(:queue AS bytea), "
+    "CAST(:id AS bigint), CAST(:token AS bigint), CAST(:verdict AS text), CAST(:result AS bytea), "
+    "CAST(:delay AS bigint), CAST(:ttl AS bigint))"
+)
+_PUT = (
+    "SELECT word, n FROM {schema}.put_one(CAST(:clock AS bigint), CAST(:queue AS bytea), CAST(:max_size AS bigint), "
+    "CAST(:payload AS bytea), CAST(:priority AS bigint), CAST(:delay AS bigint), CAST(:key AS bytea), "
+    "CAST(:expires AS bigint))"
+)
+
+
+def enlistment(schema: str, clock: Callable[[], float] | None, operation: Enlisted[A]) -> Enlistment[A]:
+    """How to apply an operation on any connection to the database."""
+    call, values = _CALLS[type(operation)](within(operation))
+    now = None if clock is None else round(clock() * 1e6)
+    return cast("Enlistment[A]", Enlistment(_answer, call.format(schema=schema), {"clock": now, **values}))
+
+
+def _complete(op: Complete) -> tuple[str, dict[str, Any]]:
+    settle = op.settle
+    return _COMPLETE, {
+        "session": name(op.session),
+        "queue": name(op.key),
+        "id": settle.id,
+        "token": settle.token,
+        "verdict": settle.verdict.value,
+        "result": settle.result,
+        "delay": microseconds(settle.delay),
+        "ttl": None if settle.ttl is None else microseconds(settle.ttl),
+    }
+
+
+def _put(op: PutOne) -> tuple[str, dict[str, Any]]:
+    task = op.task
+    return _PUT, {
+        "queue": name(op.key),
+        "max_size": op.max_size,
+        "payload": task.payload,
+        "priority": task.priority,
+        "delay": microseconds(task.delay),
+        "key": None if task.key is None else name(task.key),
+        "expires": -1 if task.expires is None else microseconds(task.expires),
+    }
+
+
+_CALLS: dict[type[Enlisted[Any]], Callable[[Any], tuple[str, dict[str, Any]]]] = {
+    Complete: _complete,
+    PutOne: _put,
+}
+
+
+def _answer(_: object, rows: list[Any]) -> int | Duplicate | Reply:
+    word, n = rows[0]
+    if word != "accepted":
+        return Reply(word)
+    return n[0] if n[0] > 0 else Duplicate(-n[0])

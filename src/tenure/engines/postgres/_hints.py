@@ -1,0 +1,33 @@
+"""Hints, as notifications."""
+
+from __future__ import annotations
+
+from base64 import b64decode
+from hashlib import md5
+
+from tenure.engine import Hint, Notice
+
+from ._codec import Row, answer_of, numbers_in
+from ._values import name, text
+
+_NOTICES = {notice.value for notice in Notice}
+
+
+def channel(schema: str, process: str) -> str:
+    """The channel of the hints for a process."""
+    return f"{schema}.{md5(name(process), usedforsecurity=False).hexdigest()}"
+
+
+def hint(process: str, payload: str) -> Hint:
+    """The hint in a notification.
+
+    Its parts, with blanks between them: a word, the key, the name, the numbers of an answer, its names and bytes, and a
+    number that is not used. Names and bytes are in base64.
+    """
+    word, key, about, *parts, _ = payload.split(" ")
+    if word in _NOTICES:
+        news = Notice(word)
+    else:
+        count = numbers_in(word)
+        news = answer_of(Row(word, list(map(int, parts[:count])), list(map(b64decode, parts[count:]))))
+    return Hint(process, text(b64decode(key)), text(b64decode(about)), news)

@@ -1,0 +1,251 @@
+"""One pipelined connection to a PostgreSQL server: psycopg's wrapper of libpq, with anyio to wait for its socket.
+
+Only `psycopg.pq` is used, whose calls neither block nor know an event loop. A Sync follows each statement, so that it
+is a transaction of its own: one that fails fails alone.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import anyio
+from psycopg import Error, pq
+
+from tenure.upkeep import unwrapped_task_group
+from tenure.waiting import Parked, park, wake
+
+from ._binary import Value, oid, packed
+
+Result = pq.abc.PGresult
+_POLLING = pq.PollingStatus
+
+
+class Statement(NamedTuple):
+    """A statement, and the values of $1, $2, ..., packed."""
+
+    sql: str
+    types: tuple[int, ...] = ()
+    values: tuple[bytes | None, ...] = ()
+
+    @classmethod
+    def of(cls, sql: str, *values: Value) -> Statement:
+        """Pack the values. Raises `OverflowError` for a number beyond 64 bits."""
+        return cls(sql, tuple(map(oid, values)), tuple(map(packed, values)))
+
+
+class Batch:
+    """Statements that were sent together, and what came back so far."""
+
+    __slots__ = ("_parked", "count", "error", "on_over", "results", "sent")
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+        self.sent = anyio.current_time()
+        self.results: list[Result] = []
+        self.error: Exception | None = None
+        self.on_over: Callable[[], object] | None = None
+        """Called when all results are there."""
+        self._parked: Parked | None = None
+
+    async def wait(self) -> list[Result]:
+        """The result of each statement. Raises `OSError`. Cancellation: they are executed all the same."""
+        if not self.over:
+            self._parked = park()
+            await self._parked
+        if self.error is not None:
+            raise self.error
+        return self.results
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing more will come."""
+        return self.error is not None or len(self.results) == self.count
+
+    def resume(self) -> None:
+        """Wake the caller, if there is one, once there is nothing left to wait for."""
+        if not self.over:
+            return
+        if self._parked is not None:
+            wake(self._parked)
+        if self.on_over is not None and self.error is None:
+            self.on_over()
+
+
+class Pipeline:
+    """An open connection. `run` reads and writes; `on_notification(channel, payload)` is called for notifications."""
+
+    def __init__(self, connection: pq.abc.PGconn, on_notification: Callable[[bytes, bytes], None]) -> None:
+        self.before: Statement | None = Statement("SELECT")
+        """Precedes each statement in its transaction, since a pooler may use another server connection for each.
+        None: the server connection is ours alone, and keeps settings and prepared statements."""
+        self._connection = connection
+        self._on_notification = on_notification
+        self._names: dict[tuple[str, tuple[int, ...]], bytes] = {}
+        self._pending: deque[Batch] = deque()
+        self._current: list[Result] = []
+        self._idle_writer: Parked | None = None
+        self._more_to_write = False
+
+    @property
+    def server_version(self) -> int:
+        """In libpq's form: 150004 is 15.4."""
+        return self._connection.server_version
+
+    @property
+    def pid(self) -> int:
+        """The server's process as reported at connecting; a pooler reports a number of its own."""
+        return self._connection.backend_pid
+
+    def parameter(self, name: str) -> str:
+        """A parameter that the server reports; empty if it does not."""
+        return (self._connection.parameter_status(name.encode()) or b"").decode()
+
+    @property
+    def oldest(self) -> float | None:
+        """When the oldest statement without a result was sent."""
+        return self._pending[0].sent if self._pending else None
+
+    def send(self, statements: Sequence[Statement]) -> Batch:
+        """Send statements, in this order and behind all that were sent before. Raises `OSError`."""
+        batch = Batch(len(statements))
+        try:
+            for statement in statements:
+                self._send(statement)
+            self._pending.append(batch)
+            if self._connection.flush() and not self._more_to_write:
+                self._more_to_write = True
+                if self._idle_writer is not None:
+                    wake(self._idle_writer)
+        except Error as error:
+            raise OSError(_first_line(error)) from error
+        return batch
+
+    def _send(self, statement: Statement) -> None:
+        connection = self._connection
+        if self.before is None:
+            # one that is prepared for other types would misread the values
+            known = (statement.sql, statement.types)
+            name = self._names.get(known)
+            if name is None:
+                name = self._names[known] = f"s{len(self._names)}".encode()
+                connection.send_prepare(name, statement.sql.encode(), list(statement.types))
+            connection.send_query_prepared(name, list(statement.values), _binary(statement), pq.Format.BINARY)
+        else:
+            for one in (self.before, statement):
+                connection.send_query_params(
+                    one.sql.encode(), list(one.values), list(one.types), _binary(one), pq.Format.BINARY
+                )
+        connection.pipeline_sync()
+
+    async def run(self) -> None:
+        """Read and write until the connection breaks; then raises `OSError`. Cancellation: call `close`."""
+        async with unwrapped_task_group() as group:
+            group.start_soon(self._write, name="tenure postgres writer")
+            try:
+                while True:
+                    await anyio.wait_readable(self._connection.socket)
+                    self._connection.consume_input()
+                    self._take_in()
+            except Error as error:
+                raise OSError(_first_line(error)) from error
+
+    def close(self, reason: str) -> None:
+        """Close the connection without waiting; callers that wait for a result get an `OSError` with the reason."""
+        pending, self._pending = self._pending, deque()
+        for batch in pending:
+            batch.error = OSError(reason)
+            batch.resume()
+        if self._connection.status == pq.ConnStatus.OK and self._connection.socket >= 0:
+            anyio.notify_closing(self._connection.socket)
+        self._connection.finish()
+
+    def _take_in(self) -> None:
+        connection = self._connection
+        ended = False
+        while self._pending and not connection.is_busy():
+            result = connection.get_result()
+            if result is None:
+                # the end of one statement; twice: there is nothing more yet
+                if ended:
+                    break
+                ended = True
+                continue
+            ended = False
+            if result.status != pq.ExecStatus.PIPELINE_SYNC:
+                self._current.append(result)
+                continue
+            parts, self._current = self._current, []
+            batch = self._pending[0]
+            batch.results.append(next((part for part in parts if failed(part)), parts[-1]))
+            if batch.over:
+                self._pending.popleft()
+            batch.resume()
+        while notification := connection.notifies():
+            self._on_notification(notification.relname, notification.extra)
+
+    async def _write(self) -> None:
+        while True:
+            if not self._more_to_write:
+                self._idle_writer = park()
+                await self._idle_writer
+            await anyio.wait_writable(self._connection.socket)
+            try:
+                self._more_to_write = bool(self._connection.flush())
+            except Error as error:
+                raise OSError(_first_line(error)) from error
+
+
+async def connect(conninfo: str, on_notification: Callable[[bytes, bytes], None]) -> Pipeline:
+    """Open a connection. Raises `OSError` with the words of libpq. Cancellation: nothing is left open."""
+    connection = pq.PGconn.connect_start(conninfo.encode())
+    try:
+        while True:
+            if connection.status == pq.ConnStatus.BAD:
+                raise OSError(connection.get_error_message())
+            match connection.connect_poll():
+                case _POLLING.READING:
+                    await anyio.wait_readable(connection.socket)
+                case _POLLING.WRITING:
+                    await anyio.wait_writable(connection.socket)
+                case _POLLING.OK:
+                    break
+                case _:
+                    raise OSError(connection.get_error_message())
+        connection.nonblocking = 1
+        connection.enter_pipeline_mode()
+    except BaseException:
+        connection.finish()
+        raise
+    return Pipeline(connection, on_notification)
+
+
+def _binary(statement: Statement) -> list[int]:
+    return [pq.Format.BINARY] * len(statement.values)
+
+
+def failed(result: Result) -> bool:
+    """Whether the server refused the statement."""
+    return result.status in (pq.ExecStatus.FATAL_ERROR, pq.ExecStatus.BAD_RESPONSE)
+
+
+def state_of(result: Result) -> str:
+    """The SQLSTATE of a refusal."""
+    return (result.error_field(pq.DiagnosticField.SQLSTATE) or b"").decode()
+
+
+def message_of(result: Result) -> str:
+    """What the server said, in one line."""
+    return _first_line(result.get_error_message())
+
+
+def rows(result: Result) -> list[Any]:
+    """The raw fields of all rows."""
+    return [
+        [result.get_value(row, column) for column in range(result.nfields)] for row in range(result.ntuples)
+    ]
+
+
+def _first_line(problem: object) -> str:
+    return str(problem).strip().partition("\n")[0]

@@ -1,0 +1,75 @@
+-- Operations in the user's transaction, which keeps the queue locked until it ends.
+--
+-- Nothing is cleared up here, which would take locks that a user's transaction might keep for long: what is due stays
+-- so until the engine's own next operation.
+
+-- Lock the queue. The server ends a transaction that then stands idle for longer than `_idle` milliseconds, since a
+-- frozen process would block all others. -> the time
+CREATE FUNCTION tenure.join_queue(_clock bigint, _queue bytea, _idle bigint) RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE
+    idle interval := current_setting('idle_in_transaction_session_timeout');
+BEGIN
+    -- 0 is for ever
+    IF idle NOT BETWEEN interval '1 ms' AND _idle * interval '1 ms' THEN
+        PERFORM set_config('idle_in_transaction_session_timeout', _idle::text, true);
+    END IF;
+    -- an older snapshot would not show what others did before they gave up the lock
+    IF current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted') THEN
+        RAISE EXCEPTION 'tenure: complete_in and put_in need a READ COMMITTED transaction, this one is %',
+            upper(current_setting('transaction_isolation')) USING ERRCODE = 'feature_not_supported';
+    END IF;
+    PERFORM tenure.lock('queue', _queue);
+    RETURN tenure.time(_clock);
+END $$;
+
+-- Without `_ttl` the record is kept for good. -> ok, gone, refused
+CREATE FUNCTION tenure.complete(
+    _clock bigint, _session bytea, _queue bytea, _id bigint, _token bigint, _verdict text, _result bytea, _delay bigint,
+    _ttl bigint
+) RETURNS tenure.answer LANGUAGE plpgsql AS $$
+DECLARE
+    now bigint;
+    mine tenure.session;
+    settled record;
+BEGIN
+    PERFORM tenure.keep(_session);
+    now := tenure.join_queue(_clock, _queue,
+        coalesce((SELECT s.ttl / 1000 FROM tenure.session s WHERE s.name = _session), 1000));
+    SELECT * INTO mine FROM tenure.session s WHERE s.name = _session AND s.expires > now;
+    IF NOT FOUND THEN
+        RETURN tenure.word('gone');
+    END IF;
+    SELECT * INTO settled FROM tenure.settle(
+        now, tenure.queue_of(now, _queue), mine, _id, _token, _verdict, _result, _delay, _ttl);
+    IF NOT settled._in_time THEN
+        RETURN tenure.word('refused');
+    END IF;
+    PERFORM tenure.save(now, settled._q);
+    RETURN tenure.word('ok');
+END $$;
+
+-- An expiry below zero is none. -> accepted(id, or -twin), refused
+CREATE FUNCTION tenure.put_one(
+    _clock bigint, _queue bytea, _max_size bigint, _payload bytea, _priority bigint, _delay bigint, _key bytea,
+    _expires bigint
+) RETURNS tenure.answer LANGUAGE plpgsql AS $$
+DECLARE
+    now bigint;
+    queue tenure.queue;
+    twin bigint;
+    accepted record;
+BEGIN
+    now := tenure.join_queue(_clock, _queue, 30000);
+    queue := tenure.queue_of(now, _queue);
+    queue.max_size := _max_size;
+    queue := tenure.admit(queue);
+    SELECT t.id INTO twin FROM tenure.task t WHERE t.queue = _queue AND t.key = _key;
+    IF queue.producers > 0 OR queue.max_size - queue.live - queue.reserved < (twin IS NULL)::int THEN
+        PERFORM tenure.save(now, queue);
+        RETURN tenure.word('refused');
+    END IF;
+    SELECT * INTO accepted FROM tenure.accept(now, queue, ARRAY[_payload], ARRAY[_priority], ARRAY[_delay],
+        ARRAY[_key], ARRAY[_expires], ARRAY[twin], ARRAY[1]::bigint[]);
+    PERFORM tenure.save(now, accepted._q);
+    RETURN ROW('accepted', accepted._ids, NULL)::tenure.answer;
+END $$;

@@ -1,0 +1,258 @@
+"""How operations become arguments of scripts, and what scripts return becomes answers.
+
+Both follow from the fields of the engine's dataclasses. A script gets the fields of an operation in their order, but
+`key` first and what has no fixed length last. It returns a lone word for a `Reply`, or a list of a word and the fields
+of the answer that `_ANSWERS` has for it. A duration is an integer of microseconds in both directions.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache, partial
+from math import inf
+from operator import attrgetter
+from types import NoneType, UnionType
+from typing import Any, Generic, Union, cast, get_args, get_origin, get_type_hints
+
+from tenure.engine import (
+    A,
+    Asked,
+    Broken,
+    Changed,
+    Claimed,
+    Gathering,
+    Granted,
+    Hint,
+    Holdings,
+    KeyPage,
+    Mismatch,
+    Notice,
+    Operation,
+    Outcome,
+    Page,
+    QueueCounts,
+    Queued,
+    Refund,
+    Reply,
+    ResourcePage,
+    SessionPage,
+    Spend,
+    Spending,
+    SpendRequest,
+    Spent,
+    Tripped,
+    Unfinished,
+    Waiting,
+)
+from tenure.errors import EngineError
+
+Argument = bytes | str | int | float
+Convert = Callable[[Any], Any]
+Read = Callable[[Any], tuple[Any, ...]]
+
+_AMOUNTS = frozenset({Spend, SpendRequest, Refund, Spending})
+"""Classes whose floats are no durations: they travel as they are."""
+
+_ANSWERS: dict[str, type] = {
+    "asked": Asked,
+    "broken": Broken,
+    "changed": Changed,
+    "claimed": Claimed,
+    "counts": QueueCounts,
+    "gathering": Gathering,
+    "granted": Granted,
+    "holdings": Holdings,
+    "inspected": SessionPage,
+    "mismatch": Mismatch,
+    "outcome": Outcome,
+    "page": Page,
+    "queued": Queued,
+    "resources": ResourcePage,
+    "spent": Spent,
+    "surveyed": KeyPage,
+    "tripped": Tripped,
+    "unfinished": Unfinished,
+    "waiting": Waiting,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Codec(Generic[A]):
+    """How operations of one type are executed: the name of the script, its arguments, and its answer."""
+
+    script: str
+    arguments: Callable[[Any], Iterable[Argument]]
+    decode: Callable[[Any], A | Reply]
+
+
+Codecs = dict[type[Operation[Any]], Codec[Any]]
+
+
+def codec(
+    script: str,
+    operation: type[Operation[Any]],
+    *,
+    arguments: Callable[[Any], Iterable[Argument]] | None = None,
+    answer: Convert | None = None,
+) -> Codec[Any]:
+    """The codec of an operation; `script` is the name of a script, or that and the name of one of its operations."""
+    name, *words = script.split()
+    return Codec(name, arguments or partial(_encode, operation, tuple(words)), answer or _answer)
+
+
+def answered(its: Codec[A], raw: Any) -> A | Reply | EngineError:
+    """The answer that a script returned; an error if it is none."""
+    try:
+        return _reply(raw) if isinstance(raw, bytes) else its.decode(raw)
+    except Exception:  # noqa: BLE001 whatever it is, it concerns this operation alone
+        return EngineError(f"not an answer to {its.script}: {repr(raw)[:100]}")
+
+
+def text(raw: bytes) -> str:
+    """A name."""
+    return raw.decode("utf-8", "surrogateescape")
+
+
+def seconds(raw: Any) -> float:
+    """A duration in microseconds, as a script returns it; below zero it is infinite."""
+    return inf if float(raw) < 0 else float(raw) / 1e6
+
+
+def microseconds(duration: float) -> int:
+    """A duration in seconds, as a script takes it."""
+    return round(duration * 1e6)
+
+
+def hint(process: str, raw: bytes) -> Hint:
+    """A hint, as a script published it: JSON in which every byte of a text is a character."""
+    key, name, word, *rest = json.loads(raw.decode("latin-1"))
+    key, name = (text(part.encode("latin-1")) for part in (key, name))
+    news = _answer(_in_bytes([word, *rest])) if rest else Notice(word)
+    return Hint(process, key, name, news)
+
+
+def _in_bytes(news: Any) -> Any:
+    # an empty list of Lua becomes an empty object
+    if isinstance(news, str):
+        return news.encode("latin-1")
+    return [_in_bytes(one) for one in cast("Iterable[Any]", news)] if isinstance(news, list | dict) else news
+
+
+# arguments
+
+
+def _encode(operation: type, words: tuple[str, ...], it: Any) -> Iterable[Argument]:
+    read, converted, flatten = _plan(operation)
+    values: list[Any] = [*words, *read(it)]
+    values.pop()
+    rest = () if flatten is None else flatten(values.pop())
+    for i, convert in converted:
+        values[len(words) + i] = convert(values[len(words) + i])
+    return (*values, *rest) if rest else values
+
+
+@cache
+def _plan(operation: type) -> tuple[Read, list[tuple[int, Convert]], Convert | None]:
+    """What reads the fields, in order, what converts some of them, and what flattens the last one."""
+    hints = get_type_hints(operation)
+    fixed = sorted(
+        (name for name in hints if _item_type(hints[name]) is None), key=lambda name: name != "key"
+    )
+    long = [name for name in hints if name not in fixed]
+    read = attrgetter(*fixed, *long, "key")  # "key" once more, since one name alone makes no tuple
+    converted = [
+        (i, _argument(hints[name], operation))
+        for i, name in enumerate(fixed)
+        if hints[name] not in {str, bytes, int}
+    ]
+    return read, converted, _argument(hints[long[0]], operation) if long else None
+
+
+def _argument(hint: Any, owner: type) -> Convert:
+    """What makes an argument of a field, or several of one that has no fixed length."""
+    if (known := _without_none(hint)) is not hint:
+        convert, item = _argument(known, owner), _item_type(known)
+        if item is not None:
+            return lambda value: ("",) if value is None else ("=", *convert(value))
+        if known in {str, bytes}:
+            return lambda value: "" if value is None else "=" + value
+        return lambda value: "" if value is None else convert(value)
+    if (item := _item_type(hint)) is not None:
+        parts = _parts(item)
+        if not parts:
+            return tuple
+        converts = [_argument(part, item) for part in parts]
+        return lambda value: [
+            convert(field) for one in value for convert, field in zip(converts, one, strict=True)
+        ]
+    if hint is float and owner not in _AMOUNTS:
+        return microseconds
+    return int if hint is bool else _same
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+# answers
+
+_WORDS = {reply.value.encode(): reply for reply in Reply}
+
+
+def _reply(raw: bytes) -> Any:
+    return Granted(int(raw[8:])) if raw.startswith(b"granted ") else _WORDS[raw]
+
+
+def _answer(raw: Any) -> Any:
+    return _reply(raw) if isinstance(raw, bytes) else _fields(_ANSWERS[raw[0].decode()])(raw[1:])
+
+
+@cache
+def _fields(made: type) -> Convert:
+    """What makes an object of the list of its fields."""
+    decoders = [_decoder(part, made) for part in _parts(made)]
+    return lambda raw: made(*[decode(one) for decode, one in zip(decoders, raw, strict=True)])
+
+
+def _decoder(hint: Any, owner: type) -> Convert:
+    if (known := _without_none(hint)) is not hint:
+        decode = _decoder(known, owner)
+        return lambda raw: None if raw is None else decode(raw)
+    if get_origin(hint) in {Union, UnionType}:
+        return _answer
+    if (item := _item_type(hint)) is not None:
+        if get_origin(item) is tuple:
+            return _pairs
+        decode = _decoder(item, owner)
+        return lambda raw: tuple(map(decode, raw))
+    if hint is float and owner not in _AMOUNTS:
+        return seconds
+    return _SCALARS[hint] if hint in _SCALARS else _fields(hint)
+
+
+_SCALARS: dict[type, Convert] = {str: text, bytes: _same, int: int, bool: bool, float: float}
+
+
+def _pairs(raw: Sequence[bytes]) -> tuple[tuple[str, bytes], ...]:
+    return tuple(sorted((text(name), value) for name, value in zip(raw[::2], raw[1::2], strict=True)))
+
+
+# types
+
+
+def _without_none(hint: Any) -> Any:
+    some = [part for part in get_args(hint) if part is not NoneType]
+    return some[0] if len(some) == 1 and len(get_args(hint)) == 2 and get_origin(hint) is not tuple else hint
+
+
+def _item_type(hint: Any) -> Any:
+    """The type of the items of `tuple[T, ...]`; None for other types."""
+    arguments = get_args(_without_none(hint))
+    return arguments[0] if len(arguments) == 2 and arguments[1] is Ellipsis else None
+
+
+def _parts(made: Any) -> list[Any]:
+    """The types of the fields of a class or of a tuple; none for a scalar."""
+    return list(get_args(made) or ([] if made in _SCALARS else get_type_hints(made).values()))

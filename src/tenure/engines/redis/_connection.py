@@ -1,0 +1,345 @@
+"""One connection on which everything travels: the commands of all callers, and the server's messages."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Any, cast
+
+import anyio
+import hiredis
+from anyio.abc import ByteStream
+
+from tenure.engine import RESPONSE_TIMEOUT
+from tenure.errors import EngineError, StoreUnavailable
+from tenure.upkeep import unwrapped_task_group
+from tenure.waiting import Backoff, Parked, park, wake
+
+from ._endpoint import Endpoint
+from ._handshake import Greeting, exchange, handshake, is_reply, refusal, refused_by_tls, shown, version_of
+from ._resp import pack
+from ._socket import PlainSocket, plain
+
+FIRST_PAUSE, LONGEST_PAUSE = 0.02, 2.0
+"""Seconds between attempts to connect: twice as long each time, less up to a half by chance."""
+
+ENOUGH = 8
+"""While fewer commands are under way each is sent at once; then as many leave together, or what a turn has brought."""
+
+
+class _Batch:
+    """Commands that were sent together, the replies so far, and the caller that waits for them."""
+
+    __slots__ = ("count", "error", "parked", "replies")
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+        self.replies: list[Any] = []
+        self.error: StoreUnavailable | None = None
+        self.parked = park()
+
+    def take(self, reply: Any) -> None:
+        """The next reply; the caller runs when it is the last, or when there will be no more."""
+        self.replies.append(reply)
+        if isinstance(reply, StoreUnavailable):
+            self.error = self.error or type(reply)(*reply.args)
+        if len(self.replies) == self.count:
+            wake(self.parked)
+
+
+class Connection:
+    """Commands go out in the order in which they came, and a caller that is cancelled leaves that order as it is.
+
+    With `replicas`, the replies to what was sent together are delivered once so many replicas have acknowledged all
+    of it; after half of the response timeout each is a `StoreUnavailable`, unless it is an error.
+    `on_message(channel, message)` is called for each message, with None when the server ends the subscription, and
+    `reconnected()` when messages may have been lost.
+    """
+
+    def __init__(
+        self,
+        address: Endpoint,
+        on_message: Callable[[str, bytes | None], None],
+        reconnected: Callable[[], None],
+        *,
+        probes: Mapping[str, str] | None = None,
+        response_timeout: float = RESPONSE_TIMEOUT,
+        replicas: int = 0,
+    ) -> None:
+        self.address = address
+        self._probes = probes or {}
+        self.channels: set[str] = set()
+        """The channels to which every connection is subscribed."""
+        self._on_message = on_message
+        self._reconnected = reconnected
+        self._response_timeout = response_timeout
+        self._greeting: Greeting | None = None
+        self._closed = False
+        self._out: list[bytes] = []
+        self._idle_writer: Parked | None = None
+        self._pending: deque[Callable[[Any], object]] = deque()
+        self._replies = 0
+        self._replicas = replicas
+        # the server counts as gone after twice that time
+        self._wait = pack([("WAIT", replicas, round(500 * response_timeout))])
+        self._held: list[tuple[Callable[[Any], object], Any]] = []
+        self._unconfirmed = False
+        self._writing = False
+        self._socket: PlainSocket | None = None
+        self._up = anyio.Event()
+        self.up = False
+        """Whether the connection is up: read for each operation, so no question to the event."""
+        self._trouble = ""
+        self._dropped = anyio.Event()
+
+    @property
+    def version(self) -> tuple[int, ...]:
+        """That of the server that was connected to last, major and minor."""
+        return version_of(self._greeting.version) if self._greeting else ()
+
+    async def execute(self, commands: Sequence[bytes], *, writes: bool = True) -> list[Any]:
+        """Send packed commands, in one piece, once the server can be reached; return the reply to each.
+
+        Commands that write nothing do not wait for the replicas.
+        Raises `StoreUnavailable` when the connection broke before the last of them was answered, or was closed.
+        Cancellation: they may or may not be executed.
+        """
+        while not (self._up.is_set() or self._closed):
+            await self._up.wait()
+        if self._closed:
+            raise StoreUnavailable(f"{self.address}: it is not used any more")
+        batch = _Batch(len(commands))
+        self._send(b"".join(commands), *[batch.take] * len(commands), writes=writes)
+        await batch.parked
+        if batch.error is not None:
+            raise batch.error
+        return batch.replies
+
+    def post(self, packed: bytes, on_reply: Callable[[Any], object]) -> None:
+        """Send a packed command, if the connection is up; `on_reply` is called with the reply.
+
+        If the connection breaks before, it is called with a `StoreUnavailable`. It must not raise.
+        """
+        self._send(packed, on_reply)
+
+    async def subscribe(self, channel: str) -> None:
+        """Subscribe to a channel. Raises `EngineError` if the user may not. Cancellation: it may be subscribed."""
+        self.channels.add(channel)
+        reply = None
+        while reply is None and not self._closed:
+            # on the next connection, if this one breaks
+            with suppress(StoreUnavailable):
+                (reply,) = await self.execute([pack([("SUBSCRIBE", channel)])], writes=False)
+        if isinstance(reply, hiredis.ReplyError):
+            raise refusal(self.address, reply)
+
+    def send_oneway(self, packed: bytes) -> None:
+        """Send a command that is answered by pushes only, if the connection is up."""
+        if self.up:
+            self._send(packed)
+
+    def unsubscribe(self, channel: str) -> None:
+        """Unsubscribe from a channel."""
+        self.channels.discard(channel)
+        self.send_oneway(pack([("UNSUBSCRIBE", channel)]))
+
+    async def run(self, opened: Callable[[], None] | None) -> None:
+        """Connect, and connect again whenever the connection breaks; `opened()` is called once it is up.
+
+        With `opened`, raises what the first attempt raises: `StoreUnavailable` or `EngineError`.
+        Cancellation: this is how it ends; the connection is closed.
+        """
+        backoff = Backoff(FIRST_PAUSE, LONGEST_PAUSE)
+        while True:
+            try:
+                stream, reader = await self._connect()
+            except (StoreUnavailable, EngineError) as error:
+                if opened is not None:
+                    raise
+                self._trouble = str(error)
+                await backoff.pause()
+                continue
+            backoff.reset()
+            try:
+                self._writing = False
+                self._socket = stream if isinstance(stream, PlainSocket) else None
+                self._up.set()
+                self.up = not self._closed
+                if opened is not None:
+                    opened()
+                    opened = None
+                else:
+                    self._reconnected()
+                await self._converse(stream, reader)
+            except* (OSError, anyio.EndOfStream, anyio.BrokenResourceError, hiredis.ProtocolError) as errors:
+                self._trouble = str(errors.exceptions[0]) or "the server closed the connection"
+            finally:
+                self._break()
+                await anyio.aclose_forcefully(stream)
+
+    def drop(self, reason: str) -> None:
+        """Close the connection, and make another one."""
+        self._trouble = reason
+        self._dropped.set()
+
+    def close(self) -> None:
+        """Fail every caller with `StoreUnavailable`, also later ones; then cancel `run`."""
+        self._closed = True
+        self.up = False
+        self._up.set()
+
+    async def _connect(self) -> tuple[ByteStream, hiredis.Reader]:
+        reader = hiredis.Reader()
+        stream = None
+        try:
+            with anyio.fail_after(self._response_timeout):
+                stream = await plain(await self.address.connect())
+                self._greeting = await handshake(
+                    stream, reader, self.address, self._greeting, self.channels, self._probes
+                )
+                if self._replicas:
+                    (reply,) = await exchange(stream, reader, [("WAIT", 0, 0)])
+                    if isinstance(reply, hiredis.ReplyError):
+                        raise refusal(self.address, reply)
+        except BaseException as error:
+            if stream is not None:
+                await anyio.aclose_forcefully(stream)
+            if isinstance(error, TimeoutError):
+                message = f"{self.address}: no answer within {self._response_timeout:g} s"
+                raise StoreUnavailable(message) from None
+            if isinstance(error, hiredis.ProtocolError):
+                raise EngineError(f"{self.address}: this is no Redis server: {error}") from None
+            if isinstance(error, anyio.EndOfStream | anyio.BrokenResourceError):
+                raise StoreUnavailable(f"{self.address}: the server closed the connection") from error
+            if isinstance(error, OSError):
+                if refused_by_tls(error):
+                    raise EngineError(f"{self.address}: TLS: {_reason(error)}") from error
+                raise StoreUnavailable(f"{self.address}: {_reason(error)}") from error
+            raise
+        return stream, reader
+
+    async def _converse(self, stream: ByteStream, reader: hiredis.Reader) -> None:
+        self._dropped = anyio.Event()
+        async with unwrapped_task_group() as group:
+            group.start_soon(self._write, stream, name="tenure redis writer")
+            group.start_soon(self._watch, name="tenure redis watch")
+            # something may have come with the greeting
+            self._take_in(reader, b"")
+            if isinstance(stream, PlainSocket):
+                await stream.listen(partial(self._take_in, reader))
+            while True:
+                self._take_in(reader, await stream.receive())
+
+    def _take_in(self, reader: hiredis.Reader, data: bytes) -> None:
+        reader.feed(data)
+        while (reply := reader.gets()) is not False:
+            if not is_reply(reply):
+                self._take_message(reply)
+                continue
+            if not self._pending:
+                raise anyio.BrokenResourceError(f"a reply to no command: {shown(reply)}")
+            self._replies += 1
+            self._pending.popleft()(reply)
+
+    def _take_message(self, push: Sequence[Any]) -> None:
+        match push:
+            case [b"message" | b"smessage", bytes(channel), bytes(message)]:
+                self._on_message(channel.decode(errors="replace"), message)
+            case [b"sunsubscribe", bytes(channel), *_]:
+                self._on_message(channel.decode(errors="replace"), None)
+            case _:
+                pass
+
+    async def _write(self, stream: ByteStream) -> None:
+        while True:
+            if not self._out:
+                self._idle_writer = park()
+                await self._idle_writer
+            self._writing = True
+            await stream.send(self._take_out())
+            self._writing = False
+
+    async def _watch(self) -> None:
+        """Break the connection when it is dropped, leads elsewhere, or the server does not answer for too long."""
+        seen, looks = -1, 0
+        while True:
+            with anyio.move_on_after(self._response_timeout / 2):
+                await self._dropped.wait()
+                raise anyio.BrokenResourceError(self._trouble)
+            if await self.address.moved():
+                raise anyio.BrokenResourceError("another server has become the primary")
+            looks = looks + 1 if self._pending and self._replies == seen else 0
+            seen = self._replies
+            if looks == 2:
+                raise TimeoutError(f"no answer within {self._response_timeout:g} s")
+            if not self._pending:
+                self._send(pack([("PING",)]), _nothing, writes=False)
+
+    def _send(self, packed: bytes, *on_replies: Callable[[Any], object], writes: bool = True) -> None:
+        few = len(self._pending) < ENOUGH
+        if self._replicas and writes and on_replies:
+            self._unconfirmed = True
+            self._pending.extend(partial(self._hold, take) for take in on_replies)
+        else:
+            self._pending.extend(on_replies)
+        self._out.append(packed)
+        if self._socket is not None and not self._writing and (few or len(self._out) >= ENOUGH):
+            out = self._take_out()
+            if rest := out[self._socket.send_now(out) :]:
+                # the rest, and what comes from now on, is the writer's
+                self._out, self._writing = [rest], True
+        if self._out and self._idle_writer is not None:
+            wake(self._idle_writer)
+
+    def _take_out(self) -> bytes:
+        """What is to be sent now, and behind it whether the replicas have it."""
+        out, self._out = self._out, []
+        if self._unconfirmed:
+            self._unconfirmed = False
+            out.append(self._wait)
+            self._pending.append(self._confirm)
+        return b"".join(out)
+
+    def _hold(self, take: Callable[[Any], object], reply: Any) -> None:
+        if isinstance(reply, StoreUnavailable):
+            take(reply)
+        else:
+            self._held.append((take, reply))
+
+    def _confirm(self, count: Any) -> None:
+        held, self._held = self._held, []
+        if not isinstance(count, int) or count < self._replicas:
+            problem = f"{self.address}: of {self._replicas} replicas these have acknowledged: {count}"
+            # an error is no success that they could lack, and says more: where a shard is now, for instance
+            held = [
+                (take, reply if isinstance(reply, hiredis.ReplyError) else StoreUnavailable(problem))
+                for take, reply in held
+            ]
+        for take, reply in held:
+            take(reply)
+
+    def _break(self) -> None:
+        """Fail everything that waits for a reply."""
+        self._up = anyio.Event()
+        self.up = False
+        self._socket = None
+        self._out.clear()
+        self._unconfirmed = False
+        pending, self._pending = self._pending, deque()
+        error = StoreUnavailable(f"{self.address}: {self._trouble or 'the connection was closed'}")
+        self._confirm(error)
+        for take in pending:
+            take(error)
+
+
+def _nothing(_: object) -> None:
+    pass
+
+
+def _reason(error: OSError) -> str:
+    """What the system says; anyio puts the reasons of several attempts into a group behind its own words."""
+    inner = cast("Sequence[BaseException]", getattr(error.__cause__, "exceptions", (error.__cause__,)))[0]
+    found = inner if isinstance(inner, OSError) else error
+    return found.strerror or str(found) or type(found).__name__

@@ -1,0 +1,187 @@
+"""Where a server is, and as whom to speak to it: what a URL says."""
+
+from __future__ import annotations
+
+import re
+import ssl
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
+
+import anyio
+from anyio.abc import ByteStream
+
+from tenure.arguments import check_count
+
+_SCHEMES = ("redis", "rediss", "unix")
+_LOGIN = re.compile(r"[a-zA-Z+]+://([^@/?#]*@)?[^@]*")
+
+
+class Endpoint(Protocol):
+    """One server, known by its address or in another way; `str()` is for messages, without the password."""
+
+    @property
+    def user(self) -> str:
+        """As whom to log in; empty for the default user."""
+        ...
+
+    @property
+    def password(self) -> str:
+        """Empty if none is needed."""
+        ...
+
+    @property
+    def database(self) -> int:
+        """Its number."""
+        ...
+
+    async def connect(self) -> ByteStream:
+        """Open a connection. Raises `OSError`, `EngineError`. Cancellation: nothing is left open."""
+        ...
+
+    async def moved(self) -> bool:
+        """Whether the last connection leads elsewhere by now. Cancellation: nothing is left open."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """One server: a host and a port, or the path of a socket."""
+
+    host: str
+    port: int
+    path: str = ""
+    database: int = 0
+    user: str = ""
+    password: str = field(default="", repr=False)
+    tls: ssl.SSLContext | None = field(default=None, repr=False)
+
+    @property
+    def place(self) -> str:
+        """Host and port."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{host}:{self.port}"
+
+    def __str__(self) -> str:
+        """The URL, without the password."""
+        user = f"{self.user}@" if self.user else ""
+        if self.path:
+            return f"unix://{user}{self.path}" + (f"?db={self.database}" if self.database else "")
+        database = f"/{self.database}" if self.database else ""
+        return f"redis{'s' if self.tls else ''}://{user}{self.place}{database}"
+
+    def at(self, host: str, port: int) -> Address:
+        """Another server, spoken to in the same way."""
+        return replace(self, host=host, port=port)
+
+    async def connect(self) -> ByteStream:
+        """Open a connection. Raises `OSError`. Cancellation: nothing is left open."""
+        if self.path:
+            return await anyio.connect_unix(self.path)
+        if self.tls is None:
+            return await anyio.connect_tcp(self.host, self.port)
+        return await anyio.connect_tcp(
+            self.host, self.port, ssl_context=self.tls, tls_standard_compatible=False
+        )
+
+    async def moved(self) -> bool:
+        """An address stays where it is."""
+        return False
+
+
+def address(url: str, tls: ssl.SSLContext | None = None, port: int = 6379) -> Address:
+    """What a URL means; `port` is that of a host without one. Raises `ValueError`."""
+    parts = _parts(url)
+    if parts.scheme not in _SCHEMES:
+        raise ValueError(f"{safe(url)!r}: a Redis URL begins with redis://, rediss:// or unix://")
+    options = _options(url, parts, ["db"])
+    try:
+        port = parts.port or port
+    except ValueError:
+        # it may be a password, if the host was forgotten
+        raise ValueError(f"{parts.scheme}://...: what stands behind the : of the host is no port") from None
+    database = options.get("db", "" if parts.scheme == "unix" else parts.path.strip("/"))
+    path = unquote(parts.path) if parts.scheme == "unix" else ""
+    if parts.scheme == "unix" and not path.startswith("/"):
+        raise ValueError(f"{safe(url)!r}: write unix:///absolute/path/to/the/socket")
+    return Address(
+        parts.hostname or "localhost",
+        port,
+        path,
+        database_number(url, database),
+        unquote(parts.username or ""),
+        unquote(parts.password or ""),
+        (tls or ssl.create_default_context()) if parts.scheme == "rediss" else None,
+    )
+
+
+def addresses(url: str, tls: ssl.SSLContext | None, port: int = 6379) -> tuple[list[Address], str]:
+    """The servers that a URL with several hosts means, and its path. Raises `ValueError`."""
+    parts = _parts(url)
+    _options(url, parts, [])
+    scheme = parts.scheme.partition("+")[0]
+    login, at, hosts = parts.netloc.rpartition("@")
+    return [address(f"{scheme}://{login}{at}{host}", tls, port) for host in hosts.split(",")], parts.path
+
+
+def database_number(url: str, text: str) -> int:
+    """The number of a database, 0 if nothing is said. Raises `ValueError`."""
+    if text and not (text.isascii() and text.isdigit()):
+        raise ValueError(f"{safe(url)!r}: a database is a number, not {text!r}")
+    return int(text or 0)
+
+
+def check_login(url: str) -> None:
+    """Refuse a URL of which something behind the login may be a part of the password. Raises `ValueError`."""
+    if "@" in url and not _LOGIN.fullmatch(url):
+        raise ValueError(
+            f"{safe(url)!r}: a Redis URL has at most one @, behind the password; write / # ? @ in a password, and "
+            "@ anywhere else, as %2F %23 %3F %40"
+        )
+
+
+def safe(url: str) -> str:
+    """The URL for a message: whatever stands before an @ may be a password."""
+    before, _, rest = url.rpartition("@")
+    scheme = re.match(r"[a-zA-Z+]+://|", before)
+    return (scheme[0] if scheme else "") + rest
+
+
+def _parts(url: str) -> SplitResult:
+    check_login(url)
+    try:
+        return urlsplit(url)
+    except ValueError:
+        # its words may quote the password
+        problem = f"{safe(url)!r}: this is no URL; write [ and ] in a password as %5B and %5D"
+        raise ValueError(problem) from None
+
+
+def _options(url: str, parts: SplitResult, known: Iterable[str]) -> dict[str, str]:
+    options = dict(parse_qsl(parts.query, keep_blank_values=True))
+    if parts.fragment:
+        raise ValueError(f"{safe(url)!r}: a Redis URL has nothing behind a #")
+    if options.keys() - set(known):
+        raise ValueError(
+            f"{safe(url)!r}: the only options that a Redis URL has are db and replicas, not {sorted(options)}"
+        )
+    return options
+
+
+def number_in(
+    url: str, name: str, given: int | None, default: int, *, least: int, most: int
+) -> tuple[str, int]:
+    """The URL without its option `name`, and the number: the argument's, else the URL's, else the default.
+
+    Raises `TypeError`, `ValueError`.
+    """
+    where, _, query = url.partition("?")
+    options = [option.partition("=") for option in query.split("&") if option]
+    values = [value for option, _, value in options if option == name]
+    rest = "&".join("".join(option) for option in options if option[0] != name)
+    if given is None:
+        if not all(value.isascii() and value.isdigit() for value in values):
+            raise ValueError(f"{name} must be a number in the URL, not {values[-1]!r}")
+        given = int(values[-1]) if values else default
+    return f"{where}?{rest}" if rest else where, check_count(name, given, least=least, most=most)

@@ -1,0 +1,47 @@
+"""Which shards an operation needs, and one answer made of theirs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from tenure.engine import CheckHealth, Health, KeyPage, ListKeys, Operation, Ping, Reply
+from tenure.errors import EngineError
+
+from ._shards import shard_of
+
+
+def fan_out(operation: Operation[Any], shards: int) -> Iterator[tuple[int, Operation[Any]]]:
+    """What to ask which shard. Raises `EngineError` for a page that does not exist."""
+    match operation:
+        case ListKeys(after=after):
+            # one shard after the other
+            shard, _, rest = after.partition(":")
+            if after and not (shard.isascii() and shard.isdigit() and int(shard) < shards):
+                raise EngineError(f"no page ends at {after!r}")
+            yield int(shard or 0), replace(operation, after=rest)
+        case Ping() | CheckHealth():
+            yield from ((shard, operation) for shard in range(shards))
+        case _:
+            yield shard_of(operation.key, shards), operation
+
+
+def merged(operation: Operation[Any], answers: list[Any], shards: int) -> Any:
+    """One answer made of those of all shards that were asked."""
+    for answer in answers:
+        if isinstance(answer, EngineError) or answer is Reply.MORE:
+            return answer
+    match operation:
+        case ListKeys(after=after):
+            page: KeyPage = answers[0]
+            shard = int(after.partition(":")[0] or 0)
+            if page.next:
+                return KeyPage(page.names, f"{shard}:{page.next}")
+            return KeyPage(page.names, f"{shard + 1}:" if shard + 1 < shards else "")
+        case CheckHealth():
+            parts: list[Health] = answers
+            problems = dict.fromkeys(problem for part in parts for problem in part.problems)
+            return replace(parts[0], problems=tuple(problems))
+        case _:
+            return answers[-1]

@@ -1,0 +1,101 @@
+"""One server as the place of the only shard."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import hiredis
+
+from tenure.errors import StoreUnavailable
+
+from ._connection import Connection
+from ._endpoint import Endpoint
+from ._handshake import TRANSIENT, code_of
+from ._resp import pack
+from ._scripts import all_scripts
+
+_CHANNEL = "tenure:"
+
+
+class Server:
+    """Sends commands over one connection.
+
+    `on_message(process, message)` is called for each message, `resync()` when messages may have been lost.
+    """
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        on_message: Callable[[str, bytes], None],
+        resync: Callable[[], None],
+        *,
+        prefix: str,
+        response_timeout: float,
+        replicas: int,
+    ) -> None:
+        self._endpoint = endpoint
+        self._on_message = on_message
+        self._connection = Connection(
+            endpoint,
+            self._on_channel,
+            resync,
+            probes={prefix: "1"},
+            response_timeout=response_timeout,
+            replicas=replicas,
+        )
+
+    def __str__(self) -> str:
+        """The URL, without the password."""
+        return str(self._endpoint)
+
+    def connection(self, _shard: int) -> Connection | None:
+        """The connection, if it is up."""
+        return self._connection if self._connection.up else None
+
+    async def execute(self, _shard: int, commands: list[bytes]) -> list[Any]:
+        """Send packed commands; return the reply to each, errors among them.
+
+        Raises `StoreUnavailable` when the connection broke before the last reply, or the server is not ready.
+        Cancellation: the commands may or may not be executed.
+        """
+        replies = await self._connection.execute(commands)
+        lost: list[int] = []
+        for i, reply in enumerate(replies):
+            if isinstance(reply, hiredis.ReplyError):
+                if self.may_retry(reply):
+                    lost.append(i)
+                elif code_of(reply) in TRANSIENT:
+                    raise StoreUnavailable(f"{self}: {reply}")
+        if lost:
+            await self._connection.execute([pack([("SCRIPT", "LOAD", one.source)]) for one in all_scripts()])
+            for i, reply in zip(lost, await self.execute(0, [commands[i] for i in lost]), strict=True):
+                replies[i] = reply
+        return replies
+
+    def may_retry(self, error: hiredis.ReplyError) -> bool:
+        """Whether the server has lost its scripts. One that is not ready is connected to anew."""
+        code = code_of(error)
+        if code in TRANSIENT:
+            self._connection.drop(str(error))
+        return code == "NOSCRIPT"
+
+    def _on_channel(self, channel: str, message: bytes | None) -> None:
+        if message is not None:
+            self._on_message(channel.removeprefix(_CHANNEL), message)
+
+    def listen(self, process: str) -> None:
+        """Subscribe every new connection to the channel of a process."""
+        self._connection.channels.add(_CHANNEL + process)
+
+    async def listening(self, process: str) -> None:
+        """Subscribe the open connection. Raises `EngineError` if the user may not subscribe."""
+        await self._connection.subscribe(_CHANNEL + process)
+
+    def forget(self, process: str) -> None:
+        """Unsubscribe from the channel of a process."""
+        self._connection.unsubscribe(_CHANNEL + process)
+
+    async def run(self, started: Callable[[], None] | None) -> None:
+        """Keep the connection until cancelled; see `Connection.run`."""
+        await self._connection.run(started)

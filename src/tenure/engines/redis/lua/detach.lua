@@ -1,0 +1,3 @@
+local function detach(session, item)
+    call('ZREM', P .. session .. ':items', item)
+end

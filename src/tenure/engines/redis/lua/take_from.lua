@@ -1,3 +1,0 @@
-local function take_from(session, thing)
-    call('ZREM', P .. session .. ':things', thing)
-end

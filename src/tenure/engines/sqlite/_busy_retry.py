@@ -1,0 +1,50 @@
+"""Waiting for another writer: in short steps of our own, since SQLite's back-off starves the third in the queue."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+from tenure.errors import StoreUnavailable
+
+from ._errors import is_busy
+
+T = TypeVar("T")
+
+_STEP = 0.0003
+"""Seconds between two tries."""
+
+
+class BusyRetry:
+    """Tries again for at most `limit` seconds while another process has the lock.
+
+    Thread safety: `lose` may be called from any thread.
+    """
+
+    def __init__(self, path: str, limit: float) -> None:
+        self._path = path
+        self._limit = limit
+        self._given_up = False
+
+    def give_up(self) -> None:
+        """Wait no longer, now and in future."""
+        self._given_up = True
+
+    def run(self, step: Callable[[], T]) -> T:
+        """What `step` returns. Raises `StoreUnavailable` when the lock was not to be had: then nothing was done."""
+        deadline = None
+        while True:
+            try:
+                return step()
+            except sqlite3.OperationalError as problem:
+                if not is_busy(problem):
+                    raise
+            now = time.monotonic()
+            deadline = now + self._limit if deadline is None else deadline
+            if self._given_up or now >= deadline:
+                raise StoreUnavailable(
+                    f"{self._path}: locked by another process for {self._limit:g} s; nothing was done"
+                )
+            time.sleep(_STEP)

@@ -1,0 +1,211 @@
+"""The executor: applies batches of operations to the state, each batch in one transaction. Synchronous.
+
+A batch has no savepoints. If any of its operations fails, all of it is rolled back, and each operation gets a
+transaction of its own: the one that fails then fails alone. That is rare, and costs nothing while all goes well.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, TypeVar
+
+from tenure.engine import (
+    CAP,
+    A,
+    Complete,
+    Enlisted,
+    Hint,
+    Operation,
+    PutOne,
+    Reply,
+    handlers,
+    how_many_to_forget,
+    within,
+)
+from tenure.errors import StoreUnavailable
+
+from ._admin import Admin
+from ._busy_retry import BusyRetry
+from ._claims import Claims
+from ._clock import Clocks
+from ._counters import Barriers, Rates
+from ._endings import Endings
+from ._errors import explain, is_full
+from ._hints import write_hints
+from ._holds import Holds
+from ._producers import Producers
+from ._queue import Queues
+from ._room import Room
+from ._sessions import Sessions
+from ._sql import CLAIMS, COUNTERS, HOLDS, QUEUES, TASKS
+from ._state import State
+from ._survey import Introspection
+from ._tasks import Tasks
+
+T = TypeVar("T")
+
+
+class Executor:
+    """Applies operations through one connection, which is in autocommit mode and has the schema.
+
+    `served` returns whether a process gets its hints from here; hints for others are written into the file. `path` is
+    for messages.
+
+    Thread safety: none; used on the thread of the connection.
+    """
+
+    def __init__(
+        self,
+        db: sqlite3.Connection,
+        clocks: Clocks,
+        *,
+        cap: int = CAP,
+        retry: BusyRetry | None = None,
+        served: Callable[[str], bool] = lambda _: True,
+        path: str = "",
+    ) -> None:
+        self._db = db
+        self._retry = retry or BusyRetry(path, 5.0)
+        self._served = served
+        self._path = path
+        self._room = Room(db, path)
+        self._state = state = State(db, clocks, cap)
+        self._rates = Rates(state)
+        self._barriers = barriers = Barriers(state)
+        self._holds = holds = Holds(state)
+        self._claims = claims = Claims(state)
+        self._queues = queues = Queues(state)
+        self._endings = endings = Endings(state, queues)
+        producers = Producers(state, queues)
+        self._tasks = tasks = Tasks(state, queues, endings)
+        self._sessions = sessions = Sessions(
+            state,
+            [
+                (HOLDS.next_of_session, holds.drop),
+                (CLAIMS.next_of_session, claims.drop),
+                (COUNTERS.next_of_session, barriers.drop),
+                (QUEUES.next_producer_of_session, producers.drop),
+                (TASKS.next_of_session, tasks.drop),
+                (QUEUES.next_taker_of_session, tasks.drop_taker),
+            ],
+        )
+        self._handlers = handlers(
+            sessions=sessions,
+            holds=holds,
+            claims=claims,
+            producers=producers,
+            tasks=tasks,
+            admin=Admin(state, queues, endings),
+            rates=self._rates,
+            barriers=barriers,
+            introspection=Introspection(state, queues, path),
+        )
+        self._handlers |= {PutOne: producers.put_one, Complete: tasks.complete}
+
+    def execute(self, operations: Sequence[Operation[Any]]) -> tuple[list[Any], list[Hint], bool]:
+        """Answers, hints for processes served here, and whether there were hints for others.
+
+        Raises `StoreUnavailable` when another writer did not make way: then nothing was applied. Each operation that
+        fails is answered with an `EngineError`, and was not applied.
+        """
+        try:
+            return self._execute_in_room([within(operation) for operation in operations])
+        except StoreUnavailable:
+            raise
+        except Exception as problem:  # noqa: BLE001 whatever it is, it concerns the operation alone
+            if len(operations) == 1:
+                return [explain(self._path, problem)], [], False
+        answers: list[Any] = []
+        hints: list[Hint] = []
+        others = False
+        for operation in operations:
+            answer, more_hints, for_others = self.execute([operation])
+            answers += answer
+            hints += more_hints
+            others |= for_others
+        return answers, hints, others
+
+    def _execute_in_room(self, operations: Sequence[Operation[Any]]) -> tuple[list[Any], list[Hint], bool]:
+        try:
+            return self._execute(operations)
+        except sqlite3.OperationalError as problem:
+            if not is_full(problem):
+                raise
+        self._room.use_log_again()
+        return self._execute(operations)
+
+    def _execute(self, operations: Sequence[Operation[Any]]) -> tuple[list[Any], list[Hint], bool]:
+        self._retry.run(self._begin)
+        try:
+            self._room.begin()
+            answers, others = self._write(lambda: [self._apply(operation) for operation in operations])
+            self._room.check(operations)
+            self._db.execute("COMMIT")
+        except BaseException:
+            self._roll_back()
+            raise
+        self._room.committed()
+        state = self._state
+        state.replies.committed()
+        return answers, [hint for hint in state.hints if self._served(hint.process)], others
+
+    def apply_enlisted(self, operation: Enlisted[A]) -> A:
+        """Apply one operation in a transaction that its owner has begun, and ends."""
+        return self._write(partial(self._apply_enlisted, within(operation)))[0]
+
+    def _apply_enlisted(self, operation: Enlisted[A]) -> A:
+        # as far as the step budget goes: the user's transaction is to stay short, and what is left does not concern it
+        self._state.steps_left = self._state.cap
+        self._clear_up()
+        return self._handlers[type(operation)](operation)
+
+    def _write(self, step: Callable[[], T]) -> tuple[T, bool]:
+        """What `step` returns, its effects written, and whether there were hints for others."""
+        state = self._state
+        state.begin()
+        self._queues.begin()
+        self._endings.begin()
+        result = step()
+        few = how_many_to_forget(state.operations)
+        self._tasks.forget_records()
+        self._rates.forget(few)
+        self._barriers.forget(few)
+        self._queues.forget(few)
+        self._queues.save()
+        others = write_hints(state, [hint for hint in state.hints if not self._served(hint.process)])
+        state.save()
+        return result, others
+
+    def _apply(self, operation: Operation[Any]) -> Any:
+        state = self._state
+        state.operations += 1
+        state.steps_left, state.unfinished = state.cap, False
+        answer: Any = None
+        self._clear_up()
+        if not state.unfinished:
+            answer = self._handlers[type(operation)](operation)
+        return Reply.MORE if state.unfinished else answer
+
+    def _clear_up(self) -> None:
+        """Do what time has made due, as far as the step budget goes."""
+        state = self._state
+        if state.unserved:
+            self._holds.go_on()
+        # one after the other: a task that an ended session still seems to have would not expire
+        for due, now, clear_up in (
+            (state.soonest.session, state.boot, self._sessions.end_expired),
+            (state.soonest.task, state.wall, self._tasks.clear_up),
+            (state.soonest.rest, state.wall, self._claims.clear_up),
+        ):
+            if not state.unfinished and due is not None and due <= now:
+                clear_up()
+
+    def _begin(self) -> None:
+        self._db.execute("BEGIN IMMEDIATE")
+
+    def _roll_back(self) -> None:
+        # SQLite itself rolls back after some errors, such as a full disk
+        if self._db.in_transaction:
+            self._db.execute("ROLLBACK")

@@ -1,0 +1,69 @@
+"""The replies to numbered operations, kept so that a batch that is sent again is applied once."""
+
+from __future__ import annotations
+
+from heapq import heappop, heappush
+from typing import Any, NamedTuple
+
+from tenure.engine import CAP
+
+from ._session import Session
+
+
+class CachedReply(NamedTuple):
+    """The last reply to a numbered operation; returned again until then, on the clock of the boot."""
+
+    n: int
+    answer: Any
+    until: int
+
+
+class CachedReplies:
+    """By session and name of the operation. A session belongs to the process that opened it, so the file has none."""
+
+    def __init__(self) -> None:
+        self._boot = 0
+        self._replies: dict[tuple[int, str], CachedReply] = {}
+        self._new: dict[tuple[int, str], CachedReply] = {}
+        self._due: list[tuple[int, tuple[int, str]]] = []
+
+    def begin(self, boot: int) -> None:
+        """A transaction begins: forget what one that failed has left."""
+        self._boot = boot
+        self._new = {}
+
+    def cached(self, session: Session, n: int, name: str) -> Any:
+        """The answer to the same numbered operation when it came before, or None for a new one."""
+        reply = self._new.get((session.id, name)) or self._replies.get((session.id, name))
+        if reply is None or reply.n != n or reply.until <= self._boot:
+            return None
+        self.cache(session, n, name, reply.answer)
+        return reply.answer
+
+    def cache(self, session: Session, n: int, name: str, answer: Any) -> None:
+        """Keep an answer, once the transaction is committed."""
+        self._new[session.id, name] = CachedReply(n, answer, self._boot + 2 * session.ttl)
+
+    def committed(self) -> None:
+        """From now on the answers of this transaction may be returned again."""
+        for name, reply in self._new.items():
+            if name not in self._replies:
+                heappush(self._due, (reply.until, name))
+            self._replies[name] = reply
+        self._new = {}
+        self._forget()
+
+    def _forget(self) -> None:
+        """Forget some of those that are kept no longer: more than a batch can have left."""
+        for _ in range(2 * CAP):
+            if not self._due or self._due[0][0] > self._boot:
+                return
+            _, name = heappop(self._due)
+            reply = self._replies[name]
+            if reply.until > self._boot:
+                heappush(self._due, (reply.until, name))
+            else:
+                del self._replies[name]
+
+    def __len__(self) -> int:
+        return len(self._replies)

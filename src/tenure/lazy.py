@@ -1,0 +1,29 @@
+"""Rooms whose names are imported when they are first used, so that nobody waits for what they do not need."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from typing import Any
+
+__all__ = ("exports",)
+
+
+def exports(room: str, home: str, modules: Mapping[str, str]) -> Callable[[str], Any]:
+    """The `__getattr__` of a room: `modules` maps each of its modules to the names that it has, with blanks between.
+
+    A name is looked up once; from then on it is an attribute of the room. Users know what they import as `home.name`,
+    in tracebacks and pickles too. Type checkers read the same imports in the room's `if TYPE_CHECKING` block.
+    """
+    module_of = {name: module for module, names in modules.items() for name in names.split()}
+
+    def __getattr__(name: str) -> Any:  # noqa: N807 it becomes the room's
+        if (module := module_of.get(name)) is None:
+            raise AttributeError(f"module {room!r} has no attribute {name!r}")
+        value = getattr(import_module(module if module.startswith("tenure.") else f"{room}.{module}"), name)
+        value.__module__ = home
+        setattr(sys.modules[room], name, value)
+        return value
+
+    return __getattr__

@@ -1,0 +1,133 @@
+"""The entries of a queue: in order of arrival, or by priority with aging."""
+
+from __future__ import annotations
+
+from collections import deque
+from heapq import heapify, heappop, heappush
+from math import isnan, nan
+from typing import Generic, TypeVar
+
+from tenure.waiting import now
+
+__all__ = ("Entry", "Fifo", "Ranked")
+
+T = TypeVar("T")
+
+
+class Entry(Generic[T]):
+    """An item and its rank. It is `there` while in a backlog, and `ready` to be taken once its putter has run."""
+
+    __slots__ = ("came", "item", "priority", "ready", "seq", "there")
+
+    def __init__(self, item: T, priority: int, seq: int) -> None:
+        """Make an entry that is in no backlog."""
+        self.item = item
+        self.priority = priority
+        self.seq = seq
+        self.came = nan
+        self.ready = True
+        self.there = False
+
+    def __lt__(self, _: object) -> bool:
+        # heaps ask only for two of the same rank, of which one is dead
+        return False
+
+    def again(self) -> Entry[T]:
+        """Return a copy of the same rank: one that was taken may still be in its backlog as a dead entry."""
+        entry = Entry(self.item, self.priority, self.seq)
+        entry.came = self.came
+        return entry
+
+
+class Fifo(Generic[T]):
+    """First in, first out."""
+
+    __slots__ = ("_entries", "size")
+
+    size: int
+    """How many entries it has."""
+
+    def __init__(self) -> None:
+        """Make an empty backlog."""
+        self._entries: deque[Entry[T]] = deque()
+        self.size = 0
+
+    def first(self) -> Entry[T]:
+        """Return the next entry; the backlog must not be empty."""
+        return self._entries[0]
+
+    def add(self, entry: Entry[T]) -> None:
+        """Add an entry; one that arrived before others goes back to its place, near the front."""
+        entry.there = True
+        self.size += 1
+        entries = self._entries
+        if not entries or entries[-1].seq < entry.seq:
+            entries.append(entry)
+        else:
+            later = next(i for i, one in enumerate(entries) if one.seq > entry.seq)
+            entries.insert(later, entry)
+
+    def remove(self, entry: Entry[T]) -> None:
+        """Remove an entry: in constant time if it is the first."""
+        entry.there = False
+        self.size -= 1
+        if self._entries[0] is entry:
+            self._entries.popleft()
+        else:
+            self._entries.remove(entry)
+
+
+class Ranked(Generic[T]):
+    """Higher priority first; with `aging`, entries older than that many seconds go first, the oldest first.
+
+    A heap by priority and one by age hold the same entries; what is taken from one becomes dead in the other.
+    """
+
+    __slots__ = ("_aging", "_by_age", "_heap", "size")
+
+    size: int
+    """How many entries it has."""
+
+    def __init__(self, aging: float | None) -> None:
+        """Make an empty backlog."""
+        self._aging = aging
+        self._heap: list[tuple[int, int, Entry[T]]] = []
+        self._by_age: list[tuple[int, Entry[T]]] = []
+        self.size = 0
+
+    def first(self) -> Entry[T]:
+        """Return the next entry; the backlog must not be empty."""
+        heap = self._heap
+        if self._aging is not None:
+            by_age = self._by_age
+            while not (entry := by_age[0][1]).there:
+                heappop(by_age)
+            if now() - entry.came > self._aging:
+                return entry
+        while not (entry := heap[0][2]).there:
+            heappop(heap)
+        return entry
+
+    def add(self, entry: Entry[T]) -> None:
+        """Add an entry."""
+        entry.there = True
+        self.size += 1
+        heappush(self._heap, (-entry.priority, entry.seq, entry))
+        if self._aging is not None:
+            if isnan(entry.came):
+                entry.came = now()
+            heappush(self._by_age, (entry.seq, entry))
+
+    def remove(self, entry: Entry[T]) -> None:
+        """Remove an entry, wherever it is."""
+        entry.there = False
+        self.size -= 1
+        if self._heap[0][2] is entry:
+            heappop(self._heap)
+        # the dead go when they reach the front; should they ever be the most, all at once
+        if len(self._heap) > 2 * self.size + 64:
+            self._heap = [one for one in self._heap if one[2].there]
+            heapify(self._heap)
+        if len(self._by_age) > 2 * self.size + 64:
+            self._by_age = [one for one in self._by_age if one[1].there]
+            heapify(self._by_age)

@@ -1,0 +1,112 @@
+"""How a pool is opened, emptied and closed."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from typing import Any, Self
+
+import anyio
+from anyio import AsyncContextManagerMixin
+
+from tenure.errors import PoolClosed
+from tenure.upkeep import Job, Upkeep, unwrapped_task_group
+from tenure.waiting import Line, Waiter, checkpoint
+
+__all__ = ("PoolLifecycle",)
+
+_NOT_OPEN = "the pool is not open: use it inside of its `async with` block"
+
+
+class PoolLifecycle(AsyncContextManagerMixin):
+    """The states of a pool (new, opening, open, closing) and the jobs that run while it is open.
+
+    Thread safety: none; all on the thread of one loop.
+    """
+
+    def __init__(self, close_timeout: float) -> None:
+        self._close_timeout = close_timeout
+        self._phase = "new"
+        self._upkeep: Upkeep | None = None
+        self._emptied: Line[None, None] = Line(_nothing)
+
+    async def drain(self) -> None:
+        """Lend nothing more, wait until all that is lent has come back, and close everything.
+
+        From its first step on, waiting and later calls raise `PoolClosed`. RuntimeError if the pool was never opened.
+
+        Cancellation: ends the wait; the pool lends nothing more all the same.
+        """
+        if self._phase in {"new", "opening"}:
+            raise RuntimeError(_NOT_OPEN)
+        self._begin_closing()
+        await self._until_empty()
+
+    # what a pool says of itself
+
+    @abstractmethod
+    def _slots(self) -> int:
+        """How many slots are in use."""
+
+    @abstractmethod
+    async def _begin(self) -> None:
+        """What is to be done before anybody may borrow. Cancellation: passed on."""
+
+    @abstractmethod
+    def _start_jobs(self) -> None:
+        """Start what runs as long as the pool is open."""
+
+    @abstractmethod
+    def _begin_closing(self) -> None:
+        """Stop creating, fail the waiting tasks, close what is idle; the state is "closing" then."""
+
+    @abstractmethod
+    def _close_lent(self) -> None:
+        """Close what is lent under its borrowers' hands."""
+
+    # what it gets for that
+
+    def _check_open(self) -> None:
+        if self._phase in {"new", "opening"}:
+            raise RuntimeError(_NOT_OPEN)
+        if self._phase != "open":
+            raise PoolClosed("the pool is closed")
+
+    def _start(self, name: str, function: Callable[..., Any], *args: Any) -> Job:
+        assert self._upkeep is not None
+        return self._upkeep.start(name, function, *args)
+
+    def _slot_freed(self) -> None:
+        if not self._slots():
+            while (waiter := self._emptied.head()) is not None:
+                self._emptied.grant(waiter, None)
+
+    async def _until_empty(self) -> None:
+        if self._slots():
+            await self._emptied.wait(self._emptied.join(None))
+        else:
+            await checkpoint()
+
+    @asynccontextmanager
+    async def __asynccontextmanager__(self) -> AsyncGenerator[Self]:
+        if self._phase != "new":
+            raise RuntimeError("a pool can be opened only once; make a new one")
+        self._phase = "opening"
+        async with unwrapped_task_group() as group:
+            self._upkeep = Upkeep(group)
+            try:
+                await self._begin()
+                self._phase = "open"
+                self._start_jobs()
+                yield self
+            finally:
+                self._begin_closing()
+                try:
+                    with anyio.move_on_after(self._close_timeout, shield=True):
+                        await self._until_empty()
+                finally:
+                    self._close_lent()
+
+
+def _nothing(_: Waiter[None, None]) -> None: ...

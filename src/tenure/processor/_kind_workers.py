@@ -1,0 +1,325 @@
+"""The workers of one kind of task, and what each of its tasks enters and leaves.
+
+The order is the same for every task. What is expensive to hold comes late, and what is spent rather than held comes
+last:
+
+1. while the circuit breaker is open, wait; nothing is held but the task
+2. claim a resource
+3. borrow a connection
+4. wait for the rate, so that starts are as far apart as it says, whatever came before
+5. enter the circuit breaker: it measures the handler, not the waiting; refused, leave all and go back to 1
+6. run the handler, for `timeout` seconds at most
+
+and it is left in the opposite order. It is one stack in the worker's own task, so a step that fails, or is cancelled,
+leaves what was entered before it and nothing else. A task that did not get that far because its store closes, or is
+unsure whether it has its permit, is given back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+from anyio import CancelScope
+
+from tenure.engine import Settle, Verdict
+from tenure.errors import (
+    AcquireTimeout,
+    BulkheadFull,
+    CircuitOpen,
+    LeaseLost,
+    OutcomeUnknown,
+    PoolTimeout,
+    StoreClosed,
+)
+from tenure.local import CircuitBreaker, Pool
+from tenure.shared import Discard, RateLimiter, ResourcePool, Retry, RetryLater, Task, WorkQueue
+from tenure.shared._endings import is_closing, parted
+from tenure.shared._runners import Runners
+from tenure.shared._task import describe
+from tenure.waiting import Line, Waiter, now
+
+from ._adaptive import Limit
+from ._context import Context
+from ._meter import Meter
+
+OUTCOMES = {
+    Verdict.DONE: "done",
+    Verdict.RETRY: "retried",
+    Verdict.DEAD: "dead",
+    Verdict.DISCARD: "discarded",
+    Verdict.CANCEL: "cancelled",
+    Verdict.GIVE_BACK: "given_back",
+    Verdict.POSTPONE: "postponed",
+}
+
+Handler = Callable[[Task, Context], Awaitable[Any]]
+Where = Mapping[str, Any] | Callable[[Task], Mapping[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What the tasks of all kinds enter; None for what there is not. Times are in seconds."""
+
+    handler: Handler
+    timeout: float | None
+    claims: ResourcePool | None
+    where: Where | None
+    claim_timeout: float | None
+    pool: Pool[Any] | None
+    connection_timeout: float | None
+    limiter: RateLimiter | None
+    lock_timeout: float | None
+
+    @property
+    def any(self) -> bool:
+        """Whether there is anything to enter."""
+        return self.claims is not None or self.pool is not None or self.limiter is not None
+
+
+class GivenBack(Exception):
+    """The task was not started, and shall be as if it had not been taken."""
+
+
+class _Refused(Exception):
+    """The circuit breaker does not let the task start."""
+
+
+class KindWorkers:
+    """The workers of one kind of task."""
+
+    def __init__(
+        self,
+        queue: WorkQueue,
+        kind: str | None,
+        size: int,
+        parts: Parts,
+        meter: Meter,
+        *,
+        retry: Retry | None,
+        breaker: CircuitBreaker | None,
+        limit: Limit | None,
+    ) -> None:
+        self.queue = queue
+        self.kind = kind
+        self.size = size
+        self.meter = meter
+        self.scope = CancelScope()
+        self._runners = Runners(
+            queue,
+            [self._handle] * size,
+            retry=retry,
+            pause=self._until_allowed,
+            judge=self._judge,
+            on_settled=self._on_settled,
+        )
+        self._parts = parts
+        self._is_bare = not parts.any and breaker is None
+        self._breaker = breaker
+        self._limit = limit
+        self._allowed = size if limit is None else limit.allowed
+        self._resting: Line[int, None] = Line(_nothing)
+        self._entering: set[CancelScope] = set()
+        self._shut: Line[None, None] = Line(self._left)
+
+    async def run(self) -> None:
+        """Work until cancelled or drained. Raises `StoreClosed`, `EngineError`.
+
+        Cancellation: handlers are cancelled and their tasks given back, without counting an attempt.
+        """
+        unregister = self._breaker and self._breaker.on_change(self._on_breaker)
+        try:
+            await self._runners.run()
+        finally:
+            if unregister is not None:
+                unregister()
+
+    @property
+    def allowed(self) -> int:
+        """How many tasks at once at present."""
+        return self._allowed
+
+    @property
+    def busy(self) -> int:
+        """How many tasks it has."""
+        return self.meter.window.level("busy")
+
+    def begin_draining(self) -> None:
+        """Take no more, and give back what has not started. Synchronous."""
+        self._runners.begin_draining()
+        for scope in list(self._entering):
+            scope.cancel("the processor is drained")
+
+    async def drain(self) -> None:
+        """Take no more, and return when `run` has ended. Cancellation: it goes on draining."""
+        await self._runners.drain()
+
+    # taking, as many as are allowed
+
+    def _until_allowed(self, number: int) -> Awaitable[None] | None:
+        return None if number < self._allowed else self._resting.wait(self._resting.join(number))
+
+    def _allow(self, allowed: int) -> None:
+        lower, self._allowed = allowed < self._allowed, allowed
+        self.meter.report("limit", allowed=allowed)
+        if lower:
+            self._runners.look_again()
+        else:
+            for runner in self._resting:
+                if runner.want < allowed:
+                    self._resting.grant(runner, None)
+
+    # one task
+
+    async def _handle(self, task: Task) -> Any:
+        meter = self.meter
+        taken = meter.taken()
+        try:
+            if self._runners.draining:
+                raise GivenBack
+            context = Context(self.queue.store, self.kind, meter, self._parts.lock_timeout)
+            if self._is_bare:
+                return await self._call(task, context, taken, taken)
+            with CancelScope() as scope:
+                self._entering.add(scope)
+                try:
+                    return await self._enter(task, context, scope, taken)
+                finally:
+                    self._entering.discard(scope)
+            raise GivenBack
+        except LeaseLost as lost:
+            if task.lost is None:
+                meter.report("leases_lost", key=lost.key, reason=lost.reason)
+            raise
+        finally:
+            meter.change("busy", -1)
+
+    async def _enter(self, task: Task, context: Context, scope: CancelScope, taken: float) -> Any:
+        while True:
+            await self._until_admitted()
+            try:
+                async with AsyncExitStack() as stack:
+                    try:
+                        await self._acquire(stack, task, context)
+                    except BaseException as problem:
+                        self._pass_on()
+                        if isinstance(problem, (OutcomeUnknown, StoreClosed)):  # none of the task's doing
+                            raise GivenBack from None
+                        raise
+                    self._entering.discard(scope)
+                    if scope.cancel_called:  # in the very step that obtained the last thing
+                        await anyio.lowlevel.checkpoint_if_cancelled()
+                    return await self._call(task, context, taken, now())
+            except _Refused:
+                self.meter.count("refused")
+
+    async def _acquire(self, stack: AsyncExitStack, task: Task, context: Context) -> None:
+        parts, meter = self._parts, self.meter
+        since = now()
+        try:
+            if parts.claims is not None:
+                where = parts.where(task) if callable(parts.where) else parts.where
+                context.has(await stack.enter_async_context(parts.claims.claim(parts.claim_timeout, where)))
+                stack.callback(meter.change, "claims", -1)
+                meter.change("claims", 1)
+                since = meter.record("claim", since)
+            if parts.pool is not None:
+                connection = await stack.enter_async_context(parts.pool.acquire(parts.connection_timeout))
+                context.has_connection(connection)
+                stack.callback(meter.change, "connections", -1)
+                meter.change("connections", 1)
+                since = meter.record("connection", since)
+        except (AcquireTimeout, PoolTimeout, BulkheadFull) as error:
+            meter.report("exhaustion", id=task.id, attempt=task.attempt, error=str(error))
+            raise
+        if parts.limiter is not None:
+            await parts.limiter.acquire()
+            meter.record("rate", since)
+        if self._breaker is not None:
+            try:
+                await self._breaker.__aenter__()
+            except CircuitOpen:
+                raise _Refused from None
+            stack.callback(self._pass_on)
+            stack.push_async_exit(self._breaker)
+
+    async def _call(self, task: Task, context: Context, taken: float, started: float) -> Any:
+        parts = self._parts
+        try:
+            if parts.timeout is None:
+                result = await parts.handler(task, context)
+            else:
+                result = await self._call_in_time(parts.timeout, task, context)
+        except BaseException as error:
+            if not is_closing(error) and parted(error)[0] is not None:
+                self._ended_at(now(), task.waited, taken, started)
+            raise
+        self._ended_at(now(), task.waited, taken, started)
+        return result
+
+    async def _call_in_time(self, seconds: float, task: Task, context: Context) -> Any:
+        with anyio.move_on_after(seconds):
+            return await self._parts.handler(task, context)
+        self.meter.report("timeouts", id=task.id, attempt=task.attempt, seconds=seconds)
+        raise TimeoutError(f"not done within {seconds:g} s")
+
+    def _ended_at(self, at: float, waited: float, taken: float, started: float) -> None:
+        self.meter.ran(at, waited + started - taken, at - started)
+        if self._limit is not None:
+            allowed = self._limit.note(at - started, self.busy, at)
+            if allowed != self._allowed:
+                self._allow(allowed)
+
+    # what becomes of it
+
+    def _judge(self, task: Task, failure: BaseException) -> BaseException | None:
+        if isinstance(failure, GivenBack):
+            return None
+        if not isinstance(failure, (Discard, RetryLater)) and task.lost is None:
+            self.meter.report("failures", id=task.id, attempt=task.attempt, error=describe(failure))
+        return failure
+
+    def _on_settled(self, task: Task, settle: Settle, refused: str | None) -> None:
+        if refused:
+            self.meter.report("leases_lost", key=f"{self.queue.key} task {task.id}", reason=refused)
+            self.meter.count("lost")
+        else:
+            self.meter.count(OUTCOMES[settle.verdict])
+        if refused or settle.verdict in (Verdict.RETRY, Verdict.GIVE_BACK, Verdict.POSTPONE):
+            self.meter.queued(1)
+
+    # waiting for the circuit breaker
+
+    async def _until_admitted(self) -> None:
+        breaker = self._breaker
+        while breaker is not None and (seconds := breaker.retry_after()) > 0:
+            with anyio.move_on_after(seconds):
+                await self._shut.wait(self._shut.join(None))
+
+    def _left(self, waiter: Waiter[None, None]) -> None:
+        if waiter.granted:
+            self._pass_on()
+
+    def _pass_on(self) -> None:
+        """Let the next task try: a probe has left the breaker, or the task woken to become one will not."""
+        breaker = self._breaker
+        if breaker is not None and breaker.state == "half_open" and breaker.retry_after() <= 0:
+            self._wake_one()
+
+    def _on_breaker(self, old: object, new: object) -> None:
+        del old
+        self.meter.report("breaker", state=new)
+        while self._wake_one():
+            pass
+
+    def _wake_one(self) -> bool:
+        waiter = self._shut.head()
+        return waiter is not None and self._shut.grant(waiter, None)
+
+
+def _nothing(_: object) -> None:
+    pass

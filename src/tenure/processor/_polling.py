@@ -1,0 +1,48 @@
+"""The periodic jobs of a processor: ask the engine for the state of its queues, and watch for late heartbeats."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+import anyio
+
+from tenure.errors import EngineError, StoreClosed
+from tenure.shared import WorkQueue
+
+from ._meter import Meter
+
+
+async def poll(look: Callable[[], Awaitable[object]], every: float) -> None:
+    """Call `look` every `every` seconds, until cancelled or the store is closed; a failure is retried the next time."""
+    while True:
+        try:
+            await look()
+        except EngineError:
+            pass
+        except StoreClosed:
+            return
+        await anyio.sleep(every)
+
+
+async def watch_heartbeats(queue: WorkQueue, meter: Meter) -> None:
+    """Report each heartbeat of the session that has a queue's tasks, if it is late by a sixth of the ttl.
+
+    Cancellation: this is how it ends.
+
+    They are sent every third of the ttl, so an acknowledgement that is older than a half is late; it is noticed within
+    the next sixth. Waking too late here means the same: nothing ran, heartbeats included.
+    """
+    store = queue.store
+    step = store.ttl / 6
+    reported: float | None = None
+    while True:
+        due = anyio.current_time() + step
+        await anyio.sleep_until(due)
+        overslept = anyio.current_time() - due
+        session = store.session_at_once(store.ttl, queue.key)
+        age = 0.0 if session is None else session.ttl - session.margin - session.remaining()
+        # of a session that is renewed late each look finds the same, until it has been renewed
+        renewal = due if session is None else session.deadline
+        if (overslept > step or age > 3 * step) and reported != renewal:
+            reported = renewal
+            meter.report("heartbeats_late", seconds=max(overslept, age - 2 * step))

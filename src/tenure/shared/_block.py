@@ -1,0 +1,182 @@
+"""The leased block: one `async with` for all that is held, be it a hold, a claim, a term or a task.
+
+A block passes through these states, each left for the next one only::
+
+    new ------> entering ------> held ------> given back
+       __aenter__       granted      left; or its task has ended without leaving
+
+While it is held, the body runs in a cancel scope of the block's own, in the caller's own task; a loss cancels that
+scope. Giving back is synchronous and comes before the first await of leaving, so that nothing can stop it, not even a
+native cancellation. Then the scope ends, and the block waits for the acknowledgement in a shield. What leaves the block
+is, in this order: a cancellation from outside, the body's own exception, and only then what follows from the loss.
+
+Classes built on it say how to obtain something, what to hand over, how to give it back, and which error follows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import TracebackType
+from typing import Generic, Protocol, TypeVar
+
+from anyio import CancelScope
+
+from tenure.store import Store
+from tenure.waiting import Parked, now, on_task_end, this_task
+
+
+class Leased(Protocol):
+    """What a block hands over."""
+
+    @property
+    def lost(self) -> str | None:
+        """Why it was lost, or None."""
+        ...
+
+
+L = TypeVar("L", bound=Leased)
+Swallows = TypeVar("Swallows", None, bool)
+"""What `__aexit__` returns: None, or whether it swallows the exception."""
+
+
+class LeasedBlock(Generic[L, Swallows]):
+    """An async context manager whose body runs for as long as something is held. For one use."""
+
+    __slots__ = ("_held", "_key", "_scope", "_store", "_task", "_unwatch")
+
+    def __init__(self, store: Store, key: str) -> None:
+        self._store = store
+        self._key = key
+        self._held: L | None = None
+        self._task: object = None
+        self._unwatch: Callable[[], None] | None = None
+
+    @property
+    def is_held(self) -> bool:
+        """Whether it was entered and not yet left."""
+        return self._unwatch is not None
+
+    async def __aenter__(self) -> L:
+        """Obtain it. Raises `AcquireTimeout`, `StoreClosed`, `EngineError`.
+
+        Cancellation: nothing is held and no place is kept.
+        """
+        if self._task is not None:
+            raise RuntimeError(f"{self._key}: this block was entered before; make a new one")
+        self._task = task = this_task()
+        await self._obtain()
+        self._scope = scope = CancelScope()
+        scope.__enter__()
+        self._held = held = self._hand_over(scope)
+        self._unwatch = on_task_end(task, self._on_task_end)
+        return held
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> Swallows:
+        """Give it back. Raises `LeaseLost` if it was lost and the body did not raise something of its own.
+
+        Cancellation: giving back goes on by itself; only the wait for its acknowledgement ends.
+        """
+        held = self._held
+        if held is None:
+            raise RuntimeError(f"{self._key}: this block was not entered")
+        if (unwatch := self._unwatch) is not None:
+            self._give_back(held, error)
+            self._unwatch = None  # it knows this block: together they would wait for the garbage collector
+            unwatch()
+        if this_task() is not self._task:
+            raise RuntimeError(
+                f"{self._name}: left from another task than it was entered in; it has been given back. Keep its "
+                "`async with` in one task, such as one that waits in between for the end"
+            )
+        scope = self._scope
+        acknowledgement = self._acknowledgement(held, error)
+        ended_by_us = False
+        if error is None and acknowledgement is not None and not scope.cancel_called:
+            waiter, seconds = acknowledgement
+            # nobody will cancel this scope any more, so that it does for the wait as well
+            # with a deadline of its own: a job of the store that did it would be cancelled when a loop is torn down
+            scope.shield, scope.deadline = True, now() + seconds
+            try:
+                await waiter
+            except BaseException as late:
+                if not scope.__exit__(type(late), late, late.__traceback__):
+                    raise
+            else:
+                scope.__exit__(None, None, None)
+        else:
+            try:
+                # trio's scopes also say so where there is no exception
+                ended_by_us = bool(scope.__exit__(kind, error, trace)) and error is not None
+            except BaseException as rest:
+                # the scope took its own cancellations out of a group, and raises what is left of it
+                await _wait_for(acknowledgement)
+                if held.lost is not None:
+                    self._note_loss(held, rest)
+                raise
+            await _wait_for(acknowledgement)
+        swallows = self._conclude(held, error, ended_by_us=ended_by_us)
+        if held.lost is not None:
+            self._note_loss(held, error)
+        return swallows
+
+    # what the classes built on it say
+
+    @property
+    def _name(self) -> str:
+        """What is held, for messages."""
+        return self._key
+
+    async def _obtain(self) -> None:
+        """Wait until it is granted."""
+        raise NotImplementedError
+
+    def _hand_over(self, scope: CancelScope) -> L:
+        """What the body gets, which cancels this scope when it is lost."""
+        raise NotImplementedError
+
+    def _give_back(self, held: L, error: BaseException | None) -> None:
+        """Give it back, synchronously; `error` is what left the body. In the body's task, within its scope."""
+        raise NotImplementedError
+
+    def _abandon(self, held: L) -> None:
+        """Give it back for a task that has ended without leaving."""
+        self._give_back(held, None)
+
+    def _acknowledgement(self, held: L, error: BaseException | None) -> tuple[Parked, float] | None:
+        """Where to wait for the engine's acknowledgement, and for how many seconds; None if it is there.
+
+        A body around this one may hold something under the same session, and has to end with it.
+        """
+        raise NotImplementedError
+
+    def _conclude(self, held: L, error: BaseException | None, *, ended_by_us: bool) -> Swallows:
+        """Raise the error that follows, or return what `__aexit__` returns.
+
+        `ended_by_us`: the body ended by the cancellation of its scope, and the scope has taken that in.
+        """
+        raise NotImplementedError
+
+    # inside
+
+    def _on_task_end(self) -> None:
+        # called outside of any task, where not even the time can be told on every loop
+        self._store.call_soon(self._on_abandoned, self._key)
+
+    def _on_abandoned(self) -> None:
+        if self._held is not None and (unwatch := self._unwatch) is not None:
+            self._unwatch = None
+            unwatch()
+            self._abandon(self._held)
+
+    def _note_loss(self, held: L, error: BaseException | None) -> None:
+        if isinstance(error, Exception):
+            error.add_note(f"{self._name} was lost meanwhile ({held.lost})")
+
+
+async def _wait_for(acknowledgement: tuple[Parked, float] | None) -> None:
+    if acknowledgement is not None:
+        waiter, seconds = acknowledgement
+        with CancelScope(deadline=now() + seconds, shield=True):
+            await waiter

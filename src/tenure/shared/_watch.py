@@ -1,0 +1,64 @@
+"""Waiting for something to change: hinted when it does, asked for again when no hint comes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Self
+
+import anyio
+
+from tenure.store import Held, Session
+from tenure.waiting import Line, spread
+
+_LEAST_PAUSE = 0.05
+
+
+class Watch(Held):
+    """One caller's wait in a queue of waiters, entered before the engine is asked, so that no hint is missed.
+
+    `on_last` is called when nobody waits there any more.
+    """
+
+    __slots__ = ("_line", "_on_last", "_session", "_waiter")
+
+    def __init__(self, line: Line[None, None], session: Session, on_last: Callable[[], object]) -> None:
+        self._line = line
+        self._session = session
+        self._on_last = on_last
+        self._waiter = line.join(None)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._line.leave(self._waiter)
+        if not len(self._line):
+            self._on_last()
+
+    async def changed(self, ask_again_in: float) -> None:
+        """Wait for a hint, for the end of the session, or until it is time to ask again."""
+        if self._session.look() is not None:
+            return
+        # only now: a closing store waits for all that is held, and not for an engine that does not answer
+        self._session.add(self)
+        try:
+            with anyio.move_on_after(spread(ask_again_in, least=_LEAST_PAUSE)):
+                await self._line.wait(self._waiter)
+        finally:
+            self._session.drop(self)
+
+    def lose(self, reason: str) -> None:
+        """The engine hints nobody under this session any more: ask again. For the session alone."""
+        del reason
+        self._line.grant(self._waiter, None)
+
+
+def new_line() -> Line[None, None]:
+    """A queue of waiters for watches."""
+    return Line(lambda _: None)
+
+
+def wake(line: Line[None, None]) -> None:
+    """Wake all watches: a hint came for them."""
+    for waiter in line:
+        line.grant(waiter, None)

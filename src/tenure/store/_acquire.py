@@ -1,0 +1,300 @@
+"""Acquiring: asking the engine for something under a name of our own, and waiting in its queue for the grant.
+
+One `Acquisition` is one attempt under one session and one name. It owns what it asked and what came back. It waits in
+no queue of this process, since the engine keeps the order: its task parks until news comes, whichever way that takes
+(the answer to the question, a hint, the answer to asking again, the loss of the session, the closing of the store).
+
+The states, by what is known. `reply` is the engine's last answer to our question, `queued` its last answer that said to
+wait, `news` what ends the wait:
+
+| state   | `call` | `reply` | `queued`    | `news` | event -> next state                                          |
+|---------|--------|---------|-------------|--------|--------------------------------------------------------------|
+| new     | None   | None    | None        | None   | `answer()` sends the question -> asked                       |
+| asked   | set    | None    | None or set | None   | "wait" -> queued; any other answer, a hint, a loss -> done   |
+| queued  | set    | set     | set         | None   | asking again says "wait" -> queued; hint, grant, loss -> done |
+| done    | set    | any     | any         | set    | a `Notice` -> asked (once more); else `answer()` returns it  |
+| ended   | None   | any     | any         | any    | `end()` or `withdraw()`: news is ignored                     |
+
+A store knows the name from before the question is sent until what was granted under it is released. So a hint that
+comes early finds its acquisition, and what is granted too late is released instead of being held by nobody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol
+
+from tenure.engine import (
+    Acquire,
+    Claimed,
+    GiveBack,
+    Granted,
+    Hint,
+    Leave,
+    Mismatch,
+    Notice,
+    Operation,
+    Queued,
+    Release,
+    Reply,
+    Waiting,
+)
+from tenure.errors import CapacityMismatch, StoreClosed
+from tenure.waiting import Parked, checkpoint, park, this_task, wake
+
+from ._dispatch import Call, Dispatchers
+from ._reask import Reasker
+from ._release import PendingRelease
+from ._sessions import Held, Session, Sessions
+from ._timers import Timers
+
+
+class AcquireRequest(Protocol):
+    """What to ask the engine for, under a session and a name, and how to undo it."""
+
+    @property
+    def key(self) -> str:
+        """The engine's key of what is wanted."""
+        ...
+
+    def ask(self, session: str, name: str) -> Operation[Any]:
+        """The operation that acquires it, or joins the queue for it."""
+        ...
+
+    def undo(self, name: str) -> Operation[Any]:
+        """The operation that releases it, or leaves the queue."""
+        ...
+
+
+class Grant(NamedTuple):
+    """What was granted, under which session and name."""
+
+    session: Session
+    name: str
+    answer: Any
+
+
+class Acquisitions:
+    """All that this process waits for or holds, by the names under which it asked."""
+
+    def __init__(self, dispatchers: Dispatchers, sessions: Sessions, timers: Timers) -> None:
+        self.by_name: dict[str, Acquisition] = {}
+        self.reasker = Reasker(timers)
+        self._dispatchers = dispatchers
+        self._sessions = sessions
+
+    def __len__(self) -> int:
+        """How many tasks wait."""
+        return sum(acquisition.waiting for acquisition in self.by_name.values())
+
+    @property
+    def closed(self) -> bool:
+        """Whether the store closes or has closed: no news will come any more."""
+        return self._sessions.closed
+
+    async def acquire(
+        self, request: AcquireRequest, ttl: float, on_position: Callable[[int], None] | None = None
+    ) -> Grant:
+        """Ask for it and wait until it is granted; `on_position(n)` is called when n others are before it in the queue.
+
+        Raises `CapacityMismatch`, `EngineError`, `StoreClosed`. The answer REFUSED is returned as it is.
+        Cancellation: the place in the queue is left, and what was granted meanwhile is released.
+        """
+        while True:
+            session = self._sessions.current(ttl, request.key) or await self._sessions.get(ttl, request.key)
+            acquisition = Acquisition(self, session, request, on_position)
+            try:
+                answer = await acquisition.answer()
+            except BaseException:
+                if acquisition.untouched:
+                    del self.by_name[acquisition.name]
+                else:
+                    self.release(request, acquisition.name, session)
+                raise
+            finally:
+                acquisition.end()
+            # the session may have ended without anybody noticing yet
+            if session.look() is None and answer is not Reply.GONE and not self._sessions.closed:
+                if isinstance(answer, (Granted, Claimed)):
+                    return Grant(session, acquisition.name, answer)
+                del self.by_name[acquisition.name]
+                if isinstance(answer, Mismatch) and isinstance(acquisition.operation, Acquire):
+                    asked = acquisition.operation.capacity
+                    raise CapacityMismatch(request.key, asked=asked, stored=answer.stored)
+                return Grant(session, acquisition.name, answer)
+            self.release(request, acquisition.name, session)
+            if self._sessions.closed:
+                raise StoreClosed("the store was closed")
+            session.lose("gone")
+
+    def release(self, request: AcquireRequest, name: str, session: Session) -> PendingRelease:
+        """Release what was granted under this name, or leave the queue. Synchronous; nothing can stop it."""
+        self.by_name.pop(name, None)
+        return PendingRelease(request.undo(name), session)
+
+    def close(self) -> None:
+        """Wake all who wait with `StoreClosed`."""
+        for acquisition in list(self.by_name.values()):
+            if acquisition.waiting:
+                acquisition.on_news(StoreClosed("the store was closed"))
+
+    def on_hint(self, hint: Hint) -> None:
+        """A hint for a holder, participant or claimer. What nobody here waits for or holds is released."""
+        if (acquisition := self.by_name.get(hint.name)) is not None:
+            acquisition.on_news(hint.news)
+            return
+        match hint.news:
+            case Granted():
+                undo = Release(hint.key, hint.name)
+            case Claimed():
+                undo = GiveBack(hint.key, hint.name)
+            case Notice.ROOM:
+                undo = Leave(hint.key, hint.name)
+            case _:
+                return  # the outcome of an arrival too: whoever ends one withdraws it, and wants the answer
+        self._dispatchers.of(hint.key).send(undo, _nothing)
+
+
+class Acquisition(Held):
+    """One attempt to acquire something; the states are at the head of the module.
+
+    `queued` is the last answer that said to wait; `ended` means that news is ignored.
+    """
+
+    __slots__ = (
+        "_acquisitions",
+        "_asked_again",
+        "_call",
+        "_news",
+        "_on_position",
+        "_parked",
+        "_reply",
+        "ended",
+        "name",
+        "operation",
+        "queued",
+        "request",
+        "session",
+    )
+
+    def __init__(
+        self,
+        acquisitions: Acquisitions,
+        session: Session,
+        request: AcquireRequest,
+        on_position: Callable[[int], None] | None = None,
+    ) -> None:
+        self.session = session
+        # tools that look for deadlocks read the task from the name
+        self.name = f"{session.new_name()}@{id(this_task()):x}"
+        self.request = request
+        self.operation = request.ask(session.id, self.name)
+        self.queued: Queued | Waiting | None = None
+        self.ended = False
+        self._acquisitions = acquisitions
+        self._on_position = on_position
+        self._call: Call[Any] | None = None
+        self._reply: object = None
+        self._news: object = None
+        self._asked_again = False
+        self._parked: Parked | None = None
+        # known before anything is sent, so that no hint is missed
+        acquisitions.by_name[self.name] = self
+
+    @property
+    def waiting(self) -> bool:
+        """Whether its task is parked and no news has come."""
+        return self._parked is not None and not self._parked.done()
+
+    @property
+    def untouched(self) -> bool:
+        """Whether the engine has surely not done what was asked: it was never sent, or was refused at the first try."""
+        if self._asked_again or self._reply not in (None, Reply.GONE):
+            return False
+        tries = 0 if self._call is None else self._call.tries
+        return tries <= (self._reply is Reply.GONE)
+
+    async def answer(self) -> Any:
+        """Ask, and wait for an answer that does not say to wait; GONE if the session is lost meanwhile.
+
+        Raises `EngineError`, `StoreClosed`. Cancellation: what was asked for is not undone.
+        """
+        while True:
+            self._call = self.session.dispatcher.send(self.operation, self._on_answer)
+            if self._news is None:
+                self.session.add(self)
+                self._parked = park()
+                try:
+                    await self._parked
+                finally:
+                    self._parked = None
+                    self.session.drop(self)
+            else:
+                await checkpoint()
+            news = self._news
+            if isinstance(news, Exception):
+                try:
+                    raise news
+                finally:
+                    # its traceback holds this frame: let go of it, or both wait for the garbage collector
+                    del news
+            if not isinstance(news, Notice):
+                return news
+            if self._acquisitions.closed:
+                return Reply.GONE
+            self._asked_again = True
+            self._news = self._reply = None
+
+    def end(self) -> None:
+        """Ignore news; what was not yet sent need not be sent."""
+        if self._call is not None:
+            self._call.wanted = False
+        self._forget()
+
+    def withdraw(self) -> PendingRelease:
+        """End it and undo it, synchronously, but not before the engine has answered to what was asked.
+
+        So the two are never in one batch: sent again, that would ask anew for what has just been undone.
+        """
+        after = self._call if self._reply is None else None
+        self._forget()
+        self._acquisitions.by_name.pop(self.name, None)
+        undo = self.request.undo(self.name)
+        return PendingRelease(undo, self.session, after)
+
+    def on_queued(self, answer: Queued | Waiting) -> None:
+        """The engine says to wait."""
+        self.queued = answer
+        if self.ended:
+            return
+        if self._on_position is not None and isinstance(answer, Queued):
+            self._on_position(answer.place - 1)
+        self._acquisitions.reasker.add(self.request.key, self, answer.ask_again_in)
+
+    def on_news(self, news: object) -> None:
+        """What ends the wait has come; a second time nothing happens."""
+        if self._news is None and (self._parked is None or wake(self._parked)):
+            self._news = news
+
+    def lose(self, reason: str) -> None:
+        """The session is lost."""
+        del reason
+        self.on_news(Reply.GONE)
+
+    def _on_answer(self, answer: object) -> None:
+        self._reply = answer
+        if isinstance(answer, (Queued, Waiting)):
+            self.on_queued(answer)
+        else:
+            self.on_news(answer)
+
+    def _forget(self) -> None:
+        self.ended = True
+        # what knows this acquisition would wait for the garbage collector together with it
+        self._call = self._news = self._reply = None
+        if self.queued is not None:
+            self._acquisitions.reasker.drop(self.request.key, self)
+
+
+def _nothing(_: object) -> None:
+    pass

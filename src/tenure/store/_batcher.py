@@ -1,0 +1,113 @@
+"""Batching: one numbered operation at a time for one object, made at the last moment of all that has gathered.
+
+The states of a batcher:
+
+| state    | `busy` | `_opening` | event                  | goes to                                                |
+|----------|--------|------------|------------------------|--------------------------------------------------------|
+| idle     | False  | False      | `schedule()`           | due                                                    |
+| due      | False  | False      | end of the loop's turn | busy; idle if nothing has gathered; opening: no session |
+| opening  | False  | True       | the session is open    | due                                                    |
+|          |        |            | it cannot be opened    | idle: `on_error(error, None)`                          |
+| busy     | True   | False      | the answer             | `on_answer`, `on_error` or `on_session_lost`; idle     |
+
+While it is busy, what gathers waits for the next batch: its owner calls `schedule` again in `on_answer`.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol
+
+from tenure.engine import Operation, Reply
+from tenure.errors import EngineError, StoreClosed
+
+from ._sessions import Session, numbers
+
+if TYPE_CHECKING:
+    from ._dispatch import Call
+    from ._store import Store
+
+
+class BatchOwner(Protocol):
+    """An object whose operations are batched."""
+
+    def next_operation(self, session: Session, n: int) -> Operation[Any] | None:
+        """The next operation, numbered `n` and made of all that has gathered; None if nothing has."""
+        ...
+
+    def on_answer(self, session: Session, answer: Any) -> None:
+        """The answer to the last operation."""
+        ...
+
+    def on_session_lost(self, *, resent: bool) -> None:
+        """The session of the last operation has ended. The operation was not applied, unless it was `resent`."""
+        ...
+
+    def on_error(self, error: Exception, session: Session | None) -> None:
+        """The last operation failed alone; without a session: none can be opened, so nothing can be sent."""
+        ...
+
+
+class Batcher:
+    """Sends the operations of one owner on one key, one at a time, under the session for a ttl."""
+
+    def __init__(self, store: Store, key: str, ttl: float, owner: BatchOwner) -> None:
+        self.busy = False
+        """Whether an operation is under way."""
+        self._store = store
+        self._key = key
+        self._ttl = ttl
+        self._owner = owner
+        self._opening = False
+        self._call: Call[Any] | None = None
+
+    def schedule(self) -> None:
+        """Something may have gathered: it is sent at the end of the loop's turn, or after the answer to the last."""
+        if not self.busy:
+            self._store.call_soon(self._flush, self._key)
+
+    def _flush(self) -> None:
+        if self.busy:
+            return
+        session = self._store.session_at_once(self._ttl, self._key)
+        if session is None:
+            self._open()
+            return
+        operation = self._owner.next_operation(session, next(numbers))
+        if operation is None:
+            return
+        self.busy, self._call = True, None
+        call = self._store.send(operation, partial(self._on_answer, session))
+        if self.busy:
+            self._call = call
+
+    def _on_answer(self, session: Session, answer: Any) -> None:
+        resent = self._call is not None and self._call.tries > 1
+        self.busy, self._call = False, None
+        if answer is Reply.GONE:
+            session.lose("gone")
+            self._owner.on_session_lost(resent=resent)
+        elif isinstance(answer, Exception):
+            self._owner.on_error(answer, None if isinstance(answer, StoreClosed) else session)
+        else:
+            self._owner.on_answer(session, answer)
+
+    def _open(self) -> None:
+        if not self._opening:
+            try:
+                self._store.start_job("session", self._open_session)
+            except StoreClosed as problem:
+                self._owner.on_error(problem, None)
+            else:
+                self._opening = True
+
+    async def _open_session(self) -> None:
+        try:
+            await self._store.session(self._ttl, self._key)
+        except (EngineError, StoreClosed) as problem:
+            # the owner fails whatever has gathered, so that nobody asks over and over
+            self._owner.on_error(problem, None)
+        else:
+            self._store.call_soon(self._flush, self._key)
+        finally:
+            self._opening = False

@@ -1,0 +1,31 @@
+"""Waiting inside one process: how a task parks and is woken, the queue of waiters, and pauses between tries."""
+
+from ._backoff import Backoff, spread
+from ._line import Line, Waiter
+from ._park import (
+    Parked,
+    checkpoint,
+    loop_caller,
+    now,
+    on_readable,
+    on_task_end,
+    park,
+    this_task,
+    wake,
+)
+
+__all__ = (
+    "Backoff",
+    "Line",
+    "Parked",
+    "Waiter",
+    "checkpoint",
+    "loop_caller",
+    "now",
+    "on_readable",
+    "on_task_end",
+    "park",
+    "spread",
+    "this_task",
+    "wake",
+)

@@ -1,0 +1,41 @@
+"""Pauses between tries: growing ones while something is away, and a little chance for everything that is periodic."""
+
+from __future__ import annotations
+
+from random import uniform
+
+import anyio
+
+__all__ = ("Backoff", "spread")
+
+
+class Backoff:
+    """Pauses of `first` seconds, then twice as long each time up to `longest`; each is shortened by up to half.
+
+    Source: capped exponential backoff with jitter, as in AWS's "Exponential Backoff and Jitter" (Brooker).
+    """
+
+    __slots__ = ("_first", "_longest", "_next")
+
+    def __init__(self, first: float, longest: float) -> None:
+        self._first = first
+        self._longest = longest
+        self._next = first
+
+    def reset(self) -> None:
+        """Begin with the first pause again: a try has succeeded."""
+        self._next = self._first
+
+    async def pause(self) -> None:
+        """Sleep for the next pause. Cancellation: the pause counts all the same."""
+        seconds, self._next = self._next, min(2 * self._next, self._longest)
+        await anyio.sleep(seconds * uniform(0.5, 1))
+
+
+def spread(seconds: float, *, least: float = 0.0) -> float:
+    """Lengthen a period at random by up to a tenth, at most 0.2 s, so that many processes do not act at once.
+
+    It is never shorter than `least` seconds.
+    """
+    seconds = max(seconds, least)
+    return seconds + uniform(0, min(0.1 * seconds, 0.2))

@@ -1,0 +1,259 @@
+"""A queue of waiters: the one waiting primitive, on which everything that waits inside a process is built.
+
+A *waiter* wants something (`Waiter.want`) and stands in the line in one of three states::
+
+    waiting --grant--> granted --(wait returns)--> the task owns what it was granted
+       |                  |
+       +---leave/fail-----+----(wait raises)-----> gone
+
+To give something back is to move it to the next waiter in the same synchronous step (`Line.grant`), so that
+nobody can barge in between the hand-over and the moment when the waiter runs. The line knows nothing of what
+is granted: its owner decides, in a *grant loop* of its own (look at `Line.head`, grant or stop), who may go.
+
+The rule that makes it lossless: **a wait that raises had no effect**. Its waiter is taken out, and the line calls
+the owner's ``on_leave(waiter)``, once. If ``waiter.granted``, the owner takes the thing back; and in either case it
+runs its grant loop, since the leaving of one (a writer, a heavy weight) may let others in.
+
+Cancellation can meet a waiter in four windows:
+
+- W1, cancelled while it is parked and nobody wants to grant it anything: the plain case;
+- W2, cancelled, and in the same turn of the loop, before its task has run, about to be granted something: the
+  line sees that (`Parked.cancelled`), unlinks it and offers the thing to the next; the task raises when it
+  runs;
+- W2N, the same, with a newcomer in that turn: it finds an empty line and need not queue behind the dead;
+- W3, granted something and then cancelled in the same turn: cancel scopes, on both loops, no longer reach a
+  task that has been woken, so it owns the thing and meets the cancellation at its next checkpoint; asyncio's
+  native ``task.cancel()`` does reach it, so the wait raises although it was granted, and the owner takes the
+  thing back.
+
+One that is granted before it parks makes a checkpoint instead of parking; cancelled there, it is as in W3.
+
+The states and the windows are those of the many locks that got one of them wrong (python/cpython#90155 and
+#112202, anyio #947, #1145 and #1170). Joining, granting and leaving cost O(1), wherever in the line: the waiters
+are linked to each other.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from ._park import checkpoint, park, wake
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from ._park import Parked
+
+__all__ = ("Line", "Waiter")
+
+T = TypeVar("T")
+V = TypeVar("V")
+
+
+class Waiter(Generic[T, V]):
+    """One place in a `Line`: made by `Line.join`, read by the owner of the line.
+
+
+    Thread safety: none; all on the thread of one loop.
+    """
+
+    __slots__ = ("error", "following", "gone", "granted", "linked", "parked", "preceding", "value", "want")
+
+    want: T
+    """What it waits for, as the owner of the line put it."""
+    value: V
+    """What it was granted; not set before."""
+    granted: bool
+    """It was granted something; stays True if it leaves after that."""
+    gone: bool
+    """It left, or was failed, and will be granted nothing any more."""
+    error: BaseException | None
+    """What `Line.fail` failed it with."""
+    parked: Parked | None
+    """What its task awaits; the line sets it, and the three below."""
+    linked: bool
+    """It stands in the line, between `preceding` and `following`."""
+    preceding: Waiter[T, V] | None
+    following: Waiter[T, V] | None
+
+    def __init__(self, want: T) -> None:
+        """Make a waiter; only `Line.join` puts it in a line."""
+        self.want = want
+        self.granted = False
+        self.gone = False
+        self.error = None
+        self.parked = None
+        self.linked = False
+        self.preceding = None
+        self.following = None
+
+    @property
+    def waiting(self) -> bool:
+        """It can still be granted something: not granted, not gone, and not cancelled (W2)."""
+        return not (self.granted or self.gone or (self.parked is not None and self.parked.cancelled()))
+
+    def __repr__(self) -> str:
+        state = "gone" if self.gone else "granted" if self.granted else "waiting"
+        return f"<Waiter {state} want={self.want!r}>"
+
+
+class Line(Generic[T, V]):
+    """Tasks that wait, first come first served unless the owner grants in another order.
+
+    `on_leave` is called, synchronously and once, for each waiter that leaves: its `wait` raised, or `leave`
+    was called. It is not called for one that the owner failed itself.
+
+    The owner's grant loop, which runs whenever something is given back, and in `on_leave`::
+
+        while (waiter := line.head()) is not None and self.may_have(waiter.want):
+            self.take_out(waiter.want)
+            line.grant(waiter, value)
+
+    Cancellation: see the methods, and the theory at the head of the module.
+
+    Thread safety: none; all on the thread of one loop.
+    """
+
+    __slots__ = ("_count", "_last", "_on_leave", "first")
+
+    first: Waiter[T, V] | None
+    """The first waiter, which may have been cancelled in this turn: a quick look whether any waits. See `head`."""
+
+    def __init__(self, on_leave: Callable[[Waiter[T, V]], None]) -> None:
+        """Make an empty line; outside a running loop too."""
+        self._on_leave = on_leave
+        self._count = 0
+        self.first = None
+        self._last: Waiter[T, V] | None = None
+
+    def __len__(self) -> int:
+        """Count the waiters in O(1); those cancelled in this turn of the loop may still count."""
+        return self._count
+
+    def __bool__(self) -> bool:
+        """Whether anyone waits, exactly: the cancelled do not count."""
+        return self.head() is not None
+
+    def __iter__(self) -> Iterator[Waiter[T, V]]:
+        """Go through the waiters in order, as they stood at the start, but for those that left meanwhile.
+
+        Granting, failing and joining on the way are allowed.
+        """
+        waiters: list[Waiter[T, V]] = []
+        waiter = self.first
+        while waiter is not None:
+            waiters.append(waiter)
+            waiter = waiter.following
+        return (waiter for waiter in waiters if waiter.waiting)
+
+    def join(self, want: T) -> Waiter[T, V]:
+        """Stand at the end of the line; follow with `wait`, or give up with `leave`."""
+        waiter: Waiter[T, V] = Waiter(want)
+        waiter.linked = True
+        last = self._last
+        if last is None:
+            self.first = waiter
+        else:
+            waiter.preceding = last
+            last.following = waiter
+        self._last = waiter
+        self._count += 1
+        return waiter
+
+    def head(self) -> Waiter[T, V] | None:
+        """The first waiter that can still be granted something; unlinks the cancelled before it (W2)."""
+        while (waiter := self.first) is not None:
+            parked = waiter.parked
+            if parked is None or not parked.cancelled():
+                return waiter
+            self._unlink(waiter)
+        return None
+
+    def grant(self, waiter: Waiter[T, V], value: V) -> bool:
+        """Hand `value` to a waiter, wherever it stands, and wake it.
+
+        False when it has left, was granted already, or was cancelled: then the grantor keeps the thing.
+        """
+        if waiter.granted or waiter.gone:
+            return False
+        parked = waiter.parked
+        if parked is not None:
+            # `wake`, without the call
+            if parked.done():
+                return False
+            parked.set_result(None)
+        self._unlink(waiter)
+        waiter.granted = True
+        waiter.value = value
+        return True
+
+    def fail(self, waiter: Waiter[T, V], error: BaseException) -> bool:
+        """Take a waiter out of the line and let its `wait` raise `error`; `on_leave` is not called for it.
+
+        False when it has left, was granted already, or was cancelled.
+        """
+        parked = waiter.parked
+        if waiter.granted or waiter.gone or (parked is not None and not wake(parked)):
+            return False
+        self._unlink(waiter)
+        waiter.gone = True
+        waiter.error = error
+        return True
+
+    def fail_all(self, make_error: Callable[[], BaseException]) -> None:
+        """Fail everybody in the line, each with an exception of its own (one shared would mix up tracebacks)."""
+        for waiter in self:
+            self.fail(waiter, make_error())
+
+    async def wait(self, waiter: Waiter[T, V]) -> V:
+        """Park until the waiter, which this task has just made with `join`, is granted something; return
+        that.
+
+        Always a checkpoint. Raises what the waiter was failed with.
+
+        Cancellation: the waiter leaves the line; whatever it was granted meanwhile goes back through
+        `on_leave`.
+        """
+        try:
+            if waiter.granted or waiter.gone:
+                await checkpoint()
+            else:
+                waiter.parked = park()
+                await waiter.parked
+        except BaseException:
+            self.leave(waiter)
+            raise
+        if waiter.error is not None:
+            try:
+                raise waiter.error
+            finally:
+                # its traceback holds this frame: let go of it, or both wait for the garbage collector
+                waiter.error = None
+        return waiter.value
+
+    def leave(self, waiter: Waiter[T, V]) -> None:
+        """Give up the place, or what was granted; calls `on_leave`. Only before `wait` has returned.
+
+        Does nothing for one that has gone already.
+        """
+        if waiter.gone:
+            return
+        waiter.gone = True
+        if waiter.linked:
+            self._unlink(waiter)
+        self._on_leave(waiter)
+
+    def _unlink(self, waiter: Waiter[T, V]) -> None:
+        before, after = waiter.preceding, waiter.following
+        if before is None:
+            self.first = after
+        else:
+            before.following = after
+            waiter.preceding = None
+        if after is None:
+            self._last = before
+        else:
+            after.preceding = before
+            waiter.following = None
+        waiter.linked = False
+        self._count -= 1

@@ -1,0 +1,297 @@
+"""How a task is parked and woken: the one place in the library that knows asyncio and trio by name.
+
+anyio has no such primitive, and building one of ``anyio.Event`` costs several times as much
+(benchmarks/line.py). So the few native calls that the line of waiters needs stand here, and nowhere else:
+
+- `park` and `wake`: put the current task to sleep until another task of the same loop wakes it;
+- `checkpoint`: let others run and notice a cancellation, as ``anyio.lowlevel.checkpoint`` does, without its
+  look-up;
+- `now`: the loop's clock, as ``anyio.current_time`` without its look-up;
+- `this_task` and `on_task_end`: which task is running, and when it has ended;
+- `loop_caller`: how a foreign thread gets a function run on this loop;
+- `on_readable`: be called when a socket can be read, where the loop offers that: waiting for it anew each time costs as
+  much as all the rest of a round trip.
+
+Which loop is running is read from sniffio's thread-local, which trio sets around its steps (in guest mode
+too, where an asyncio loop runs in the same thread). It is the cheapest sign there is: 30 ns, against 150 ns
+for asking asyncio for its running loop and 500 ns for anyio's own look-up. trio is imported when it is first
+found running, never before.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextvars import copy_context
+from functools import cache, partial
+from types import SimpleNamespace, coroutine
+from typing import TYPE_CHECKING, Any, Protocol, cast
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Generator
+    from socket import socket
+    from types import ModuleType
+
+    from trio.lowlevel import Abort, Task
+
+__all__ = (
+    "Parked",
+    "checkpoint",
+    "loop_caller",
+    "now",
+    "on_readable",
+    "on_task_end",
+    "park",
+    "this_task",
+    "wake",
+)
+
+try:
+    from sniffio import current_async_library_cvar as _library
+    from sniffio import thread_local as _running
+except ImportError:  # then trio, which requires it, is not there either
+    _library = None
+    _running = SimpleNamespace(name=None)
+
+
+class Parked(Protocol):
+    """What one task awaits: it parks the current task until `wake`, or until the task is cancelled.
+
+    On asyncio it is a future of the loop; elsewhere it behaves as one.
+
+    Cancellation: the await raises, and from the moment the cancellation was delivered, before the task has
+    run, `cancelled` answers True and `wake` does nothing. Once woken, a cancel scope does not take the
+    wake-up back; a native asyncio ``task.cancel()`` does: then the await raises although `cancelled` answers
+    False.
+
+    Thread safety: none; everything happens on the thread of the loop.
+    """
+
+    def cancelled(self) -> bool:
+        """Whether the parked task was cancelled before it was woken, even if it has not run since."""
+        ...
+
+    def done(self) -> bool:
+        """Whether it was woken or cancelled."""
+        ...
+
+    def set_result(self, result: None, /) -> None:
+        """Wake the task; `wake` is the way to call this."""
+        ...
+
+    def __await__(self) -> Generator[Any, Any, None]: ...
+
+
+def park() -> Parked:
+    """Return what the current task may await, once, to be parked.
+
+    One that was woken before it is awaited does not park, and then the await is no checkpoint.
+
+    Cancellation: see `Parked`.
+    """
+    if _running.name == "trio":
+        return _TrioParked()
+    return asyncio.get_running_loop().create_future()
+
+
+def wake(parked: Parked) -> bool:
+    """Wake the task that is parked there.
+
+    True if this did it; False when it was woken or cancelled before.
+
+    Cancellation: not a checkpoint; works in cancelled scopes and in callbacks of the loop.
+    """
+    if parked.done():
+        return False
+    parked.set_result(None)
+    return True
+
+
+def checkpoint() -> Awaitable[None]:
+    """Let other tasks run and raise a pending cancellation: one full checkpoint.
+
+    Cancellation: the await raises; nothing else happened.
+    """
+    if _running.name == "trio":
+        return _trio().checkpoint()
+    return _turn()
+
+
+def now() -> float:
+    """The time of the running loop's clock, in seconds."""
+    if _running.name == "trio":
+        return _trio_time()()
+    return asyncio.get_running_loop().time()
+
+
+def this_task() -> object:
+    """The native task that is running; the same task is always the same object.
+
+    Outside a task: None on asyncio, RuntimeError on trio.
+    """
+    if _running.name == "trio":
+        return _trio().current_task()
+    return asyncio.current_task()
+
+
+def on_task_end(task: object, callback: Callable[[], None]) -> Callable[[], None]:
+    """Call `callback` when `task` (from `this_task`) has ended, however it ended.
+
+    It is called at once (trio) or in the loop's next turn (asyncio), for one that has ended already too. What
+    is returned unregisters the callback again: call it any number of times, in the callback itself too. The
+    callback runs on the loop, outside any task, and must not raise (trio would crash).
+    """
+    if isinstance(task, asyncio.Task):
+        return _on_asyncio_task_end(task, callback)  # pyright: ignore[reportUnknownArgumentType] `cast` costs a call
+    return _TrioTaskEnd(cast("Task", task), callback).start()
+
+
+def loop_caller() -> Callable[[Callable[[], None]], None]:
+    """Return a function with which other threads have a function called on the loop that is running here.
+
+    It returns at once and keeps the order of its calls. It raises RuntimeError when the loop is closed; a
+    loop that is just ending may take the call and never make it. The called function runs outside any task
+    and must not raise.
+    """
+    if _running.name == "trio":
+        return _trio().current_trio_token().run_sync_soon
+    return _AsyncioCaller(asyncio.get_running_loop())
+
+
+def on_readable(plain: socket, callback: Callable[[], None]) -> Callable[[], object] | None:
+    """Call `callback` in each turn of the loop in which the socket can be read, until what is returned is called.
+
+    None where the loop has nothing of the kind, as trio: there, wait for the socket in a task. The callback runs
+    outside any task, where anyio still knows on which loop it is, and must not raise.
+    """
+    if _running.name == "trio":
+        return None
+    loop = asyncio.get_running_loop()
+    # callbacks run in a copy of the context in which they were registered
+    context = copy_context()
+    if _library is not None:
+        context.run(_library.set, "asyncio")
+    try:
+        context.run(loop.add_reader, plain, callback)
+    except NotImplementedError:  # the loop that is usual on Windows
+        return None
+    return partial(loop.remove_reader, plain)
+
+
+# asyncio
+
+
+@coroutine
+def _turn() -> Generator[None, None, None]:
+    # what asyncio.sleep(0) does, two frames closer
+    yield
+
+
+def _on_asyncio_task_end(task: asyncio.Task[Any], callback: Callable[[], None]) -> Callable[[], None]:
+    registered = True
+
+    # a function of its own: asyncio removes callbacks by equality, and the caller's may be registered twice
+    def ended(_: asyncio.Task[Any]) -> None:
+        if registered:
+            callback()
+
+    def unregister() -> None:
+        nonlocal registered
+        # removing it is not enough: if the task ended in this turn, its callbacks are on their way already
+        registered = False
+        task.remove_done_callback(ended)
+
+    task.add_done_callback(ended)
+    return unregister
+
+
+class _AsyncioCaller:
+    __slots__ = ("_loop",)
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+
+    def __call__(self, function: Callable[[], None]) -> None:
+        self._loop.call_soon_threadsafe(function)
+
+
+# trio
+
+
+@cache
+def _trio() -> ModuleType:
+    from trio import lowlevel
+
+    return lowlevel
+
+
+@cache
+def _trio_time() -> Callable[[], float]:
+    from trio import current_time
+
+    return current_time
+
+
+class _TrioParked:
+    __slots__ = ("_cancelled", "_done", "_task")
+
+    def __init__(self) -> None:
+        self._task: Task | None = None
+        self._done = False
+        self._cancelled = False
+
+    def cancelled(self) -> bool:
+        return self._cancelled
+
+    def done(self) -> bool:
+        return self._done
+
+    def set_result(self, _: None, /) -> None:
+        self._done = True
+        if self._task is not None:
+            _trio().reschedule(self._task)
+
+    def __await__(self) -> Generator[Any, Any, None]:
+        if self._done:
+            return _nothing().__await__()
+        trio = _trio()
+        self._task = trio.current_task()
+        return trio.wait_task_rescheduled(self._abort).__await__()
+
+    def _abort(self, _raise_cancel: object) -> Abort:
+        self._done = self._cancelled = True
+        return _trio().Abort.SUCCEEDED
+
+
+async def _nothing() -> None:
+    pass
+
+
+class _TrioTaskEnd:
+    # trio calls break_lot(task) on the parking lots of which an ended task is a "breaker"; that is the only
+    # notice it gives, and any object will do for a lot
+    __slots__ = ("_callback", "_task")
+
+    def __init__(self, task: Task, callback: Callable[[], None]) -> None:
+        self._task = task
+        self._callback: Callable[[], None] | None = callback
+
+    def start(self) -> Callable[[], None]:
+        trio = _trio()
+        if self._ended():
+            trio.current_trio_token().run_sync_soon(self.break_lot, self._task)
+        else:
+            trio.add_parking_lot_breaker(self._task, self)
+        return self.stop
+
+    def break_lot(self, _: Task) -> None:
+        if self._callback is not None:
+            self._callback()
+
+    def stop(self) -> None:
+        # while trio walks through the breakers of an ended task its list must not change
+        if self._callback is not None and not self._ended():
+            _trio().remove_parking_lot_breaker(self._task, self)
+        self._callback = None
+
+    def _ended(self) -> bool:
+        return self._task.coro.cr_frame is None

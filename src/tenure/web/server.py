@@ -1,0 +1,287 @@
+"""The server of the page: two resources, read-only, careful with its clients."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import json
+import re
+import socket
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from http import HTTPStatus
+from http.cookies import CookieError, SimpleCookie
+from importlib.resources import files
+from ipaddress import ip_address
+from typing import Any, NamedTuple
+from urllib.parse import parse_qs, urlsplit
+
+import anyio
+import h11
+from anyio import TASK_STATUS_IGNORED, CancelScope
+from anyio.abc import SocketAttribute, SocketStream, TaskStatus
+
+from tenure.errors import TenureError
+from tenure.upkeep import unwrapped_task_group
+
+_MOST_CONNECTIONS = 64
+_MOST_HEADER = 16 * 1024
+_HEAD = 5.0
+"""Seconds until the head of a request is there: from the beginning of the connection, or the answer before."""
+
+_ANSWER = 30.0
+"""Seconds that a connection may take to have a request answered, and take the answer in."""
+
+Headers = tuple[tuple[str, str], ...]
+
+
+class Answer(NamedTuple):
+    """What is said to one request."""
+
+    status: int
+    body: bytes
+    kind: str = "text/plain; charset=utf-8"
+    headers: Headers = ()
+
+
+def _page() -> tuple[bytes, str]:
+    """The page, and the policy that lets its own script and style work, and no others."""
+    text = files(__spec__.parent).joinpath("page.html").read_text("utf-8")
+
+    def sources(tag: str) -> str:
+        found: list[str] = re.findall(rf"<{tag}>(.*?)</{tag}>", text, re.DOTALL)
+        digests = [base64.b64encode(hashlib.sha256(part.encode()).digest()).decode() for part in found]
+        return " ".join(f"'sha256-{digest}'" for digest in digests)
+
+    policy = (
+        f"default-src 'none'; script-src {sources('script')}; style-src {sources('style')}; connect-src 'self';"
+        " img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    )
+    return text.encode(), policy
+
+
+class Server:
+    """Serves the page at `/` and what `state` returns as JSON at `/state.json`.
+
+    Requests must name this server by a number, `localhost`, or one of `names`: so no page of another site can have a
+    browser ask under that site's name (DNS rebinding). With a `token` each request must carry it: as
+    `Authorization: Bearer`, as `?token=`, which is answered with a cookie, or as that cookie.
+    """
+
+    def __init__(
+        self,
+        state: Callable[[], Awaitable[dict[str, Any]]],
+        *,
+        token: str | None = None,
+        names: Iterable[str] = (),
+    ) -> None:
+        self._state = state
+        self._token = token
+        self._names = {"localhost", *(name.lower() for name in names)}
+        self._body, self._policy = _page()
+        self._connections = 0
+        self._asking: dict[CancelScope, None] = {}
+        self._cookie = "tenure"
+
+    async def serve(
+        self, host: str, port: int, *, task_status: TaskStatus[Sequence[int]] = TASK_STATUS_IGNORED
+    ) -> None:
+        """Serve until cancelled; reports the ports once it listens. Raises `OSError`.
+
+        Cancellation: this is how it ends; afterwards no socket is left.
+        """
+        async with await anyio.create_tcp_listener(local_host=host, local_port=port) as listener:
+            ports = [one.extra(SocketAttribute.local_port) for one in listener.listeners]  # noqa: S610 - no Django
+            # cookies do not differ by port
+            self._cookie = f"tenure-{ports[0]}"
+            async with unwrapped_task_group() as group:
+                task_status.started(ports)
+                await listener.serve(self._converse, group)
+
+    async def _converse(self, stream: SocketStream) -> None:
+        self._connections += 1
+        try:
+            async with stream:
+                conversation = _Conversation(stream, self._answer, self._asking)
+                if self._connections > _MOST_CONNECTIONS and not self._let_go_of_the_oldest():
+                    await conversation.refuse()
+                else:
+                    while await conversation.exchange():
+                        pass
+        except (OSError, anyio.BrokenResourceError, anyio.ClosedResourceError, h11.LocalProtocolError):
+            pass  # the client has gone, or is too slow
+        finally:
+            self._connections -= 1
+
+    def _let_go_of_the_oldest(self) -> bool:
+        """End the connection that has been without a request for longest; false if there is none."""
+        oldest = next(iter(self._asking), None)
+        if oldest is None:
+            return False
+        del self._asking[oldest]
+        oldest.cancel()
+        return True
+
+    async def _answer(self, request: h11.Request) -> Answer:
+        headers = {
+            bytes(name).decode("latin-1"): bytes(value).decode("latin-1") for name, value in request.headers
+        }
+        try:
+            target = urlsplit(request.target.decode("latin-1"))
+        except ValueError:  # what cannot be a host
+            return _plain(400, "this is no request that can be answered")
+        if not self._is_ours(headers.get("host", "")):
+            return _plain(
+                421, "this server does not go by that name; see tenure web --help about --allow-host"
+            )
+        given = parse_qs(target.query).get("token", [""])[0]
+        if self._token is not None and not any(map(self._is_token, (given, *self._tokens(headers)))):
+            return _plain(401, "a token is needed: open /?token=...", ("WWW-Authenticate", "Bearer"))
+        if request.method not in (b"GET", b"HEAD"):
+            return _plain(405, "this page can only be read", ("Allow", "GET, HEAD"))
+        match target.path:
+            case "/" if given and self._token is not None:
+                # out of the address, and so out of the history
+                cookie = f"{self._cookie}={self._token}; HttpOnly; SameSite=Strict; Path=/"
+                return Answer(303, b"", headers=(("Location", "/"), ("Set-Cookie", cookie)))
+            case "/":
+                return Answer(
+                    200, self._body, "text/html; charset=utf-8", (("Content-Security-Policy", self._policy),)
+                )
+            case "/state.json":
+                return await self._tell_state()
+            case _:
+                return _plain(404, "there is / and /state.json")
+
+    async def _tell_state(self) -> Answer:
+        try:
+            status, document = 200, await self._state()
+        except TenureError as problem:
+            status, document = 503, {"error": str(problem)}
+        return Answer(status, json.dumps(document).encode(), "application/json")
+
+    def _is_ours(self, host: str) -> bool:
+        name = host.rpartition(":")[0] if re.search(r":\d*$", host) else host
+        try:
+            ip_address(name.removeprefix("[").removesuffix("]"))
+        except ValueError:
+            return name.lower().rstrip(".") in self._names
+        return True
+
+    def _is_token(self, given: str) -> bool:
+        # in constant time, whatever was given
+        return hmac.compare_digest(given.encode("utf-8", "surrogatepass"), (self._token or "").encode())
+
+    def _tokens(self, headers: dict[str, str]) -> Iterable[str]:
+        scheme, _, credentials = headers.get("authorization", "").partition(" ")
+        if scheme.lower() == "bearer":
+            yield credentials.strip()
+        try:
+            cookies = SimpleCookie(headers.get("cookie", ""))
+        except CookieError:
+            return
+        if self._cookie in cookies:
+            yield cookies[self._cookie].value
+
+
+class _Conversation:
+    """Requests and answers on one connection."""
+
+    def __init__(
+        self,
+        stream: SocketStream,
+        answer: Callable[[h11.Request], Awaitable[Answer]],
+        asking: dict[CancelScope, None],
+    ) -> None:
+        self._stream = stream
+        self._answer = answer
+        self._asking = asking
+        self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=_MOST_HEADER)
+
+    async def refuse(self) -> None:
+        """Answer without having been asked. Cancellation: the connection is of no use any more."""
+        await self._send(_plain(503, "too many connections; try again later"), closes=True)
+
+    async def exchange(self) -> bool:
+        """Answer one request; false if there will be no other. Cancellation: as above."""
+        try:
+            request = await self._request()
+        except h11.RemoteProtocolError as problem:
+            answer = _plain(problem.error_status_hint, "this is no request that can be answered")
+            with anyio.fail_after(_ANSWER):
+                await self._send(answer, closes=True)
+            return False
+        if request is None:
+            return False
+        with anyio.fail_after(_ANSWER):
+            return await self._answer_to(request)
+
+    async def _answer_to(self, request: h11.Request) -> bool:
+        answer = await self._answer(request)
+        # a body would have to be read before the next request: a client that sends one has to connect again
+        closes = not isinstance(self._next_at_hand(), h11.EndOfMessage)
+        await self._send(answer, closes=closes, head=request.method == b"HEAD")
+        if self._http.our_state is not h11.DONE:
+            return False
+        self._http.start_next_cycle()
+        return True
+
+    async def _request(self) -> h11.Request | None:
+        """The next request; None if none came in time, or the connection is needed for another client."""
+        with anyio.move_on_after(_HEAD) as scope:
+            self._asking[scope] = None
+            try:
+                event = await self._next()
+            finally:
+                self._asking.pop(scope, None)
+            return event if isinstance(event, h11.Request) else None
+        return None
+
+    async def _next(self) -> Any:
+        while (event := self._http.next_event()) is h11.NEED_DATA:
+            try:
+                self._http.receive_data(await self._stream.receive(_MOST_HEADER))
+            except anyio.EndOfStream:
+                self._http.receive_data(b"")
+        return event
+
+    def _next_at_hand(self) -> Any:
+        try:
+            return self._http.next_event()
+        except h11.RemoteProtocolError:
+            return None
+
+    async def _send(self, answer: Answer, *, closes: bool, head: bool = False) -> None:
+        if self._http.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
+            return
+        headers = [
+            ("Content-Type", answer.kind),
+            ("Content-Length", str(len(answer.body))),
+            ("Cache-Control", "no-store"),
+            ("X-Content-Type-Options", "nosniff"),
+            ("X-Frame-Options", "DENY"),
+            ("Referrer-Policy", "no-referrer"),
+            ("Cross-Origin-Resource-Policy", "same-origin"),
+            *answer.headers,
+        ]
+        if closes:
+            headers.append(("Connection", "close"))
+        reason = HTTPStatus(answer.status).phrase
+        response = h11.Response(status_code=answer.status, reason=reason.encode(), headers=headers)
+        parts = [self._http.send(response) or b""]
+        if not head:
+            parts.append(self._http.send(h11.Data(data=answer.body)) or b"")
+        parts.append(self._http.send(h11.EndOfMessage()) or b"")
+        await self._stream.send(b"".join(parts))
+
+
+def _plain(status: int, text: str, *headers: tuple[str, str]) -> Answer:
+    return Answer(status, f"{text}\n".encode(), headers=headers)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach what listens there."""
+    try:
+        return all(ip_address(found[4][0]).is_loopback for found in socket.getaddrinfo(host, None))
+    except (OSError, ValueError):
+        return False

@@ -1,0 +1,52 @@
+"""The one who leads a run: it is finished when all is on record, the results too."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import anyio
+
+import tenure
+from tenure import LeaseLost
+from tenure.cli._arguments import Options
+from tenure.cli._lines import Lines
+from tenure.cli._record import Record
+from tenure.cli._results import Results
+from tenure.cli._run_leader import RunLeader
+from tenure.cli._stop import Stop
+
+
+class LostAtTheEnd(Results):
+    """Loses the lead when nothing is left but to write the results, the first time."""
+
+    lost = False
+
+    async def follow(self, queue, lease, over):
+        if not self.lost:
+            await over.wait()
+            self.lost = True
+            raise LeaseLost("run", "expired")
+        await super().follow(queue, lease, over)
+
+
+async def test_a_lead_that_is_lost_while_the_results_are_written_is_taken_again(here):
+    (here / "in.txt").write_text("a\nb\nc\n")
+
+    async def shout(task):
+        return task.payload.upper()
+
+    async with tenure.open_store("memory:") as store:
+        record = Record(store, "x", Options("m:f"))
+        await record.begin({}, fresh=False, patience=1)
+        results = LostAtTheEnd(Path("r.jsonl"))
+        queue = record.queue(1)
+        worker = tenure.Worker(queue, shout)
+        stop = Stop(anyio.CancelScope(), print)
+        leader = RunLeader(record, 1, Lines(("in.txt",)), results, worker, stop, print)
+        async with anyio.create_task_group() as group:
+            group.start_soon(worker.run)
+            with anyio.fail_after(50):
+                await leader.see_through()
+        assert leader.finished
+        assert await results.is_complete(queue)
+    assert len((here / "r.jsonl").read_text().splitlines()) == 3

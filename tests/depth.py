@@ -1,0 +1,19 @@
+"""How much of what can go on for ever the tests do: all that is meant with --full, and without it a share."""
+
+from __future__ import annotations
+
+from zlib import crc32
+
+full = False
+"""Whether --full was said: `conftest.py` sets it before it collects the tests."""
+
+
+def share(number):
+    """So many seeds or examples; without --full a fifth of them."""
+    return number if full else max(1, number // 5)
+
+
+def loops(name):
+    """Both loops; without --full one of them, always the same for the same name."""
+    both = ("asyncio", "trio")
+    return both if full else (both[crc32(str(name).encode()) % 2],)

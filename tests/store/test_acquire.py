@@ -1,0 +1,353 @@
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import anyio
+import pytest
+
+from tenure import CapacityMismatch, Lock, StoreClosed, open_store
+from tenure.engine import (
+    CAP,
+    Acquire,
+    AddResource,
+    Ask,
+    Broken,
+    Claim,
+    Claimed,
+    Engine,
+    GiveBack,
+    Granted,
+    Hint,
+    Holders,
+    Leave,
+    Notice,
+    Release,
+    Reply,
+    Resize,
+    Resources,
+    Tripped,
+)
+from tenure.engines.memory import MemoryEngine
+from tenure.testing import FaultyEngine
+
+
+@dataclass(frozen=True)
+class Hold:
+    key: str
+    capacity: int = 1
+    weight: int = 1
+    wait: bool = True
+
+    def ask(self, session, name):
+        return Acquire(session, self.key, name, self.capacity, self.weight, wait=self.wait)
+
+    def undo(self, name):
+        return Release(self.key, name)
+
+
+@dataclass(frozen=True)
+class ResourceWish:
+    key: str
+
+    def ask(self, session, name):
+        return Claim(session, self.key, name)
+
+    def undo(self, name):
+        return GiveBack(self.key, name)
+
+
+class Recorder(Engine):
+    """Memory that is not immediate, with its operations on record; its answers and hints can be held back."""
+
+    url = "recorder:"
+
+    def __init__(self):
+        self.engine = MemoryEngine()
+        self.log = []
+        self.lose_hints = False
+        self.open = anyio.Event()
+        self.open.set()
+
+    async def execute(self, operations):
+        self.log += operations
+        answers = await self.engine.execute(operations)
+        await self.open.wait()
+        return answers
+
+    async def serve(self, process, deliver, *, task_status):
+        def if_not_lost(hint):
+            if not self.lose_hints:
+                deliver(hint)
+
+        await self.engine.serve(process, if_not_lost, task_status=task_status)
+
+    def count(self, kind):
+        return sum(isinstance(operation, kind) for operation in self.log)
+
+
+@pytest.fixture
+def engine():
+    return Recorder()
+
+
+@pytest.fixture
+async def store(engine):
+    async with open_store(engine, ttl=30.0) as store:
+        yield store
+
+
+@pytest.fixture
+async def other(engine):
+    async with open_store(engine, ttl=30.0) as store:
+        yield store
+
+
+async def test_what_is_refused_is_an_answer(store):
+    kept = await store.acquire(Hold("k"), 30.0)
+    refused = await store.acquire(Hold("k", wait=False), 30.0)
+    assert refused.answer is Reply.REFUSED
+    assert refused.name != kept.name
+    await store.settle(Hold("k"), kept).wait(1)
+    assert store._acquisitions.by_name == {}
+
+
+async def test_another_capacity_is_an_error_that_tells_both(store):
+    kept = await store.acquire(Hold("k", 3), 30.0)
+    with pytest.raises(CapacityMismatch, match="asked for a capacity of 5, but 3 is in force") as caught:
+        await store.acquire(Hold("k", 5), 30.0)
+    assert (caught.value.key, caught.value.asked, caught.value.stored) == ("k", 5, 3)
+    await store.settle(Hold("k"), kept).wait(1)
+    assert store._acquisitions.by_name == {}
+
+
+async def test_one_that_no_longer_fits_is_told_to_ask_and_learns_why(store, virtual_clock):
+    kept = await store.acquire(Hold("k", 3, 3), 30.0)
+    caught = []
+
+    async def wait():
+        with pytest.raises(CapacityMismatch) as error:
+            await store.acquire(Hold("k", 3, 3), 30.0)
+        caught.append(error.value.stored)
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(wait)
+        await virtual_clock.settle()
+        await store.call(Resize("k", 2))
+    assert caught == [2]
+    assert virtual_clock.now() == 0
+    await store.settle(Hold("k"), kept).wait(1)
+
+
+async def test_it_is_told_how_many_are_ahead(store, other, virtual_clock):
+    kept = await other.acquire(Hold("k"), 30.0)
+    seen = {name: [] for name in "abc"}
+    got = []
+
+    async def wait(name):
+        got.append(await store.acquire(Hold("k"), 30.0, seen[name].append))
+
+    async with anyio.create_task_group() as group:
+        for name in "abc":
+            group.start_soon(wait, name)
+            await virtual_clock.settle()
+        assert seen == {"a": [0], "b": [1], "c": [2]}
+        await other.settle(Hold("k"), kept).wait(1)
+        await virtual_clock.settle()
+        await virtual_clock.advance(40)  # asking again brings news
+        assert (seen["b"][-1], seen["c"][-1]) == (0, 1)
+        for count in (1, 2, 3):
+            await store.settle(Hold("k"), got[-1]).wait(1)
+            await virtual_clock.settle()
+            assert len(got) == min(count + 1, 3)
+
+
+async def test_one_question_for_all_who_wait_for_a_key(store, other, engine, virtual_clock):
+    kept = await other.acquire(Hold("k"), 30.0)
+    async with anyio.create_task_group() as group:
+        for _ in range(100):
+            group.start_soon(store.acquire, Hold("k", 1), 30.0)
+        await virtual_clock.settle()
+        engine.log.clear()
+        await virtual_clock.advance(300)
+        questions = [operation for operation in engine.log if isinstance(operation, Ask)]
+        assert 5 <= len(questions) <= 16
+        assert {len(question.holders) for question in questions} == {100}
+        assert engine.count(Acquire) == 0
+        group.cancel_scope.cancel()
+    await other.settle(Hold("k"), kept).wait(1)
+    assert (await store.call(Holders("k"))).capacity == 0
+
+
+async def test_many_who_wait_are_asked_for_in_portions(store, other, engine, virtual_clock):
+    """One behind the other, so that others get their turn between; those who leave meanwhile are asked for no more."""
+    kept = await other.acquire(Hold("k"), 30.0)
+    async with anyio.create_task_group() as group:
+        for _ in range(2 * CAP + 10):
+            group.start_soon(store.acquire, Hold("k"), 30.0)
+        await virtual_clock.settle()
+        engine.log.clear()
+        engine.open = anyio.Event()
+        store._acquisitions.reasker.ask_everything()
+        await virtual_clock.settle()
+        assert engine.count(Ask) == 1
+        engine.open.set()
+        await virtual_clock.settle()
+        questions = [operation for operation in engine.log if isinstance(operation, Ask)]
+        assert [len(question.holders) for question in questions] == [CAP, CAP, 10]
+        assert len({name for question in questions for name in question.holders}) == 2 * CAP + 10
+        engine.open = anyio.Event()
+        store._acquisitions.reasker.ask_everything()
+        await virtual_clock.settle()
+        group.cancel_scope.cancel()
+    engine.open.set()
+    await virtual_clock.settle()
+    assert engine.count(Ask) == 4
+    await other.settle(Hold("k"), kept).wait(1)
+
+
+async def test_nobody_waits_nobody_asks(store, other, engine, virtual_clock):
+    kept = await other.acquire(Hold("k"), 30.0)
+    with anyio.move_on_after(1):
+        await store.acquire(Hold("k"), 30.0)
+    engine.log.clear()
+    await virtual_clock.advance(100)
+    assert engine.count(Ask) == 0
+    assert store._timers._heap == []
+    await other.settle(Hold("k"), kept).wait(1)
+
+
+async def test_hints_lost_it_asks(store, other, engine, virtual_clock):
+    kept = await other.acquire(Hold("k"), 30.0)
+    got = []
+
+    async def wait():
+        got.append(await store.acquire(Hold("k"), 30.0))
+
+    engine.lose_hints = True
+    async with anyio.create_task_group() as group:
+        group.start_soon(wait)
+        await virtual_clock.settle()
+        await other.settle(Hold("k"), kept).wait(1)
+    assert 0 < virtual_clock.now() <= 31
+    assert engine.count(Acquire) == 2
+
+
+async def test_claims_are_waited_for_alike(store, other, engine, virtual_clock):
+    await store.call(AddResource("pool", "r", ()))
+    kept = await other.acquire(ResourceWish("pool"), 30.0)
+    assert kept.answer.resource == "r"
+    got = []
+
+    async def wait():
+        got.append(await store.acquire(ResourceWish("pool"), 30.0))
+
+    for lost in (False, True):
+        engine.lose_hints = lost
+        async with anyio.create_task_group() as group:
+            group.start_soon(wait)
+            await virtual_clock.settle()
+            await other.settle(ResourceWish("pool"), kept).wait(1)
+        assert got[-1].answer.resource == "r"
+        await store.settle(ResourceWish("pool"), got[-1]).wait(1)
+        kept = await other.acquire(ResourceWish("pool"), 30.0)
+    await other.settle(ResourceWish("pool"), kept).wait(1)
+    page = await store.call(Resources("pool"))
+    assert [resource.state for resource in page.resources] == ["free"]
+
+
+@pytest.mark.parametrize(
+    ("news", "undone"),
+    [
+        (Granted(5), Release("k", "nobody")),
+        (Claimed("r", (), 5), GiveBack("k", "nobody")),
+        (Tripped(1, 0), None),  # every attempt at a barrier withdraws, and wants the answer for itself
+        (Broken(1), None),
+        (Notice.ROOM, Leave("k", "nobody")),
+        (Notice.ASK, None),
+        (Notice.READY, None),
+    ],
+)
+async def test_what_nobody_waits_for_is_undone(store, engine, virtual_clock, news, undone):
+    store._on_hint(Hint(store.process, "k", "nobody", news))
+    await virtual_clock.settle()
+    assert engine.log == ([] if undone is None else [undone])
+
+
+async def test_hints_for_holders_do_not_go_to_those_who_listen_to_the_key(virtual_clock):
+    heard = []
+
+    class Listener:
+        def on_hint(self, hint):
+            heard.append(hint.news)
+
+        def close(self):
+            heard.append("closed")
+
+    async with open_store("memory:") as store:
+        listener = store.listen("k", Listener)
+        assert store.listen("k", Listener) is listener
+        kept = await store.acquire(Hold("k"), 30.0)
+        async with anyio.create_task_group() as group:
+            group.start_soon(store.acquire, Hold("k"), 30.0)
+            await virtual_clock.settle()
+            store.settle(Hold("k"), kept)
+        for news in (Notice.CHANGED, Notice.RESYNC, Notice.ASK):
+            store._on_hint(Hint(store.process, "k", "", news))
+    assert heard == [Notice.CHANGED, Notice.RESYNC, "closed"]
+
+
+async def test_cancelled_while_the_question_is_under_way(store, engine, virtual_clock):
+    engine.open = anyio.Event()
+    with anyio.move_on_after(1):
+        await store.acquire(Hold("k"), 30.0)
+    engine.open.set()
+    assert await store.call(Holders("k")) == await store.call(Holders("unknown"))
+    assert store._acquisitions.reasker._by_key == store._acquisitions.by_name == {}
+    assert len(store._acquisitions) == 0
+
+
+async def test_cancelled_before_the_question_left_it_does_not_leave(store, engine, virtual_clock):
+    kept = await store.acquire(Hold("other"), 30.0)
+    engine.open = anyio.Event()
+    async with anyio.create_task_group() as group:
+        group.start_soon(store.ping)
+        await virtual_clock.settle()
+        with anyio.move_on_after(1):
+            await store.acquire(Hold("k"), 30.0)
+        engine.open.set()
+    await store.settle(Hold("other"), kept).wait(1)
+    assert engine.count(Acquire) == 1
+    assert store._acquisitions.by_name == {}
+
+
+async def test_a_late_answer_registers_nobody(store, other, engine, virtual_clock):
+    kept = await other.acquire(Hold("k"), 30.0)
+    await store.session(30.0)
+    engine.open = anyio.Event()
+    with anyio.move_on_after(1):
+        await store.acquire(Hold("k"), 30.0)
+    engine.open.set()
+    await store.ping()
+    assert store._acquisitions.reasker._by_key == {}
+    assert (await store.call(Holders("k"))).waiting == ()
+    await other.settle(Hold("k"), kept).wait(1)
+
+
+@pytest.mark.parametrize("immediate", [True, False])
+async def test_whoever_is_told_to_ask_as_the_store_closes_does_not_wait_for_ever(virtual_clock, immediate):
+    memory, heard = MemoryEngine(), []
+
+    async def wait(store):
+        try:
+            async with Lock(store, "held"):
+                pass
+        except StoreClosed:
+            heard.append(virtual_clock.now())
+
+    async with open_store(memory) as other, Lock(other, "held"), anyio.create_task_group() as group:
+        async with open_store(memory if immediate else FaultyEngine(memory)) as store:
+            group.start_soon(wait, store)
+            await anyio.sleep(0.5)
+            (name,) = store._acquisitions.by_name
+            store._on_hint(Hint(store.process, "tenure:lock:held", name, Notice.ASK))
+    assert heard == [0.5]

@@ -1,0 +1,87 @@
+from __future__ import annotations
+
+import anyio
+import pytest
+
+from tenure.engine import Release, Reply
+from tenure.errors import EngineError
+from tenure.store._release import PendingRelease
+from tenure.store._sessions import Session
+
+
+class ScriptedWire:
+    """Keeps what is sent; a test answers by hand, or at once."""
+
+    def __init__(self, *at_once):
+        self.at_once = list(at_once)
+        self.sent = []
+
+    def send(self, operation, on_answer):
+        self.sent.append((operation, on_answer))
+        if self.at_once:
+            on_answer(self.at_once.pop(0))
+
+    def answer(self, answer):
+        self.sent[-1][1](answer)
+
+
+RELEASE = Release("key", "name")
+
+
+def release(dispatcher):
+    session = Session("p/1", 3.0, dispatcher)
+    return PendingRelease(RELEASE, session), session
+
+
+async def test_it_is_sent_when_it_is_made():
+    dispatcher = ScriptedWire()
+    made, session = release(dispatcher)
+    assert [operation for operation, _ in dispatcher.sent] == [RELEASE]
+    assert made.answer is None
+    assert list(session.unreleased) == [made]
+    dispatcher.answer(Reply.RELEASED)
+    assert made.answer is Reply.RELEASED
+    assert session.unreleased == {}
+
+
+async def test_answered_at_once_nothing_is_waited_for(virtual_clock):
+    made, session = release(ScriptedWire(Reply.RELEASED))
+    assert session.unreleased == {}
+    await made.wait(5)
+    assert virtual_clock.now() == 0
+
+
+@pytest.mark.parametrize("answered", [True, False])
+async def test_the_answer_is_waited_for_but_not_longer_than_said(virtual_clock, answered):
+    dispatcher = ScriptedWire()
+    made, _ = release(dispatcher)
+    async with anyio.create_task_group() as group:
+        group.start_soon(made.wait, 5)
+        group.start_soon(made.wait, 6)
+        if answered:
+            await anyio.sleep(2)
+            dispatcher.answer(Reply.RELEASED)
+    assert virtual_clock.now() == (2 if answered else 6)
+
+
+async def test_waiting_is_shielded(virtual_clock):
+    made, _ = release(ScriptedWire())
+    with anyio.CancelScope() as scope:
+        scope.cancel()
+        await made.wait(2)
+    assert virtual_clock.now() == 2
+
+
+async def test_a_refused_one_is_sent_again_when_told_so(virtual_clock):
+    dispatcher = ScriptedWire(EngineError("not now"))
+    made, session = release(dispatcher)
+    assert made.answer is None
+    assert list(session.unreleased) == [made]
+    made.send_again()
+    made.send_again()  # it is under way
+    assert [operation for operation, _ in dispatcher.sent] == [RELEASE, RELEASE]
+    dispatcher.answer(Reply.RELEASED)
+    assert made.answer is Reply.RELEASED
+    assert session.unreleased == {}
+    made.send_again()
+    assert len(dispatcher.sent) == 2

@@ -1,0 +1,370 @@
+"""The line of waiters: its states, and cancellation in each of the four windows.
+
+W1: cancelled while parked. W2: cancelled, then about to be granted something in the same turn. W2N: the same, with a
+newcomer in that turn. W3: granted something, then cancelled in the same turn.
+"""
+
+import anyio
+import anyio.lowlevel
+import pytest
+
+from tenure.waiting import Line, this_task
+
+EVERY_WAY = pytest.mark.parametrize(
+    ("anyio_backend", "how"),
+    [
+        ("asyncio", "scope"),
+        ("uvloop", "scope"),
+        ("trio", "scope"),
+        ("asyncio", "native"),
+        ("uvloop", "native"),
+    ],
+    indirect=["anyio_backend"],
+)
+
+
+class Caller:
+    """A task that makes one call and can be cancelled by its scope or, on asyncio, natively."""
+
+    def __init__(self, how="scope"):
+        self.how = how
+        self.scope = anyio.CancelScope()
+        self.outcome = None
+
+    async def run(self, fn, *args):
+        self.task = this_task()
+        with self.scope:
+            try:
+                self.outcome = ("returned", await fn(*args))
+            except anyio.get_cancelled_exc_class():
+                self.outcome = ("cancelled", None)
+                if self.how == "scope":
+                    raise
+            except Exception as error:
+                self.outcome = ("raised", error)
+
+    def cancel(self):
+        if self.how == "native":
+            self.task.cancel()
+        else:
+            self.scope.cancel()
+
+
+class Ticket:
+    """An owner of a line: tickets are handed to whoever is first, and back again."""
+
+    def __init__(self, tickets=()):
+        self.tickets = list(tickets)
+        self.left = []
+        self.line = Line(self.on_leave)
+
+    def on_leave(self, waiter):
+        self.left.append((waiter.want, waiter.granted))
+        if waiter.granted:
+            self.tickets.insert(0, waiter.value)
+        self.hand_out()
+
+    def hand_out(self):
+        while self.tickets and (waiter := self.line.head()) is not None:
+            assert self.line.grant(waiter, self.tickets.pop(0))
+
+    def give(self, ticket):
+        self.tickets.append(ticket)
+        self.hand_out()
+
+    async def take(self, want):
+        return await self.line.wait(self.line.join(want))
+
+    def take_nowait(self):
+        if self.line or not self.tickets:
+            raise anyio.WouldBlock
+        return self.tickets.pop(0)
+
+
+async def line_up(group, owner, wants, how="scope"):
+    callers = []
+    for want in wants:
+        callers.append(Caller(how))
+        group.start_soon(callers[-1].run, owner.take, want)
+        await anyio.wait_all_tasks_blocked()
+    return callers
+
+
+async def test_first_come_first_served():
+    owner = Ticket()
+    async with anyio.create_task_group() as group:
+        callers = await line_up(group, owner, "abc")
+        assert [waiter.want for waiter in owner.line] == ["a", "b", "c"]
+        assert len(owner.line) == 3
+        owner.give(1)
+        assert [waiter.want for waiter in owner.line] == ["b", "c"]
+        owner.give(2)
+        owner.give(3)
+        assert not owner.line
+    assert [caller.outcome for caller in callers] == [("returned", 1), ("returned", 2), ("returned", 3)]
+    assert owner.left == []
+
+
+async def test_enlisting_is_synchronous_and_the_owner_may_grant_anywhere():
+    owner = Ticket()
+    first, second = owner.line.join("first"), owner.line.join("second")
+    assert list(owner.line) == [first, second]
+    assert owner.line.grant(second, 2)
+    assert list(owner.line) == [first]
+    assert await owner.line.wait(second) == 2
+    owner.line.leave(first)
+    assert owner.left == [("first", False)]
+
+
+async def test_granted_before_it_parks_it_makes_a_checkpoint():
+    owner, turns = Ticket(), []
+
+    async def spinner():
+        while True:
+            turns.append(True)
+            await anyio.lowlevel.checkpoint()
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(spinner)
+        for number in range(10):
+            waiter = owner.line.join("x")
+            owner.give(number)
+            assert await owner.line.wait(waiter) == number
+        assert len(turns) >= 9, "trio shuffles who runs first in a turn"
+        group.cancel_scope.cancel()
+
+
+@EVERY_WAY
+async def test_granted_before_it_parks_and_cancelled_in_that_checkpoint_it_gives_back(how):
+    owner, caller = Ticket(), Caller(how)
+
+    async def take():
+        waiter = owner.line.join("x")
+        owner.give(1)
+        caller.cancel()
+        return await owner.line.wait(waiter)
+
+    await caller.run(take)
+    assert caller.outcome[0] == "cancelled"
+    assert owner.left == [("x", True)]
+    assert owner.tickets == [1]
+
+
+async def test_a_waiter_can_be_granted_only_once():
+    owner = Ticket()
+    waiter = owner.line.join("x")
+    assert owner.line.grant(waiter, 1)
+    assert not owner.line.grant(waiter, 2)
+    assert not owner.line.fail(waiter, KeyError())
+    assert await owner.line.wait(waiter) == 1
+
+
+@EVERY_WAY
+async def test_w1_cancelled_while_parked_it_leaves_the_line(how):
+    owner = Ticket()
+    async with anyio.create_task_group() as group:
+        first, second = await line_up(group, owner, "ab", how)
+        first.cancel()
+        await anyio.wait_all_tasks_blocked()
+        assert owner.left == [("a", False)]
+        assert len(owner.line) == 1
+        owner.give(1)
+    assert (first.outcome[0], second.outcome) == ("cancelled", ("returned", 1))
+
+
+@EVERY_WAY
+async def test_w2_cancelled_and_then_offered_something_the_next_one_gets_it(how):
+    owner = Ticket()
+    async with anyio.create_task_group() as group:
+        first, second = await line_up(group, owner, "ab", how)
+        (dead, _) = owner.line
+        first.cancel()
+        owner.give(1)
+        assert not owner.line.grant(dead, 2)
+        assert not dead.granted
+        assert owner.line.head() is None
+    assert (first.outcome[0], second.outcome) == ("cancelled", ("returned", 1))
+    assert owner.left == [("a", False)]
+    assert owner.tickets == []
+
+
+@EVERY_WAY
+async def test_w2_the_cancelled_are_passed_over_in_the_middle_too(how):
+    owner = Ticket()
+    async with anyio.create_task_group() as group:
+        callers = await line_up(group, owner, "abc", how)
+        callers[1].cancel()
+        assert [waiter.want for waiter in owner.line] == ["a", "c"]
+        owner.give(1)
+        owner.give(2)
+    assert [caller.outcome[0] for caller in callers] == ["returned", "cancelled", "returned"]
+
+
+@EVERY_WAY
+async def test_w2n_a_newcomer_does_not_queue_behind_the_dead(how):
+    owner = Ticket()
+    async with anyio.create_task_group() as group:
+        (first,) = await line_up(group, owner, "a", how)
+        first.cancel()
+        owner.give(1)
+        assert owner.take_nowait() == 1
+        newcomer = owner.line.join("n")
+        owner.give(2)
+        assert newcomer.granted
+        assert await owner.line.wait(newcomer) == 2
+    assert first.outcome[0] == "cancelled"
+    assert owner.left == [("a", False)]
+
+
+@EVERY_WAY
+async def test_w3_granted_and_then_cancelled_nothing_is_lost(how):
+    owner = Ticket()
+    async with anyio.create_task_group() as group:
+        first, second = await line_up(group, owner, "ab", how)
+        owner.give(1)
+        first.cancel()
+        await anyio.wait_all_tasks_blocked()
+        if how == "scope":
+            assert first.outcome == ("returned", 1)
+            assert second.outcome is None
+            assert owner.left == []
+            owner.give(2)
+        else:
+            assert first.outcome[0] == "cancelled"
+            assert owner.left == [("a", True)]
+    assert second.outcome == ("returned", 2 if how == "scope" else 1)
+
+
+@EVERY_WAY
+async def test_w3_the_owner_may_grant_within_on_leave_to_one_that_is_cancelled_too(how):
+    owner = Ticket()
+    async with anyio.create_task_group() as group:
+        callers = await line_up(group, owner, "abcd", how)
+        owner.give(1)
+        for caller in callers[:3]:
+            caller.cancel()
+        await anyio.wait_all_tasks_blocked()
+        if how == "scope":
+            assert callers[0].outcome == ("returned", 1)
+            owner.give(1)
+    assert [caller.outcome[0] for caller in callers[1:]] == ["cancelled", "cancelled", "returned"]
+    assert owner.tickets == []
+
+
+async def test_a_cancelled_caller_still_joins_and_leaves_cleanly():
+    owner = Ticket()
+    with anyio.CancelScope() as scope:
+        scope.cancel()
+        await owner.take("x")
+    assert scope.cancelled_caught
+    assert owner.left == [("x", False)]
+    assert not owner.line
+
+
+@pytest.mark.backends("asyncio", "uvloop")
+async def test_the_reason_of_a_native_cancel_is_not_swallowed():
+    owner, caught = Ticket(), []
+
+    async def take():
+        try:
+            await owner.take("x")
+        except BaseException as error:
+            caught.append(error)
+            raise
+
+    async with anyio.create_task_group() as group:
+        caller = Caller("native")
+        group.start_soon(caller.run, take)
+        await anyio.wait_all_tasks_blocked()
+        caller.task.cancel("because")
+    assert caught[0].args == ("because",)
+
+
+async def test_failed_waiters_raise_each_its_own_error_and_the_owner_is_not_told():
+    owner = Ticket()
+    async with anyio.create_task_group() as group:
+        callers = await line_up(group, owner, "abc")
+        owner.line.fail_all(lambda: anyio.ClosedResourceError("closed"))
+        assert not owner.line
+        assert len(owner.line) == 0
+    errors = [caller.outcome[1] for caller in callers]
+    assert all(type(error) is anyio.ClosedResourceError for error in errors)
+    assert len({id(error) for error in errors}) == 3
+    assert owner.left == []
+
+
+async def test_failed_before_it_parks():
+    owner = Ticket()
+    waiter = owner.line.join("x")
+    assert owner.line.fail(waiter, KeyError("x"))
+    assert not owner.line.fail(waiter, KeyError("y"))
+    with pytest.raises(KeyError, match="x"):
+        await owner.line.wait(waiter)
+
+
+@EVERY_WAY
+async def test_failed_and_cancelled_in_either_order_the_owner_is_told_at_most_once(how):
+    owner = Ticket()
+    async with anyio.create_task_group() as group:
+        first, second = await line_up(group, owner, "ab", how)
+        first.cancel()
+        owner.line.fail_all(KeyError)
+        second.cancel()
+    assert first.outcome[0] == "cancelled"
+    assert second.outcome[0] == ("raised" if how == "scope" else "cancelled")
+    assert owner.left == [("a", False)]
+
+
+async def test_a_failed_waiter_leaves_no_circle_of_references():
+    owner = Ticket()
+    waiter = owner.line.join("x")
+    owner.line.fail(waiter, KeyError())
+    with pytest.raises(KeyError):
+        await owner.line.wait(waiter)
+    assert waiter.error is None
+
+
+async def test_granting_while_going_through_the_line():
+    owner = Ticket()
+    async with anyio.create_task_group() as group:
+        callers = await line_up(group, owner, "abcd")
+        for waiter in owner.line:
+            if waiter.want in "ac":
+                owner.line.grant(waiter, waiter.want.upper())
+                owner.line.join("newcomer")
+        assert [waiter.want for waiter in owner.line] == ["b", "d", "newcomer", "newcomer"]
+        for waiter in owner.line:
+            if waiter.want == "newcomer":
+                owner.line.leave(waiter)
+        owner.give(1)
+        owner.give(2)
+    assert [caller.outcome[1] for caller in callers] == ["A", 1, "C", 2]
+
+
+async def test_leaving_twice_tells_the_owner_once():
+    owner = Ticket()
+    waiter = owner.line.join("x")
+    owner.line.leave(waiter)
+    owner.line.leave(waiter)
+    assert owner.left == [("x", False)]
+    assert repr(waiter) == "<Waiter gone want='x'>"
+
+
+@EVERY_WAY
+@pytest.mark.parametrize("order", ["forwards", "backwards"])
+async def test_many_leave_at_once_and_nobody_is_stranded(how, order):
+    owner = Ticket()
+    async with anyio.create_task_group() as group:
+        callers = [Caller(how) for _ in range(1000)]
+        for number, caller in enumerate(callers):
+            group.start_soon(caller.run, owner.take, number)
+        await anyio.wait_all_tasks_blocked()
+        last = callers[500]
+        for caller in callers if order == "forwards" else reversed(callers):
+            if caller is not last:
+                caller.cancel()
+        await anyio.wait_all_tasks_blocked()
+        assert len(owner.line) == 1
+        assert len(owner.left) == 999
+        owner.give("ticket")
+    assert last.outcome == ("returned", "ticket")

@@ -1,0 +1,308 @@
+"""Parking, waking, checkpoints, the end of tasks and calls from other threads: the same on every loop."""
+
+import asyncio
+import socket
+import subprocess
+import sys
+import threading
+
+import anyio
+import anyio.lowlevel
+import anyio.to_thread
+import pytest
+import trio
+
+from tenure.waiting import checkpoint, loop_caller, on_readable, on_task_end, park, this_task, wake
+
+pytestmark = pytest.mark.backends("asyncio", "uvloop", "trio")
+
+
+async def test_a_parked_task_sleeps_until_it_is_woken():
+    parked, log = park(), []
+
+    async def sleeper():
+        await parked
+        log.append("woken")
+
+    async with anyio.create_task_group() as group:
+        parked = park()
+        group.start_soon(sleeper)
+        await anyio.wait_all_tasks_blocked()
+        assert not parked.done()
+        assert wake(parked)
+        assert parked.done()
+        assert not parked.cancelled()
+        assert log == [], "waking is synchronous, but the task runs later"
+    assert log == ["woken"]
+
+
+async def test_waking_twice_does_nothing_the_second_time():
+    parked = park()
+    assert wake(parked)
+    assert not wake(parked)
+    await parked  # woken before it was awaited: goes through at once
+
+
+async def test_w1_a_cancelled_sleeper_raises():
+    with anyio.move_on_after(0) as scope:
+        await park()
+    assert scope.cancelled_caught
+
+
+async def test_w2_a_cancelled_sleeper_shows_before_it_runs():
+    parked, ran = park(), []
+
+    async def sleeper():
+        try:
+            await parked
+        finally:
+            ran.append(True)
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(sleeper)
+        await anyio.wait_all_tasks_blocked()
+        group.cancel_scope.cancel()
+        assert not ran
+        assert parked.cancelled()
+        assert not wake(parked)
+    assert ran
+
+
+async def test_w3_a_scope_does_not_take_a_wake_up_back():
+    parked, log = park(), []
+
+    async def sleeper():
+        await parked
+        log.append("woken")
+        await anyio.lowlevel.checkpoint()
+        log.append("never")
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(sleeper)
+        await anyio.wait_all_tasks_blocked()
+        wake(parked)
+        group.cancel_scope.cancel()
+        assert not parked.cancelled()
+    assert log == ["woken"]
+
+
+@pytest.mark.backends("asyncio", "uvloop")
+async def test_w3_a_native_cancel_raises_although_the_berth_was_woken():
+    parked = park()
+
+    async def sleeper():
+        await parked
+
+    task = asyncio.create_task(sleeper())
+    await anyio.wait_all_tasks_blocked()
+    wake(parked)
+    task.cancel("because")
+    assert not parked.cancelled()
+    with pytest.raises(asyncio.CancelledError, match="because"):
+        await task
+
+
+async def test_a_checkpoint_lets_others_run():
+    turns = []
+
+    async def spinner():
+        while True:
+            turns.append(True)
+            await checkpoint()
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(spinner)
+        for _ in range(10):
+            await checkpoint()
+        assert len(turns) >= 9, "trio shuffles who runs first in a turn"
+        group.cancel_scope.cancel()
+
+
+async def test_a_checkpoint_notices_a_cancellation():
+    with anyio.CancelScope() as scope:
+        scope.cancel()
+        await checkpoint()
+    assert scope.cancelled_caught
+
+
+async def test_a_task_is_always_the_same_object():
+    tasks = []
+
+    async def other():
+        tasks.append(this_task())
+        await checkpoint()
+        tasks.append(this_task())
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(other)
+    assert tasks[0] is tasks[1]
+    assert tasks[0] is not this_task()
+
+
+@pytest.mark.parametrize("how", ["returns", "raises", "is cancelled"])
+async def test_the_end_of_a_task_is_told_however_it_ends(how):
+    ended = []
+
+    async def child():
+        on_task_end(this_task(), lambda: ended.append(1))
+        on_task_end(this_task(), lambda: ended.append(2))
+        await checkpoint()
+        assert ended == []
+        if how == "raises":
+            raise KeyError
+        if how == "is cancelled":
+            group.cancel_scope.cancel()
+            await anyio.sleep_forever()
+
+    try:
+        async with anyio.create_task_group() as group:
+            group.start_soon(child)
+    except* KeyError:
+        assert how == "raises"
+    await anyio.wait_all_tasks_blocked()
+    assert ended == [1, 2]
+
+
+async def test_what_was_unregistered_is_not_told():
+    ended = []
+
+    def tell():
+        ended.append(True)
+
+    async def child():
+        first = on_task_end(this_task(), tell)
+        on_task_end(this_task(), tell)
+        first()
+        first()
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(child)
+    await anyio.wait_all_tasks_blocked()
+    assert ended == [True]
+
+
+async def test_unregistering_is_allowed_while_the_end_is_told_and_after():
+    ended, stops = [], []
+
+    def stop_all():
+        ended.append(True)
+        for stop in stops:
+            stop()
+
+    async def child():
+        stops.extend(on_task_end(this_task(), stop_all) for _ in range(3))
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(child)
+    await anyio.wait_all_tasks_blocked()
+    assert ended == [True], "the first to be told has unregistered the others"
+    for stop in stops:
+        stop()
+
+
+async def test_the_end_of_a_task_that_has_ended_is_told_too():
+    ended, tasks = [], []
+
+    async def child():
+        tasks.append(this_task())
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(child)
+    on_task_end(tasks[0], lambda: ended.append(1))
+    on_task_end(tasks[0], lambda: ended.append(2))()  # unregistered again at once
+    await anyio.wait_all_tasks_blocked()
+    assert ended == [1]
+
+
+async def test_a_thread_has_functions_called_on_the_loop_in_order():
+    call, home, seen = loop_caller(), threading.get_ident(), []
+    parked = park()
+
+    def in_thread():
+        for number in range(3):
+            call(lambda number=number: seen.append((number, threading.get_ident())))
+        call(lambda: wake(parked))
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(anyio.to_thread.run_sync, in_thread)
+        await parked
+    assert seen == [(number, home) for number in range(3)]
+
+
+@pytest.mark.parametrize("backend", [("asyncio", {}), ("asyncio", {"use_uvloop": True}), ("trio", {})])
+def test_calling_on_a_loop_that_is_gone_raises(backend):
+    async def main():
+        return loop_caller()
+
+    if backend[1]:
+        pytest.importorskip("uvloop")
+    call = anyio.run(main, backend=backend[0], backend_options=backend[1])
+    with pytest.raises(RuntimeError):
+        call(lambda: None)
+
+
+def test_trio_as_a_guest_of_asyncio_is_told_apart():
+    async def in_trio():
+        with trio.CancelScope() as scope:
+            scope.cancel()
+            await park()
+        await checkpoint()
+        return this_task() is trio.lowlevel.current_task()
+
+    async def main():
+        loop, done = asyncio.get_running_loop(), asyncio.get_running_loop().create_future()
+        trio.lowlevel.start_guest_run(
+            in_trio, run_sync_soon_threadsafe=loop.call_soon_threadsafe, done_callback=done.set_result
+        )
+        outcome = await done
+        await checkpoint()
+        return outcome.unwrap() and this_task() is asyncio.current_task()
+
+    assert asyncio.run(main())
+
+
+def test_it_works_where_trio_is_not_installed():
+    code = """
+import sys
+sys.modules.update(trio=None, sniffio=None)
+import anyio
+from tenure.local import Threads
+async def main():
+    assert await Threads(1).run(abs, -1) == 1
+anyio.run(main)
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_trio_is_not_imported_before_it_runs():
+    code = "import sys, tenure.local; assert 'trio' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+async def test_a_callback_hears_of_what_can_be_read_and_may_use_anyio(anyio_backend_name):
+    near, far = socket.socketpair()
+    with near, far:
+        near.setblocking(False)
+        heard, times, enough = [], [], anyio.Event()
+
+        def callback():
+            heard.append(near.recv(9))
+            times.append(anyio.current_time())
+            if len(heard) == 2:
+                enough.set()
+
+        stop = on_readable(near, callback)
+        if anyio_backend_name == "trio":
+            assert stop is None
+            return
+        far.send(b"one")
+        while len(heard) < 1:
+            await anyio.lowlevel.checkpoint()
+        far.send(b"two")
+        await enough.wait()
+        stop()
+        far.send(b"three")
+        for _ in range(9):
+            await anyio.lowlevel.checkpoint()
+        assert heard == [b"one", b"two"]
+        assert times == sorted(times)
