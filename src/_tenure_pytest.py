@@ -66,7 +66,7 @@ def virtual_clock(anyio_backend: Any) -> VirtualClock:
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, Any, Any]:
-    """Raise the deadlock itself, where trio only tells that its run was cancelled."""
+    """Raise the deadlock itself, where trio only says that its run was cancelled."""
     clock = cast("VirtualClock | None", pyfuncitem.funcargs.get("virtual_clock"))
     try:
         return (yield)

@@ -112,8 +112,9 @@ def pytest_configure(config):
     if config.getoption("full"):
         depth.full = True
         hypothesis.settings.load_profile("full")
-    # It may have said --full, which the pytest processes that tests start do not know.
-    os.environ.pop("PYTEST_ADDOPTS", None)
+    # It may have said --full, which the pytest processes that tests start do not know, but those of xdist do.
+    if config.getoption("dist", "no") == "no":
+        os.environ.pop("PYTEST_ADDOPTS", None)
 
 
 @pytest.hookimpl(wrapper=True)

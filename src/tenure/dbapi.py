@@ -1,6 +1,6 @@
-"""A connection of the user's own: of which driver it is, and how a statement is run in its transaction.
+"""The user's own database connection: which driver it is of, and how to run a statement in its transaction.
 
-Drivers are told by the names of their packages, so that none has to be there.
+A driver is recognised by the name of its package, so that none has to be installed.
 """
 
 from __future__ import annotations

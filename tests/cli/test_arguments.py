@@ -90,7 +90,7 @@ def test_a_preset_fills_the_defaults(name):
         ("m:f a --work 3", "unrecognized arguments: --work"),
     ],
 )
-def test_what_is_wrong_is_told(words, told):
+def test_what_is_wrong_is_reported(words, told):
     with pytest.raises(UsageError) as caught:
         parse_run(words.split())
     assert told in str(caught.value)

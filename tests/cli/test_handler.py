@@ -86,7 +86,7 @@ def test_builtins_can_be_handlers():
         ("tenure.examples:__name__", "is no function but a str"),
     ],
 )
-def test_what_is_wrong_is_told(spec, told):
+def test_what_is_wrong_is_reported(spec, told):
     with pytest.raises(UsageError) as caught:
         load_handler(spec)
     assert told in str(caught.value)

@@ -109,7 +109,7 @@ class TestLines:
         assert read_all(again, position)[0] == [*map(str, range(256, 300)), "more"]
 
     @pytest.mark.parametrize("how", ["cut", "edited", "replaced", "grown"])
-    def test_a_change_is_told(self, write, how):
+    def test_a_change_is_reported(self, write, how):
         path = write("a.txt", "".join(f"{i}\n" for i in range(1000)))
         _, positions = read_all(lines_of(path))
         position = positions[-1] if how == "grown" else positions[1]
@@ -292,11 +292,11 @@ class TestNames:
         assert read_all(Names(patterns), positions[0])[0] == items[PORTION:]
         assert read_all(Names(patterns), positions[1])[0] == items[2 * PORTION :]
 
-    def test_nothing_is_told(self):
+    def test_nothing_is_reported(self):
         with pytest.raises(UsageError, match="matches no file"):
             Names(("src/*.nope",))
 
-    def test_a_directory_that_cannot_be_read_is_told(self, monkeypatch):
+    def test_a_directory_that_cannot_be_read_is_reported(self, monkeypatch):
         scandir = os.scandir
 
         def refuse(path):
@@ -309,7 +309,7 @@ class TestNames:
         read_all(names)
         assert names.skipped == ["src/a/: skipped (Permission denied)"]
 
-    def test_a_name_that_is_no_text_is_told(self):
+    def test_a_name_that_is_no_text_is_reported(self):
         try:
             Path(os.fsdecode(b"src/\xff.py")).touch()
         except OSError:

@@ -527,7 +527,7 @@ def wait_for(condition):
         (("claims", "list"), "write tenure claims ls"),
     ],
 )
-def test_misuse_is_told_in_a_line(misused, words, line):
+def test_misuse_is_reported_in_a_line(misused, words, line):
     assert line in misused(*words)
 
 
@@ -538,7 +538,7 @@ def test_a_place_that_no_page_has_told_is_misuse(inhabitant, misused, url, listi
     assert "--after: " in misused("queue", listing, "mail", f"--after={place}", "--store", url)
 
 
-def test_a_server_that_is_away_is_told(command):
+def test_a_server_that_is_away_is_reported(command):
     ended = command("queue", "ls", "--store", "redis://127.0.0.1:1")
     assert ended.code == 1
     assert ended.err.startswith("tenure: redis://127.0.0.1:1")

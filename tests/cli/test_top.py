@@ -331,7 +331,7 @@ def test_on_a_terminal_it_is_redrawn_until_told_to_end(store_with_a_queue, termi
     assert termios.tcgetattr(top.its) == top.before
 
 
-def test_a_server_that_goes_away_is_told_and_comes_back(own_redis_server, terminal):
+def test_a_server_that_goes_away_is_reported_and_comes_back(own_redis_server, terminal):
     server = own_redis_server()
     top = terminal("top", "--every", "0.05", "--store", server.url)
     top.until(lambda: top.frames)

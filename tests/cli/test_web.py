@@ -47,7 +47,7 @@ def get(url):
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
-def test_it_serves_until_it_is_told_to_end(served, how):
+def test_it_serves_until_it_is_asked_to_end(served, how):
     child, url = served()
     assert url.startswith("http://127.0.0.1:")
     assert b"<!doctype html>" in get(url)

@@ -555,7 +555,7 @@ CAUGHT_BY = {
     EverythingRenews: "test_only_renewals_are_life_signs",
     NumbersOutliveSessions: "test_with_its_session_a_numbered_answer_is_forgotten",
     EndInTheOrderOfNames: "test_sessions_end_in_the_order_of_their_expiry",
-    HintsToAll: "test_only_who_was_granted_is_told",
+    HintsToAll: "test_only_the_one_granted_gets_the_hint",
     ThunderingHerd: "test_one_message_for_each_hand_over",
     NoHints: "test_giving_back_hands_over_in_the_same_step",
     HintsForTheAnswered: "test_what_is_answered_needs_no_hint",

@@ -284,7 +284,7 @@ def tokens_repeat(engine):
     engine._state.token = lambda: 7
 
 
-@caught_by("test_an_idle_taker_is_told_once")
+@caught_by("test_an_idle_taker_gets_one_hint")
 def tells_takers_again_and_again(engine):
     def offer(offer, queue, count):
         takers = list(queue.takers.items())
@@ -303,11 +303,11 @@ def tells_all_takers(engine):
 @caught_by("test_whatever_becomes_ready_is_offered_to_the_idle", how="retry")
 @caught_by("test_whatever_becomes_ready_is_offered_to_the_idle", how="expire")
 @caught_by("test_enough_takers_are_told_of_tasks_that_come_back")
-def what_comes_back_is_told_to_nobody(engine):
+def what_comes_back_is_hinted_to_nobody(engine):
     engine._tasks._return = lambda queue, task: queue.line_up(task, engine._state.now)
 
 
-@caught_by("test_a_task_that_is_due_sooner_is_told_to_one_idle_taker", how="put")
+@caught_by("test_a_task_that_is_due_sooner_is_hinted_to_one_idle_taker", how="put")
 def who_waits_sleeps_past_a_task_due_sooner(engine):
     engine._tasks._offer_sooner = lambda queue, due: None
 
@@ -516,8 +516,8 @@ def results_are_kept_for_good(engine):
     asked(engine, e.Exchange, lambda op: replace(op, settle=tuple(s._replace(ttl=None) for s in op.settle)))
 
 
-@caught_by("test_who_watches_a_task_is_told_once_when_it_ends", ending="done")
-@caught_by("test_who_waits_for_an_empty_queue_is_told_once")
+@caught_by("test_a_watcher_of_a_task_gets_one_hint_when_it_ends", ending="done")
+@caught_by("test_a_waiter_for_an_empty_queue_gets_one_hint")
 def tells_those_who_watch_twice(engine):
     hint = engine._state.hint
 
@@ -528,8 +528,8 @@ def tells_those_who_watch_twice(engine):
     engine._state.hint = twice
 
 
-@caught_by("test_who_watches_a_task_is_told_once_when_it_ends", ending="purged")
-@caught_by("test_who_watches_a_task_is_told_once_when_it_ends", ending="buried")
+@caught_by("test_a_watcher_of_a_task_gets_one_hint_when_it_ends", ending="purged")
+@caught_by("test_a_watcher_of_a_task_gets_one_hint_when_it_ends", ending="buried")
 def nobody_hears_of_an_end(engine):
     engine._state.fire = lambda *args: None
 
@@ -550,7 +550,7 @@ def progress_is_lost(engine):
 
 @caught_by("test_how_a_task_ends_whose_holder_was_told_to_stop", how=e.Verdict.RETRY, state="cancelled")
 @caught_by("test_how_a_task_ends_whose_holder_was_told_to_stop", how="expire", state="cancelled")
-@caught_by("test_who_holds_a_task_is_told_to_stop_it")
+@caught_by("test_a_holder_of_a_task_is_hinted_to_stop_it")
 def a_request_to_stop_is_forgotten(engine):
     def cancel(handle, op):
         answer = handle(op)

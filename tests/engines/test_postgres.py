@@ -232,7 +232,7 @@ async def test_a_server_that_is_read_only(postgres_server, sql):
     await refused(PostgresEngine(url), StoreUnavailable, "read-only")
 
 
-async def test_who_may_not_make_a_schema_is_told_so(postgres_server, sql):
+async def test_a_role_that_may_not_make_a_schema_gets_a_clear_error(postgres_server, sql):
     sql.execute("DROP ROLE IF EXISTS guest")
     sql.execute("CREATE ROLE guest LOGIN")
     url = postgres_server.url().replace("tenure@", "guest@")
@@ -291,6 +291,14 @@ VERSION_1 = """
     DROP INDEX fresh.task_leased;
     UPDATE fresh.meta SET version = 1;
 """
+# Before version 9 a claim was called a wish.
+WISHES = """
+    DROP FUNCTION fresh.is_head, fresh.lend, fresh.remove_claim, fresh.hint_head;
+    ALTER TABLE fresh.claim RENAME TO wish;
+    ALTER INDEX fresh.claim_pkey RENAME TO wish_pkey;
+    ALTER INDEX fresh.claim_waits RENAME TO wish_waits;
+    ALTER INDEX fresh.claim_session RENAME TO wish_session;
+"""
 
 
 async def test_an_older_schema_is_brought_up_to_date(postgres_server, sql, fresh_schema, serving):
@@ -298,7 +306,7 @@ async def test_an_older_schema_is_brought_up_to_date(postgres_server, sql, fresh
     async with serving(engines[0]):
         await one(engines[0], OpenSession("s", "p", 30.0))
         await one(engines[0], Put("s", 1, "jobs", (PutRequest("s", (NewTask(b"before"),)),), 10))
-        sql.execute(VERSION_1)
+        sql.execute(WISHES + VERSION_1)
         async with anyio.create_task_group() as group:
             for engine in engines[1:]:
                 group.start_soon(serve_and_ping, serving, engine)
@@ -328,7 +336,7 @@ async def test_an_exchange_is_repeated_after_an_update(postgres_server, sql, fre
         await one(engine, Put("s", 1, "jobs", (PutRequest("s", tasks),), 10))
         await one(engine, Exchange("s", 1, "empty", want=2))
         before = await one(engine, Exchange("s", 2, "jobs", want=2))
-        sql.execute(REMEMBERED_BY_VERSION_8)
+        sql.execute(WISHES + REMEMBERED_BY_VERSION_8)
         await serve_and_ping(serving, PostgresEngine(postgres_server.url(), schema=fresh_schema))
         assert sql.execute("SELECT version FROM fresh.meta").fetchall() == [(VERSION,)]
         again = await one(engine, Exchange("s", 2, "jobs", want=2))

@@ -83,7 +83,7 @@ async def until(condition):
         ("unix://me:secret@/run/a%20b.sock?db=2", "unix://me@/run/a b.sock?db=2"),
     ],
 )
-def test_an_address_is_told_without_its_password(url, said):
+def test_an_address_is_shown_without_its_password(url, said):
     where = address(url)
     assert str(where) == said
     assert "cret" not in repr(where)
@@ -114,7 +114,7 @@ def test_a_password_that_is_not_escaped_is_refused_without_being_shown(scheme, l
         ("redis:me:cret@example.org", "'example.org': a Redis URL has at most one @"),
     ],
 )
-def test_a_wrong_url_is_told_without_its_password(url, words):
+def test_a_wrong_url_is_shown_without_its_password(url, words):
     with pytest.raises(ValueError, match=re.escape(words)) as caught:
         open_store(url)
     assert "cret" not in str(caught.value)
@@ -226,7 +226,7 @@ async def test_a_wrong_password(own_redis_server):
         await opened(f"unix://:only@{server.socket}?db=99")
 
 
-async def test_who_may_not_kill_its_own_connection_is_told(own_redis_server):
+async def test_a_user_that_may_not_kill_its_own_connection_gets_a_clear_error(own_redis_server):
     server = own_redis_server()
     subcommands = (
         ("+client|id", "+client|setname") if server.version < (7, 0) else ("+client", "-client|kill")

@@ -107,7 +107,7 @@ async def serving(redis_cluster):
         ("rediss+cluster://:secret@one", "rediss+cluster://one:6379"),
     ],
 )
-def test_an_address_is_told_without_its_password(url, said):
+def test_an_address_is_shown_without_its_password(url, said):
     assert RedisClusterEngine(url).url == open_store(url).url == said
     assert "cret" not in repr(RedisClusterEngine(url))
 
@@ -178,7 +178,7 @@ async def test_a_wrong_password(redis_cluster):
     assert "secret" not in str(caught.value)
 
 
-async def test_who_may_not_listen_is_told(redis_cluster):
+async def test_a_user_that_may_not_listen_gets_a_clear_error(redis_cluster):
     for node in redis_cluster.nodes:
         node("ACL", "SETUSER", "deaf", "on", ">secret", "~*", "resetchannels", "+@all")
     with pytest.raises(EngineError, match="may not use S?PUBLISH|lacks a permission: NOPERM"):
@@ -299,7 +299,7 @@ class Leaving:
         return [[b"ssubscribe", b"c", 1]]
 
 
-async def test_who_is_told_at_once_that_the_shard_has_moved_does_not_count_as_listening():
+async def test_a_subscription_refused_with_moved_does_not_count_as_listening():
     nodes = RedisClusterEngine("redis+cluster://one")._topology
     node = _nodes._Node(nodes._seeds[0], nodes, 5, 0)
     node.connection = Leaving(lambda: nodes.on_message(node, "c", None))
@@ -393,7 +393,7 @@ async def test_what_is_held_stays_held_while_its_keys_move_one_by_one(redis_clus
                 assert after.token > lease.token
 
 
-async def test_who_waits_while_the_shard_moves_is_told_where_it_went(redis_cluster):
+async def test_a_waiter_follows_a_shard_that_moves(redis_cluster):
     async with (
         open_store(redis_cluster.url, ttl=600) as first,
         open_store(redis_cluster.url, ttl=600) as second,
@@ -535,7 +535,7 @@ async def test_a_store_is_opened_although_no_node_has_enough_replicas(redis_clus
             pass
 
 
-async def test_each_new_connection_is_told_of_also_where_messages_do_not_need_it(redis_cluster):
+async def test_each_new_connection_is_announced_even_where_messages_do_not_need_it(redis_cluster):
     """Before 7.0 one node's subscription does for all; another one may have been replaced all the same."""
     engine = RedisClusterEngine(redis_cluster.url)
     news = []

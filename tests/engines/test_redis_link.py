@@ -177,7 +177,7 @@ async def test_a_store_that_opens_while_the_connection_is_made_anew_hears(redis_
             assert opened == [1] * 20
 
 
-async def test_who_may_not_listen_is_told(own_redis_server):
+async def test_a_user_that_may_not_listen_gets_a_clear_error(own_redis_server):
     server = own_redis_server()
     server("ACL", "SETUSER", "me", "on", ">secret", "~*", "&*", "+@all")
     engine = RedisEngine(f"unix://me:secret@{server.socket}")

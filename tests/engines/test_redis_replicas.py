@@ -78,7 +78,7 @@ def test_the_number_is_checked(number):
         RedisClusterEngine(f"redis+cluster://a?replicas={number}")
 
 
-async def test_who_may_not_wait_for_replicas_is_told(own_redis_server):
+async def test_a_user_that_may_not_wait_for_replicas_gets_a_clear_error(own_redis_server):
     server = own_redis_server()
     server("ACL", "SETUSER", "me", "on", ">secret", "~*", "&*", "+@all", "-wait")
     with pytest.raises(EngineError, match="lacks a permission: NOPERM"):

@@ -38,7 +38,7 @@ async def token_of(store, name):
         ("rediss+sentinel://:secret@one/jobs/0", "rediss+sentinel://one:26379/jobs"),
     ],
 )
-def test_an_address_is_told_without_its_password(url, said):
+def test_an_address_is_shown_without_its_password(url, said):
     where = SentinelEndpoint(url)
     assert str(where) == RedisEngine(url).url == open_store(url).url == said
     assert "cret" not in repr(RedisEngine(url))
@@ -53,7 +53,7 @@ def test_an_address_is_told_without_its_password(url, said):
         ("redis+sentinel://me:secret@one:x/jobs", "is no port"),
     ],
 )
-def test_a_wrong_url_is_told_without_its_password(url, words):
+def test_a_wrong_url_is_shown_without_its_password(url, words):
     with pytest.raises(ValueError, match=words) as caught:
         open_store(url)
     assert "secret" not in str(caught.value)
@@ -136,7 +136,7 @@ async def test_a_sentinel_that_was_cut_off_is_outvoted(tcp_server):
             await token_of(store, "x")
 
 
-async def test_the_password_is_told_to_a_sentinel_that_asks_for_it(tcp_server):
+async def test_a_sentinel_that_asks_for_the_password_gets_it(tcp_server):
     noauth = b"-NOAUTH Authentication required.\r\n"
     async with sentinels((noauth, b"+OK\r\n" + primary(tcp_server)), primary(tcp_server)) as (hosts, said):
         async with open_store(f"redis+sentinel://me:secret@{hosts}/jobs/3") as store:

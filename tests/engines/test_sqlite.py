@@ -106,7 +106,7 @@ async def test_an_engine_can_serve_again(path, inline):
             assert await one(engine, e.Ping()) is e.Reply.OK
 
 
-async def test_who_is_served_is_told_to_ask_for_everything(path, inline):
+async def test_a_client_is_hinted_to_ask_for_everything(path, inline):
     hints = []
     async with serving(SqliteEngine(path, inline=inline), "p1", hints):
         await until(lambda: hints == [e.Hint("p1", "", "", e.Notice.RESYNC)])

@@ -459,7 +459,7 @@ async def test_a_listener_may_switch_the_breaker():
     await breaker.call(good)
 
 
-async def test_an_observer_is_told_by_the_name_of_the_breaker():
+async def test_an_observer_gets_the_name_of_the_breaker():
     noticed = []
 
     class Witness:

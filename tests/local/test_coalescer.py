@@ -301,7 +301,7 @@ async def test_a_cancelled_block_still_flushes_under_a_shield(virtual_clock):
 
 
 @pytest.mark.parametrize("cancelled", [False, True])
-async def test_the_last_flush_may_be_bounded_and_who_is_cut_off_is_told(cancelled, virtual_clock):
+async def test_the_last_flush_may_be_bounded_and_what_is_cut_off_is_reported(cancelled, virtual_clock):
     sink = Sink(seconds=100)
     coalescer = Coalescer(sink, window=1, max_items=1, close_timeout=5)
     async with anyio.create_task_group() as group:

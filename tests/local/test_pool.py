@@ -703,7 +703,7 @@ async def test_a_leak_is_reported_once_with_the_place_where_it_was_taken(virtual
     assert "pool.leak task=forgetful seconds=10" in record.message
 
 
-async def test_what_happens_is_told(virtual_clock):
+async def test_what_happens_is_reported(virtual_clock):
     works, notes = Works(create=2), Notes()
     async with pool_of(works, observer=notes) as pool:
         await works.use(pool.acquire(), 3)
@@ -713,7 +713,7 @@ async def test_what_happens_is_told(virtual_clock):
     ]
 
 
-async def test_a_close_that_fails_is_told_and_keeps_no_slot(virtual_clock, caplog):
+async def test_a_close_that_fails_is_reported_and_keeps_no_slot(virtual_clock, caplog):
     works = Works()
 
     async def close(thing):

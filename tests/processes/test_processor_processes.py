@@ -72,7 +72,9 @@ async def test_who_takes_his_time_when_told_to_end_is_found_out(fleet, tmp_path)
 
 
 @pytest.mark.slow
-async def test_who_is_told_to_end_gives_back_what_takes_too_long_and_is_gone(tmp_path, anyio_backend_name):
+async def test_a_process_asked_to_end_gives_back_what_takes_too_long_and_is_gone(
+    tmp_path, anyio_backend_name
+):
     url, log = f"sqlite:///{tmp_path}/jobs.db", tmp_path / "log"
     async with tenure.open_store(url) as store:
         queue = tenure.WorkQueue(store, "jobs")

@@ -473,7 +473,7 @@ async def test_a_party_that_dies_is_noticed(store, parties, on_departure):
             assert sorted(parties.outcomes) == [(0, 0), (0, 1), (0, 2)]
 
 
-async def test_a_party_whose_session_is_lost_is_told_that_it_is_broken(open_store_on, parties):
+async def test_a_party_whose_session_is_lost_finds_it_broken(open_store_on, parties):
     async with (
         open_store_on(ttl=3.0) as one,
         open_store_on(ttl=3.0) as two,

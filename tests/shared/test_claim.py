@@ -235,7 +235,7 @@ async def test_after_the_block_nothing_can_be_changed(pool):
     assert await pool.statistics() == ALL_FREE
 
 
-async def test_who_no_longer_holds_it_on_the_engine_is_told(store, pool, virtual_clock):
+async def test_a_claim_no_longer_held_on_the_engine_is_reported(store, pool, virtual_clock):
     async with pool.claim() as claim:
         # as if its session had ended there, unnoticed
         await store.call(GiveBack(KEY, claim._name))
@@ -469,7 +469,7 @@ async def test_a_cancelled_check_leaves_nothing(store, virtual_clock):
     assert await pool.statistics() == ALL_FREE
 
 
-async def test_the_observer_is_told(open_store_on):
+async def test_the_observer_learns_of_it(open_store_on):
     told = []
 
     class Notes:
@@ -692,7 +692,7 @@ async def cancelled_after_a_second(pool):
             pytest.fail("claimed")
 
 
-async def test_an_edit_that_the_engine_refuses_is_told(faulty, faulty_store):
+async def test_an_edit_that_the_engine_refuses_is_reported(faulty, faulty_store):
     pool = await two_keys(faulty_store)
     async with pool.claim() as claim:
         faulty.refused = EditClaim

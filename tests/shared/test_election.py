@@ -108,7 +108,7 @@ async def test_an_election_and_a_lock_may_share_a_name(store):
         pass
 
 
-async def test_who_leads_already_is_told_instead_of_waiting_for_itself(store):
+async def test_a_leader_that_campaigns_again_gets_an_error_instead_of_waiting_for_itself(store):
     election = Election(store, "cluster")
 
     async def body(_):

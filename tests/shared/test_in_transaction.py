@@ -128,7 +128,7 @@ async def test_an_exception_that_rolls_back_fails_the_try(queue, db):
     assert effects(db) == [task.id]
 
 
-async def test_a_block_that_ends_without_the_commit_is_told_and_the_try_has_failed(store, db):
+async def test_a_block_that_ends_without_the_commit_is_reported_and_the_try_has_failed(store, db):
     queue = WorkQueue(store, "jobs", retry=Retry(attempts=1))
     await queue.put("job")
     with pytest.raises(LeaseLost) as lost:

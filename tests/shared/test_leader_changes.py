@@ -62,7 +62,7 @@ async def test_first_comes_the_present_leader_then_each_change(store, open_store
             assert await anext(changes) is None
 
 
-async def test_it_is_told_at_once(store, open_store_on, virtual_clock):
+async def test_it_is_reported_at_once(store, open_store_on, virtual_clock):
     async with open_store_on() as other, log_of(Election(store, "cluster")) as log:
         (a,) = nodes(other, "a")
         await virtual_clock.settle()
@@ -151,7 +151,7 @@ async def test_who_only_waits_to_lead_is_no_change(store, recording, virtual_clo
             assert log == ["a"]
 
 
-async def test_a_dead_leader_is_told(store, virtual_clock):
+async def test_a_dead_leader_is_reported(store, virtual_clock):
     await store.call(OpenSession("dead", "dead process", 5))
     await store.call(Acquire("dead", KEY, "dead.1", 1, value=b"dead"))
     async with Election(store, "cluster").watch() as changes:
@@ -164,7 +164,9 @@ async def test_a_dead_leader_is_told(store, virtual_clock):
 
 
 @pytest.mark.parametrize("told", [False, True])
-async def test_a_lost_hint_costs_a_ttl_or_nothing_if_that_is_told(faulty, faulty_store, virtual_clock, told):
+async def test_a_lost_hint_costs_a_ttl_or_nothing_if_the_loss_is_known(
+    faulty, faulty_store, virtual_clock, told
+):
     (a,) = nodes(faulty_store, "a")
     async with log_of(a) as log:
         await anyio.sleep(1)
@@ -230,7 +232,7 @@ async def test_an_outage_is_waited_out(faulty, faulty_store, virtual_clock):
             assert log == [None, "a"]
 
 
-async def test_among_all_faults_the_last_is_told(virtual_clock):
+async def test_among_all_faults_the_last_is_reported(virtual_clock):
     engine = MemoryEngine()
     link = FaultyEngine(engine, rates=dict.fromkeys(Fault, 0.1), seed=1)
     async with open_store(engine) as other, open_store(link, ttl=3.0) as store:
@@ -244,7 +246,7 @@ async def test_among_all_faults_the_last_is_told(virtual_clock):
     assert all(one != other for one, other in pairwise(log))
 
 
-async def test_an_engine_that_refuses_is_told(faulty, faulty_store):
+async def test_an_engine_that_refuses_is_reported(faulty, faulty_store):
     async with Election(faulty_store, "cluster").watch() as changes:
         faulty.refused = Holders
         with pytest.raises(EngineError, match="refused"):
@@ -346,7 +348,7 @@ async def test_a_look_that_is_answered_while_the_store_closes_waits_no_more(faul
 
 
 @pytest.mark.parametrize("native", [False, True], ids=["scope", "native"])
-async def test_cancelled_at_every_step_nothing_is_left_and_the_change_is_told_next_time(
+async def test_cancelled_at_every_step_nothing_is_left_and_the_change_is_reported_next_time(
     open_store_on, cancelled_at_every_step, nothing_of, native, virtual_clock
 ):
     async with open_store_on() as store, open_store_on() as other:
@@ -382,7 +384,7 @@ async def test_cancelled_at_every_step_nothing_is_left_and_the_change_is_told_ne
 
 
 @pytest.mark.parametrize("engine", [MemoryEngine, lambda: FaultyEngine(MemoryEngine())])
-def test_under_every_schedule_the_last_is_told(engine):
+def test_under_every_schedule_the_last_is_reported(engine):
     async def scenario():
         made = engine()
         async with open_store(made) as store, open_store(made) as other:

@@ -161,7 +161,7 @@ async def test_the_body_is_waited_for(faulty, faulty_store, virtual_clock):
     assert 12.7 <= virtual_clock.now() <= 12.8
 
 
-async def test_a_body_that_does_not_notice_is_told_when_it_leaves(faulty, faulty_store, freeze):
+async def test_a_body_that_does_not_notice_is_reported_when_it_leaves(faulty, faulty_store, freeze):
     with pytest.raises(LeaseLost, match="expired"):
         async with Lock(faulty_store, "report") as lease:
             freeze(5)
@@ -1167,7 +1167,7 @@ async def test_a_semaphores_leases_are_apart(store, virtual_clock):
         two.check()
 
 
-async def test_the_observer_is_told(open_store_on, virtual_clock):
+async def test_the_observer_learns_of_it(open_store_on, virtual_clock):
     seen = []
 
     class Observer:

@@ -169,7 +169,7 @@ async def test_a_limit_that_is_not_needed_does_not_reach_into_the_block(store, v
 
 
 @pytest.mark.parametrize("how", ["lock", "hold"])
-async def test_the_same_task_is_told_instead_of_waiting_for_itself(store, how):
+async def test_the_same_task_gets_an_error_instead_of_waiting_for_itself(store, how):
     lock = Lock(store, "report")
     async with lock:
         with pytest.raises(RuntimeError, match="tenure:lock:report: this task holds it already"):

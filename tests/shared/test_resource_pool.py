@@ -388,7 +388,7 @@ async def test_a_fault_changes_nothing(faulty, faulty_store, virtual_clock, faul
     assert faulty.suffered == {fault: 1}
 
 
-async def test_an_engine_that_refuses_is_told(faulty, faulty_store):
+async def test_an_engine_that_refuses_is_reported(faulty, faulty_store):
     pool = ResourcePool(faulty_store, "keys")
     faulty.refused = (AddResource, RemoveResource, Claim)
     for call in (pool.add("key"), pool.remove("key"), use(pool)):

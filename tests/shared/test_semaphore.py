@@ -140,7 +140,7 @@ async def test_resizing_down_takes_effect_as_holders_leave(store, virtual_clock)
         pass
 
 
-async def test_a_waiter_that_is_too_heavy_after_a_resize_is_told(open_store_on, virtual_clock):
+async def test_a_waiter_that_is_too_heavy_after_a_resize_is_reported(open_store_on, virtual_clock):
     async with open_store_on(ttl=3) as a, open_store_on(ttl=3) as b:
         semaphore = Semaphore(a, "api", 3)
 

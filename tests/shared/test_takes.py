@@ -798,7 +798,7 @@ async def test_a_verdict_that_the_engine_refuses_for_good(virtual_clock):
             assert task.deliveries == 2
 
 
-async def test_an_error_is_told_to_those_who_wait(virtual_clock):
+async def test_an_error_is_raised_to_those_that_wait(virtual_clock):
     engine = Grumpy(MemoryEngine())
     async with tenure.open_store(engine, ttl=3) as store:
         queue = WorkQueue(store, "jobs")

@@ -333,7 +333,7 @@ async def test_every_verdict_of_a_stale_taker_is_refused(open_store_on, virtual_
         assert await state_of(ours) == {"done": 1}
 
 
-async def test_a_loss_cancels_the_block_and_is_told(faulty, faulty_store, virtual_clock):
+async def test_a_loss_cancels_the_block_and_is_reported(faulty, faulty_store, virtual_clock):
     queue = WorkQueue(faulty_store, "jobs")
     await queue.put(1)
     start = virtual_clock.now()

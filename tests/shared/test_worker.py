@@ -785,7 +785,7 @@ async def test_a_busy_worker_costs_as_little(recording, virtual_clock):
         assert len(recording.take()) / 3000 <= 0.25
 
 
-async def test_the_observer_is_told(engine, virtual_clock):
+async def test_the_observer_learns_of_it(engine, virtual_clock):
     events = []
 
     class Observer:

@@ -184,7 +184,7 @@ def test_a_transaction_begun_by_the_call_begins_again_to_see_the_winner(engine_o
         session.commit()
 
 
-def test_a_transaction_of_the_callers_is_told_that_its_snapshot_is_too_old(engine_of, after_reading):
+def test_a_transaction_of_the_callers_learns_that_its_snapshot_is_too_old(engine_of, after_reading):
     engine, other = engine_of("psycopg", isolation_level="REPEATABLE READ"), engine_of("psycopg")
     with Session(engine) as session, session.begin():
         session.add(Account(email="written"))

@@ -115,7 +115,7 @@ async def test_a_transaction_begun_by_the_call_begins_again_to_see_the_winner(
 
 
 @SERVERS
-async def test_a_transaction_of_the_callers_is_told_that_its_snapshot_is_too_old(
+async def test_a_transaction_of_the_callers_learns_that_its_snapshot_is_too_old(
     async_engine_of, driver, elsewhere, after_reading
 ):
     engine = async_engine_of(driver, isolation_level="REPEATABLE READ")

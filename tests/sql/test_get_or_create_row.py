@@ -202,7 +202,7 @@ async def test_winners_who_come_and_go_for_ever_leave_the_drivers_own_error(open
 
 @ON_POSTGRES
 @pytest.mark.parametrize("level", ["REPEATABLE READ", "SERIALIZABLE"])
-async def test_a_snapshot_that_is_too_old_is_told(opened, elsewhere, before, kind, level):
+async def test_a_snapshot_that_is_too_old_is_reported(opened, elsewhere, before, kind, level):
     before("INSERT", lambda: elsewhere(kind, "INSERT INTO account (email, plan) VALUES ('a@b', 'theirs')"))
     async with opened(kind, f"ISOLATION LEVEL {level}") as db:
         with pytest.raises(StaleSnapshot, match=r"account\(email='a@b'\)") as caught:

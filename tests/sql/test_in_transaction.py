@@ -99,7 +99,7 @@ async def test_after_a_rollback_nothing_has_happened(queue, db):
     assert effects(db) == [task.id]
 
 
-async def test_a_block_that_ends_without_the_commit_is_told_and_tried_again(queue, db):
+async def test_a_block_that_ends_without_the_commit_is_reported_and_tried_again(queue, db):
     await queue.put("job")
     with pytest.raises(LeaseLost, match="uncommitted"):
         async with queue.take() as task:

@@ -4,7 +4,7 @@ import sqlite3
 
 import pytest
 
-from tenure.sql._refusal import collides, is_told, is_transient, violated
+from tenure.sql._refusal import collides, has_code, is_transient, violated
 
 
 class Coded(Exception):
@@ -36,9 +36,9 @@ def wrapped(error):
         ({}, True, False),
     ],
 )
-def test_a_refusal_is_told_by_its_code(codes, collision, transient):
+def test_a_refusal_is_recognised_by_its_code(codes, collision, transient):
     error = wrapped(wrapped(Coded(**codes)))
-    assert (collides(error), is_transient(error), is_told(error)) == (collision, transient, bool(codes))
+    assert (collides(error), is_transient(error), has_code(error)) == (collision, transient, bool(codes))
 
 
 def test_the_violated_constraint_is_named_by_each_driver():

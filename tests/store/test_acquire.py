@@ -120,7 +120,7 @@ async def test_another_capacity_is_an_error_that_tells_both(store):
     assert store._acquisitions.by_name == {}
 
 
-async def test_one_that_no_longer_fits_is_told_to_ask_and_learns_why(store, virtual_clock):
+async def test_one_that_no_longer_fits_is_hinted_to_ask_and_learns_why(store, virtual_clock):
     kept = await store.acquire(Hold("k", 3, 3), 30.0)
     caught = []
 
@@ -138,7 +138,7 @@ async def test_one_that_no_longer_fits_is_told_to_ask_and_learns_why(store, virt
     await store.settle(Hold("k"), kept).wait(1)
 
 
-async def test_it_is_told_how_many_are_ahead(store, other, virtual_clock):
+async def test_it_learns_how_many_are_ahead(store, other, virtual_clock):
     kept = await other.acquire(Hold("k"), 30.0)
     seen = {name: [] for name in "abc"}
     got = []
@@ -334,7 +334,7 @@ async def test_a_late_answer_registers_nobody(store, other, engine, virtual_cloc
 
 
 @pytest.mark.parametrize("immediate", [True, False])
-async def test_whoever_is_told_to_ask_as_the_store_closes_does_not_wait_for_ever(virtual_clock, immediate):
+async def test_a_waiter_hinted_to_ask_as_the_store_closes_does_not_wait_for_ever(virtual_clock, immediate):
     memory, heard = MemoryEngine(), []
 
     async def wait(store):

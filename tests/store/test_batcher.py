@@ -172,7 +172,9 @@ async def test_outcome_unknown_only_when_the_session_is_over(link, virtual_clock
 
 
 @pytest.mark.parametrize("wired", [False, True])
-async def test_when_no_session_can_be_opened_it_is_told_and_nobody_asks_over_and_over(wired, virtual_clock):
+async def test_when_no_session_can_be_opened_it_is_reported_and_nobody_asks_over_and_over(
+    wired, virtual_clock
+):
     inner = FaultyEngine(MemoryEngine()) if wired else MemoryEngine()
     engine = Refusing(inner, OpenSession)
     async with open_store(engine, ttl=3) as store:

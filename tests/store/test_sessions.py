@@ -171,7 +171,7 @@ async def test_lost_it_tells_whoever_holds_once(sessions, virtual_clock):
     assert sessions.current(3.0) is None
 
 
-async def test_the_engine_is_told_when_the_last_has_left(sessions, link, virtual_clock):
+async def test_the_engine_is_closed_when_the_last_has_left(sessions, link, virtual_clock):
     session = await sessions.get(3.0)
     held = [Held(), Held()]
     for one in held:

@@ -119,7 +119,7 @@ async def test_a_socket_pair_needs_no_timer(virtual_clock):
 
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
 class TestDeadlock:
-    def test_is_told_with_the_places_where_all_wait(self, backend):
+    def test_it_is_reported_with_the_places_where_all_wait(self, backend):
         async def waits_for_nothing():
             await anyio.Event().wait()
 

@@ -48,7 +48,7 @@ async def embrace():
 
 
 @each_backend
-def test_a_circle_of_two_locks_is_told_with_their_holders(backend):
+def test_a_circle_of_two_locks_is_reported_with_their_holders(backend):
     error = deadlock(embrace, backend)
     found = re.search(
         r"in a circle: A waits for (<Lock #\d>) held by B, B waits for (<Lock #\d>) held by A$", str(error)
@@ -64,7 +64,7 @@ def test_a_circle_of_two_locks_is_told_with_their_holders(backend):
 
 
 @each_backend
-def test_each_task_is_told_with_the_lines_where_it_waits(backend):
+def test_each_task_is_reported_with_the_lines_where_it_waits(backend):
     lines = str(deadlock(embrace, backend)).splitlines()
     assert lines[0] == "every task waits and no timer is set:"
     for name in "AB":
@@ -140,7 +140,7 @@ def test_a_circle_of_three_is_found_among_others(backend):
 
 
 @each_backend
-def test_where_there_is_no_circle_the_longest_chain_is_told(backend):
+def test_where_there_is_no_circle_the_longest_chain_is_reported(backend):
     async def main():
         lock = anyio.Lock()
 

@@ -112,7 +112,7 @@ def address(sock):
     return "{}:{}".format(*sock.getsockname())
 
 
-def test_a_listener_is_told_with_its_address():
+def test_a_listener_is_reported_with_its_address():
     made = []
 
     def make():
@@ -123,7 +123,7 @@ def test_a_listener_is_told_with_its_address():
     assert left_of(make) == [f"tcp, listening, {made[1]}"]
 
 
-def test_a_connection_is_told_with_both_addresses():
+def test_a_connection_is_reported_with_both_addresses():
     addresses = []
 
     def make():
@@ -138,7 +138,7 @@ def test_a_connection_is_told_with_both_addresses():
     assert server == "tcp, established, {1} to {0}".format(*addresses)
 
 
-def test_a_connection_that_the_peer_has_closed_is_told_as_such():
+def test_a_connection_that_the_peer_has_closed_is_reported_as_such():
     def make():
         with socket.create_server(("127.0.0.1", 0)) as listener:
             client = socket.create_connection(listener.getsockname())
@@ -345,7 +345,7 @@ def test_what_is_only_counted_may_differ():
         thing.counter += 1
 
 
-def test_each_gauge_of_each_thing_is_told():
+def test_each_gauge_of_each_thing_is_reported():
     one, other = Counting(), Counting()
     with pytest.raises(LeakError) as caught:
         with assert_no_leaks(one, other, grace=0):

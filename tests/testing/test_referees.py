@@ -267,7 +267,7 @@ def test_weights_over_the_limit_for_an_instant_are_seen_once(history):
     assert breaches(capacity, history, 3) == ["gate: 4 are held at once, where the limit is 3"]
 
 
-def test_each_time_that_the_limit_is_exceeded_is_told(history):
+def test_each_time_that_the_limit_is_exceeded_is_reported(history):
     for _ in range(2):
         with history.held("gate"), history.held("gate"):
             pass

@@ -303,7 +303,7 @@ async def test_failed_before_it_parks():
 
 
 @EVERY_WAY
-async def test_failed_and_cancelled_in_either_order_the_owner_is_told_at_most_once(how):
+async def test_failed_and_cancelled_in_either_order_the_owner_is_reported_at_most_once(how):
     owner = Ticket()
     async with anyio.create_task_group() as group:
         first, second = await line_up(group, owner, "ab", how)

@@ -140,7 +140,7 @@ async def test_a_task_is_always_the_same_object():
 
 
 @pytest.mark.parametrize("how", ["returns", "raises", "is cancelled"])
-async def test_the_end_of_a_task_is_told_however_it_ends(how):
+async def test_the_end_of_a_task_is_reported_however_it_ends(how):
     ended = []
 
     async def child():
@@ -181,7 +181,7 @@ async def test_what_was_unregistered_is_not_told():
     assert ended == [True]
 
 
-async def test_unregistering_is_allowed_while_the_end_is_told_and_after():
+async def test_unregistering_is_allowed_while_the_end_is_reported_and_after():
     ended, stops = [], []
 
     def stop_all():
@@ -200,7 +200,7 @@ async def test_unregistering_is_allowed_while_the_end_is_told_and_after():
         stop()
 
 
-async def test_the_end_of_a_task_that_has_ended_is_told_too():
+async def test_the_end_of_a_task_that_has_ended_is_reported_too():
     ended, tasks = [], []
 
     async def child():
@@ -241,7 +241,7 @@ def test_calling_on_a_loop_that_is_gone_raises(backend):
         call(lambda: None)
 
 
-def test_trio_as_a_guest_of_asyncio_is_told_apart():
+def test_trio_as_a_guest_of_asyncio_is_reported_apart():
     async def in_trio():
         with trio.CancelScope() as scope:
             scope.cancel()

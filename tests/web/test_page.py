@@ -195,7 +195,7 @@ async def test_no_name_breaks_the_layout(serve, browse, monkeypatch, name):
     assert not {c for c in dom if not c.isprintable()} - {"\n"}
 
 
-async def test_a_store_that_is_away_is_told_and_comes_back(serve, browse):
+async def test_a_store_that_is_away_is_reported_and_comes_back(serve, browse):
     polls = []
 
     async def state():

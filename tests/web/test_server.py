@@ -71,7 +71,7 @@ async def test_other_names_are_not_answered(serve, host):
         assert (said.status, b"42" in said.body) == (421, False)
 
 
-async def test_without_the_token_nothing_is_told(serve):
+async def test_without_the_token_nothing_is_served(serve):
     ask = await serve(token=TOKEN)
     for target in (
         "/",
@@ -93,7 +93,7 @@ async def test_without_the_token_nothing_is_told(serve):
     assert (await ask("/state.json", "Authorization: Bearer \xfc\xff")).status == 401
 
 
-async def test_with_the_token_everything_is_told(serve):
+async def test_with_the_token_everything_is_served(serve):
     ask = await serve(token=TOKEN)
     assert (await ask("/state.json", f"Authorization: Bearer {TOKEN}")).status == 200
     assert (await ask(f"/state.json?token={TOKEN}")).status == 200
@@ -130,7 +130,7 @@ async def test_other_paths_are_unknown(serve):
         assert (await ask(target)).status == 404
 
 
-async def test_a_store_that_is_away_is_told(serve):
+async def test_a_store_that_is_away_is_reported(serve):
     async def state():
         raise StoreUnavailable("redis://host: no answer")
 

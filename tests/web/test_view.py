@@ -112,7 +112,7 @@ async def test_other_namespaces_are_not_seen(stage, virtual_clock):
     assert (await look(await stage.store())).keys
 
 
-async def test_more_than_is_looked_at_is_told(stage, virtual_clock):
+async def test_more_than_is_looked_at_is_reported(stage, virtual_clock):
     one = await stage.store()
     for i in range(5):
         stage.hold(tenure.Lock(one, f"{i}"))
@@ -266,7 +266,7 @@ async def test_many_who_ask_at_once_are_answered_by_one_look(stage, virtual_cloc
     assert len(looks) == 2
 
 
-async def test_an_engine_that_does_not_answer_is_told(stage, virtual_clock, monkeypatch):
+async def test_an_engine_that_does_not_answer_is_reported(stage, virtual_clock, monkeypatch):
     async def stalls(*args):
         await anyio.sleep_forever()
 

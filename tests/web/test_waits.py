@@ -41,7 +41,7 @@ def test_two_tasks_that_wait_for_each_other():
     assert [wait.holds for wait in found.waits if wait.task == "1"] == [("A",)]
 
 
-def test_the_circle_is_told_in_the_order_of_waiting():
+def test_the_circle_is_reported_in_the_order_of_waiting():
     (found,) = deadlocks(
         [
             key("A", [("p:1",)], [("p:3",)]),
@@ -151,7 +151,7 @@ def test_a_wait_older_than_the_hold_is_another_tasks():
     )
 
 
-def test_a_circle_of_processes_is_told_once_however_many_wait_in_its_lines():
+def test_a_circle_of_processes_is_reported_once_however_many_wait_in_its_lines():
     """Each wait by itself would be a node with an edge to each of the others: with these lines it took for ever."""
     lines = [(f"p:{n}", 1, 6.0 + n % 10) for n in range(1000)], [(f"q:{n}", 1, 6.0) for n in range(1000)]
     (found,) = deadlocks(

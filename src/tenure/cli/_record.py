@@ -61,15 +61,15 @@ class Record:
         value: dict[str, Any] | None = (await self._first.cursors()).get(_CURSOR)
         return None if value is None else Entry(**value)
 
-    async def begin(self, plan: Plan, *, fresh: bool, patience: float) -> Entry:
+    async def begin(self, plan: Plan, *, fresh: bool, timeout: float) -> Entry:
         """Make the entry of a run that is new, or shall be `fresh`; if another process just did, return that.
 
         Raises `UsageError` if theirs does something else, or if the run shall be fresh and is under way for longer than
-        `patience` seconds. Cancellation: it may or may not have been begun.
+        `timeout` seconds. Cancellation: it may or may not have been begun.
         """
         entry = Entry(plan)
         try:
-            async with self.lock().hold(timeout=patience if fresh else None):
+            async with self.lock().hold(timeout=timeout if fresh else None):
                 entry = await self._begin(plan, fresh=fresh)
         except AcquireTimeout:
             raise UsageError(

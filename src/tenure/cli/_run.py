@@ -152,7 +152,7 @@ class _Job:
                 check_same(self._name, entry.plan, self._plan)
             await self._check(record.queue(1 if entry is None else entry.generation))
         if entry is None or fresh:
-            entry = await record.begin(self._plan, fresh=fresh, patience=1.5 * TTL)
+            entry = await record.begin(self._plan, fresh=fresh, timeout=1.5 * TTL)
             if self._results is not None:
                 await self._results.claim(record.queue(entry.generation))
         return entry.generation

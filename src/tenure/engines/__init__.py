@@ -120,12 +120,12 @@ def _response_timeout_in(url: str, given: float | None) -> tuple[str, float]:
     if found is not None:
         url = _OPTION.sub("", url, count=1).rstrip("?&")
         try:
-            told = float(found[1])
+            seconds = float(found[1])
         except ValueError:
             raise ValueError(
                 f"response_timeout must be a number of seconds in the URL, not {found[1]!r}"
             ) from None
-        given = told if given is None else given
+        given = seconds if given is None else given
     return url, RESPONSE_TIMEOUT if given is None else check_seconds("response_timeout", given, least=None)
 
 

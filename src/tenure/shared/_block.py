@@ -95,8 +95,8 @@ class LeasedBlock(Generic[L, Swallows]):
         ended_by_us = False
         if error is None and acknowledgement is not None and not scope.cancel_called:
             waiter, seconds = acknowledgement
-            # nobody will cancel this scope any more, so that it does for the wait as well
-            # with a deadline of its own: a job of the store that did it would be cancelled when a loop is torn down
+            # The block has ended, so its scope is free to shield the wait. The scope has its own deadline, because
+            # a job of the store is cancelled when the loop is torn down, and the wait would then never end.
             scope.shield, scope.deadline = True, now() + seconds
             try:
                 await waiter
@@ -161,7 +161,7 @@ class LeasedBlock(Generic[L, Swallows]):
     # inside
 
     def _on_task_end(self) -> None:
-        # called outside of any task, where not even the time can be told on every loop
+        # called outside of any task, where a loop's clock may not be readable
         self._store.call_soon(self._on_abandoned, self._key)
 
     def _on_abandoned(self) -> None:

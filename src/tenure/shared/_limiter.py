@@ -18,7 +18,7 @@ from tenure.store import Batcher, Session, Store
 from tenure.waiting import Line, Waiter
 
 _FASTEST = 1e12
-"""Per second: engines count in microseconds, and do not tell apart what comes faster."""
+"""Per second: engines count in microseconds, and cannot distinguish what comes faster."""
 
 
 class RateLimiter:

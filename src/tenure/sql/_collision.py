@@ -13,7 +13,7 @@ from tenure.sql._refusal import violated
 
 
 def in_the_way(session: Session, mapper: Mapper[Any], row: object, refusal: IntegrityError) -> bool:
-    """Whether a row that collides with the refused `row` can be seen. False too where that cannot be told."""
+    """Whether a row that collides with the refused `row` can be seen. Also False where that is unknown."""
     if (names := violated(refusal)) is None:
         return False
     schema, table_name, constraint = names

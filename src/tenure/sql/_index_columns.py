@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-# The columns of a unique index; none for one with expressions (attnum 0) or a condition, whose rows these columns
-# do not tell.
+# The columns of a unique index; none for one with expressions (attnum 0) or a condition: these columns do not
+# say which rows it covers.
 INDEX_COLUMNS = """
     SELECT a.attname
     FROM pg_catalog.pg_index AS i

@@ -1,7 +1,6 @@
 """What a database's refusal means: whether another transaction was faster, and whether running again may help.
 
-The drivers' errors are told by their codes (SQLSTATE, SQLite's extended codes), never by their text, which is
-translated.
+Errors are recognised by their codes (SQLSTATE, SQLite's extended codes), never by their text, which is translated.
 """
 
 from __future__ import annotations
@@ -20,14 +19,14 @@ _SQLITE_UNIQUE = (
 
 
 def collides(error: BaseException) -> bool:
-    """Whether the refused row collides with another one; also true of a driver that does not tell."""
+    """Whether the refused row collides with another one; also true if the driver reports no code."""
     if (state := _sqlstate(error)) is not None:
         return state in {_UNIQUE, _EXCLUDED}
     code = _sqlite_code(error)
     return code is None or code in _SQLITE_UNIQUE
 
 
-def is_told(error: BaseException) -> bool:
+def has_code(error: BaseException) -> bool:
     """Whether it is the database's answer, with a code."""
     return _sqlstate(error) is not None or _sqlite_code(error) is not None
 
@@ -42,8 +41,8 @@ def is_transient(error: BaseException) -> bool:
 def violated(error: BaseException) -> tuple[str, str, str] | None:
     """The schema, table and name of the violated constraint on PostgreSQL, or None."""
     for inner in _unwrapped(error):
-        told = getattr(inner, "diag", inner)
-        names = (getattr(told, f"{kind}_name", None) for kind in ("schema", "table", "constraint"))
+        diagnostics = getattr(inner, "diag", inner)
+        names = (getattr(diagnostics, f"{kind}_name", None) for kind in ("schema", "table", "constraint"))
         match tuple(names):
             case (str(schema), str(table), str(constraint)):
                 return schema, table, constraint

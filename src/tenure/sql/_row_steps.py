@@ -1,7 +1,7 @@
-"""What `get_or_create_row` asks of the database, in which order; who asks may block or await.
+"""What `get_or_create_row` asks of the database, in which order; the caller may block or await.
 
 Read; if it is not there, insert inside a savepoint; if the database refuses the insert, roll back to the savepoint and
-read again. What a refusal means is told in `_get_or_create`.
+read again. `_get_or_create` says what a refusal means.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from tenure.sql._index_columns import INDEX_COLUMNS
 from tenure.sql._pauses import pauses
-from tenure.sql._refusal import collides, is_told, violated
+from tenure.sql._refusal import collides, has_code, violated
 from tenure.sql._stale import StaleSnapshot
 
 Row = dict[str, Any]
@@ -65,7 +65,7 @@ def _read_or_insert(
         return found, False
     table = _table(wanted.table)
     if is_sqlite:
-        # deletes nothing, but it is a write: it begins the transaction, and whoever writes sees everything
+        # deletes nothing, but it is a write: it begins the transaction, and a writer sees everything
         yield f"DELETE FROM {table} WHERE 0", {}  # noqa: S608 quoted
         yield None
     places, values = _numbered(wanted.values)
@@ -80,7 +80,7 @@ def _read_or_insert(
         with suppress(Exception):
             yield f"ROLLBACK TO SAVEPOINT {_SAVEPOINT}", {}
             yield f"RELEASE SAVEPOINT {_SAVEPOINT}", {}
-        if not is_told(refusal) or not collides(refusal):
+        if not has_code(refusal) or not collides(refusal):
             raise
         if (found := (yield from _read(wanted))) is not None:
             return found, False
@@ -100,7 +100,7 @@ def _read(wanted: Wanted) -> Generator[Step, list[Row], Row | None]:
 
 
 def _is_in_the_way(wanted: Wanted, refusal: Exception) -> Generator[Step, list[Row], bool]:
-    """Whether a row that collides with the refused one can be seen. False too where that cannot be told."""
+    """Whether a row that collides with the refused one can be seen. Also False where that is unknown."""
     if (names := violated(refusal)) is None:
         return False
     schema, table, constraint = names

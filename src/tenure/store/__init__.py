@@ -18,9 +18,9 @@ The way of a lock
       Acquisition.answer        store/_acquire   the name is known from here on
         Dispatcher.send         store/_dispatch
           RedisEngine.post      engines/redis    one script
-            Link.post           engines/redis/_link      -> bytes leave
+            Connection.post     engines/redis/_connection  -> bytes leave
         park                    waiting/_park
-        ...                                                   Link._take_in           engines/redis/_link
+        ...                                                   Connection._take_in     engines/redis/_connection
         ...                                                   RedisEngine._on_reply   reply -> answer
         ...                                                   Dispatcher              it is no longer pending
         ...                                                   Acquisition.on_news     wakes the task
@@ -100,7 +100,7 @@ Where the defaults are
 |----------------------------------------------------|-----------------------------------------------------------|
 | `ttl`, `namespace`, `settle_timeout`, `close_timeout` | `_store.Store.__init__`                                |
 | least ttl, margin, period of the heartbeat         | `_sessions`: `LEAST_TTL`, `Session.margin`, `keep`        |
-| pauses between tries to reach the engine           | `_dispatch`; `_link` of each engine                       |
+| pauses between tries to reach the engine           | `_dispatch`; `_connection` of Redis and PostgreSQL        |
 | least pause before asking again                    | `_reask`, `_timers`; how chance is added: `waiting.spread` |
 | steps of an operation, size of a batch             | `engine.CAP`                                              |
 | after how many seconds a silent server is gone     | `engine.RESPONSE_TIMEOUT`                                 |

@@ -151,7 +151,7 @@ class Acquisitions:
             case Notice.ROOM:
                 undo = Leave(hint.key, hint.name)
             case _:
-                return  # the outcome of an arrival too: whoever ends one withdraws it, and wants the answer
+                return  # the outcome of an arrival too: the caller withdraws it, and needs the answer
         self._dispatchers.of(hint.key).send(undo, _nothing)
 
 

@@ -1,4 +1,4 @@
-"""Releasing: handed over synchronously, before the first await of whoever releases, so that nothing can stop it.
+"""Releasing: handed over synchronously, before the caller's first await, so that nothing can stop it.
 
 The states of a release:
 

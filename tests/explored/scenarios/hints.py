@@ -212,7 +212,7 @@ async def a_spending_of_unknown_outcome_is_not_said_again(world):
 
 
 @on_a_wire("shared.WorkQueue.take")
-async def a_verdict_that_came_too_late_is_told(world):
+async def a_verdict_that_came_too_late_is_reported(world):
     """The engine has taken the task back, by whatever accident, and the session is alive."""
     async with world.open() as store, world.open() as elsewhere:
         queue, other, lost = WorkQueue(store, "q"), WorkQueue(elsewhere, "q"), []

@@ -207,7 +207,7 @@ async def a_store_tells_that_its_engine_is_away(world):
 
 
 @on_a_wire("shared.Hold.__aexit__", "shared.Lock.hold")
-async def who_worked_on_through_a_loss_is_told(world):
+async def who_worked_on_through_a_loss_is_reported(world):
     async with world.open() as store, world.open() as elsewhere:
         link, lock, told = world.links[0], Lock(store, "x"), []
 

@@ -42,9 +42,14 @@ STEPS: dict[int, str] = {
     """,
     # a forgotten barrier differs from a later one of the same name: `arrive_at`, `gathering`; `resource_page`
     8: "ALTER TABLE tenure.barrier ADD born bigint NOT NULL DEFAULT 0",
-    # the remembered answer of an exchange says which tokens it leased, instead of the tasks
+    # the remembered answer of an exchange says which tokens it leased, not the tasks; a wish is called a claim
     9: """
-        DROP FUNCTION IF EXISTS tenure.lease, tenure.exchanged;
+        DROP FUNCTION IF EXISTS tenure.lease, tenure.exchanged, tenure.is_head, tenure.lend, tenure.remove_wish,
+            tenure.tell_head;
+        ALTER TABLE tenure.wish RENAME TO claim;
+        ALTER INDEX tenure.wish_pkey RENAME TO claim_pkey;
+        ALTER INDEX tenure.wish_waits RENAME TO claim_waits;
+        ALTER INDEX tenure.wish_session RENAME TO claim_session;
         UPDATE tenure.given SET answer = answer[:3] || ROW('leased', ARRAY[
             coalesce((answer[cardinality(answer)]).n[2] + 1 - (answer[4]).n[2], 0), (answer[4]).n[2],
             (extract(epoch FROM clock_timestamp()) * 1000000)::bigint

@@ -170,7 +170,7 @@ class BarrierContract(ContractBase):
             assert await do(Withdraw("k", "b")) == Broken(generation)
             await do(ResetBarrier("k"))
 
-    async def test_who_waits_is_told_when_to_look_for_the_dead(self, do: Do, advance: Advance) -> None:
+    async def test_a_waiter_learns_when_to_look_for_the_dead(self, do: Do, advance: Advance) -> None:
         mortal, other = await do.open("p1", ttl=2.0), await do.open("p2")
         await self._wait(do, mortal, "a")
         (answer,) = await self._arrive(do, other, "b")

@@ -277,7 +277,7 @@ class ClaimContract(ContractBase):
                 await do(Ping())
         assert [hint.name for hint in await news.new()] == ["b"]
 
-    async def test_somebody_who_waits_is_told_when_the_next_resource_will_have_rested(
+    async def test_a_waiter_learns_when_the_next_resource_will_have_rested(
         self, do: Do, hints: Hints
     ) -> None:
         session = await do.open("p1")
@@ -658,7 +658,7 @@ class ClaimContract(ContractBase):
     ) -> None:
         random = Random(seed)
         sessions = [await do.open(f"p{n}") for n in range(3)]
-        wishes: dict[str, tuple[str, Metadata]] = {}
+        claims: dict[str, tuple[str, Metadata]] = {}
         for n in range(150):
             match random.choice(
                 ("add", "remove", "claim", "claim", "claim", "back", "edit", "time", "close")
@@ -669,16 +669,16 @@ class ClaimContract(ContractBase):
                 case "remove":
                     await do(RemoveResource("pool", random.choice("vwxyz")))
                 case "claim":
-                    wish = (random.choice(sessions), random.choice(((), EU, US)))
-                    wishes[f"holder {n}"] = wish
-                    await do(Claim(wish[0], "pool", f"holder {n}", wish[1], random.choice((0.0, 0.5))))
-                case "back" if wishes:
-                    holder = random.choice(sorted(wishes))
-                    del wishes[holder]
+                    claim = (random.choice(sessions), random.choice(((), EU, US)))
+                    claims[f"holder {n}"] = claim
+                    await do(Claim(claim[0], "pool", f"holder {n}", claim[1], random.choice((0.0, 0.5))))
+                case "back" if claims:
+                    holder = random.choice(sorted(claims))
+                    del claims[holder]
                     assert await do(GiveBack("pool", holder)) in {Reply.RELEASED, Reply.LEFT}
-                case "edit" if wishes:
-                    holder = random.choice(sorted(wishes))
-                    answer = await do(Claim(wishes[holder][0], "pool", holder))
+                case "edit" if claims:
+                    holder = random.choice(sorted(claims))
+                    answer = await do(Claim(claims[holder][0], "pool", holder))
                     if isinstance(answer, Claimed):
                         retire = random.choice((None, None, "broken"))
                         await _edit(do, holder, answer, cool_down=random.choice((0.0, 0.5)), retire=retire)
@@ -687,13 +687,13 @@ class ClaimContract(ContractBase):
                 case "close":
                     i = random.randrange(3)
                     await do(CloseSession(sessions[i]))
-                    wishes = {h: wish for h, wish in wishes.items() if wish[0] != sessions[i]}
+                    claims = {h: claim for h, claim in claims.items() if claim[0] != sessions[i]}
                     sessions[i] = await do.open(f"p{i}")
                 case _:
                     pass
             before = await _states(do)
             answers: dict[str, ClaimAnswer] = {}
-            for holder, (session, where) in wishes.items():
+            for holder, (session, where) in claims.items():
                 answers[holder] = await do(Claim(session, "pool", holder, where))
             page = await do(Resources("pool"))
             if {r.resource: r.state for r in page.resources} != before:
@@ -705,4 +705,4 @@ class ClaimContract(ContractBase):
             assert page.waiting == len(answers) - len(claimed)
             free = [set(r.metadata) for r in page.resources if r.state == "free"]
             for holder, answer in answers.items():
-                assert isinstance(answer, Claimed) or not any(set(wishes[holder][1]) <= f for f in free)
+                assert isinstance(answer, Claimed) or not any(set(claims[holder][1]) <= f for f in free)

@@ -28,7 +28,7 @@ class HintContract(ContractBase):
     Thread safety: none needed; pytest makes one for each test.
     """
 
-    async def test_only_who_was_granted_is_told(self, do: Do, hints: Hints) -> None:
+    async def test_only_the_one_granted_gets_the_hint(self, do: Do, hints: Hints) -> None:
         inboxes = [await hints(f"p{i}") for i in range(4)]
         sessions = [await do.open(f"p{i}") for i in range(4)]
         await do.hold(sessions[0], "k", "0")
@@ -145,7 +145,7 @@ class HintContract(ContractBase):
 
     # watching
 
-    async def test_who_watches_a_key_is_told_of_the_next_change(self, do: Do, hints: Hints) -> None:
+    async def test_a_watcher_of_a_key_learns_of_the_next_change(self, do: Do, hints: Hints) -> None:
         inbox = await hints("watcher")
         watcher, session = await do.open("watcher"), await do.open("p1")
         changed = [Hint("watcher", "k", "", Notice.CHANGED)]

@@ -202,7 +202,7 @@ class ShareContract(ContractBase):
             await do(Release("k", holder))
             assert await self._holding(do) == left
 
-    async def test_a_waiter_too_heavy_for_less_capacity_is_told_to_ask(self, do: Do, hints: Hints) -> None:
+    async def test_a_waiter_too_heavy_for_less_capacity_is_hinted_to_ask(self, do: Do, hints: Hints) -> None:
         inbox = await hints("p1")
         session = await do.open("p1")
         await do.hold(session, "k", "a", 3, 2)

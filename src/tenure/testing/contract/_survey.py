@@ -196,7 +196,7 @@ class SurveyContract(ContractBase):
         assert await do(DescribeSession(session)) is Reply.UNKNOWN
         assert await do(DescribeSession("never opened")) is Reply.UNKNOWN
 
-    async def test_what_stays_is_told_once_while_other_things_come_and_go(self, do: Do) -> None:
+    async def test_what_stays_is_listed_once_while_other_things_come_and_go(self, do: Do) -> None:
         session = await do.open()
         for number in range(9):
             await do.hold(session, "a", f"{number}", capacity=100)

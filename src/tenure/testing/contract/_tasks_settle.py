@@ -313,7 +313,7 @@ class SettleContract(ClerkBase):
     @pytest.mark.parametrize(
         "ending", ["done", "dead", "discarded", "cancelled", "stopped", "expired", "purged", "buried"]
     )
-    async def test_who_watches_a_task_is_told_once_when_it_ends(
+    async def test_a_watcher_of_a_task_gets_one_hint_when_it_ends(
         self, clerk: OpenClerk, do: Do, hints: Hints, advance: Advance, ending: str
     ) -> None:
         a, b, c = await clerk("a"), await clerk("b"), await clerk("c")
@@ -368,7 +368,7 @@ class SettleContract(ClerkBase):
         await a.settle(await a.take_one())
         assert await news.new() == []
 
-    async def test_who_waits_for_an_empty_queue_is_told_once(
+    async def test_a_waiter_for_an_empty_queue_gets_one_hint(
         self, clerk: OpenClerk, do: Do, hints: Hints
     ) -> None:
         a, b = await clerk("a"), await clerk("b")

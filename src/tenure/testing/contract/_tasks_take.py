@@ -124,7 +124,7 @@ class TakeContract(ClerkBase):
 
     # ------------------------------------------------------------------------------------------ taking
 
-    async def test_what_a_taker_is_told_of_a_task(self, clerk: OpenClerk, advance: Advance) -> None:
+    async def test_what_a_taker_learns_of_a_task(self, clerk: OpenClerk, advance: Advance) -> None:
         a = await clerk("a")
         (task,) = await a.put(NewTask(b"payload", priority=3, delay=1.0))
         await advance(3.0)
@@ -167,7 +167,7 @@ class TakeContract(ClerkBase):
 
     # ------------------------------------------------------------------------------------------ the idle
 
-    async def test_an_idle_taker_is_told_once(self, clerk: OpenClerk, hints: Hints) -> None:
+    async def test_an_idle_taker_gets_one_hint(self, clerk: OpenClerk, hints: Hints) -> None:
         a, b = await clerk("a"), await clerk("b")
         news = await hints("a")
         await a.idle()
@@ -285,7 +285,7 @@ class TakeContract(ClerkBase):
         assert len(await b.take()) == 1
 
     @pytest.mark.parametrize("how", ["put", "retry"])
-    async def test_a_task_that_is_due_sooner_is_told_to_one_idle_taker(
+    async def test_a_task_that_is_due_sooner_is_hinted_to_one_idle_taker(
         self, clerk: OpenClerk, hints: Hints, how: str
     ) -> None:
         a, b, c = await clerk("a"), await clerk("b"), await clerk("c")
@@ -444,7 +444,9 @@ class TakeContract(ClerkBase):
         await do(SetPaused("jobs", paused=True))
         assert len(await other.take()) == 1
 
-    async def test_who_holds_a_task_is_told_to_stop_it(self, clerk: OpenClerk, do: Do, hints: Hints) -> None:
+    async def test_a_holder_of_a_task_is_hinted_to_stop_it(
+        self, clerk: OpenClerk, do: Do, hints: Hints
+    ) -> None:
         a, b = await clerk("a"), await clerk("b")
         news = await hints("a")
         await a.put(*plain(3))

@@ -7,31 +7,31 @@ BEGIN
 END $$;
 
 -- While resources rest, the head of the line has to know when to ask.
-CREATE FUNCTION tenure.tell_head(_pool bytea) RETURNS void LANGUAGE plpgsql AS $$
+CREATE FUNCTION tenure.hint_head(_pool bytea) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
-    head tenure.wish;
+    head tenure.claim;
 BEGIN
-    SELECT * INTO head FROM tenure.wish w WHERE w.pool = _pool AND w.resource IS NULL ORDER BY w.ordinal LIMIT 1;
+    SELECT * INTO head FROM tenure.claim c WHERE c.pool = _pool AND c.resource IS NULL ORDER BY c.ordinal LIMIT 1;
     IF FOUND AND tenure.next_rested(_pool) IS NOT NULL THEN
         PERFORM tenure.hint(head.process, _pool, head.holder, 'ask');
     END IF;
 END $$;
 
-CREATE FUNCTION tenure.is_head(_wish tenure.wish) RETURNS boolean LANGUAGE plpgsql AS $$
+CREATE FUNCTION tenure.is_head(_claim tenure.claim) RETURNS boolean LANGUAGE plpgsql AS $$
 BEGIN
-    RETURN _wish.ordinal = (
-        SELECT w.ordinal FROM tenure.wish w WHERE w.pool = _wish.pool AND w.resource IS NULL ORDER BY w.ordinal LIMIT 1);
+    RETURN _claim.ordinal = (
+        SELECT c.ordinal FROM tenure.claim c WHERE c.pool = _claim.pool AND c.resource IS NULL ORDER BY c.ordinal LIMIT 1);
 END $$;
 
 -- The resource is claimed -> its token
-CREATE FUNCTION tenure.lend(_now bigint, _resource bytea, _wish tenure.wish) RETURNS bigint LANGUAGE plpgsql AS $$
+CREATE FUNCTION tenure.lend(_now bigint, _resource bytea, _claim tenure.claim) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
     fresh bigint := tenure.new_tokens(_now, 1);
 BEGIN
-    UPDATE tenure.resource r SET token = fresh, rest_until = 0, holder = _wish.holder, process = _wish.process,
-        quarantine = _wish.quarantine
-    WHERE r.pool = _wish.pool AND r.name = _resource;
-    UPDATE tenure.wish w SET resource = _resource WHERE w.pool = _wish.pool AND w.holder = _wish.holder;
+    UPDATE tenure.resource r SET token = fresh, rest_until = 0, holder = _claim.holder, process = _claim.process,
+        quarantine = _claim.quarantine
+    WHERE r.pool = _claim.pool AND r.name = _resource;
+    UPDATE tenure.claim c SET resource = _resource WHERE c.pool = _claim.pool AND c.holder = _claim.holder;
     RETURN fresh;
 END $$;
 
@@ -39,7 +39,7 @@ END $$;
 CREATE FUNCTION tenure.offer_resource(_now bigint, _pool bytea, _resource bytea) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     item tenure.resource;
-    first tenure.wish;
+    first tenure.claim;
     was_head boolean;
     token bigint;
 BEGIN
@@ -48,8 +48,8 @@ BEGIN
     IF NOT FOUND THEN
         RETURN;
     END IF;
-    SELECT * INTO first FROM tenure.wish w
-    WHERE w.pool = _pool AND w.resource IS NULL AND w.wanted <@ item.metadata ORDER BY w.ordinal LIMIT 1;
+    SELECT * INTO first FROM tenure.claim c
+    WHERE c.pool = _pool AND c.resource IS NULL AND c.wanted <@ item.metadata ORDER BY c.ordinal LIMIT 1;
     IF FOUND THEN
         was_head := tenure.is_head(first);
         token := tenure.lend(_now, _resource, first);
@@ -58,7 +58,7 @@ BEGIN
             (SELECT string_agg(' ' || tenure.base64(m.field), '' ORDER BY m.n)
                 FROM unnest(item.metadata) WITH ORDINALITY AS m (field, n))));
         IF was_head THEN
-            PERFORM tenure.tell_head(_pool);
+            PERFORM tenure.hint_head(_pool);
         END IF;
     END IF;
 END $$;
@@ -67,7 +67,7 @@ END $$;
 CREATE FUNCTION tenure.tidy_pool(_pool bytea) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     IF NOT EXISTS (SELECT FROM tenure.resource r WHERE r.pool = _pool)
-            AND NOT EXISTS (SELECT FROM tenure.wish w WHERE w.pool = _pool) THEN
+            AND NOT EXISTS (SELECT FROM tenure.claim c WHERE c.pool = _pool) THEN
         DELETE FROM tenure.pool p WHERE p.name = _pool;
     END IF;
 END $$;
@@ -95,7 +95,7 @@ BEGIN
     WHERE r.pool = _pool AND r.name = _resource;
     IF item.rests THEN
         IF sooner THEN
-            PERFORM tenure.tell_head(_pool);
+            PERFORM tenure.hint_head(_pool);
         END IF;
     ELSE
         PERFORM tenure.offer_resource(_now, _pool, _resource);
@@ -103,24 +103,24 @@ BEGIN
 END $$;
 
 -- Release, or leave the line. -> released, left, unknown
-CREATE FUNCTION tenure.remove_wish(_now bigint, _pool bytea, _holder bytea, _dead boolean) RETURNS text
+CREATE FUNCTION tenure.remove_claim(_now bigint, _pool bytea, _holder bytea, _dead boolean) RETURNS text
 LANGUAGE plpgsql AS $$
 DECLARE
-    wish tenure.wish;
+    claim tenure.claim;
     was_head boolean;
 BEGIN
-    SELECT * INTO wish FROM tenure.wish w WHERE w.pool = _pool AND w.holder = _holder;
+    SELECT * INTO claim FROM tenure.claim c WHERE c.pool = _pool AND c.holder = _holder;
     IF NOT FOUND THEN
         RETURN 'unknown';
     END IF;
-    was_head := wish.resource IS NULL AND tenure.is_head(wish);
-    DELETE FROM tenure.wish w WHERE w.pool = _pool AND w.holder = _holder;
-    IF wish.resource IS NOT NULL THEN
-        PERFORM tenure.free(_now, _pool, wish.resource, _dead);
+    was_head := claim.resource IS NULL AND tenure.is_head(claim);
+    DELETE FROM tenure.claim c WHERE c.pool = _pool AND c.holder = _holder;
+    IF claim.resource IS NOT NULL THEN
+        PERFORM tenure.free(_now, _pool, claim.resource, _dead);
         RETURN 'released';
     END IF;
     IF was_head THEN
-        PERFORM tenure.tell_head(_pool);
+        PERFORM tenure.hint_head(_pool);
     END IF;
     PERFORM tenure.tidy_pool(_pool);
     RETURN 'left';
@@ -170,7 +170,7 @@ CREATE FUNCTION tenure.claim(
 DECLARE
     now bigint;
     mine tenure.session;
-    wish tenure.wish;
+    claim tenure.claim;
     item tenure.resource;
     place bigint;
 BEGIN
@@ -183,9 +183,9 @@ BEGIN
     IF NOT FOUND THEN
         RETURN tenure.word('gone');
     END IF;
-    SELECT * INTO wish FROM tenure.wish w WHERE w.pool = _pool AND w.holder = _holder;
-    IF FOUND AND wish.resource IS NOT NULL THEN
-        SELECT * INTO item FROM tenure.resource r WHERE r.pool = _pool AND r.name = wish.resource;
+    SELECT * INTO claim FROM tenure.claim c WHERE c.pool = _pool AND c.holder = _holder;
+    IF FOUND AND claim.resource IS NOT NULL THEN
+        SELECT * INTO item FROM tenure.resource r WHERE r.pool = _pool AND r.name = claim.resource;
         RETURN ROW('claimed', ARRAY[item.token], item.name || item.metadata)::tenure.answer;
     ELSIF NOT FOUND THEN
         SELECT * INTO item FROM tenure.resource r
@@ -196,14 +196,14 @@ BEGIN
         END IF;
         INSERT INTO tenure.pool AS p (name, ordinal) VALUES (_pool, 1)
         ON CONFLICT (name) DO UPDATE SET ordinal = p.ordinal + 1 RETURNING p.ordinal INTO place;
-        INSERT INTO tenure.wish AS w (pool, holder, session, process, wanted, quarantine, ordinal)
-        VALUES (_pool, _holder, mine.id, mine.process, _wanted, _quarantine, place) RETURNING w.* INTO wish;
+        INSERT INTO tenure.claim AS c (pool, holder, session, process, wanted, quarantine, ordinal)
+        VALUES (_pool, _holder, mine.id, mine.process, _wanted, _quarantine, place) RETURNING c.* INTO claim;
         IF item.name IS NOT NULL THEN
-            RETURN ROW('claimed', ARRAY[tenure.lend(now, item.name, wish)], item.name || item.metadata)::tenure.answer;
+            RETURN ROW('claimed', ARRAY[tenure.lend(now, item.name, claim)], item.name || item.metadata)::tenure.answer;
         END IF;
     END IF;
-    place := wish.ordinal + 1 - (
-        SELECT w.ordinal FROM tenure.wish w WHERE w.pool = _pool AND w.resource IS NULL ORDER BY w.ordinal LIMIT 1);
+    place := claim.ordinal + 1 - (
+        SELECT c.ordinal FROM tenure.claim c WHERE c.pool = _pool AND c.resource IS NULL ORDER BY c.ordinal LIMIT 1);
     RETURN ROW('queued', ARRAY[place, tenure.again(now, tenure.next_rested(_pool))], NULL)::tenure.answer;
 END $$;
 
@@ -216,7 +216,7 @@ BEGIN
     IF now IS NULL THEN
         RETURN tenure.word('more');
     END IF;
-    RETURN tenure.word(tenure.remove_wish(now, _pool, _holder, false));
+    RETURN tenure.word(tenure.remove_claim(now, _pool, _holder, false));
 END $$;
 
 -- NULL leaves things as they are. -> ok, refused, more
@@ -232,8 +232,8 @@ BEGIN
     END IF;
     UPDATE tenure.resource r SET metadata = coalesce(_metadata, r.metadata),
         rest_until = coalesce(now + _cool_down, r.rest_until), retired = coalesce(_retire, r.retired)
-    FROM tenure.wish w
-    WHERE w.pool = _pool AND w.holder = _holder AND r.pool = _pool AND r.name = w.resource AND r.token = _token;
+    FROM tenure.claim c
+    WHERE c.pool = _pool AND c.holder = _holder AND r.pool = _pool AND r.name = c.resource AND r.token = _token;
     RETURN tenure.word(CASE WHEN FOUND THEN 'ok' ELSE 'refused' END);
 END $$;
 
@@ -247,8 +247,8 @@ BEGIN
         RETURN NEXT tenure.word('more');
         RETURN;
     END IF;
-    RETURN QUERY SELECT 'pool', ARRAY[count(*)], NULL::bytea[] FROM tenure.wish w
-        WHERE w.pool = _pool AND w.resource IS NULL;
+    RETURN QUERY SELECT 'pool', ARRAY[count(*)], NULL::bytea[] FROM tenure.claim c
+        WHERE c.pool = _pool AND c.resource IS NULL;
     RETURN QUERY SELECT 'resource',
         ARRAY[r.preference, r.token, CASE WHEN r.rests THEN greatest(0, r.rest_until - now) ELSE 0 END],
         ARRAY[

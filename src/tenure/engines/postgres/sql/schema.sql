@@ -113,7 +113,7 @@ CREATE INDEX resource_rests ON tenure.resource (rest_until, pool, name) WHERE re
 CREATE INDEX resource_next ON tenure.resource (pool, rest_until) WHERE rests;
 
 -- A claimer: it waits while it has no resource.
-CREATE TABLE tenure.wish (
+CREATE TABLE tenure.claim (
     pool bytea NOT NULL,
     holder bytea NOT NULL,
     session bigint NOT NULL,
@@ -125,8 +125,8 @@ CREATE TABLE tenure.wish (
     made bigint NOT NULL DEFAULT nextval('tenure.last_made'),
     PRIMARY KEY (pool, holder)
 );
-CREATE INDEX wish_waits ON tenure.wish (pool, ordinal) WHERE resource IS NULL;
-CREATE INDEX wish_session ON tenure.wish (session, made);
+CREATE INDEX claim_waits ON tenure.claim (pool, ordinal) WHERE resource IS NULL;
+CREATE INDEX claim_session ON tenure.claim (session, made);
 
 -- The theoretical arrival time of a key, in seconds.
 CREATE TABLE tenure.rate (key bytea PRIMARY KEY, arrival double precision NOT NULL) WITH (fillfactor = 50);

@@ -78,7 +78,7 @@ BEGIN
                 ORDER BY t.made LIMIT _limit)
             UNION ALL
             (SELECT 1, t.made, 'claims', t.pool, t.holder, t.resource IS NOT NULL, coalesce(r.token, 0)
-                FROM tenure.wish t LEFT JOIN tenure.resource r ON r.pool = t.pool AND r.name = t.resource
+                FROM tenure.claim t LEFT JOIN tenure.resource r ON r.pool = t.pool AND r.name = t.resource
                 WHERE t.session = mine.id AND (1, t.made) > (_rank, _number)
                 ORDER BY t.made LIMIT _limit)
             UNION ALL

@@ -6,7 +6,7 @@
 CREATE FUNCTION tenure.finish(_now bigint, _session bigint) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
     hold tenure.hold;
-    wish tenure.wish;
+    claim tenure.claim;
     party tenure.party;
     producer tenure.producer;
     task tenure.task;
@@ -24,13 +24,13 @@ BEGIN
         finished := tenure.remove_hold(_now, hold.key, hold.holder) <> 'more' AND finished;
     END LOOP;
     LOOP
-        SELECT * INTO wish FROM tenure.wish t WHERE t.session = _session ORDER BY t.made LIMIT 1;
+        SELECT * INTO claim FROM tenure.claim t WHERE t.session = _session ORDER BY t.made LIMIT 1;
         EXIT WHEN NOT FOUND;
         IF NOT tenure.step() THEN
             RETURN false;
         END IF;
-        PERFORM tenure.lock('pool', wish.pool);
-        PERFORM tenure.remove_wish(_now, wish.pool, wish.holder, true);
+        PERFORM tenure.lock('pool', claim.pool);
+        PERFORM tenure.remove_claim(_now, claim.pool, claim.holder, true);
     END LOOP;
     LOOP
         SELECT * INTO party FROM tenure.party t WHERE t.session = _session ORDER BY t.made LIMIT 1;
