@@ -12,7 +12,7 @@ import pytest
 SOURCES = Path(__file__).parents[1] / "src" / "tenure"
 
 TABLE = (
-    "lazy < errors < arguments < waiting < observe < upkeep < local < engine < dbapi < store"
+    "lazy < errors < arguments < waiting < observe < upkeep < local < handlers < engine < dbapi < store"
     " < { engines/*, shared, sql } < processor < { cli, web, examples } < front door"
 )
 FRONT_DOOR = "front door"
@@ -99,6 +99,15 @@ def wrong_arrows(package):
     return wrong
 
 
+def private_imports(package):
+    """Every import of a private module of another room; the testing room may look into all of them."""
+    return [
+        f"{importer}:{line} imports {imported}: private to {room_of(imported)}"
+        for importer, imported, line in imports(package)
+        if room_of(importer) not in {room_of(imported), "testing"} and "._" in imported
+    ]
+
+
 def circle(package):
     """The modules of one circle of imports, or nothing."""
     graph = {}
@@ -122,6 +131,10 @@ def test_every_module_stands_in_a_room():
 
 def test_no_arrow_goes_against_the_table():
     assert wrong_arrows(SOURCES) == []
+
+
+def test_no_room_imports_a_private_module_of_another():
+    assert private_imports(SOURCES) == []
 
 
 def test_no_circle():
@@ -219,6 +232,11 @@ def test_a_right_arrow_is_let_pass(house, sources):
     package = house(sources)
     assert wrong_arrows(package) == []
     assert circle(package) == []
+
+
+def test_a_private_module_of_another_room_is_seen(house):
+    assert private_imports(house({"testing/_x": "import tenure.shared._lock", "shared/_lock": ""})) == []
+    assert len(private_imports(house({"cli/_main": "from tenure.shared._lock import x"}))) == 1
 
 
 def test_a_circle_inside_a_room_is_seen(house):

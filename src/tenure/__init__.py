@@ -2,7 +2,7 @@
 
 The rooms of the house, and which may import which (tests/test_rooms.py keeps it):
 
-    lazy < errors < arguments < waiting < observe < upkeep < local < engine < dbapi < store
+    lazy < errors < arguments < waiting < observe < upkeep < local < handlers < engine < dbapi < store
            < { engines/*, shared, sql } < processor < { cli, web, examples }
 
 A room imports only rooms to its left. Rooms in braces do not import one another, except that cli may start web. This

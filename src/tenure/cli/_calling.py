@@ -10,10 +10,9 @@ from typing import Any, cast
 import anyio
 from anyio import CancelScope
 
+from tenure.handlers import in_thread, parted
 from tenure.local import Threads
 from tenure.shared import Discard, RetryLater, Task
-from tenure.shared._endings import parted
-from tenure.shared._worker import in_thread
 
 from ._crew import NotStarted
 from ._handler import Handler

@@ -20,11 +20,9 @@ import anyio
 from anyio import CancelScope
 
 from tenure.errors import OutcomeUnknown
+from tenure.handlers import until_free, watched_loop
 from tenure.local import Threads
-from tenure.shared import RateLimiter, RetryLater, Task, WorkQueue
-from tenure.shared._loop_watch import watched_loop
-from tenure.shared._runners import Runners
-from tenure.shared._worker import until_free
+from tenure.shared import RateLimiter, RetryLater, Runners, Task, WorkQueue
 
 _WORTH = 0.5
 """Seconds for which a booking may be used."""

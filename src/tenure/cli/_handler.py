@@ -11,8 +11,8 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
+from tenure.handlers import is_async
 from tenure.shared import Task
-from tenure.shared._worker import is_async
 
 from ._errors import UsageError
 

@@ -10,7 +10,7 @@ from typing import Any
 import anyio
 
 from tenure.errors import OutcomeUnknown
-from tenure.processor._sketch import Sketch
+from tenure.processor import Sketch
 from tenure.shared import WorkQueue
 
 from ._departed import own_identity

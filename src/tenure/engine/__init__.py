@@ -121,6 +121,7 @@ from ._holds import (
     Resize,
     SetValue,
 )
+from ._remote import Remote
 from ._rules import (
     A_FEW,
     EXPIRED_TTL,
@@ -250,6 +251,7 @@ __all__ = (
     "Record",
     "Refund",
     "Release",
+    "Remote",
     "RemoveResource",
     "RenewSession",
     "Reply",

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from ._coalescer import Coalescer, CoalescerStatistics
     from ._keyed_pool import KeyedPool, KeyedPoolStatistics
     from ._pool import Pool, PoolStatistics
+    from ._pool_hooks import works
     from ._pool_loans import Leak
     from ._queue import PriorityQueue, Queue, QueueStatistics
     from ._router import Router, RouterLane, RouterStatistics
@@ -60,6 +61,7 @@ __all__ = (
     "TokenBucket",
     "TokenBucketStatistics",
     "WriteTurn",
+    "works",
 )
 
 __getattr__ = exports(
@@ -73,6 +75,7 @@ __getattr__ = exports(
         "_coalescer": "Coalescer CoalescerStatistics",
         "_keyed_pool": "KeyedPool KeyedPoolStatistics",
         "_pool": "Pool PoolStatistics",
+        "_pool_hooks": "works",
         "_pool_loans": "Leak",
         "_queue": "PriorityQueue Queue QueueStatistics",
         "_router": "Router RouterLane RouterStatistics",

@@ -162,7 +162,7 @@ class BlockingWatch:
                 # it began after the look before this one
                 step, stack, since = seen, None, before
             elif stack is None and step.task is not None and now - since >= self._threshold:
-                frame = sys._current_frames().get(loop_thread)
+                frame = sys._current_frames().get(loop_thread)  # pyright: ignore[reportPrivateUsage]
                 stack = traceback.StackSummary.extract(_task_frames(frame))
                 stack.reverse()
                 if steps.look() != step:

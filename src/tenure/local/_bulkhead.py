@@ -1,5 +1,7 @@
 """The bulkhead: a limit of concurrent calls and of waiting ones, and no kind of call crowds out the others."""
 
+# The classes of this file are one idea.
+# pyright: reportPrivateUsage=false
 from __future__ import annotations
 
 from contextlib import AbstractAsyncContextManager

@@ -4,6 +4,8 @@ A pool decides what is available at once, which task waits for what, and which g
 here.
 """
 
+# The classes of this file are one idea.
+# pyright: reportPrivateUsage=false
 from __future__ import annotations
 
 from abc import abstractmethod

@@ -40,7 +40,7 @@ class Borrower:
     __slots__ = ("_stack", "_task", "about", "reported", "since")
 
     def __init__(self, frames_up: int, about: Mapping[str, object]) -> None:
-        frames = traceback.walk_stack(sys._getframe(frames_up + 1))
+        frames = traceback.walk_stack(sys._getframe(frames_up + 1))  # pyright: ignore[reportPrivateUsage]
         self._stack = traceback.StackSummary.extract(frames, limit=FRAMES, lookup_lines=False)
         self._task = anyio.get_current_task().name or "unnamed"
         self.about = about

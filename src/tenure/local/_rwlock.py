@@ -16,6 +16,8 @@ A task that leaves the line, whatever it wanted, runs the same loop as one that 
 (`RWLock._let_in`): the readers behind a writer that gave up go in.
 """
 
+# The classes of this file are one idea.
+# pyright: reportPrivateUsage=false
 from __future__ import annotations
 
 from dataclasses import dataclass

@@ -1,5 +1,7 @@
 """A rate with bursts: the generic cell rate algorithm, with a line of waiters."""
 
+# The classes of this file are one idea.
+# pyright: reportPrivateUsage=false
 from __future__ import annotations
 
 from dataclasses import dataclass

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from ._adaptive import Adaptive
 from ._context import Context, MeasuredLock
-from ._fleet import Fleet, Member
-from ._metrics import Errors, Latencies, Latency, LockTimes, Metrics, Utilisation, Waits
+from ._fleet import Fleet, Member, Report
+from ._metrics import Errors, Latencies, Latency, LockTimes, Metrics, Utilisation, Waits, latencies
 from ._monitor import Monitor
 from ._presets import PRESETS, Preset
 from ._processor import Processor
+from ._sketch import Sketch
+from ._window import Tally
 
 __all__ = (
     "PRESETS",
@@ -25,8 +27,12 @@ __all__ = (
     "Monitor",
     "Preset",
     "Processor",
+    "Report",
+    "Sketch",
+    "Tally",
     "Utilisation",
     "Waits",
+    "latencies",
 )
 
 for _name in __all__:

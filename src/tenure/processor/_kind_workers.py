@@ -36,11 +36,9 @@ from tenure.errors import (
     PoolTimeout,
     StoreClosed,
 )
+from tenure.handlers import describe, is_closing, parted
 from tenure.local import CircuitBreaker, Pool
-from tenure.shared import Discard, RateLimiter, ResourcePool, Retry, RetryLater, Task, WorkQueue
-from tenure.shared._endings import is_closing, parted
-from tenure.shared._runners import Runners
-from tenure.shared._task import describe
+from tenure.shared import Discard, RateLimiter, ResourcePool, Retry, RetryLater, Runners, Task, WorkQueue
 from tenure.waiting import Line, Waiter, now
 
 from ._adaptive import Limit

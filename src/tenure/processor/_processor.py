@@ -14,10 +14,10 @@ from anyio import AsyncContextManagerMixin
 
 from tenure.arguments import check_seconds, check_timeout
 from tenure.errors import DuplicateTask
+from tenure.handlers import watched_loop
 from tenure.local import CircuitBreaker, Pool
 from tenure.observe import LoggingObserver, Observer, Sample
 from tenure.shared import RateLimiter, ResourcePool, Retry, WorkQueue
-from tenure.shared._loop_watch import watched_loop
 from tenure.store import Store
 from tenure.upkeep import Upkeep, unwrapped_task_group
 from tenure.waiting import now

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from typing import cast
 
 from tenure.arguments import check_count, check_name
+from tenure.handlers import check_signature, is_async
 from tenure.local import CircuitBreaker
 from tenure.shared import ResourcePool
-from tenure.shared._worker import check_signature, is_async
 
 from ._adaptive import Adaptive
 from ._presets import Preset

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ._queue import Audit, Item, QueueStatistics, TaskPage, TaskRecord, WorkQueue
     from ._resource_pool import PooledResource, ResourcePool, ResourcePoolStatistics
     from ._retry import Discard, Retry, RetryLater
+    from ._runners import Runners
     from ._rwlock import RWLock
     from ._semaphore import Semaphore
     from ._task import Task
@@ -51,6 +52,7 @@ __all__ = (
     "ResourcePoolStatistics",
     "Retry",
     "RetryLater",
+    "Runners",
     "Semaphore",
     "SqlGuard",
     "Task",
@@ -78,6 +80,7 @@ __getattr__ = exports(
         "_queue": "Audit Item QueueStatistics TaskPage TaskRecord WorkQueue",
         "_resource_pool": "PooledResource ResourcePool ResourcePoolStatistics",
         "_retry": "Discard Retry RetryLater",
+        "_runners": "Runners",
         "_rwlock": "RWLock",
         "_semaphore": "Semaphore",
         "_task": "Task",

@@ -16,7 +16,7 @@ from tenure import engine
 from tenure.arguments import check_name, check_seconds, check_text, check_timeout
 from tenure.engine import EditClaim, GiveBack, Metadata, Operation, Reply
 from tenure.errors import AcquireTimeout, LeaseLost
-from tenure.local._pool_hooks import works
+from tenure.local import works
 from tenure.store import Codec, Grant, Store, encoded
 
 from ._lease import Hold, Lease, LeaseRequest

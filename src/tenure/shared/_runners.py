@@ -19,10 +19,10 @@ from anyio import CancelScope
 
 from tenure.engine import Settle, Verdict
 from tenure.errors import EngineError, StoreClosed
+from tenure.handlers import is_closing, parted
 from tenure.upkeep import unwrapped_task_group
 from tenure.waiting import Line, now
 
-from ._endings import is_closing, parted
 from ._queue import WorkQueue
 from ._retry import Retry
 from ._takes import Dismissed

@@ -13,16 +13,15 @@ from tenure.arguments import check_timeout
 from tenure.dbapi import Completed, run_enlisted
 from tenure.engine import Complete, Progress, Reply, Settle, Taken, Verdict
 from tenure.errors import AcquireTimeout, LeaseLost, PayloadTooLarge, TaskCancelled
+from tenure.handlers import describe, parted
 from tenure.store import Held, Session, Store, encoded
 from tenure.waiting import Parked, park, wake
 
 from ._block import LeasedBlock
-from ._endings import parted
 from ._guard import Guarded
 from ._retry import Discard, Retry, RetryLater
 from ._takes import OnSettled, Takers
 
-_LONGEST_ERROR = 2000
 _UNCOMMITTED = "uncommitted"
 
 
@@ -234,19 +233,6 @@ class Task(Guarded, Held):
 def _refused_if_committed(on_settled: OnSettled, problem: str | None) -> None:
     """A task that is done on record has no holder whose verdict could be accepted."""
     on_settled({None: _UNCOMMITTED, "refused": None}.get(problem, problem))
-
-
-def describe(error: BaseException) -> str:
-    """An error in a line or two, for the record; also one that cannot say what it is."""
-    try:
-        text = str(error)
-    except BaseException:  # noqa: BLE001 whatever it is, the task must be settled
-        text = ""
-    text = f"{type(error).__name__}: {text}" if text else type(error).__name__
-    parts: tuple[BaseException, ...] = getattr(error, "exceptions", ())
-    if isinstance(error, BaseExceptionGroup):
-        text += " [" + "; ".join(map(describe, parts)) + "]"
-    return text[:_LONGEST_ERROR]
 
 
 class TakeBlock(LeasedBlock[Task, bool]):

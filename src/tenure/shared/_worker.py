@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import functools
-import inspect
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, cast
 
 from tenure.arguments import check_count, check_timeout
+from tenure.handlers import check_signature, in_thread, is_async, until_free, watched_loop
 from tenure.local import Threads
 
-from ._loop_watch import watched_loop
 from ._queue import WorkQueue
 from ._retry import Retry, check_retry
 from ._runners import Handle, Runners
@@ -78,14 +77,14 @@ class Worker:
         self._concurrency = concurrency = check_count("concurrency", concurrency)
         # a thread for each runner, so that one whose thread cannot be stopped takes nothing until that has ended
         self._threads = [] if is_async(handler) else [Threads(1) for _ in range(concurrency)]
-        in_threads = [functools.partial(in_thread, threads, handler) for threads in self._threads]
+        in_threads = [partial(in_thread, threads, handler) for threads in self._threads]
         self._runners = Runners(
             queue,
             in_threads or [cast("Handle", handler)] * concurrency,
             timeout=check_timeout("timeout", timeout, least=None),
             retry=check_retry(retry),
             prefetch=check_count("prefetch", prefetch, least=0),
-            pause=functools.partial(until_free, self._threads) if self._threads else None,
+            pause=partial(until_free, self._threads) if self._threads else None,
         )
 
     def __repr__(self) -> str:
@@ -128,57 +127,3 @@ class Worker:
             lost=counts["task.lost"],
             abandoned=sum(threads.statistics().abandoned for threads in self._threads),
         )
-
-
-def until_free(threads: list[Threads], number: int) -> Awaitable[None] | None:
-    """A wait for the end of a runner's abandoned thread, if it has one."""
-    return threads[number].run(_nothing) if threads[number].statistics().busy else None
-
-
-async def in_thread(
-    threads: Threads, function: Callable[[Any], Any], argument: Any, timeout: float | None = None
-) -> Any:
-    """What a handler returns in one of the threads, which has `timeout` seconds for it. Raises what it raises.
-
-    Cancellation: its thread is abandoned.
-    """
-
-    # a coroutine would not be let out of its thread by trio, a GeneratorExit would close the coroutines that wait here
-    def boxed() -> tuple[Any, BaseException | None]:
-        try:
-            return function(argument), None
-        except BaseException as error:  # noqa: BLE001 raised again below
-            return None, error
-
-    boxed.__qualname__ = getattr(function, "__qualname__", repr(function))
-    outcome, error = await threads.run(boxed, timeout=timeout)
-    if error is not None:
-        raise error
-    return await outcome if inspect.isawaitable(outcome) else outcome
-
-
-def _nothing() -> None:
-    pass
-
-
-def check_signature(handler: Callable[..., Any], *arguments: str) -> None:
-    """Refuse a handler that cannot be called with these, as far as its signature says. Raises `TypeError`."""
-    try:
-        signature = inspect.signature(handler)
-    except (TypeError, ValueError):  # some that are written in C have none
-        return
-    try:
-        signature.bind(*arguments)
-    except TypeError as problem:
-        name = getattr(handler, "__qualname__", None) or repr(handler)
-        raise TypeError(
-            f"handler must take {' and '.join(arguments)}: {name}{signature} cannot be called so ({problem})"
-        ) from None
-
-
-def is_async(function: object) -> bool:
-    """Whether calling it returns an awaitable, as far as its definition says."""
-    while isinstance(function, functools.partial):
-        function = function.func  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
-    call = getattr(type(function), "__call__", None)  # noqa: B004 it is not asked whether it can be called
-    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)

@@ -1,5 +1,7 @@
 """What happened, noted as it happens, in one process or in many that may be killed at any moment."""
 
+# The classes of this file are one idea.
+# pyright: reportPrivateUsage=false
 from __future__ import annotations
 
 import json

@@ -155,7 +155,7 @@ def _tasks() -> dict[tuple[str, object], str]:
 
 
 def _threads() -> dict[tuple[str, object], str]:
-    frames = sys._current_frames()
+    frames = sys._current_frames()  # pyright: ignore[reportPrivateUsage]
     return {
         ("thread", thread): f"thread {thread.name!r}"
         for thread in threading.enumerate()

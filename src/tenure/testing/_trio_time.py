@@ -1,5 +1,7 @@
 """Virtual time on trio: its own `MockClock`, and a watch for deadlocks, in which that would spin for ever."""
 
+# trio's runner has no public door to its clock.
+# pyright: reportPrivateUsage=false
 from __future__ import annotations
 
 import math

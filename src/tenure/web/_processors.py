@@ -7,10 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tenure.engine import Holder
-from tenure.processor import Latencies
-from tenure.processor._fleet import Report
-from tenure.processor._metrics import latencies
-from tenure.processor._window import Tally
+from tenure.processor import Latencies, Report, Tally, latencies
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,18 @@ from typing import Any
 import anyio
 
 from tenure.arguments import check_seconds
-from tenure.engine import CAP, RESPONSE_TIMEOUT, A, Enlisted, Enlistment, Health, Operation, Reply, within
-from tenure.engine._remote import Remote
+from tenure.engine import (
+    CAP,
+    RESPONSE_TIMEOUT,
+    A,
+    Enlisted,
+    Enlistment,
+    Health,
+    Operation,
+    Remote,
+    Reply,
+    within,
+)
 from tenure.errors import EngineError, StoreUnavailable
 
 from ._address import address

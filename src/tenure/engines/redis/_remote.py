@@ -8,8 +8,7 @@ from typing import Any, NamedTuple, Protocol
 
 import hiredis
 
-from tenure.engine import CAP, A, Hint, Notice, Operation, Reply, within
-from tenure.engine._remote import Remote
+from tenure.engine import CAP, A, Hint, Notice, Operation, Remote, Reply, within
 from tenure.errors import EngineError, StoreUnavailable
 from tenure.upkeep import unwrapped_task_group
 

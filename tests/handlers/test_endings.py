@@ -265,7 +265,7 @@ def test_so_does_the_exit_that_a_signal_handler_raises(backend, wrapped):
 
 def test_a_loop_without_a_signal_handler_of_its_own():
     """Python's handler has no frame: then it matters whether the innermost frame stands at a raise."""
-    from tenure.shared._endings import parted
+    from tenure.handlers import parted
 
     async def part(handler):
         try:

@@ -1,0 +1,79 @@
+"""Calling a user's function: in the event loop or in a thread, checked beforehand, described when it fails."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from tenure.local import Threads
+
+_LONGEST_ERROR = 2000
+
+
+def until_free(threads: list[Threads], number: int) -> Awaitable[None] | None:
+    """A wait for the end of a runner's abandoned thread, if it has one."""
+    return threads[number].run(_nothing) if threads[number].statistics().busy else None
+
+
+async def in_thread(
+    threads: Threads, function: Callable[[Any], Any], argument: Any, timeout: float | None = None
+) -> Any:
+    """What a handler returns in one of the threads, which has `timeout` seconds for it. Raises what it raises.
+
+    Cancellation: its thread is abandoned.
+    """
+
+    # a coroutine would not be let out of its thread by trio, a GeneratorExit would close the coroutines that wait here
+    def boxed() -> tuple[Any, BaseException | None]:
+        try:
+            return function(argument), None
+        except BaseException as error:  # noqa: BLE001 raised again below
+            return None, error
+
+    boxed.__qualname__ = getattr(function, "__qualname__", repr(function))
+    outcome, error = await threads.run(boxed, timeout=timeout)
+    if error is not None:
+        raise error
+    return await outcome if inspect.isawaitable(outcome) else outcome
+
+
+def _nothing() -> None:
+    pass
+
+
+def check_signature(handler: Callable[..., Any], *arguments: str) -> None:
+    """Refuse a handler that cannot be called with these, as far as its signature says. Raises `TypeError`."""
+    try:
+        signature = inspect.signature(handler)
+    except (TypeError, ValueError):  # some that are written in C have none
+        return
+    try:
+        signature.bind(*arguments)
+    except TypeError as problem:
+        name = getattr(handler, "__qualname__", None) or repr(handler)
+        raise TypeError(
+            f"handler must take {' and '.join(arguments)}: {name}{signature} cannot be called so ({problem})"
+        ) from None
+
+
+def is_async(function: object) -> bool:
+    """Whether calling it returns an awaitable, as far as its definition says."""
+    while isinstance(function, functools.partial):
+        function = function.func  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+    call = getattr(type(function), "__call__", None)  # noqa: B004 it is not asked whether it can be called
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)
+
+
+def describe(error: BaseException) -> str:
+    """An error in a line or two, for the record; also one that cannot say what it is."""
+    try:
+        text = str(error)
+    except BaseException:  # noqa: BLE001 whatever it is, the task must be settled
+        text = ""
+    text = f"{type(error).__name__}: {text}" if text else type(error).__name__
+    parts: tuple[BaseException, ...] = getattr(error, "exceptions", ())
+    if isinstance(error, BaseExceptionGroup):
+        text += " [" + "; ".join(map(describe, parts)) + "]"
+    return text[:_LONGEST_ERROR]
