@@ -688,12 +688,11 @@ def worst(handlers):
     ("handler", "error"),
     [("leaves", "SystemExit: 5"), ("leaves_async", "SystemExit: 5"), ("interrupts", "KeyboardInterrupt")],
 )
-def test_a_handler_that_leaves_is_a_failed_try(worst, start, numbers, here, read, backend, handler, error):
-    command = ["run", f"worst:{handler}", numbers(5), "--retries", 2, "--backend", backend]
-    child = start(*command, "--results", "r.jsonl")
-    out, err = child.communicate(timeout=PATIENCE)
-    assert child.returncode == 1, err
-    table = rows(out)
+def test_a_handler_that_leaves_is_a_failed_try(worst, command, numbers, here, read, backend, handler, error):
+    words = ["run", f"worst:{handler}", numbers(5), "--retries", 2, "--backend", backend]
+    ended = command(*words, "--results", "r.jsonl")
+    assert ended.code == 1, ended.err
+    table = rows(ended.out)
     assert (table["done"], table["retried"], table["dead"]) == ("4", "1", "1")
     (dead,) = [value for value in read(here / "r.jsonl") if value["status"] == "dead"]
     assert (dead["input"], dead["error"], dead["attempts"]) == ("3", error, 2)
