@@ -149,11 +149,14 @@ def run_here(capsys, monkeypatch, tmp_path):
             patch.chdir(tmp_path)
             patch.syspath_prepend(example.parent)
             patch.setattr(sys, "argv", [str(example), *words])
+            code = 0
             try:
                 runpy.run_path(str(example), run_name="__main__")
             except SystemExit as ended:
-                assert not ended.code, capsys.readouterr().err
-        return capsys.readouterr().out
+                code = ended.code
+        said = capsys.readouterr()
+        assert not code, said.err
+        return said.out
 
     return run
 
