@@ -107,8 +107,8 @@ async def _look(store: Store, *, repair: bool) -> Finding:
     if abs(examined.clock_skew) > _CLOCKS_APART:
         word = "ahead of" if examined.clock_skew > 0 else "behind"
         problems.append(
-            f"the engine's clock is {spoken(abs(examined.clock_skew))} {word} this machine's: leases do not mind, but tokens"
-            " and logs will not line up; synchronise the clocks (NTP)"
+            f"the engine's clock is {spoken(abs(examined.clock_skew))} {word} this machine's: leases do not mind, but"
+            " tokens and logs will not line up; synchronise the clocks (NTP)"
         )
     facts = {
         "store": store.url,
