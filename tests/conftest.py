@@ -175,6 +175,8 @@ def _quick(metafunc):
     if not calls:
         return metafunc._calls[:1]
     one_loop = metafunc.definition.get_closest_marker("one_loop")
+    if not one_loop and LOOPS[0] in calls[0].params and len(calls[0].params) == 1:
+        return calls  # once on each loop, as most tests
     # of two tests with the same engines, each engine shall not always be on the same loop
     turn = crc32(metafunc.function.__name__.encode()) + (
         one_loop.args[0] if one_loop and one_loop.args else 0
