@@ -161,11 +161,6 @@ async def test_a_name_is_looked_up(monkeypatch):
     }
 
 
-def test_a_server_is_asked_over_the_network(engine):
-    with pytest.raises(RuntimeError, match="not immediate"):
-        engine.apply(Ping())
-
-
 async def test_what_does_not_serve_does_not_answer(engine):
     with pytest.raises(StoreUnavailable, match="does not serve"):
         await engine.execute([Ping()])
