@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import socket
 import subprocess
 import time
 from collections.abc import Awaitable, Callable, Iterator
@@ -49,8 +50,10 @@ def server() -> Iterator[str]:
         path = f"{folder}/redis.sock"
         command = [binary, "--port", "0", "--unixsocket", path, "--save", "", "--dir", folder]
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
-        while not Path(path).exists():
-            time.sleep(0.01)
+        # the socket is there before the server listens on it
+        with socket.socket(socket.AF_UNIX) as knock:
+            while knock.connect_ex(path):
+                time.sleep(0.01)
         try:
             yield path
         finally:

@@ -137,7 +137,7 @@ class Load:
     async def _purge(self, queue: str, *states: str) -> None:
         more = True
         while more:
-            (changed,) = await self.ask([e.Purge(queue, frozenset(states))])
+            (changed,) = await self.ask([e.Move(queue, frozenset(states), "purged")])
             more = changed.more
 
     def _exchange(self, queue: str, settle: tuple[e.Settle, ...] = (), *, want: int = 0) -> e.Exchange:

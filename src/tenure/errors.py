@@ -36,16 +36,16 @@ class TenureError(Exception):
 class AcquireTimeout(TenureError, TimeoutError):
     """The time limit of an acquiring context manager ran out before its turn came. Nothing is held.
 
-    `key` names what was wanted, `seconds` the limit; `ahead` is an upper bound of how many waited ahead when the
-    limit ran out (None: unknown).
+    `key` names what was wanted, `seconds` the limit; `position` is an upper bound of how many were before it in
+    the line when the limit ran out (None: unknown).
     """
 
-    def __init__(self, key: str, seconds: float, *, ahead: int | None = None) -> None:
-        place = "" if ahead is None else f", with at most {ahead} ahead in the line"
+    def __init__(self, key: str, seconds: float, *, position: int | None = None) -> None:
+        place = "" if position is None else f", with at most {position} ahead in the line"
         super().__init__(f"{key}: not acquired within {seconds:g} s{place}")
         self.key = key
         self.seconds = seconds
-        self.ahead = ahead
+        self.position = position
 
 
 class LeaseLost(TenureError):

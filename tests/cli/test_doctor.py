@@ -35,7 +35,7 @@ def test_a_file_that_is_well(sqlite_store, examine, command):
     assert document["url"] == sqlite_store
     assert {"engine", "schema", "journal", "synchronous", "round trip", "clock"} <= set(document["facts"])
     assert document["ping"] > 0
-    assert abs(document["ahead"]) < 1
+    assert abs(document["clock_skew"]) < 1
     ended = command("doctor", sqlite_store)
     assert ended.code == 0
     assert ended.out.endswith("nothing is wrong\n")

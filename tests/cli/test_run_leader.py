@@ -37,7 +37,7 @@ async def test_a_lead_that_is_lost_while_the_results_are_written_is_taken_again(
 
     async with tenure.open_store("memory:") as store:
         record = Record(store, "x", Options("m:f"))
-        await record.begin({}, fresh=False, patience=1)
+        await record.begin({}, fresh=False, timeout=1)
         results = LostAtTheEnd(Path("r.jsonl"))
         queue = record.queue(1)
         worker = tenure.Worker(queue, shout)

@@ -11,8 +11,8 @@ from tenure.engine import OPERATIONS, Operation, handlers
 
 METHODS = """
 ping open_session renew_session close_session acquire ask release set_value resize holders add_resource remove_resource
-claim give_back edit_claim resources put leave exchange progress get_result cancel_task set_paused requeue purge browse
-count spend refund arrive withdraw reset_barrier arrivals list_keys describe_session check_health
+claim give_back edit_claim resources put leave exchange progress get_result set_paused move browse count spend refund
+arrive withdraw reset_barrier arrivals list_keys describe_session check_health
 """
 ALL = [one for family in OPERATIONS.values() for one in family]
 

@@ -554,25 +554,26 @@ def progress_is_lost(engine):
 def a_request_to_stop_is_forgotten(engine):
     def cancel(handle, op):
         answer = handle(op)
-        if answer is e.Reply.REQUESTED:
-            queue = engine._tasks._queue(op.key)
-            queue.tasks[op.id].stop = False
-            queue.stops.clear()
+        queue = engine._tasks._queue(op.key)
+        for task in queue.tasks.values():
+            task.stop = False
+        queue.stops.clear()
         return answer
 
-    engine._handlers[e.CancelTask] = partial(cancel, engine._handlers[e.CancelTask])
+    engine._handlers[e.Move] = partial(cancel, engine._handlers[e.Move])
 
 
 @caught_by("test_a_task_that_has_ended_cannot_be_cancelled", ending="done")
 def what_has_ended_is_cancelled_again(engine):
     def cancel(handle, op):
         queue = engine._tasks._queue(op.key)
-        if op.id in queue.ended:
-            queue.ended[op.id].state = "cancelled"
-            return e.Reply.CANCELLED
+        for ended in map(queue.ended.get, op.ids):
+            if ended:
+                ended.state = "cancelled"
+                return e.Changed(1, False)
         return handle(op)
 
-    engine._handlers[e.CancelTask] = partial(cancel, engine._handlers[e.CancelTask])
+    engine._handlers[e.Move] = partial(cancel, engine._handlers[e.Move])
 
 
 # ---------------------------------------------------------------------------------------------- looking after queues
@@ -598,7 +599,7 @@ def purges_what_runs(engine):
             engine._tasks._remove(queue, task)
         return handle(op)
 
-    engine._handlers[e.Purge] = partial(purge, engine._handlers[e.Purge])
+    engine._handlers[e.Move] = partial(purge, engine._handlers[e.Move])
 
 
 @caught_by("test_a_requeued_task_begins_anew")
@@ -616,7 +617,7 @@ def requeues_in_spite_of_the_key(engine):
         engine._tasks._queue(op.key).keys.clear()
         return handle(op)
 
-    engine._handlers[e.Requeue] = partial(requeue, engine._handlers[e.Requeue])
+    engine._handlers[e.Move] = partial(requeue, engine._handlers[e.Move])
 
 
 @caught_by("test_a_listing_page_by_page", state="ended")
@@ -632,7 +633,7 @@ def pages_leave_out_the_last(engine):
 
 @caught_by("test_dead_tasks_that_stay_dead_are_looked_at_once")
 def requeues_from_the_beginning(engine):
-    asked(engine, e.Requeue, lambda op: replace(op, after=0))
+    asked(engine, e.Move, lambda op: replace(op, after=0))
 
 
 @caught_by("test_a_retired_resource_that_is_added_stays_retired")

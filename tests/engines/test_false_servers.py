@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import asynccontextmanager
+from itertools import count
 
 import anyio
 import pytest
@@ -88,14 +89,19 @@ async def test_the_message_says_what_it_said(answering):
 
 
 @asynccontextmanager
-async def between(server):
-    """A port through which a Redis server is reached, and the clients that have come that way."""
+async def between(socket, surplus=lambda client, part: b""):
+    """A port through which a server is reached, and the clients that have come that way.
+
+    `surplus(client, part)` precedes this part of what the server says to this client, both numbered from 1.
+    """
     clients = []
 
     async def forward(source, target, scope):
+        parts = count(1)
         try:
             async for data in source:
-                await target.send(data)
+                more = surplus(clients.index(target) + 1, next(parts)) if target in clients else b""
+                await target.send(more + data)
         except (anyio.BrokenResourceError, anyio.ClosedResourceError):
             pass
         scope.cancel()
@@ -103,7 +109,7 @@ async def between(server):
     async def serve(client):
         async with (
             client,
-            await anyio.connect_unix(server.socket) as inside,
+            await anyio.connect_unix(socket) as inside,
             anyio.create_task_group() as group,
         ):
             clients.append(client)
@@ -122,7 +128,7 @@ async def between(server):
 )
 async def test_a_reply_too_many_costs_the_connection_and_not_the_store(redis_server, extra):
     """As when a forked child has used the connection too: the store ended by an `IndexError`."""
-    async with between(redis_server) as (port, clients):
+    async with between(redis_server.socket) as (port, clients):
         async with open_store(f"redis://127.0.0.1:{port}") as store:
             async with Lock(store, "x") as lease:
                 await clients[-1].send(extra)
@@ -130,6 +136,50 @@ async def test_a_reply_too_many_costs_the_connection_and_not_the_store(redis_ser
                     for n in range(20):
                         assert await WorkQueue(store, "jobs").put(n)
                 lease.check()
+
+
+SURPLUS = {
+    "the answer to a SET": b"C\0\0\0\x08SET\0Z\0\0\0\x05I",
+    "an end": b"Z\0\0\0\x05I",
+}
+
+
+@pytest.mark.parametrize("surplus", SURPLUS)
+async def test_a_result_too_many_costs_the_connection_and_not_the_store(postgres_server, surplus):
+    """PgBouncer 1.18 does so: all later answers were taken for those of the statements before."""
+    more = []
+    async with between(f"{postgres_server.folder}/.s.PGSQL.5432", lambda *_: more.pop() if more else b"") as (
+        port,
+        clients,
+    ):
+        async with open_store(f"postgresql://tenure@127.0.0.1:{port}/postgres?sslmode=disable") as store:
+            async with Lock(store, "x") as lease:
+                with anyio.fail_after(30):
+                    for n in range(6):
+                        opened = len(clients)
+                        more.append(SURPLUS[surplus])
+                        assert await WorkQueue(store, "jobs").put(n)
+                        assert len(clients) > opened
+                    assert (await WorkQueue(store, "jobs").statistics()).put == 6
+                lease.check()
+
+
+@pytest.mark.parametrize("surplus", SURPLUS)
+@pytest.mark.parametrize("always", [False, True])
+async def test_a_result_too_many_while_it_opens(postgres_server, surplus, always):
+    def more(client, part):
+        # the first part is the greeting
+        return SURPLUS[surplus] if part == 2 and (always or client == 1) else b""
+
+    async with between(f"{postgres_server.folder}/.s.PGSQL.5432", more) as (port, clients):
+        opening = open_store(f"postgresql://tenure@127.0.0.1:{port}/postgres?sslmode=disable")
+        with anyio.fail_after(30):
+            if always:
+                with pytest.raises(StoreUnavailable, match="nothing had asked for"):
+                    await opening.__aenter__()
+            else:
+                async with opening:
+                    assert len(clients) > 2
 
 
 async def test_a_message_of_somebody_else_is_no_hint(redis_server):

@@ -89,15 +89,26 @@ put_requests = st.builds(
     e.PutRequest, st.sampled_from(("m", "n", "o")), st.lists(new_tasks, max_size=4).map(tuple), flags, cursors
 )
 TASK_STATES = ("waiting", "delayed", "leased", "ended", "dead")
-purged_states = st.sampled_from(("waiting", "delayed", "dead", "done", "discarded", "cancelled", "expired"))
+moved_states = st.frozensets(
+    st.sampled_from(
+        ("waiting", "delayed", "leased", "dead", "dead", "done", "discarded", "cancelled", "expired")
+    ),
+    max_size=3,
+)
 task_ids = st.integers(1, 9)
+task_lists = st.lists(task_ids, max_size=5).map(tuple)
 queue_operations = st.one_of(
     st.builds(e.Leave, queues, st.sampled_from(("m", "n", "o"))),
     st.builds(e.GetResult, queues, task_ids, watches),
-    st.builds(e.CancelTask, queues, task_ids, ttls),
-    st.builds(e.Requeue, queues, st.lists(task_ids, max_size=5).map(tuple)),
-    st.builds(e.Requeue, queues, st.none(), st.sampled_from((0, 0, 1, 2, 5))),
-    st.builds(e.Purge, queues, st.frozensets(purged_states, max_size=3)),
+    st.builds(e.Move, queues, task_lists, st.just("cancelled"), ttl=ttls),
+    st.builds(e.Move, queues, task_lists, st.just("waiting")),
+    st.builds(
+        e.Move,
+        queues,
+        moved_states,
+        st.sampled_from(("waiting", "waiting", "purged", "purged", "cancelled")),
+        st.sampled_from((0, 0, 1, 2, 5)),
+    ),
     st.builds(e.SetPaused, queues, flags),
     st.builds(e.Count, queues, watches, flags),
 )
@@ -439,7 +450,7 @@ class EnginesAgree(RuleBasedStateMachine):
         for task, (verdict, pause, stop) in zip(answer.tasks[::-1], settled, strict=False):
             self.send(e.GetResult(queue, task.id, session), e.Progress(queue, task.id, task.token, b"half"))
             if stop:
-                self.send(e.CancelTask(queue, task.id))
+                self.send(e.Move(queue, (task.id,), "cancelled"))
             settle.append(e.Settle(task.id, task.token, verdict, b"result", pause, 5.0))
         for part in (settle[:2], settle[2:], ()):
             n = self.number(session, f"exchange {queue}")
@@ -456,7 +467,7 @@ class EnginesAgree(RuleBasedStateMachine):
             dead = tuple(e.Settle(task.id, task.token, e.Verdict.DEAD) for task in tasks)
             self.send(e.Exchange(session, n + 1, queue, dead))
             self.n[session, f"exchange {queue}"] += 1
-            self.send(*[e.Requeue(queue)] * again)
+            self.send(*[e.Move(queue, frozenset({"dead"}), "waiting")] * again)
 
     @rule(
         wants=st.lists(st.tuples(sessions, st.integers(1, 3)), min_size=2, max_size=4),
@@ -485,7 +496,7 @@ class EnginesAgree(RuleBasedStateMachine):
         for _ in range(2):
             n = self.number(session, f"put {queue}")
             self.send(e.Put(session, n, queue, tuple(requests), 2))
-            self.send(e.Purge(queue, frozenset({"waiting"})))
+            self.send(e.Move(queue, frozenset({"waiting"}), "purged"))
             requests.reverse()
         n = self.number(other, f"put {queue}")
         self.send(e.Put(other, n, queue, tuple(requests[:2]), 2))
@@ -496,9 +507,9 @@ class EnginesAgree(RuleBasedStateMachine):
         if how == "result":
             self.send(e.GetResult(queue, task, watch))
         elif how == "cancel":
-            self.send(e.CancelTask(queue, task, 5.0))
+            self.send(e.Move(queue, (task,), "cancelled", ttl=5.0))
         else:
-            self.send(e.Requeue(queue, (task,)))
+            self.send(e.Move(queue, (task,), "waiting"))
 
     @rule(data=st.data(), report=st.binary(max_size=2))
     def progress(self, data, report):
@@ -508,7 +519,7 @@ class EnginesAgree(RuleBasedStateMachine):
     @rule(data=st.data(), ttl=ttls)
     def cancel_taken(self, data, ttl):
         _, queue, task, _ = data.draw(st.sampled_from(self.taken[-6:]))
-        self.send(e.CancelTask(queue, task, ttl))
+        self.send(e.Move(queue, (task,), "cancelled", ttl=ttl))
 
     @rule(session=sessions, key=keys, requests=st.lists(spend_requests, max_size=3).map(tuple))
     def spend(self, session, key, requests):

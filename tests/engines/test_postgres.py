@@ -19,6 +19,7 @@ from tenure.engine import (
     Exchange,
     Granted,
     Holders,
+    Move,
     NewTask,
     Notice,
     OpenSession,
@@ -28,7 +29,6 @@ from tenure.engine import (
     Queued,
     Release,
     Reply,
-    Requeue,
     Spend,
     SpendRequest,
 )
@@ -308,7 +308,7 @@ async def test_an_older_schema_is_brought_up_to_date(postgres_server, sql, fresh
         assert sql.execute("SELECT version FROM fresh.meta").fetchall() == [(VERSION,)]
         assert sql.execute("SELECT count(*) FROM fresh.former_link").fetchall() == [(0,)]
         # who came before goes on, and what it had put is there
-        assert await one(engines[0], Requeue("jobs", (1,))) == Changed(0, False)
+        assert await one(engines[0], Move("jobs", (1,), "waiting")) == Changed(0, False)
         exchanged = await one(engines[0], Exchange("s", 2, "jobs", want=1))
         assert [task.payload for task in exchanged.tasks] == [b"before"]
 

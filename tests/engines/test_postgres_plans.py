@@ -154,14 +154,14 @@ def browsing(state):
 
 def purging(state):
     def purge(engine):
-        engine.apply_now(e.Purge("big", frozenset({state})))
+        engine.apply_now(e.Move("big", frozenset({state}), "purged"))
 
     return purge
 
 
 def requeue(engine):
-    engine.apply_now(e.Requeue("big"))
-    engine.apply_now(e.Requeue("big", after=10))
+    engine.apply_now(e.Move("big", frozenset({"dead"}), "waiting"))
+    engine.apply_now(e.Move("big", frozenset({"dead"}), "waiting", 10))
 
 
 def survey(engine):
@@ -191,7 +191,7 @@ def due(engine):
         engine.apply_now(e.Browse("due", state, limit=WANT))
     engine.apply_now(e.Count("due"))
     engine.apply_now(e.Exchange("s", next(numbers), "due", want=WANT))
-    engine.apply_now(e.Purge("due", frozenset({"waiting"})))
+    engine.apply_now(e.Move("due", frozenset({"waiting"}), "purged"))
 
 
 def counting(engine):
@@ -202,8 +202,8 @@ def administer(engine):
     for state in ("waiting", "dead"):
         for task in page(engine, state)[:1]:
             engine.apply_now(e.GetResult("big", task.id))
-            engine.apply_now(e.CancelTask("big", task.id))
-            engine.apply_now(e.Requeue("big", (task.id,)))
+            engine.apply_now(e.Move("big", (task.id,), "cancelled"))
+            engine.apply_now(e.Move("big", (task.id,), "waiting"))
     for task in take(engine)[:1]:
         assert engine.apply_now(e.Progress("big", task.id, task.token, b"half")) is e.Reply.OK
     engine.apply_now(e.SetPaused("big", False))

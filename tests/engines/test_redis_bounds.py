@@ -110,7 +110,7 @@ def test_whatever_there_is_many_of(backlog, ask, cost):
         assert page == e.Page((), "")
         assert commands < 20
         if state in PURGES:
-            changed, commands = cost(e.Purge("q", frozenset({PURGES[state]})))
+            changed, commands = cost(e.Move("q", frozenset({PURGES[state]}), "purged"))
             assert changed == e.Changed(0, False)
             assert commands < 20
     # counting
@@ -142,7 +142,7 @@ def test_whatever_there_is_many_of(backlog, ask, cost):
 def test_a_purge_changes_so_many_at_once_and_goes_on(ask, cost, state):
     BACKLOGS[state](ask)
     for _ in range(3):
-        changed, commands = cost(e.Purge("q", frozenset({PURGES[state]})))
+        changed, commands = cost(e.Move("q", frozenset({PURGES[state]}), "purged"))
         assert changed == e.Changed(CAP, True)
         assert commands < 10 * CAP
 
@@ -150,12 +150,12 @@ def test_a_purge_changes_so_many_at_once_and_goes_on(ask, cost, state):
 def test_requeuing_costs_what_is_named_or_goes_on(ask, cost):
     BACKLOGS["dead"](ask)
     first, *_, last = ask(e.Browse("q", "dead", "", CAP)).records
-    changed, commands = cost(e.Requeue("q", (first.id, last.id)))
+    changed, commands = cost(e.Move("q", (first.id, last.id), "waiting"))
     assert changed == e.Changed(2, False)
     assert commands < 50
     after = 0
     for _ in range(3):
-        changed, commands = cost(e.Requeue("q", after=after))
+        changed, commands = cost(e.Move("q", frozenset({"dead"}), "waiting", after))
         assert (changed.count, changed.more) == (CAP, True)
         assert changed.after > after
         assert commands < 12 * CAP

@@ -141,7 +141,7 @@ def test_a_new_part_is_begun_after_4096_endings(redis_server, ask_now):
     assert redis_server("ZRANGE", LIST, 0, -1) == [b"00000000", b"00000001"]
     assert ended(ask_now) == [one.id for one in (*soon, *never)]
     assert redis_server("ZCARD", f"{LIST}:00000001") == 15
-    assert ask_now(e.Purge("q", ("done",))) == e.Changed(20, False)
+    assert ask_now(e.Move("q", frozenset({"done"}), "purged")) == e.Changed(20, False)
     assert not redis_server("KEYS", f"{LIST}*")
     assert not tasks(redis_server)
 
@@ -152,7 +152,7 @@ def test_what_of_a_part_has_gone_before_the_rest_is_not_listed_and_purged_with_i
     clock.now += 2
     redis_server("DEL", *map(task_key, taken[::2]))
     assert ended(ask) == [one.id for one in taken[1::2]]
-    assert ask(e.Purge("q", ("done",))) == e.Changed(2, False)
+    assert ask(e.Move("q", frozenset({"done"}), "purged")) == e.Changed(2, False)
     assert not redis_server("KEYS", f"{LIST}*")
 
 
@@ -161,7 +161,7 @@ def test_the_last_dead_letter_takes_its_list_with_it(redis_server, ask):
     (task,) = ask(e.Exchange("s", 2, "q", want=1)).tasks
     ask(e.Exchange("s", 3, "q", (e.Settle(task.id, task.token, e.Verdict.DEAD, b"no"),)))
     assert len(redis_server("KEYS", "*:dead*")) == 2
-    assert ask(e.Requeue("q")) == e.Changed(1, False)
+    assert ask(e.Move("q", frozenset({"dead"}), "waiting")) == e.Changed(1, False)
     assert not redis_server("KEYS", "*:dead*")
 
 
@@ -172,7 +172,7 @@ def test_a_payload_comes_back_whether_it_is_long_or_short(redis_server, ask, pay
     assert task.payload == payload
     ask(e.Exchange("s", 3, "q", (e.Settle(task.id, task.token, e.Verdict.DEAD, b"no"),)))
     assert [one.payload for one in ask(e.Browse("q", "dead")).records] == [payload]
-    ask(e.Requeue("q"))
+    ask(e.Move("q", frozenset({"dead"}), "waiting"))
     (task,) = ask(e.Exchange("s", 4, "q", want=1)).tasks
     assert task.payload == payload
     ask(e.Exchange("s", 5, "q", (e.Settle(task.id, task.token, e.Verdict.DONE, b"r"),)))

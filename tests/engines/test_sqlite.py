@@ -265,10 +265,10 @@ async def test_an_older_file_is_brought_up_to_date(path):
     assert schema_of(path) != schema
     async with serving(SqliteEngine(path)) as engine:
         assert (await one(engine, e.Count("q"))).put == 3
-        await one(engine, e.Purge("q", frozenset({"waiting"})))
+        await one(engine, e.Move("q", frozenset({"waiting"}), "purged"))
         # the dead letter keeps the queue
         assert (await one(engine, e.Count("q"))).dead == 1
-        await one(engine, e.Purge("q", frozenset({"dead"})))
+        await one(engine, e.Move("q", frozenset({"dead"}), "purged"))
         assert (await one(engine, e.Count("q"))).put == 0
     assert schema_of(path) == schema
 
@@ -434,7 +434,7 @@ async def test_what_gives_back_works_on_a_full_disk(small_disk, inline, size, ta
             stored -= 1
         purged, more = 0, True
         while more:
-            changed = await one(engine, e.Purge("q", frozenset({"waiting"})))
+            changed = await one(engine, e.Move("q", frozenset({"waiting"}), "purged"))
             purged, more = purged + changed.count, changed.more
         assert purged == stored
         assert isinstance(await one(engine, put(n, *[b"x" * size] * 5)), e.PutAnswer)

@@ -59,12 +59,16 @@ def scenarios():
     return SCENARIOS
 
 
+FOR_OTHER_ROOMS = {"Runners", "works"}
+"""What users meet only through a worker, or a pool."""
+
+
 def public_coroutines():
     """What users of the rooms can await, enter or iterate: functions by names like `room.Class.method`."""
     found = {}
     for module in (*ROOMS, *BUILT_ON):
         room = importlib.import_module(f"tenure.{module}")
-        for name in room.__all__:
+        for name in set(room.__all__) - FOR_OTHER_ROOMS:
             found |= waited_for_in(f"{module.partition('.')[0]}.{name}", getattr(room, name))
     return found
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import dataclass
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -225,6 +227,8 @@ def test_one_try_advertises_nothing():
     demand = Demand()
     demand.ask(2, probing=2, prefetched=0)
     assert not demand.advertising
+    assert demand.answered(0, usable=True) == 0
+    assert (demand.advertised, demand.registered) == (0, 0)
 
 
 def test_takers_of_a_lost_session_are_not_registered():
@@ -250,3 +254,141 @@ def test_a_hint_that_overtakes_the_answer():
     assert demand.answered(2, usable=True) == 0
     assert demand.promised == 3
     assert demand.registered == 0
+
+
+def numbers(demand):
+    return demand.advertised, demand.registered, demand.promised, demand.requested
+
+
+def advertising(takers, *, registered=True):
+    """One whose engine counts on so many takers."""
+    demand = Demand()
+    demand.ask(takers, probing=0, prefetched=0)
+    demand.answered(0, usable=True)
+    if not registered:
+        demand.registered = 0
+    return demand
+
+
+def asking(takers, *, before=0, hints=0):
+    """One with an exchange on its way, behind which so many hints have come."""
+    demand = advertising(before) if before else Demand()
+    demand.ask(takers, probing=0, prefetched=0)
+    for _ in range(hints):
+        demand.hinted(busy=True)
+    return demand
+
+
+# by the row of the table: before, what happens, and (advertised, registered, promised, requested) afterwards
+ROWS = {
+    "an exchange leaves": (advertising(3), lambda d: d.ask(5, probing=0, prefetched=0), (3, 3, 0, 5)),
+    "its answer": (asking(5), lambda d: d.answered(2, usable=True), (3, 3, 0, 5)),
+    "its answer, with all": (asking(5), lambda d: d.answered(5, usable=True), (0, 0, 0, 5)),
+    "its answer after a hint": (
+        asking(2, before=5, hints=1),
+        lambda d: d.answered(2, usable=True),
+        (0, 0, 3, 2),
+    ),
+    "its answer after a hint, and idle": (
+        asking(5, hints=2),
+        lambda d: d.answered(1, usable=True),
+        (0, 0, 4, 5),
+    ),
+    "its answer after a hint, unusable": (
+        asking(5, hints=1),
+        lambda d: d.answered(1, usable=False),
+        (0, 0, 4, 5),
+    ),
+    "its answer for a lost session": (asking(5), lambda d: d.answered(1, usable=False), (0, 0, 0, 5)),
+    "a hint": (advertising(3), lambda d: d.hinted(busy=False), (0, 0, 3, 3)),
+    "a hint for the unregistered": (
+        advertising(3, registered=False),
+        lambda d: d.hinted(busy=False),
+        (0, 0, 3, 3),
+    ),
+    "two hints": (advertising(3), lambda d: [d.hinted(busy=False) for _ in range(2)], (0, 0, 3, 3)),
+    "a hint, exchange on its way": (asking(2, before=4), lambda d: d.hinted(busy=True), (4, 4, 0, 2)),
+    "an exchange has failed": (asking(2, before=4), Demand.failed, (4, 0, 0, 2)),
+    "the session is lost": (asking(2, before=4), Demand.session_lost, (0, 0, 0, 2)),
+}
+
+
+@pytest.mark.parametrize("row", ROWS)
+def test_each_row_of_the_table(row):
+    before, happens, after = ROWS[row]
+    demand = copy(before)
+    happens(demand)
+    assert numbers(demand) == after
+
+
+def test_a_failure_and_a_lost_session_end_what_was_promised():
+    for happens in (Demand.failed, Demand.session_lost):
+        demand = advertising(3)
+        demand.hinted(busy=False)
+        happens(demand)
+        assert not demand.is_needed(0)
+
+
+def test_a_hint_is_noted_for_one_answer_only():
+    demand = asking(2, before=5, hints=1)
+    demand.answered(2, usable=True)
+    demand.ask(3, probing=0, prefetched=0)
+    assert demand.answered(0, usable=True) == 3
+    assert numbers(demand) == (3, 3, 0, 3)
+
+
+def test_it_asks_for_more_takers_than_are_registered():
+    demand = advertising(3)
+    assert not demand.is_needed(3)
+    assert demand.is_needed(4)
+    assert demand.is_needed(1) is False
+    assert advertising(3, registered=False).is_needed(1)
+    assert not advertising(CAP).is_needed(CAP + 1)
+
+
+@pytest.mark.parametrize("ended_by", ["asking", "a failure"])
+def test_lost_hints_are_made_up_for_once(ended_by):
+    demand = advertising(3)
+    demand.reask = True
+    assert demand.is_needed(0)
+    if ended_by == "asking":
+        assert demand.ask(0, probing=0, prefetched=0) == 0
+    else:
+        demand.failed()
+    assert not demand.is_needed(0)
+
+
+def test_an_exchange_that_asks_for_nothing_leaves_the_window():
+    demand = Demand()
+    demand.prefetch = 5
+    for _ in range(2):
+        answered(demand, 100)
+    assert demand.prefetch_window == 3
+    answered(demand, 0, waiting=0, prefetched=3)
+    assert demand.prefetch_window == 3
+
+
+def test_no_exchange_asks_for_more_than_the_cap():
+    demand = Demand()
+    demand.prefetch = 100
+    for _ in range(8):
+        answered(demand, CAP, waiting=CAP + 10)
+    assert demand.requested == CAP
+    demand.hinted(busy=False)
+    assert demand.ask(CAP + 10, probing=0, prefetched=0) == CAP
+
+
+def test_one_try_beside_takers_that_wait_advertises_all_that_it_asks_for():
+    demand = Demand()
+    assert demand.ask(3, probing=1, prefetched=0) == 3
+    assert demand.advertising
+
+
+def test_the_window_never_exceeds_what_may_be_prefetched_now():
+    demand = Demand()
+    demand.prefetch = 5
+    for _ in range(4):
+        answered(demand, 100)
+    demand.prefetch = 2
+    assert answered(demand, 100) == 3
+    assert demand.prefetch_window == 2

@@ -98,7 +98,7 @@ async def test_there_is_one_leader_at_a_time(store, open_store_on, virtual_clock
             with pytest.raises(AcquireTimeout) as caught:
                 async with Election(other, "cluster").term(timeout=5):
                     pytest.fail("leads")
-            assert (caught.value.seconds, caught.value.ahead) == (5, 0)
+            assert (caught.value.seconds, caught.value.position) == (5, 0)
         async with Election(other, "cluster").term(timeout=0), Election(store, "else").term(timeout=0):
             pass
 

@@ -133,7 +133,7 @@ async def test_zero_tries_once(store, virtual_clock):
             ) as caught:
                 async with lock.hold(timeout=0):
                     pytest.fail("held twice")
-            assert (caught.value.key, caught.value.seconds, caught.value.ahead) == (KEY, 0, None)
+            assert (caught.value.key, caught.value.seconds, caught.value.position) == (KEY, 0, None)
             assert isinstance(caught.value, TimeoutError)
 
         async with anyio.create_task_group() as group:
@@ -150,7 +150,7 @@ async def test_a_limit_runs_out_and_tells_the_place(store, virtual_clock, nothin
         with pytest.raises(AcquireTimeout) as error:
             async with lock.hold(timeout=timeout):
                 pytest.fail("held twice")
-        caught.append((error.value.ahead, virtual_clock.now()))
+        caught.append((error.value.position, virtual_clock.now()))
 
     async with anyio.create_task_group() as group:
         async with lock:

@@ -293,7 +293,7 @@ async def test_a_limit_runs_out_and_tells_the_place(store, virtual_clock):
         with pytest.raises(AcquireTimeout) as error:
             async with pool.claim(timeout):
                 pytest.fail("claimed twice")
-        caught.append((error.value.ahead, error.value.seconds, virtual_clock.now()))
+        caught.append((error.value.position, error.value.seconds, virtual_clock.now()))
 
     async with anyio.create_task_group() as group, pool.claim():
         for timeout in (3, 2, 1, 0):

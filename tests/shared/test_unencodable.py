@@ -6,14 +6,14 @@ import anyio
 import pytest
 
 from tenure import EngineError, Lock, StoreUnavailable, WorkQueue
-from tenure.engine import CancelTask, NewTask, Ping, Put, PutRequest, Release, Reply
+from tenure.engine import Move, NewTask, Ping, Put, PutRequest, Release, Reply
 
 # neither of these is taken by a pattern of `shared`, but an engine must not rely on that
 POISON = (
     Release("tenure:lock:x", {"a": 1}),
     Release("tenure:lock:x", "\ud800"),
-    CancelTask("tenure:queue:jobs", "abc"),
-    CancelTask("tenure:queue:jobs", 2**80),
+    Move("tenure:queue:jobs", ("abc",), "cancelled"),
+    Move("tenure:queue:jobs", (2**80,), "cancelled"),
     Put("s/1", 1, "tenure:queue:jobs", (PutRequest("p", (NewTask(object()),)),), 5),
 )
 

@@ -35,7 +35,7 @@ class Finding:
     facts: dict[str, str]
     problems: tuple[str, ...]
     ping: float | None = None
-    ahead: float | None = None
+    clock_skew: float | None = None
 
 
 def doctor(words: Sequence[str]) -> int:
@@ -65,7 +65,7 @@ def doctor(words: Sequence[str]) -> int:
             "problems": list(found.problems),
             "facts": found.facts,
             "ping": found.ping,
-            "ahead": found.ahead,
+            "clock_skew": found.clock_skew,
         }
         return answer(document, code)
     for name, value in found.facts.items():
@@ -104,18 +104,18 @@ async def _look(store: Store, *, repair: bool) -> Finding:
         problems.append(
             f"a round trip takes {spoken(median(pings))}: run closer to the server, or look at its load and the network"
         )
-    if abs(examined.ahead) > _CLOCKS_APART:
-        word = "ahead of" if examined.ahead > 0 else "behind"
+    if abs(examined.clock_skew) > _CLOCKS_APART:
+        word = "ahead of" if examined.clock_skew > 0 else "behind"
         problems.append(
-            f"the engine's clock is {spoken(abs(examined.ahead))} {word} this machine's: leases do not mind, but tokens"
-            " and logs will not line up; synchronise the clocks (NTP)"
+            f"the engine's clock is {spoken(abs(examined.clock_skew))} {word} this machine's: leases do not mind, but"
+            " tokens and logs will not line up; synchronise the clocks (NTP)"
         )
     facts = {
         "store": store.url,
         **dict(examined.facts),
         "round trip": f"{spoken(median(pings))} (median of {_PINGS}), at most {spoken(pings[-1])}",
-        "clock": f"{examined.ahead:+.3f} s against this machine's",
+        "clock": f"{examined.clock_skew:+.3f} s against this machine's",
         "in namespace": f"{store.namespace}: {kinds['queues']:,} queues, {kinds['holds']:,} keys held,"
         f" {kinds['pools']:,} pools; {kinds['sessions']:,} open sessions in all",
     }
-    return Finding(store.url, facts, tuple(problems), median(pings), examined.ahead)
+    return Finding(store.url, facts, tuple(problems), median(pings), examined.clock_skew)

@@ -38,7 +38,6 @@ class Reply(Enum):
     LEFT = "left"  # the place in the queue is given up
     UNKNOWN = "unknown"  # nothing of that name is known
     WITHDRAWN = "withdrawn"  # the arrival is undone
-    CANCELLED = "cancelled"  # the task is cancelled
     REQUESTED = "requested"  # the task runs; its holder is asked to cancel it
 
 

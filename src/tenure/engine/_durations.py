@@ -15,7 +15,7 @@ from ._claims import Claim, EditClaim
 from ._counters import Refund, Spend, SpendRequest
 from ._enlisting import Complete, Enlisted, PutOne
 from ._sessions import OpenSession
-from ._tasks import CancelTask, Exchange, NewTask, Put, PutRequest, Settle
+from ._tasks import Exchange, Move, NewTask, Put, PutRequest, Settle
 
 T = TypeVar("T")
 
@@ -107,7 +107,7 @@ _BOUNDS: dict[type[Operation[Any] | Enlisted[Any] | Any], Callable[[Any], Any]] 
     OpenSession: _fields("ttl"),
     Claim: _fields("quarantine"),
     EditClaim: _fields("cool_down"),
-    CancelTask: _fields("ttl"),
+    Move: _fields("ttl"),
     Put: _put,
     Exchange: _exchange,
     Spend: _spend,

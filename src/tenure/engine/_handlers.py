@@ -14,15 +14,13 @@ from ._sessions import CloseSession, OpenSession, Ping, RenewSession
 from ._survey import CheckHealth, DescribeSession, ListKeys
 from ._tasks import (
     Browse,
-    CancelTask,
     Count,
     Exchange,
     GetResult,
     Leave,
+    Move,
     Progress,
-    Purge,
     Put,
-    Requeue,
     SetPaused,
 )
 
@@ -31,8 +29,8 @@ OPERATIONS: dict[str, tuple[type[Operation[Any]], ...]] = {
     "holds": (Acquire, Ask, Release, SetValue, Resize, Holders),
     "claims": (AddResource, RemoveResource, Claim, GiveBack, EditClaim, Resources),
     "producers": (Put, Leave),
-    "tasks": (Exchange, Progress, GetResult, CancelTask, SetPaused),
-    "admin": (Requeue, Purge, Browse, Count),
+    "tasks": (Exchange, Progress, GetResult, SetPaused),
+    "admin": (Move, Browse, Count),
     "rates": (Spend, Refund),
     "barriers": (Arrive, Withdraw, ResetBarrier, Arrivals),
     "introspection": (ListKeys, DescribeSession, CheckHealth),

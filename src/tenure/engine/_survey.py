@@ -92,10 +92,10 @@ class CheckHealth(Operation["Health"]):
 class Health:
     """What matters about the server or file, for people.
 
-    `facts` are names and values; each of `problems` is one line that says what is wrong and what to do. `ahead` is by
-    how many seconds the engine's clock is ahead of this machine's, give or take the time of a round trip.
+    `facts` are names and values; each of `problems` is one line that says what is wrong and what to do. `clock_skew`
+    is by how many seconds the engine's clock is ahead of this machine's, give or take the time of a round trip.
     """
 
-    ahead: float
+    clock_skew: float
     facts: tuple[tuple[str, str], ...]
     problems: tuple[str, ...]

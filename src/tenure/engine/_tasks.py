@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from ._answers import CAP, Operation, Queued, Reply
 
-_PURGE_ORDER = ("waiting", "delayed", "dead", "done", "discarded", "cancelled", "expired")
+_FROM: dict[str, tuple[str, ...]] = {
+    "cancelled": (),
+    "waiting": ("dead",),
+    "purged": ("waiting", "delayed", "dead", "done", "discarded", "cancelled", "expired"),
+}
+"""The states of which `Move` moves the tasks there, in their order."""
 
 
 class NewTask(NamedTuple):
@@ -194,55 +199,52 @@ class Unfinished:
 
 
 @dataclass(frozen=True, slots=True)
-class CancelTask(Operation[Reply]):
-    """Cancel a task. -> CANCELLED (nobody had it), REQUESTED (its holder is hinted), UNKNOWN (no such, or ended)"""
+class Move(Operation["Changed | Reply"]):
+    """Cancel tasks, make dead ones ready again, or delete them: move them to another state. -> Changed, MORE
+
+    `which` names ids, at most `CAP`, in the order given; or states, of which at most `CAP` tasks are looked at.
+
+    - to "cancelled", ids: a task that nobody has is cancelled, and its record kept for `ttl` seconds (None: for good).
+      The holder of a leased one is hinted STOP once; it counts as moved. One that has ended stays.
+    - to "waiting", ids or the state "dead": dead tasks become ready, with no attempts and deliveries on record, of a
+      state those whose `seq` is above `after`, in the order in which they died. `max_size` does not limit it. A dead
+      task whose key is in use again stays dead.
+    - to "purged", states: tasks that are waiting, delayed or dead are deleted; those that are done, discarded,
+      cancelled or expired are forgotten. States come in this order, within one tasks in that of `Browse`.
+
+    Tasks in other states stay. There are no more only when an answer says so. Raises `ValueError` for more than `CAP`
+    ids, and for ids to purge.
+    """
 
     key: str
-    id: int
+    which: tuple[int, ...] | frozenset[str]
+    to: Literal["cancelled", "waiting", "purged"]
+    after: int = 0
     ttl: float | None = 3600.0
 
-
-@dataclass(frozen=True, slots=True)
-class Requeue(Operation["Changed | Reply"]):
-    """Dead tasks become ready again, with no attempts and deliveries on record. -> Changed, MORE
-
-    With `ids` those of them that are dead, in the order given. Without, the first `CAP` dead tasks whose `seq` is above
-    `after` are looked at, in the order in which they died; if there may be more, the answer says where to go on.
-    `max_size` does not limit it. A dead task whose key is in use again stays dead. Raises `ValueError` for more than
-    `CAP` ids.
-    """
-
-    key: str
-    ids: tuple[int, ...] | None = None
-    after: int = 0
-
     def __post_init__(self) -> None:
-        if self.ids is not None and len(self.ids) > CAP:
-            raise ValueError(f"ids must hold at most {CAP} ids, not {len(self.ids)}")
-
-
-@dataclass(frozen=True, slots=True)
-class Purge(Operation["Changed | Reply"]):
-    """Delete tasks in these states (waiting, delayed, dead) or forget ended ones (done, discarded, cancelled, expired).
-
-    -> Changed, MORE; `CAP` at a time, states in the order just given, within one in the order of `Browse`. There are
-    no more only when an answer says so.
-    """
-
-    key: str
-    states: frozenset[str]
+        if len(self.ids) > CAP:
+            raise ValueError(f"which must hold at most {CAP} ids, not {len(self.ids)}")
+        if self.ids and self.to == "purged":
+            raise ValueError("which must be states of tasks to purge, not ids")
 
     @property
-    def in_order(self) -> tuple[str, ...]:
-        """The states in the order in which they are purged."""
-        return tuple(state for state in _PURGE_ORDER if state in self.states)
+    def ids(self) -> tuple[int, ...]:
+        """The ids that are named."""
+        return self.which if isinstance(self.which, tuple) else ()
+
+    @property
+    def states(self) -> tuple[str, ...]:
+        """The states that are named and of which tasks can move there, in their order."""
+        return tuple(state for state in _FROM[self.to] if state in self.which)
 
 
 @dataclass(frozen=True, slots=True)
 class Changed:
     """How many were changed; `more` when the cap was reached and the same operation should be sent again.
 
-    `after` is that of the next `Requeue`, the `seq` of the last dead task that was looked at; 0 if there are no more.
+    `after` is that of the next `Move` to "waiting", the `seq` of the last dead task that was looked at; 0 if there are
+    no more.
     """
 
     count: int
@@ -257,7 +259,7 @@ class Browse(Operation["Page | Reply"]):
     `state` and order: "waiting" in the order of taking, without aging (higher priority, ready_at, id); "delayed" by due
     time, then id; "leased" by token (the order of taking); "dead", and "ended" in any way, in the order of the endings.
     A delayed task that is due is waiting; of those that no exchange has moved yet, only the first `CAP` may count as
-    such, for `Count` and `Purge` too. To page, pass the previous `next` as `after`; for "dead" and "ended" it is a
+    such, for `Count` and `Move` too. To page, pass the previous `next` as `after`; for "dead" and "ended" it is a
     `seq`, in decimal digits. At most `limit` and at most `CAP` records are on a page; it may
     have fewer, even none, and not be the last. A task that is in the state from the first page to the last is listed;
     what comes or goes meanwhile may be missed or come twice. An `after` that no page has given fails with an

@@ -141,7 +141,7 @@ class _CheckedClaim:
                     if left <= 0:
                         raise AcquireTimeout(self._request.key, left)
         except AcquireTimeout as error:
-            raise AcquireTimeout(error.key, self._timeout or 0, ahead=error.ahead) from None
+            raise AcquireTimeout(error.key, self._timeout or 0, position=error.position) from None
         return claim
 
     async def __aexit__(

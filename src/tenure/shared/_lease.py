@@ -186,13 +186,13 @@ class Hold(LeasedBlock[H, None]):
             observer.notice("lease.acquired", key=key, token=token, waited=self._since - started)
 
     async def _acquire_within(self, timeout: float) -> Grant:
-        ahead: list[int] = []
+        positions: list[int] = []
         request = self._request if timeout else replace(self._request, wait=False)
         with anyio.move_on_after(timeout or max(self._store.settle_timeout, _ONE_TRY)):
-            grant = await self._store.acquire(request, self._ttl, ahead.append)
+            grant = await self._store.acquire(request, self._ttl, positions.append)
             if grant.answer is not Reply.REFUSED:
                 return grant
-        raise AcquireTimeout(self._key, timeout, ahead=ahead[-1] if ahead else None)
+        raise AcquireTimeout(self._key, timeout, position=positions[-1] if positions else None)
 
     def _hand_over(self, scope: CancelScope) -> H:
         return self._kind(self._request, self.grant, scope)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 from weakref import ref
 
 from tenure.arguments import (
@@ -22,20 +22,18 @@ from tenure.dbapi import Completed, run_enlisted
 from tenure.engine import (
     CAP,
     Browse,
-    CancelTask,
     Changed,
     Count,
     Duplicate,
     Hint,
+    Move,
     NewTask,
     Notice,
     Page,
-    Purge,
     PutOne,
     QueueCounts,
     Record,
     Reply,
-    Requeue,
     SessionItem,
     SetPaused,
 )
@@ -373,7 +371,7 @@ class WorkQueue:
         Returns False if there is no such task, or it has ended. Cancellation: it may or may not be applied.
         """
         task_id = check_task_id("task_id", task_id)
-        return await self.store.call(CancelTask(self.key, task_id, self.results_ttl)) is not Reply.UNKNOWN
+        return (await self._move(Move(self.key, (task_id,), "cancelled", ttl=self.results_ttl))).count > 0
 
     async def join(self) -> None:
         """Wait until no task is waiting, delayed or leased. Raises `StoreClosed`."""
@@ -432,10 +430,10 @@ class WorkQueue:
         One whose `key` is in use again stays dead. Cancellation: some may have been requeued.
         """
         if task_ids is None:
-            return await self._requeue_all()
+            return await self._move_all("waiting", frozenset({"dead"}))
         ids = tuple(check_task_id("task_ids", one) for one in task_ids)
         portions = (ids[start : start + CAP] for start in range(0, len(ids), CAP))
-        return sum([(await self._change(Requeue(self.key, portion))).count for portion in portions])
+        return sum([(await self._move(Move(self.key, portion, "waiting"))).count for portion in portions])
 
     async def purge(self, *states: str) -> int:
         """Delete the tasks in these states ("waiting", "delayed", "dead"), or forget ended ones ("done", "discarded",
@@ -443,11 +441,7 @@ class WorkQueue:
         """
         if not states or not PURGEABLE.issuperset(states):
             raise ValueError(f"states must be some of {', '.join(sorted(PURGEABLE))}, not {states!r}")
-        total, more = 0, True
-        while more:
-            changed = await self._change(Purge(self.key, frozenset(states)))
-            total, more = total + changed.count, changed.more
-        return total
+        return await self._move_all("purged", frozenset(states))
 
     async def pause(self) -> None:
         """Give out no more tasks, to anybody, until `resume`. Cancellation: it may or may not be applied."""
@@ -459,18 +453,17 @@ class WorkQueue:
 
     # inside
 
-    async def _requeue_all(self) -> int:
-        total, after = 0, 0
-        while True:
-            changed = await self._change(Requeue(self.key, after=after))
-            total, after = total + changed.count, changed.after
-            if not changed.more:
-                return total
+    async def _move_all(self, to: Literal["waiting", "purged"], states: frozenset[str]) -> int:
+        total, moved = 0, Changed(0, more=True)
+        while moved.more:
+            moved = await self._move(Move(self.key, states, to, moved.after))
+            total += moved.count
+        return total
 
-    async def _change(self, operation: Requeue | Purge) -> Changed:
-        changed = await self.store.call(operation)
-        assert isinstance(changed, Changed)
-        return changed
+    async def _move(self, operation: Move) -> Changed:
+        moved = await self.store.call(operation)
+        assert isinstance(moved, Changed)
+        return moved
 
     async def _count(self, operation: Count) -> QueueCounts:
         counts = await self.store.call(operation)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from heapq import heappop, heappush
 from itertools import islice
 from math import inf
@@ -12,7 +13,6 @@ from tenure.engine import (
     EXPIRED_TTL,
     Accepted,
     Browse,
-    CancelTask,
     Changed,
     Count,
     Duplicate,
@@ -22,11 +22,11 @@ from tenure.engine import (
     GetResult,
     GoesBack,
     Leave,
+    Move,
     Notice,
     Outcome,
     Page,
     Progress,
-    Purge,
     Put,
     PutAnswer,
     PutRequest,
@@ -34,7 +34,6 @@ from tenure.engine import (
     Queued,
     Record,
     Reply,
-    Requeue,
     SetPaused,
     Settle,
     Taken,
@@ -399,39 +398,46 @@ class Tasks:
             return Reply.UNKNOWN
         return Outcome(ended.state, ended.result, ended.attempts)
 
-    def cancel_task(self, op: CancelTask) -> Reply:
-        queue = self._find(op.key)
-        task = queue.tasks.get(op.id) if queue else None
-        if queue is None or task is None:
-            return Reply.UNKNOWN
-        if task.session is None:
-            queue.step_out(task)
-            self._end(queue, task, "cancelled", b"", op.ttl)
-            return Reply.CANCELLED
-        if not task.stop:
-            task.stop, task.ttl = True, op.ttl
-            queue.stops[task.token] = task.session
-            self._state.hint(task.session.process, op.key, str(task.token), Notice.STOP)
-        return Reply.REQUESTED
-
     # ------------------------------------------------------------------------------------------ administration
 
-    def requeue(self, op: Requeue) -> Changed | Reply:
+    def move(self, op: Move) -> Changed | Reply:
         queue = self._find(op.key)
         if queue is None:
             return Changed(0, more=False)
-        now = self._state.now
-        if op.ids is not None:
-            dead = [ended for i in op.ids if (ended := queue.ended.get(i)) and ended.state == "dead"]
-            return Changed(sum(self._revive(queue, ended) for ended in dead), more=False)
-        dead = list(islice(queue.endings(op.after, now, "dead"), self._state.cap))
-        changed = sum(self._revive(queue, ended) for ended in dead)
-        more = len(dead) == self._state.cap
-        return Changed(changed, more, dead[-1].seq if more else 0)
+        move = {"cancelled": self._cancel, "waiting": self._revive, "purged": self._purge}[op.to]
+        after = op.after if op.to == "waiting" else 0
+        moved, left, last = 0, self._state.cap, 0
+        for i in op.ids:
+            if (one := queue.tasks.get(i) or queue.ended.get(i)) is not None:
+                moved += move(queue, one, op.ttl)
+        for state in op.states:
+            for one in self._first(queue, state, after, left):
+                moved += move(queue, one, op.ttl)
+                left -= 1
+                last = one.seq if op.to == "waiting" and isinstance(one, Ended) else 0
+        return Changed(moved, left == 0, last if left == 0 else 0)
 
-    def _revive(self, queue: Queue, ended: Ended) -> bool:
-        """Make a dead task ready, unless its key is in use or it was made ready already."""
-        if ended.key in queue.keys or queue.ended.get(ended.id) is not ended:
+    def _first(self, queue: Queue, state: str, after: int, count: int) -> Sequence[Task | Ended]:
+        now = self._state.now
+        if state in ("waiting", "delayed"):
+            return [task for _, task in queue.listed(state, (), count, now)]
+        return list(islice(queue.endings(after, now, state), count))
+
+    def _cancel(self, queue: Queue, task: Task | Ended, ttl: float | None) -> bool:
+        if isinstance(task, Ended):
+            return False
+        if task.session is None:
+            queue.step_out(task)
+            self._end(queue, task, "cancelled", b"", ttl)
+        elif not task.stop:
+            task.stop, task.ttl = True, ttl
+            queue.stops[task.token] = task.session
+            self._state.hint(task.session.process, queue.name, str(task.token), Notice.STOP)
+        return True
+
+    def _revive(self, queue: Queue, ended: Task | Ended, _: object) -> bool:
+        """Make a dead task ready, unless its key is in use."""
+        if isinstance(ended, Task) or ended.state != "dead" or ended.key in queue.keys:
             return False
         queue.unlog(ended)
         queue.counts["dead"] -= 1
@@ -442,34 +448,19 @@ class Tasks:
         self._return(queue, task)
         return True
 
-    def purge(self, op: Purge) -> Changed | Reply:
-        queue = self._find(op.key)
-        if queue is None:
-            return Changed(0, more=False)
-        left = self._state.cap
-        for state in op.in_order:
-            left -= self._purge(queue, state, left)
-        return Changed(self._state.cap - left, left == 0)
-
-    def _purge(self, queue: Queue, state: str, cap: int) -> int:
-        now = self._state.now
-        if state in ("waiting", "delayed"):
-            tasks = [task for _, task in queue.listed(state, (), cap, now)]
-            for task in tasks:
-                queue.step_out(task)
-                queue.counts["purged"] += 1
-                self._remove(queue, task)
-                self._state.fire(
-                    ("task", queue.name, str(task.id)), queue.name, str(task.id), Notice.FINISHED
-                )
-            return len(tasks)
-        endings = list(islice(queue.endings(0, now, state), cap))
-        for ended in endings:
-            queue.unlog(ended)
-            if state == "dead":
+    def _purge(self, queue: Queue, task: Task | Ended, _: object) -> bool:
+        if isinstance(task, Ended):
+            queue.unlog(task)
+            if task.state == "dead":
                 queue.counts["dead"] -= 1
                 queue.counts["purged"] += 1
-        return len(endings)
+        else:
+            queue.step_out(task)
+            queue.counts["purged"] += 1
+            self._remove(queue, task)
+            task_id = str(task.id)
+            self._state.fire(("task", queue.name, task_id), queue.name, task_id, Notice.FINISHED)
+        return True
 
     def browse(self, op: Browse) -> Page:
         queue = self._find(op.key) or Queue(op.key)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import warnings
 from collections.abc import Callable, Sequence
+from itertools import count
 from secrets import token_hex
 
 import anyio
@@ -24,6 +25,9 @@ from ._version import VERSION
 
 LONGEST_UPDATE = 600.0
 """Seconds that the schema may take to be made or brought up to date: a step may build an index."""
+
+MOST_ATTEMPTS = 5
+"""To open: a connection may break while it is made ready, as behind a pooler that mixes up answers."""
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.02, 2.0
 """Seconds between attempts to connect: twice as long each time, less up to a half by chance."""
@@ -116,11 +120,12 @@ class Connection:
     async def run(self, opened: Callable[[], None] | None) -> None:
         """Connect, and connect again whenever the connection breaks; `opened()` is called once it stands.
 
-        With `opened`, raises what the first attempt raises: `StoreUnavailable` or `EngineError`.
+        With `opened`, raises what the first attempt raises: `StoreUnavailable` or `EngineError`. If the connection then
+        breaks before it is ready, there are more attempts.
         Cancellation: this is how it ends; the connections are closed.
         """
         backoff = Backoff(FIRST_PAUSE, LONGEST_PAUSE)
-        while True:
+        for attempt in count(1):
             pipelines: list[Pipeline] = []
             try:
                 async with unwrapped_task_group() as group:
@@ -143,6 +148,8 @@ class Connection:
                 self._trouble = _words(errors) or "the server closed the connection"
             finally:
                 self._break(pipelines)
+            if opened is not None and attempt == MOST_ATTEMPTS:
+                raise StoreUnavailable(f"{self.address}: {self._trouble}")
             await backoff.pause()
 
     def drop(self, reason: str) -> None:

@@ -84,6 +84,8 @@ class Pipeline:
         self._on_notification = on_notification
         self._names: dict[tuple[str, tuple[int, ...]], bytes] = {}
         self._pending: deque[Batch] = deque()
+        # by statement: how many results it has, and whether the last one has rows
+        self._expected: deque[tuple[int, bool]] = deque()
         self._current: list[Result] = []
         self._idle_writer: Parked | None = None
         self._more_to_write = False
@@ -128,16 +130,19 @@ class Pipeline:
             # one that is prepared for other types would misread the values
             known = (statement.sql, statement.types)
             name = self._names.get(known)
+            count = 1 if name is not None else 2
             if name is None:
                 name = self._names[known] = f"s{len(self._names)}".encode()
                 connection.send_prepare(name, statement.sql.encode(), list(statement.types))
             connection.send_query_prepared(name, list(statement.values), _binary(statement), pq.Format.BINARY)
         else:
+            count = 2
             for one in (self.before, statement):
                 connection.send_query_params(
                     one.sql.encode(), list(one.values), list(one.types), _binary(one), pq.Format.BINARY
                 )
         connection.pipeline_sync()
+        self._expected.append((count, statement.sql.startswith("SELECT")))
 
     async def run(self) -> None:
         """Read and write until the connection breaks; then raises `OSError`. Cancellation: call `close`."""
@@ -177,8 +182,13 @@ class Pipeline:
                 self._current.append(result)
                 continue
             parts, self._current = self._current, []
+            result = next(filter(failed, parts), parts[-1] if parts else result)
+            found = len(parts), result.status == pq.ExecStatus.TUPLES_OK
+            # PgBouncer 1.18 may hand a client the answer to a SET of its own: all after it would be shifted by one
+            if found != self._expected.popleft() and not failed(result):
+                raise OSError("the server sent a result that nothing had asked for")
             batch = self._pending[0]
-            batch.results.append(next((part for part in parts if failed(part)), parts[-1]))
+            batch.results.append(result)
             if batch.over:
                 self._pending.popleft()
             batch.resume()

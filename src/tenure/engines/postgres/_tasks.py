@@ -8,23 +8,21 @@ from tenure.engine import (
     CAP,
     Accepted,
     Browse,
-    CancelTask,
     Count,
     Duplicate,
     Exchange,
     Exchanged,
     GetResult,
     Leave,
+    Move,
     Page,
     Progress,
-    Purge,
     Put,
     PutAnswer,
     QueueCounts,
     Queued,
     Record,
     Reply,
-    Requeue,
     SetPaused,
     Taken,
 )
@@ -111,6 +109,10 @@ def _exchanged(rows: Sequence[Row]) -> Exchanged:
     )
 
 
+def _move(op: Move) -> tuple[Value, ...]:
+    return name(op.key), op.to, Ints(op.ids), Texts(op.states), op.after, _or_nothing(op.ttl)
+
+
 _PARTS = {"waiting": 3, "delayed": 2, "leased": 1, "dead": 1, "ended": 1}
 """Of how many numbers a place in a listing is made."""
 
@@ -140,9 +142,7 @@ TASKS: Codecs = {
     Exchange: Codec("exchange", _exchange, _exchanged),
     Progress: Codec("progress"),
     GetResult: Codec("result"),
-    CancelTask: Codec("cancel"),
-    Requeue: Codec("requeue"),
-    Purge: Codec("purge", lambda op: (name(op.key), Texts(op.in_order))),
+    Move: Codec("move", _move),
     Browse: Codec("browse", lambda op: (name(op.key), op.state, Ints(_place(op)), min(op.limit, CAP)), _page),
     SetPaused: Codec("set_paused"),
     Count: Codec("count_tasks", answer=_counts),

@@ -42,7 +42,8 @@ STEPS: dict[int, str] = {
     """,
     # a forgotten barrier differs from a later one of the same name: `arrive_at`, `gathering`; `resource_page`
     8: "ALTER TABLE tenure.barrier ADD born bigint NOT NULL DEFAULT 0",
-    # the remembered answer of an exchange says which tokens it leased, not the tasks; a wish is called a claim
+    # the remembered answer of an exchange says which tokens it leased, not the tasks; a wish is called a claim; `move`
+    # instead of `cancel`, `requeue` and `purge`, which stay for processes of the release before
     9: """
         DROP FUNCTION IF EXISTS tenure.lease, tenure.exchanged, tenure.is_head, tenure.lend, tenure.remove_wish,
             tenure.tell_head;

@@ -11,7 +11,6 @@ from tenure.engine import (
     Arrive,
     Ask,
     Browse,
-    CancelTask,
     CheckHealth,
     Claim,
     CloseSession,
@@ -24,17 +23,16 @@ from tenure.engine import (
     Holders,
     Leave,
     ListKeys,
+    Move,
     OpenSession,
     Operation,
     Ping,
     Progress,
-    Purge,
     Put,
     Refund,
     Release,
     RemoveResource,
     RenewSession,
-    Requeue,
     ResetBarrier,
     Resize,
     Resources,
@@ -44,9 +42,9 @@ from tenure.engine import (
     Withdraw,
 )
 
-from ._codec import Codec, Codecs, codec
+from ._codec import Codecs, codec
 from ._health import health
-from ._tasks import exchange, exchanged, put, put_answer
+from ._tasks import exchange, exchanged, move, put, put_answer
 
 _SCRIPTS: dict[type[Operation[Any]], str] = {
     AddResource: "claims add",
@@ -54,7 +52,6 @@ _SCRIPTS: dict[type[Operation[Any]], str] = {
     Arrive: "barriers arrive",
     Ask: "holds ask",
     Browse: "records browse",
-    CancelTask: "records cancel",
     Claim: "claims claim",
     CloseSession: "sweep",
     Count: "records count",
@@ -71,7 +68,6 @@ _SCRIPTS: dict[type[Operation[Any]], str] = {
     Refund: "rates refund",
     RemoveResource: "claims remove",
     RenewSession: "sessions renew",
-    Requeue: "records requeue",
     ResetBarrier: "barriers reset",
     Resize: "holds resize",
     Resources: "claims resources",
@@ -84,7 +80,7 @@ _SCRIPTS: dict[type[Operation[Any]], str] = {
 CODECS: Codecs = {
     **{operation: codec(script, operation) for operation, script in _SCRIPTS.items()},
     CheckHealth: codec("survey examine", CheckHealth, answer=health),
-    Purge: Codec("records", lambda op: ("purge", op.key, *op.in_order), codec("records", Leave).decode),
+    Move: codec("records", Move, arguments=move),
     # what each lock needs, without the loop over the fields
     Acquire: codec(
         "acquire",

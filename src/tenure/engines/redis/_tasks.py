@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from struct import Struct
 from typing import Any
@@ -12,6 +12,7 @@ from tenure.engine import (
     Duplicate,
     Exchange,
     Exchanged,
+    Move,
     Put,
     PutAnswer,
     Queued,
@@ -36,6 +37,11 @@ _LETTERS = {
 
 def _or_nothing(duration: float | None) -> Argument:
     return "" if duration is None else microseconds(duration)
+
+
+def move(op: Move) -> Iterable[Argument]:
+    """The arguments of the operation in `records.lua`."""
+    return ("move", op.key, op.to, op.after, _or_nothing(op.ttl), *op.ids, *op.states)
 
 
 def put(op: Put) -> Iterator[Argument]:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from tenure.engine import CAP, Browse, Changed, Count, Page, Purge, QueueCounts, Record, Reply, Requeue
+from tenure.engine import CAP, Browse, Changed, Count, Move, Notice, Page, QueueCounts, Record, Reply
 from tenure.errors import EngineError
 
-from ._clock import seconds
+from ._clock import micros, seconds
 from ._endings import Endings
-from ._queue import Queue, Queues
+from ._queue import LEASED, Queue, Queues
 from ._sql import QUEUES, TASKS
 from ._state import State
+from ._tasks import Task
 
 _ENDED_STATES = ("done", "dead", "discarded", "cancelled", "expired")
 _HIGHEST = 2**63 - 1
@@ -27,18 +28,39 @@ class Admin:
         self._queues = queues
         self._endings = endings
 
-    def requeue(self, op: Requeue) -> Changed | Reply:
-        state = self._state
+    def move(self, op: Move) -> Changed | Reply:
         queue = self._queues.find(op.key)
         if queue is None:
             return Changed(0, more=False)
-        if op.ids is not None:
-            dead = ((task, state.one(TASKS.dead_one, id=task, queue=queue.id)) for task in op.ids)
-            return Changed(sum(self._revive(queue, task, row[0]) for task, row in dead if row), more=False)
-        rows = state.all(TASKS.dead, queue=queue.id, after=op.after, count=state.cap)
-        changed = sum(self._revive(queue, task, key) for _, task, key in rows)
-        more = len(rows) == state.cap
-        return Changed(changed, more, rows[-1][0] if more else 0)
+        if op.to == "purged":
+            return self._purge(queue, op.states)
+        if op.to == "cancelled":
+            ttl = None if op.ttl is None else micros(op.ttl)
+            return Changed(sum(self._cancel(queue, task, ttl) for task in op.ids), more=False)
+        state = self._state
+        if op.states:
+            rows = state.all(TASKS.dead, queue=queue.id, after=op.after, count=state.cap)
+            changed = sum(self._revive(queue, task, key) for _, task, key in rows)
+            more = len(rows) == state.cap
+            return Changed(changed, more, rows[-1][0] if more else 0)
+        dead = ((task, state.one(TASKS.dead_one, id=task, queue=queue.id)) for task in op.ids)
+        return Changed(sum(self._revive(queue, task, row[0]) for task, row in dead if row), more=False)
+
+    def _cancel(self, queue: Queue, task_id: int, ttl: int | None) -> bool:
+        state = self._state
+        row = state.one(TASKS.task, id=task_id, queue=queue.id)
+        if row is None:
+            return False
+        task = Task(*row)
+        if task.place != LEASED:
+            self._endings.end_in_order(queue, task.id, task.place, "cancelled", task.attempts, ttl)
+            self._endings.write()
+        elif not task.stop:
+            state.run(TASKS.stop, id=task.id, stop=state.rank(), ttl=ttl)
+            queue.stops += 1
+            (process,) = state.one(TASKS.process, session=task.session)
+            state.hint(process, queue.name, str(task.token), Notice.STOP)
+        return True
 
     def _revive(self, queue: Queue, task: int, key: bytes | None) -> bool:
         """Make a dead task ready, unless its key is in use."""
@@ -54,12 +76,9 @@ class Admin:
         self._queues.offer(queue, 1)
         return True
 
-    def purge(self, op: Purge) -> Changed | Reply:
-        queue = self._queues.find(op.key)
-        if queue is None:
-            return Changed(0, more=False)
+    def _purge(self, queue: Queue, states: tuple[str, ...]) -> Changed:
         cap = left = self._state.cap
-        for state in op.in_order:
+        for state in states:
             if state in ("waiting", "delayed"):
                 left -= self._purge_unfinished(queue, state, left)
             else:

@@ -63,6 +63,14 @@ class Endings:
         self._results.append(result)
         self.finished(queue, task)
 
+    def end_in_order(
+        self, queue: Queue, task: int, place: int, state: str, attempts: int, ttl: int | None
+    ) -> None:
+        """A task that nobody has taken has ended."""
+        queue.step_out(place)
+        self.expect(queue, [task])
+        self.end(queue, task, state, attempts, b"", ttl)
+
     def remove(self, queue: Queue) -> None:
         """There is one unfinished task less."""
         queue.live -= 1

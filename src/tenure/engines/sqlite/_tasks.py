@@ -7,14 +7,12 @@ from typing import Any, NamedTuple
 
 from tenure.engine import (
     EXPIRED_TTL,
-    CancelTask,
     Complete,
     Ends,
     Exchange,
     Exchanged,
     GetResult,
     GoesBack,
-    Notice,
     Outcome,
     Progress,
     Reply,
@@ -241,24 +239,6 @@ class Tasks:
             shown = "delayed" if task.ready_at > state.wall else "waiting"
         return Unfinished(shown, task.progress, state.ask_again_in())
 
-    def cancel_task(self, op: CancelTask) -> Reply:
-        state = self._state
-        queue = self._queues.find(op.key)
-        task = queue and self._task(queue, op.id)
-        if queue is None or task is None:
-            return Reply.UNKNOWN
-        ttl = _micros_or_none(op.ttl)
-        if task.place != LEASED:
-            self._end_in_order(queue, task.id, task.place, "cancelled", task.attempts, ttl)
-            self._endings.write()
-            return Reply.CANCELLED
-        if not task.stop:
-            state.run(TASKS.stop, id=task.id, stop=state.rank(), ttl=ttl)
-            queue.stops += 1
-            (process,) = state.one(TASKS.process, session=task.session)
-            state.hint(process, op.key, str(task.token), Notice.STOP)
-        return Reply.REQUESTED
-
     def set_paused(self, op: SetPaused) -> Reply:
         queue = self._queues.get(op.key)
         queue.paused = int(op.paused)
@@ -280,7 +260,7 @@ class Tasks:
                     self._endings.write()
                     return
                 queue = self._queues.get(name)
-                self._end_in_order(queue, task, place, "expired", attempts, micros(EXPIRED_TTL))
+                self._endings.end_in_order(queue, task, place, "expired", attempts, micros(EXPIRED_TTL))
             self._endings.write()
         state.soonest.task = state.one(TASKS.soonest)[0]
 
@@ -289,13 +269,6 @@ class Tasks:
         state = self._state
         if state.soonest.record is not None and state.soonest.record <= state.wall:
             state.run(TASKS.forget, now=state.wall, count=how_many_to_forget(self._endings.count))
-
-    def _end_in_order(
-        self, queue: Queue, task: int, place: int, state: str, attempts: int, ttl: int | None
-    ) -> None:
-        queue.step_out(place)
-        self._endings.expect(queue, [task])
-        self._endings.end(queue, task, state, attempts, b"", ttl)
 
     def _task(self, queue: Queue, task: int) -> Task | None:
         row = self._state.one(TASKS.task, id=task, queue=queue.id)

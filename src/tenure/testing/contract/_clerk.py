@@ -11,12 +11,13 @@ from tenure.engine import (
     CAP,
     Accepted,
     Browse,
-    CancelTask,
+    Changed,
     CloseSession,
     Count,
     Exchange,
     Exchanged,
     GetResult,
+    Move,
     NewTask,
     Notice,
     Outcome,
@@ -125,7 +126,7 @@ class Clerk:
     async def end(self, task: int, state: str) -> None:
         """Bring a task that nobody has into an ended state; it must be the next in the order."""
         if state == "cancelled":
-            assert await self.do(CancelTask(self.queue, task)) is Reply.CANCELLED
+            assert await self.do(Move(self.queue, (task,), "cancelled")) == Changed(1, more=False)
         else:
             taken = await self.take_one()
             assert taken.id == task

@@ -10,12 +10,12 @@ import pytest
 from tenure.engine import (
     Acquire,
     AddResource,
-    CancelTask,
     Claim,
     Claimed,
     EditClaim,
     Exchange,
     Granted,
+    Move,
     NewTask,
     OpenSession,
     Operation,
@@ -59,7 +59,7 @@ class DurationContract(ContractBase):
             Settle(second.id, second.token, Verdict.RETRY, delay=long),
         )
         await do(Exchange(session, do.number(), "q", settle))
-        await do(CancelTask("q", third.id, long))
+        await do(Move("q", (third.id,), "cancelled", ttl=long))
         await do(AddResource("p", "r", ()))
         claimed = await do(Claim(session, "p", "a", (), long))
         assert isinstance(claimed, Claimed)
@@ -100,7 +100,7 @@ class DurationContract(ContractBase):
             "expires": Put(session, n, "q", (PutRequest("m", (NewTask(b"", expires=nan),)),), 10),
             "pause": Exchange(session, n, "q", (Settle(1, 1, Verdict.RETRY, delay=nan),)),
             "result ttl": Exchange(session, n, "q", (Settle(1, 1, Verdict.DONE, ttl=nan),)),
-            "cancel": CancelTask("q", 1, nan),
+            "cancel": Move("q", (1,), "cancelled", ttl=nan),
             "quarantine": Claim(session, "p", "a", (), nan),
             "cool down": EditClaim("p", "a", 1, cool_down=nan),
             "cost": Spend(session, n, "k", (SpendRequest(nan),), 1.0, 1.0),

@@ -14,11 +14,11 @@ from tenure.engine import (
     Exchange,
     Gathering,
     Leave,
+    Move,
     NewTask,
     Notice,
     Operation,
     Ping,
-    Purge,
     Put,
     PutRequest,
     RenewSession,
@@ -194,9 +194,9 @@ class ForgettingContract(ClerkBase):
         await do(SetPaused("jobs", paused=True))
         await advance(5 * _TTL)
         steps = (
-            Purge("jobs", frozenset({"dead"})),
-            Purge("jobs", frozenset({"done"})),
-            Purge("jobs", frozenset({"waiting"})),
+            Move("jobs", frozenset({"dead"}), "purged"),
+            Move("jobs", frozenset({"done"}), "purged"),
+            Move("jobs", frozenset({"waiting"}), "purged"),
         )
         for step in steps:
             assert await self._put_of(do) == 3

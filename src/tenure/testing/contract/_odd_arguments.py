@@ -111,10 +111,10 @@ FAMILIES: dict[str, tuple[Operation[Any], ...]] = {
         e.SetPaused("queue", False),
     ),
     "administration": (
-        e.CancelTask("queue", 1, 100.0),
-        e.Requeue("queue", (1, 2)),
-        e.Requeue("queue"),
-        e.Purge("queue", frozenset({"waiting", "done"})),
+        e.Move("queue", (1,), "cancelled", ttl=100.0),
+        e.Move("queue", (1, 2), "waiting"),
+        e.Move("queue", frozenset({"dead"}), "waiting"),
+        e.Move("queue", frozenset({"waiting", "done"}), "purged"),
         *(e.Browse("queue", state, limit=10) for state in ("waiting", "delayed", "leased", "dead", "ended")),
         e.Count("queue", "odd"),
     ),
@@ -303,14 +303,14 @@ class OddArgumentContract(ContractBase):
         settle = (e.Settle(task.id, task.token, e.Verdict.DEAD, b"e"),)
         await do(e.Exchange(session, do.number(), key, settle))
         assert isinstance(await do(e.GetResult(key, task.id)), e.Outcome)
-        requeued = await do(e.Requeue(key, (task.id,)))
+        requeued = await do(e.Move(key, (task.id,), "waiting"))
         assert isinstance(requeued, e.Changed)
         assert requeued.count == 1
-        assert await do(e.CancelTask(key, task.id)) is Reply.CANCELLED
+        assert await do(e.Move(key, (task.id,), "cancelled")) == e.Changed(1, more=False)
         page = await do(e.Browse(key, "waiting"))
         assert isinstance(page, e.Page)
         assert len(page.records) == 2
-        purged = await do(e.Purge(key, frozenset({"waiting"})))
+        purged = await do(e.Move(key, frozenset({"waiting"}), "purged"))
         assert isinstance(purged, e.Changed)
         assert purged.count == 2
         for paused in (True, False):

@@ -15,8 +15,8 @@ from tenure.engine import (
     Exchanged,
     GiveBack,
     ListKeys,
+    Move,
     NewTask,
-    Purge,
     Put,
     PutRequest,
     Release,
@@ -103,7 +103,7 @@ class SurveyContract(ContractBase):
         assert sorted(await survey(do, "queues")) == ["q", "r"]
         await do(Exchange(session, do.number(), "q", want=1, keep=True))
         assert sorted(await survey(do, "queues")) == ["q", "r"]
-        await do(Purge("r", frozenset({"waiting"})))
+        await do(Move("r", frozenset({"waiting"}), "purged"))
         assert await survey(do, "queues") == ["q"]
 
     async def test_open_sessions_are_seen(self, do: Do, advance: Advance) -> None:
@@ -183,7 +183,7 @@ class SurveyContract(ContractBase):
         assert len(found) == 13
         for limit in (1, 5, 13):
             assert await inspected(do, session, limit) == found
-        await do(Purge("q", frozenset({"waiting"})))
+        await do(Move("q", frozenset({"waiting"}), "purged"))
         assert SessionItem("producers", "q", "n", True) in await inspected(do, session)
         await do(Release("k", "z"))
         found = await inspected(do, session)

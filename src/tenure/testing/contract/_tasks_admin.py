@@ -9,13 +9,12 @@ from tenure.engine import (
     Browse,
     Changed,
     Count,
+    Move,
     NewTask,
     Page,
-    Purge,
     QueueCounts,
     Record,
     Reply,
-    Requeue,
     SetPaused,
     Settle,
     Verdict,
@@ -64,7 +63,7 @@ async def _one_in_each_state(clerk: Clerk, advance: Advance) -> dict[str, int]:
 
 
 class AdminContract(ClerkBase):
-    """Requeue, Purge, Browse, SetPaused and Count.
+    """Move, Browse, SetPaused and Count.
 
     Thread safety: none needed; pytest makes one for each test.
     """
@@ -93,8 +92,10 @@ class AdminContract(ClerkBase):
             (),
         )
         assert await do(Browse("no such queue", "waiting")) == Page(())
-        assert await do(Purge("no such queue", frozenset({"waiting", "done"}))) == Changed(0, more=False)
-        assert await do(Requeue("no such queue")) == Changed(0, more=False)
+        assert await do(Move("no such queue", frozenset({"waiting", "done"}), "purged")) == Changed(
+            0, more=False
+        )
+        assert await do(Move("no such queue", frozenset({"dead"}), "waiting")) == Changed(0, more=False)
 
     async def test_how_long_the_oldest_has_been_ready(self, clerk: OpenClerk, advance: Advance) -> None:
         a = await clerk("a")
@@ -241,12 +242,12 @@ class AdminContract(ClerkBase):
         await advance(1.0)
         await a.put(NewTask(b"before", priority=2))
         await advance(0.1)
-        assert await do(Requeue("jobs")) == Changed(1, more=False)
+        assert await do(Move("jobs", frozenset({"dead"}), "waiting")) == Changed(1, more=False)
         assert await a.state(task) == "waiting"
         assert await a.browse("dead") == await a.browse("ended") == ()
         counts = await a.count()
         assert (counts.dead, counts.waiting, counts.put) == (0, 2, 2)
-        assert await do(Requeue("jobs")) == Changed(0, more=False)
+        assert await do(Move("jobs", frozenset({"dead"}), "waiting")) == Changed(0, more=False)
         _, again = await a.take(2)
         assert (again.id, again.payload, again.priority) == (task, b"x", 2)
         assert (again.attempts, again.deliveries, again.waited) == (0, 1, self.about(0.0))
@@ -261,9 +262,9 @@ class AdminContract(ClerkBase):
         await _bury(a, 3)
         others = await _one_in_each_state(a, advance)
         meant = (dead[2], dead[0], *(task for state, task in others.items() if state != "dead"), 10**9)
-        assert await do(Requeue("jobs", meant)) == Changed(2, more=False)
+        assert await do(Move("jobs", meant, "waiting")) == Changed(2, more=False)
         assert [record.id for record in await a.browse("dead")] == [dead[1], others["dead"]]
-        assert await do(Requeue("jobs", ())) == Changed(0, more=False)
+        assert await do(Move("jobs", (), "waiting")) == Changed(0, more=False)
         assert [await a.state(task) for task in others.values()] == list(others)
 
     async def test_a_dead_task_whose_key_is_in_use_stays_dead(self, clerk: OpenClerk, do: Do) -> None:
@@ -273,11 +274,11 @@ class AdminContract(ClerkBase):
             old += await a.put(NewTask(b"old", key="k"))
             await _bury(a, 1)
         (new,) = await a.put(NewTask(b"new", key="k"))
-        assert await do(Requeue("jobs")) == Changed(0, more=False)
-        assert await do(Requeue("jobs", (old[0],))) == Changed(0, more=False)
+        assert await do(Move("jobs", frozenset({"dead"}), "waiting")) == Changed(0, more=False)
+        assert await do(Move("jobs", (old[0],), "waiting")) == Changed(0, more=False)
         await a.end(new, "done")
         # only one of them can have it
-        assert await do(Requeue("jobs")) == Changed(1, more=False)
+        assert await do(Move("jobs", frozenset({"dead"}), "waiting")) == Changed(1, more=False)
         assert [await a.state(task) for task in old] == ["waiting", "dead"]
         assert (await a.count()).dead == 1
 
@@ -286,7 +287,7 @@ class AdminContract(ClerkBase):
         await a.put(*plain(2), max_size=2)
         await _bury(a, 2)
         await a.put(*plain(2), max_size=2)
-        assert await do(Requeue("jobs")) == Changed(2, more=False)
+        assert await do(Move("jobs", frozenset({"dead"}), "waiting")) == Changed(2, more=False)
         assert len(await a.take(9)) == 4
 
     async def test_more_dead_tasks_than_one_step_requeues(self, clerk: OpenClerk, do: Do) -> None:
@@ -294,10 +295,14 @@ class AdminContract(ClerkBase):
         ids = await a.put(*plain(2 * CAP + 10))
         await _bury(a, len(ids))
         seqs = [record.seq for record in await a.browse("dead")]
-        assert await do(Requeue("jobs")) == Changed(CAP, more=True, after=seqs[CAP - 1])
-        answer = await do(Requeue("jobs", after=seqs[CAP - 1]))
+        assert await do(Move("jobs", frozenset({"dead"}), "waiting")) == Changed(
+            CAP, more=True, after=seqs[CAP - 1]
+        )
+        answer = await do(Move("jobs", frozenset({"dead"}), "waiting", seqs[CAP - 1]))
         assert answer == Changed(CAP, more=True, after=seqs[2 * CAP - 1])
-        assert await do(Requeue("jobs", after=seqs[2 * CAP - 1])) == Changed(10, more=False)
+        assert await do(Move("jobs", frozenset({"dead"}), "waiting", seqs[2 * CAP - 1])) == Changed(
+            10, more=False
+        )
         assert [task.id for task in await a.take(1000)] == list(ids)
 
     async def test_dead_tasks_that_stay_dead_are_looked_at_once(self, clerk: OpenClerk, do: Do) -> None:
@@ -310,8 +315,10 @@ class AdminContract(ClerkBase):
         await _bury(a, 1)
         seqs = [record.seq for record in await a.browse("dead")]
         await a.put(*twins)
-        assert await do(Requeue("jobs")) == Changed(0, more=True, after=seqs[CAP - 1])
-        assert await do(Requeue("jobs", after=seqs[CAP - 1])) == Changed(1, more=False)
+        assert await do(Move("jobs", frozenset({"dead"}), "waiting")) == Changed(
+            0, more=True, after=seqs[CAP - 1]
+        )
+        assert await do(Move("jobs", frozenset({"dead"}), "waiting", seqs[CAP - 1])) == Changed(1, more=False)
         assert await a.state(other) == "waiting"
 
     async def test_requeued_by_id_among_many(self, clerk: OpenClerk, do: Do) -> None:
@@ -319,10 +326,12 @@ class AdminContract(ClerkBase):
         ids = await a.put(*plain(2 * CAP + 10))
         await _bury(a, len(ids))
         meant = (ids[-1], ids[CAP], ids[-1])
-        assert await do(Requeue("jobs", meant)) == Changed(2, more=False)
+        assert await do(Move("jobs", meant, "waiting")) == Changed(2, more=False)
         assert {task.id for task in await a.take(9)} == {ids[-1], ids[CAP]}
         with pytest.raises(ValueError, match="ids"):
-            Requeue("jobs", tuple(range(CAP + 1)))
+            Move("jobs", tuple(range(CAP + 1)), "waiting")
+        with pytest.raises(ValueError, match="ids"):
+            Move("jobs", meant, "purged")
 
     # ------------------------------------------------------------------------------------------ purging
 
@@ -340,8 +349,8 @@ class AdminContract(ClerkBase):
     ) -> None:
         a = await clerk("a")
         ids = await _one_in_each_state(a, advance)
-        assert await do(Purge("jobs", states)) == Changed(len(states), more=False)
-        assert await do(Purge("jobs", states)) == Changed(0, more=False)
+        assert await do(Move("jobs", states, "purged")) == Changed(len(states), more=False)
+        assert await do(Move("jobs", states, "purged")) == Changed(0, more=False)
         assert {state: await a.state(task) for state, task in ids.items()} == {
             state: "unknown" if state in states else state for state in ids
         }
@@ -358,7 +367,7 @@ class AdminContract(ClerkBase):
         a = await clerk("a")
         await a.put(*plain(3))
         task = await a.take_one()
-        await do(Purge("jobs", frozenset({"waiting", "delayed", "leased"})))
+        await do(Move("jobs", frozenset({"waiting", "delayed", "leased"}), "purged"))
         assert (await a.count()).leased == 1
         await a.settle(task)
         assert await a.state(task.id) == "done"
@@ -367,7 +376,7 @@ class AdminContract(ClerkBase):
     async def test_more_tasks_than_one_step_purges(self, clerk: OpenClerk, do: Do) -> None:
         a = await clerk("a")
         ids = await a.put(*plain(CAP + 20), *plain(30, delay=60.0))
-        purge = Purge("jobs", frozenset({"waiting", "delayed"}))
+        purge = Move("jobs", frozenset({"waiting", "delayed"}), "purged")
         assert await do(purge) == Changed(CAP, more=True)
         assert [record.id for record in await a.browse("waiting")] == list(ids[CAP : CAP + 20])
         assert (await a.count()).delayed == 30
@@ -381,13 +390,13 @@ class AdminContract(ClerkBase):
         await a.put(*plain(10), *plain(10, priority=1), *plain(10, priority=2, delay=0.5), *plain(1))
         await a.put(*(NewTask(b"", delay=60.0 - n / 16) for n in range(2 * CAP)))
         await advance(1.0)
-        await do(Purge("jobs", frozenset({"waiting"})))
+        await do(Move("jobs", frozenset({"waiting"}), "purged"))
         listed = [record.id for record in await a.browse("delayed", limit=CAP)]
-        assert await do(Purge("jobs", frozenset({"delayed"}))) == Changed(CAP, more=True)
+        assert await do(Move("jobs", frozenset({"delayed"}), "purged")) == Changed(CAP, more=True)
         assert [record.id for record in await a.browse("delayed", limit=CAP)] == listed[CAP:]
         await a.put(*plain(CAP), *plain(CAP, priority=1))
         listed = [record.id for record in await a.browse("waiting", limit=CAP)]
-        assert await do(Purge("jobs", frozenset({"waiting"}))) == Changed(CAP, more=True)
+        assert await do(Move("jobs", frozenset({"waiting"}), "purged")) == Changed(CAP, more=True)
         assert [record.id for record in await a.browse("waiting", limit=CAP)] == listed[CAP:]
 
     async def test_what_was_purged_is_not_taken(
@@ -396,7 +405,7 @@ class AdminContract(ClerkBase):
         a = await clerk("a")
         news = await hints("a")
         await a.put(*plain(2), NewTask(b"late", delay=0.5))
-        await do(Purge("jobs", frozenset({"waiting", "delayed"})))
+        await do(Move("jobs", frozenset({"waiting", "delayed"}), "purged"))
         await a.idle()
         await advance(1.0)
         await a.put(NewTask(b"new"))

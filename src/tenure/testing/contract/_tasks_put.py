@@ -6,15 +6,15 @@ import pytest
 
 from tenure.engine import (
     Accepted,
-    CancelTask,
+    Changed,
     Duplicate,
     Hint,
     Leave,
+    Move,
     NewTask,
     Notice,
     Outcome,
     Ping,
-    Purge,
     Put,
     PutAnswer,
     PutRequest,
@@ -135,7 +135,7 @@ class PutContract(ClerkBase):
             case "expired":
                 await advance(1.0)
             case "purged":
-                await do(Purge("jobs", frozenset({"waiting"})))
+                await do(Move("jobs", frozenset({"waiting"}), "purged"))
             case _:
                 await a.end(task, ending)
         (new,) = await a.put(NewTask(b"2", key="k"))
@@ -157,7 +157,7 @@ class PutContract(ClerkBase):
         await a.settle(await a.take_one(), Verdict.RETRY)
         assert await is_in_use()
         await a.take_one()
-        assert await do(CancelTask("jobs", task)) is Reply.REQUESTED
+        assert await do(Move("jobs", (task,), "cancelled")) == Changed(1, more=False)
         assert await is_in_use()
         await a.close()
         assert not await is_in_use()
@@ -296,7 +296,7 @@ class PutContract(ClerkBase):
                 await advance(1.0)
                 await do(Ping())
             case "purged":
-                await do(Purge("jobs", frozenset({"waiting"})))
+                await do(Move("jobs", frozenset({"waiting"}), "purged"))
             case _:
                 await a.end(task, ending)
         assert await names(news, Notice.ROOM) == ["m"]

@@ -6,19 +6,18 @@ import pytest
 
 from tenure.engine import (
     CAP,
-    CancelTask,
+    Changed,
     Count,
     GetResult,
     Hint,
+    Move,
     NewTask,
     Notice,
     Outcome,
     Ping,
     Progress,
-    Purge,
     QueueCounts,
     Reply,
-    Requeue,
     Settle,
     Taken,
     Unfinished,
@@ -282,8 +281,8 @@ class SettleContract(ClerkBase):
         assert await other.result(task) is Reply.UNKNOWN
         assert await do(GetResult("no such queue", task)) is Reply.UNKNOWN
         assert await a.result(task, watch="no such session") is Reply.GONE
-        assert await do(CancelTask("no such queue", task)) is Reply.UNKNOWN
-        assert await do(CancelTask("other", task)) is Reply.UNKNOWN
+        assert await do(Move("no such queue", (task,), "cancelled")) == Changed(0, more=False)
+        assert await do(Move("other", (task,), "cancelled")) == Changed(0, more=False)
         assert await do(Progress("jobs", task, 1, b"")) is Reply.REFUSED
         assert await do(Progress("no such queue", task, 1, b"")) is Reply.REFUSED
 
@@ -327,17 +326,17 @@ class SettleContract(ClerkBase):
                 await advance(1.5)
                 await do(Ping())
             case "purged":
-                await do(Purge("jobs", frozenset({"waiting"})))
+                await do(Move("jobs", frozenset({"waiting"}), "purged"))
             case "stopped" | "buried":
                 await a.take_one(max_deliveries=1)
                 if ending == "stopped":
-                    await do(CancelTask("jobs", task))
+                    await do(Move("jobs", (task,), "cancelled"))
                 await a.close()
             case _:
                 await a.end(task, ending)
         assert [await names(inbox, Notice.FINISHED) for inbox in inboxes] == [[str(task)], [str(task)]]
         await b.result(task, b.session)
-        await do(Requeue("jobs"))
+        await do(Move("jobs", frozenset({"dead"}), "waiting"))
         for left in await c.take(2):
             await c.settle(left)
         await c.recount()
@@ -380,7 +379,7 @@ class SettleContract(ClerkBase):
         await a.settle(await a.take_one())
         await a.settle(await a.take_one(), Verdict.DEAD)
         assert await news.new() == []
-        await do(CancelTask("jobs", late))
+        await do(Move("jobs", (late,), "cancelled"))
         assert await news.new() == [Hint("b", "jobs", "", Notice.DRAINED)]
         await a.put(*plain(1))
         await a.settle(await a.take_one())
@@ -435,8 +434,8 @@ class SettleContract(ClerkBase):
     ) -> None:
         a = await clerk("a")
         task, other = await a.put(NewTask(b"0", delay=delay), NewTask(b"1", delay=delay))
-        assert await do(CancelTask("jobs", task, ttl=2.0)) is Reply.CANCELLED
-        assert await do(CancelTask("jobs", task, ttl=2.0)) is Reply.UNKNOWN
+        assert await do(Move("jobs", (task,), "cancelled", ttl=2.0)) == Changed(1, more=False)
+        assert await do(Move("jobs", (task,), "cancelled", ttl=2.0)) == Changed(0, more=False)
         assert await a.result(task) == Outcome("cancelled", b"", 0)
         counts = await a.count()
         assert (counts.cancelled, counts.waiting + counts.delayed) == (1, 1)
@@ -454,7 +453,7 @@ class SettleContract(ClerkBase):
             await advance(1.0)
         else:
             await a.end(task, ending)
-        assert await do(CancelTask("jobs", task)) is Reply.UNKNOWN
+        assert await do(Move("jobs", (task,), "cancelled")) == Changed(0, more=False)
         assert await a.state(task) == ending
 
     @pytest.mark.parametrize(
@@ -478,7 +477,7 @@ class SettleContract(ClerkBase):
         (task,) = await b.put(*plain(1))
         taken = await a.take_one()
         for _ in range(2):
-            assert await do(CancelTask("jobs", task)) is Reply.REQUESTED
+            assert await do(Move("jobs", (task,), "cancelled")) == Changed(1, more=False)
         assert await b.state(task) == "leased"
         assert await do(Progress("jobs", task, taken.token, b"half")) is Reply.REQUESTED
         answer = await b.result(task)

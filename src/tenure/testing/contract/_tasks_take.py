@@ -6,17 +6,17 @@ import pytest
 
 from tenure.engine import (
     CAP,
-    CancelTask,
+    Changed,
     Exchange,
     Exchanged,
     Hint,
+    Move,
     NewTask,
     Notice,
     Ping,
     Put,
     PutRequest,
     Reply,
-    Requeue,
     SetPaused,
     Settle,
     Taken,
@@ -273,7 +273,7 @@ class TakeContract(ClerkBase):
                 await a.settle(task, Verdict(how))
             case "requeue":
                 await a.settle(task, Verdict.DEAD)
-                await do(Requeue("jobs"))
+                await do(Move("jobs", frozenset({"dead"}), "waiting"))
             case "close":
                 await a.close()
             case "expire":
@@ -452,7 +452,7 @@ class TakeContract(ClerkBase):
         await a.put(*plain(3))
         first, second, third = await a.take(3)
         for task in (second, first, second):
-            assert await do(CancelTask("jobs", task.id)) is Reply.REQUESTED
+            assert await do(Move("jobs", (task.id,), "cancelled")) == Changed(1, more=False)
         assert await news.new() == [Hint("a", "jobs", str(t.token), Notice.STOP) for t in (second, first)]
         # Hints get lost, so every exchange tells it again; and only to the holder.
         for _ in range(2):

@@ -9,21 +9,19 @@ import pytest
 from tenure.engine import (
     A,
     Accepted,
-    CancelTask,
     Changed,
     Exchange,
     Exchanged,
+    Move,
     NewTask,
     Operation,
     Ping,
     Progress,
-    Purge,
     Put,
     PutAnswer,
     PutRequest,
     QueueCounts,
     Reply,
-    Requeue,
     SetPaused,
     Settle,
     Taken,
@@ -133,8 +131,9 @@ class _Walk:
     async def cancel(self) -> None:
         if self.put_ids:
             task = self.random.choice(sorted(self.put_ids))
-            answer = await self.do(CancelTask("jobs", task, None))
-            assert (answer is Reply.REQUESTED) == (task in self.leases)
+            answer = await self.do(Move("jobs", (task,), "cancelled", ttl=None))
+            assert isinstance(answer, Changed)
+            assert answer.count or task not in self.leases
 
     async def report(self) -> None:
         for _, task in self.leases.values():
@@ -146,13 +145,13 @@ class _Walk:
             assert await self.do(Progress("jobs", task.id, task.token, b"late")) is Reply.REFUSED
 
     async def requeue(self) -> None:
-        await self.do(Requeue("jobs"))
+        await self.do(Move("jobs", frozenset({"dead"}), "waiting"))
 
     async def purge(self) -> None:
         state = self.random.choice(
             ("waiting", "delayed", "dead", "done", "cancelled", "discarded", "expired")
         )
-        answer = await self.do(Purge("jobs", frozenset({state})))
+        answer = await self.do(Move("jobs", frozenset({state}), "purged"))
         assert isinstance(answer, Changed)
         if state not in {"waiting", "delayed", "dead"}:
             self.forgotten += answer.count

@@ -52,29 +52,21 @@ BEGIN
     RETURN ROW('outcome', ARRAY[ended.attempts], ARRAY[ended.state::bytea, ended.result])::tenure.answer;
 END $$;
 
--- A ttl of NULL is for good. -> cancelled, requested, unknown, more
-CREATE FUNCTION tenure.cancel(_clock bigint, _cap bigint, _queue bytea, _id bigint, _ttl bigint)
-RETURNS tenure.answer LANGUAGE plpgsql AS $$
+-- Cancel a task, or ask its holder to do so. -> the queue, and whether there is such a task that has not ended
+CREATE FUNCTION tenure.cancel_task(_now bigint, INOUT _q tenure.queue, _id bigint, _ttl bigint, OUT _done boolean)
+LANGUAGE plpgsql AS $$
 DECLARE
-    now bigint := tenure.enter(_clock, 'queue', _queue);
     task tenure.task;
 BEGIN
-    IF now IS NULL THEN
-        RETURN tenure.word('more');
-    END IF;
-    SELECT * INTO task FROM tenure.task t WHERE t.id = _id AND t.queue = _queue;
-    IF NOT FOUND THEN
-        RETURN tenure.word('unknown');
-    ELSIF task.session IS NULL THEN
-        PERFORM tenure.save(now, tenure.end_task(
-            now, tenure.step_out(tenure.queue_of(now, _queue), task.delayed), task, 'cancelled', '', _ttl, 0));
-        RETURN tenure.word('cancelled');
-    ELSIF task.stop IS NULL THEN
+    SELECT * INTO task FROM tenure.task t WHERE t.id = _id AND t.queue = _q.name;
+    _done := FOUND;
+    IF _done AND task.session IS NULL THEN
+        _q := tenure.end_task(_now, tenure.step_out(_q, task.delayed), task, 'cancelled', '', _ttl, 0);
+    ELSIF _done AND task.stop IS NULL THEN
         UPDATE tenure.task t SET stop = nextval('tenure.last_made'), stop_ttl = _ttl
-        WHERE t.queue = _queue AND t.id = _id;
-        PERFORM tenure.hint(task.process, _queue, task.token::text::bytea, 'stop');
+        WHERE t.queue = _q.name AND t.id = _id;
+        PERFORM tenure.hint(task.process, _q.name, task.token::text::bytea, 'stop');
     END IF;
-    RETURN tenure.word('requested');
 END $$;
 
 -- A dead task becomes ready again, unless its key is in use. -> the queue, and whether it did
@@ -94,51 +86,6 @@ BEGIN
     _q.lasting := _q.lasting - 1;
     _q.live := _q.live + 1;
     _q := tenure.return_task(_now, _q, task);
-END $$;
-
--- With `_ids` NULL the first of those that died after `_after`. -> changed(count, 1 if there may be more, the last that
--- was looked at), more
-CREATE FUNCTION tenure.requeue(_clock bigint, _cap bigint, _queue bytea, _ids bigint[], _after bigint)
-RETURNS tenure.answer LANGUAGE plpgsql AS $$
-DECLARE
-    now bigint := tenure.enter(_clock, 'queue', _queue);
-    queue tenure.queue;
-    ended tenure.ended;
-    revived record;
-    looked bigint := 0;
-    changed bigint := 0;
-BEGIN
-    IF now IS NULL THEN
-        RETURN tenure.word('more');
-    END IF;
-    queue := tenure.seen(now, _queue);
-    IF queue.name IS NULL THEN
-        RETURN ROW('changed', ARRAY[0, 0, 0], NULL)::tenure.answer;
-    END IF;
-    IF _ids IS NULL THEN
-        FOR ended IN SELECT * FROM tenure.ended e
-            WHERE e.queue = _queue AND e.state = 'dead' AND e.seq > _after ORDER BY e.seq LIMIT _cap
-        LOOP
-            looked := looked + 1;
-            revived := tenure.revive(now, queue, ended);
-            queue := revived._q;
-            changed := changed + revived._done::int;
-        END LOOP;
-    ELSE
-        FOR i IN 1 .. cardinality(_ids) LOOP
-            -- by the id alone: a plan made while the table was empty may take the index on queue and state
-            SELECT * INTO ended FROM tenure.ended e WHERE e.id = _ids[i];
-            CONTINUE WHEN NOT FOUND OR ended.queue <> _queue OR ended.state <> 'dead';
-            revived := tenure.revive(now, queue, ended);
-            queue := revived._q;
-            changed := changed + revived._done::int;
-        END LOOP;
-    END IF;
-    PERFORM tenure.save(now, queue);
-    IF _ids IS NULL AND looked = _cap THEN
-        RETURN ROW('changed', ARRAY[changed, 1, ended.seq], NULL)::tenure.answer;
-    END IF;
-    RETURN ROW('changed', ARRAY[changed, 0, 0], NULL)::tenure.answer;
 END $$;
 
 -- The first `_limit` delayed tasks that are due and were not yet promoted: no more than an exchange would promote. The
@@ -203,15 +150,19 @@ BEGIN
     INTO _purged, _looked, _lasting FROM gone g;
 END $$;
 
--- The states in the order in which they are to be purged. -> changed(count, 1 if there are more, 0), more
-CREATE FUNCTION tenure.purge(_clock bigint, _cap bigint, _queue bytea, _states text[])
-RETURNS tenure.answer LANGUAGE plpgsql AS $$
+-- Move tasks to where they are `_to` be: those with ids, and those in states, in their order; a ttl of NULL is for good.
+-- -> changed(count, 1 if there may be more, the last of the dead that was looked at), more
+CREATE FUNCTION tenure.move(
+    _clock bigint, _cap bigint, _queue bytea, _to text, _ids bigint[], _states text[], _after bigint, _ttl bigint
+) RETURNS tenure.answer LANGUAGE plpgsql AS $$
 DECLARE
     now bigint := tenure.enter(_clock, 'queue', _queue);
     queue tenure.queue;
     task tenure.task;
+    ended tenure.ended;
     one text;
-    gone record;
+    moved record;
+    count bigint := 0;
     rest bigint := _cap;
     looks bigint := _cap;
 BEGIN
@@ -222,35 +173,60 @@ BEGIN
     IF queue.name IS NULL THEN
         RETURN ROW('changed', ARRAY[0, 0, 0], NULL)::tenure.answer;
     END IF;
+    FOR i IN 1 .. cardinality(_ids) LOOP
+        IF _to = 'cancelled' THEN
+            moved := tenure.cancel_task(now, queue, _ids[i], _ttl);
+        ELSE
+            -- by the id alone: a plan made while the table was empty may take the index on queue and state
+            SELECT * INTO ended FROM tenure.ended e WHERE e.id = _ids[i];
+            CONTINUE WHEN NOT FOUND OR ended.queue <> _queue OR ended.state <> 'dead';
+            moved := tenure.revive(now, queue, ended);
+        END IF;
+        queue := moved._q;
+        count := count + moved._done::int;
+    END LOOP;
     FOREACH one IN ARRAY _states LOOP
-        IF one IN ('waiting', 'delayed') THEN
+        IF _to = 'waiting' THEN
+            FOR ended IN SELECT * FROM tenure.ended e
+                WHERE e.queue = _queue AND e.state = one AND e.seq > _after ORDER BY e.seq LIMIT _cap
+            LOOP
+                rest := rest - 1;
+                moved := tenure.revive(now, queue, ended);
+                queue := moved._q;
+                count := count + moved._done::int;
+            END LOOP;
+        ELSIF one IN ('waiting', 'delayed') THEN
             FOR task IN SELECT * FROM tenure.listed(now, _queue, one, '{}', rest) LOOP
                 rest := rest - 1;
                 queue := tenure.step_out(queue, task.delayed);
                 queue.purged := queue.purged + 1;
                 queue := tenure.remove_task(queue, task.id);
                 PERFORM tenure.fire_finished(_queue, task.id);
+                count := count + 1;
             END LOOP;
         ELSE
             -- outdated ones that are not forgotten yet are in the way
             looks := _cap;
             WHILE rest > 0 AND looks > 0 LOOP
-                gone := tenure.purge_records(now, _queue, one, rest);
-                EXIT WHEN gone._looked = 0;
-                rest := rest - gone._purged;
-                looks := looks - gone._looked;
-                queue.lasting := queue.lasting - gone._lasting;
+                moved := tenure.purge_records(now, _queue, one, rest);
+                EXIT WHEN moved._looked = 0;
+                count := count + moved._purged;
+                rest := rest - moved._purged;
+                looks := looks - moved._looked;
+                queue.lasting := queue.lasting - moved._lasting;
                 IF one = 'dead' THEN
-                    queue.dead := queue.dead - gone._purged;
-                    queue.purged := queue.purged + gone._purged;
+                    queue.dead := queue.dead - moved._purged;
+                    queue.purged := queue.purged + moved._purged;
                 END IF;
             END LOOP;
-            EXIT WHEN looks <= 0;
         END IF;
-        EXIT WHEN rest = 0;
+        EXIT WHEN rest = 0 OR looks <= 0;
     END LOOP;
     PERFORM tenure.save(now, queue);
-    RETURN ROW('changed', ARRAY[_cap - rest, (rest = 0 OR looks <= 0)::int, 0], NULL)::tenure.answer;
+    IF rest > 0 AND looks > 0 THEN
+        RETURN ROW('changed', ARRAY[count, 0, 0], NULL)::tenure.answer;
+    END IF;
+    RETURN ROW('changed', ARRAY[count, 1, CASE _to WHEN 'waiting' THEN ended.seq ELSE 0 END], NULL)::tenure.answer;
 END $$;
 
 -- -> page(seq or place of the last, if there are more), then record(seq, id, priority, attempts, deliveries, age;

