@@ -228,7 +228,7 @@ class Connection:
     def _take_in(self, reader: hiredis.Reader, data: bytes) -> None:
         reader.feed(data)
         while (reply := reader.gets()) is not False:
-            if not is_reply(reply):
+            if isinstance(reply, hiredis.PushNotification) and not is_reply(reply):
                 self._take_message(reply)
                 continue
             if not self._pending:
