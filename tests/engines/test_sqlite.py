@@ -134,7 +134,7 @@ async def test_without_being_served_nothing_is_executed(path):
     assert answers == []
     with pytest.raises(StoreUnavailable, match="does not serve"):
         await engine.execute([e.Ping()])
-    assert [type(answer) for answer in answers] == [StoreUnavailable]
+    assert [type(answer) for answer in answers] == [e.NotSent]
     assert engine.url == f"sqlite:///{path}"
     assert not path.exists()
 

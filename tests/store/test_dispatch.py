@@ -5,7 +5,7 @@ from collections import deque
 import anyio
 import pytest
 
-from tenure.engine import CAP, Count, Engine, Ping, Release, Reply
+from tenure.engine import CAP, Count, Engine, NotSent, Ping, Release, Reply
 from tenure.errors import EngineError, StoreClosed, StoreUnavailable
 from tenure.store import _dispatch
 from tenure.store._dispatch import WINDOW, Dispatcher
@@ -401,6 +401,16 @@ async def test_all_without_an_answer_is_sent_again_in_order(direct, sending, vir
     assert direct.down is None
     direct.send(op("g"), answers.append)
     assert sending.keys == ["g"]
+
+
+async def test_what_was_not_sent_is_no_try(direct, sending, virtual_clock):
+    sending.answers["a"] = [NotSent("away")]
+    call = direct.send(op("a"), lambda _: None)
+    sending.answer()
+    assert call.tries == 0
+    await virtual_clock.advance(1)
+    sending.answer()
+    assert (call.tries, sending.sent) == (1, ["a", "a"])
 
 
 async def test_order_is_kept_when_more_than_a_window_is_sent_again_twice(direct, sending, virtual_clock):

@@ -5,8 +5,8 @@ operation is a value, so an operation that is sent again is the same value. `Eng
 operations travel, one by one or in batches (`Batches`), is the engine's own affair. Every engine obeys these rules:
 
 Order. What is submitted to a shard takes effect in the order of submitting. Each operation is answered exactly once.
-The answer `StoreUnavailable` means that the operation was not sent, or that its outcome is unknown; nothing of it takes
-effect after that.
+The answer `StoreUnavailable` means that its outcome is unknown, or (`NotSent`) that it was not sent; nothing of it
+takes effect after that.
 
 Resending. The client names holds, claims and arrivals before it sends the first byte; to apply them twice is to apply
 them once. `Put`, `Exchange`, `Spend` and `Refund` carry `(session, n)`: n rises from batch to batch, per session and
@@ -73,6 +73,7 @@ from ._answers import (
     Metadata,
     Mismatch,
     Notice,
+    NotSent,
     Operation,
     Queued,
     Reply,
@@ -239,6 +240,7 @@ __all__ = (
     "Mismatch",
     "Move",
     "NewTask",
+    "NotSent",
     "Notice",
     "OpenSession",
     "Operation",

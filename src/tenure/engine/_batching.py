@@ -2,10 +2,10 @@
 
 | state     | where       | event                        | goes to                              |
 |-----------|-------------|------------------------------|--------------------------------------|
-| new       | -           | nobody carries               | answered, with `StoreUnavailable`    |
-|           |             | otherwise                    | waiting                              |
-| waiting   | `_waiting`  | `take`, at most `CAP` at once | under way                           |
-|           |             | `fail`, `close`              | answered, with `StoreUnavailable`    |
+| new       | -           | it is not open               | answered, with `NotSent`             |
+|           |             | it is open                   | waiting                              |
+| waiting   | `_waiting`  | `take`: at most `CAP`        | under way                            |
+|           |             | `fail`, `close`              | answered, with `NotSent`             |
 | under way | `_carried`  | `answer`, `fail`, `close`    | answered                             |
 """
 
@@ -22,7 +22,7 @@ from anyio.abc import TaskStatus
 from tenure.errors import EngineError, StoreUnavailable
 from tenure.waiting import Parked, loop_caller, park, wake
 
-from ._answers import CAP, Operation
+from ._answers import CAP, NotSent, Operation
 
 OnAnswer = Callable[[Any], object]
 
@@ -30,8 +30,8 @@ OnAnswer = Callable[[Any], object]
 class Batches:
     """The operations for one shard, or for an engine that has one.
 
-    Either a task runs `run`, or whoever carries the batches calls `open` first, `take` whenever `start()` is called,
-    `answer` or `fail` for each batch that was taken, and `close` in the end.
+    Either a task runs `run`, or the engine calls `open` first, `take` whenever `start()` is called, `answer` or `fail`
+    for each batch that was taken, and `close` in the end.
 
     Thread safety: none; belongs to one event loop.
     """
@@ -53,7 +53,7 @@ class Batches:
         """Put an operation behind all others; see `tenure.engine.Engine.submit`."""
         if self._start is None:
             # not from within `submit`
-            problem = StoreUnavailable(f"{self._url}: the engine does not serve")
+            problem = NotSent(f"{self._url}: the engine does not serve")
             loop_caller()(partial(_answer, on_answer, problem))
             return
         self._waiting.append((operation, on_answer))
@@ -88,16 +88,17 @@ class Batches:
         self.answer([answer] * len(self._carried))
 
     def fail(self, problem: StoreUnavailable) -> None:
-        """Answer all with the problem: what waits must not overtake what will be sent again."""
-        failed = [*self._carried, *self._waiting]
-        self._carried = []
-        self._waiting.clear()
+        """Answer what was taken with the problem, and what waits with `NotSent`: it must not overtake the former."""
+        carried, self._carried = self._carried, []
+        waiting, self._waiting = self._waiting, deque()
         self._started = self.busy = False
-        for _, on_answer in failed:
+        for _, on_answer in carried:
             on_answer(type(problem)(*problem.args))
+        for _, on_answer in waiting:
+            on_answer(NotSent(*problem.args))
 
     def close(self) -> None:
-        """Nobody carries batches any more."""
+        """Carry no batches any more, until it is opened again."""
         self._start = None
         self.fail(StoreUnavailable(f"{self._url}: the engine no longer serves"))
 

@@ -44,9 +44,10 @@ class Engine(Protocol):
         """Apply an operation atomically, behind all that were submitted to its shard before.
 
         `on_answer` is called exactly once: with the answer, an `EngineError` if the operation fails, `Reply.MORE` (it
-        is to be submitted again at once), or a `StoreUnavailable` when it was not sent or its outcome is unknown
-        (submitting it again is then safe). An engine without I/O calls it before this returns; any other calls it from
-        the event loop, never from within `submit`. It does not raise, and may submit operations itself.
+        is to be submitted again at once), or a `StoreUnavailable` when its outcome is unknown (submitting it again is
+        then safe), which is a `NotSent` when it was not even sent. An engine without I/O calls it before this returns;
+        any other calls it from the event loop, never from within `submit`. It does not raise, and may submit operations
+        itself.
 
         After a `StoreUnavailable` nothing of the operation may take effect any more that has not done so already: an
         acquisition must not arrive behind its own release. What was submitted to the shard behind it and has not taken

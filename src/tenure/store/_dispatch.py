@@ -27,7 +27,7 @@ from functools import partial
 from threading import get_ident
 from typing import Any, Generic
 
-from tenure.engine import CAP, A, Engine, Operation, Reply
+from tenure.engine import CAP, A, Engine, NotSent, Operation, Reply
 from tenure.errors import EngineError, StoreClosed, StoreUnavailable
 from tenure.waiting import Backoff, Line, Waiter, checkpoint
 
@@ -223,6 +223,7 @@ class Dispatcher:
             answer = self._endless(call.operation)
         if isinstance(answer, StoreUnavailable):
             self.down = answer
+            call.tries -= isinstance(answer, NotSent)
             if call.wanted:
                 self._again.append(call)
             self._hold_up()
