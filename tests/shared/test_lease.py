@@ -637,7 +637,7 @@ class HandOver:
 
     async def give(self, *, before=lambda: None, after=lambda: None):
         """Call a function right before the hand-over and one right after it."""
-        if self.engine.immediate:
+        if isinstance(self.engine, MemoryEngine):
             before()
             assert_done(self.hold.__aexit__(None, None, None))
             after()

@@ -116,10 +116,11 @@ class Store(AsyncContextManagerMixin):
         self.process = _new_process()
         self._home = Home()
         self._engine = engine
+        self._link = link = engine.link()
         self._upkeep: Upkeep | None = None
         self._closing = False
         self._fault: Exception | None = None
-        self._dispatchers = Dispatchers(engine, self._home)
+        self._dispatchers = Dispatchers(link, self._home)
         self._timers = Timers()
         self._sessions = Sessions(self.process, self._dispatchers, self._running, self.reporter)
         self._acquisitions = Acquisitions(self._dispatchers, self._sessions, self._timers)
@@ -147,7 +148,7 @@ class Store(AsyncContextManagerMixin):
         async with _in_one_task(), unwrapped_task_group() as group:
             self._upkeep = upkeep = Upkeep(group, self._fail)
             try:
-                link = await upkeep.open("link", self._engine.serve, self.process, self._on_hint)
+                link = await upkeep.open("link", self._link.serve, self.process, self._on_hint)
                 carriers = [
                     *(upkeep.start("wire", dispatcher.run) for dispatcher in self._dispatchers.all),
                     upkeep.start("timers", self._timers.run),
