@@ -130,12 +130,12 @@ def pytest_configure(config):
     # It may have said --full, which the pytest processes that tests start do not know, but those of xdist do.
     if config.getoption("dist", "no") == "no":
         os.environ.pop("PYTEST_ADDOPTS", None)
-    if sys.dont_write_bytecode:
-        # Not into the sources; but without any, each process that a test starts would compile all it imports.
-        folder = tempfile.TemporaryDirectory(prefix="tenure-bytecode")
-        config.add_cleanup(folder.cleanup)
-        os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
-        os.environ["PYTHONPYCACHEPREFIX"] = folder.name
+        if sys.dont_write_bytecode:
+            # Not into the sources; but without any, each process that a test starts would compile all it imports.
+            folder = tempfile.TemporaryDirectory(prefix="tenure-bytecode")
+            config.add_cleanup(folder.cleanup)
+            os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+            os.environ["PYTHONPYCACHEPREFIX"] = folder.name
 
 
 @pytest.hookimpl(wrapper=True)
