@@ -22,11 +22,13 @@ from ._sessions import SessionContract  # noqa: E402
 from ._shares import ShareContract  # noqa: E402
 from ._survey import SurveyContract  # noqa: E402
 from ._tasks import TaskContract  # noqa: E402
+from ._walk import WalkContract  # noqa: E402
 
 __all__ = ("EngineContract",)
 
 
 class EngineContract(
+    WalkContract,
     SessionContract,
     LockContract,
     HoldingContract,
