@@ -25,6 +25,7 @@ from tenure.engines.redis._codec import answered, hint
 from tenure.engines.redis._resp import pack
 from tenure.engines.redis._scripts import all_scripts, script
 from tenure.testing import assert_no_leaks, virtual_backend_options
+from tenure.testing._batch_link import BatchLink
 
 sys.path.append(str(Path(__file__).parent))
 
@@ -427,6 +428,9 @@ class InlineRedis(Engine):
         if answer is Reply.MORE:
             self._evaluate("sweep")
         return answer
+
+    def link(self):
+        return BatchLink(self)
 
     async def execute(self, operations):
         answers = [self.apply_now(operation) for operation in operations]

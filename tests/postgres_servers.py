@@ -25,6 +25,8 @@ sys.path.append(str(Path(__file__).parent))
 
 from sql.server import Postgres
 
+from tenure.testing._batch_link import BatchLink
+
 _SCHEMA = (files("tenure.engines.postgres") / "sql" / "schema.sql").read_text("utf-8")
 TABLES = [name for name in re.findall(r"CREATE TABLE tenure\.(\w+)", _SCHEMA) if name != "meta"]
 SEQUENCES = [name for name in re.findall(r"CREATE SEQUENCE tenure\.(\w+)", _SCHEMA) if name != "last_token"]
@@ -146,6 +148,9 @@ class PostgresCalls(PostgresEngine):
         for chore in self.chores(1):
             self._ask(chore)
         return answer
+
+    def link(self):
+        return BatchLink(self)
 
     async def execute(self, operations):
         answers = [self.apply_now(operation) for operation in operations]

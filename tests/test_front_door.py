@@ -7,6 +7,7 @@ import inspect
 import pkgutil
 
 import pytest
+from internal import FOR_OTHER_ROOMS
 
 import tenure
 
@@ -23,8 +24,6 @@ def public_rooms():
 
 
 ROOMS = list(public_rooms())
-# What rooms to the right build on, and users do not see.
-FOR_OTHER_ROOMS = {"Hold", "HoldRequest", "Report", "Runners", "Sketch", "Tally", "latencies", "works"}
 EXPORTS = [
     (room, name, getattr(room, name, None))
     for room in ROOMS

@@ -161,11 +161,6 @@ async def test_a_name_is_looked_up(monkeypatch):
     }
 
 
-def test_a_server_is_asked_over_the_network(engine):
-    with pytest.raises(RuntimeError, match="not immediate"):
-        engine.apply(Ping())
-
-
 async def test_what_does_not_serve_does_not_answer(engine):
     with pytest.raises(StoreUnavailable, match="does not serve"):
         await engine.execute([Ping()])
@@ -516,6 +511,25 @@ async def test_tasks_outlive_an_immediate_shutdown(own_postgres_server):
             assert task.payload == "before"
         async with queue.take() as task:
             assert task.payload == "after"
+
+
+async def test_what_waits_while_tries_to_connect_fail_goes_on(own_postgres_server, monkeypatch):
+    server = own_postgres_server()
+    engine = PostgresEngine(server.url())
+    tries = []
+    give_up = engine._connection._break
+
+    def failed_try(pipelines):
+        tries.append(pipelines)
+        give_up(pipelines)
+
+    async with tenure.open_store(engine) as store, anyio.create_task_group() as group:
+        monkeypatch.setattr(engine._connection, "_break", failed_try)
+        server.stop()
+        await until(lambda: len(tries) > 1)
+        group.start_soon(store.ping)
+        await until(lambda: len(tries) > 4)
+        await anyio.to_thread.run_sync(server.start)
 
 
 async def test_a_server_that_stands_still_is_given_up_and_applies_nothing_late(postgres_server, sql, serving):

@@ -132,9 +132,7 @@ def test_response_timeout_is_checked():
         RedisEngine("redis://", response_timeout=0)
 
 
-async def test_it_is_not_immediate(engine):
-    with pytest.raises(RuntimeError, match="use execute"):
-        engine.apply(Ping())
+async def test_without_being_served_nothing_is_sent(engine):
     with pytest.raises(StoreUnavailable, match="does not serve"):
         await engine.execute([Ping()])
 
@@ -346,7 +344,9 @@ async def test_a_name_that_cannot_be_sent_fails_alone(serving):
 async def test_forgotten_scripts_are_brought_again(serving, redis_server):
     for _ in range(3):
         redis_server("SCRIPT", "FLUSH")
-        assert await serving.execute([Ping(), OpenSession("s", "p", 30), Ping()]) == [Reply.OK] * 3
+        operations = [Ping(), OpenSession("s", "p", 30), Ping()]
+        assert await serving.execute(operations) == [Reply.MORE] * 3
+        assert await serving.execute(operations) == [Reply.OK] * 3
 
 
 async def test_large_payloads(engine):

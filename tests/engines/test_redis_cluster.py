@@ -207,9 +207,10 @@ async def test_one_node_that_answers_is_enough(redis_cluster, free_port):
 
 
 async def holding_everywhere(engine):
-    assert set(await engine.execute([OpenSession(s, "p", 30) for s in SESSIONS])) == {Reply.OK}
-    answers = await engine.execute([Acquire(s, k, "a", 1) for s, k in zip(SESSIONS, NAMES, strict=True)])
-    assert all(isinstance(answer, Granted) for answer in answers)
+    for session in SESSIONS:
+        assert await one(engine, OpenSession(session, "p", 30)) is Reply.OK
+    for session, name in zip(SESSIONS, NAMES, strict=True):
+        assert isinstance(await one(engine, Acquire(session, name, "a", 1)), Granted)
 
 
 async def test_a_session_is_in_one_shard(serving, redis_cluster):

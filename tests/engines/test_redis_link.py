@@ -36,13 +36,13 @@ async def answered(answers, count):
             await anyio.sleep(0.001)
 
 
-async def test_what_is_posted_is_answered_in_order(serving):
+async def test_what_is_submitted_is_answered_in_order(serving):
     answers = []
-    assert serving.post(OpenSession("s", "p", 30), answers.append)
+    serving.submit(OpenSession("s", "p", 30), answers.append)
     for n in range(10 * ENOUGH):
-        assert serving.post(Acquire("s", "k", f"a{n}", 1), answers.append)
+        serving.submit(Acquire("s", "k", f"a{n}", 1), answers.append)
     for n in range(10 * ENOUGH):
-        assert serving.post(Release("k", f"a{n}"), answers.append)
+        serving.submit(Release("k", f"a{n}"), answers.append)
     assert answers == []
     await answered(answers, 20 * ENOUGH + 1)
     assert answers[0] is Reply.OK
@@ -55,33 +55,47 @@ async def test_the_first_leaves_before_the_turn_is_over(serving, redis_server):
     await serving.execute([Ping()])
     redis_server("CONFIG", "RESETSTAT")
     answers = []
-    serving.post(Ping(), answers.append)
+    serving.submit(Ping(), answers.append)
     while b"cmdstat_evalsha:calls=1," not in redis_server("INFO", "commandstats"):
         pass  # this thread does not give way: nothing but what has left already can arrive
     assert answers == []
     await answered(answers, 1)
 
 
-async def test_nothing_is_posted_while_the_server_is_away(serving, redis_server):
-    fresh = RedisEngine(redis_server.url)
-    assert not fresh.post(Ping(), pytest.fail)
-    assert not serving.post(Release("\ud800", "x"), pytest.fail)
+async def test_while_the_server_is_away_it_waits_in_order(serving, redis_server):
+    answers = []
+    serving._topology._connection.drop("for a test")
+    while serving._topology._connection.up:
+        await anyio.sleep(0)
+    serving.submit(OpenSession("s", "p", 30), answers.append)
+    serving.submit(Acquire("s", "k", "a", 1), answers.append)
+    serving.submit(Release("k", "a"), answers.append)
+    await answered(answers, 3)
+    assert answers[::2] == [Reply.OK, Reply.RELEASED]
+
+
+async def test_what_cannot_be_encoded_is_answered_later(serving):
+    answers = []
+    serving.submit(Release("\ud800", "x"), answers.append)
+    assert answers == []
+    await answered(answers, 1)
+    assert isinstance(answers[0], EngineError)
 
 
 async def test_without_its_script_it_is_to_be_sent_again(serving, redis_server):
     redis_server("SCRIPT", "FLUSH")
     answers = []
-    assert serving.post(Ping(), answers.append)
+    serving.submit(Ping(), answers.append)
     await answered(answers, 1)
     assert answers == [Reply.MORE]
     assert await serving.execute([Ping()]) == [Reply.OK]
 
 
-async def test_when_the_connection_breaks_all_that_was_posted_is_unknown(serving, redis_server):
+async def test_when_the_connection_breaks_all_that_was_sent_is_unknown(serving, redis_server):
     answers = []
     redis_server("CLIENT", "PAUSE", "300", "ALL")
     for _ in range(3 * ENOUGH):
-        serving.post(Ping(), answers.append)
+        serving.submit(Ping(), answers.append)
     serving._topology._connection.drop("for a test")
     await answered(answers, 3 * ENOUGH)
     assert all(isinstance(answer, StoreUnavailable) for answer in answers)
@@ -108,9 +122,9 @@ async def test_tcp_and_unix_sockets_carry_large_commands(url):
     async with anyio.create_task_group() as group:
         await group.start(engine.serve, "p", lambda _: None)
         answers = []
-        engine.post(OpenSession("s", "p", 30), answers.append)
+        engine.submit(OpenSession("s", "p", 30), answers.append)
         for n in range(20):
-            engine.post(Acquire("s", "k", f"a{n}", 1, value=b"x" * 1_000_000), answers.append)
+            engine.submit(Acquire("s", "k", f"a{n}", 1, value=b"x" * 1_000_000), answers.append)
         await answered(answers, 21)
         assert [type(answer) for answer in answers] == [Reply, Granted, *[Queued] * 19]
         group.cancel_scope.cancel()

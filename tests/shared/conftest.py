@@ -217,23 +217,16 @@ def recording(engine):
 class _Recording(Engine):
     def __init__(self, engine):
         self.operations = []
-        self._engine = engine
+        # for one store
+        self._engine = engine.link()
 
     @property
     def url(self):
         return self._engine.url
 
-    @property
-    def immediate(self):
-        return self._engine.immediate
-
-    def apply(self, operation):
+    def submit(self, operation, on_answer):
         self.operations.append(operation)
-        return self._engine.apply(operation)
-
-    async def execute(self, operations):
-        self.operations += operations
-        return await self._engine.execute(operations)
+        self._engine.submit(operation, on_answer)
 
     async def serve(self, process, deliver, *, task_status):
         await self._engine.serve(process, deliver, task_status=task_status)

@@ -18,6 +18,7 @@ from tenure import (
 from tenure.engine import Arrive, CloseSession, OpenSession, Ping, Waiting, Withdraw
 from tenure.engines.memory import MemoryEngine
 from tenure.shared._barrier import Arrival, Barrier, BarrierStatistics
+from tenure.store._dispatch import WINDOW
 from tenure.testing import Fault, FaultyEngine, History, agreement, assert_checkpoints
 
 KEY = "tenure:barrier:start"
@@ -578,9 +579,9 @@ async def test_what_was_not_sent_before_a_loss_is_not_sent_after_it(faulty, faul
     async with anyio.create_task_group() as group:
         await faulty_store.session(3.0)
         faulty.pause(before_effect=True)
-        group.start_soon(faulty_store.ping)
-        await parties.clock.settle()
-        await parties.come(group, barrier)  # behind the ping
+        for _ in range(WINDOW):
+            faulty_store.send(Ping(), lambda _: None)
+        await parties.come(group, barrier)  # behind the pings, in the store
         await parties.clock.advance(2.8)  # lost here, but not yet there
         faulty.resume()
         await parties.come(group, barrier)

@@ -430,7 +430,3 @@ def test_repr():
     store = open_store("memory:")
     assert repr(Lock(store, "report")) == "<Lock 'report'>"
     assert tenure.Lock is Lock
-
-
-def test_engines_are_told_apart():
-    assert FaultyEngine(MemoryEngine()).immediate is False

@@ -36,12 +36,8 @@ class Late(Engine):
         self.kinds = ()
         self.answers = []
 
-    async def execute(self, operations):
-        return await self._memory.execute(operations)
-
-    def post(self, operation, on_answer):
+    def submit(self, operation, on_answer):
         self.answers.append((type(operation), on_answer, self._memory.apply(operation)))
-        return True
 
     def answer(self, *kinds):
         """Answer what was asked, but for these kinds."""

@@ -804,6 +804,8 @@ async def test_the_observer_learns_of_it(engine, virtual_clock):
         await work_off(queue, Worker(queue, handler))
     events = [(event, fields) for event, fields in events if event.startswith("task.")]
     assert [event for event, _ in events] == ["task.retry", "task.done"]
+    error = events[0][1].pop("error")
+    assert isinstance(error, ZeroDivisionError)
     assert events[0][1] == {
         "queue": queue.key,
         "id": task_id,

@@ -21,6 +21,7 @@ from tenure.engine import (
     Holders,
     Leave,
     Notice,
+    Ping,
     Release,
     Reply,
     Resize,
@@ -28,7 +29,9 @@ from tenure.engine import (
     Tripped,
 )
 from tenure.engines.memory import MemoryEngine
+from tenure.store._dispatch import WINDOW
 from tenure.testing import FaultyEngine
+from tenure.testing._batch_link import BatchLink
 
 
 @dataclass(frozen=True)
@@ -67,6 +70,9 @@ class Recorder(Engine):
         self.lose_hints = False
         self.open = anyio.Event()
         self.open.set()
+
+    def link(self):
+        return BatchLink(self)
 
     async def execute(self, operations):
         self.log += operations
@@ -309,12 +315,11 @@ async def test_cancelled_while_the_question_is_under_way(store, engine, virtual_
 async def test_cancelled_before_the_question_left_it_does_not_leave(store, engine, virtual_clock):
     kept = await store.acquire(Hold("other"), 30.0)
     engine.open = anyio.Event()
-    async with anyio.create_task_group() as group:
-        group.start_soon(store.ping)
-        await virtual_clock.settle()
-        with anyio.move_on_after(1):
-            await store.acquire(Hold("k"), 30.0)
-        engine.open.set()
+    for _ in range(WINDOW):
+        store.send(Ping(), lambda _: None)
+    with anyio.move_on_after(1):
+        await store.acquire(Hold("k"), 30.0)
+    engine.open.set()
     await store.settle(Hold("other"), kept).wait(1)
     assert engine.count(Acquire) == 1
     assert store._acquisitions.by_name == {}

@@ -55,24 +55,22 @@ class Refusing(Engine):
 
     def __init__(self, engine, *kinds):
         self.url = engine.url
-        self.immediate = engine.immediate
         self.serve = engine.serve
         self.kinds = kinds
         self.seen = 0
         self._engine = engine
 
-    def apply(self, operation):
+    def link(self):
+        self._engine = self._engine.link()
+        self.serve = self._engine.serve
+        return self
+
+    def submit(self, operation, on_answer):
         if isinstance(operation, self.kinds):
             self.seen += 1
-            raise EngineError("the disk is full")
-        return self._engine.apply(operation)
-
-    async def execute(self, operations):
-        answers = await self._engine.execute([o for o in operations if not isinstance(o, self.kinds)])
-        rest = iter(answers)
-        refused = [isinstance(o, self.kinds) for o in operations]
-        self.seen += sum(refused)
-        return [EngineError("the disk is full") if no else next(rest) for no in refused]
+            on_answer(EngineError("the disk is full"))
+        else:
+            self._engine.submit(operation, on_answer)
 
 
 async def test_what_gathers_in_a_turn_of_the_loop_leaves_together(link, virtual_clock):

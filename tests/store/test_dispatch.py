@@ -5,10 +5,11 @@ from collections import deque
 import anyio
 import pytest
 
-from tenure.engine import CAP, Count, Engine, Ping, Release, Reply
+from tenure.engine import CAP, Count, Engine, NotSent, Ping, Release, Reply
 from tenure.errors import EngineError, StoreClosed, StoreUnavailable
 from tenure.store import _dispatch
-from tenure.store._dispatch import Dispatcher
+from tenure.store._dispatch import WINDOW, Dispatcher
+from tenure.testing._batch_link import BatchLink
 
 
 class Recorder(Engine):
@@ -20,6 +21,13 @@ class Recorder(Engine):
         self.batches = []
         self.failures = []
         self.answers = {}
+
+    def link(self):
+        return BatchLink(self)
+
+    async def serve(self, process, deliver, *, task_status):
+        task_status.started()
+        await anyio.sleep_forever()
 
     async def execute(self, operations):
         self.batches.append([operation.key for operation in operations])
@@ -35,17 +43,15 @@ class Recorder(Engine):
 
 
 class Immediate(Engine):
-    immediate = True
+    """One that answers before `submit` returns."""
+
     url = "immediate:"
 
     def __init__(self, *answers):
         self.answers = list(answers)
 
-    def apply(self, operation):
-        answer = self.answers.pop(0)
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
+    def submit(self, operation, on_answer):
+        on_answer(self.answers.pop(0))
 
 
 def op(key):
@@ -59,8 +65,11 @@ def engine():
 
 @pytest.fixture
 async def dispatcher(engine, virtual_clock):
-    dispatcher = Dispatcher(engine)
+    """One over a link on which batches travel."""
+    link = engine.link()
+    dispatcher = Dispatcher(link)
     async with anyio.create_task_group() as group:
+        await group.start(link.serve, "p", lambda _: None)
         group.start_soon(dispatcher.run)
         await virtual_clock.settle()
         yield dispatcher
@@ -100,11 +109,12 @@ async def test_a_batch_has_its_bounds(dispatcher, engine, virtual_clock):
     ]
 
 
-async def test_what_is_urgent_goes_first(dispatcher, engine):
-    dispatcher.send(op("a"), lambda _: None)
+async def test_what_is_urgent_waits_for_a_window_only(dispatcher, engine):
+    for _ in range(3 * WINDOW):
+        dispatcher.send(op("a"), lambda _: None)
     dispatcher.send(op("b"), lambda _: None, urgent=True)
     await dispatcher.settled()
-    assert engine.batches == [["b", "a"]]
+    assert [key for batch in engine.batches for key in batch].index("b") == WINDOW
 
 
 async def test_it_is_sent_again_until_it_gets_through(dispatcher, engine, virtual_clock):
@@ -160,8 +170,9 @@ async def test_more_means_once_more_before_the_rest(dispatcher, engine, virtual_
     await virtual_clock.settle()
     dispatcher.send(op("d"), answers.append)
     await dispatcher.settled()
-    assert engine.batches == [["a", "b", "c"], ["b", "c", "d"], ["b"]]
-    assert answers == ["a!", "c!", "d!", "b!"]
+    # before the rest of what has not left the dispatcher
+    assert engine.batches == [["a", "b", "c"], ["d", "b", "c"], ["b"]]
+    assert answers == ["a!", "d!", "c!", "b!"]
 
 
 async def test_an_engine_that_answers_more_for_ever_is_given_up(
@@ -181,12 +192,12 @@ async def test_an_engine_that_answers_more_for_ever_is_given_up(
 
 
 async def test_cancelled_before_it_left_it_does_not_leave(dispatcher, engine, virtual_clock):
-    dispatcher.send(op("a"), lambda _: None)
-    await virtual_clock.settle()
+    for _ in range(WINDOW):
+        dispatcher.send(op("a"), lambda _: None)
     with anyio.move_on_after(0.5):
         await dispatcher.call(op("b"))
     await dispatcher.settled()
-    assert engine.batches == [["a"]]
+    assert engine.batches == [["a"] * CAP] * 2
 
 
 async def test_cancelled_under_way_it_is_not_sent_again(dispatcher, engine, virtual_clock):
@@ -250,17 +261,22 @@ async def test_closed_it_tells_those_who_still_wait(engine, virtual_clock):
     assert caught == [0, 0, 0]
 
 
-async def test_an_engine_that_answers_too_little_is_a_fault(engine, virtual_clock):
-    dispatcher = Dispatcher(engine)
-    engine._answer = None
+async def test_an_engine_that_raises_what_it_may_not_is_a_fault(virtual_clock):
+    class Faulty(Engine):
+        url = "faulty:"
 
-    async def execute(_):
-        return []
+        def submit(self, operation, on_answer):
+            raise ZeroDivisionError
 
-    engine.execute = execute
-    dispatcher.send(op("a"), lambda _: None)
-    with pytest.raises(ValueError):
+    dispatcher = Dispatcher(Faulty())
+    answers = []
+    dispatcher.send(op("a"), answers.append)
+    dispatcher.send(op("b"), answers.append)
+    with pytest.raises(ZeroDivisionError):
         await dispatcher.run()
+    assert answers == []
+    dispatcher.close("it has ended")
+    assert [type(answer) for answer in answers] == [StoreClosed] * 2
 
 
 async def test_an_immediate_engine_is_called_at_once():
@@ -288,45 +304,47 @@ async def test_an_immediate_engine_that_answers_more_for_ever_is_given_up(monkey
     assert await dispatcher.call(Count("q")) == "called"
 
 
-# ---------------------------------------------------------------------------------- an engine that can be posted to
+# ------------------------------------------------------------------------------- an engine that sends each at once
 
 
-class Posting(Recorder):
-    """One that takes each operation at once; `answer` answers the one that was posted first, `fail` all of them."""
+class Sending(Engine):
+    """`answer` answers what was submitted first, `fail` all of it."""
+
+    url = "sending:"
 
     def __init__(self):
-        super().__init__()
-        self.up = True
-        self.posted = deque()
+        self.answers = {}
+        self.sent = []
+        self.under_way = deque()
 
-    def post(self, operation, on_answer):
-        if self.up:
-            self.posted.append((operation.key, on_answer))
-        return self.up
+    def submit(self, operation, on_answer):
+        self.sent.append(operation.key)
+        self.under_way.append((operation.key, on_answer))
 
     @property
     def keys(self):
-        return [key for key, _ in self.posted]
+        return [key for key, _ in self.under_way]
 
     def answer(self):
-        key, on_answer = self.posted.popleft()
-        on_answer(self._answer(key))
+        key, on_answer = self.under_way.popleft()
+        answers = self.answers.get(key)
+        on_answer(answers.pop(0) if answers else f"{key}!")
 
     def fail(self):
-        posted, self.posted = self.posted, deque()
-        for _, on_answer in posted:
+        under_way, self.under_way = self.under_way, deque()
+        for _, on_answer in under_way:
             on_answer(StoreUnavailable("away"))
 
 
 @pytest.fixture
-def posting():
-    return Posting()
+def sending():
+    return Sending()
 
 
 @pytest.fixture
-async def direct(posting, virtual_clock):
-    """A wire over it."""
-    dispatcher = Dispatcher(posting)
+async def direct(sending, virtual_clock):
+    """A dispatcher over it."""
+    dispatcher = Dispatcher(sending)
     async with anyio.create_task_group() as group:
         group.start_soon(dispatcher.run)
         await virtual_clock.settle()
@@ -334,18 +352,16 @@ async def direct(posting, virtual_clock):
         group.cancel_scope.cancel()
 
 
-async def test_what_can_be_posted_leaves_at_once_and_waits_for_nobody(direct, posting, virtual_clock):
+async def test_an_operation_is_submitted_at_once_and_waits_for_nothing(direct, sending):
     answers = []
     for key in "abc":
         call = direct.send(op(key), answers.append, urgent=key == "c")
-        assert (posting.keys[-1], call.tries) == (key, 1)
+        assert (sending.keys[-1], call.tries) == (key, 1)
     assert direct.pending == 3
     for left in (2, 1, 0):
-        posting.answer()
+        sending.answer()
         assert direct.pending == left
     assert answers == ["a!", "b!", "c!"]
-    await virtual_clock.settle()
-    assert posting.batches == []
 
 
 async def later(function):
@@ -353,86 +369,101 @@ async def later(function):
     function()
 
 
-async def test_a_call_is_posted_too(direct, posting, virtual_clock):
-    posting.answers["b"] = [EngineError("b is bad")]
+async def test_a_call_is_submitted_too(direct, sending, virtual_clock):
+    sending.answers["b"] = [EngineError("b is bad")]
     async with anyio.create_task_group() as group:
         group.start_soon(direct.call, op("a"))
         await virtual_clock.settle()
-        group.start_soon(later, posting.answer)
-        group.start_soon(later, posting.answer)
+        group.start_soon(later, sending.answer)
+        group.start_soon(later, sending.answer)
         with pytest.raises(EngineError, match="b is bad"):
             await direct.call(op("b"))
 
 
-async def test_all_that_was_posted_without_an_answer_is_sent_again_in_order(direct, posting, virtual_clock):
+async def test_all_without_an_answer_is_sent_again_in_order(direct, sending, virtual_clock):
     answers = []
     calls = [direct.send(op(key), answers.append) for key in "abcd"]
-    posting.answer()
-    posting.up = False
+    sending.answer()
     calls[2].wanted = False
-    posting.fail()
+    sending.fail()
     assert str(direct.down) == "away"
-    direct.send(op("e"), answers.append)
-    assert direct.pending == 3
-    await virtual_clock.settle()
-    posting.up = True
     # not before what has to go before it
-    direct.send(op("f"), answers.append)
-    assert posting.keys == []
-    await direct.settled()
-    assert posting.batches == [["b", "d", "e"], ["f"]]
-    assert answers == [f"{key}!" for key in "abdef"]
+    direct.send(op("e"), answers.append)
+    direct.send(op("f"), answers.append, urgent=True)
+    assert direct.pending == 4
+    assert sending.keys == []
+    await virtual_clock.advance(1)
+    assert sending.keys == ["b", "d", "f", "e"]
+    while sending.keys:
+        sending.answer()
+    assert answers == [f"{key}!" for key in "abdfe"]
     assert [call.tries for call in calls] == [1, 2, 1, 2]
     assert direct.down is None
     direct.send(op("g"), answers.append)
-    assert posting.keys == ["g"]
+    assert sending.keys == ["g"]
 
 
-async def test_what_cannot_be_posted_goes_in_batches_and_what_is_urgent_first(direct, posting, virtual_clock):
-    posting.up = False
-    for key in "abc":
-        direct.send(op(key), lambda _: None, urgent=key == "c")
-    await direct.settled()
-    assert posting.batches == [["c", "a", "b"]]
+async def test_what_was_not_sent_is_no_try(direct, sending, virtual_clock):
+    sending.answers["a"] = [NotSent("away")]
+    call = direct.send(op("a"), lambda _: None)
+    sending.answer()
+    assert call.tries == 0
+    await virtual_clock.advance(1)
+    sending.answer()
+    assert (call.tries, sending.sent) == (1, ["a", "a"])
 
 
-async def test_more_is_asked_for_by_the_wire(direct, posting, virtual_clock):
-    posting.answers = {"a": [Reply.MORE, Reply.MORE], "b": [Reply.MORE]}
+async def test_order_is_kept_when_more_than_a_window_is_sent_again_twice(direct, sending, virtual_clock):
+    keys = [str(n) for n in range(2 * WINDOW)]
+    for key in keys:
+        direct.send(op(key), lambda _: None)
+    for _ in range(2):
+        assert sending.keys == keys[:WINDOW]
+        sending.fail()
+        await virtual_clock.advance(1)
+    sending.sent = keys[:WINDOW]
+    while sending.keys:
+        sending.answer()
+    assert sending.sent == keys
+
+
+async def test_more_means_once_more_at_once(direct, sending):
+    sending.answers = {"a": [Reply.MORE, Reply.MORE], "b": [Reply.MORE]}
     answers = []
     for key in "abc":
         direct.send(op(key), answers.append)
-    for _ in "abc":
-        posting.answer()
-    await direct.settled()
-    assert posting.batches == [["a", "b"], ["a"]]
+    sending.answer()
+    assert sending.keys == ["b", "c", "a"]
+    while sending.keys:
+        sending.answer()
     assert answers == ["c!", "b!", "a!"]
 
 
-async def test_what_was_posted_and_answered_more_for_ever_is_given_up(
-    direct, posting, virtual_clock, monkeypatch
-):
+async def test_what_is_answered_more_for_ever_is_given_up(direct, sending, monkeypatch):
     monkeypatch.setattr(_dispatch, "MOST_REPEATS", 50)
-    posting.answers["a"] = [Reply.MORE] * 50
+    sending.answers["a"] = [Reply.MORE] * 50
     answers = []
     direct.send(op("a"), answers.append)
-    posting.answer()
-    await direct.settled()
+    while sending.keys:
+        sending.answer()
     assert isinstance(answers[0], EngineError)
-    assert posting.batches == [["a"]] * 49
+    assert sending.sent == ["a"] * 50
     direct.send(op("a"), answers.append)
-    posting.answer()
+    sending.answer()
     assert answers[1] == "a!"
 
 
-async def test_cancelled_after_it_was_posted_it_is_not_sent_again(direct, posting, virtual_clock):
+@pytest.mark.parametrize("outcome", [Reply.MORE, StoreUnavailable("away")])
+async def test_what_nobody_waits_for_any_more_is_not_sent_again(outcome, direct, sending):
+    sending.answers["a"] = [outcome]
     with anyio.move_on_after(0.5):
         await direct.call(op("a"))
-    posting.fail()
+    sending.answer()
     await direct.settled()
-    assert posting.batches == []
+    assert sending.sent == ["a"]
 
 
-async def test_settled_means_that_what_was_posted_is_answered(direct, posting, virtual_clock):
+async def test_settled_means_that_all_is_answered(direct, sending, virtual_clock):
     direct.send(op("a"), lambda _: direct.send(op("b"), lambda _: None))
     settled = []
 
@@ -445,10 +476,10 @@ async def test_settled_means_that_what_was_posted_is_answered(direct, posting, v
         for _ in range(2):
             await virtual_clock.settle()
             assert settled == []
-            posting.answer()
+            sending.answer()
 
 
-async def test_what_a_function_sends_is_posted_at_the_end_of_the_turn(direct, posting, virtual_clock):
+async def test_what_a_function_sends_is_submitted_at_the_end_of_the_turn(direct, sending, virtual_clock):
     class Source:
         gathered = 0
 
@@ -459,7 +490,15 @@ async def test_what_a_function_sends_is_posted_at_the_end_of_the_turn(direct, po
     for _ in range(3):
         source.gathered += 1
         direct.call_soon(source.flush)
-    assert posting.keys == []
+    assert sending.keys == []
     await virtual_clock.settle()
-    assert posting.keys == ["gathered 3"]
-    posting.answer()
+    assert sending.keys == ["gathered 3"]
+    sending.answer()
+
+
+async def test_an_answer_after_the_end_is_dropped(direct, sending):
+    answers = []
+    direct.send(op("a"), answers.append)
+    direct.close("closed")
+    sending.answer()
+    assert [type(answer) for answer in answers] == [StoreClosed]

@@ -10,6 +10,7 @@ from tenure.engine import Acquire, Engine, OpenSession, Ping, RenewSession
 from tenure.engines.memory import MemoryEngine
 from tenure.errors import StoreUnavailable
 from tenure.testing import Fault, FaultyEngine
+from tenure.testing._batch_link import BatchLink
 
 
 class Shards(Engine):
@@ -22,6 +23,9 @@ class Shards(Engine):
         self.engines = [MemoryEngine() for _ in range(self.shards)]
         self.away = set()
         self.log = []
+
+    def link(self):
+        return BatchLink(self)
 
     def shard(self, name):
         return ord(name[-1]) % self.shards

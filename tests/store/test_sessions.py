@@ -8,6 +8,7 @@ from tenure.engines.memory import MemoryEngine
 from tenure.errors import EngineError, StoreClosed, StoreUnavailable
 from tenure.store._dispatch import Dispatcher, Dispatchers
 from tenure.store._sessions import Session, Sessions
+from tenure.testing._batch_link import BatchLink
 from tenure.upkeep import Upkeep
 
 
@@ -22,6 +23,13 @@ class Link(Engine):
         self.down = False
         self.seconds = 0.0
         self.refused = ()
+
+    def link(self):
+        return BatchLink(self)
+
+    async def serve(self, process, deliver, *, task_status):
+        task_status.started()
+        await anyio.sleep_forever()
 
     async def execute(self, operations):
         await anyio.sleep(self.seconds)
@@ -53,14 +61,17 @@ def link():
 
 @pytest.fixture
 async def sessions(link, virtual_clock):
-    dispatchers = Dispatchers(link)
+    wire = link.link()
+    dispatchers = Dispatchers(wire)
     async with anyio.create_task_group() as group:
+        await group.start(wire.serve, "process", lambda _: None)
         upkeep = Upkeep(group)
         upkeep.start("wire", dispatchers.of("").run)
         sessions = Sessions("process", dispatchers, lambda: upkeep)
         sessions.upkeep = upkeep
         yield sessions
         upkeep.cancel()
+        group.cancel_scope.cancel()
 
 
 async def test_one_is_opened_for_all_who_ask(sessions, link, virtual_clock):

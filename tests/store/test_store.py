@@ -472,11 +472,11 @@ async def test_one_who_is_granted_in_the_turn_of_closing_does_not_enter():
     async with open_store(engine) as store:
         session = await store.session(30.0)
 
-        def apply(operation):
+        def submit(operation, on_answer):
             store._sessions.closed = True  # what closing does first
-            return engine.apply(operation)
+            engine.submit(operation, on_answer)
 
-        store._dispatchers.of("").apply = apply
+        store._dispatchers.of("")._engine_submit = submit
         with pytest.raises(StoreClosed):
             async with Lock(store, "a"):
                 pytest.fail("entered")

@@ -19,17 +19,20 @@ from tenure.engine import (
     Spend,
 )
 from tenure.engines.memory import MemoryEngine
+from tenure.testing._batch_link import BatchLink
 
 
 class Rude(MemoryEngine):
     """Raises `error` for a batch with an operation of a type in `refused`."""
 
-    immediate = False
     refused = ()
 
     def __init__(self):
         super().__init__()
         self.error = KeyError("bug")
+
+    def link(self):
+        return BatchLink(self)
 
     async def execute(self, operations):
         if any(isinstance(operation, self.refused) for operation in operations):
@@ -39,26 +42,23 @@ class Rude(MemoryEngine):
 
 
 class RudeAtOnce(Rude):
-    immediate = True
+    """Raises it while the operation is submitted."""
 
-    def apply(self, operation):
+    def link(self):
+        return self
+
+    def submit(self, operation, on_answer):
         if isinstance(operation, self.refused):
             raise self.error
-        return super().apply(operation)
+        super().submit(operation, on_answer)
 
 
-class RudeToPosts(Rude):
-    def post(self, operation, on_answer):
-        if isinstance(operation, self.refused):
-            raise self.error
-        return False
+class Silent(RudeAtOnce):
+    """Once something is refused, the rest is never answered."""
 
-
-class Silent(Rude):
-    """What is posted is never answered."""
-
-    def post(self, operation, on_answer):
-        return bool(self.refused) and not isinstance(operation, self.refused)
+    def submit(self, operation, on_answer):
+        if not self.refused or isinstance(operation, self.refused):
+            super().submit(operation, on_answer)
 
 
 class Linked(Rude):
@@ -77,7 +77,7 @@ class Linked(Rude):
         raise self.error
 
 
-ENGINES = (Rude, RudeAtOnce, RudeToPosts, Silent, Linked)
+ENGINES = (Rude, RudeAtOnce, Silent, Linked)
 
 
 @pytest.fixture(params=ENGINES)
@@ -264,7 +264,7 @@ async def lasting(store):
         await anyio.sleep_forever()
 
 
-@pytest.mark.parametrize("kind", [Rude, RudeAtOnce, RudeToPosts])
+@pytest.mark.parametrize("kind", [Rude, RudeAtOnce])
 @pytest.mark.parametrize(
     ("refused", "use", "seconds"),
     [
@@ -321,12 +321,12 @@ async def test_an_error_of_the_blocks_own_is_not_hidden_by_the_fault(engine, vir
 async def test_answers_that_come_after_the_end_are_dropped(virtual_clock):
     answers = []
 
-    class Late(Rude):
-        def post(self, operation, on_answer):
+    class Late(RudeAtOnce):
+        def submit(self, operation, on_answer):
             if isinstance(operation, Ping) and not self.refused:
                 answers.append(on_answer)
-                return True
-            return False
+            else:
+                super().submit(operation, on_answer)
 
     engine, heard = Late(), []
     with pytest.raises(KeyError):

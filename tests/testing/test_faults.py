@@ -36,7 +36,6 @@ class RecordingEngine(Engine):
     """An engine that only notes what arrives."""
 
     url = "recording:"
-    immediate = True
 
     def __init__(self):
         self.applied = []
@@ -207,7 +206,6 @@ async def test_hints_get_lost_and_doubled_and_held_back(faulty, recording):
 
 async def test_over_the_memory_engine_a_lost_reply_is_healed_by_sending_again(virtual_clock):
     faulty = FaultyEngine(MemoryEngine())
-    assert not faulty.immediate
     await faulty.execute([OpenSession("s", "p", 10.0), OpenSession("t", "q", 10.0)])
     first, second = Acquire("s", "lock", "h1", 1), Acquire("t", "lock", "h2", 1)
     faulty.plan(Fault.LOST_REPLY, on=Acquire)
@@ -226,9 +224,10 @@ async def test_over_the_memory_engine_a_lost_reply_is_healed_by_sending_again(vi
         group.cancel_scope.cancel()
 
 
-def test_it_never_applies_at_once(faulty):
-    with pytest.raises(RuntimeError, match="not immediate"):
-        faulty.apply(Ping())
+def test_a_store_submits_to_a_link_of_its_own(faulty):
+    with pytest.raises(RuntimeError, match=r"recording:: submit Ping\(\) to a link of this engine"):
+        faulty.submit(Ping(), pytest.fail)
+    assert faulty.link() is not faulty.link()
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,12 @@
 """The engine contract: coarse operations, frozen values in and out, safe to send again.
 
 An *engine* keeps state. It applies *operations*, each of them atomic and one round trip, and returns *answers*. An
-operation is a value, so an operation that is sent again is the same value. Every engine obeys these rules:
+operation is a value, so an operation that is sent again is the same value. `Engine.submit` is the one way in; how
+operations travel, one by one or in batches (`Batches`), is the engine's own affair. Every engine obeys these rules:
+
+Order. What is submitted to a shard takes effect in the order of submitting. Each operation is answered exactly once.
+The answer `StoreUnavailable` means that its outcome is unknown, or (`NotSent`) that it was not sent; nothing of it
+takes effect after that.
 
 Resending. The client names holds, claims and arrivals before it sends the first byte; to apply them twice is to apply
 them once. `Put`, `Exchange`, `Spend` and `Refund` carry `(session, n)`: n rises from batch to batch, per session and
@@ -68,12 +73,14 @@ from ._answers import (
     Metadata,
     Mismatch,
     Notice,
+    NotSent,
     Operation,
     Queued,
     Reply,
     Tripped,
     Waiting,
 )
+from ._batching import Batches
 from ._claims import (
     AddResource,
     Claim,
@@ -195,6 +202,7 @@ __all__ = (
     "Arrive",
     "Ask",
     "Asked",
+    "Batches",
     "Broken",
     "Browse",
     "Changed",
@@ -232,6 +240,7 @@ __all__ = (
     "Mismatch",
     "Move",
     "NewTask",
+    "NotSent",
     "Notice",
     "OpenSession",
     "Operation",

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Generic, TypeVar
 
+from tenure.errors import StoreUnavailable
+
 CAP = 256
 """How many steps a loop inside one operation may take before the answer is `Reply.MORE`."""
 
@@ -25,6 +27,10 @@ class Operation(Generic[A]):
     __slots__ = ()
 
     key: str
+
+
+class NotSent(StoreUnavailable):
+    """The operation has certainly not been sent, and has no effect."""
 
 
 class Reply(Enum):

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Protocol
 
 from anyio.abc import TaskStatus
 
-from tenure.errors import EngineError
+from tenure.errors import EngineError, StoreUnavailable
+from tenure.waiting import checkpoint, park, wake
 
 from ._answers import A, Hint, Operation
 from ._enlisting import Enlisted, Enlistment
@@ -16,20 +18,17 @@ from ._enlisting import Enlisted, Enlistment
 class Engine(Protocol):
     """What a store asks of an engine.
 
-    An engine inherits from this class. It sets `url` and implements `execute` and `serve`; the rest has defaults.
-
-    `immediate` means that operations are plain function calls: `apply` may be used, and there is nothing to batch.
+    An engine inherits from this class. It sets `url` and implements `submit` and `serve`; the rest has defaults.
 
     `shards` is the number of parts of the engine that may be away each for itself. What concerns one object or session
     (`Operation.key`) needs its shard only. An object is asked for with sessions of its own shard, and order is kept
-    within a shard; batches of several shards may be under way at the same time.
+    within a shard.
     Thread safety: none; an engine belongs to one event loop.
     """
 
     url: str
     """Where the state is kept, for messages; without a password."""
 
-    immediate: bool = False
     shards: int = 1
 
     def shard(self, name: str, /) -> int:
@@ -37,38 +36,57 @@ class Engine(Protocol):
         del name
         return 0
 
-    def apply(self, operation: Operation[A], /) -> A:
-        """Apply one operation at once; for immediate engines only. Raises `EngineError`."""
-        raise RuntimeError(f"{self.url}: this engine is not immediate: use execute, not apply({operation!r})")
+    def link(self) -> Engine:
+        """What one store submits to and serves on: the engine itself, unless it keeps stores apart."""
+        return self
 
-    def post(self, operation: Operation[Any], on_answer: Callable[[Any], object], /) -> bool:
-        """Send an operation at once, behind all that were sent before it, without waiting for their answers.
+    def submit(self, operation: Operation[Any], on_answer: Callable[[Any], object], /) -> None:
+        """Apply an operation atomically, behind all that were submitted to its shard before.
 
-        False: the engine cannot at the moment, and nothing was done. `on_answer` is called once, on the event loop and
-        not from within `post`, in the order of posting, with the answer, an `EngineError`, `Reply.MORE` (the operation
-        is sent again by `execute`, which runs what is due), or a `StoreUnavailable` when the outcome is unknown; what
-        `execute` says of that holds here too.
-        """
-        del operation, on_answer
-        return False
+        `on_answer` is called exactly once: with the answer, an `EngineError` if the operation fails, `Reply.MORE` (it
+        is to be submitted again at once), or a `StoreUnavailable` when its outcome is unknown (submitting it again is
+        then safe), which is a `NotSent` when it was not even sent. An engine without I/O calls it before this returns;
+        any other calls it from the event loop, never from within `submit`. It does not raise, and may submit operations
+        itself.
 
-    async def execute(self, operations: Sequence[Operation[Any]], /) -> Sequence[Any]:
-        """Apply operations in order, each atomically; return one answer for each, in the same order.
-
-        An operation that fails alone is answered with an `EngineError` instance. Raises `StoreUnavailable` when the
-        outcome of the whole batch is unknown; sending it again is then safe. After that nothing of the batch may take
-        effect any more that has not done so already: an acquisition must not arrive behind its own release.
-        Cancellation: the batch may or may not have been applied.
+        After a `StoreUnavailable` nothing of the operation may take effect any more that has not done so already: an
+        acquisition must not arrive behind its own release. What was submitted to the shard behind it and has not taken
+        effect is answered in the same way, so that all can be submitted again in their order.
         """
         ...
+
+    async def execute(self, operations: Sequence[Operation[Any]], /) -> Sequence[Any]:
+        """Submit operations and return one answer for each, in the same order; for tools and tests.
+
+        Raises `StoreUnavailable` if one of them is answered with it.
+        Cancellation: they may or may not be applied.
+        """
+        answers: list[Any] = [None] * len(operations)
+        missing = len(operations)
+        parked = park()
+
+        def take(i: int, answer: Any) -> None:
+            nonlocal missing
+            answers[i] = answer
+            missing -= 1
+            if not missing:
+                wake(parked)
+
+        for i, operation in enumerate(operations):
+            self.submit(operation, partial(take, i))
+        await (parked if missing else checkpoint())
+        for answer in answers:
+            if isinstance(answer, StoreUnavailable):
+                raise answer
+        return answers
 
     async def serve(
         self, process: str, deliver: Callable[[Hint], None], *, task_status: TaskStatus[None]
     ) -> None:
         """Open the link, report started, and deliver the hints for `process` until cancelled; then close the link.
 
-        `deliver` is called on the event loop, never from within `apply` or `execute`'s own bookkeeping. Several stores
-        of one program may serve on one engine object at the same time.
+        `deliver` is called on the event loop. Several stores of one program may serve on one engine object at the same
+        time.
         Cancellation: this is how it ends; afterwards no thread, socket or file is left.
         """
         ...

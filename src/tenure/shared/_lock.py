@@ -96,7 +96,7 @@ class Lock:
         """
         hold = self._store.entered.get((self._key, this_task())) or self._held_by_another_task()
         if isinstance(hold, Hold):
-            return cast("Hold[Lease]", hold).__aexit__(kind, error, trace)
+            return hold.__aexit__(kind, error, trace)  # pyright: ignore[reportUnknownMemberType] `cast` costs a call
         raise RuntimeError(f"{self._key}: not held by this task")
 
     async def holders(self) -> LockStatus:

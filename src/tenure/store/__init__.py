@@ -17,12 +17,12 @@ The way of a lock
       Sessions.current          store/_sessions  which session
       Acquisition.answer        store/_acquire   the name is known from here on
         Dispatcher.send         store/_dispatch
-          RedisEngine.post      engines/redis    one script
-            Connection.post     engines/redis/_connection  -> bytes leave
+          RedisEngine.submit    engines/redis/_remote      one script
+            Connection.send     engines/redis/_connection  -> bytes leave
         park                    waiting/_park
         ...                                                   Connection._take_in     engines/redis/_connection
         ...                                                   RedisEngine._on_reply   reply -> answer
-        ...                                                   Dispatcher              it is no longer pending
+        ...                                                   Dispatcher._on_answer   it is no longer under way
         ...                                                   Acquisition.on_news     wakes the task
       Grant                     store/_acquire
     Lease                       shared/_lease    the cancel scope; the session knows it
@@ -31,6 +31,9 @@ The way of a lock
       PendingRelease            store/_release   sent before the first await
         Dispatcher.send, and so on as above
         park until it is acknowledged, in a shield
+
+SQLite and PostgreSQL gather what is submitted in a turn of the loop, and while a batch is on its way (`Batches` in
+engine/_batching.py). Memory answers before `submit` returns.
 
 If another process holds it, the answer is `Queued` and the task stays parked. One of these wakes it: a hint
 (`Store._on_hint` -> `Acquisitions.on_hint`), the answer to asking again (`_reask`), the loss of the session
@@ -50,7 +53,7 @@ The way of a task
     ...                                Dispatcher.run    store/_dispatch
     ...                                Batcher._flush    all that has gathered
     ...                                Takers.next_operation -> one Exchange
-    ...                                Dispatcher.send -> engine
+    ...                                Dispatcher.send -> engine.submit
     ...                                                                     Batcher._on_answer
     ...                                                                     Takers.on_answer: hands over
     Task            shared/_task
@@ -71,7 +74,7 @@ Which file to open
 | a session is lost too early or too late                | `_sessions.Session.keep`                          |
 | a lost grant is not noticed after a failover           | `_reconciling`                                    |
 | a release is not sent again                            | `_release`, `Session._look_after_the_unreleased`  |
-| an operation is sent twice, or out of order            | `_dispatch`                                       |
+| an operation is sent twice, or out of order            | `_dispatch`; in batches: `_batching` of `engine`  |
 | a put or a verdict takes effect twice after an outage  | `_batcher`, and the engine's numbered answers     |
 | closing hangs, or loses something                      | `_store.Store._close`                             |
 | a background job is left behind                        | `tenure.upkeep`                                   |

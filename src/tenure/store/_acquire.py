@@ -40,7 +40,7 @@ from tenure.engine import (
     Waiting,
 )
 from tenure.errors import CapacityMismatch, StoreClosed
-from tenure.waiting import Parked, checkpoint, park, this_task, wake
+from tenure.waiting import Parked, checkpoint, park, this_task
 
 from ._dispatch import Call, Dispatchers
 from ._reask import Reasker
@@ -273,8 +273,12 @@ class Acquisition(Held):
 
     def on_news(self, news: object) -> None:
         """What ends the wait has come; a second time nothing happens."""
-        if self._news is None and (self._parked is None or wake(self._parked)):
+        parked = self._parked
+        if self._news is None and (parked is None or not parked.done()):
             self._news = news
+            if parked is not None:
+                # `wake`, without the call
+                parked.set_result(None)
 
     def lose(self, reason: str) -> None:
         """The session is lost."""

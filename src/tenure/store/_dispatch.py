@@ -1,33 +1,23 @@
 """Sending: how operations reach the engine, in order, and again whenever the outcome of one is unknown.
 
-There is one dispatcher for each shard of the engine, so that a shard that is away does not stop the others. An
-operation travels in one of three ways:
-
-- *immediate*: the engine applies it in a plain call (memory);
-- *posted*: the engine sends it at once and answers later, in order (Redis, while its connection stands);
-- *batched*: what arrives while a batch is on its way forms the next one, one batch at a time (SQLite, PostgreSQL; every
-  engine for what has to be sent again).
+There is one dispatcher for each shard of the engine, so that a shard that is away does not stop the others. It submits
+an operation to the engine at once, unless others wait before it: because `WINDOW` are under way, or because the engine
+was unavailable and there is a pause until all are submitted again.
 
 Where an operation is, by the container that holds its `Call`:
 
-| state     | container    | event                          | goes to                               |
-|-----------|--------------|--------------------------------|---------------------------------------|
-| new       | -            | immediate engine               | answered                              |
-|           |              | nothing waits, `post` takes it | posted                                |
-|           |              | otherwise                      | waiting (at the front if urgent)      |
-| waiting   | `_calls`     | its batch leaves               | in flight; dropped if no longer wanted |
-| posted    | `_posted`    | an answer                      | answered                              |
-|           |              | MORE, or `StoreUnavailable`    | again; dropped if no longer wanted    |
-| again     | `_again`     | the next batch is made         | waiting, before all others            |
-| in flight | `_in_flight` | an answer                      | answered                              |
-|           |              | MORE, or `StoreUnavailable`    | waiting, before all others            |
-| any       |              | the dispatcher closes          | answered, with `StoreClosed`          |
-
-While anything is waiting, again or in flight, nothing is posted: so order is kept.
+| state     | container    | event                           | goes to                                     |
+|-----------|--------------|---------------------------------|---------------------------------------------|
+| new       | -            | nothing waits                   | under way                                   |
+|           |              | otherwise                       | waiting (at the front if urgent)            |
+| waiting   | `_waiting`   | there is room, and no pause     | under way; dropped if no longer wanted      |
+| under way | `_under_way` | an answer                       | answered                                    |
+|           |              | MORE                            | again; dropped if no longer wanted          |
+|           |              | `StoreUnavailable`              | again, and a pause begins; dropped likewise |
+| again     | `_again`     | after MORE at once, or after    | waiting, before all others                  |
+|           |              | the pause                       |                                             |
+| any       |              | the dispatcher closes           | answered, with `StoreClosed`                |
 """
-
-# open question: `execute`, `post` and `apply` are three ways into an engine. If SQLite and PostgreSQL batched in their
-# own rooms, one `submit(operation, on_answer)` would do, and `_calls` and `_in_flight` would go.
 
 from __future__ import annotations
 
@@ -37,13 +27,16 @@ from functools import partial
 from threading import get_ident
 from typing import Any, Generic
 
-from tenure.engine import CAP, A, Engine, Operation, Reply
+from tenure.engine import CAP, A, Engine, NotSent, Operation, Reply
 from tenure.errors import EngineError, StoreClosed, StoreUnavailable
 from tenure.waiting import Backoff, Line, Waiter, checkpoint
 
 from ._home import Home
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0
+
+WINDOW = 2 * CAP
+"""How many operations may be under way: a batch, and one that forms meanwhile. What is urgent waits for no more."""
 
 MOST_REPEATS = 100_000
 """How often an operation may be answered MORE: each time the engine has done `CAP` steps of expiry."""
@@ -72,14 +65,16 @@ class Dispatcher:
     """
 
     def __init__(self, engine: Engine, home: Home | None = None) -> None:
-        self._engine = engine
+        self._url = engine.url
+        self._engine_submit = engine.submit
         self._home = home or Home()
-        self._immediate = engine.immediate
-        self._post = engine.post
-        self._calls: deque[Call[Any]] = deque()
+        self._waiting: deque[Call[Any]] = deque()
         self._again: deque[Call[Any]] = deque()
-        self._posted: dict[Call[Any], None] = {}
-        self._in_flight: list[Call[Any]] = []
+        self._under_way: dict[Call[Any], None] = {}
+        self._submitting = False
+        self._backoff = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE)
+        self._held_up = False
+        """Nothing is submitted until `run` goes on: there is a pause, or a fault."""
         self._soon: dict[Callable[[], object], None] = {}
         self._idle: Line[None, None] = Line(_nothing)
         self._callers: Line[Call[Any], Any] = Line(_unwant)
@@ -93,14 +88,14 @@ class Dispatcher:
     @property
     def pending(self) -> int:
         """How many operations are not yet answered."""
-        return len(self._again) + len(self._calls) + len(self._in_flight) + len(self._posted)
+        return len(self._again) + len(self._waiting) + len(self._under_way)
 
     def send(
         self, operation: Operation[A], on_answer: Callable[[A | Exception], object], *, urgent: bool = False
     ) -> Call[A]:
         """Send an operation; `on_answer` is called once with its answer or its error, and must not raise.
 
-        The error is its `EngineError`, or `StoreClosed` when the dispatcher has closed. An immediate engine answers
+        The error is its `EngineError`, or `StoreClosed` when the dispatcher has closed. An engine without I/O answers
         before this returns, unless by a fault, and so does a dispatcher that has closed. Raises `RuntimeError` in
         another thread or process than the store's.
         """
@@ -110,40 +105,17 @@ class Dispatcher:
             return call
         if get_ident() != self._home.thread:
             raise self._home.error()
-        if self._immediate:
-            try:
-                answer = self.apply(operation)
-            except EngineError as problem:
-                on_answer(problem)
-            except Exception as fault:  # noqa: BLE001 it ends the store, and is none of the caller's
-                self._failed(fault, call)
+        if self._waiting or self._again or self._held_up or len(self._under_way) >= WINDOW:
+            # nothing may overtake what has to be sent again
+            if urgent:
+                self._waiting.appendleft(call)
             else:
-                on_answer(answer)
+                self._waiting.append(call)
             return call
-        # nothing may overtake what has to be sent again
-        free = not (self._calls or self._again or self._in_flight or self._fault)
-        try:
-            posted = free and self._post(operation, partial(self._on_posted_answer, call))
-        except Exception as fault:  # noqa: BLE001 as above
-            self._failed(fault, call)
-            return call
-        if posted:
-            call.tries = 1
-            self._posted[call] = None
-            return call
-        if urgent:
-            self._calls.appendleft(call)
-        else:
-            self._calls.append(call)
-        self._wake()
+        self._submit(call)
+        if self._again:
+            self._go_on()
         return call
-
-    def apply(self, operation: Operation[A]) -> A:
-        """Apply one operation on an immediate engine, to its final answer. Raises `EngineError`."""
-        for _ in range(MOST_REPEATS):
-            if (answer := self._engine.apply(operation)) is not Reply.MORE:
-                return answer
-        raise self._endless(operation)
 
     def call_soon(self, function: Callable[[], object]) -> None:
         """Call a plain function at the end of the loop's turn, before the next batch; equal ones are called once."""
@@ -181,8 +153,8 @@ class Dispatcher:
         if self._closed is not None:
             return
         self._closed = why
-        unanswered = [*self._posted, *self._in_flight, *self._again, *self._calls]
-        for calls in (self._posted, self._in_flight, self._again, self._calls):
+        unanswered = [*self._under_way, *self._again, *self._waiting]
+        for calls in (self._under_way, self._again, self._waiting):
             calls.clear()
         self._callers.fail_all(lambda: StoreClosed(why))
         for call in unanswered:
@@ -192,91 +164,86 @@ class Dispatcher:
         self._wake_settling()
 
     async def run(self) -> None:
-        """Send batches until cancelled. Raises what the engine raises by a fault of its own, which no engine should.
+        """Send again what has to be, until cancelled. Raises what the engine raises by a fault of its own.
 
-        Cancellation: the batch on its way may or may not be applied.
+        Cancellation: what is under way may or may not be applied.
         """
-        backoff = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE)
         while True:
-            while not (self._calls or self._again or self._soon or self._fault):
+            while not (self._soon or self._held_up):
                 self._wake_settling()
                 await self._idle.wait(self._idle.join(None))
             if self._fault is not None:
                 raise self._fault
             self._call_functions()
-            if not (batch := self._next_batch()):
-                continue
-            try:
-                answers = await self._engine.execute([call.operation for call in batch])
-            except StoreUnavailable as problem:
-                self.down = problem
-                self._calls.extendleft(call for call in reversed(batch) if call.wanted)
-                self._in_flight = []
-                await backoff.pause()
-                continue
-            except EngineError as problem:  # no engine should; its store must not end by it
-                answers = [problem] * len(batch)
-            if self._closed is not None:
-                return
-            backoff.reset()
-            self.down, self._in_flight = None, []
-            answered = [
-                (call, self._final(call, answer)) for call, answer in zip(batch, answers, strict=True)
-            ]
-            self._calls.extendleft(call for call, answer in reversed(answered) if answer is Reply.MORE)
-            for call, answer in answered:
-                if answer is not Reply.MORE:
-                    call.on_answer(answer)
+            if self._held_up and self._fault is None:
+                await self._backoff.pause()
+                self._held_up = self._fault is not None
+                self._go_on()
 
-    def _on_posted_answer(self, call: Call[Any], answer: Any) -> None:
-        if call not in self._posted:
-            return
-        del self._posted[call]
-        if answer is Reply.MORE:
-            answer = self._final(call, answer)
-        if answer is Reply.MORE or isinstance(answer, StoreUnavailable):
-            if answer is not Reply.MORE:
-                self.down = answer
+    def _submit(self, call: Call[Any]) -> None:
+        call.tries += 1
+        self._under_way[call] = None
+        self._submitting = True
+        try:
+            self._engine_submit(call.operation, partial(self._on_answer, call))
+        except Exception as fault:  # noqa: BLE001 it ends the store, and is none of the caller's
+            # `run` raises it; the call is answered when the store has closed
+            self._fault = self._fault or fault
+            self._hold_up()
+        self._submitting = False
+
+    def _go_on(self) -> None:
+        """Submit what waits, as far as there is room."""
+        waiting = self._waiting
+        while not self._held_up:
+            if self._again:
+                waiting.extendleft(reversed(self._again))
+                self._again.clear()
+            if not waiting or len(self._under_way) >= WINDOW:
+                break
+            call = waiting.popleft()
             if call.wanted:
-                self._again.append(call)
-            self._wake()
-            return
-        self.down = None
-        call.on_answer(answer)
-        if self._settles and not self._posted:
+                self._submit(call)
+        if self._settles and not self._under_way:
             self._wake()
 
-    def _final(self, call: Call[Any], answer: Any) -> Any:
-        """An answer that is not MORE for ever."""
+    def _on_answer(self, call: Call[Any], answer: Any) -> None:
+        if call not in self._under_way:
+            return  # closed meanwhile
+        del self._under_way[call]
         if answer is Reply.MORE:
             call.repeats += 1
-            if call.repeats >= MOST_REPEATS:
-                return self._endless(call.operation)
-        return answer
+            if call.repeats < MOST_REPEATS:
+                if call.wanted:
+                    self._again.append(call)
+                # an engine without I/O has not returned yet: its caller goes on
+                if not self._submitting:
+                    self._go_on()
+                return
+            answer = self._endless(call.operation)
+        if isinstance(answer, StoreUnavailable):
+            self.down = answer
+            call.tries -= isinstance(answer, NotSent)
+            if call.wanted:
+                self._again.append(call)
+            self._hold_up()
+            return
+        if self.down is not None:
+            self.down = None
+            self._backoff.reset()
+        call.on_answer(answer)
+        if self._waiting or (self._settles and not self._under_way):
+            self._go_on()
+
+    def _hold_up(self) -> None:
+        self._held_up = True
+        self._wake()
 
     def _endless(self, operation: Operation[Any]) -> EngineError:
         return EngineError(
-            f"{self._engine.url}: the engine has answered {type(operation).__name__} {MOST_REPEATS} times with "
+            f"{self._url}: the engine has answered {type(operation).__name__} {MOST_REPEATS} times with "
             "MORE; its expiry never ends, and whether the operation was applied is unknown"
         )
-
-    def _next_batch(self) -> list[Call[Any]]:
-        batch: list[Call[Any]] = []
-        self._calls.extendleft(reversed(self._again))
-        self._again.clear()
-        while self._calls and len(batch) < CAP:
-            call = self._calls.popleft()
-            if call.wanted:
-                call.tries += 1
-                batch.append(call)
-        self._in_flight = batch
-        return batch
-
-    def _failed(self, fault: Exception, call: Call[Any]) -> None:
-        """Have `run` raise the fault; the call is answered when the store has closed."""
-        self._fault = self._fault or fault
-        self._calls.append(call)
-        self._wake()
 
     def _call_functions(self) -> None:
         functions, self._soon = self._soon, {}

@@ -19,7 +19,7 @@ from anyio import AsyncContextManagerMixin, CancelScope
 from tenure.arguments import check_name, check_seconds
 from tenure.engine import A, Engine, Enlisted, Enlistment, Hint, Notice, Operation, Ping, SessionItem
 from tenure.errors import LeaseLost, StoreClosed
-from tenure.observe import Observer
+from tenure.observe import Observer, Reporter
 from tenure.upkeep import Job, Upkeep, unwrapped_task_group
 from tenure.waiting import this_task
 
@@ -112,16 +112,17 @@ class Store(AsyncContextManagerMixin):
         self.settle_timeout = check_seconds("settle_timeout", settle_timeout)
         self.close_timeout = check_seconds("close_timeout", close_timeout)
         self.codec: Codec = codec or JsonCodec()
-        self.observer = observer
+        self.reporter = Reporter(observer)
         self.process = _new_process()
         self._home = Home()
         self._engine = engine
+        self._link = link = engine.link()
         self._upkeep: Upkeep | None = None
         self._closing = False
         self._fault: Exception | None = None
-        self._dispatchers = Dispatchers(engine, self._home)
+        self._dispatchers = Dispatchers(link, self._home)
         self._timers = Timers()
-        self._sessions = Sessions(self.process, self._dispatchers, self._running)
+        self._sessions = Sessions(self.process, self._dispatchers, self._running, self.reporter)
         self._acquisitions = Acquisitions(self._dispatchers, self._sessions, self._timers)
         self._reconciler = Reconciler(self._on_found)
         self._listeners: WeakValueDictionary[str, Any] = WeakValueDictionary()
@@ -147,7 +148,7 @@ class Store(AsyncContextManagerMixin):
         async with _in_one_task(), unwrapped_task_group() as group:
             self._upkeep = upkeep = Upkeep(group, self._fail)
             try:
-                link = await upkeep.open("link", self._engine.serve, self.process, self._on_hint)
+                link = await upkeep.open("link", self._link.serve, self.process, self._on_hint)
                 carriers = [
                     *(upkeep.start("wire", dispatcher.run) for dispatcher in self._dispatchers.all),
                     upkeep.start("timers", self._timers.run),
@@ -291,10 +292,10 @@ class Store(AsyncContextManagerMixin):
         if self._listeners.get(key) is listener:
             del self._listeners[key]
 
-    def notice(self, event: str, /, **fields: object) -> None:
-        """Notify the observer, if there is one."""
-        if self.observer is not None:
-            self.observer.notice(event, **fields)
+    @property
+    def observer(self) -> Observer | None:
+        """What receives the events."""
+        return self.reporter.observer
 
     # inside
 

@@ -18,6 +18,8 @@ from anyio import TASK_STATUS_IGNORED
 from tenure.engine import Engine
 from tenure.errors import StoreUnavailable
 
+from ._batch_link import BatchLink
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
@@ -100,13 +102,10 @@ class FaultyEngine(Engine):
     freezes the link until `resume`, `pause_session` one process's part of it. `clock` is the one that was given to the
     engine inside, if `jump` shall move it.
 
-    Batches that are in flight together may change places, as they may on the way to a server. A store sends one batch
-    at a time, so those are batches of several stores over this one object, and each store keeps its own order.
-
-    The lanes of the engine inside are its lanes; then a store sends one batch at a time in each of them.
-
-    It is never immediate: over the memory engine too, operations travel in batches and can be cancelled on their way.
-    `batches` counts what was sent, `suffered` what happened to it.
+    Each store that is opened on it gets a link of its own (`link`), on which operations travel in batches, one batch at
+    a time in each shard of the engine inside; over the memory engine too. Batches of several stores that are in flight
+    together may change places, as they may on the way to a server, while each store keeps its own order.
+    `batches` counts what was sent, `suffered` what happened to it. `execute` sends one batch, without any link.
 
     Thread safety: none; it belongs to the event loop of the engine inside.
     """
@@ -207,8 +206,17 @@ class FaultyEngine(Engine):
             )
         self._clock.jump(seconds)
 
+    def link(self) -> BatchLink:
+        """A link for one store, on which `execute` carries one batch at a time in each shard."""
+        return BatchLink(self)
+
+    def submit(self, operation: Operation[Any], on_answer: Callable[[Any], object], /) -> None:
+        """Refused: a store submits to a link of its own. Raises `RuntimeError`."""
+        del on_answer
+        raise RuntimeError(f"{self.url}: submit {operation!r} to a link of this engine, which `link()` makes")
+
     async def execute(self, operations: Sequence[Operation[Any]], /) -> Sequence[Any]:
-        """Apply operations as far as the faults let it. Raises `StoreUnavailable`.
+        """Apply one batch as far as the faults let it. Raises `StoreUnavailable`.
 
         Cancellation: they may or may not have been applied.
         """

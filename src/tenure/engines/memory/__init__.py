@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import anyio
 from anyio import TASK_STATUS_IGNORED
 from anyio.abc import TaskStatus
-from anyio.lowlevel import checkpoint
 
 from tenure.engine import CAP, A, Engine, Hint, Operation, Reply, handlers, within
 from tenure.errors import EngineError
@@ -36,7 +35,6 @@ class MemoryEngine(Engine):
     """
 
     url = "memory:"
-    immediate = True
 
     def __init__(self, *, clock: Callable[[], float] | None = None, cap: int = CAP) -> None:
         self._clock = clock or anyio.current_time
@@ -96,16 +94,13 @@ class MemoryEngine(Engine):
                 deliver(hint)
         return answer
 
-    async def execute(self, operations: Sequence[Operation[Any]], /) -> Sequence[Any]:
-        """Apply operations in order. Cancellation: all of them were applied."""
-        answers: list[Any] = []
-        for operation in operations:
-            try:
-                answers.append(self.apply(operation))
-            except EngineError as problem:
-                answers.append(problem)
-        await checkpoint()
-        return answers
+    def submit(self, operation: Operation[Any], on_answer: Callable[[Any], object], /) -> None:
+        """Apply one operation, and call `on_answer` before this returns."""
+        try:
+            answer = self.apply(operation)
+        except EngineError as problem:
+            answer = problem
+        on_answer(answer)
 
     async def serve(
         self,

@@ -13,6 +13,7 @@ from tenure.engine import (
     CAP,
     RESPONSE_TIMEOUT,
     A,
+    Batches,
     Enlisted,
     Enlistment,
     Health,
@@ -22,6 +23,7 @@ from tenure.engine import (
     within,
 )
 from tenure.errors import EngineError, StoreUnavailable
+from tenure.upkeep import unwrapped_task_group
 
 from ._address import address
 from ._codec import answered, arguments, row_of
@@ -69,6 +71,7 @@ class PostgresEngine(Remote):
         self._cap = cap
         self._processes: dict[str, str] = {}
         self._since_chores = 0
+        self._batches = Batches(self.url)
         self._connection = Connection(
             self._address,
             self._schema,
@@ -78,15 +81,16 @@ class PostgresEngine(Remote):
             response_timeout=response_timeout,
         )
 
-    async def execute(self, operations: Sequence[Operation[Any]], /) -> Sequence[Any]:
-        """Apply operations in order, each by one call in a transaction of its own, all sent together.
+    def submit(self, operation: Operation[Any], on_answer: Callable[[Any], object], /) -> None:
+        """Apply an operation by one call in a transaction of its own, in the next batch; see `tenure.engine.Engine`.
 
-        Waits while the server cannot be reached. Raises `StoreUnavailable` when the connection breaks meanwhile, or the
-        server asks to try again.
-        Cancellation: they may or may not have been applied.
+        A batch waits while the server cannot be reached. It is answered with `StoreUnavailable` when the connection
+        breaks meanwhile, or the server asks to try again.
         """
-        if not self._listeners:
-            raise StoreUnavailable(f"{self.url}: the engine does not serve")
+        self._batches.submit(operation, on_answer)
+
+    async def _apply(self, operations: Sequence[Operation[Any]]) -> Sequence[Any]:
+        """Apply a batch, all sent together. Raises `StoreUnavailable`."""
         answers: list[Any] = [None] * len(operations)
         statements: dict[int, Statement] = {}
         for i, operation in enumerate(operations):
@@ -161,4 +165,6 @@ class PostgresEngine(Remote):
         self._connection.forget(place)
 
     async def _run(self, started: Callable[[], None] | None) -> None:
-        await self._connection.run(started)
+        async with unwrapped_task_group() as group:
+            await group.start(self._batches.run, self._apply)
+            await self._connection.run(started)

@@ -252,7 +252,9 @@ class Connection:
 
     def _break(self, pipelines: Sequence[Pipeline]) -> None:
         self._commands = self._listening = None
-        self._up = anyio.Event()
+        # a try that failed leaves it as it is: somebody may wait for it
+        if self._up.is_set():
+            self._up = anyio.Event()
         for pipeline in pipelines:
             pipeline.close(self._trouble or "the connection was closed")
 

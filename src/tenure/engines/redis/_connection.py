@@ -111,18 +111,11 @@ class Connection:
         if self._closed:
             raise StoreUnavailable(f"{self.address}: it is not used any more")
         batch = _Batch(len(commands))
-        self._send(b"".join(commands), *[batch.take] * len(commands), writes=writes)
+        self.send(b"".join(commands), *[batch.take] * len(commands), writes=writes)
         await batch.parked
         if batch.error is not None:
             raise batch.error
         return batch.replies
-
-    def post(self, packed: bytes, on_reply: Callable[[Any], object]) -> None:
-        """Send a packed command, if the connection is up; `on_reply` is called with the reply.
-
-        If the connection breaks before, it is called with a `StoreUnavailable`. It must not raise.
-        """
-        self._send(packed, on_reply)
 
     async def subscribe(self, channel: str) -> None:
         """Subscribe to a channel. Raises `EngineError` if the user may not. Cancellation: it may be subscribed."""
@@ -138,7 +131,7 @@ class Connection:
     def send_oneway(self, packed: bytes) -> None:
         """Send a command that is answered by pushes only, if the connection is up."""
         if self.up:
-            self._send(packed)
+            self.send(packed)
 
     def unsubscribe(self, channel: str) -> None:
         """Unsubscribe from a channel."""
@@ -235,7 +228,7 @@ class Connection:
     def _take_in(self, reader: hiredis.Reader, data: bytes) -> None:
         reader.feed(data)
         while (reply := reader.gets()) is not False:
-            if not is_reply(reply):
+            if isinstance(reply, hiredis.PushNotification) and not is_reply(reply):
                 self._take_message(reply)
                 continue
             if not self._pending:
@@ -275,9 +268,13 @@ class Connection:
             if looks == 2:
                 raise TimeoutError(f"no answer within {self._response_timeout:g} s")
             if not self._pending:
-                self._send(pack([("PING",)]), _nothing, writes=False)
+                self.send(pack([("PING",)]), _nothing, writes=False)
 
-    def _send(self, packed: bytes, *on_replies: Callable[[Any], object], writes: bool = True) -> None:
+    def send(self, packed: bytes, *on_replies: Callable[[Any], object], writes: bool = True) -> None:
+        """Send packed commands, if the connection is up; each of `on_replies` is called with the reply to one of them.
+
+        If the connection breaks before, it is called with a `StoreUnavailable`. It must not raise.
+        """
         few = len(self._pending) < ENOUGH
         if self._replicas and writes and on_replies:
             self._unconfirmed = True

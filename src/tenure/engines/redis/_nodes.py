@@ -98,6 +98,8 @@ class Nodes:
         self._group: TaskGroup | None = None
         self._nodes: dict[Address, _Node] = {}
         self._homes: dict[int, _Node] = {}
+        self.connections: dict[int, Connection] = {}
+        """Those of the homes."""
         self._found = anyio.Event()
         self._lost = anyio.Event()
         self._missing = anyio.Event()
@@ -137,11 +139,6 @@ class Nodes:
             asks = await self._redirected(shard, node, reply)
             await anyio.sleep(pause * random.uniform(0.5, 1))
             pause = min(2 * pause + _FIRST_PAUSE, _LONGEST_PAUSE)
-
-    def connection(self, shard: int) -> Connection | None:
-        """The connection to the node that has the shard, if it is up."""
-        node = self._homes.get(shard)
-        return node.connection if node is not None and node.connection.up else None
 
     def may_retry(self, error: hiredis.ReplyError) -> bool:
         """Whether the node did not execute the command, so that `execute` may send it again."""
@@ -195,6 +192,7 @@ class Nodes:
         finally:
             self._group = None
             self._homes.clear()
+            self.connections.clear()
             self._drop_unused()
 
     def look(self) -> None:
@@ -230,6 +228,7 @@ class Nodes:
         """These shards are there now."""
         before = self._homes
         self._homes = before | {shard: self._node(where) for shard, where in found.items()}
+        self.connections = {shard: home.connection for shard, home in self._homes.items()}
         self._renewed = self._renewed or any(home is not self._homes[shard] for shard, home in before.items())
         self._drop_unused()
         self._found.set()

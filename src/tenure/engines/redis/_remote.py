@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 import hiredis
 
-from tenure.engine import CAP, A, Hint, Notice, Operation, Remote, Reply, within
+from tenure.engine import CAP, Batches, Hint, Notice, Operation, Remote, Reply, within
 from tenure.errors import EngineError, StoreUnavailable
 from tenure.upkeep import unwrapped_task_group
 
@@ -26,8 +26,12 @@ from ._shards import shard_of
 class Topology(Protocol):
     """The connections to the servers, and which of them leads to which shard."""
 
-    def connection(self, shard: int, /) -> Connection | None:
-        """The connection to the server that has the shard, if it is up."""
+    @property
+    def connections(self) -> Mapping[int, Connection]:
+        """The connection to the server that has a shard, up or not, for each shard of which that is known.
+
+        An attribute: it is read for each operation.
+        """
         ...
 
     async def execute(self, shard: int, commands: list[bytes], /) -> list[Any]:
@@ -86,19 +90,42 @@ class RemoteRedis(Remote):
         self._keys = keys
         self._replicas = replicas
         self._clock = clock
+        # the last is for what concerns all shards
+        self._batches = [Batches(self.url) for _ in range(self.shards + (self.shards > 1))]
 
     def shard(self, name: str) -> int:
         """The shard of an object or a session."""
         return shard_of(name, self.shards)
 
-    async def execute(self, operations: Sequence[Operation[Any]], /) -> Sequence[Any]:
-        """Apply operations, each by one script: those of a shard in order, the shards concurrently.
+    def submit(self, operation: Operation[Any], on_answer: Callable[[Any], object], /) -> None:
+        """Send an operation at once, by one script; see `tenure.engine.Engine`.
+
+        While its server cannot be reached, or has refused one, it goes with the next batch of its shard, which waits
+        for the server; so does one that concerns all shards or cannot be encoded.
+        """
+        shard, key = 0, operation.key
+        if self.shards > 1:
+            shard = shard_of(key, self.shards) if key else -1
+        batches = self._batches[shard]
+        if not batches.busy and shard >= 0:
+            connection = self._topology.connections.get(shard)
+            if connection is not None and connection.up:
+                try:
+                    packed = self._packed(shard, operation)
+                except EngineError:
+                    pass  # the batch answers with it, later
+                else:
+                    codec = CODECS[type(operation)]
+                    connection.send(packed, partial(self._on_reply, shard, codec, on_answer))
+                    return
+        batches.submit(operation, on_answer)
+
+    async def _apply_batch(self, operations: Sequence[Operation[Any]]) -> Sequence[Any]:
+        """Apply operations: those of a shard in order, the shards concurrently.
 
         Waits while a server that is needed cannot be reached. Raises `StoreUnavailable` when a connection breaks.
         Cancellation: the operations may or may not have been applied.
         """
-        if not self._listeners:
-            raise StoreUnavailable(f"{self.url}: the engine does not serve")
         plan: dict[int, list[_Step]] = {}
         answers: list[list[Any]] = [[] for _ in operations]
         for operation, its in zip(operations, answers, strict=True):
@@ -144,27 +171,21 @@ class RemoteRedis(Remote):
         if more:
             await self._topology.execute(shard, [self._command(shard, "sweep")])
 
-    def post(self, operation: Operation[A], on_answer: Callable[[A | Reply | EngineError], object]) -> bool:
-        """Send one operation at once, if its server can be reached; see `tenure.engine.Engine`."""
-        key = operation.key
-        if not key and self.shards > 1:
-            return False
-        shard = 0 if self.shards == 1 else shard_of(key, self.shards)
-        connection = self._topology.connection(shard)
-        if connection is None:
-            return False
-        try:
-            packed = self._packed(shard, operation)
-        except EngineError:  # `execute` answers with it
-            return False
-        connection.post(packed, partial(self._on_reply, CODECS[type(operation)], on_answer))
-        return True
-
-    def _on_reply(self, codec: Codec[Any], on_answer: Callable[[Any], object], reply: Any) -> None:
+    def _on_reply(
+        self, shard: int, codec: Codec[Any], on_answer: Callable[[Any], object], reply: Any
+    ) -> None:
         if isinstance(reply, hiredis.ReplyError):
-            reply = Reply.MORE if self._topology.may_retry(reply) else refusal(self.url, reply)
+            if self._topology.may_retry(reply):
+                # the batch does what the error asks for
+                self._batches[shard].busy = True
+                reply = Reply.MORE
+            else:
+                reply = refusal(self.url, reply)
         elif not isinstance(reply, StoreUnavailable):
             reply = answered(codec, reply)
+            if reply is Reply.MORE and (connection := self._topology.connections.get(shard)) is not None:
+                # it does what is due, before the operation comes again
+                connection.send(self._command(shard, "sweep"), _nothing)
         on_answer(reply)
 
     def _packed(self, shard: int, operation: Operation[Any]) -> bytes:
@@ -201,4 +222,11 @@ class RemoteRedis(Remote):
         self._topology.forget(process)
 
     async def _run(self, started: Callable[[], None] | None) -> None:
-        await self._topology.run(started)
+        async with unwrapped_task_group() as group:
+            for batches in self._batches:
+                await group.start(batches.run, self._apply_batch)
+            await self._topology.run(started)
+
+
+def _nothing(_: object) -> None:
+    pass

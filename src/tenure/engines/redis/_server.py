@@ -44,14 +44,11 @@ class Server:
             response_timeout=response_timeout,
             replicas=replicas,
         )
+        self.connections = {0: self._connection}
 
     def __str__(self) -> str:
         """The URL, without the password."""
         return str(self._endpoint)
-
-    def connection(self, _shard: int) -> Connection | None:
-        """The connection, if it is up."""
-        return self._connection if self._connection.up else None
 
     async def execute(self, _shard: int, commands: list[bytes]) -> list[Any]:
         """Send packed commands; return the reply to each, errors among them.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 from os import PathLike, fspath
@@ -14,8 +14,7 @@ from anyio import TASK_STATUS_IGNORED, CancelScope
 from anyio.abc import TaskStatus
 
 from tenure.arguments import check_seconds
-from tenure.engine import A, Engine, Enlisted, Enlistment, Hint, Notice, Operation
-from tenure.errors import StoreUnavailable
+from tenure.engine import A, Batches, Engine, Enlisted, Enlistment, Hint, Notice, Operation
 
 from ._busy_retry import BusyRetry
 from ._clock import Clocks
@@ -62,6 +61,7 @@ class SqliteEngine(Engine):
         self._busy_timeout = check_seconds("busy_timeout", busy_timeout)
         self._listeners: dict[str, Callable[[Hint], None]] = {}
         self._link: Link | None = None
+        self._batches = Batches(str(self._path))
         self._users = 0
         self._gate = anyio.Lock()
 
@@ -69,15 +69,13 @@ class SqliteEngine(Engine):
         state = "closed" if self._link is None else "open"
         return f"<SqliteEngine {str(self._path)!r} {state}>"
 
-    async def execute(self, operations: Sequence[Operation[Any]], /) -> Sequence[Any]:
-        """Apply operations in order, in one transaction, after the batches that came before.
+    def submit(self, operation: Operation[Any], on_answer: Callable[[Any], object], /) -> None:
+        """Apply an operation in the next transaction; see `tenure.engine.Engine.submit`.
 
-        Raises `StoreUnavailable`, with nothing applied, when the engine does not serve or other processes kept the file
-        locked. Cancellation: the batch may or may not have been applied; what has begun is finished.
+        The answer is `StoreUnavailable`, with nothing applied, when the engine does not serve or other processes kept
+        the file locked.
         """
-        if self._link is None:
-            raise StoreUnavailable(f"{self._path}: the engine does not serve")
-        return await self._link.execute(operations)
+        self._batches.submit(operation, on_answer)
 
     def join(self, operation: Enlisted[A], /) -> Enlistment[A]:
         """Apply an operation in the user's transaction, on their own sqlite3 connection to the same file."""
@@ -127,6 +125,7 @@ class SqliteEngine(Engine):
             retry=BusyRetry(str(self._path), self._busy_timeout),
             inline=self._inline,
             listeners=self._listeners,
+            batches=self._batches,
         )
         try:
             await link.open()

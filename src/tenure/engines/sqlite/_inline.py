@@ -11,7 +11,7 @@ from anyio.lowlevel import checkpoint
 
 from tenure.waiting import loop_caller
 
-from ._thread import SHORTEST
+from ._thread import SHORTEST, Job
 
 T = TypeVar("T")
 
@@ -35,6 +35,12 @@ class Inline:
         result = function()
         await checkpoint()
         return result
+
+    def start(self, function: Callable[[], T], on_end: Callable[[Job[T]], object]) -> None:
+        """Run a function, and call `on_end`."""
+        job = Job(function, on_end)
+        job.run()
+        job.finish()
 
     async def tend(self) -> None:
         """Look for hints until cancelled. Cancellation: this is how it ends."""

@@ -10,15 +10,15 @@ from typing import Any
 
 from anyio import CancelScope
 
-from tenure.engine import Hint, Operation
-from tenure.errors import EngineError
+from tenure.engine import Batches, Hint, Operation
+from tenure.errors import EngineError, StoreUnavailable
 
 from ._busy_retry import BusyRetry
 from ._clock import Clocks
 from ._file import File
 from ._inline import Inline
 from ._presence import FileLostError
-from ._thread import EngineThread
+from ._thread import EngineThread, Job
 
 
 class Link:
@@ -36,11 +36,15 @@ class Link:
         retry: BusyRetry,
         inline: bool,
         listeners: dict[str, Callable[[Hint], None]],
+        batches: Batches,
     ) -> None:
         self._retry = retry
+        self._batches = batches
         self._listeners = listeners
         self._file: File | None = None
         self._lost: FileLostError | None = None
+        self._fault: Exception | None = None
+        self._closing = False
         self._serving: set[CancelScope] = set()
         self._runner = runner = (
             Inline(self._look) if inline else EngineThread(f"tenure {path.name}", self._look)
@@ -58,10 +62,8 @@ class Link:
     async def open(self) -> None:
         """Open the file. Raises `EngineError`, `StoreUnavailable`. Cancellation: call `close`, always."""
         await self._runner.call(self._open)
-
-    async def execute(self, operations: Sequence[Operation[Any]]) -> list[Any]:
-        """Apply a batch. Cancellation: it is applied all the same."""
-        return await self._runner.call(partial(self._execute, operations))
+        # a batch leaves at the end of the loop's turn
+        self._batches.open(partial(self._runner.call_soon, self._send))
 
     async def serve(self, process: str, deliver: Callable[[Hint], None], started: Callable[[], None]) -> None:
         """Deliver the hints for a process. Raises `EngineError` once the file was deleted or replaced.
@@ -75,10 +77,12 @@ class Link:
             with CancelScope() as scope:
                 self._serving.add(scope)
                 try:
-                    if self._lost is None:
+                    if self._lost is None and self._fault is None:
                         await self._runner.tend()
                 finally:
                     self._serving.discard(scope)
+            if self._fault is not None:
+                raise self._fault
             if self._lost is not None:
                 raise EngineError(*self._lost.args)
         finally:
@@ -87,7 +91,12 @@ class Link:
     async def close(self) -> None:
         """Close the file, without waiting for its lock any longer. Cancellation: shield it."""
         self._retry.give_up()
-        await self._runner.end(self._close)
+        # what is under way is answered; nothing may be sent behind the closing
+        self._closing = True
+        try:
+            await self._runner.end(self._close)
+        finally:
+            self._batches.close()
 
     # on the thread
 
@@ -137,6 +146,23 @@ class Link:
                 self._runner.call_soon(partial(self._deliver, hints))
 
     # on the loop
+
+    def _send(self) -> None:
+        if not self._closing:
+            self._runner.start(partial(self._execute, self._batches.take()), self._on_executed)
+
+    def _on_executed(self, job: Job[list[Any]]) -> None:
+        try:
+            answers = job.result()
+        except StoreUnavailable as problem:
+            self._batches.fail(problem)
+        except EngineError as problem:
+            self._batches.answer_all(problem)
+        except Exception as fault:  # noqa: BLE001 `serve` raises it
+            self._fault = fault
+            self._stop_serving()
+        else:
+            self._batches.answer(answers)
 
     def _stop_serving(self) -> None:
         for scope in self._serving:

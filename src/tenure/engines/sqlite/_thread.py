@@ -45,11 +45,11 @@ class Pace:
 
 
 class Job(Generic[T]):
-    """A function that a task of the loop waits for; it is run even if that task stops waiting."""
+    """A function, and what it returned or raised; `on_end(job)` is called on the loop afterwards."""
 
-    def __init__(self, function: Callable[[], T]) -> None:
+    def __init__(self, function: Callable[[], T], on_end: Callable[[Job[T]], object]) -> None:
         self._function = function
-        self._parked = park()
+        self._on_end = on_end
         self._result: T | None = None
         self._problem: BaseException | None = None
 
@@ -57,16 +57,15 @@ class Job(Generic[T]):
         """On the thread: run the function."""
         try:
             self._result = self._function()
-        except BaseException as problem:  # noqa: BLE001 it is raised where it is waited for
+        except BaseException as problem:  # noqa: BLE001 `result` raises it
             self._problem = problem
 
     def finish(self) -> None:
-        """On the loop: wake the waiting task."""
-        wake(self._parked)
+        """On the loop: call `on_end`."""
+        self._on_end(self)
 
-    async def wait(self) -> T:
-        """The result, or the function's exception. Cancellation: the function is run all the same."""
-        await self._parked
+    def result(self) -> T:
+        """What the function returned. Raises what it raised."""
         if self._problem is not None:
             raise self._problem
         return cast("T", self._result)
@@ -90,9 +89,15 @@ class EngineThread:
 
     async def call(self, function: Callable[[], T]) -> T:
         """Run a function on the thread. Cancellation: it is run all the same."""
-        job: Job[T] = Job(function)
+        parked = park()
+        job: Job[T] = Job(function, lambda _: wake(parked))
         self._jobs.put(job)
-        return await job.wait()
+        await parked
+        return job.result()
+
+    def start(self, function: Callable[[], T], on_end: Callable[[Job[T]], object]) -> None:
+        """Run a function on the thread behind all others; `on_end` gets it when it has been run."""
+        self._jobs.put(Job(function, on_end))
 
     async def tend(self) -> None:
         """Nothing: the thread looks for itself. Cancellation: this is how it ends."""

@@ -1,0 +1,58 @@
+"""A link between one store and an engine on which operations travel in batches."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from anyio import TASK_STATUS_IGNORED
+
+from tenure.engine import Batches, Engine
+from tenure.upkeep import unwrapped_task_group
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from anyio.abc import TaskStatus
+
+    from tenure.engine import A, Enlisted, Enlistment, Hint, Operation
+
+
+class BatchLink(Engine):
+    """What one store submits forms batches, which `engine.execute` carries, one at a time in each shard."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.url = engine.url
+        self.shards = engine.shards
+        self._engine = engine
+        # the last is for what concerns all shards
+        self._lanes = [Batches(engine.url) for _ in range(engine.shards + (engine.shards > 1))]
+
+    def __repr__(self) -> str:
+        return f"<BatchLink to {self._engine!r}>"
+
+    def shard(self, name: str) -> int:
+        """The shard of the object or session with this name."""
+        return self._engine.shard(name)
+
+    def submit(self, operation: Operation[Any], on_answer: Callable[[Any], object], /) -> None:
+        """Put the operation into the next batch."""
+        lane = self.shard(operation.key) if operation.key and self.shards > 1 else -1
+        self._lanes[lane].submit(operation, on_answer)
+
+    def join(self, operation: Enlisted[A], /) -> Enlistment[A]:
+        """How the engine applies an operation within a transaction of the user's."""
+        return self._engine.join(operation)
+
+    async def serve(
+        self,
+        process: str,
+        deliver: Callable[[Hint], None],
+        *,
+        task_status: TaskStatus[None] = TASK_STATUS_IGNORED,
+    ) -> None:
+        """Carry batches, and deliver the hints for `process`. Cancellation: this is how it ends."""
+        async with unwrapped_task_group() as group:
+            for lane in self._lanes:
+                await group.start(lane.run, self._engine.execute)
+            await self._engine.serve(process, deliver, task_status=task_status)
+            group.cancel_scope.cancel()
