@@ -20,7 +20,6 @@ class Direct(Engine):
     """An SQLite database in memory, without a file or a thread."""
 
     url = "direct"
-    immediate = False
 
     def __init__(self, clock, cap):
         self.db = sqlite3.connect(":memory:", isolation_level=None)
