@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from zlib import crc32
 
 full = False
@@ -17,3 +18,9 @@ def loops(name):
     """Both loops; without --full one of them, always the same for the same name."""
     both = ("asyncio", "trio")
     return both if full else (both[crc32(str(name).encode()) % 2],)
+
+
+def walks(number):
+    """So many walks of each kind; with TENURE_MODEL_EXAMPLES that many where there are usually 20, and so on."""
+    examples = os.environ.get("TENURE_MODEL_EXAMPLES")
+    return share(number) if examples is None else max(1, int(examples) * number // 20)

@@ -33,6 +33,8 @@ class Time:
 
 
 class InSetTime(EngineContract):
+    walks = depth.walks(20)
+
     @pytest.fixture
     def time(self):
         return Time()

@@ -8,6 +8,7 @@ import tempfile
 from pathlib import Path
 
 import anyio
+import depth
 import psycopg
 import pytest
 from needed import NO_PGBOUNCER
@@ -93,6 +94,8 @@ POOLED = (
 @pytest.mark.full
 @pytest.mark.backends("asyncio")
 class TestContract(EngineContract):
+    walks = depth.walks(5)
+
     @pytest.fixture
     def now(self):
         return [1000.0]

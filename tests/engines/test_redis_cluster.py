@@ -7,6 +7,7 @@ import signal
 from functools import partial
 
 import anyio
+import depth
 import pytest
 
 from tenure import EngineError, LeaseLost, Lock, StoreUnavailable, WorkQueue
@@ -48,6 +49,8 @@ class Time:
 @pytest.mark.backends("asyncio")
 class TestContract(EngineContract):
     """What holds on one server holds for the objects and sessions of one shard."""
+
+    walks = depth.walks(5)
 
     @pytest.fixture(autouse=True)
     def one_shard(self, monkeypatch):

@@ -9,16 +9,24 @@ from pathlib import Path
 
 import pytest
 
+from tenure.testing import EngineContract
+
 HERE = Path(__file__).parent
 SRC = HERE.parents[1] / "src" / "tenure"
 MUTANTS = tomllib.loads((HERE / "mutants.toml").read_text(encoding="utf-8"))["mutant"]
-AREAS = {"line", "slots", "threads", "patterns", "store", "shared", "memory", "sqlite"}
+AREAS = {"line", "slots", "threads", "patterns", "store", "shared", "memory", "sqlite", "contract"}
 
 
 def test_there_are_enough_mutants_in_every_area():
     count = {area: sum(mutant["area"] == area for mutant in MUTANTS) for area in AREAS}
     assert sum(count.values()) == len(MUTANTS) >= 40
     assert min(count.values()) >= 5, count
+
+
+def test_those_for_the_contract_name_what_finds_them():
+    by = {mutant.get("by", "").partition("[")[0] for mutant in MUTANTS if mutant["area"] == "contract"}
+    assert all(name.startswith("test_") and hasattr(EngineContract, name) for name in by)
+    assert not any("by" in mutant for mutant in MUTANTS if mutant["area"] != "contract")
 
 
 def test_their_names_are_unique():

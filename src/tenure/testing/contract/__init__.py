@@ -7,34 +7,30 @@ import pytest
 # Before they are imported: so that a failed assertion shows its values.
 pytest.register_assert_rewrite(*(module.name for module in pkgutil.iter_modules(__path__, f"{__name__}.")))
 
-from ._barriers import BarrierContract  # noqa: E402
 from ._batches import BatchContract  # noqa: E402
 from ._claims import ClaimContract  # noqa: E402
+from ._counters import CounterContract  # noqa: E402
 from ._durations import DurationContract  # noqa: E402
 from ._forgetting import ForgettingContract  # noqa: E402
 from ._hints import HintContract  # noqa: E402
-from ._holdings import HoldingContract  # noqa: E402
-from ._holds import LockContract  # noqa: E402
+from ._holds import HoldContract  # noqa: E402
 from ._odd_arguments import OddArgumentContract  # noqa: E402
-from ._rates import RateContract  # noqa: E402
 from ._resending import ResendingContract  # noqa: E402
 from ._sessions import SessionContract  # noqa: E402
-from ._shares import ShareContract  # noqa: E402
 from ._survey import SurveyContract  # noqa: E402
 from ._tasks import TaskContract  # noqa: E402
+from ._walk import WalkContract  # noqa: E402
 
 __all__ = ("EngineContract",)
 
 
 class EngineContract(
+    WalkContract,
     SessionContract,
-    LockContract,
-    HoldingContract,
-    ShareContract,
+    HoldContract,
     ClaimContract,
     TaskContract,
-    RateContract,
-    BarrierContract,
+    CounterContract,
     HintContract,
     BatchContract,
     ResendingContract,

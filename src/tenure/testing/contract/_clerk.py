@@ -27,7 +27,6 @@ from tenure.engine import (
     QueueCounts,
     Queued,
     Record,
-    RenewSession,
     Reply,
     Settle,
     Taken,
@@ -147,12 +146,6 @@ class Clerk:
         assert _timeless(recounted) == _timeless(counts)
         return recounted
 
-    async def portrait(self) -> tuple[QueueCounts, list[list[Record]]]:
-        """All that can be seen of the queue, apart from what changes by itself with the time."""
-        states = ("waiting", "delayed", "leased", "ended", "dead")
-        pages = [[record._replace(age=0.0) for record in await self.browse(state)] for state in states]
-        return _timeless(await self.count()), pages
-
     async def page(self, state: str, after: str = "", limit: int = 100) -> Page:
         """A page of the tasks in a state."""
         page = await self.do(Browse(self.queue, state, after, limit))
@@ -182,10 +175,6 @@ class Clerk:
         return answer.value if isinstance(answer, Reply) else answer.state
 
     # the session
-
-    async def renew(self) -> None:
-        """Renew the session."""
-        assert await self.do(RenewSession(self.session)) is Reply.OK
 
     async def close(self) -> None:
         """End the session."""

@@ -107,7 +107,9 @@ class DurationContract(ContractBase):
             "refund": Refund(session, n, "k", nan, 1.0, 1.0),
         }
         batch = (Acquire(session, "k", "a", 1), operations[of], Ping())
-        first, failed, last = await do.engine.execute(batch)
+        answers = list(await do.engine.execute(batch))
+        assert len(answers) == len(batch)
+        first, failed, last = answers
         assert isinstance(first, Granted)
         assert isinstance(failed, EngineError)
         assert last is Reply.OK

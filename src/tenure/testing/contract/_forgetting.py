@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from tenure.engine import (
     Arrivals,
     Arrive,
@@ -13,7 +11,6 @@ from tenure.engine import (
     Count,
     Exchange,
     Gathering,
-    Leave,
     Move,
     NewTask,
     Notice,
@@ -110,32 +107,6 @@ class ForgettingContract(ClerkBase):
             await self._live_on(do, advance, session, 2 * _TTL + 2 * self.margin)
         assert 0 < births[0] < births[1] < births[2]
 
-    async def test_the_last_arrival_counts_for_how_long_a_barrier_is_known(
-        self, do: Do, advance: Advance
-    ) -> None:
-        mortal, lasting = await do.open(ttl=_TTL), await do.open(ttl=2 * _TTL)
-        assert await self._pass(do, lasting) == 0
-        assert await self._pass(do, mortal) == 1
-        await advance(2.5 * _TTL)
-        assert (await do(Arrivals("k"))).generation == 2
-        await advance(1.6 * _TTL + self.margin)
-        assert await do(Arrivals("k")) == _NOBODY
-
-    async def test_a_barrier_is_known_while_somebody_waits_or_has_an_outcome(
-        self, do: Do, advance: Advance
-    ) -> None:
-        session = await do.open(ttl=_TTL)
-        await self._pass(do, session)
-        assert isinstance(await do(Arrive(session, "k", "c", 2)), Waiting)
-        await self._live_on(do, advance, session, 5 * _TTL)
-        assert (await do(Arrivals("k")))[:4] == (2, 1, 1, False)
-        assert isinstance(await do(Arrive(session, "k", "d", 2)), Tripped)
-        await do(Withdraw("k", "c"))
-        await self._live_on(do, advance, session, 5 * _TTL)
-        assert await do(Arrive(session, "k", "d", 2)) == Tripped(1, 1)
-        await do(Withdraw("k", "d"))
-        assert await do(Arrivals("k")) == _NOBODY
-
     async def test_a_broken_barrier_is_known_until_it_is_reset(self, do: Do, advance: Advance) -> None:
         session = await do.open(ttl=_TTL)
         await do(Arrive(session, "k", "a", 2))
@@ -176,16 +147,6 @@ class ForgettingContract(ClerkBase):
         await b.put(*plain(1))
         assert (await b.recount()).put == 1
 
-    async def test_a_queue_is_known_for_two_ttls_after_a_settlement(
-        self, clerk: OpenClerk, do: Do, advance: Advance
-    ) -> None:
-        a = await clerk("a", ttl=2 * _TTL)
-        await self._work(a, 0.0)
-        await advance(3.5 * _TTL - self.margin)
-        assert await self._put_of(do) == 1
-        await advance(0.6 * _TTL + 2 * self.margin)
-        assert await self._put_of(do) == 0
-
     async def test_what_keeps_a_queue(self, clerk: OpenClerk, do: Do, advance: Advance) -> None:
         a = await clerk("a", ttl=_TTL)
         await self._work(a, verdict=Verdict.DEAD)
@@ -206,23 +167,6 @@ class ForgettingContract(ClerkBase):
         await do(SetPaused("jobs", paused=False))
         assert await self._put_of(do) == 0
 
-    async def test_a_cursor_keeps_a_queue(self, clerk: OpenClerk, do: Do, advance: Advance) -> None:
-        a = await clerk("a", ttl=_TTL)
-        await a.request("m", *plain(1), cursor=("c", b"1"))
-        await a.settle(await a.take_one(), ttl=0.0)
-        await advance(5 * _TTL)
-        assert await self._put_of(do) == 1
-
-    async def test_a_producer_keeps_a_queue(self, clerk: OpenClerk, do: Do, advance: Advance) -> None:
-        a, b = await clerk("a", ttl=_TTL), await clerk("b")
-        await a.put(*plain(1), max_size=1)
-        await b.request("m", *plain(1), max_size=1)
-        await a.settle(await a.take_one(), ttl=0.0)
-        await advance(5 * _TTL)
-        assert await self._put_of(do) == 1
-        assert await do(Leave("jobs", "m")) is Reply.RELEASED
-        assert await self._put_of(do) == 0
-
     async def test_idle_takers_outlive_what_the_queue_was(
         self, clerk: OpenClerk, do: Do, hints: Hints, advance: Advance
     ) -> None:
@@ -237,14 +181,3 @@ class ForgettingContract(ClerkBase):
         await c.put(NewTask(b"new"))
         assert [hint.news for hint in await inbox.new()] == [Notice.READY]
         assert (await c.recount()).put == 1
-
-    @pytest.mark.parametrize("closed", [False, True])
-    async def test_what_was_only_looked_at_is_unknown(self, clerk: OpenClerk, do: Do, closed: bool) -> None:
-        a = await clerk("a")
-        await do(SetPaused("jobs", paused=True))
-        await a.exchange(want=1)
-        assert (await a.count()).paused
-        await do(SetPaused("jobs", paused=False))
-        if closed:
-            await a.close()
-        assert await self._put_of(do) == 0

@@ -8,15 +8,9 @@ from tenure.engine import (
     Acquire,
     Ask,
     Asked,
-    CloseSession,
     Granted,
     Hint,
-    Holders,
-    Holdings,
-    Notice,
     Release,
-    Reply,
-    SetValue,
 )
 
 from ._contract import ContractBase, Do, Hints, Inbox
@@ -57,38 +51,6 @@ class HintContract(ContractBase):
         (hint,) = await inbox.new()
         assert await do(Ask(session, "k", ("b",))) == Asked((hint.news,))  # pyright: ignore[reportArgumentType]
         assert await do(Acquire(session, "k", "b", 1)) == hint.news
-
-    async def test_what_is_answered_needs_no_hint(self, do: Do, hints: Hints) -> None:
-        inbox = await hints("p1")
-        session = await do.open("p1")
-        await do.hold(session, "k", "a")
-        await do(Acquire(session, "k", "a", 1))
-        await do(Acquire(session, "k", "b", 1, wait=False))
-        await do.queue(session, "k", "c")
-        await do(Release("k", "c"))
-        await do(Release("k", "a"))
-        assert await inbox.new() == []
-
-    async def test_who_left_or_died_is_not_told(self, do: Do, hints: Hints) -> None:
-        gone, next_one = await hints("p1"), await hints("p2")
-        session, mortal, other = await do.open("p1"), await do.open("p1"), await do.open("p2")
-        await do.hold(other, "k", "a")
-        await do.queue(session, "k", "leaves")
-        await do.queue(mortal, "k", "dies")
-        await do.queue(other, "k", "b")
-        await do(Release("k", "leaves"))
-        await do(CloseSession(mortal))
-        await do(Release("k", "a"))
-        assert await gone.new() == []
-        assert [hint.name for hint in await next_one.new()] == ["b"]
-
-    async def test_two_sessions_of_one_process_are_told_once(self, do: Do, hints: Hints) -> None:
-        inbox = await hints("p1")
-        first, second = await do.open("p1"), await do.open("p1")
-        await do.hold(first, "k", "a")
-        await do.queue(second, "k", "b")
-        await do(Release("k", "a"))
-        assert [hint.name for hint in await inbox.new()] == ["b"]
 
     async def test_what_nobody_heard_is_learnt_by_asking(self, do: Do, hints: Hints) -> None:
         session, other = await do.open("p1"), await do.open("p2")
@@ -142,57 +104,6 @@ class HintContract(ContractBase):
             await do.queue(session, f"k{i}", "b")
             await do(Release(f"k{i}", "a"))
         assert [hint.key for hint in await inbox.new()] == ["k0", "k1", "k2"]
-
-    # watching
-
-    async def test_a_watcher_of_a_key_learns_of_the_next_change(self, do: Do, hints: Hints) -> None:
-        inbox = await hints("watcher")
-        watcher, session = await do.open("watcher"), await do.open("p1")
-        changed = [Hint("watcher", "k", "", Notice.CHANGED)]
-        assert await do(Holders("k", watch=watcher)) == Holdings(0, 0, (), ())
-        token = await do.hold(session, "k", "a")
-        assert await inbox.new() == changed
-        await do(Holders("k", watch=watcher))
-        await do(SetValue("k", "a", token, b"new"))
-        assert await inbox.new() == changed
-        await do(Holders("k", watch=watcher))
-        await do(Release("k", "a"))
-        assert await inbox.new() == changed
-
-    async def test_a_watch_is_for_one_change(self, do: Do, hints: Hints) -> None:
-        inbox = await hints("watcher")
-        watcher, session = await do.open("watcher"), await do.open("p1")
-        await do(Holders("k", watch=watcher))
-        await do(Holders("k", watch=watcher))
-        for holder in "abc":
-            await do.hold(session, "k", holder)
-            await do(Release("k", holder))
-        assert len(await inbox.new()) == 1
-
-    async def test_all_who_watch_are_told(self, do: Do, hints: Hints) -> None:
-        inboxes = [await hints(process) for process in ("p1", "p2", "p3")]
-        watchers = [await do.open(process) for process in ("p1", "p2")]
-        session = await do.open("p3")
-        for watcher in watchers:
-            await do(Holders("k", watch=watcher))
-        await do.hold(session, "k", "a")
-        assert [len(await inbox.new()) for inbox in inboxes] == [1, 1, 0]
-
-    async def test_a_watcher_that_closed_its_session_is_not_told(self, do: Do, hints: Hints) -> None:
-        inbox = await hints("watcher")
-        watcher, session = await do.open("watcher"), await do.open("p1")
-        await do(Holders("k", watch=watcher))
-        await do(CloseSession(watcher))
-        await do.hold(session, "k", "a")
-        assert await inbox.new() == []
-
-    async def test_the_change_of_one_key_is_not_that_of_another(self, do: Do, hints: Hints) -> None:
-        inbox = await hints("watcher")
-        watcher, session = await do.open("watcher"), await do.open("p1")
-        await do(Holders("k", watch=watcher))
-        await do.hold(session, "l", "a")
-        assert await do(Release("k", "nobody")) is Reply.UNKNOWN
-        assert await inbox.new() == []
 
 
 def _ignore(_: Hint) -> None:

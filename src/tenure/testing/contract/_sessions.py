@@ -9,7 +9,6 @@ from tenure.engine import (
     AddResource,
     Arrive,
     Ask,
-    Asked,
     Claim,
     Claimed,
     CloseSession,
@@ -21,9 +20,7 @@ from tenure.engine import (
     Granted,
     Holders,
     Holdings,
-    Leave,
     NewTask,
-    OpenSession,
     Operation,
     Ping,
     Put,
@@ -41,7 +38,7 @@ from tenure.engine import (
     Withdraw,
 )
 
-from ._contract import LASTING, Advance, ContractBase, Do, Hints
+from ._contract import Advance, ContractBase, Do, Hints
 
 
 class SessionContract(ContractBase):
@@ -49,11 +46,6 @@ class SessionContract(ContractBase):
 
     Thread safety: none needed; pytest makes one for each test.
     """
-
-    async def test_a_session_that_was_opened_is_alive(self, do: Do) -> None:
-        session = await do.open()
-        assert await do(RenewSession(session)) is Reply.OK
-        await do.hold(session, "k", "a")
 
     async def test_a_session_ends_a_ttl_after_it_was_opened(self, do: Do, advance: Advance) -> None:
         session = await do.open(ttl=2.0)
@@ -79,16 +71,6 @@ class SessionContract(ContractBase):
         await advance(0.6 + self.margin)
         assert await do(Ask(session, "k", ("a",))) is Reply.GONE
 
-    async def test_opening_again_renews_and_keeps_what_the_session_has(
-        self, do: Do, advance: Advance
-    ) -> None:
-        session = await do.open("p1", ttl=2.0)
-        token = await do.hold(session, "k", "a")
-        await advance(1.5)
-        assert await do(OpenSession(session, "p1", 2.0)) is Reply.OK
-        await advance(1.5)
-        assert await do(Acquire(session, "k", "a", 1)) == Granted(token)
-
     async def test_a_renewal_that_comes_late_revives_nothing(self, do: Do, advance: Advance) -> None:
         session, other = await do.open(ttl=2.0), await do.open("p2")
         token = await do.hold(session, "k", "a")
@@ -98,53 +80,6 @@ class SessionContract(ContractBase):
         for _ in range(2):
             assert await do(RenewSession(session)) is Reply.GONE
         assert await do(Holders("k")) == Holdings(0, 0, (), ())
-
-    async def test_renewing_does_not_open(self, do: Do) -> None:
-        assert await do(RenewSession("nobody's")) is Reply.GONE
-        assert await do(Acquire("nobody's", "k", "a", 1)) is Reply.GONE
-
-    async def test_a_session_that_is_closed_has_ended(self, do: Do) -> None:
-        session = await do.open()
-        assert await do(CloseSession(session)) is Reply.OK
-        assert await do(RenewSession(session)) is Reply.GONE
-        assert await do(CloseSession(session)) is Reply.GONE
-
-    async def test_closing_an_unknown_session(self, do: Do) -> None:
-        assert await do(CloseSession("nobody's")) is Reply.GONE
-
-    async def test_a_session_that_expired_can_only_be_opened_anew(self, do: Do, advance: Advance) -> None:
-        session = await do.open("p1", ttl=2.0)
-        await do.hold(session, "k", "a")
-        await advance(2.1 + self.margin)
-        assert await do(OpenSession(session, "p1", LASTING)) is Reply.OK
-        assert await do(Ask(session, "k", ("a",))) == Asked((Reply.UNKNOWN,))
-
-    async def test_with_its_session_a_numbered_answer_is_forgotten(self, do: Do) -> None:
-        session = await do.open("p1")
-        spend = Spend(session, 1, "k", (SpendRequest(1.0),), rate=0.001, burst=1.0)
-        first = await do(spend)
-        await do(CloseSession(session))
-        await do(OpenSession(session, "p1", LASTING))
-        second = await do(spend)
-        assert isinstance(first, Spent)
-        assert isinstance(second, Spent)
-        assert first.answers[0].delay == 0
-        assert second.answers[0].delay > 900
-
-    async def test_the_end_of_one_session_is_not_that_of_another(self, do: Do, advance: Advance) -> None:
-        """Not even when they are of one process, as two stores of one program are."""
-        mortal, other = await do.open("p1", ttl=2.0), await do.open("p1")
-        await do.hold(mortal, "k", "a")
-        token = await do.hold(other, "l", "b")
-        await advance(2.1 + self.margin)
-        assert await do(RenewSession(mortal)) is Reply.GONE
-        assert await do(RenewSession(other)) is Reply.OK
-        assert await do(Acquire(other, "l", "b", 1)) == Granted(token)
-
-    async def test_an_unknown_session_has_no_effect(self, do: Do) -> None:
-        for operation in _of_a_session("nobody's"):
-            assert await do(operation) is Reply.GONE, operation
-        await self._nothing_is_left(do)
 
     async def test_an_ended_session_has_no_effect(self, do: Do) -> None:
         session = await do.open()
@@ -164,19 +99,6 @@ class SessionContract(ContractBase):
         assert isinstance(spent, Spent)
         assert spent.answers[0].delay == 0
         assert isinstance(await do(Arrive(session, "k", "a", 2)), Waiting)
-
-    async def test_giving_back_needs_no_session(self, do: Do) -> None:
-        session = await do.open()
-        await do.hold(session, "k", "a")
-        await do(CloseSession(session))
-        answers = await do.batch(Release("k", "a"), GiveBack("k", "a"), Leave("k", "a"), Withdraw("k", "a"))
-        assert answers == [Reply.UNKNOWN] * 4
-
-    async def test_closing_gives_up_all_that_the_session_has(self, do: Do) -> None:
-        session = await do.open()
-        await self._take_one_of_each(do, session)
-        assert await do(CloseSession(session)) is Reply.OK
-        await self._all_is_given_up(do)
 
     async def test_expiry_gives_up_all_that_the_session_has(self, do: Do, advance: Advance) -> None:
         session = await do.open(ttl=2.0)
@@ -228,19 +150,6 @@ class SessionContract(ContractBase):
         assert [hint.key for hint in await inbox.new()] == ["k2", "k1"]
         tokens = [await do.hold(heir, key, "b") for key in ("k2", "k1")]
         assert tokens == sorted(tokens)
-
-    async def test_what_a_session_has_is_given_up_in_the_order_in_which_it_came(
-        self, do: Do, hints: Hints
-    ) -> None:
-        inbox = await hints("heir")
-        session, heir = await do.open(), await do.open("heir")
-        keys = ["k3", "k1", "k2"]
-        for key in keys:
-            await do.hold(session, key, "a")
-        for key in sorted(keys):
-            await do.queue(heir, key, "b")
-        await do(CloseSession(session))
-        assert [hint.key for hint in await inbox.new()] == keys
 
     async def test_whoever_asks_next_clears_up(self, do: Do, hints: Hints, advance: Advance) -> None:
         inbox = await hints("p2")

@@ -1,16 +1,405 @@
-"""Tasks: all that the contract asks of an engine about them."""
+"""Tasks: a full queue, takers and what the dead had, verdicts, and operations that look at many tasks."""
 
 from __future__ import annotations
 
-from ._tasks_admin import AdminContract
-from ._tasks_put import PutContract
-from ._tasks_settle import SettleContract
-from ._tasks_take import TakeContract
-from ._tasks_walk import WalkContract
+import pytest
+
+from tenure.engine import (
+    CAP,
+    Accepted,
+    Browse,
+    Changed,
+    Exchange,
+    Exchanged,
+    Hint,
+    Leave,
+    Move,
+    NewTask,
+    Notice,
+    Outcome,
+    Ping,
+    Put,
+    PutAnswer,
+    PutRequest,
+    Queued,
+    Reply,
+    Settle,
+    Taken,
+    Verdict,
+)
+from tenure.errors import EngineError
+
+from ._clerk import Clerk, ClerkBase, OpenClerk, names, payloads, plain
+from ._contract import Advance, Do, Hints
 
 
-class TaskContract(PutContract, TakeContract, SettleContract, AdminContract, WalkContract):
-    """What the contract says of tasks.
+async def _bury(clerk: Clerk, count: int) -> None:
+    """Let the next tasks end as dead letters."""
+    tasks = await clerk.take(count)
+    assert len(tasks) == count
+    for at in range(0, count, CAP):
+        part = tasks[at : at + CAP]
+        await clerk.exchange(*(Settle(task.id, task.token, Verdict.DEAD, b"error") for task in part))
+
+
+class TaskContract(ClerkBase):
+    """What the contract says of tasks, beside the walk.
 
     Thread safety: none needed; pytest makes one for each test.
     """
+
+    # putting
+
+    async def test_each_request_of_a_batch_is_answered_in_its_place(self, clerk: OpenClerk, do: Do) -> None:
+        a = await clerk("a")
+        requests = (
+            PutRequest("m", plain(2)),
+            PutRequest("n", plain(9), wait=False),
+            PutRequest("o", ()),
+            PutRequest("p", plain(1)),
+        )
+        answer = await do(Put(a.session, do.number(), "jobs", requests, 5))
+        assert isinstance(answer, PutAnswer)
+        first, refused, nothing, last = answer.answers
+        assert refused is Reply.REFUSED
+        assert nothing == Accepted(())
+        assert isinstance(first, Accepted)
+        assert isinstance(last, Accepted)
+        assert (len(first.ids), len(last.ids)) == (2, 1)
+        assert (await a.count()).put == 3
+
+    async def test_a_task_that_nobody_takes_expires(self, clerk: OpenClerk, advance: Advance) -> None:
+        a = await clerk("a")
+        tasks = (
+            NewTask(b"1", expires=1.0),
+            NewTask(b"2", delay=60.0, expires=1.0),
+            NewTask(b"3", expires=60.0),
+        )
+        waiting, delayed, _ = await a.put(*tasks)
+        await advance(0.5)
+        assert (await a.count()).expired == 0
+        await advance(0.7)
+        assert payloads(await a.take(5)) == [b"3"]
+        for task in (waiting, delayed):
+            assert await a.result(task) == Outcome("expired", b"", 0)
+        counts = await a.count()
+        assert (counts.expired, counts.waiting, counts.delayed, counts.leased) == (2, 0, 0, 1)
+
+    async def test_a_full_queue_makes_producers_wait_in_line(self, clerk: OpenClerk, hints: Hints) -> None:
+        a, b = await clerk("a"), await clerk("b")
+        news_a, news_b = await hints("a"), await hints("b")
+        await a.put(NewTask(b"first"), max_size=1)
+        second, third = NewTask(b"second"), NewTask(b"third")
+        places = [
+            await b.request("m", second, max_size=1),
+            await a.request("n", third, max_size=1),
+            await b.request("m", second, max_size=1),
+        ]
+        assert [place.place for place in places if isinstance(place, Queued)] == [1, 2, 1]
+        assert (await a.count()).producers == 2
+
+        await a.settle(await a.take_one())
+        assert await news_b.new() == [Hint("b", "jobs", "m", Notice.ROOM)]
+        assert await news_a.new() == []
+        counts = await a.count()
+        assert (counts.reserved, counts.producers) == (1, 1)
+
+        assert isinstance(await b.request("m", second, max_size=1), Accepted)
+        await b.settle(await b.take_one())
+        assert await news_a.new() == [Hint("a", "jobs", "n", Notice.ROOM)]
+        assert isinstance(await a.request("n", third, max_size=1), Accepted)
+        counts = await a.count()
+        assert (counts.reserved, counts.producers, counts.put) == (0, 0, 3)
+        assert payloads(await a.take(5)) == [b"third"]
+
+    @pytest.mark.parametrize("how", ["closed", "expired"])
+    @pytest.mark.parametrize("place", ["waiting", "reserved"])
+    async def test_the_place_of_a_dead_producer_goes_to_the_next(
+        self, clerk: OpenClerk, do: Do, hints: Hints, advance: Advance, how: str, place: str
+    ) -> None:
+        a, b = await clerk("a"), await clerk("b", ttl=1.0)
+        news = await hints("a")
+        await a.put(*plain(2), max_size=3 if place == "waiting" else 2)
+        size = 3 if place == "waiting" else 2
+        await b.request("dead", *plain(2), max_size=size)
+        await a.request("next", *plain(1), max_size=size)
+        if place == "reserved":
+            for task in await a.take(2):
+                await a.settle(task)
+            assert (await a.count()).reserved == 2
+        if how == "closed":
+            await b.close()
+        else:
+            await advance(1.5)
+            await do(Ping())
+        assert await names(news, Notice.ROOM) == ["next"]
+        assert await do(Leave("jobs", "dead")) is Reply.UNKNOWN
+        counts = await a.count()
+        assert (counts.reserved, counts.producers) == (1, 0)
+
+    # ------------------------------------------------------------------------------------------ sending again
+
+    # taking
+
+    async def test_a_delayed_task_is_not_taken_before_it_is_due(
+        self, clerk: OpenClerk, advance: Advance
+    ) -> None:
+        a = await clerk("a")
+        await a.put(NewTask(b"late", priority=9, delay=2.0))
+        assert await a.take(5) == ()
+        await advance(1.0)
+        assert await a.take(5) == ()
+        counts = await a.count()
+        assert (counts.delayed, counts.waiting) == (1, 0)
+        await advance(1.5)
+        assert payloads(await a.take(5)) == [b"late"]
+
+    async def test_those_who_asked_in_vain_get_a_delayed_task_when_they_were_told_to_ask(
+        self, clerk: OpenClerk, advance: Advance
+    ) -> None:
+        a = await clerk("a")
+        await a.put(NewTask(b"late", delay=1.5), NewTask(b"later", delay=60.0))
+        answer = await a.exchange(want=1, wait=True)
+        assert 0 < answer.ask_again_in <= 1.5
+        for _ in range(3):
+            await advance(answer.ask_again_in)
+            answer = await a.exchange(want=1, wait=True)
+            if answer.tasks:
+                break
+        assert payloads(answer.tasks) == [b"late"]
+
+    async def test_old_tasks_come_before_higher_priorities_if_they_age(
+        self, clerk: OpenClerk, advance: Advance
+    ) -> None:
+        a = await clerk("a")
+        await a.put(NewTask(b"old", priority=0))
+        await advance(0.25)
+        await a.put(NewTask(b"old, low", priority=-5), NewTask(b"old, high", priority=5))
+        await advance(2.0)
+        await a.put(NewTask(b"new", priority=0), NewTask(b"new, high", priority=9))
+        tasks = (await a.exchange(want=9, aging=1.0)).tasks
+        # The oldest first, whatever their priority; those who have not aged by priority.
+        assert payloads(tasks) == [b"old", b"old, low", b"old, high", b"new, high", b"new"]
+
+    async def test_as_many_idle_takers_are_told_as_are_needed_in_the_order_in_which_they_came(
+        self, clerk: OpenClerk, hints: Hints
+    ) -> None:
+        wants = {"a": 2, "b": 1, "c": 1, "d": 5, "e": 1}
+        clerks = {name: await clerk(name) for name in wants}
+        inboxes = {name: await hints(name) for name in wants}
+
+        async def told() -> str:
+            return "".join([name for name, inbox in inboxes.items() for _ in await inbox.new()])
+
+        for name, want in wants.items():
+            await clerks[name].idle(want)
+        putter = await clerk("putter")
+        await putter.put(*plain(1))
+        assert await told() == "a"
+        await putter.put(*plain(2))
+        assert await told() == "bc"
+        await clerks["a"].take(3)
+        await putter.put(*plain(6))
+        assert await told() == "de"
+        await putter.put(*plain(6))
+        assert await told() == ""
+
+    @pytest.mark.parametrize("how", ["closed", "expired"])
+    async def test_what_a_dead_session_had_comes_back_in_its_old_place(
+        self, clerk: OpenClerk, advance: Advance, how: str
+    ) -> None:
+        a, b = await clerk("a", ttl=2.0), await clerk("b")
+        await b.put(*plain(3), *plain(2, priority=1))
+        await a.take(4)
+        await advance(0.1)
+        await b.put(*plain(3), *plain(2, priority=1))
+        if how == "closed":
+            await a.close()
+        else:
+            await advance(2.5)
+        counts = await b.count()
+        assert (counts.waiting, counts.leased, counts.put) == (10, 0, 10)
+        tasks = await b.take(20)
+        assert [task.priority for task in tasks] == [1] * 4 + [0] * 6
+        assert payloads(tasks) == [b"%d" % n for n in (0, 1, 0, 1, 0, 1, 2, 0, 1, 2)]
+        ids = [task.id for task in tasks]
+        assert ids == sorted(ids[:4]) + sorted(ids[4:])
+        assert [task.deliveries for task in tasks] == [2, 2, 1, 1, 2, 2, 1, 1, 1, 1]
+        assert [task.attempts for task in tasks] == [0] * 10
+
+    async def test_stranded_tasks_are_taken_up_when_those_who_wait_were_told_to_ask(
+        self, clerk: OpenClerk, advance: Advance
+    ) -> None:
+        """Nobody puts anything, no hint comes: the pause that was told is what helps."""
+        a, b = await clerk("a", ttl=2.0), await clerk("b")
+        await a.put(*plain(1))
+        await a.take_one()
+        answer = await b.idle()
+        assert 0 < answer.ask_again_in <= 2.0
+        for _ in range(3):
+            await advance(answer.ask_again_in)
+            answer = await b.exchange(want=1, wait=True)
+            if answer.tasks:
+                break
+        assert payloads(answer.tasks) == [b"0"]
+
+    async def test_a_thousand_stranded_tasks_come_back_in_short_steps(self, clerk: OpenClerk, do: Do) -> None:
+        a, b = await clerk("a"), await clerk("b")
+        ids = await b.put(*plain(1000))
+        await a.take(1000)
+        await a.begin_to_close()
+        operation = Exchange(b.session, do.number(), "jobs", want=1000)
+        steps = 0
+        while (answer := (await do.engine.execute([operation]))[0]) is Reply.MORE:
+            steps += 1
+            assert steps <= 1000
+        assert isinstance(answer, Exchanged)
+        assert steps >= 1, f"a loop of 1000 steps, though {CAP} is the cap"
+        taken = [*answer.tasks, *await b.take(1000)]
+        assert [task.id for task in taken] == list(ids)
+        assert {task.deliveries for task in taken} == {2}
+
+    async def test_a_thousand_tasks_that_are_due_at_once(self, clerk: OpenClerk, advance: Advance) -> None:
+        a = await clerk("a")
+        ids = await a.put(*plain(1000, delay=1.0))
+        await advance(2.0)
+        taken: list[int] = []
+        for _ in range(10):
+            answer = await a.exchange(want=1000, wait=True)
+            taken += [task.id for task in answer.tasks]
+            if len(taken) == 1000:
+                break
+            assert answer.ask_again_in == 0
+        assert taken == list(ids)
+
+    async def test_a_batch_of_puts_and_exchanges_is_applied_in_order(self, clerk: OpenClerk, do: Do) -> None:
+        a = await clerk("a")
+        put = Put(a.session, do.number(), "jobs", (PutRequest("m", plain(2)),), 9)
+        take, again = (Exchange(a.session, do.number(), "jobs", want=1) for _ in range(2))
+        _, first, second = await do.batch(put, take, again)
+        assert payloads(first.tasks + second.tasks) == [b"0", b"1"]
+
+    # settling
+
+    async def test_a_retry_comes_after_its_pause_and_counts_an_attempt(
+        self, clerk: OpenClerk, advance: Advance
+    ) -> None:
+        a = await clerk("a")
+        (task,) = await a.put(NewTask(b"x", priority=2))
+        await a.settle(await a.take_one(), Verdict.RETRY, delay=1.0)
+        assert await a.state(task) == "delayed"
+        await advance(0.5)
+        assert await a.take() == ()
+        await advance(0.7)
+        again = await a.take_one()
+        assert again == Taken(task, again.token, b"x", 2, 1, 2, self.about(0.2), b"")
+
+    async def test_as_many_verdicts_as_the_cap_fit_in_one_step_and_no_more(self, clerk: OpenClerk) -> None:
+        a = await clerk("a")
+        await a.put(*plain(CAP))
+        settle = [Settle(task.id, task.token, Verdict.DONE) for task in await a.take(CAP)]
+        with pytest.raises(ValueError, match=f"settle must hold at most {CAP} settlements, not {CAP + 1}"):
+            await a.exchange(*settle, settle[0])
+        assert (await a.exchange(*settle)).refused == ()
+        assert (await a.count()).done == CAP
+
+    async def test_results_are_kept_for_their_time(self, clerk: OpenClerk, advance: Advance) -> None:
+        a = await clerk("a")
+        short, long, for_good = await a.put(*plain(3))
+        for ttl in (1.0, 2.5, None):
+            await a.settle(await a.take_one(), result=b"result", ttl=ttl)
+        await advance(0.5)
+        assert [await a.state(task) for task in (short, long, for_good)] == ["done"] * 3
+        await advance(0.7)
+        assert [await a.state(task) for task in (short, long, for_good)] == ["unknown", "done", "done"]
+        assert [record.id for record in await a.browse("ended")] == [long, for_good]
+        await advance(2.0)
+        assert [await a.state(task) for task in (short, long, for_good)] == ["unknown", "unknown", "done"]
+        # They count all the same.
+        assert (await a.count()).done == 3
+
+    # ------------------------------------------------------------------------------------------ cancelling
+
+    # many at once
+
+    async def test_a_listing_of_more_than_one_operation_may_look_at(self, clerk: OpenClerk) -> None:
+        a = await clerk("a")
+        ids = await a.put(*plain(2 * CAP + 5))
+        assert [record.id for record in await a.browse("waiting", limit=10_000)] == list(ids)
+
+    async def test_a_listing_goes_on_while_tasks_come_and_go(self, clerk: OpenClerk) -> None:
+        a = await clerk("a")
+        ids = await a.put(*plain(6))
+        page = await a.page("waiting", limit=2)
+        (first, second) = page.records
+        await a.end(first.id, "cancelled")
+        await a.end(second.id, "cancelled")
+        await a.end(ids[2], "cancelled")
+        (new,) = await a.put(*plain(1))
+        assert [record.id for record in await a.browse("waiting", page.next)] == [*ids[3:], new]
+
+    async def test_a_place_that_no_page_has_given(self, clerk: OpenClerk) -> None:
+        a = await clerk("a")
+        await a.put(*plain(1))
+        for state in ("waiting", "delayed", "leased", "ended", "dead"):
+            with pytest.raises(EngineError):
+                await a.page(state, "nonsense")
+        with pytest.raises(ValueError, match="limit"):
+            Browse("jobs", "waiting", limit=0)
+
+    async def test_more_dead_tasks_than_one_step_requeues(self, clerk: OpenClerk, do: Do) -> None:
+        a = await clerk("a")
+        ids = await a.put(*plain(2 * CAP + 10))
+        await _bury(a, len(ids))
+        seqs = [record.seq for record in await a.browse("dead")]
+        assert await do(Move("jobs", frozenset({"dead"}), "waiting")) == Changed(
+            CAP, more=True, after=seqs[CAP - 1]
+        )
+        answer = await do(Move("jobs", frozenset({"dead"}), "waiting", seqs[CAP - 1]))
+        assert answer == Changed(CAP, more=True, after=seqs[2 * CAP - 1])
+        assert await do(Move("jobs", frozenset({"dead"}), "waiting", seqs[2 * CAP - 1])) == Changed(
+            10, more=False
+        )
+        assert [task.id for task in await a.take(1000)] == list(ids)
+
+    async def test_dead_tasks_that_stay_dead_are_looked_at_once(self, clerk: OpenClerk, do: Do) -> None:
+        """Else many whose keys are in use would hide those behind them."""
+        a = await clerk("a")
+        twins = [NewTask(b"old", key=f"k{n}") for n in range(CAP)]
+        await a.put(*twins)
+        await _bury(a, CAP)
+        (other,) = await a.put(NewTask(b"other"))
+        await _bury(a, 1)
+        seqs = [record.seq for record in await a.browse("dead")]
+        await a.put(*twins)
+        assert await do(Move("jobs", frozenset({"dead"}), "waiting")) == Changed(
+            0, more=True, after=seqs[CAP - 1]
+        )
+        assert await do(Move("jobs", frozenset({"dead"}), "waiting", seqs[CAP - 1])) == Changed(1, more=False)
+        assert await a.state(other) == "waiting"
+
+    async def test_more_tasks_than_one_step_purges(self, clerk: OpenClerk, do: Do) -> None:
+        a = await clerk("a")
+        ids = await a.put(*plain(CAP + 20), *plain(30, delay=60.0))
+        purge = Move("jobs", frozenset({"waiting", "delayed"}), "purged")
+        assert await do(purge) == Changed(CAP, more=True)
+        assert [record.id for record in await a.browse("waiting")] == list(ids[CAP : CAP + 20])
+        assert (await a.count()).delayed == 30
+        assert await do(purge) == Changed(50, more=False)
+        # nothing is left that says anything
+        assert (await a.count()).put == 0
+
+    async def test_what_is_purged_first(self, clerk: OpenClerk, do: Do, advance: Advance) -> None:
+        """What a listing shows first."""
+        a = await clerk("a")
+        await a.put(*plain(10), *plain(10, priority=1), *plain(10, priority=2, delay=0.5), *plain(1))
+        await a.put(*(NewTask(b"", delay=60.0 - n / 16) for n in range(2 * CAP)))
+        await advance(1.0)
+        await do(Move("jobs", frozenset({"waiting"}), "purged"))
+        listed = [record.id for record in await a.browse("delayed", limit=CAP)]
+        assert await do(Move("jobs", frozenset({"delayed"}), "purged")) == Changed(CAP, more=True)
+        assert [record.id for record in await a.browse("delayed", limit=CAP)] == listed[CAP:]
+        await a.put(*plain(CAP), *plain(CAP, priority=1))
+        listed = [record.id for record in await a.browse("waiting", limit=CAP)]
+        assert await do(Move("jobs", frozenset({"waiting"}), "purged")) == Changed(CAP, more=True)
+        assert [record.id for record in await a.browse("waiting", limit=CAP)] == listed[CAP:]

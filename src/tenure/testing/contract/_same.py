@@ -1,0 +1,123 @@
+"""Whether an engine's answer is that of the reference, apart from what each engine may choose for itself."""
+
+from __future__ import annotations
+
+from bisect import bisect
+from collections import defaultdict
+from dataclasses import fields, is_dataclass, replace
+from math import inf
+from typing import Any, TypeVar, cast
+
+from tenure.engine import Hint, Notice, Queued, SessionItem
+
+V = TypeVar("V")
+
+_KINDS = {
+    "token": "token",
+    "born": "token",
+    "refused": "token",
+    "stop": "token",
+    "id": "id",
+    "ids": "id",
+    "which": "id",
+    "seq": "seq",
+    "after": "seq",
+    "booking": "booking",
+}
+"""The fields with numbers that an engine gives out, and which of them are of one kind."""
+
+_RISING = ("token", "id")
+"""The kinds whose numbers rise: an engine's are in the same order as those of the reference."""
+
+_NOBODYS = 2**40
+"""Added to a number that the engine has not given out, so that it means nothing there either."""
+
+
+class Numbers:
+    """The numbers that an engine gave out, beside those of the reference for the same things.
+
+    `margin` is by how many seconds times may differ. With `same_tokens` the tokens are equal, and not only in the same
+    order.
+    """
+
+    def __init__(self, margin: float, *, same_tokens: bool) -> None:
+        self.margin = margin
+        self._same_tokens = same_tokens
+        self._own: dict[str, dict[float, float]] = defaultdict(dict)
+        self._order: dict[str, tuple[list[float], list[float]]] = defaultdict(lambda: ([], []))
+
+    def translated(self, value: V, kind: str | None = None) -> V:
+        """The same operation, or part of one, with the engine's own numbers."""
+        given = cast("Any", value)
+        if is_dataclass(given) and not isinstance(given, type):
+            changed = {
+                f.name: self.translated(getattr(given, f.name), _kind(f.name))
+                for f in fields(given)
+                if f.init
+            }
+            return cast("V", replace(given, **changed))
+        if isinstance(given, tuple):
+            parts = cast("tuple[Any, ...]", given)
+            names = _names(parts)
+            inside = list(map(self.translated, parts, map(_kind, names) if names else [kind] * len(parts)))
+            return cast("V", type(parts)(*inside) if names else tuple(inside))
+        if kind is None or not given or not isinstance(given, int | float):
+            return value
+        return cast("V", self._own[kind].get(given, given + _NOBODYS))
+
+    def same(self, own: Any, wanted: Any, kind: str | None = None) -> bool:
+        """Whether the engine's answer is that of the reference. Types count: 1 is neither True nor 1.0."""
+        if type(own) is not type(wanted):
+            return False
+        if isinstance(own, Queued):
+            # a place is an upper bound, and an engine may know better
+            return own.place <= wanted.place and self.same(own.ask_again_in, wanted.ask_again_in)
+        if isinstance(own, SessionItem) and own.family == wanted.family == "tasks":
+            names = (tuple(map(int, item.name.split())) for item in (own, wanted))
+            if not all(map(self.same, *names, ("id", "token"))):
+                return False
+            own, wanted = own._replace(name=""), wanted._replace(name="")
+        if is_dataclass(own):
+            parts = [(getattr(own, f.name), getattr(wanted, f.name), _kind(f.name)) for f in fields(own)]
+            return all(self.same(*part) for part in parts)
+        if isinstance(own, tuple):
+            owns, wanteds = cast("tuple[Any, ...]", own), cast("tuple[Any, ...]", wanted)
+            kinds = list(map(_kind, _names(owns))) or [kind] * len(owns)
+            return len(owns) == len(wanteds) and all(map(self.same, owns, wanteds, kinds))
+        if kind is not None and isinstance(own, int | float):
+            return self._same_number(kind, own, wanted)
+        if isinstance(own, float):
+            return own == wanted or abs(own - wanted) <= self.margin
+        return own == wanted
+
+    def same_hint(self, own: Hint, wanted: Hint) -> bool:
+        """Whether a hint to the same process about the same object says the same."""
+        kind = {Notice.FINISHED: "id", Notice.STOP: "token"}.get(cast("Notice", wanted.news))
+        if kind and own.news is wanted.news:
+            return self.same(int(own.name), int(wanted.name), kind)
+        return own.name == wanted.name and self.same(own.news, wanted.news)
+
+    def _same_number(self, kind: str, own: float, wanted: float) -> bool:
+        known = self._own[kind]
+        if wanted in known or not own or not wanted:
+            return known.get(wanted, wanted) == own
+        known[wanted] = own
+        if kind == "token" and self._same_tokens:
+            return own == wanted
+        if kind not in _RISING:
+            return True
+        wanteds, owns = self._order[kind]
+        rank = bisect(wanteds, wanted)
+        before, behind = [-inf, *owns[:rank]][-1], [*owns[rank:], inf][0]
+        wanteds.insert(rank, wanted)
+        owns.insert(rank, own)
+        return before < own < behind
+
+
+def _names(parts: tuple[Any, ...]) -> tuple[str, ...]:
+    """Those of the fields of a named tuple; none of another."""
+    return getattr(parts, "_fields", ())
+
+
+def _kind(name: str) -> str | None:
+    return _KINDS.get(name)

@@ -1,0 +1,646 @@
+"""The steps of the walk: operations that hit on the same few names again and again, alone and in scenes."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from random import Random
+from typing import Any, Protocol, TypeVar
+
+from tenure.engine import (
+    Acquire,
+    AddResource,
+    Arrivals,
+    Arrive,
+    Ask,
+    Claim,
+    Claimed,
+    CloseSession,
+    Count,
+    EditClaim,
+    Exchange,
+    Exchanged,
+    GetResult,
+    GiveBack,
+    Holders,
+    Leave,
+    Metadata,
+    Move,
+    NewTask,
+    OpenSession,
+    Operation,
+    Ping,
+    Progress,
+    Put,
+    PutRequest,
+    Refund,
+    Release,
+    RemoveResource,
+    RenewSession,
+    ResetBarrier,
+    Resize,
+    Resources,
+    SetPaused,
+    Settle,
+    SetValue,
+    Spend,
+    SpendRequest,
+    Verdict,
+    Withdraw,
+)
+
+from ._contract import LASTING
+
+T = TypeVar("T")
+
+SESSIONS = {"s1": "p1", "s2": "p2", "s3": "p1", "s4": "p3"}
+"""The sessions of a walk, and their processes."""
+KEYS = ("k", "l\0m")
+QUEUES = ("q", "r")
+STATES = ("waiting", "delayed", "leased", "ended", "dead")
+KINDS = ("holds", "pools", "queues", "sessions")
+_MOVED = ("waiting", "delayed", "leased", "dead", "dead", "done", "discarded", "cancelled", "expired")
+_METADATA: tuple[Metadata, ...] = ((), (("zone", b"\xff\0"),), (("size", b"1"), ("zone", b"\xff\0")))
+_VERDICTS = (*Verdict, Verdict.DONE, Verdict.DEAD)
+
+
+class Walker(Protocol):
+    """What a step may use."""
+
+    grants: list[tuple[str, str, int]]
+    claims: list[tuple[str, str, int]]
+    taken: list[tuple[str, str, int, int]]
+    put: list[tuple[str, int]]
+    ended: dict[str, list[int]]
+    bookings: list[tuple[str, float, float, float]]
+    history: list[Operation[Any]]
+
+    def name(self, name: str) -> str:
+        """A name of this walk alone."""
+        ...
+
+    def number(self, session: str, what: str) -> int:
+        """The next number for an operation of the session."""
+        ...
+
+    async def send(self, *operations: Operation[Any]) -> list[Any]:
+        """Send them to both engines, and return the answers of the reference."""
+        ...
+
+    async def advance(self, seconds: float) -> None:
+        """Let time pass for both."""
+        ...
+
+    async def look_at_tasks(self, queue: str, state: str, limit: int) -> None: ...
+
+    async def look_at_session(self, session: str, limit: int) -> None: ...
+
+    async def look_at_names(self, kind: str, prefix: str, limit: int) -> None: ...
+
+
+class Draw:
+    """Draws what a step needs.
+
+    All times are multiples of 1/64 s, which floats and whole microseconds both hold exactly. Unless `timed`, a duration
+    is none at all, or outlasts the walk.
+    """
+
+    def __init__(self, walk: Walker, seed: str, *, timed: bool) -> None:
+        self.walk = walk
+        self.random = Random(seed)
+        self.timed = timed
+
+    def one_of(self, things: Sequence[T]) -> T:
+        return self.random.choice(things)
+
+    def some(self, least: int, most: int, draw: Callable[[], T]) -> tuple[T, ...]:
+        return tuple(draw() for _ in range(self.random.randint(least, most)))
+
+    def flag(self) -> bool:
+        return self.random.random() < 0.5
+
+    def number(self, least: int, most: int) -> int:
+        return self.random.randint(least, most)
+
+    # names
+
+    def name(self, *names: str) -> str:
+        return self.walk.name(self.one_of(names))
+
+    def session(self) -> str:
+        return self.name(*SESSIONS)
+
+    def key(self) -> str:
+        return self.name(*KEYS)
+
+    def queue(self) -> str:
+        return self.name(*QUEUES)
+
+    def holder(self) -> str:
+        return self.one_of("abcdefgh")
+
+    def watch(self) -> str:
+        return self.session() if self.flag() else ""
+
+    # values
+
+    def data(self, most: int = 2) -> bytes:
+        return bytes(self.some(0, most, lambda: self.one_of((0, 1, 97, 255))))
+
+    def metadata(self) -> Metadata:
+        return self.one_of(_METADATA)
+
+    def duration(self) -> float:
+        short = self.one_of((1.0, 1.0, 2.0, 1 / 64, self.number(1, 6 * 64) / 64))
+        return short if self.timed else LASTING
+
+    def delay(self) -> float:
+        return self.duration() if self.flag() else 0.0
+
+    def delay_or_none(self) -> float | None:
+        return self.delay() if self.flag() else None
+
+    def aging(self) -> float | None:
+        return self.delay_or_none() if self.timed else self.one_of((None, LASTING))
+
+    def ttl(self) -> float:
+        return self.one_of((1.0, 4.0, 32.0, 32.0)) if self.timed else LASTING
+
+    def verdict(self) -> Verdict:
+        return self.one_of(_VERDICTS)
+
+    def moved(self) -> frozenset[str]:
+        return frozenset(self.some(0, 3, lambda: self.one_of(_MOVED)))
+
+    # requests
+
+    def task(self) -> NewTask:
+        key = self.one_of((None, None, "d1", "d2\0\u00e4", "d3"))
+        expires = self.duration() if self.number(0, 2) == 0 else None
+        return NewTask(self.data(3), self.number(-1, 1), self.delay(), key, expires)
+
+    def put_request(self) -> PutRequest:
+        cursor = (self.one_of(("c", "d")), self.data()) if self.number(0, 2) == 0 else None
+        return PutRequest(self.one_of("mno"), self.some(0, 4, self.task), self.flag(), cursor)
+
+    def spend_request(self) -> SpendRequest:
+        return SpendRequest(self.one_of((0.0, 0.5, 1.0, 7.0)), self.one_of((None, None, 0.0, 1.0)))
+
+
+Step = Callable[[Draw], Awaitable[object]]
+
+# ------------------------------------------------------------------------------------------------------------ sessions
+
+
+async def a_session(d: Draw) -> None:
+    """It is opened, renewed or closed."""
+    name = d.one_of(tuple(SESSIONS))
+    session, ttl = d.walk.name(name), d.ttl()
+    await d.walk.send(
+        d.one_of((OpenSession(session, SESSIONS[name], ttl), RenewSession(session), CloseSession(session)))
+    )
+
+
+async def renew_all(d: Draw) -> None:
+    """All sessions live on."""
+    ttl = 8.0 if d.timed else LASTING
+    for name, process in SESSIONS.items():
+        await d.walk.send(OpenSession(d.walk.name(name), process, ttl))
+
+
+async def live_on(d: Draw) -> None:
+    """For long beside the ttls of the sessions, which are renewed; what was numbered comes again in time."""
+    sessions, rounds = {d.walk.name(name): process for name, process in SESSIONS.items()}, d.number(1, 6)
+    numbered = [operation for operation in d.walk.history[-40:] if hasattr(operation, "n")]
+    again = d.one_of(numbered) if numbered else Ping()
+    looks = [Arrivals(d.walk.name(key)) for key in KEYS] + [Count(d.walk.name(queue)) for queue in QUEUES]
+    await d.walk.send(*(OpenSession(*of, 1.0 if d.timed else LASTING) for of in sessions.items()), again)
+    for i in range(1, rounds + 1):
+        if d.number(0, rounds) == 0:
+            await d.one_of((pass_a_barrier, do_a_task))(d)
+        await d.walk.advance(0.5)
+        await d.walk.send(*map(RenewSession, sessions), *[again] * (i % 3 == 0), *looks)
+
+
+async def let_time_pass(d: Draw) -> None:
+    """Until something may be due, and sometimes an operation notices at once."""
+    await d.walk.advance(d.one_of((1 / 64, 1.0, d.duration())))
+    if d.flag():
+        await d.walk.send(Ping())
+
+
+async def send_again(d: Draw) -> None:
+    """What was sent before comes once more."""
+    if d.walk.history:
+        await d.walk.send(*d.some(1, 4, lambda: d.one_of(d.walk.history[-20:])))
+
+
+async def look_into_a_session(d: Draw) -> None:
+    """Page by page."""
+    await d.walk.look_at_session(d.session(), d.number(1, 3))
+
+
+async def look_around(d: Draw) -> None:
+    """Page by page."""
+    await d.walk.look_at_names(d.one_of(KINDS), d.name("", "", "k", "s1", "none"), d.number(1, 3))
+
+
+# --------------------------------------------------------------------------------------------------------------- holds
+
+
+def hold_operation(d: Draw) -> Operation[Any]:
+    """Any one of the family."""
+    session, key, holder = d.session(), d.key(), d.holder()
+    match d.number(0, 8):
+        case 0 | 1:
+            capacity, weight = d.one_of((1, 3, 3, 3)), d.number(1, 4)
+            return Acquire(session, key, holder, capacity, weight, d.data(), d.flag())
+        case 2 | 3:
+            return Acquire(session, key, holder, 3)
+        case 4:
+            return Ask(session, key, d.some(0, 4, d.holder))
+        case 5 | 6:
+            return Release(key, holder)
+        case 7:
+            return Resize(key, d.one_of((1, 2, 3, 3, 5)))
+        case _:
+            return Holders(key, d.number(0, 4), d.watch())
+
+
+async def hold(d: Draw) -> None:
+    """One operation."""
+    await d.walk.send(hold_operation(d))
+
+
+async def crowd(d: Draw) -> None:
+    """Many come at once."""
+    session, key, capacity = d.session(), d.key(), d.one_of((1, 3, 3, 5))
+    await d.walk.send(*d.some(3, 8, lambda: Acquire(session, key, d.holder(), capacity, d.number(1, 4))))
+
+
+async def leave_two_lines(d: Draw) -> None:
+    """What one session holds of two keys goes to many at once when it ends."""
+    session, other, count = d.session(), d.session(), d.number(2, 5)
+    for key in map(d.walk.name, KEYS):
+        await d.walk.send(Acquire(session, key, "a", 3, 3))
+        await d.walk.send(*(Acquire(other, key, holder, 3) for holder in "bcdef"[:count]))
+    await d.walk.send(CloseSession(session))
+
+
+async def set_value(d: Draw) -> None:
+    """By one that holds or held, with a token that may be another's; somebody may watch."""
+    if d.walk.grants:
+        (key, holder, token), other = d.one_of(d.walk.grants[-4:]), d.one_of(d.walk.grants[-8:])
+        if d.flag():
+            await d.walk.send(Acquire(d.session(), key, holder, 3), Holders(key, 4, d.watch()))
+        await d.walk.send(SetValue(key, holder, d.one_of((token, other[2])), d.data()))
+
+
+# -------------------------------------------------------------------------------------------------------------- claims
+
+
+def claim_operation(d: Draw) -> Operation[Any]:
+    """Any one of the family, but for `EditClaim`."""
+    session, pool, holder, resource = d.session(), d.key(), d.holder(), d.one_of("xyz")
+    match d.number(0, 6):
+        case 0 | 1:
+            return AddResource(pool, resource, d.metadata(), d.number(-1, 1), d.flag())
+        case 2:
+            return RemoveResource(pool, resource)
+        case 3:
+            return Claim(session, pool, holder, d.metadata(), d.delay(), d.flag())
+        case 4:
+            return Claim(session, pool, holder)
+        case 5:
+            return GiveBack(pool, holder)
+        case _:
+            return Resources(pool, d.one_of(("", "", "x", "z")))
+
+
+async def claim(d: Draw) -> None:
+    """One operation."""
+    await d.walk.send(claim_operation(d))
+
+
+async def edit(d: Draw) -> None:
+    """By one that has a claim, or had it."""
+    if d.walk.claims:
+        metadata = d.metadata() if d.flag() else None
+        retire = "broken" if d.number(0, 2) == 0 else None
+        await d.walk.send(EditClaim(*d.one_of(d.walk.claims[-8:]), metadata, d.delay_or_none(), retire))
+
+
+async def lend(d: Draw) -> None:
+    """Claim a resource, change it, and part with it in one of several ways."""
+    walk, session, holder, pool = d.walk, d.session(), d.holder(), d.walk.name("k")
+    how = d.one_of(("give back", "retire", "remove", "close"))
+    await walk.send(AddResource(pool, "x", ()), AddResource(pool, "y", ()))
+    (answer,) = await walk.send(Claim(session, pool, holder, (), d.delay()))
+    if isinstance(answer, Claimed):
+        retire = "broken" if how == "retire" else None
+        await walk.send(EditClaim(pool, holder, answer.token, None, d.delay(), retire))
+        if how == "remove":
+            await walk.send(RemoveResource(pool, answer.resource))
+    await walk.send(CloseSession(session) if how == "close" else GiveBack(pool, holder))
+
+
+async def rest(d: Draw) -> None:
+    """A resource rests, is claimed again, and then rests no more."""
+    session, pool, seconds = d.session(), d.key(), d.delay()
+    await d.walk.send(AddResource(pool, "x", (), 1, revive=True))
+    for again in (False, True):
+        (answer,) = await d.walk.send(Claim(session, pool, "a", (), 0.0, d.flag()))
+        if isinstance(answer, Claimed) and not again:
+            await d.walk.send(EditClaim(pool, "a", answer.token, cool_down=seconds))
+        await d.walk.send(GiveBack(pool, "a"), Resources(pool))
+        await d.walk.advance(seconds)
+
+
+async def wait_for_a_match(d: Draw) -> None:
+    """Claimers with different needs wait, and something comes for some of them."""
+    session, pool = d.session(), d.key()
+    await d.walk.send(*d.some(2, 5, lambda: Claim(session, pool, d.holder(), d.metadata())))
+    await d.walk.send(*d.some(1, 2, lambda: AddResource(pool, d.one_of("xyz"), d.metadata())))
+
+
+# ------------------------------------------------------------------------------------------------------------ counters
+
+
+async def spend(d: Draw) -> None:
+    """Several callers at once."""
+    session, key, rate = d.session(), d.key(), 3.0 if d.timed else 1 / LASTING
+    n = d.walk.number(session, f"spend {key}")
+    await d.walk.send(Spend(session, n, key, d.some(0, 3, d.spend_request), rate, 2.0))
+
+
+async def refund(d: Draw) -> None:
+    """Of a booking that may have been overtaken, or refunded."""
+    if d.walk.bookings:
+        key, cost, booking, rate = d.one_of(d.walk.bookings[-8:])
+        session = d.session()
+        n = d.walk.number(session, f"spend {key}")
+        await d.walk.send(Refund(session, n, key, cost, booking, rate))
+
+
+def _on_departure(d: Draw) -> str:
+    return d.one_of(("break", "break", "drop"))
+
+
+async def barrier(d: Draw) -> None:
+    """One operation."""
+    session, key, holder = d.session(), d.key(), d.holder()
+    operations = (
+        Arrive(session, key, holder, d.one_of((1, 2, 3, 3)), _on_departure(d)),
+        Arrive(session, key, holder, 3),
+        Withdraw(key, holder),
+        ResetBarrier(key),
+        Arrivals(key),
+    )
+    await d.walk.send(d.one_of(operations))
+
+
+async def gather(d: Draw) -> None:
+    """Several arrive at once, and two may go."""
+    session, key, on_departure = d.session(), d.key(), _on_departure(d)
+    parties = d.some(2, 4, d.holder)
+    await d.walk.send(*(Arrive(session, key, party, 4, on_departure) for party in parties))
+    if d.flag():
+        await d.walk.send(Withdraw(key, parties[0]), Withdraw(key, parties[1]))
+
+
+async def pass_a_barrier(d: Draw) -> None:
+    """All arrive and fetch their outcomes."""
+    key = d.key()
+    await d.walk.send(*(Arrive(d.session(), key, party, 2) for party in "ab"))
+    await d.walk.send(*(Withdraw(key, party) for party in "ab"))
+
+
+# --------------------------------------------------------------------------------------------------------------- tasks
+
+
+def queue_operation(d: Draw) -> Operation[Any]:
+    """Any one of those who look after a queue."""
+    queue, task = d.queue(), d.number(1, 9)
+    operations = (
+        Leave(queue, d.one_of("mno")),
+        GetResult(queue, task, d.watch()),
+        Move(queue, (task,), "cancelled", ttl=d.delay_or_none()),
+        Move(queue, d.some(0, 5, lambda: d.number(1, 9)), d.one_of(("cancelled", "waiting"))),
+        Move(queue, d.moved(), d.one_of(("waiting", "waiting", "purged", "purged", "cancelled"))),
+        Move(queue, frozenset({"dead"}), "waiting", d.one_of((0, *d.walk.ended.get(queue, ())))),
+        SetPaused(queue, d.flag()),
+        Count(queue, d.watch(), d.flag()),
+    )
+    return d.one_of(operations)
+
+
+async def look_after_a_queue(d: Draw) -> None:
+    """One operation."""
+    await d.walk.send(queue_operation(d))
+
+
+async def look_through_a_queue(d: Draw) -> None:
+    """Page by page."""
+    await d.walk.look_at_tasks(d.queue(), d.one_of(STATES), d.number(1, 4))
+
+
+async def _put(d: Draw, session: str, queue: str, *requests: PutRequest, max_size: int = 100) -> None:
+    await d.walk.send(Put(session, d.walk.number(session, f"put {queue}"), queue, requests, max_size))
+
+
+async def _exchange(
+    d: Draw, session: str, queue: str, settle: Sequence[Settle] = (), want: int = 0, **how: Any
+) -> tuple[Any, ...]:
+    """Returns the tasks that were taken."""
+    n = d.walk.number(session, f"exchange {queue}")
+    (answer,) = await d.walk.send(Exchange(session, n, queue, tuple(settle), want, **how))
+    return answer.tasks if isinstance(answer, Exchanged) else ()
+
+
+async def put(d: Draw) -> None:
+    """Several producers at once."""
+    max_size = d.one_of((2, 4, 100))
+    await _put(d, d.session(), d.queue(), *d.some(0, 3, d.put_request), max_size=max_size)
+
+
+async def exchange(d: Draw) -> None:
+    """Any verdicts on what anybody took, by anybody."""
+    session, queue, drawn = d.session(), d.queue(), ()
+    if d.walk.taken:
+        drawn = d.some(0, 3, lambda: d.one_of(d.walk.taken[-6:]))
+    settle = [Settle(t[2], t[3], d.verdict(), d.data(3), d.delay(), d.delay_or_none()) for t in drawn]
+    if drawn and d.flag():
+        session, queue = drawn[0][:2]
+    how = {"wait": d.flag(), "aging": d.aging(), "max_deliveries": d.one_of((1, 2, 20)), "keep": d.flag()}
+    await _exchange(d, session, queue, settle, d.number(0, 3), **how)
+
+
+async def work(d: Draw) -> None:
+    """Settle what this session took lately, and take more."""
+    session, queue = d.session(), d.queue()
+    verdicts, delay = d.some(1, 4, d.verdict), d.delay()
+    mine = [taken for taken in d.walk.taken if taken[:2] == (session, queue)][-2 * len(verdicts) :]
+    if d.flag():  # the last ones; else also those that it may have again, with another token
+        mine = mine[-len(verdicts) :]
+    settle = [
+        Settle(task, token, verdict, b"result", delay, 5.0)
+        for (_, _, task, token), verdict in zip(mine, verdicts, strict=False)
+    ]
+    await _exchange(d, session, queue, settle, d.number(0, 5))
+
+
+async def do_a_task(d: Draw) -> None:
+    """And leave no record of it."""
+    session, queue = d.session(), d.queue()
+    await _put(d, session, queue, PutRequest("m", (NewTask(b"x"),)))
+    tasks = await _exchange(d, session, queue, (), 1)
+    await _exchange(d, session, queue, [Settle(t.id, t.token, Verdict.DONE, ttl=0.0) for t in tasks])
+
+
+async def put_and_take(d: Draw) -> None:
+    """Tasks that are delayed, then due, and taken by somebody who has to stop some of them."""
+    session, queue, delay, count = d.session(), d.queue(), d.delay(), d.number(1, 4)
+    expires = d.duration() if d.flag() else None
+    tasks = (NewTask(b"x", delay=delay, expires=expires),) * count
+    await _put(d, session, queue, PutRequest("m", tasks))
+    await d.walk.advance(delay)
+    settle: list[Settle] = []
+    for task in (await _exchange(d, session, queue, (), count, max_deliveries=2))[::-1]:
+        await d.walk.send(GetResult(queue, task.id, session), Progress(queue, task.id, task.token, b"half"))
+        if d.flag():
+            await d.walk.send(Move(queue, (task.id,), "cancelled"))
+        settle.append(Settle(task.id, task.token, d.verdict(), b"result", d.delay(), 5.0))
+    del settle[d.number(0, 4) :]
+    for part in (settle[:2], settle[2:], ()):
+        await _exchange(d, session, queue, part, 1)
+
+
+async def bury_and_revive(d: Draw) -> None:
+    """Tasks die, and are made ready again."""
+    session, queue, count = d.session(), d.queue(), d.number(1, 7)
+    request = PutRequest("m", (NewTask(b"x", key=d.one_of((None, "d1"))), *(NewTask(b"x"),) * count))
+    await _put(d, session, queue, request)
+    for again in (True, False):
+        tasks = await _exchange(d, session, queue, (), count)
+        await _exchange(d, session, queue, [Settle(task.id, task.token, Verdict.DEAD) for task in tasks])
+        if again:
+            if d.flag():
+                await _put(d, session, queue, request)
+            await d.walk.send(Move(queue, frozenset({"dead"}), "waiting"))
+
+
+async def wake_the_idle(d: Draw) -> None:
+    """Takers wait, and something comes."""
+    queue, delay, first, paused = d.queue(), d.delay(), d.session(), d.flag()
+    for session, want in d.some(2, 4, lambda: (d.session(), d.number(1, 3))):
+        await _exchange(d, session, queue, (), want)
+    await d.walk.send(*[SetPaused(queue, True)] * paused)
+    tasks = (NewTask(b"x", delay=delay),) * d.number(1, 4)
+    await _put(d, d.walk.name("s1"), queue, PutRequest("m", tasks))
+    await d.walk.advance(delay)
+    await d.walk.send(*[SetPaused(queue, False)] * paused)
+    await _exchange(d, first, queue, (), 1)
+
+
+async def watch(d: Draw) -> None:
+    """A queue until it is empty, and a task until it ends."""
+    queue = d.queue()
+    watches = [GetResult(of, task, d.session()) for of, task in d.walk.put[-1:]]
+    await d.walk.send(Count(queue, d.session()), *watches)
+    await d.walk.send(Move(queue, frozenset({"waiting", "delayed"}), "purged"))
+
+
+async def grow_old(d: Draw) -> None:
+    """Tasks of all priorities become ready one after the other, and are taken by one who minds their age."""
+    session, queue = d.session(), d.queue()
+    for priority in d.some(2, 4, lambda: d.number(-1, 1)):
+        await _put(d, session, queue, PutRequest("m", (NewTask(b"x", priority, d.delay()),)))
+        await d.walk.advance(d.one_of((0.0, 1 / 64, 1.0)))
+    await _exchange(d, session, queue, (), d.number(1, 3), aging=d.aging())
+
+
+async def fill(d: Draw) -> None:
+    """Producers wait for room; some of it is made, and they come again."""
+    session, other, queue = d.session(), d.session(), d.queue()
+    sizes = d.some(1, 4, lambda: d.number(1, 2))
+    requests = [
+        PutRequest("mnop"[i], (NewTask(b"x"),) * size, cursor=("c", b"1")) for i, size in enumerate(sizes)
+    ]
+    for _ in range(2):
+        await _put(d, session, queue, *requests, max_size=2)
+        await d.walk.send(Move(queue, frozenset({"waiting"}), "purged"))
+        requests.reverse()
+    await _put(d, other, queue, *requests[:2], max_size=2)
+
+
+async def one_task(d: Draw) -> None:
+    """It is asked after, cancelled or made ready again."""
+    if d.walk.put:
+        queue, task = d.one_of(d.walk.put[-8:])
+        operations = (
+            GetResult(queue, task, d.watch()),
+            Move(queue, (task,), "cancelled", ttl=5.0),
+            Move(queue, (task,), "waiting"),
+        )
+        await d.walk.send(d.one_of(operations))
+
+
+async def one_taken_task(d: Draw) -> None:
+    """Its holder, or who was that, reports; or it shall stop."""
+    if d.walk.taken:
+        (_, queue, task, token), other = d.one_of(d.walk.taken[-6:]), d.one_of(d.walk.taken[-6:])
+        token = d.one_of((token, token, other[3]))
+        operations = (
+            Progress(queue, task, token, d.data()),
+            Move(queue, (task,), "cancelled", ttl=d.delay_or_none()),
+        )
+        await d.walk.send(d.one_of(operations))
+
+
+# ------------------------------------------------------------------------------------------------------------ together
+
+
+async def batch(d: Draw) -> None:
+    """Operations of several families in one batch."""
+    draws = (hold_operation, claim_operation, queue_operation)
+    await d.walk.send(*d.some(2, 5, lambda: d.one_of(draws)(d)))
+
+
+_ALWAYS: tuple[Step, ...] = (
+    a_session,
+    renew_all,
+    live_on,
+    let_time_pass,
+    let_time_pass,
+    send_again,
+    look_into_a_session,
+    look_around,
+)
+_HOLDS: tuple[Step, ...] = (hold, hold, hold, crowd, leave_two_lines, set_value)
+_CLAIMS: tuple[Step, ...] = (claim, claim, claim, edit, edit, lend, rest, wait_for_a_match)
+_COUNTERS: tuple[Step, ...] = (spend, spend, refund, barrier, barrier, gather, pass_a_barrier)
+_TASKS: tuple[Step, ...] = (
+    look_after_a_queue,
+    look_through_a_queue,
+    put,
+    put,
+    exchange,
+    exchange,
+    work,
+    put_and_take,
+    bury_and_revive,
+    wake_the_idle,
+    watch,
+    grow_old,
+    fill,
+    one_task,
+    one_taken_task,
+)
+
+FAMILIES: dict[str, tuple[Step, ...]] = {
+    "holds": _ALWAYS + _HOLDS,
+    "claims": _ALWAYS + _CLAIMS,
+    "counters": _ALWAYS + _COUNTERS,
+    "tasks": _ALWAYS + _TASKS,
+    "all": (*_ALWAYS, *_HOLDS, *_CLAIMS, *_COUNTERS, *_TASKS, batch),
+}
+"""The steps of a walk, by what it is about."""

@@ -1,0 +1,73 @@
+"""The memory engine with a fault, in the same process as the one without."""
+
+from __future__ import annotations
+
+import sys
+import tomllib
+from functools import cache
+from importlib import import_module
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+from types import ModuleType
+
+HERE = Path(__file__).resolve().parent
+SOURCES = HERE.parent / "src" / "tenure"
+ENGINE = "engines/memory"
+RULES = "engine/_rules.py"
+NAME = "mutated_memory"
+
+MUTANTS = [
+    mutant
+    for mutant in tomllib.loads((HERE / "mutants" / "mutants.toml").read_text(encoding="utf-8"))["mutant"]
+    if mutant["area"] == "contract"
+]
+"""Those for the contract: in the memory engine, or in the rules that it shares with others."""
+
+
+@cache
+def compiled(file, old="", new=""):
+    """A source, or one in which `new` stands for `old`; without a fault compiled once."""
+    text = (SOURCES / file).read_text(encoding="utf-8")
+    return compile(text.replace(old, new) if old else text, f"{NAME}: {file}", "exec")
+
+
+class Finder:
+    """Finds the modules of the package that has the fault."""
+
+    def __init__(self, mutant):
+        self._mutant = mutant
+
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] == NAME:
+            return ModuleSpec(name, self, is_package=name == NAME)
+        return None
+
+    def create_module(self, spec):
+        return None
+
+    def exec_module(self, module):
+        _, _, part = module.__name__.partition(".")
+        exec(self._code(f"{ENGINE}/{part or '__init__'}.py"), vars(module))
+
+    def _code(self, file):
+        mutant = self._mutant
+        return compiled(file, mutant["old"], mutant["new"]) if file == mutant["file"] else compiled(file)
+
+
+def mutated(mutant):
+    """The class `MemoryEngine` with the fault."""
+    finder = Finder(mutant)
+    sys.meta_path.insert(0, finder)
+    try:
+        engine = import_module(NAME).MemoryEngine
+    finally:
+        sys.meta_path.remove(finder)
+        parts = [sys.modules.pop(name) for name in list(sys.modules) if name.partition(".")[0] == NAME]
+    if mutant["file"] == RULES:
+        rules = ModuleType("tenure.engine._rules")
+        rules.__package__ = "tenure.engine"
+        exec(compiled(RULES, mutant["old"], mutant["new"]), vars(rules))
+        for part in parts:
+            shared = vars(part).keys() & {name for name in vars(rules) if not name.startswith("__")}
+            vars(part).update((name, vars(rules)[name]) for name in shared)
+    return engine
