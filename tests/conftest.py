@@ -18,6 +18,7 @@ import anyio
 import hiredis
 import hypothesis
 import pytest
+from _pytest.runner import runtestprotocol
 
 from tenure.engine import Engine, Reply, within
 from tenure.engines.redis import CODECS
@@ -77,6 +78,19 @@ else:
 
 
 @pytest.hookimpl(tryfirst=True)
+def pytest_runtest_protocol(item, nextitem):
+    """Report a test that passes once, and not in each of its phases: what xdist sends takes longer than many a test."""
+    if not hasattr(item.config, "workerinput") or item.config.getoption("durations"):
+        return None
+    for report in runtestprotocol(item, log=False, nextitem=nextitem):
+        if report.when == "call" or not report.passed:
+            report.keywords = {}
+            item.ihook.pytest_runtest_logreport(report=report)
+    item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
+    return True
+
+
+@pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup():
     """Repeat the alarm of a test's time limit: an event loop may swallow the first, and go on for ever."""
     if left := signal.getitimer(signal.ITIMER_REAL)[0]:
@@ -116,6 +130,12 @@ def pytest_configure(config):
     # It may have said --full, which the pytest processes that tests start do not know, but those of xdist do.
     if config.getoption("dist", "no") == "no":
         os.environ.pop("PYTEST_ADDOPTS", None)
+    if sys.dont_write_bytecode:
+        # Not into the sources; but without any, each process that a test starts would compile all it imports.
+        folder = tempfile.TemporaryDirectory(prefix="tenure-bytecode")
+        config.add_cleanup(folder.cleanup)
+        os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+        os.environ["PYTHONPYCACHEPREFIX"] = folder.name
 
 
 @pytest.hookimpl(wrapper=True)
@@ -162,6 +182,8 @@ def _quick(metafunc):
     if not calls:
         return metafunc._calls[:1]
     one_loop = metafunc.definition.get_closest_marker("one_loop")
+    if not one_loop and LOOPS[0] in calls[0].params and len(calls[0].params) == 1:
+        return calls  # once on each loop, as most tests
     # of two tests with the same engines, each engine shall not always be on the same loop
     turn = crc32(metafunc.function.__name__.encode()) + (
         one_loop.args[0] if one_loop and one_loop.args else 0
@@ -258,12 +280,11 @@ async def no_task_left(anyio_backend, nothing_left_of_the_process):
         yield
 
 
-@pytest.fixture(autouse=True)
-def slowness_is_no_sleep(request):
-    """In virtual time, what takes long in real time is no sleep of the machine."""
-    if "virtual_clock" in request.fixturenames:
-        clock = request.getfixturevalue("virtual_clock")
-        request.getfixturevalue("monkeypatch").setattr("tenure.store._sessions.boot_time", clock.now)
+@pytest.fixture
+def virtual_clock(virtual_clock, monkeypatch):
+    """The plugin's; what takes long in real time is no sleep of the machine meanwhile."""
+    monkeypatch.setattr("tenure.store._sessions.boot_time", virtual_clock.now)
+    return virtual_clock
 
 
 class RedisServer:

@@ -7,6 +7,7 @@ import inspect
 import pkgutil
 
 import pytest
+from internal import FOR_OTHER_ROOMS
 
 import tenure
 
@@ -23,8 +24,6 @@ def public_rooms():
 
 
 ROOMS = list(public_rooms())
-# What rooms to the right build on, and users do not see.
-FOR_OTHER_ROOMS = {"Hold", "HoldRequest", "Report", "Runners", "Sketch", "Tally", "latencies", "works"}
 EXPORTS = [
     (room, name, getattr(room, name, None))
     for room in ROOMS
@@ -33,8 +32,8 @@ EXPORTS = [
 ]
 AT_THE_TOP = {id(value) for room, _, value in EXPORTS if room is tenure}
 # What the front door exports is at home there, everything else in its room.
-SESSION_ITEMS = [
-    pytest.param(value, id=f"{room.__name__}.{name}")
+THINGS = [
+    (f"{room.__name__}.{name}", value)
     for room, name, value in EXPORTS
     if (inspect.isclass(value) or inspect.isroutine(value))
     and (room is tenure or id(value) not in AT_THE_TOP)
@@ -84,14 +83,14 @@ def test_what_a_room_takes_from_its_modules_is_exported_or_private(room):
 
 def test_every_name_has_one_home():
     homes = {}
-    for param in SESSION_ITEMS:
-        homes.setdefault(param.values[0], []).append(param.id)
+    for name, value in THINGS:
+        homes.setdefault(value, []).append(name)
     assert [names for names in homes.values() if len(names) > 1] == []
 
 
-@pytest.mark.parametrize("value", SESSION_ITEMS)
-def test_a_thing_is_known_by_its_home(value, request):
-    assert f"{value.__module__}.{value.__name__}" == request.node.callspec.id
+def test_each_thing_is_known_by_its_home():
+    known = {name: f"{value.__module__}.{value.__name__}" for name, value in THINGS}
+    assert {name: home for name, home in known.items() if name != home} == {}
 
 
 @pytest.mark.parametrize("room", ["errors", "shared"])
@@ -104,9 +103,8 @@ def test_errors_and_shared_stand_at_the_top(room):
     assert names <= set(tenure.__all__)
 
 
-@pytest.mark.parametrize("value", SESSION_ITEMS)
-def test_it_is_described(value):
-    assert faults(value) == []
+def test_each_thing_is_described():
+    assert [fault for _, value in THINGS for fault in faults(value)] == []
 
 
 # ----------------------------------------------------------------------------------- the tests above, tested themselves

@@ -16,7 +16,7 @@ sys.exit(pytest.main(sys.argv[1:]))
 """
 
 
-@pytest.mark.parametrize("ci", [False, True])
+@pytest.mark.parametrize("ci", [pytest.param(False, marks=pytest.mark.full), True])
 def test_without_redis_one_line_says_what_to_install(ci, tmp_path):
     root = Path(__file__).parents[1]
     tests = "tests/engines/test_redis_bugs.py", "tests/store/test_timers.py"

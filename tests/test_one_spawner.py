@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -41,8 +42,13 @@ def allowed(path, places):
     return any(path.startswith(place) if place.endswith("/") else path == place for place in places)
 
 
+@cache
 def offences(source):
     """Pairs of what a source does and where: "spawns", "reads a wall clock", "knows the loop"."""
+    return tuple(_offences(source))
+
+
+def _offences(source):
     for node in ast.walk(ast.parse(source)):
         match node:
             case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name)) if name in SPAWNING:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -39,11 +40,17 @@ def modules(package):
     return found
 
 
+@cache
+def import_nodes(source):
+    """The statements and calls of a source that may import something."""
+    return [n for n in ast.walk(ast.parse(source)) if isinstance(n, ast.Import | ast.ImportFrom | ast.Call)]
+
+
 def imports(package):
     """Who imports whom, as (importer, imported, line); imports in functions and for type checkers count too."""
     known = modules(package)
     for importer, (file, is_package) in known.items():
-        for node in ast.walk(ast.parse(file.read_text("utf-8"), str(file))):
+        for node in import_nodes(file.read_text("utf-8")):
             for target in targets(node, importer, is_package):
                 imported = target
                 while imported not in known and "." in imported:

@@ -278,24 +278,19 @@ def test_without_a_terminal_nothing_is_purged_unasked(inhabitant, command, tell,
         pytest.param(b"\x04", 1, 4, marks=pytest.mark.full),
     ],
 )
-def test_on_a_terminal_purging_is_confirmed(inhabitant, tell, url, typed, code, left):
+def test_on_a_terminal_purging_is_confirmed(inhabitant, command, tell, url, typed, code, left, monkeypatch):
     put(inhabitant, count=4)
     own, its = pty.openpty()
-    words = [sys.executable, "-m", "tenure.cli", "queue", "purge", "mail", "waiting", "done", "--store", url]
-    try:
-        with subprocess.Popen(
-            words, stdin=its, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-        ) as child:
-            question = child.stderr.read(1)
-            while not question.endswith("] "):
-                question += child.stderr.read(1)
+    with open(its) as terminal:
+        monkeypatch.setattr("sys.stdin", terminal)
+        try:
             os.write(own, typed)
-            out, err = child.communicate(timeout=50)
-    finally:
-        os.close(own)
-        os.close(its)
-    assert question == "mail: purge 4 waiting, all records of done tasks? [y/N] "
-    assert (child.returncode, out) == (code, "" if code else "mail: 4 purged\n")
+            ended = command("queue", "purge", "mail", "waiting", "done", "--store", url)
+        finally:
+            os.close(own)
+    question, _, err = ended.err.partition("] ")
+    assert question == "mail: purge 4 waiting, all records of done tasks? [y/N"
+    assert (ended.code, ended.out) == (code, "" if code else "mail: 4 purged\n")
     assert err == ("mail: nothing purged\n" if code else "")
     # what is empty is forgotten
     assert [queue["waiting"] for queue in tell("queue", "ls")[1]["queues"]] == [left] * bool(left)

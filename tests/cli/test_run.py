@@ -435,7 +435,7 @@ def test_other_standard_input_is_refused(start, until, here):
 @pytest.mark.parametrize(
     ("words", "how"),
     [
-        ("slow", signal.SIGINT),
+        pytest.param("slow", signal.SIGINT, marks=pytest.mark.full),
         pytest.param("slow", signal.SIGTERM, marks=pytest.mark.full),
         ("slow_thread", signal.SIGINT),
         pytest.param("slow --rate 30/s", signal.SIGINT, marks=pytest.mark.full),
@@ -688,12 +688,11 @@ def worst(handlers):
     ("handler", "error"),
     [("leaves", "SystemExit: 5"), ("leaves_async", "SystemExit: 5"), ("interrupts", "KeyboardInterrupt")],
 )
-def test_a_handler_that_leaves_is_a_failed_try(worst, start, numbers, here, read, backend, handler, error):
-    command = ["run", f"worst:{handler}", numbers(5), "--retries", 2, "--backend", backend]
-    child = start(*command, "--results", "r.jsonl")
-    out, err = child.communicate(timeout=PATIENCE)
-    assert child.returncode == 1, err
-    table = rows(out)
+def test_a_handler_that_leaves_is_a_failed_try(worst, command, numbers, here, read, backend, handler, error):
+    words = ["run", f"worst:{handler}", numbers(5), "--retries", 2, "--backend", backend]
+    ended = command(*words, "--results", "r.jsonl")
+    assert ended.code == 1, ended.err
+    table = rows(ended.out)
     assert (table["done"], table["retried"], table["dead"]) == ("4", "1", "1")
     (dead,) = [value for value in read(here / "r.jsonl") if value["status"] == "dead"]
     assert (dead["input"], dead["error"], dead["attempts"]) == ("3", error, 2)
@@ -764,7 +763,7 @@ def test_lost_threads_do_not_hold_up_a_signal(worst, start, numbers, here, until
     assert "stops at once" not in err.replace("once more stops at once", "")
 
 
-@pytest.mark.parametrize("handler", ["prints", "prints_in_a_task"])
+@pytest.mark.parametrize("handler", [pytest.param("prints", marks=pytest.mark.full), "prints_in_a_task"])
 def test_a_closed_output_stops_the_run_and_spoils_no_input(worst, start, numbers, here, queue_of, handler):
     child = start("run", f"worst:{handler}", numbers(600), "--run", "x")
     child.stdout.readline()

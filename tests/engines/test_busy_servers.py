@@ -14,7 +14,11 @@ from tenure.engines import open_store
 
 pytestmark = pytest.mark.one_loop
 
-BUSY = "local till = redis.call('TIME')[1] + tonumber(ARGV[1]); while tonumber(redis.call('TIME')[1]) < till do end"
+BUSY = """
+local function now() local time = redis.call('TIME') return time[1] + time[2] / 1e6 end
+local till = now() + tonumber(ARGV[1])
+while now() < till do end
+"""
 
 
 @asynccontextmanager
@@ -56,10 +60,10 @@ async def test_redis_gets_it_again_only_when_it_is_free(own_redis_server, limit)
     """
     server = own_redis_server("--lua-time-limit", str(limit))
     async with listened(server) as (port, said), anyio.create_task_group() as group:
-        async with open_store(f"redis://127.0.0.1:{port}?response_timeout=0.1") as store:
+        async with open_store(f"redis://127.0.0.1:{port}?response_timeout=0.2") as store:
             queue = WorkQueue(store, "jobs")
             async with Lock(store, "x") as lease:
-                group.start_soon(anyio.to_thread.run_sync, server, "EVAL", BUSY, "0", "2")
+                group.start_soon(anyio.to_thread.run_sync, server, "EVAL", BUSY, "0", "1.8")
                 await anyio.sleep(0.1)
                 assert await queue.put("once") == 1
                 lease.check()

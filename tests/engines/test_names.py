@@ -15,7 +15,7 @@ from tenure.engines.sqlite._clock import Clocks
 from tenure.engines.sqlite._executor import Executor
 from tenure.engines.sqlite._opening import create
 
-NAMES = depth.share(1000)
+NAMES = depth.share(500)
 TTL = 10.0
 RESULTS = 5.0
 
@@ -114,7 +114,7 @@ class World:
             assert self.ask(e.RenewSession(session)) is e.Reply.OK
 
     def others_go_on(self):
-        for _ in range(NAMES):
+        for _ in range(2 * NAMES):
             self.ask(e.Ping())
 
     def use(self, session, name):

@@ -499,6 +499,7 @@ async def test_the_end_of_connections_loses_nothing(postgres_server, sql):
     assert len(sections) == 48
 
 
+@pytest.mark.one_loop
 async def test_tasks_outlive_an_immediate_shutdown(own_postgres_server):
     server = own_postgres_server("fsync=on")
     async with tenure.open_store(PostgresEngine(server.url())) as store:

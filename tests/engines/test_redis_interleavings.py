@@ -696,7 +696,7 @@ queue_of_two = partial(Queue, tasks=2, minds=[Taker()] * 3)
 @pytest.mark.parametrize(
     ("search", "faults", "ticks", "worlds"),
     [
-        pytest.param(lock, 1, 1, 30_000, id="lock"),
+        pytest.param(lock, 1, 1, 30_000, id="lock", marks=pytest.mark.full),
         pytest.param(partial(lock, cap=1, names="cba"), 0, 1, 300, id="lock in short steps"),
         pytest.param(lock_twice, 1, 0, 500, id="lock twice"),
         pytest.param(semaphore, 1, 0, 2_000, id="semaphore"),

@@ -14,6 +14,8 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
+from internal import FOR_OTHER_ROOMS
+
 ROOMS = ("local", "shared", "store")
 BUILT_ON = ("waiting._line", "local._slots", "upkeep")
 """What users do not see and all that waits is built on."""
@@ -59,16 +61,13 @@ def scenarios():
     return SCENARIOS
 
 
-FOR_OTHER_ROOMS = {"Runners", "works"}
-"""What users meet only through a worker, or a pool."""
-
-
 def public_coroutines():
     """What users of the rooms can await, enter or iterate: functions by names like `room.Class.method`."""
     found = {}
     for module in (*ROOMS, *BUILT_ON):
         room = importlib.import_module(f"tenure.{module}")
-        for name in set(room.__all__) - FOR_OTHER_ROOMS:
+        # users enter a Hold, though they never name it
+        for name in set(room.__all__) - FOR_OTHER_ROOMS | {"Hold"} & set(room.__all__):
             found |= waited_for_in(f"{module.partition('.')[0]}.{name}", getattr(room, name))
     return found
 

@@ -21,12 +21,25 @@ SHARE = {"sqlite": 5}
 CANCELLED_ON = (None, "memory", "wire", *(["sqlite"] if LONG else []))
 
 
-# What takes the longest to be cancelled everywhere.
+# What takes the longest to be cancelled everywhere, and those whose own room cancels the same in every place as well.
 LARGE = {
+    "a_call_goes_on_while_anybody_waits_for_it",
+    "a_keyed_pool_that_is_drained_closes_everything",
+    "a_paused_queue_gives_out_nothing",
+    "a_pool_loses_no_slot",
+    "a_pool_that_is_drained_or_cancelled_closes_everything",
+    "a_priority_queue_loses_no_item",
+    "a_queue_loses_no_item",
+    "a_store_ends_clean_whenever_it_is_cancelled",
+    "all_who_wait_for_the_end_see_it",
     "all_who_wait_for_a_result_get_it",
+    "calls_run_in_the_block_of_their_flight",
     "claimers_get_what_they_ask_for",
+    "keys_compete_for_slots_and_lose_none",
     "many_are_put_in_portions_and_the_cursor_with_the_last",
+    "readers_share_and_writers_do_not",
     "tasks_of_a_cancelled_worker_go_to_others",
+    "what_fails_its_check_is_passed_over",
     "what_is_fetched_ahead_is_done_or_given_back",
     "what_is_taken_is_done_or_given_back",
 }
@@ -35,7 +48,7 @@ LARGE = {
 def entries(engines=(None, "memory", "wire", "faults", "sqlite"), full=()):
     """A parameter for each scenario on each of these engines that it is for; None: it needs no engine.
 
-    Those that `full` names, scenarios or engines, are for --full.
+    Those that `full` names, scenarios or engines, are for --full, and so is a wire for what runs on one with faults.
     """
     return pytest.mark.parametrize(
         ("scenario", "engine"),
@@ -44,7 +57,9 @@ def entries(engines=(None, "memory", "wire", "faults", "sqlite"), full=()):
                 scenario,
                 engine,
                 id=f"{scenario}-{engine}" if engine else str(scenario),
-                marks=[pytest.mark.full] if {engine, str(scenario)} & set(full) else [],
+                marks=[pytest.mark.full]
+                if {engine, str(scenario)} & set(full) or (engine == "wire" and "faults" in scenario.engines)
+                else [],
             )
             for scenario in scenarios()
             for engine in scenario.engines or [None]

@@ -473,7 +473,7 @@ def test_under_any_schedule(scenario):
 
 @SCENARIOS
 def test_cancelled_everywhere(scenario):
-    cancel_everywhere(scenario)
+    cancel_everywhere(scenario, backends=depth.loops(scenario.__name__))
 
 
 async def test_the_same_is_seen_on_both_loops(virtual_clock):

@@ -543,7 +543,7 @@ async def test_a_breaker_may_be_shared_and_forced(memory):
         shared.force_open()
         await processor.submit("x", kind="a")
         await processor.submit("y", kind="b")
-        await anyio.sleep(1000)
+        await anyio.sleep(100)
         assert done == []
         shared.reset()
         await processor.join()

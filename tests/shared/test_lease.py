@@ -1180,7 +1180,14 @@ async def test_the_observer_learns_of_it(open_store_on, virtual_clock):
         with pytest.raises(LeaseLost):
             async with Lock(store, "report") as second:
                 second._session.lose("gone")
-    token = lease.token
-    assert seen[0] == ("lease.acquired", {"key": KEY, "token": token, "waited": 0})
-    assert seen[1] == ("lease.released", {"key": KEY, "token": token, "held": 2})
-    assert seen[3] == ("lease.lost", {"key": KEY, "token": second.token, "reason": "gone"})
+    token, session = lease.token, second._session.id
+    about = {"key": KEY, "token": second.token}
+    assert seen[:3] == [
+        ("session.opened", {"session": session, "ttl": 3.0}),
+        ("lease.acquired", {"key": KEY, "token": token, "waited": 0}),
+        ("lease.released", {"key": KEY, "token": token, "held": 2}),
+    ]
+    assert seen[4][0] == "session.lost"
+    (name, fields) = seen[5]
+    assert (name, fields) == ("lease.lost", {**about, "reason": "gone", "error": fields["error"]})
+    assert isinstance(fields["error"], LeaseLost)

@@ -75,7 +75,7 @@ async def test_a_priority_is_not_an_age_in_disguise(store, virtual_clock):
     # in the sketch, priorities are seconds
     queue = WorkQueue(store, "jobs")
     await queue.put("old")
-    await anyio.sleep(1000)
+    await anyio.sleep(100)
     await queue.put("important", priority=1)
     assert await take_all(queue) == ["important", "old"]
 
@@ -255,7 +255,7 @@ async def test_the_dead_do_not_expire(store, virtual_clock):
     queue = WorkQueue(store, "jobs", retry=Retry(attempts=1), results_ttl=1)
     await queue.put(1)
     await fail(queue)
-    await anyio.sleep(1000)
+    await anyio.sleep(100)
     assert len(await queue.dead()) == 1
 
 
@@ -467,7 +467,7 @@ def test_the_books_balance_whatever_happens(engine, steps):
 
 
 @given(STEPS)
-@settings(max_examples=15)
+@settings(max_examples=depth.share(15))
 async def test_the_books_balance_on_each_engine(engine, virtual_clock, steps):
     # all examples share the engine
     async with tenure.open_store(engine, ttl=3, namespace=f"example {next(EXAMPLES)}") as store:

@@ -70,8 +70,9 @@ async def async_engine_of(url_of):
     yield make
     for engine in made:
         await engine.dispose()
-    # SQLAlchemy 2.0 keeps a SQLite file open after an IntegrityError until a collection
-    gc.collect()
+    if any(engine.dialect.name == "sqlite" for engine in made):
+        # SQLAlchemy 2.0 keeps a SQLite file open after an IntegrityError until a collection
+        gc.collect()
 
 
 @contextmanager

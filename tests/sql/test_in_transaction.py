@@ -323,6 +323,7 @@ anyio.run(main, backend=loop)
 """
 
 
+@pytest.mark.one_loop
 async def test_killed_at_any_moment_each_takes_effect_once(queue, url, db, anyio_backend_name):
     ids = await queue.put_many(range(40))
     await work_off_with_kills(queue, CHILD, url, anyio_backend_name, kill_at=(7,))

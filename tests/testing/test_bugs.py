@@ -7,6 +7,7 @@ from collections import deque
 from pathlib import Path
 
 import anyio
+import depth
 import pytest
 from anyio.lowlevel import checkpoint
 
@@ -169,5 +170,5 @@ def test_a_stream_that_loses_what_it_hands_to_the_gone_is_found(backend):
 
 @pytest.mark.parametrize("scenario", [contended(forgetful=False), handed_over(lossy=False)])
 def test_the_same_without_the_fault_is_not(scenario):
-    explore(scenario, seeds=SEEDS * 10)
+    explore(scenario, seeds=depth.share(SEEDS * 10))
     cancel_everywhere(scenario)

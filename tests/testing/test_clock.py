@@ -9,6 +9,8 @@ import pytest
 
 from tenure.testing import DeadlockError, VirtualClock, run, virtual_backend_options
 
+pytest_plugins = ("pytester",)
+
 
 async def test_hours_pass_in_no_time(virtual_clock):
     await anyio.sleep(7200)
@@ -242,23 +244,13 @@ async def test_fine(virtual_clock):
 
 
 @pytest.mark.parametrize("options", [[], ["-p", "tenure.testing.plugin"]])
-def test_the_plugin_in_somebody_elses_suite(tmp_path, options):
-    (tmp_path / "test_it.py").write_text(PLAIN_SUITE)
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-q",
-        "-p",
-        "no:cacheprovider",
-        *options,
-        "--rootdir",
-        tmp_path,
-        tmp_path,
-    ]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=50, check=False, cwd=tmp_path)
-    assert "2 failed, 2 passed" in done.stdout, done.stdout + done.stderr
-    assert done.stdout.count("DeadlockError: every task waits") >= 2
+def test_the_plugin_in_somebody_elses_suite(pytester, options):
+    pytester.makepyfile(PLAIN_SUITE)
+    # of this process: it has one alarm and one watch for faults
+    quiet = ("-q", "-p", "no:cacheprovider", "-p", "no:faulthandler", "-p", "no:timeout")
+    done = pytester.runpytest_inprocess(*quiet, *options)
+    done.assert_outcomes(failed=2, passed=2)
+    assert str(done.stdout).count("DeadlockError: every task waits") >= 2
 
 
 def test_the_plugin_module_does_not_import_the_package():

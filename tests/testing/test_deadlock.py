@@ -1,7 +1,5 @@
 import asyncio
 import re
-import subprocess
-import sys
 from contextlib import asynccontextmanager
 
 import anyio
@@ -18,6 +16,8 @@ from tenure.testing import (
     run,
 )
 from tenure.waiting import Line
+
+pytest_plugins = ("pytester",)
 
 each_backend = pytest.mark.parametrize("backend", ["asyncio", "trio"])
 
@@ -452,27 +452,16 @@ async def test_stuck(virtual_clock):
 """
 
 
-def test_in_a_test_the_tasks_of_pytests_plugin_are_not_told(tmp_path):
-    (tmp_path / "test_it.py").write_text(STUCK_SUITE)
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-q",
-        "-p",
-        "no:cacheprovider",
-        "--rootdir",
-        tmp_path,
-        tmp_path,
-    ]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=50, check=False, cwd=tmp_path)
+def test_in_a_test_the_tasks_of_pytests_plugin_are_not_told(pytester):
+    pytester.makepyfile(test_it=STUCK_SUITE)
+    # of this process: it has one alarm and one watch for faults
+    quiet = ("-q", "-p", "no:cacheprovider", "-p", "no:faulthandler", "-p", "no:timeout")
+    said = str(pytester.runpytest_inprocess(*quiet).stdout)
     told = re.findall(
-        r"^E +\S+DeadlockError: every task waits and no timer is set:\n(E .*\n)(E .*\n)",
-        done.stdout,
-        re.MULTILINE,
+        r"^E +\S+DeadlockError: every task waits and no timer is set:\n(E .*\n)(E .*\n)", said, re.MULTILINE
     )
-    assert len(told) == 2, done.stdout
-    assert not re.search(r"Task-\d+ waits$", done.stdout, re.MULTILINE)
+    assert len(told) == 2, said
+    assert not re.search(r"Task-\d+ waits$", said, re.MULTILINE)
     for task, place in told:
         assert "waits for <Event #1>" in task
-        assert "test_it.py:11 in test_stuck" in place
+        assert "test_it.py:10 in test_stuck" in place

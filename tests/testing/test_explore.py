@@ -394,7 +394,8 @@ async def test_a_bare_decorator_does():
     await checkpoint()
 
 
-def test_the_options_of_pytest(pytester):
+def test_the_options_of_pytest(pytester, monkeypatch):
+    monkeypatch.setattr("_tenure_pytest.explore_options", {})
     pytester.makepyfile("""
         import anyio
         from tenure.testing import explored
@@ -409,12 +410,12 @@ def test_the_options_of_pytest(pytester):
         def test_how_many():
             print("runs:", len(runs))
     """)
-    quiet = ("-p", "no:cacheprovider", "-s")
+    quiet = ("-p", "no:cacheprovider", "-p", "no:faulthandler", "-p", "no:timeout", "-s")
     for arguments, runs in (((), 6), (("--explore-seeds=7",), 14), (("--explore-seed=5",), 2)):
-        result = pytester.runpytest_subprocess(*quiet, *arguments)
+        result = pytester.runpytest_inprocess(*quiet, *arguments)
         result.assert_outcomes(passed=2)
         result.stdout.fnmatch_lines([f"*runs: {runs}*"])
-    result = pytester.runpytest_subprocess(*quiet, "--explore-seed=5", "--explore-backend=trio")
+    result = pytester.runpytest_inprocess(*quiet, "--explore-seed=5", "--explore-backend=trio")
     result.stdout.fnmatch_lines(["*runs: 1*"])
 
 

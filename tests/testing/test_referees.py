@@ -990,6 +990,7 @@ def fleet(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.one_loop(0)
 @pytest.mark.timeout(180)
 async def test_processes_of_which_one_is_killed_are_honest(fleet):
     await fleet.fill(60)
@@ -1010,6 +1011,7 @@ async def test_processes_of_which_one_is_killed_are_honest(fleet):
 
 
 @pytest.mark.slow
+@pytest.mark.one_loop(1)
 @pytest.mark.timeout(180)
 async def test_processes_of_which_one_is_frozen_accept_no_stale_write(fleet):
     await fleet.fill(60)

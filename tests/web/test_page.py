@@ -166,26 +166,45 @@ MEASURE = """setInterval(() => {
 </script>"""
 
 
+NAMES = {
+    "long": "x" * 512,
+    "escapes": "\x1b[2J\x07" * 100,
+    "turned": "\u202e\u2066" * 85,
+    "wide": "\u6f22" * 170,
+    "stacked": "e" + "\u0301" * 255,
+    "words": "a b " * 128,
+}
+
+
 @pytest.mark.parametrize(
-    "name",
-    ["x" * 512, "\x1b[2J\x07" * 100, "\u202e\u2066" * 85, "\u6f22" * 170, "e" + "\u0301" * 255, "a b " * 128],
-    ids=["long", "escapes", "turned", "wide", "stacked", "words"],
+    "names",
+    [
+        pytest.param(NAMES.values(), id="all"),
+        # where none can hide behind another
+        *(pytest.param([name], id=key, marks=pytest.mark.full) for key, name in NAMES.items()),
+    ],
 )
-async def test_no_name_breaks_the_layout(serve, browse, monkeypatch, name):
+async def test_no_name_breaks_the_layout(serve, browse, monkeypatch, names):
     body, _ = server._page()
     measured = body.replace(b"</script>", MEASURE.encode())
     monkeypatch.setattr(server, "_page", lambda: (measured, "default-src * 'unsafe-inline'"))
 
     async def state():
-        holder = Holder(name, "s.1@7f", 9, 1, b"", 75.0)
+        holders = [Holder(name, "s.1@7f", 9, 1, b"", 75.0) for name in names]
         view = seen(
-            queues={name: counts(waiting=12_345), "mail": counts()},
-            keys=(SeenKey("lock", name, 1, 1, (holder,), (holder,) * 5),),
-            pools=(SeenPool(name, ResourcePage((), 4)),),
-            processes=(SeenProcess(name, {name: 2}, {name}, 1, 0, 3),),
-            deadlocks=(Deadlock((Wait(name, "7f", name, 9.0, (name,)),), certain=True),),
+            queues={**{name: counts(waiting=12_345) for name in names}, "mail": counts()},
+            keys=tuple(
+                SeenKey("lock", name, 1, 1, (holder,), (holder,) * 5)
+                for name, holder in zip(names, holders, strict=True)
+            ),
+            pools=tuple(SeenPool(name, ResourcePage((), 4)) for name in names),
+            processes=tuple(SeenProcess(name, {name: 2}, {name}, 1, 0, 3) for name in names),
+            deadlocks=tuple(
+                Deadlock((Wait(name, "7f", name, 9.0, (name,)),), certain=True) for name in names
+            ),
         )
-        return document(f"redis://{name}", "tenure", view, {name: Flow(), "mail": Flow()})
+        flows = {name: Flow() for name in (*names, "mail")}
+        return document(f"redis://{next(iter(names))}", "tenure", view, flows)
 
     dom, _ = await browse((await serve(state)).url, 1.5)
     page_beyond, table_beyond, height = map(int, re.search(r'data-measured="([^"]*)"', dom)[1].split())

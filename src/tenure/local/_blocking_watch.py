@@ -23,7 +23,7 @@ from inspect import CO_COROUTINE, CO_ITERABLE_COROUTINE
 from time import monotonic
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
 
-from tenure.local._reporter import Reporter
+from tenure.observe import Reporter
 from tenure.waiting import checkpoint, this_task
 
 if TYPE_CHECKING:
@@ -178,7 +178,7 @@ class BlockingWatch:
         try:
             self._on_block(blocked)
         except Exception as error:  # noqa: BLE001 - it is logged; the watch goes on
-            Reporter().failed("blocking_watch.on_block_failed", error, task=blocked.task)
+            Reporter().warn("blocking_watch.on_block_failed", task=blocked.task, error=error)
 
 
 class _AsyncioSteps:

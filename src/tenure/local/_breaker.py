@@ -13,7 +13,7 @@ from tenure.errors import CircuitOpen
 from tenure.local._breaker_outcome import Outcomes
 from tenure.local._breaker_settings import Settings
 from tenure.local._breaker_states import State, States
-from tenure.local._reporter import Reporter
+from tenure.observe import Reporter
 from tenure.waiting import checkpoint, now
 
 if TYPE_CHECKING:
@@ -287,7 +287,7 @@ class CircuitBreaker:
             try:
                 listener(old, new)
             except Exception as error:  # noqa: BLE001 - it is logged; the call in whose middle this is goes on
-                self._reporter.failed("breaker.listener_failed", error, name=self._name, old=old, new=new)
+                self._reporter.warn("breaker.listener_failed", name=self._name, old=old, new=new, error=error)
 
     def _verdict(self, error: BaseException) -> bool | None:
         """Judge what came out of calling and awaiting a function."""
@@ -300,7 +300,7 @@ class CircuitBreaker:
         try:
             return self._outcomes.failed(error)
         except Exception as mistake:  # noqa: BLE001 - it is logged; the caller gets the error that it is about
-            self._reporter.failed("breaker.matcher_failed", mistake, name=self._name)
+            self._reporter.warn("breaker.matcher_failed", name=self._name, error=mistake)
             return None
 
 

@@ -22,7 +22,7 @@ from anyio.lowlevel import checkpoint_if_cancelled
 
 from tenure.local._outcome import Failed, Returned
 from tenure.local._reentrancy import Reentrancy, is_reentrant
-from tenure.local._reporter import Reporter
+from tenure.observe import Reporter
 from tenure.upkeep import Upkeep, unwrapped_task_group
 from tenure.waiting import Line
 
@@ -74,7 +74,7 @@ class _Batch(Generic[K, V]):
             else:
                 delivered |= self.line.grant(waiter, outcome)
         if isinstance(outcome, Failed) and not delivered:
-            Reporter().failed("coalescer.flush_failed", outcome.error)
+            Reporter().warn("coalescer.flush_failed", error=outcome.error)
 
     def _left(self, waiter: Waiter[tuple[K, V], Outcome[None]]) -> None:
         key, _ = waiter.want

@@ -454,7 +454,7 @@ class KeyedPool(Lending[T, Asked[K], KeyedEntry[K, T]], Generic[K, T]):
 
     def _failed(self, subpool: SubPool[K, T], error: Exception) -> None:
         self._create_failures += 1
-        self._reporter.failed("pool.create_failed", error, key=subpool.key)
+        self._reporter.warn("pool.create_failed", key=subpool.key, error=error)
         subpool.line.fail_all(lambda: error)
 
     # closing
@@ -480,7 +480,7 @@ class KeyedPool(Lending[T, Asked[K], KeyedEntry[K, T]], Generic[K, T]):
                 "on_evict", self._close_timeout, self._on_evict, entry.subpool.key, entry.resource, reason
             )
         except Exception as error:  # noqa: BLE001 - it is closed all the same
-            self._reporter.failed("pool.on_evict_failed", error, key=entry.subpool.key)
+            self._reporter.warn("pool.on_evict_failed", key=entry.subpool.key, error=error)
 
     def _slot_is_free(self, entry: KeyedEntry[K, T], reason: str) -> None:
         self._evicted += reason == "room"

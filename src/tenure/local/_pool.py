@@ -357,7 +357,7 @@ class Pool(Lending[T, None, Entry[T]], Generic[T]):
     def _failed(self, error: Exception) -> None:
         self._last_error = error
         self._create_failures += 1
-        self._reporter.failed("pool.create_failed", error)
+        self._reporter.warn("pool.create_failed", error=error)
         if not self._state.lent:
             self._line.fail_all(lambda: error)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 import anyio
 
 from tenure.local._pool_limits import check_callable, seconds
-from tenure.local._reporter import Reporter
+from tenure.observe import Reporter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -36,7 +36,7 @@ async def bounded(
 
 
 def _check_failed(error: Exception) -> None:
-    Reporter().failed("check_failed", error)
+    Reporter().warn("check_failed", error=error)
 
 
 async def works(
@@ -115,7 +115,7 @@ class Hooks(Generic[T]):
         assert function is not None
 
         def failed(error: Exception) -> None:
-            self.reporter.failed(f"pool.{hook}_failed", error, **about)
+            self.reporter.warn(f"pool.{hook}_failed", **about, error=error)
 
         return await works(self._check_timeout, function, resource, shield=shield, what=hook, failed=failed)
 
@@ -124,4 +124,4 @@ class Hooks(Generic[T]):
         try:
             await bounded("close", self.close_timeout, self._close, resource)
         except Exception as error:  # noqa: BLE001 - it is gone all the same
-            self.reporter.failed("pool.close_failed", error, **about)
+            self.reporter.warn("pool.close_failed", **about, error=error)

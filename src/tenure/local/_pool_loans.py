@@ -15,7 +15,7 @@ from tenure.waiting import now
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tenure.local._reporter import Reporter
+    from tenure.observe import Reporter
 
 __all__ = ("Borrower", "Leak", "Loans")
 

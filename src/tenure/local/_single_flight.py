@@ -21,7 +21,7 @@ from anyio.lowlevel import checkpoint_if_cancelled
 
 from tenure.local._outcome import Failed, Returned
 from tenure.local._reentrancy import Reentrancy, is_reentrant
-from tenure.local._reporter import Reporter
+from tenure.observe import Reporter
 from tenure.upkeep import Upkeep, unwrapped_task_group
 from tenure.waiting import Line
 
@@ -63,7 +63,7 @@ class _Flight:
             return
         if isinstance(outcome, Failed) and not self.line:
             # all have left, and its clean-up has failed
-            Reporter().failed("single_flight.call_failed", outcome.error, key=key)
+            Reporter().warn("single_flight.call_failed", key=key, error=outcome.error)
         for waiter in self.line:
             self.line.grant(waiter, outcome)
 

@@ -24,8 +24,8 @@ import anyio.to_thread
 
 from tenure.arguments import check_count
 from tenure.errors import BulkheadFull
-from tenure.local._reporter import Reporter
 from tenure.local._slots import Slots
+from tenure.observe import Reporter
 from tenure.waiting import checkpoint, loop_caller
 
 if TYPE_CHECKING:
@@ -239,7 +239,7 @@ class Threads:
             return fn(*args)
         except BaseException as error:
             if call.abandoned:
-                Reporter().failed("threads.abandoned_failed", error, function=_name(fn))
+                Reporter().warn("threads.abandoned_failed", function=_name(fn), error=error)
             raise
         finally:
             self._returned.append(call)

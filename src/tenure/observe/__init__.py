@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from ._observers import Observers
     from ._opentelemetry import OpenTelemetryObserver
     from ._prometheus import PrometheusObserver
+    from ._reporter import Reporter
     from ._samples import Sample, Source
 
 __all__ = (
@@ -20,6 +21,7 @@ __all__ = (
     "Observers",
     "OpenTelemetryObserver",
     "PrometheusObserver",
+    "Reporter",
     "Sample",
     "Source",
 )
@@ -33,6 +35,7 @@ __getattr__ = exports(
         "_observers": "Observers",
         "_opentelemetry": "OpenTelemetryObserver",
         "_prometheus": "PrometheusObserver",
+        "_reporter": "Reporter",
         "_samples": "Sample Source",
     },
 )

@@ -6,15 +6,15 @@ import logging
 
 _WARNINGS = frozenset(
     {
-        *("lease.lost", "task.lost", "task.dead"),
         *("processor.exhaustion", "processor.failures", "processor.heartbeats_late", "processor.leases_lost"),
         *("processor.lock_timeouts", "processor.timeouts"),
     }
 )
 
-# What `tenure.local` logs itself, as warnings of "tenure", whether or not there is an observer.
+# What tenure logs itself, as warnings of "tenure", whether or not there is an observer.
 _LOGGED = frozenset(
     {
+        *("lease.lost", "task.dead", "task.lost"),
         *("breaker.listener_failed", "breaker.matcher_failed", "pool.check_failed", "pool.close_failed"),
         *("pool.create_failed", "pool.leak", "pool.on_evict_failed", "pool.reset_failed"),
     }

@@ -158,15 +158,23 @@ class _CheckedClaim:
         try:
             async with AsyncExitStack() as stack:
                 claim = await stack.enter_async_context(hold)
-                if await works(check.timeout, check.function, claim, shield=False):
+                failed = partial(self._check_failed, claim)
+                if await works(check.timeout, check.function, claim, shield=False, failed=failed):
                     self._hold = hold
                     stack.pop_all()
                     return claim
-                self._store.notice("claim.unfit", key=claim.key, resource=claim.resource, token=claim.token)
+                self._store.reporter.notice("claim.unfit", **_about(claim))
                 await claim.cool_down(max(self._request.quarantine, _LEAST_REST))
         except LeaseLost:
             pass  # while it was being checked
         return None
+
+    def _check_failed(self, claim: Claim, error: Exception) -> None:
+        self._store.reporter.warn("pool.check_failed", **_about(claim), error=error)
+
+
+def _about(claim: Claim) -> dict[str, object]:
+    return {"key": claim.key, "resource": claim.resource, "token": claim.token}
 
 
 def encode(codec: Codec, what: str, fields: object) -> Metadata:

@@ -128,12 +128,20 @@ class Lease(Guarded, Held):
         if self.lost is None:
             self.lost = reason
             self._scope.cancel(f"{self.key} lost: {reason}")
+            self._report_loss(reason)
 
     def end(self) -> None:
         """The block is being left. For the block alone."""
-        self.lost = self.lost or self._session.look()
+        reason = self._session.look()
+        if reason is not None and self.lost is None:
+            self.lost = reason
+            self._report_loss(reason)
         self._ended = True
         self._session.drop(self)
+
+    def _report_loss(self, reason: str) -> None:
+        error = LeaseLost(self.key, reason)
+        self._session.report_loss("lease.lost", reason, key=self.key, token=self.token, error=error)
 
 
 H = TypeVar("H", bound=Lease)
@@ -170,8 +178,7 @@ class Hold(LeasedBlock[H, None]):
             if (key, self._task) in store.entered:
                 raise RuntimeError(f"{key}: this task holds it already and would wait for itself")
             store.entered[key, self._task] = self
-        observer = store.observer
-        started = 0.0 if observer is None else now()
+        started = 0.0 if store.observer is None else now()
         try:
             if self._timeout is None:
                 self.grant = await store.acquire(self._request, self._ttl)
@@ -180,10 +187,10 @@ class Hold(LeasedBlock[H, None]):
         except BaseException:
             self._forget()
             raise
-        if observer is not None:
+        if store.observer is not None:
             self._since = now()
             token = self.grant.answer.token
-            observer.notice("lease.acquired", key=key, token=token, waited=self._since - started)
+            store.reporter.notice("lease.acquired", key=key, token=token, waited=self._since - started)
 
     async def _acquire_within(self, timeout: float) -> Grant:
         positions: list[int] = []
@@ -202,13 +209,9 @@ class Hold(LeasedBlock[H, None]):
         self._release = self._store.settle(self._request, self.grant)
         self._forget()
         held.end()
-        if self._store.observer is None:
-            return
-        if held.lost:
-            self._store.notice("lease.lost", key=held.key, token=held.token, reason=held.lost)
-        else:
+        if self._store.observer is not None and not held.lost:
             since = now() - self._since
-            self._store.notice("lease.released", key=held.key, token=held.token, held=since)
+            self._store.reporter.notice("lease.released", key=held.key, token=held.token, held=since)
 
     def _acknowledgement(self, held: H, error: BaseException | None) -> tuple[Parked, float] | None:
         del held, error

@@ -17,7 +17,7 @@ import anyio
 import anyio.lowlevel
 from anyio import CancelScope
 
-from tenure.engine import Settle, Verdict
+from tenure.engine import Settle
 from tenure.errors import EngineError, StoreClosed
 from tenure.handlers import is_closing, parted
 from tenure.upkeep import unwrapped_task_group
@@ -26,19 +26,9 @@ from tenure.waiting import Line, now
 from ._queue import WorkQueue
 from ._retry import Retry
 from ._takes import Dismissed
-from ._task import Task
+from ._task import Task, event_of
 
 Handle = Callable[[Task], Awaitable[Any]]
-
-_EVENTS = {
-    Verdict.DONE: "task.done",
-    Verdict.RETRY: "task.retry",
-    Verdict.DEAD: "task.dead",
-    Verdict.DISCARD: "task.discarded",
-    Verdict.CANCEL: "task.cancelled",
-    Verdict.GIVE_BACK: "task.given_back",
-    Verdict.POSTPONE: "task.postponed",
-}
 
 
 class Runners:
@@ -160,10 +150,9 @@ class Runners:
 
     async def _work(self, task: Task, handle: Handle, scope: CancelScope) -> None:
         """Handle and settle one task; raises nothing but interruptions."""
-        started = now()
         self.busy += 1
         if self._timeout is not None:
-            scope.deadline = started + self._timeout
+            scope.deadline = now() + self._timeout
         failure = interruption = None
         try:
             result = await handle(task)
@@ -176,32 +165,30 @@ class Runners:
         self.busy -= 1
         if self._timeout is not None:
             scope.deadline = inf
-        settle = self._verdict(task, failure, interruption, scope)
-        task.settle(settle, partial(self._settled, task, settle, now() - started))
-        if interruption is not None:
-            raise interruption
+        try:
+            if failure is None and interruption is not None and self._is_late(task, scope):
+                failure = TimeoutError(f"not done within {self._timeout:g} s")
+                failure.__cause__ = interruption  # its traceback says where the handler was
+            settle = self._verdict(task, failure, interruption)
+            task.settle(settle, partial(self._settled, task, settle), failure)
+            if interruption is not None:
+                raise interruption
+        finally:
+            del failure, interruption  # their tracebacks refer to this frame
+
+    def _is_late(self, task: Task, scope: CancelScope) -> bool:
+        return scope.cancel_called and not task.cancelled and task.lost is None
 
     def _verdict(
-        self,
-        task: Task,
-        failure: BaseException | None,
-        interruption: BaseException | None,
-        scope: CancelScope,
+        self, task: Task, failure: BaseException | None, interruption: BaseException | None
     ) -> Settle:
-        if failure is None:
-            if interruption is None:
-                return task.verdict(None, self._retry)
-            if scope.cancel_called and not task.cancelled and task.lost is None:
-                failure = TimeoutError(f"not done within {self._timeout:g} s")
+        if failure is None and interruption is None:
+            return task.verdict(None, self._retry)
         if failure is not None and self._judge is not None:
             failure = self._judge(task, failure)
         return task.interrupted() if failure is None else task.verdict(failure, self._retry)
 
-    def _settled(self, task: Task, settle: Settle, seconds: float, refused: str | None) -> None:
-        event = "task.lost" if refused else _EVENTS[settle.verdict]
-        self.counts[event] += 1
-        store = self._queue.store
-        if store.observer is not None:
-            store.notice(event, queue=self._queue.key, id=task.id, attempt=task.attempt, seconds=seconds)
+    def _settled(self, task: Task, settle: Settle, refused: str | None) -> None:
+        self.counts[event_of(settle, refused)] += 1
         if self._on_settled is not None:
             self._on_settled(task, settle, refused)

@@ -15,7 +15,7 @@ from tenure.engine import Complete, Progress, Reply, Settle, Taken, Verdict
 from tenure.errors import AcquireTimeout, LeaseLost, PayloadTooLarge, TaskCancelled
 from tenure.handlers import describe, parted
 from tenure.store import Held, Session, Store, encoded
-from tenure.waiting import Parked, park, wake
+from tenure.waiting import Parked, now, park, wake
 
 from ._block import LeasedBlock
 from ._guard import Guarded
@@ -23,6 +23,20 @@ from ._retry import Discard, Retry, RetryLater
 from ._takes import OnSettled, Takers
 
 _UNCOMMITTED = "uncommitted"
+_EVENTS = {
+    Verdict.DONE: "task.done",
+    Verdict.RETRY: "task.retry",
+    Verdict.DEAD: "task.dead",
+    Verdict.DISCARD: "task.discarded",
+    Verdict.CANCEL: "task.cancelled",
+    Verdict.GIVE_BACK: "task.given_back",
+    Verdict.POSTPONE: "task.postponed",
+}
+
+
+def event_of(settle: Settle, refused: str | None) -> str:
+    """What the end of a try is called; `refused` is why the engine has not accepted the verdict."""
+    return "task.lost" if refused else _EVENTS[settle.verdict]
 
 
 class Source(Protocol):
@@ -63,6 +77,7 @@ class Task(Guarded, Held):
         "_result",
         "_scope",
         "_session",
+        "_since",
         "attempt",
         "cancelled",
         "deliveries",
@@ -86,6 +101,7 @@ class Task(Guarded, Held):
         self.cancelled = False
         self._queue = queue
         self._session = session
+        self._since = now()
         self._scope: CancelScope | None = scope
         self._result = b"null"
         self._joined = False
@@ -217,13 +233,33 @@ class Task(Guarded, Held):
         verdict = Verdict.CANCEL if self.cancelled else Verdict.GIVE_BACK
         return Settle(self.id, self.token, verdict, ttl=self._queue.results_ttl)
 
-    def settle(self, settle: Settle, on_settled: OnSettled) -> None:
-        """Let go of the task: synchronous, so that nothing can stop it."""
+    def settle(self, settle: Settle, on_settled: OnSettled, error: BaseException | None = None) -> None:
+        """Let go of the task: synchronous, so that nothing can stop it. `error` is how the try failed."""
         self._scope = None
+        on_settled = partial(self._report, settle, error, now() - self._since, on_settled)
         if self._if_uncommitted is not None:
             settle, on_settled = self._if_uncommitted, partial(_refused_if_committed, on_settled)
         self._queue.takers.settle(self._session, settle, on_settled)
         self._session.drop(self)
+
+    def _report(
+        self,
+        settle: Settle,
+        error: BaseException | None,
+        seconds: float,
+        on_settled: OnSettled,
+        refused: str | None,
+    ) -> None:
+        event, session = event_of(settle, refused), self._session
+        if event == "task.dead" or refused or session.reporter.observer is not None:
+            about = {"queue": self._queue.key, "id": self.id, "attempt": self.attempt, "seconds": seconds}
+            if refused:
+                session.report_loss(event, refused, **about, error=error or LeaseLost(self._name, refused))
+            elif event == "task.dead":
+                session.reporter.warn(event, **about, error=error)
+            else:
+                session.reporter.notice(event, **about, **({"error": error} if error else {}))
+        on_settled(refused)
 
     def seconds_left(self) -> float:
         """For how long the session can still be trusted."""
@@ -274,7 +310,7 @@ class TakeBlock(LeasedBlock[Task, bool]):
             settle = held.interrupted()
         else:
             settle = held.verdict(failure, self._queue.retry)
-        held.settle(settle, self._on_settled)
+        held.settle(settle, self._on_settled, failure)
 
     def _abandon(self, held: Task) -> None:
         held.settle(Settle(held.id, held.token, Verdict.GIVE_BACK), self._on_settled)

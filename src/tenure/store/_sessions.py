@@ -37,6 +37,7 @@ import anyio
 
 from tenure.engine import CloseSession, OpenSession, RenewSession, Reply
 from tenure.errors import EngineError, StoreClosed
+from tenure.observe import Reporter
 from tenure.upkeep import Job, Upkeep
 from tenure.waiting import Line, now
 
@@ -83,8 +84,11 @@ class Unreleased(Protocol):
 class Session:
     """One registration. `lost` is why it is over, or None; the states are at the head of the module."""
 
-    def __init__(self, name: str, ttl: float, dispatcher: Dispatcher) -> None:
+    def __init__(
+        self, name: str, ttl: float, dispatcher: Dispatcher, reporter: Reporter | None = None
+    ) -> None:
         self.id = name
+        self.reporter = reporter or Reporter()
         self.ttl = ttl
         self.margin = max(0.1 * ttl, 0.05)
         self.deadline = -inf
@@ -156,6 +160,7 @@ class Session:
         """End it for good, and notify all that is held or waited for under it."""
         if self.lost is None:
             self.lost = reason
+            self.reporter.notice("session.lost", session=self.id, reason=reason)
             self.dismiss(reason)
             self._close_if_left()
 
@@ -166,6 +171,11 @@ class Session:
                 self.dispatcher.send(CloseSession(self.id), lambda _: None)
             for waiter in self._leaving:
                 self._leaving.grant(waiter, None)
+
+    def report_loss(self, event: str, reason: str, **fields: object) -> None:
+        """Report that something is lost; when the store closes, nobody need be warned."""
+        report = self.reporter.notice if reason == "closed" else self.reporter.warn
+        report(event, **fields, reason=reason)
 
     async def opened(self) -> None:
         """Wait until it can be used, or is lost."""
@@ -186,6 +196,7 @@ class Session:
         except (EngineError, StoreClosed) as problem:
             self.fail(problem)
             return
+        self.reporter.notice("session.opened", session=self.id, ttl=self.ttl)
         while True:
             self._extend(sent, boot)
             await anyio.sleep_until(sent + self.ttl / 3)
@@ -232,8 +243,15 @@ class Session:
 class Sessions:
     """The sessions of one store, one for each ttl in use and each shard of the engine."""
 
-    def __init__(self, process: str, dispatchers: Dispatchers, upkeep: Callable[[], Upkeep]) -> None:
+    def __init__(
+        self,
+        process: str,
+        dispatchers: Dispatchers,
+        upkeep: Callable[[], Upkeep],
+        reporter: Reporter | None = None,
+    ) -> None:
         self.process = process
+        self._reporter = reporter
         self._dispatchers = dispatchers
         self._upkeep = upkeep
         self._current: dict[tuple[Dispatcher, float], Session] = {}
@@ -267,7 +285,7 @@ class Sessions:
                     s: job for s, job in self._jobs.items() if s.lost is None or s.held or not job.ended
                 }
                 session = self._current[dispatcher, ttl] = Session(
-                    self._new_name(dispatcher), ttl, dispatcher
+                    self._new_name(dispatcher), ttl, dispatcher, self._reporter
                 )
                 self._jobs[session] = self._upkeep().start(f"heartbeat {session.id}", session.keep)
             elif session.deadline > -inf:

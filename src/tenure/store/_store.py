@@ -19,7 +19,7 @@ from anyio import AsyncContextManagerMixin, CancelScope
 from tenure.arguments import check_name, check_seconds
 from tenure.engine import A, Engine, Enlisted, Enlistment, Hint, Notice, Operation, Ping, SessionItem
 from tenure.errors import LeaseLost, StoreClosed
-from tenure.observe import Observer
+from tenure.observe import Observer, Reporter
 from tenure.upkeep import Job, Upkeep, unwrapped_task_group
 from tenure.waiting import this_task
 
@@ -112,7 +112,7 @@ class Store(AsyncContextManagerMixin):
         self.settle_timeout = check_seconds("settle_timeout", settle_timeout)
         self.close_timeout = check_seconds("close_timeout", close_timeout)
         self.codec: Codec = codec or JsonCodec()
-        self.observer = observer
+        self.reporter = Reporter(observer)
         self.process = _new_process()
         self._home = Home()
         self._engine = engine
@@ -122,7 +122,7 @@ class Store(AsyncContextManagerMixin):
         self._fault: Exception | None = None
         self._dispatchers = Dispatchers(link, self._home)
         self._timers = Timers()
-        self._sessions = Sessions(self.process, self._dispatchers, self._running)
+        self._sessions = Sessions(self.process, self._dispatchers, self._running, self.reporter)
         self._acquisitions = Acquisitions(self._dispatchers, self._sessions, self._timers)
         self._reconciler = Reconciler(self._on_found)
         self._listeners: WeakValueDictionary[str, Any] = WeakValueDictionary()
@@ -292,10 +292,10 @@ class Store(AsyncContextManagerMixin):
         if self._listeners.get(key) is listener:
             del self._listeners[key]
 
-    def notice(self, event: str, /, **fields: object) -> None:
-        """Notify the observer, if there is one."""
-        if self.observer is not None:
-            self.observer.notice(event, **fields)
+    @property
+    def observer(self) -> Observer | None:
+        """What receives the events."""
+        return self.reporter.observer
 
     # inside
 

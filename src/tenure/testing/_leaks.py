@@ -6,7 +6,6 @@ import os
 import sys
 import threading
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import anyio
@@ -166,7 +165,7 @@ def _threads() -> dict[tuple[str, object], str]:
 def _idle(frame: FrameType | None) -> bool:
     calls: list[tuple[str, str]] = []
     while frame is not None and len(calls) < max(map(len, IDLE)):
-        calls.insert(0, (Path(frame.f_code.co_filename).as_posix(), frame.f_code.co_name))
+        calls.insert(0, (frame.f_code.co_filename.replace(os.sep, "/"), frame.f_code.co_name))
         frame = frame.f_back
     return any(
         len(calls) >= len(idle)

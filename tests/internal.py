@@ -1,0 +1,13 @@
+"""Names that rooms export for other rooms to build on, and that users do not see."""
+
+FOR_OTHER_ROOMS = {
+    "Hold",
+    "HoldRequest",
+    "Report",
+    "Reporter",
+    "Runners",
+    "Sketch",
+    "Tally",
+    "latencies",
+    "works",
+}

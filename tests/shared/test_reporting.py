@@ -1,0 +1,179 @@
+"""Nothing fails silently: each try that did not end well has one event with its exception, and losses are logged."""
+
+from __future__ import annotations
+
+import logging
+import traceback
+
+import anyio
+import pytest
+
+from tenure import Discard, Lock, Retry, RetryLater, Worker, WorkQueue
+from tenure.errors import LeaseLost
+
+
+class Seen:
+    def __init__(self):
+        self.events = []
+
+    def notice(self, event, /, **fields):
+        self.events.append((event, fields))
+
+    def of_tasks(self):
+        return [(event, fields) for event, fields in self.events if event.startswith("task.")]
+
+
+@pytest.fixture
+def seen():
+    return Seen()
+
+
+class Fault(Exception):
+    pass
+
+
+def warnings_in(caplog):
+    return [record for record in caplog.records if record.levelno >= logging.WARNING]
+
+
+async def test_each_try_has_one_event_with_its_exception(open_store_on, virtual_clock, seen, caplog):
+    raised = [Fault("once"), RetryLater(1), Fault("twice"), Discard("enough")]
+    left = iter(raised)
+
+    async def handler(task):
+        raise next(left)
+
+    async with open_store_on(observer=seen) as store:
+        queue = WorkQueue(store, "jobs", retry=Retry(attempts=5, backoff=1))
+        await queue.put("x")
+        worker = Worker(queue, handler)
+        async with anyio.create_task_group() as group:
+            group.start_soon(worker.run)
+            await queue.join()
+            await worker.drain()
+    found = seen.of_tasks()
+    assert [event for event, _ in found] == ["task.retry", "task.postponed", "task.retry", "task.discarded"]
+    assert [fields["error"] for _, fields in found] == raised
+    assert all(fields["error"].__traceback__ is not None for _, fields in found)
+    assert warnings_in(caplog) == []
+
+
+@pytest.mark.parametrize("how", ["worker", "block"])
+async def test_a_dead_task_is_logged_with_its_traceback(store, caplog, how):
+    queue = WorkQueue(store, "jobs", retry=Retry(attempts=1))
+    await queue.put("x")
+
+    async def fails(task):
+        raise ExceptionGroup("both", [Fault("here"), KeyError("there")])
+
+    if how == "worker":
+        worker = Worker(queue, fails)
+        async with anyio.create_task_group() as group:
+            group.start_soon(worker.run)
+            await queue.join()
+            await worker.drain()
+    else:
+        with pytest.raises(ExceptionGroup):
+            async with queue.take() as task:
+                await fails(task)
+    (record,) = warnings_in(caplog)
+    assert record.message.startswith("task.dead queue=tenure:queue:jobs id=1 attempt=1")
+    shown = "".join(traceback.format_exception(record.exc_info[1]))
+    assert "in fails" in shown
+    assert "Fault: here" in shown
+    assert "KeyError: 'there'" in shown
+
+
+async def test_a_timeout_says_where_the_handler_was(open_store_on, virtual_clock, seen, caplog):
+    async def too_slow(task):
+        await anyio.sleep(60)
+
+    async with open_store_on(observer=seen) as store:
+        queue = WorkQueue(store, "jobs", retry=Retry(attempts=1))
+        await queue.put("x")
+        worker = Worker(queue, too_slow, timeout=5)
+        async with anyio.create_task_group() as group:
+            group.start_soon(worker.run)
+            await queue.join()
+            await worker.drain()
+    ((event, fields),) = seen.of_tasks()
+    assert event == "task.dead"
+    assert isinstance(fields["error"], TimeoutError)
+    (record,) = warnings_in(caplog)
+    assert "in too_slow" in "".join(traceback.format_exception(record.exc_info[1]))
+
+
+async def test_a_lost_lease_is_logged_when_it_is_lost(open_store_on, virtual_clock, seen, caplog):
+    async with open_store_on(observer=seen) as store:
+        with pytest.raises(LeaseLost):
+            async with Lock(store, "report") as lease:
+                store_session = lease._session
+                store_session.lose("expired")
+                assert [event for event, _ in seen.events][-2:] == ["session.lost", "lease.lost"]
+                (record,) = warnings_in(caplog)
+                assert "reason=expired" in record.message
+                await anyio.sleep(1)
+    assert [event for event, _ in seen.events].count("lease.lost") == 1
+    assert "lease.released" not in [event for event, _ in seen.events]
+    assert len(warnings_in(caplog)) == 1
+
+
+async def test_a_lost_task_is_logged_with_the_reason(open_store_on, virtual_clock, seen, caplog):
+    async with open_store_on(observer=seen) as store:
+        queue = WorkQueue(store, "jobs")
+        await queue.put("x")
+        with pytest.raises(LeaseLost):
+            async with queue.take() as task:
+                task._session.lose("expired")
+                await anyio.sleep(1)
+    ((event, fields),) = seen.of_tasks()
+    assert (event, fields["reason"]) == ("task.lost", "expired")
+    assert isinstance(fields["error"], LeaseLost)
+    (record,) = [record for record in warnings_in(caplog) if "task.lost" in record.message]
+    assert "reason=expired" in record.message
+
+
+async def test_closing_a_store_warns_of_nothing(open_store_on, virtual_clock, caplog):
+    async with anyio.create_task_group() as group:
+        async with open_store_on() as store:
+
+            async def holds():
+                with pytest.raises(LeaseLost):
+                    async with Lock(store, "report"):
+                        await anyio.sleep(60)
+
+            group.start_soon(holds)
+            await anyio.sleep(1)
+    assert warnings_in(caplog) == []
+
+
+async def test_an_observer_that_fails_is_logged_and_stops_nothing(open_store_on, virtual_clock, caplog):
+    class Broken:
+        def notice(self, event, /, **fields):
+            raise Fault(event)
+
+    async with open_store_on(observer=Broken()) as store:
+        async with Lock(store, "report") as lease:
+            lease.check()
+        queue = WorkQueue(store, "jobs")
+        await queue.put("x")
+        async with queue.take():
+            pass
+        assert (await queue.statistics()).done == 1
+    failed = [record.message for record in warnings_in(caplog)]
+    assert all(message.startswith("the observer failed at ") for message in failed)
+    assert {message.split()[4] for message in failed} >= {"lease.acquired", "lease.released", "task.done"}
+
+
+async def test_an_exception_that_cannot_say_what_it_is_is_logged(store, caplog):
+    class Mute(Exception):
+        def __repr__(self):
+            raise Fault
+
+    queue = WorkQueue(store, "jobs", retry=Retry(attempts=1))
+    await queue.put("x")
+    with pytest.raises(Mute):
+        async with queue.take():
+            raise Mute
+    (record,) = warnings_in(caplog)
+    assert record.message.endswith("error=Mute")
