@@ -12,6 +12,8 @@ from anyio import CancelScope
 
 from tenure.engine import Batches, Hint, Operation
 from tenure.errors import EngineError, StoreUnavailable
+from tenure.upkeep import unwrapped_task_group
+from tenure.waiting import Line, Waiter, checkpoint
 
 from ._busy_retry import BusyRetry
 from ._clock import Clocks
@@ -44,7 +46,8 @@ class Link:
         self._file: File | None = None
         self._lost: FileLostError | None = None
         self._fault: Exception | None = None
-        self._closing = False
+        self._work = False
+        self._senders: Line[None, None] = Line(self._on_sender_left)
         self._serving: set[CancelScope] = set()
         self._runner = runner = (
             Inline(self._look) if inline else EngineThread(f"tenure {path.name}", self._look)
@@ -62,8 +65,7 @@ class Link:
     async def open(self) -> None:
         """Open the file. Raises `EngineError`, `StoreUnavailable`. Cancellation: call `close`, always."""
         await self._runner.call(self._open)
-        # a batch leaves at the end of the loop's turn
-        self._batches.open(partial(self._runner.call_soon, self._send))
+        self._batches.open(self._on_work)
 
     async def serve(self, process: str, deliver: Callable[[Hint], None], started: Callable[[], None]) -> None:
         """Deliver the hints for a process. Raises `EngineError` once the file was deleted or replaced.
@@ -78,7 +80,9 @@ class Link:
                 self._serving.add(scope)
                 try:
                     if self._lost is None and self._fault is None:
-                        await self._runner.tend()
+                        async with unwrapped_task_group() as group:
+                            group.start_soon(self._send_batches, name="tenure sqlite batches")
+                            await self._runner.tend()
                 finally:
                     self._serving.discard(scope)
             if self._fault is not None:
@@ -91,8 +95,6 @@ class Link:
     async def close(self) -> None:
         """Close the file, without waiting for its lock any longer. Cancellation: shield it."""
         self._retry.give_up()
-        # what is under way is answered; nothing may be sent behind the closing
-        self._closing = True
         try:
             await self._runner.end(self._close)
         finally:
@@ -147,9 +149,23 @@ class Link:
 
     # on the loop
 
-    def _send(self) -> None:
-        if not self._closing:
+    async def _send_batches(self) -> None:
+        """Send a batch at the end of the turn in which there is one to send; in a task of each `serve`."""
+        while True:
+            while not self._work:
+                await self._senders.wait(self._senders.join(None))
+            self._work = False
             self._runner.start(partial(self._execute, self._batches.take()), self._on_executed)
+            await checkpoint()
+
+    def _on_work(self) -> None:
+        self._work = True
+        if (sender := self._senders.head()) is not None:
+            self._senders.grant(sender, None)
+
+    def _on_sender_left(self, _: Waiter[None, None]) -> None:
+        if self._work:
+            self._on_work()
 
     def _on_executed(self, job: Job[list[Any]]) -> None:
         try:
