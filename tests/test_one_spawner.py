@@ -106,7 +106,7 @@ def test_the_detector(source, kinds):
     assert [kind for kind, _ in offences(source)] == kinds
 
 
-def test_folders_and_files_are_told_apart():
+def test_folders_and_files_are_distinguished():
     assert allowed("testing/_leaks.py", SPAWNERS)
     assert allowed("upkeep.py", SPAWNERS)
     assert not allowed("shared/upkeep.py", SPAWNERS)

@@ -14,7 +14,7 @@ def crew(queue, call, limiter, workers):
     return Crew(queue, call, workers=workers, in_threads=False, limiter=limiter)
 
 
-async def test_those_who_were_idle_do_not_start_all_at_once(virtual_clock):
+async def test_those_that_were_idle_do_not_start_all_at_once(virtual_clock):
     starts = []
 
     async def stamp(task, threads):

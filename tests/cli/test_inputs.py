@@ -145,7 +145,7 @@ class TestLines:
             ("a.txt", b"x" * (2**20 + 2**17), "longer than 1048576 bytes"),
         ],
     )
-    def test_wrong_lines_are_told(self, write, name, data, told):
+    def test_wrong_lines_are_reported(self, write, name, data, told):
         with pytest.raises(UsageError) as caught:
             read_all(lines_of(write(name, data)))
         assert told in str(caught.value)
@@ -155,7 +155,7 @@ class TestLines:
         with pytest.raises(UsageError, match="line 601,"):
             read_all(lines_of(path))
 
-    def test_wrong_files_are_told(self, here, write):
+    def test_wrong_files_are_reported(self, here, write):
         with pytest.raises(UsageError, match=r"nope\.txt: there is no such file"):
             lines_of("nope.txt")
         with pytest.raises(UsageError, match="is a directory"):

@@ -180,7 +180,7 @@ def test_a_queue_is_shown_with_some_of_its_tasks(inhabitant, show, tell):
         assert (task["payload"], task["state"]) == ({"to": task["id"] - 1}, "waiting")
 
 
-def test_dead_letters_tell_why(inhabitant, show, tell):
+def test_dead_letters_say_why(inhabitant, show, tell):
     put(inhabitant, dead=2)
     code, lines = show("queue", "dead", "mail")
     assert (code, len(lines)) == (0, 3)
@@ -214,7 +214,7 @@ def test_an_error_is_shown_in_full_where_there_is_room_or_if_asked(inhabitant, c
     assert error in command(*words).out
 
 
-def test_the_time_of_the_longest_waiting_task_is_not_told_where_none_waits(inhabitant, show):
+def test_the_time_of_the_longest_waiting_task_is_left_out_where_none_waits(inhabitant, show):
     put(inhabitant, count=1, dead=1)
     assert ["oldest", "-"] in show("queue", "show", "mail")[1]
 
@@ -375,7 +375,7 @@ def test_payloads_cannot_command_the_terminal(inhabitant, command, url):
 # who holds what
 
 
-def test_locks_tell_who_holds_and_who_waits(inhabitant, show, tell):
+def test_locks_show_their_holders_and_waiters(inhabitant, show, tell):
     store = inhabitant.store
     inhabitant.hold(lambda: tenure.Lock(store, "report"))
     inhabitant.hold(lambda: tenure.Semaphore(store, "seats", 3).hold(permits=2))
@@ -442,7 +442,7 @@ def into(meet, store, name):
     return run
 
 
-def test_pools_tell_their_resources_and_no_metadata(inhabitant, command, show, tell, url):
+def test_pools_list_their_resources_and_no_metadata(inhabitant, command, show, tell, url):
     store = inhabitant.store
     pool = tenure.ResourcePool(store, "keys")
 
@@ -467,7 +467,7 @@ def test_pools_tell_their_resources_and_no_metadata(inhabitant, command, show, t
         assert "do not tell" not in command("claims", "ls", "--store", url, *more).out
 
 
-def test_leaders_are_told_by_name(inhabitant, show, tell):
+def test_leaders_are_identified_by_name(inhabitant, show, tell):
     store = inhabitant.store
     assert tell("leader") == (0, {"leaders": []})
     assert show("leader", "boss") == (1, [["no", "election", "has", "a", "leader"]])
@@ -528,7 +528,7 @@ def test_misuse_is_reported_in_a_line(misused, words, line):
 
 @pytest.mark.parametrize("listing", ["show", "dead"])
 @pytest.mark.parametrize("place", ["nowhere", "9" * 600])
-def test_a_place_that_no_page_has_told_is_misuse(inhabitant, misused, url, listing, place):
+def test_a_place_that_no_page_returned_is_misuse(inhabitant, misused, url, listing, place):
     put(inhabitant)
     assert "--after: " in misused("queue", listing, "mail", f"--after={place}", "--store", url)
 

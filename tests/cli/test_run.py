@@ -223,7 +223,7 @@ def test_fresh_takes_other_inputs(command, numbers):
     assert command("run", "run_handlers:shout", "others.txt", "--run", "x", "--retries", "9").code == 0
 
 
-def test_the_dead_are_told(command, here, read):
+def test_the_dead_are_reported(command, here, read):
     (here / "in.txt").write_text("good\nbad\nfine\n")
     ended = command("run", "run_handlers:picky", "in.txt", "--retries", "2", "--results", "r.jsonl")
     assert ended.code == 1
@@ -337,7 +337,7 @@ def test_misuse_is_reported_in_one_line_and_nothing_is_made(misused, numbers, wo
     assert told in misused(*words.split())
 
 
-def test_the_password_in_a_url_is_not_told(misused, numbers):
+def test_the_password_in_a_url_is_not_shown(misused, numbers):
     numbers(3)
     told = misused("run", "run_handlers:shout", "numbers.txt", "--store", "redis://me:s3cret@127.0.0.1:1")
     assert "--store: redis://me@127.0.0.1:1: " in told

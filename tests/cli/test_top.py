@@ -313,7 +313,7 @@ def terminal():
 
 
 @pytest.mark.parametrize("how", ["q", signal.SIGINT, signal.SIGTERM])
-def test_on_a_terminal_it_is_redrawn_until_told_to_end(store_with_a_queue, terminal, how):
+def test_on_a_terminal_it_is_redrawn_until_asked_to_end(store_with_a_queue, terminal, how):
     top = terminal("top", "--every", "0.05")
     top.until(lambda: len(top.frames) >= 3)
     for drawn in top.frames:

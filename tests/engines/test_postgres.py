@@ -359,7 +359,7 @@ async def test_the_steps_that_are_missing_are_taken_in_order(
     assert sql.execute("SELECT to_regclass('fresh.never'), version FROM fresh.meta").fetchone() == (None, 4)
 
 
-async def test_who_is_connected_goes_on_with_a_newer_schema_but_does_not_come_back(
+async def test_one_that_is_connected_goes_on_with_a_newer_schema_but_does_not_come_back(
     postgres_server, sql, fresh_schema, serving
 ):
     engine = PostgresEngine(postgres_server.url(), schema=fresh_schema)
@@ -590,7 +590,7 @@ async def test_the_keeper_of_the_connections_may_close_first(engine):
         await b.ping()
 
 
-async def test_stores_that_open_at_once_while_the_server_is_away_are_all_told(tmp_path):
+async def test_stores_that_open_at_once_while_the_server_is_away_all_get_the_error(tmp_path):
     engine, told = PostgresEngine(f"postgresql:///d?host={tmp_path}"), []
 
     async def open_one():
@@ -606,7 +606,7 @@ async def test_stores_that_open_at_once_while_the_server_is_away_are_all_told(tm
     assert len(told) == 3
 
 
-async def test_who_opens_goes_on_when_the_first_gives_up(postgres_server):
+async def test_one_that_opens_goes_on_when_the_first_gives_up(postgres_server):
     server = conninfo_to_dict(postgres_server.url())
     async with FaultProxy(f"{server['host']}/.s.PGSQL.{server.get('port', 5432)}") as proxy:
         engine = PostgresEngine(f"postgresql://{server['user']}@127.0.0.1:{proxy.port}/{server['dbname']}")

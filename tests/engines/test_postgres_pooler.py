@@ -175,7 +175,7 @@ async def test_a_lock_is_handed_over_by_a_hint(url):
                 await granted.wait()
 
 
-async def test_without_a_direct_address_who_waits_asks_again_and_a_warning_says_so(pooler, monkeypatch):
+async def test_without_a_direct_address_waiters_ask_again_and_a_warning_says_so(pooler, monkeypatch):
     monkeypatch.setattr("tenure.engines.postgres._connection.LOOK_AGAIN", 0.1)
     with pytest.warns(RuntimeWarning, match=r"LISTEN does not work.*direct=postgresql://"):
         await hand_over_without_hints(PostgresEngine(pooler.url()))
@@ -243,7 +243,7 @@ async def test_hints_come_through_a_pooler_of_sessions(poolers, postgres_server)
 
 
 @pytest.mark.backends("asyncio")
-async def test_the_first_who_comes_makes_the_schema_through_the_pooler(pooler, sql):
+async def test_the_first_that_comes_makes_the_schema_through_the_pooler(pooler, sql):
     sql.execute("DROP SCHEMA IF EXISTS pooled CASCADE")
     with pytest.warns(RuntimeWarning, match="LISTEN does not work"):
         async with tenure.open_store(PostgresEngine(pooler.url(), schema="pooled")) as store:

@@ -386,7 +386,7 @@ async def test_the_connection_is_handed_on_when_the_first_store_closes(engine):
                     await anyio.sleep(0.002)
 
 
-async def test_stores_that_open_at_once_while_the_server_is_away_are_all_told(tmp_path):
+async def test_stores_that_open_at_once_while_the_server_is_away_all_get_the_error(tmp_path):
     engine, told = RedisEngine(f"unix://{tmp_path}/none"), []
 
     async def open_one():
@@ -402,7 +402,7 @@ async def test_stores_that_open_at_once_while_the_server_is_away_are_all_told(tm
     assert len(told) == 3
 
 
-async def test_who_opens_goes_on_when_the_first_gives_up(redis_server):
+async def test_one_that_opens_goes_on_when_the_first_gives_up(redis_server):
     async with FaultProxy(redis_server.socket) as proxy:
         engine = RedisEngine(f"redis://127.0.0.1:{proxy.port}")
         proxy.latency(float("inf"))

@@ -350,7 +350,7 @@ def test_one_that_is_looking_goes_on_behind_what_is_gone(pool, ask):
     assert ask(claim("a")).resource == f"r{CAP:04}"
 
 
-def test_who_came_first_and_is_still_looking_comes_first(pool, engine, ask):
+def test_one_that_came_first_and_is_still_looking_comes_first(pool, engine, ask):
     hinted = []
     engine.listen("p", hinted.append)
     assert ask(claim("a")) is e.Reply.MORE

@@ -140,7 +140,7 @@ async def test_a_lock_that_was_lost_and_acquired_again_is_renewed(link, virtual_
             lease.check()
 
 
-async def test_who_holds_for_long_is_renewed_until_it_is_lost_and_no_longer(inline, virtual_clock):
+async def test_one_that_holds_for_long_is_renewed_until_it_is_lost_and_no_longer(inline, virtual_clock):
     """RedLock.net #68, node-redlock #299, trigger.dev #4918: renewals from the start, or after the end (bug 23)."""
     link = Link(inline, rates={Fault.DELAY: 0.3, Fault.LOST_REPLY: 0.1}, delay=0.3)
     async with open_store(link, ttl=TTL) as store:
@@ -159,7 +159,7 @@ async def test_who_holds_for_long_is_renewed_until_it_is_lost_and_no_longer(inli
 
 
 @pytest.mark.parametrize("before_effect", [False, True])
-async def test_who_is_cut_off_stops_before_the_next_begins(link, inline, virtual_clock, before_effect):
+async def test_one_that_is_cut_off_stops_before_the_next_begins(link, inline, virtual_clock, before_effect):
     """redisson #3636 #3187, etcd #10811 #6127: who is cut off works on while the next one does (bug 4)."""
     ended, begun = [], []
 
@@ -203,7 +203,7 @@ async def test_an_answer_that_comes_after_the_ttl_grants_nothing(link, virtual_c
     assert len(tokens) == 2
 
 
-async def test_who_was_frozen_in_the_line_does_not_enter_after_its_end(link, inline, virtual_clock):
+async def test_one_that_was_frozen_in_the_line_does_not_enter_after_its_end(link, inline, virtual_clock):
     """etcd #11456 #19597: granted while it waited, although its session had ended by then (bug 10)."""
     async with open_store(link, ttl=TTL) as store, open_store(inline, ttl=TTL) as other:
         async with anyio.create_task_group() as group:
@@ -286,7 +286,7 @@ async def test_a_server_that_pauses_does_not_count_a_hold_twice(redis_server, le
 
 
 @pytest.mark.parametrize("fault", [Fault.LOST_REQUEST, Fault.LOST_REPLY, Fault.CUT, Fault.DUPLICATE])
-async def test_a_try_that_fails_takes_nothing_from_who_has_it(link, inline, virtual_clock, fault):
+async def test_a_try_that_fails_takes_nothing_from_the_holder(link, inline, virtual_clock, fault):
     """coredis: a try that failed deleted the key, which was somebody else's, and a third one entered (bug 6)."""
     async with open_store(link, ttl=TTL) as store, open_store(inline, ttl=TTL) as other:
         async with Lock(other, "x") as lease:

@@ -266,7 +266,7 @@ async def test_forgotten_scripts_are_brought_again(serving, redis_cluster):
     await holding_everywhere(serving)
 
 
-async def test_waiters_are_told_wherever_the_object_is(serving):
+async def test_waiters_are_hinted_wherever_the_object_is(serving):
     await holding_everywhere(serving)
     await serving.execute([OpenSession(other, "p", 30) for other in OTHERS])
     waiting = [Acquire(other, name, "b", 1) for other, name in zip(OTHERS, NAMES, strict=True)]
@@ -330,7 +330,7 @@ async def test_stores_share_an_engine_and_hand_the_connections_on(redis_cluster)
                 await token_of(store, str(n))
 
 
-async def test_stores_that_open_at_once_while_the_server_is_away_are_all_told(free_port):
+async def test_stores_that_open_at_once_while_the_server_is_away_all_get_the_error(free_port):
     engine, told = RedisClusterEngine(f"redis+cluster://127.0.0.1:{free_port()}"), []
 
     async def open_one():

@@ -63,7 +63,7 @@ def held(server):
         ("redis+sentinel://a,b/jobs?replicas=1", "redis+sentinel://a,b/jobs", 1),
     ],
 )
-def test_the_url_tells_how_many(url, rest, replicas):
+def test_the_url_says_how_many(url, rest, replicas):
     assert number_in(url, "replicas", None, 0, least=0, most=99) == (rest, replicas)
     assert number_in(url, "replicas", 3, 0, least=0, most=99) == (rest, 3)
     if "unix" not in url:
@@ -135,7 +135,7 @@ async def test_nothing_is_granted_before_the_replica_has_it(primary, replica):
     assert held(primary) == held(replica) == []
 
 
-async def test_who_gives_up_withdraws_what_it_may_have_got_and_nothing_else(primary, replica):
+async def test_one_that_gives_up_withdraws_what_it_may_have_got_and_nothing_else(primary, replica):
     async with open_store(engine(primary), ttl=20) as store, open_store(primary.url) as other:
         async with Lock(store, "warm"), Lock(other, "y"):
             with stopped(replica):

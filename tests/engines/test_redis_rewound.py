@@ -117,7 +117,7 @@ async def test_of_many_only_what_was_given_back_is(stores, keep):
         leave[1].set()
 
 
-async def test_who_still_waits_keeps_its_place(stores, keep):
+async def test_one_that_still_waits_keeps_its_place(stores, keep):
     one, other = stores
     order = []
 
@@ -173,7 +173,7 @@ async def test_a_grant_that_is_forgotten_is_lost_at_once(stores, keep, hold):
         another.check()
 
 
-async def test_a_leader_who_is_forgotten_stops_leading(stores, keep):
+async def test_a_leader_that_is_forgotten_stops_leading(stores, keep):
     one, _ = stores
     led = []
 
@@ -356,7 +356,7 @@ async def test_a_producer_that_has_gone_is_sent_away_again(stores, keep):
         await small[1].put("second")
 
 
-async def test_who_waits_for_tasks_and_for_room_goes_on_waiting(stores, keep):
+async def test_one_that_waits_for_tasks_and_for_room_goes_on_waiting(stores, keep):
     one, other = stores
     got = []
 

@@ -49,14 +49,14 @@ async def test_a_user_with_all_that_is_needed(user):
 
 @pytest.mark.backends("asyncio")
 @pytest.mark.parametrize("command", sorted(CALLED))
-async def test_a_user_who_lacks_a_command_is_refused_when_the_store_is_opened(user, redis_server, command):
+async def test_a_user_that_lacks_a_command_is_refused_when_the_store_is_opened(user, redis_server, command):
     with pytest.raises(EngineError, match=rf"{command}\b|lacks a permission") as caught:
         await use(user(command.lower()))
     assert PASSWORD not in str(caught.value)
     assert redis_server("KEYS", "*") in ([], [b"tenure:{0}:state"])
 
 
-async def test_a_user_who_may_not_use_the_keys_is_refused(redis_server, user):
+async def test_a_user_that_may_not_use_the_keys_is_refused(redis_server, user):
     url = user()
     redis_server("ACL", "SETUSER", "clerk", "resetkeys", "~other:*")
     with pytest.raises(EngineError, match="may not use|lacks a permission"):

@@ -209,7 +209,7 @@ async def test_aborting_breaks_it():
         await barrier.wait()
 
 
-async def test_resetting_breaks_it_for_those_who_wait_only():
+async def test_resetting_breaks_it_for_those_that_wait_only():
     barrier = Barrier(2)
     async with anyio.create_task_group() as group:
         parties = await line_up(group, barrier, 1)
@@ -344,7 +344,7 @@ async def test_w3_let_go_and_then_cancelled(how):
 
 
 @EVERY_WAY
-async def test_w3_told_that_it_is_broken_and_then_cancelled(how):
+async def test_w3_broken_and_then_cancelled(how):
     barrier = Barrier(2)
     async with anyio.create_task_group() as group:
         parties = await line_up(group, barrier, 1, how)
@@ -509,7 +509,7 @@ async def test_the_same_is_seen_on_both_loops(virtual_clock):
 # -------------------------------------------------------------------------------------------------- what it tells
 
 
-async def test_it_tells_its_state():
+async def test_it_shows_its_state():
     barrier = Barrier(3)
     async with anyio.create_task_group() as group:
         await line_up(group, barrier, 2)

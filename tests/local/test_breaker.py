@@ -76,7 +76,7 @@ def changes(breaker):
 # ------------------------------------------------------------------------------------------------- closed, and opening
 
 
-async def test_a_call_gives_what_the_function_gives():
+async def test_a_call_returns_what_the_function_returns():
     breaker = CircuitBreaker()
     assert await breaker.call(good, 7) == 7
     with pytest.raises(OSError, match="mine"):
@@ -177,7 +177,7 @@ async def test_a_failure_in_a_group_is_a_failure():
 # ----------------------------------------------------------------------------------------------------- open, half open
 
 
-async def test_an_open_one_calls_nothing_and_tells_when_to_come_again(virtual_clock):
+async def test_an_open_one_calls_nothing_and_says_when_to_come_again(virtual_clock):
     breaker = await tripped(name="billing")
     assert await refusal(breaker) == 10
     await anyio.sleep(4)
@@ -409,7 +409,7 @@ async def test_reset_closes_it_with_nothing_remembered(virtual_clock):
 # ----------------------------------------------------------------------------------------------------------- listeners
 
 
-async def test_listeners_are_told_in_order_until_they_are_taken_off():
+async def test_listeners_are_called_in_order_until_they_are_taken_off():
     breaker, seen = quick(), []
     remove_first = breaker.on_change(lambda *change: seen.append(("first", *change)))
     same = lambda *change: seen.append(("same", *change))  # noqa: E731 - registered twice

@@ -213,7 +213,7 @@ def tripped(**given):
 BEGAN, ASKED = 0.3516783488339068, 8.718575729783733
 
 
-def test_who_waits_for_retry_after_does_not_come_too_early():
+def test_one_that_waits_for_retry_after_does_not_come_too_early():
     states = States(some_settings(window=1, min_calls=1, open_seconds=60.0), lambda *_: None)
     states.settle(states.admit(BEGAN), BEGAN, BEGAN, True)
     now = BEGAN + ASKED
@@ -222,7 +222,7 @@ def test_who_waits_for_retry_after_does_not_come_too_early():
     assert states.admit(now + states.retry_after(now))
 
 
-def test_who_waits_for_the_place_of_a_probe_does_not_come_too_early():
+def test_one_that_waits_for_the_place_of_a_probe_does_not_come_too_early():
     states = tripped(probes=1, open_seconds=0.1, probe_seconds=60.0)
     assert states.admit(BEGAN)
     now = BEGAN + ASKED

@@ -92,7 +92,7 @@ async def test_so_many_are_inside_and_the_others_follow_first_come_first_served(
     assert repr(bulkhead) == "<Bulkhead 0/2 in use, 0 waiting>"
 
 
-async def test_who_finds_the_line_full_is_refused():
+async def test_a_caller_that_finds_the_line_full_is_refused():
     bulkhead = Bulkhead(1, max_waiting=1)
     async with anyio.create_task_group() as group:
         inside, waiting = await come(group, bulkhead, None, None)
@@ -105,7 +105,7 @@ async def test_who_finds_the_line_full_is_refused():
         await go(inside, waiting)
 
 
-async def test_with_no_line_at_all_who_finds_it_occupied_is_refused():
+async def test_with_no_line_at_all_a_caller_that_finds_it_occupied_is_refused():
     bulkhead = Bulkhead(1, max_waiting=0)
     async with bulkhead.enter():
         with pytest.raises(BulkheadFull):
@@ -192,7 +192,7 @@ async def test_a_lender_is_served_first_until_it_has_its_share():
         await go(*searches, *checkouts)
 
 
-async def test_equals_go_by_who_has_waited_longest():
+async def test_equals_go_by_how_long_they_have_waited():
     bulkhead = Bulkhead(1, shares={"a": 5, "b": 1, "c": 1})
     async with anyio.create_task_group() as group:
         guests = await come(group, bulkhead, "a", "b", "a", "c", "a")

@@ -92,7 +92,7 @@ async def test_creations_run_one_at_a_time_for_a_key(virtual_clock):
         assert pool.statistics().lent == 4
 
 
-async def test_what_fails_to_be_created_is_raised_by_all_who_wait_and_not_remembered(virtual_clock):
+async def test_what_fails_to_be_created_is_raised_by_all_waiters_and_not_remembered(virtual_clock):
     works, errors = Works(create=1), []
     works.errors = [ConnectionError("refused")]
 
@@ -138,7 +138,7 @@ async def test_a_creation_that_nobody_waits_for_any_more_is_cancelled(virtual_cl
 # sharing
 
 
-async def test_those_who_share_get_the_same_one(virtual_clock):
+async def test_those_that_share_get_the_same_one(virtual_clock):
     works, seen = Works(create=1), []
 
     async def share():
@@ -155,7 +155,7 @@ async def test_those_who_share_get_the_same_one(virtual_clock):
         assert pool.statistics().idle == 1
 
 
-async def test_one_who_shares_and_is_cancelled_spoils_nothing_for_the_others(virtual_clock):
+async def test_one_that_shares_and_is_cancelled_spoils_nothing_for_the_others(virtual_clock):
     works = Works()
     async with pool_of(works) as pool, anyio.create_task_group() as group:
         group.start_soon(lambda: works.use(pool.acquire("a", exclusive=False), 10, share=True))
@@ -164,7 +164,7 @@ async def test_one_who_shares_and_is_cancelled_spoils_nothing_for_the_others(vir
         assert works.open == works.things and len(works.things) == 1
 
 
-async def test_one_who_wants_it_alone_is_not_starved_by_those_who_share(virtual_clock):
+async def test_one_that_wants_it_alone_is_not_starved_by_those_that_share(virtual_clock):
     works, order = Works(), []
 
     async def borrow(name, exclusive):
@@ -180,7 +180,7 @@ async def test_one_who_wants_it_alone_is_not_starved_by_those_who_share(virtual_
     assert virtual_clock.now() == 3
 
 
-async def test_when_the_one_who_wants_it_alone_gives_up_those_behind_share(virtual_clock):
+async def test_when_the_one_that_wants_it_alone_gives_up_those_behind_share(virtual_clock):
     works = Works()
     async with pool_of(works, max_per_key=1) as pool, anyio.create_task_group() as group:
         group.start_soon(lambda: works.use(pool.acquire("a", exclusive=False), 100, share=True))
@@ -197,7 +197,7 @@ async def test_when_the_one_who_wants_it_alone_gives_up_those_behind_share(virtu
         assert limit.cancelled_caught
 
 
-async def test_those_who_share_wait_for_one_check(virtual_clock):
+async def test_those_that_share_wait_for_one_check(virtual_clock):
     works = Works(check=2)
     async with pool_of(works, check=works.check) as pool:
         thing = await works.use(pool.acquire("a"))
@@ -215,7 +215,7 @@ async def test_those_who_share_wait_for_one_check(virtual_clock):
         assert len(works.things) == 2 and thing.closed
 
 
-async def test_one_who_wants_it_alone_behind_a_check_of_those_who_share_gets_another(virtual_clock):
+async def test_one_that_wants_it_alone_behind_a_check_of_those_that_share_gets_another(virtual_clock):
     works = Works(check=2)
     async with pool_of(works, check=works.check) as pool, anyio.create_task_group() as group:
         await works.use(pool.acquire("a"))
@@ -285,7 +285,7 @@ async def test_a_busy_key_does_not_starve_a_quiet_one(virtual_clock):
     assert works.most_open == 2
 
 
-async def test_when_the_first_of_a_key_leaves_the_key_goes_behind_those_who_came_before_its_next(
+async def test_when_the_first_of_a_key_leaves_the_key_goes_behind_those_that_came_before_its_next(
     virtual_clock,
 ):
     works, served = Works(), []
@@ -319,7 +319,7 @@ async def test_a_key_at_its_own_limit_holds_up_nobody(virtual_clock):
         assert virtual_clock.now() == 1
 
 
-async def test_those_who_never_evict_wait(virtual_clock):
+async def test_those_that_never_evict_wait(virtual_clock):
     works = Works()
     async with pool_of(works, max_total=1, evict="never", idle_timeout=60) as pool:
         await works.use(pool.acquire("a"))
@@ -329,7 +329,7 @@ async def test_those_who_never_evict_wait(virtual_clock):
         assert virtual_clock.now() == 60
 
 
-async def test_what_nobody_uses_is_closed_and_its_user_told_why(virtual_clock):
+async def test_what_nobody_uses_is_closed_and_its_user_learns_why(virtual_clock):
     works, told = Works(), []
 
     async def on_evict(key, thing, reason):
@@ -361,7 +361,7 @@ async def test_an_old_timer_does_not_end_a_new_resource(virtual_clock):
         assert second.closed
 
 
-async def test_one_that_fails_its_check_is_replaced_and_its_user_told_why(virtual_clock):
+async def test_one_that_fails_its_check_is_replaced_and_its_user_learns_why(virtual_clock):
     works, evictions = Works(), Evictions()
     async with pool_of(works, check=works.check, on_evict=evictions) as pool:
         thing = await works.use(pool.acquire("a"))
@@ -410,9 +410,7 @@ async def test_a_callback_that_fails_stops_nothing(virtual_clock, caplog):
 
 
 @pytest.mark.parametrize("hook", ["create", "check", "reset", "close", "on_evict"])
-async def test_what_a_function_raises_is_logged_with_its_traceback_and_told_to_the_observer(
-    virtual_clock, caplog, hook
-):
+async def test_what_a_function_raises_is_logged_with_its_traceback_and_observed(virtual_clock, caplog, hook):
     works, notes, failures = Works(), Notes(), []
 
     def typo(*_):
@@ -536,7 +534,7 @@ async def test_a_lifetime_ends_while_idle_too(virtual_clock):
         assert pool.statistics().keys == 0
 
 
-async def test_nobody_joins_those_who_share_what_is_too_old(virtual_clock):
+async def test_nobody_joins_those_that_share_what_is_too_old(virtual_clock):
     works = Works()
 
     async def share(seconds):
@@ -596,7 +594,7 @@ async def test_with_no_waiting_at_all_it_lends_while_there_is_room(virtual_clock
         assert pool.statistics().refused == 2
 
 
-async def test_only_those_who_wait_for_a_return_count_as_waiting_for_each_key_by_itself(virtual_clock):
+async def test_only_those_that_wait_for_a_return_count_as_waiting_for_each_key_by_itself(virtual_clock):
     works, refused = Works(create=1), []
 
     async def borrow(name):
@@ -615,7 +613,7 @@ async def test_only_those_who_wait_for_a_return_count_as_waiting_for_each_key_by
         assert refused == ["a5", "b5", "b6", "a6"]
 
 
-async def test_those_who_share_what_is_being_created_do_not_count_as_waiting(virtual_clock):
+async def test_those_that_share_what_is_being_created_do_not_count_as_waiting(virtual_clock):
     works, refused = Works(create=1), []
 
     async def borrow(name, exclusive):

@@ -124,7 +124,7 @@ async def test_a_returned_one_serves_the_waiter_that_caused_a_creation(virtual_c
         assert pool.statistics().creating == 1
 
 
-async def test_a_creation_that_fails_is_raised_by_all_who_wait_if_nothing_can_come_back(virtual_clock):
+async def test_a_creation_that_fails_is_raised_by_all_waiters_if_nothing_can_come_back(virtual_clock):
     """R15: ten waiters must not make ten failing attempts, one after the other."""
     works, errors = Works(create=1), []
     works.errors = [ConnectionError("refused")]
@@ -188,7 +188,7 @@ async def test_a_creation_that_hangs_is_given_up(virtual_clock):
         assert pool.statistics().size == 0
 
 
-async def test_the_timeout_tells_the_state_of_the_pool(virtual_clock):
+async def test_the_timeout_reports_the_state_of_the_pool(virtual_clock):
     works = Works()
     async with pool_of(works, max_size=1) as pool, pool.acquire():
         with pytest.raises(PoolTimeout, match="no resource within 2.5 s: 1 of 1 slots in use .1 lent"):
@@ -235,7 +235,7 @@ async def test_with_no_waiting_at_all_it_lends_while_there_is_room(virtual_clock
         assert (pool.statistics().refused, pool.statistics().created) == (2, 4)
 
 
-async def test_only_those_who_wait_for_a_return_count_as_waiting(virtual_clock):
+async def test_only_those_that_wait_for_a_return_count_as_waiting(virtual_clock):
     works, refused = Works(create=1), []
 
     async def borrow(name):
@@ -495,7 +495,7 @@ async def test_a_minimum_that_cannot_be_made_is_tried_again(virtual_clock):
         assert len(notes.named("pool.create_failed")) == 5
 
 
-async def test_whoever_comes_in_a_pause_of_a_failing_pool_gets_an_answer_at_once(virtual_clock):
+async def test_a_caller_in_a_pause_of_a_failing_pool_gets_an_answer_at_once(virtual_clock):
     works = Works()
     works.errors = [ConnectionError("down")] * 20
     async with pool_of(works, min_size=1) as pool:
@@ -749,9 +749,7 @@ async def fails_in(hook, **options):
 
 
 @HOOKS
-async def test_what_a_function_raises_is_logged_with_its_traceback_and_told_to_the_observer(
-    virtual_clock, caplog, hook
-):
+async def test_what_a_function_raises_is_logged_with_its_traceback_and_observed(virtual_clock, caplog, hook):
     """psycopg_pool's test_reset_broken: a typo in a reset must not turn the pool into a connection for each use."""
     notes = Notes()
     times = await fails_in(hook, observer=notes)

@@ -317,7 +317,7 @@ async def test_a_closed_queue_is_drained(make):
 
 
 @either
-async def test_closing_wakes_everybody_who_waits(make):
+async def test_closing_wakes_all_waiters(make):
     full, empty = make(1), make(1)
     await full.put(1)
     errors = []
@@ -363,7 +363,7 @@ async def test_a_closed_queue_keeps_no_item_of_those_it_refused(make):
 
 
 @either
-async def test_abort_tells_what_it_dropped(make):
+async def test_abort_returns_what_it_dropped(make):
     queue = make(3)
     for n in range(3):
         await queue.put(n)

@@ -101,7 +101,7 @@ async def test_each_kind_has_so_many_workers_and_one_worker_keeps_the_order(virt
     assert anyio.current_time() == 9
 
 
-async def test_a_full_queue_holds_up_those_who_put_that_kind_and_nobody_else(virtual_clock):
+async def test_a_full_queue_holds_up_those_that_put_that_kind_and_nobody_else(virtual_clock):
     handler = Handler(10)
     async with Router({"a": 1, "b": 1}, handler, max_size=2) as router, anyio.create_task_group() as group:
         putters = [Putter(router, "a", number) for number in range(5)]

@@ -269,7 +269,7 @@ async def test_a_writer_becomes_a_reader_without_another_writer_in_between():
         leave_all(tasks)
 
 
-async def test_who_is_not_the_writer_cannot_downgrade():
+async def test_one_that_is_not_the_writer_cannot_downgrade():
     lock = RWLock()
     with pytest.raises(RuntimeError, match="not held by this task to write"):
         lock.downgrade()
@@ -307,7 +307,7 @@ async def test_fair_is_first_come_first_served_readers_together():
                 await tasks[number].leave()
 
 
-async def test_writers_overtake_readers_but_for_those_who_have_waited_for_a_write():
+async def test_writers_overtake_readers_but_for_those_that_have_waited_for_a_write():
     lock = RWLock("writers")
     async with anyio.create_task_group() as group:
         tasks = await line_up(group, lock, "wrwrww")
@@ -317,7 +317,7 @@ async def test_writers_overtake_readers_but_for_those_who_have_waited_for_a_writ
                 await tasks[number].leave()
 
 
-async def test_readers_overtake_writers_as_long_as_one_is_in_who_was_there_before():
+async def test_readers_overtake_writers_as_long_as_one_is_in_that_was_there_before():
     lock = RWLock("readers")
     async with anyio.create_task_group() as group:
         tasks = await line_up(group, lock, "rwrr")
@@ -514,7 +514,7 @@ async def test_r13_a_task_that_ends_while_it_holds_the_lock_breaks_it(virtual_cl
     assert lock.statistics().tasks_waiting == 0
 
 
-async def test_when_a_reader_died_those_who_wait_go_on_to_read_but_not_to_write(virtual_clock):
+async def test_when_a_reader_died_those_that_wait_go_on_to_read_but_not_to_write(virtual_clock):
     lock, done = RWLock(), anyio.Event()
     async with anyio.create_task_group() as group:
         group.start_soon(forgetful, lock, "r", done)
@@ -774,7 +774,7 @@ async def test_any_mixture_within_one_turn_does_as_the_model_does(how, virtual_c
 # -------------------------------------------------------------------------------------------------- what it tells
 
 
-async def test_it_tells_its_state():
+async def test_it_shows_its_state():
     lock = RWLock("readers")
     async with anyio.create_task_group() as group:
         tasks = await line_up(group, lock, "rrww")

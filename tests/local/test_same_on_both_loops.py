@@ -253,7 +253,7 @@ def trace(pattern, seed, backend):
 
 
 @pytest.mark.parametrize("pattern", PATTERNS)
-def test_a_seed_gives_one_trace(pattern):
+def test_a_seed_has_one_trace(pattern):
     for seed in range(depth.share(20)):
         seen = trace(pattern, seed, "asyncio")
         assert len(seen) > 40

@@ -89,7 +89,7 @@ async def start(group, clock, *callers):
 
 
 @HOSTS
-async def test_all_who_ask_meanwhile_get_the_same_object_of_one_call(entered, virtual_clock):
+async def test_all_callers_meanwhile_get_the_same_object_of_one_call(entered, virtual_clock):
     flight, load = SingleFlight(), Load()
     async with hosted(flight, entered), anyio.create_task_group() as group:
         callers = [Caller(flight, load) for _ in range(5)]
@@ -216,7 +216,7 @@ async def test_when_the_last_has_left_the_call_is_cancelled(entered, how, virtua
 
 
 @HOSTS
-async def test_who_comes_while_a_deserted_call_cleans_up_waits_for_its_end(entered, virtual_clock):
+async def test_one_that_comes_while_a_deserted_call_cleans_up_waits_for_its_end(entered, virtual_clock):
     flight, load = SingleFlight(), Load(cleanup=5)
     async with hosted(flight, entered), anyio.create_task_group() as group:
         first, second, third = callers = [Caller(flight, load) for _ in range(3)]
@@ -233,7 +233,7 @@ async def test_who_comes_while_a_deserted_call_cleans_up_waits_for_its_end(enter
 
 
 @HOSTS
-async def test_the_end_of_a_deserted_call_does_not_part_those_who_come_after(entered, virtual_clock):
+async def test_the_end_of_a_deserted_call_does_not_part_those_that_come_after(entered, virtual_clock):
     flight, load = SingleFlight(), Load(cleanup=5)
     async with hosted(flight, entered), anyio.create_task_group() as group:
         first, second, third = (Caller(flight, load) for _ in range(3))
@@ -247,7 +247,7 @@ async def test_the_end_of_a_deserted_call_does_not_part_those_who_come_after(ent
     assert (second.outcome, third.left) == ([2], 6)
 
 
-async def test_one_who_comes_in_the_turn_in_which_the_last_was_cancelled_keeps_the_call_going(virtual_clock):
+async def test_one_that_comes_in_the_turn_in_which_the_last_was_cancelled_keeps_the_call_going(virtual_clock):
     flight, load = SingleFlight(), Load()
     async with flight, anyio.create_task_group() as group:
         first, second = Caller(flight, load), Caller(flight, load)
@@ -321,7 +321,7 @@ async def cancel_after(caller, seconds):
 
 
 @pytest.mark.parametrize("leaving", [False, True])
-async def test_a_cancelled_block_cancels_the_calls_and_callers_outside_are_told(leaving, virtual_clock):
+async def test_a_cancelled_block_cancels_the_calls_and_callers_outside_get_an_error(leaving, virtual_clock):
     flight, load = SingleFlight(), Load(100)
     async with anyio.create_task_group() as group:
         outside = Caller(flight, load)

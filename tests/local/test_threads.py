@@ -377,7 +377,7 @@ async def test_what_a_thread_has_started_may_call_once_the_thread_has_ended():
     assert results == [1]
 
 
-async def test_map_tells_results_and_errors_in_the_order_of_the_items():
+async def test_map_returns_results_and_errors_in_the_order_of_the_items():
     finished = await Threads(3).map(lambda item: 12 // item, [3, 0, 2, 1])
     assert finished.unfinished == ()
     assert [record.item for record in finished.done] == [3, 0, 2, 1]
@@ -414,7 +414,7 @@ async def test_map_takes_no_more_places_than_there_are_workers():
     assert order == ["a", "other", "b", "c"]
 
 
-async def test_map_in_time_tells_what_ended_and_what_did_not(virtual_clock):
+async def test_map_in_time_reports_what_ended_and_what_did_not(virtual_clock):
     threads = Threads(1)
     with blocker() as block:
 

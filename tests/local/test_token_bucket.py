@@ -61,7 +61,7 @@ async def test_first_come_first_served_whatever_the_weights(virtual_clock):
     assert got == [(n, pytest.approx(at)) for n, at in ((1, 0.1), (10, 1.1), (1, 1.2), (2, 1.4))]
 
 
-async def test_nobody_passes_those_who_wait(virtual_clock):
+async def test_nobody_passes_the_waiters(virtual_clock):
     bucket = TokenBucket(1, burst=5)
     await bucket.acquire(5)
     async with anyio.create_task_group() as group:
@@ -71,7 +71,7 @@ async def test_nobody_passes_those_who_wait(virtual_clock):
             bucket.acquire_nowait(1)
 
 
-async def test_who_gives_up_lets_those_behind_go_sooner(virtual_clock):
+async def test_one_that_gives_up_lets_those_behind_go_sooner(virtual_clock):
     bucket = TokenBucket(1, burst=5)
     await bucket.acquire(5)
     begin, got = virtual_clock.now(), []
@@ -157,7 +157,7 @@ async def test_reservations_take_their_place_in_the_line(virtual_clock):
     assert not first.cancel()
 
 
-async def test_a_reservation_behind_those_who_wait(virtual_clock):
+async def test_a_reservation_behind_the_waiters(virtual_clock):
     bucket = TokenBucket(1, burst=1)
     await bucket.acquire()
     begin, times = virtual_clock.now(), []

@@ -61,7 +61,7 @@ async def test_on_a_server_nothing_is_lost_nor_done_twice_nor_left(fleet, own_re
 @pytest.mark.slow
 @pytest.mark.backends("asyncio")
 @pytest.mark.full
-async def test_who_takes_his_time_when_told_to_end_is_found_out(fleet, tmp_path):
+async def test_a_process_slow_to_end_is_detected(fleet, tmp_path):
     trial = ProcessorTrial(None, fleet, tmp_path, random.Random(), loops=("asyncio",), cheats=True)
     verdict = await trial.run(0, *["drain"] * 6)  # whether he is told while he works is a matter of luck
     assert verdict.violations

@@ -85,7 +85,7 @@ async def test_when_the_server_loses_its_data_fences_keep_order(trial):
 
 @pytest.mark.slow
 @pytest.mark.full
-async def test_who_came_first_is_served_first_whatever_becomes_of_the_link(trial):
+async def test_first_come_first_served_whatever_becomes_of_the_link(trial):
     faults = (
         "kill_connections",
         "kill_subscriptions",
@@ -102,7 +102,7 @@ async def test_who_came_first_is_served_first_whatever_becomes_of_the_link(trial
 # whether somebody comes in while a cheat holds on is a matter of luck, on a busy machine more so
 @pytest.mark.skipif("TENURE_LONG" not in os.environ, reason=needed.LONG)
 @pytest.mark.slow
-async def test_who_holds_on_to_what_was_lost_is_found_out(trial):
+async def test_holding_on_to_what_was_lost_is_detected(trial):
     cheating = trial("freeze_server_for_long", roles=("lock", "permits", "permits"), cheats=True)
     verdict = await cheating.run(8)
     assert any("held by two at once" in text for text in verdict.violations)

@@ -149,7 +149,7 @@ def test_a_missing_library_is_one_error_that_names_the_extra(monkeypatch, make, 
         make()
 
 
-async def test_several_observers_are_told(memory, told):
+async def test_several_observers_get_each_event(memory, told):
     from logging import getLogger
 
     both = Observers(told, LoggingObserver(getLogger("tenure.test")))

@@ -46,7 +46,7 @@ async def test_the_fleet_is_all_processes_together(open_store_on, virtual_clock)
         assert at_work.claims.claimed == 15 and 10 <= at_work.busy <= 15
 
 
-async def test_who_ends_or_dies_leaves_the_fleet(virtual_clock):
+async def test_a_process_that_ends_or_dies_leaves_the_fleet(virtual_clock):
     engine = MemoryEngine()
     dying = FaultyEngine(engine)
     async with tenure.open_store(engine, ttl=3.0) as store:

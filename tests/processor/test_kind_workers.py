@@ -97,7 +97,7 @@ async def test_the_chance_to_probe_goes_to_the_next_if_the_woken_is_cancelled_at
         assert first.cancelled()
 
 
-async def test_a_task_that_cannot_tell_whether_it_has_its_permit_is_given_back(memory, monkeypatch):
+async def test_a_task_that_cannot_know_whether_it_has_its_permit_is_given_back(memory, monkeypatch):
     acquire, problems, attempts = RateLimiter.acquire, [OutcomeUnknown("rate", "spending")], []
 
     async def acquire_or_not(limiter, *args):

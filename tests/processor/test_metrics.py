@@ -110,7 +110,7 @@ async def test_errors_are_per_minute_and_forgotten(memory):
         assert metrics.errors.failures == 0 and metrics.totals["failures"] == 6
 
 
-async def test_waits_are_told_apart(memory, connections):
+async def test_waits_are_distinguished(memory, connections):
     pool = ResourcePool(memory, "keys")
     await pool.add("k0")
     await pool.add("k1")
@@ -123,7 +123,7 @@ async def test_waits_are_told_apart(memory, connections):
     assert waits.connection.greatest < 0.1 and waits.rate.count == 4
 
 
-async def test_a_monitor_gives_metrics_again_and_again_until_the_end(memory):
+async def test_a_monitor_yields_metrics_again_and_again_until_the_end(memory):
     seen = []
 
     async def watch(processor, *, task_status):
@@ -175,7 +175,7 @@ async def test_late_heartbeats_are_counted_while_the_engine_is_away(virtual_cloc
     assert 0 < late["seconds"] < 20
 
 
-async def test_metrics_are_told_also_while_the_engine_refuses(virtual_clock):
+async def test_metrics_are_reported_also_while_the_engine_refuses(virtual_clock):
     class Refusing(FaultyEngine):
         refuses = False
 

@@ -112,7 +112,7 @@ async def test_many_meet_again_and_again(open_store_on):
     assert [sorted(places) for places in generations] == [list(range(150))] * 3
 
 
-async def test_it_tells_how_it_stands(store, parties):
+async def test_statistics_show_how_it_stands(store, parties):
     barrier = Barrier(store, "start", 3)
     assert await barrier.statistics() == BarrierStatistics(0, 0, 0, broken=False)
     async with anyio.create_task_group() as group:
@@ -122,7 +122,7 @@ async def test_it_tells_how_it_stands(store, parties):
         assert await barrier.statistics() == BarrierStatistics(3, 1, 0, broken=False)
 
 
-async def test_others_of_another_number_are_told(store, parties):
+async def test_a_different_number_of_parties_is_reported(store, parties):
     async with anyio.create_task_group() as group:
         await parties.come(group, Barrier(store, "start", 3))
         with pytest.raises(CapacityMismatch) as caught:
@@ -169,7 +169,7 @@ async def test_before_and_after_the_store_is_open():
 
 
 @pytest.mark.parametrize("how", ["cancelled", "timed out", "cancelled before it came"])
-async def test_who_leaves_breaks_it_for_all_until_it_is_reset(store, open_store_on, parties, how):
+async def test_a_party_that_leaves_breaks_it_for_all_until_it_is_reset(store, open_store_on, parties, how):
     barrier = Barrier(store, "start", 4)
     async with open_store_on() as other, anyio.create_task_group() as group:
         await parties.come(group, barrier)
@@ -210,7 +210,7 @@ async def test_where_parties_are_dropped_the_others_wait_on(store, open_store_on
     assert sorted(parties.outcomes[1:]) == [(0, 0), (0, 1), (0, 2)]
 
 
-async def test_a_reset_breaks_it_for_those_who_wait_alone(store, parties):
+async def test_a_reset_breaks_it_for_those_that_wait_alone(store, parties):
     barrier = Barrier(store, "start", 3)
     async with anyio.create_task_group() as group:
         await parties.come(group, barrier, 2)
@@ -326,7 +326,7 @@ async def test_cancelled_anywhere_it_is_broken_for_all(
         assert len(parties.outcomes) == 2
 
 
-async def test_who_is_cancelled_while_the_session_opens_has_come(open_store_on, parties):
+async def test_one_that_is_cancelled_while_the_session_opens_has_come(open_store_on, parties):
     async with open_store_on() as one, open_store_on() as two, anyio.create_task_group() as group:
         await parties.come(group, Barrier(one, "start", 2))
         with anyio.CancelScope() as scope:
@@ -363,7 +363,7 @@ async def test_an_arrival_counts_once(faulty, faulty_store, parties, fault):
 
 
 @pytest.mark.parametrize("fault", [Fault.LOST_REQUEST, Fault.LOST_REPLY, Fault.DUPLICATE, Fault.CUT])
-async def test_who_is_cancelled_on_the_way_does_not_arrive_twice(faulty, faulty_store, parties, fault):
+async def test_one_that_is_cancelled_on_the_way_does_not_arrive_twice(faulty, faulty_store, parties, fault):
     barrier = Barrier(faulty_store, "start", 2)
     async with anyio.create_task_group() as group:
         await parties.come(group, barrier)
@@ -381,7 +381,7 @@ async def test_who_is_cancelled_on_the_way_does_not_arrive_twice(faulty, faulty_
     assert await barrier.statistics() == BarrierStatistics(2, 1, 0, broken=False)
 
 
-async def test_who_is_cancelled_while_the_engine_is_away_ends_in_time(faulty, faulty_store, parties):
+async def test_one_that_is_cancelled_while_the_engine_is_away_ends_in_time(faulty, faulty_store, parties):
     barrier = Barrier(faulty_store, "start", 2)
     async with anyio.create_task_group() as group:
         await parties.come(group, barrier)
@@ -502,7 +502,7 @@ async def test_a_party_that_was_frozen_agrees_with_the_others(virtual_clock, par
             assert parties.outcomes == [BarrierBroken] * 2
 
 
-async def test_a_party_that_was_frozen_cannot_tell_whether_all_went_on(virtual_clock, parties):
+async def test_a_party_that_was_frozen_cannot_know_whether_all_went_on(virtual_clock, parties):
     engine = FaultyEngine(MemoryEngine())
     async with open_store(engine, ttl=3.0) as one, open_store(engine, ttl=3.0) as two:
         async with anyio.create_task_group() as group:

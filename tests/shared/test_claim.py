@@ -154,7 +154,9 @@ async def test_a_waiter_gets_what_has_cooled_down(open_store_on, virtual_clock):
 
 
 @pytest.mark.parametrize("first_gives_up", [False, True])
-async def test_who_waited_before_it_cooled_down_gets_it_in_time(open_store_on, virtual_clock, first_gives_up):
+async def test_one_that_waited_before_it_cooled_down_gets_it_in_time(
+    open_store_on, virtual_clock, first_gives_up
+):
     async with open_store_on(ttl=300) as one, open_store_on(ttl=300) as two, open_store_on(ttl=300) as three:
         pool = await two_keys(one)
         got = []
@@ -319,7 +321,7 @@ async def test_the_bodys_own_error_leaves(faulty, faulty_store, virtual_clock):
     assert caught.value.__notes__ == [f"{KEY} was lost meanwhile (expired)"]
 
 
-async def test_closing_the_store_ends_the_body_and_wakes_who_waits(open_store_on, virtual_clock):
+async def test_closing_the_store_ends_the_body_and_wakes_the_waiters(open_store_on, virtual_clock):
     async with open_store_on(ttl=3) as other:
         ended = []
         async with anyio.create_task_group() as group, open_store_on(ttl=3) as store:
@@ -667,7 +669,7 @@ async def test_a_faulty_hint_is_survived(virtual_clock, fault):
         assert (await pool.statistics()).free == 1
 
 
-async def test_what_was_granted_to_one_who_has_gone_goes_to_the_next(virtual_clock):
+async def test_what_was_granted_to_one_that_has_gone_goes_to_the_next(virtual_clock):
     engine = MemoryEngine()
     faulty = FaultyEngine(engine)
     async with open_store(engine, ttl=30) as one, open_store(faulty, ttl=30) as two:

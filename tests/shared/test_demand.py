@@ -213,7 +213,7 @@ def test_what_is_prefetched_already_is_not_asked_for_again():
     assert answered(demand, 100, prefetched=2) == 4
 
 
-def test_who_may_prefetch_advertises_nothing():
+def test_prefetching_advertises_nothing():
     demand = Demand()
     demand.prefetch = 1
     assert demand.ask(3, probing=0, prefetched=0) == 3

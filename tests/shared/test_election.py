@@ -184,7 +184,7 @@ async def test_before_and_after_the_store_is_open():
 # lead
 
 
-async def test_lead_gives_back_what_the_body_returns(store, nothing_of):
+async def test_lead_returns_what_the_body_returns(store, nothing_of):
     election = Election(store, "cluster", node="a")
 
     async def body(term):
@@ -249,7 +249,7 @@ async def test_when_the_term_is_lost_it_campaigns_again(store, virtual_clock, fr
     assert not store.entered
 
 
-async def test_who_campaigns_again_stands_behind_the_others(store, open_store_on, virtual_clock):
+async def test_one_that_campaigns_again_stands_behind_the_others(store, open_store_on, virtual_clock):
     order = []
 
     async def ours(term):
@@ -408,7 +408,7 @@ async def test_the_body_has_ended_before_leadership_moves(store, open_store_on, 
 
 
 @pytest.mark.parametrize("before_effect", [False, True])
-async def test_who_cannot_reach_the_engine_ends_before_the_next_begins(virtual_clock, before_effect):
+async def test_one_that_cannot_reach_the_engine_ends_before_the_next_begins(virtual_clock, before_effect):
     engine = MemoryEngine()
     link = FaultyEngine(engine)
     history = History(clock=virtual_clock.now)
@@ -454,7 +454,7 @@ async def test_a_dead_leader_is_none(store, virtual_clock):
     assert await Election(store, "cluster").leader() is None
 
 
-async def test_the_fence_stops_who_was_frozen(store, open_store_on, virtual_clock):
+async def test_the_fence_stops_a_frozen_holder(store, open_store_on, virtual_clock):
     history = History(clock=virtual_clock.now)
     highest = 0
 
@@ -483,7 +483,7 @@ async def test_the_fence_stops_who_was_frozen(store, open_store_on, virtual_cloc
     assert one_leader(history, paused=["frozen"]).refused == 1
 
 
-async def test_closing_the_store_ends_the_body_and_who_campaigns(open_store_on, virtual_clock):
+async def test_closing_the_store_ends_the_body_and_the_candidates(open_store_on, virtual_clock):
     log = []
 
     async def body(term):

@@ -100,7 +100,7 @@ def test_another_style_is_refused():
         OLD.statement("numeric")
 
 
-def test_the_statement_gives_a_row_until_a_newer_token_was_seen(connect):
+def test_the_statement_returns_a_row_until_a_newer_token_was_seen(connect):
     db = connect()
 
     def row(guard, style="qmark"):
@@ -133,7 +133,7 @@ async def test_enforce_raises_once_a_newer_holder_has_written(connect):
     assert db.execute("SELECT body FROM report").fetchone() == ("new",)
 
 
-async def test_who_rolled_back_was_never_there(connect):
+async def test_one_that_rolled_back_was_never_there(connect):
     db = connect()
     with pytest.raises(ZeroDivisionError), db:
         NEW.enforce(db)

@@ -279,7 +279,7 @@ async def test_an_idle_taker_is_woken_by_the_commit(open_store_on, connect):
                 await anyio.sleep(0.01)
 
 
-async def test_who_waits_for_the_result_or_the_end_is_woken_by_the_commit(queue, db):
+async def test_one_that_waits_for_the_result_or_the_end_is_woken_by_the_commit(queue, db):
     task_id = await queue.put("job")
     with anyio.fail_after(5):
         async with anyio.create_task_group() as group:

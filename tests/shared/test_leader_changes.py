@@ -114,7 +114,7 @@ async def test_a_leader_that_leads_again_at_once_is_no_change(store, virtual_clo
     assert scope.cancelled_caught
 
 
-async def test_all_who_watch_are_told(store, open_store_on, virtual_clock):
+async def test_all_watchers_get_the_change(store, open_store_on, virtual_clock):
     logs = {}
 
     async def read(election, number):
@@ -138,7 +138,7 @@ async def test_other_elections_are_not_heard(store, virtual_clock):
         assert log == [None]
 
 
-async def test_who_only_waits_to_lead_is_no_change(store, recording, virtual_clock):
+async def test_one_that_only_waits_to_lead_is_no_change(store, recording, virtual_clock):
     async with open_store(recording) as other:
         a, b = nodes(other, "ab")
         async with a.term(), log_of(a) as log, anyio.create_task_group() as group:
@@ -258,7 +258,7 @@ async def test_an_engine_that_refuses_is_reported(faulty, faulty_store):
 # manners
 
 
-async def test_who_watches_does_not_poll(faulty, faulty_store, virtual_clock):
+async def test_a_watcher_does_not_poll(faulty, faulty_store, virtual_clock):
     async with open_store(faulty, ttl=30) as store, log_of(Election(store, "cluster")):
         await virtual_clock.settle()
         before = faulty.batches
@@ -300,7 +300,7 @@ async def test_before_and_after_the_store_is_open():
 
 
 @pytest.mark.parametrize("down", [False, True])
-async def test_closing_the_store_wakes_who_watches(faulty, virtual_clock, down):
+async def test_closing_the_store_wakes_the_watchers(faulty, virtual_clock, down):
     caught = []
 
     async def read(store):

@@ -408,7 +408,7 @@ async def test_a_timeout_around_the_block_is_that_timeout(store, virtual_clock, 
 
 
 @pytest.mark.parametrize("how", ["lock", "hold"])
-async def test_left_in_another_task_it_is_released_and_told(store, virtual_clock, nothing_of, how):
+async def test_left_in_another_task_it_is_released_and_reported(store, virtual_clock, nothing_of, how):
     entered, left = anyio.Event(), anyio.Event()
     block = Lock(store, "report")
     if how == "hold":
@@ -723,7 +723,7 @@ async def test_all_cancelled_in_the_turn_of_the_hand_over(hand_over, how, nothin
     assert await windows(hand_over, how, nothing_of, before=[0, 1], newcomer=True) == ["c"]
 
 
-async def test_one_who_was_stopped_after_the_grant_does_not_enter_with_a_dead_session(hand_over, freeze):
+async def test_one_that_was_stopped_after_the_grant_does_not_enter_with_a_dead_session(hand_over, freeze):
     entered = []
 
     async def wait(store):
@@ -783,7 +783,7 @@ async def test_a_lost_hint_costs_a_ttl_at_most(open_store_on, faulty, faulty_sto
     assert 10 <= virtual_clock.now() <= 13.5
 
 
-async def test_told_that_hints_may_be_lost_it_asks_at_once(faulty, faulty_store, virtual_clock):
+async def test_when_hints_may_be_lost_it_asks_at_once(faulty, faulty_store, virtual_clock):
     lock = Lock(faulty_store, "report")
     entered = []
 
@@ -955,7 +955,9 @@ async def test_an_outage_lets_waiters_wait_and_holders_lose(faulty, faulty_store
     assert (await faulty_store.statistics()).available is True
 
 
-async def test_who_loses_the_session_while_waiting_stands_in_line_again(store, open_store_on, virtual_clock):
+async def test_one_that_loses_the_session_while_waiting_stands_in_line_again(
+    store, open_store_on, virtual_clock
+):
     entered = []
 
     async def wait(number):
@@ -1137,7 +1139,7 @@ async def test_a_body_that_takes_too_long_is_not_waited_for(open_store_on, virtu
     assert caught == ["closed"]
 
 
-async def test_a_closing_store_wakes_those_who_wait(store, open_store_on, virtual_clock, nothing_of):
+async def test_a_closing_store_wakes_the_waiters(store, open_store_on, virtual_clock, nothing_of):
     caught = []
 
     async def wait(theirs):

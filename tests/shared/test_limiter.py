@@ -148,7 +148,7 @@ async def test_what_later_bookings_have_overtaken_is_not_given_back(store, virtu
         assert virtual_clock.now() - start == pytest.approx(3, abs=NEAR)
 
 
-async def test_the_rate_is_kept_whoever_is_cancelled(store, virtual_clock):
+async def test_the_rate_is_kept_whichever_is_cancelled(store, virtual_clock):
     limiter = RateLimiter(store, "api", rate=10, burst=3)
     random = Random(8)
     spent = []
@@ -359,7 +359,7 @@ async def test_it_is_a_checkpoint(store):
         await limiter.try_acquire()
 
 
-async def test_closing_wakes_those_who_have_not_been_answered(faulty, virtual_clock):
+async def test_closing_wakes_those_that_have_not_been_answered(faulty, virtual_clock):
     async def spend(limiter):
         with pytest.raises(StoreClosed):
             await limiter.acquire()

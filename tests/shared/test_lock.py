@@ -142,7 +142,7 @@ async def test_zero_tries_once(store, virtual_clock):
     assert virtual_clock.now() == 0
 
 
-async def test_a_limit_runs_out_and_tells_the_place(store, virtual_clock, nothing_of):
+async def test_a_timeout_reports_the_position(store, virtual_clock, nothing_of):
     lock = Lock(store, "report")
     caught = []
 
@@ -245,7 +245,7 @@ async def test_several_ttls_live_side_by_side(faulty, faulty_store, virtual_cloc
     assert ended == pytest.approx({0.5: 0.45, 3.0: 2.7, 10.0: 9.0})
 
 
-async def test_who_leaves_an_inner_lock_while_the_engine_is_away_holds_the_outer_no_longer_than_its_lease(
+async def test_one_that_leaves_an_inner_lock_while_the_engine_is_away_holds_the_outer_no_longer_than_its_lease(
     virtual_clock,
 ):
     engine, order = MemoryEngine(), []

@@ -205,7 +205,9 @@ async def test_two_idle_workers_share_what_comes(open_store_on, virtual_clock):
 
 
 @in_process
-async def test_who_took_without_a_worker_has_given_no_reason_to_fetch_ahead(open_store_on, virtual_clock):
+async def test_one_that_took_without_a_worker_has_given_no_reason_to_fetch_ahead(
+    open_store_on, virtual_clock
+):
     async with open_store_on(ttl=300) as a, open_store_on(ttl=300) as b:
         queue, other = WorkQueue(a, "jobs"), WorkQueue(b, "jobs")
         await queue.put_many(range(7))
@@ -233,7 +235,7 @@ async def test_spare_tasks_are_done_in_the_order_in_which_they_were_taken(store,
 @pytest.mark.parametrize("native", [False, True])
 @pytest.mark.parametrize("timeout", [None, 0, 10])
 @in_process
-async def test_wherever_somebody_who_takes_a_spare_one_is_cancelled(
+async def test_wherever_a_taker_of_a_spare_one_is_cancelled(
     store, virtual_clock, cancelled_at_every_step, timeout, native
 ):
     queue = WorkQueue(store, "jobs")

@@ -44,7 +44,7 @@ async def nobody_in_line(queue):
     assert await queue.verify()
 
 
-async def test_putting_gives_rising_ids(store):
+async def test_putting_returns_rising_ids(store):
     queue = WorkQueue(store, "jobs")
     ids = [await queue.put({"n": n}) for n in range(5)]
     assert ids == sorted(set(ids))
@@ -224,7 +224,7 @@ async def test_a_lost_hint_of_room(engine, virtual_clock):
         await nobody_in_line(other)
 
 
-async def test_room_for_somebody_who_has_gone_is_given_back(engine, virtual_clock):
+async def test_room_for_somebody_that_has_gone_is_given_back(engine, virtual_clock):
     async with tenure.open_store(engine, ttl=3) as store:
         queue = WorkQueue(store, "jobs", max_size=1)
         await queue.put(1)
@@ -346,7 +346,7 @@ async def test_the_outcome_is_unknown_when_the_session_ended_meanwhile(faulty, f
     assert await drain(queue) == [0, 1, 2]
 
 
-async def test_closing_wakes_those_who_wait(engine, virtual_clock):
+async def test_closing_wakes_the_waiters(engine, virtual_clock):
     async def produce(queue):
         with pytest.raises(StoreClosed):
             await queue.put("x")
@@ -363,7 +363,7 @@ async def test_closing_wakes_those_who_wait(engine, virtual_clock):
         await nobody_in_line(WorkQueue(other, "jobs", max_size=1))
 
 
-async def test_closing_wakes_those_who_have_not_been_answered(faulty, virtual_clock):
+async def test_closing_wakes_those_that_have_not_been_answered(faulty, virtual_clock):
     async def produce(queue):
         with pytest.raises(StoreClosed):
             await queue.put("x")
@@ -423,7 +423,7 @@ async def test_an_error_in_line_leaves_no_place_behind(virtual_clock):
 # batches
 
 
-async def test_put_many_gives_an_outcome_for_each(store):
+async def test_put_many_returns_an_outcome_for_each(store):
     queue = WorkQueue(store, "jobs")
     first = await queue.put(0, key="a")
     outcomes = await queue.put_many(

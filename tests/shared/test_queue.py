@@ -297,7 +297,7 @@ async def test_what_cannot_be_purged(store, states):
         await WorkQueue(store, "jobs").purge(*states)
 
 
-async def test_a_paused_queue_gives_out_nothing(open_store_on, virtual_clock):
+async def test_a_paused_queue_hands_out_nothing(open_store_on, virtual_clock):
     async with open_store_on(ttl=300) as a, open_store_on(ttl=300) as b:
         queue, other = WorkQueue(a, "jobs"), WorkQueue(b, "jobs")
         taken = []

@@ -55,7 +55,7 @@ async def test_it_shows_its_resources_in_the_order_of_their_names(pool, store):
         ]
 
 
-async def test_it_counts_its_resources_and_those_who_wait(pool, virtual_clock):
+async def test_it_counts_its_resources_and_the_waiters(pool, virtual_clock):
     assert await pool.statistics() == ResourcePoolStatistics(4, 0, 0, 0, 0)
     async with anyio.create_task_group() as group:
         async with pool.claim(where={"region": "eu"}) as one, pool.claim(where={"region": "eu"}) as two:
@@ -98,7 +98,7 @@ async def test_adding_again_changes_it(pool):
     ]
 
 
-async def test_adding_serves_whoever_waits_for_it(open_store_on, virtual_clock):
+async def test_adding_serves_a_waiter_for_it(open_store_on, virtual_clock):
     async with open_store_on(ttl=3) as a, open_store_on(ttl=3) as b:
         got = []
 
@@ -284,7 +284,7 @@ async def test_a_thousand_claimers_of_ten_resources(open_store_on, virtual_clock
         assert await pools[0].statistics() == ResourcePoolStatistics(10, 0, 0, 0, 0)
 
 
-async def test_a_limit_runs_out_and_tells_the_place(store, virtual_clock):
+async def test_a_timeout_reports_the_position(store, virtual_clock):
     pool = ResourcePool(store, "keys")
     await pool.add("key")
     caught = []
@@ -360,7 +360,7 @@ async def test_the_quarantine_is_asked_for_with_the_claim(recording, where_from)
         assert [claim.quarantine for claim in recording.take(Claim)] == [5]
 
 
-async def test_who_lives_leaves_no_quarantine(store, virtual_clock):
+async def test_one_that_lives_leaves_no_quarantine(store, virtual_clock):
     pool = ResourcePool(store, "keys", quarantine=60)
     await pool.add("key")
     for _ in range(3):

@@ -202,7 +202,7 @@ async def test_wherever_waiting_is_cancelled(store, virtual_clock, cancelled_at_
         assert queue._client.watchers._lines == {}
 
 
-async def test_closing_wakes_those_who_wait(engine, virtual_clock):
+async def test_closing_wakes_the_waiters(engine, virtual_clock):
     async def wait(what, *args):
         with pytest.raises(StoreClosed):
             await what(*args)
@@ -219,7 +219,7 @@ async def test_closing_wakes_those_who_wait(engine, virtual_clock):
         group.start_soon(wait, queue.join)
 
 
-async def test_closing_wakes_those_who_have_not_been_answered(faulty, virtual_clock):
+async def test_closing_wakes_those_that_have_not_been_answered(faulty, virtual_clock):
     async def wait(what, *args):
         with pytest.raises(StoreClosed):
             await what(*args)

@@ -826,7 +826,7 @@ async def test_when_no_session_can_be_opened(virtual_clock):
         assert engine.batches == batches
 
 
-async def test_closing_wakes_those_who_wait(engine, virtual_clock):
+async def test_closing_wakes_the_waiters(engine, virtual_clock):
     async def take(queue, timeout=None):
         with pytest.raises(StoreClosed):
             await _take_and_settle(queue, timeout)

@@ -556,7 +556,7 @@ async def test_a_request_whose_hint_is_lost(engine, virtual_clock):
         assert virtual_clock.now() - start < 4
 
 
-async def test_progress_tells_of_a_request(engine, virtual_clock):
+async def test_progress_reports_a_request(engine, virtual_clock):
     link = FaultyEngine(engine, rates={Fault.LOST_HINT: 1})
     async with tenure.open_store(link, ttl=300) as store:
         queue = WorkQueue(store, "jobs")

@@ -45,7 +45,7 @@ def test_the_first_creates_and_the_second_finds(engine_of, driver):
 
 
 @DRIVERS
-def test_who_loses_the_race_gets_the_row_of_the_winner(engine_of, driver, after_reading):
+def test_the_loser_of_a_race_gets_the_row_of_the_winner(engine_of, driver, after_reading):
     engine, other = engine_of(driver), engine_of(driver)
     with Session(engine) as session, session.begin():
         with after_reading(engine, "account", somebody(other, email="a@b")):
@@ -54,7 +54,7 @@ def test_who_loses_the_race_gets_the_row_of_the_winner(engine_of, driver, after_
     assert count(engine, Account) == 1
 
 
-def test_who_loses_the_race_keeps_his_work(engine_of, after_reading):
+def test_the_loser_of_a_race_keeps_its_work(engine_of, after_reading):
     engine, other = engine_of("psycopg"), engine_of("psycopg")
     with Session(engine) as session, session.begin():
         written, changed = Account(email="written"), Account(email="changed")
@@ -138,7 +138,7 @@ def test_a_unique_constraint_on_a_part_of_the_identity_is_no_race(engine_of, dri
 
 
 @DRIVERS
-def test_a_race_that_another_constraint_tells_of_is_a_race(engine_of, driver, after_reading):
+def test_a_race_that_another_constraint_reports_is_a_race(engine_of, driver, after_reading):
     engine, other = engine_of(driver), engine_of(driver)
     with Session(engine) as session:
         with after_reading(engine, "account", somebody(other, email="a@b", slug="same")):
@@ -146,7 +146,7 @@ def test_a_race_that_another_constraint_tells_of_is_a_race(engine_of, driver, af
         assert (account.plan, created) == ("theirs", False)
 
 
-def test_a_winner_who_goes_again_makes_way(engine_of, after_reading, after_refusal):
+def test_a_winner_that_goes_again_makes_way(engine_of, after_reading, after_refusal):
     engine, other = engine_of("psycopg"), engine_of("psycopg")
     gone = elsewhere(other, delete(Account))
     with (
@@ -158,7 +158,7 @@ def test_a_winner_who_goes_again_makes_way(engine_of, after_reading, after_refus
         assert (account.plan, created) == ("mine", True)
 
 
-def test_winners_who_come_and_go_for_ever_leave_the_databases_own_error(
+def test_winners_that_come_and_go_for_ever_leave_the_databases_own_error(
     engine_of, before_savepoints, after_refusal, statements
 ):
     engine, other = engine_of("psycopg"), engine_of("psycopg")

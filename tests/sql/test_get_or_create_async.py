@@ -58,7 +58,7 @@ async def test_the_rollback_of_the_caller_takes_the_row_back(async_engine_of, dr
 
 
 @DRIVERS
-async def test_who_loses_the_race_gets_the_row_of_the_winner(
+async def test_the_loser_of_a_race_gets_the_row_of_the_winner(
     async_engine_of, driver, elsewhere, after_reading
 ):
     engine = async_engine_of(driver)

@@ -155,7 +155,7 @@ async def test_the_first_creates_and_the_second_finds(opened, elsewhere, kind):
 
 
 @KINDS
-async def test_who_loses_the_race_gets_the_row_of_the_winner(opened, elsewhere, before, kind):
+async def test_the_loser_of_a_race_gets_the_row_of_the_winner(opened, elsewhere, before, kind):
     first = "DELETE" if "sqlite" in kind else "INSERT"
     before(first, lambda: elsewhere(kind, "INSERT INTO account (email, plan) VALUES ('a@b', 'theirs')"))
     async with opened(kind) as db:
@@ -185,7 +185,7 @@ async def test_a_refusal_that_was_no_race_is_raised_at_once_and_the_transaction_
 
 
 @ON_POSTGRES
-async def test_winners_who_come_and_go_for_ever_leave_the_drivers_own_error(opened, elsewhere, before, kind):
+async def test_winners_that_come_and_go_for_ever_leave_the_drivers_own_error(opened, elsewhere, before, kind):
     come = partial(elsewhere, kind, "INSERT INTO account (email, plan) VALUES ('a@b', 'theirs')")
     go = partial(elsewhere, kind, "DELETE FROM account")
     async with opened(kind) as db:

@@ -295,7 +295,7 @@ async def test_the_stale_writer_loses_in_every_order_with_asynchronous_drivers(s
     assert tuple(map(set, zip(*await results(server, link), strict=True))) == ALWAYS
 
 
-async def test_a_newer_writer_who_rolls_back_stops_nobody(server):
+async def test_a_newer_writer_that_rolls_back_stops_nobody(server):
     found = await results(server, Threads, end="ROLLBACK")
     assert set(found) == {("written", "written", "old")}
 

@@ -155,7 +155,7 @@ async def test_a_frozen_holder_writes_nothing(url, db, address):
         assert effects(db) == [task_id]
 
 
-async def test_who_does_not_come_to_his_commit_holds_others_up_for_the_ttl_at_most(url, db):
+async def test_one_that_never_commits_holds_others_up_for_the_ttl_at_most(url, db):
     async with (
         tenure.open_store(PostgresEngine(url), ttl=0.5) as a,
         tenure.open_store(PostgresEngine(url)) as b,
@@ -199,7 +199,7 @@ async def test_put_in_refuses_as_try_put_does(store, db):
     assert await state_of(queue) == {"waiting": 1}
 
 
-async def test_who_waits_is_woken_by_the_commit(store, db):
+async def test_a_waiter_is_woken_by_the_commit(store, db):
     queue = WorkQueue(store, "jobs", max_size=1)
     task_id = await queue.put("first")
     with anyio.fail_after(50):

@@ -117,7 +117,7 @@ async def test_what_is_refused_is_an_answer(store):
     assert store._acquisitions.by_name == {}
 
 
-async def test_another_capacity_is_an_error_that_tells_both(store):
+async def test_another_capacity_is_an_error_that_names_both(store):
     kept = await store.acquire(Hold("k", 3), 30.0)
     with pytest.raises(CapacityMismatch, match="asked for a capacity of 5, but 3 is in force") as caught:
         await store.acquire(Hold("k", 5), 30.0)
@@ -167,7 +167,7 @@ async def test_it_learns_how_many_are_ahead(store, other, virtual_clock):
             assert len(got) == min(count + 1, 3)
 
 
-async def test_one_question_for_all_who_wait_for_a_key(store, other, engine, virtual_clock):
+async def test_one_question_for_all_waiters_for_a_key(store, other, engine, virtual_clock):
     kept = await other.acquire(Hold("k"), 30.0)
     async with anyio.create_task_group() as group:
         for _ in range(100):
@@ -184,7 +184,7 @@ async def test_one_question_for_all_who_wait_for_a_key(store, other, engine, vir
     assert (await store.call(Holders("k"))).capacity == 0
 
 
-async def test_many_who_wait_are_asked_for_in_portions(store, other, engine, virtual_clock):
+async def test_many_waiters_are_asked_for_in_portions(store, other, engine, virtual_clock):
     """One behind the other, so that others get their turn between; those who leave meanwhile are asked for no more."""
     kept = await other.acquire(Hold("k"), 30.0)
     async with anyio.create_task_group() as group:
@@ -279,7 +279,7 @@ async def test_what_nobody_waits_for_is_undone(store, engine, virtual_clock, new
     assert engine.log == ([] if undone is None else [undone])
 
 
-async def test_hints_for_holders_do_not_go_to_those_who_listen_to_the_key(virtual_clock):
+async def test_hints_for_holders_do_not_go_to_listeners_of_the_key(virtual_clock):
     heard = []
 
     class Listener:

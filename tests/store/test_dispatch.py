@@ -76,7 +76,7 @@ async def dispatcher(engine, virtual_clock):
         group.cancel_scope.cancel()
 
 
-async def test_a_call_gives_the_answer(dispatcher, virtual_clock):
+async def test_a_call_returns_the_answer(dispatcher, virtual_clock):
     assert await dispatcher.call(op("a")) == "a!"
     assert virtual_clock.now() == 1
     assert dispatcher.pending == 0
@@ -244,7 +244,7 @@ async def test_settled_means_answered(dispatcher, engine, virtual_clock):
     assert engine.batches == [["a"], ["b"]]
 
 
-async def test_closed_it_tells_those_who_still_wait(engine, virtual_clock):
+async def test_closed_it_wakes_those_that_still_wait(engine, virtual_clock):
     dispatcher = Dispatcher(engine)
     caught = []
 

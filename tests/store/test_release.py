@@ -72,7 +72,7 @@ async def test_waiting_is_shielded(virtual_clock):
     assert virtual_clock.now() == 2
 
 
-async def test_a_refused_one_is_sent_again_when_told_so(virtual_clock):
+async def test_a_refused_one_is_sent_again_when_asked_to(virtual_clock):
     dispatcher = ScriptedWire(EngineError("not now"))
     made, session = release(dispatcher)
     assert made.answer is None

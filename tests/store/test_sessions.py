@@ -74,7 +74,7 @@ async def sessions(link, virtual_clock):
         group.cancel_scope.cancel()
 
 
-async def test_one_is_opened_for_all_who_ask(sessions, link, virtual_clock):
+async def test_one_is_opened_for_all_that_ask(sessions, link, virtual_clock):
     link.seconds = 0.1
     got = []
 
@@ -93,7 +93,7 @@ async def test_one_is_opened_for_all_who_ask(sessions, link, virtual_clock):
     assert len(sessions.upkeep.names) == 2
 
 
-async def test_the_one_who_made_it_be_opened_may_be_cancelled(sessions, link, virtual_clock):
+async def test_the_one_that_made_it_be_opened_may_be_cancelled(sessions, link, virtual_clock):
     link.seconds = 1
     async with anyio.create_task_group() as group:
         with anyio.move_on_after(0.5):
@@ -167,7 +167,7 @@ async def test_an_engine_that_refuses_to_open_says_so_to_all_and_is_asked_again(
     assert (await sessions.get(3.0)).lost is None
 
 
-async def test_lost_it_tells_whoever_holds_once(sessions, virtual_clock):
+async def test_lost_it_informs_the_holder_once(sessions, virtual_clock):
     session = await sessions.get(3.0)
     held, dropped = Held(), Held()
     session.add(held)
@@ -197,7 +197,7 @@ async def test_the_engine_is_closed_when_the_last_has_left(sessions, link, virtu
     assert link.of(CloseSession) == [CloseSession(session.id)]
 
 
-async def test_dismissing_tells_all_and_keeps_the_session(sessions, link, virtual_clock):
+async def test_dismissing_wakes_all_and_keeps_the_session(sessions, link, virtual_clock):
     session = await sessions.get(3.0)
     held = Held()
     session.add(held)
@@ -265,7 +265,7 @@ async def test_closed_there_are_no_new_ones(sessions, virtual_clock):
     assert sessions.upkeep.names == ("wire",)
 
 
-async def test_whoever_waits_for_it_to_open_is_woken_by_closing(sessions, link, virtual_clock):
+async def test_a_waiter_for_it_to_open_is_woken_by_closing(sessions, link, virtual_clock):
     link.down = True
     caught = []
 

@@ -69,7 +69,7 @@ async def test_once_it_is_closed():
 
 
 @pytest.mark.parametrize("engine", ["memory", "wire"])
-async def test_what_it_tells_of_itself(engine, virtual_clock):
+async def test_what_it_reports_of_itself(engine, virtual_clock):
     where = "memory:" if engine == "memory" else FaultyEngine(MemoryEngine())
     async with open_store(where) as store, Lock(store, "a"), Lock(store, "b", ttl=5):
         async with anyio.create_task_group() as group:
@@ -288,7 +288,7 @@ def test_keys_are_made_of_namespace_kind_and_name():
     assert store.key("queue", "a") != store.key("lock", "a")
 
 
-def test_the_codec_is_json_unless_told_otherwise():
+def test_the_codec_is_json_by_default():
     codec = open_store("memory:").codec
     assert isinstance(codec, JsonCodec)
     assert codec.encode({"a": [1, "ä", None]}) == '{"a":[1,"ä",null]}'.encode()
@@ -304,7 +304,7 @@ def test_the_codec_is_json_unless_told_otherwise():
 # closing
 
 
-async def test_whoever_calls_while_the_engine_is_away_is_woken_by_closing(away, virtual_clock):
+async def test_a_caller_while_the_engine_is_away_is_woken_by_closing(away, virtual_clock):
     caught = []
 
     async def call(store):
@@ -467,7 +467,7 @@ async def test_several_stores_over_one_engine_are_several_processes():
             pass
 
 
-async def test_one_who_is_granted_in_the_turn_of_closing_does_not_enter():
+async def test_one_that_is_granted_in_the_turn_of_closing_does_not_enter():
     engine = MemoryEngine()
     async with open_store(engine) as store:
         session = await store.session(30.0)

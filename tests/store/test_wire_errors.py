@@ -194,7 +194,7 @@ async def test_a_batch_that_fails_as_a_whole_does_not_end_the_store():
             lease.check()
 
 
-async def test_a_fault_is_raised_by_the_block_and_told_to_all_others_at_once(engine, virtual_clock):
+async def test_a_fault_is_raised_by_the_block_and_in_all_others_at_once(engine, virtual_clock):
     told = []
 
     async def wait(waiting):

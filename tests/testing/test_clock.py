@@ -175,7 +175,7 @@ async def test_settle_seconds_keep_time_from_overtaking_a_thread(anyio_backend_n
     assert await anyio.to_thread.run_sync(other_run) == 100
 
 
-def test_run_gives_back_the_value():
+def test_run_returns_the_value():
     async def add(one, two):
         await anyio.sleep(10)
         return one + two

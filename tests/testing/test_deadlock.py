@@ -73,7 +73,7 @@ def test_each_task_is_reported_with_the_lines_where_it_waits(backend):
 
 
 @each_backend
-def test_an_exploration_tells_it_with_the_numbers_of_its_trace(backend):
+def test_an_exploration_reports_it_with_the_numbers_of_its_trace(backend):
     with pytest.raises(ScheduleFailed) as failure:
         explore(embrace, backends=[backend], cancel=False)
     error = failure.value.__cause__
@@ -94,7 +94,7 @@ def test_the_runner_does_not_show_its_own_calls(backend):
 
 
 @each_backend
-def test_cancelling_everywhere_tells_it_too(backend):
+def test_cancelling_everywhere_reports_it_too(backend):
     async def scenario():
         with cancellable():
             await anyio.Event().wait()
@@ -171,7 +171,7 @@ def test_a_single_task_makes_no_chain(backend):
 
 
 @each_backend
-def test_tasks_of_one_name_are_told_apart(backend):
+def test_tasks_of_one_name_are_distinguished(backend):
     async def main():
         async with anyio.create_task_group() as group:
             for _ in range(3):
@@ -338,7 +338,7 @@ class TestWhatIsWaitedFor:
 
         assert waits(main, backend)["main"] == ("<Line #1>", ())
 
-    def test_a_pattern_of_this_library_tells_its_state(self, backend):
+    def test_a_pattern_of_this_library_shows_its_state(self, backend):
         async def main():
             threads = Threads(1)
             threads._slots.take_nowait()
@@ -378,7 +378,7 @@ def test_a_lock_whose_holder_has_ended():
     assert waits(main, "asyncio")["waits"] == ("<Lock #1> held by gone (ended)", ())
 
 
-def test_a_lock_that_forgot_to_wake_who_waits():
+def test_a_lock_that_forgot_to_wake_a_waiter():
     async def main():
         lock = anyio.Lock()
         await lock.acquire()
@@ -452,7 +452,7 @@ async def test_stuck(virtual_clock):
 """
 
 
-def test_in_a_test_the_tasks_of_pytests_plugin_are_not_told(pytester):
+def test_in_a_test_the_tasks_of_pytests_plugin_are_not_reported(pytester):
     pytester.makepyfile(test_it=STUCK_SUITE)
     # of this process: it has one alarm and one watch for faults
     quiet = ("-q", "-p", "no:cacheprovider", "-p", "no:faulthandler", "-p", "no:timeout")

@@ -107,7 +107,7 @@ def test_a_failure_is_repeated_from_its_seed_and_from_its_schedule(backend):
 
 
 @each_backend
-def test_the_trace_tells_who_ran_and_where_each_waits(backend):
+def test_the_trace_shows_which_tasks_ran_and_where_each_waits(backend):
     with pytest.raises(ScheduleFailed) as failure:
         explore(lost_update, backends=[backend])
     lines = failure.value.trace.splitlines()
@@ -369,7 +369,7 @@ for strict in (False, True):
 """
 
 
-def test_the_same_seed_gives_the_same_trace_in_every_process():
+def test_the_same_seed_has_the_same_trace_in_every_process():
     traces = {
         subprocess.run(
             [sys.executable, "-c", PRINT_TRACES.format(folder=".", junk=junk)],

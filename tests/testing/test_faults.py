@@ -106,7 +106,7 @@ async def test_a_cut_applies_a_beginning(recording):
     assert lengths == {0, 1, 2}
 
 
-async def test_a_duplicate_gives_the_second_answers(faulty, recording):
+async def test_a_duplicate_returns_the_second_answers(faulty, recording):
     faulty.plan(Fault.DUPLICATE)
     assert await faulty.execute(BATCH) == ["Ping 6", "OpenSession 6", "Ping 6"]
     assert recording.applied == BATCH * 2

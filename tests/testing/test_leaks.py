@@ -148,7 +148,7 @@ def test_a_connection_that_the_peer_has_closed_is_reported_as_such():
     assert left_of(make)[0].startswith("tcp, closed by the peer, 127.0.0.1:")
 
 
-def test_unix_and_udp_sockets_are_told_as_such(tmp_path):
+def test_unix_and_udp_sockets_are_reported_as_such(tmp_path):
     def make():
         listener = socket.socket(socket.AF_UNIX)
         listener.bind(str(tmp_path / "it"))
@@ -364,7 +364,7 @@ def test_what_has_no_statistics_is_refused():
         assert_no_leaks("lock")
 
 
-def test_what_tells_no_gauges_is_refused():
+def test_what_has_no_gauges_is_refused():
     thing = Counting()
     thing.statistics = lambda: SimpleNamespace(served=1)
     with pytest.raises(TypeError, match="^things: .*<Counting>"):

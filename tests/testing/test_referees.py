@@ -305,7 +305,7 @@ def serve(history, place, *, token=None, weight=1):
         pass
 
 
-def test_who_came_first_is_served_first(history):
+def test_it_is_first_come_first_served(history):
     places = [history.queued(history.asked("lock")) for _ in range(3)]
     for token, place in enumerate(places):
         serve(history, place, token=token)
@@ -322,7 +322,7 @@ def test_a_late_arrival_that_is_served_first_is_seen(history, tokens):
     assert breaches(fifo, history) == ["lock: served before 1 that came before"]
 
 
-def test_one_who_was_served_before_another_asked_came_before(history):
+def test_one_that_was_served_before_another_asked_came_before(history):
     early = history.asked("lock")
     serve(history, early, token=2)
     serve(history, history.asked("lock"), token=1)
@@ -336,7 +336,7 @@ def test_all_that_were_passed_by_are_counted(history):
     assert breaches(fifo, history) == ["lock: served before 3 that came before"]
 
 
-def test_those_who_asked_at_the_same_time_may_come_in_any_order(history):
+def test_those_that_asked_at_the_same_time_may_come_in_any_order(history):
     first, second = history.asked("lock"), history.asked("lock")
     history.queued(first)
     history.queued(second)
@@ -345,7 +345,7 @@ def test_those_who_asked_at_the_same_time_may_come_in_any_order(history):
     assert fifo(history) == 2
 
 
-def test_one_who_left_does_not_count(history):
+def test_one_that_left_does_not_count(history):
     history.queued(history.asked("lock"))
     serve(history, history.queued(history.asked("lock")))
     assert fifo(history) == 1
@@ -367,7 +367,7 @@ def test_within_a_priority_a_late_arrival_that_is_served_first_is_seen(history):
     assert breaches(fifo, history) == ["lock: served before 1 that came before"]
 
 
-def test_those_who_are_let_in_together_may_wake_in_any_order(history):
+def test_those_that_are_let_in_together_may_wake_in_any_order(history):
     one, two, three = (history.queued(history.asked("gate")) for _ in range(3))
     with history.held("gate", place=three), history.held("gate", place=one), history.held("gate", place=two):
         pass

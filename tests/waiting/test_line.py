@@ -280,7 +280,7 @@ async def test_the_reason_of_a_native_cancel_is_not_swallowed():
     assert caught[0].args == ("because",)
 
 
-async def test_failed_waiters_raise_each_its_own_error_and_the_owner_is_not_told():
+async def test_failed_waiters_raise_each_its_own_error_and_the_owner_hears_nothing():
     owner = Ticket()
     async with anyio.create_task_group() as group:
         callers = await line_up(group, owner, "abc")
@@ -341,7 +341,7 @@ async def test_granting_while_going_through_the_line():
     assert [caller.outcome[1] for caller in callers] == ["A", 1, "C", 2]
 
 
-async def test_leaving_twice_tells_the_owner_once():
+async def test_leaving_twice_calls_the_owner_once():
     owner = Ticket()
     waiter = owner.line.join("x")
     owner.line.leave(waiter)

@@ -163,7 +163,7 @@ async def test_the_end_of_a_task_is_reported_however_it_ends(how):
     assert ended == [1, 2]
 
 
-async def test_what_was_unregistered_is_not_told():
+async def test_what_was_unregistered_is_not_called():
     ended = []
 
     def tell():

@@ -241,12 +241,12 @@ async def test_there_is_a_limit_on_requests_at_a_time(serve, monkeypatch):
 
 
 @pytest.mark.parametrize("data", [b"GET / HT", b"", b"GET / HTTP/1.1\r\nHost: localhost\r\n"])
-async def test_whoever_says_nothing_is_let_go(serve, monkeypatch, data):
+async def test_a_client_that_says_nothing_is_let_go(serve, monkeypatch, data):
     monkeypatch.setattr(server, "_HEAD", 0.05)
     assert await (await serve()).raw(data) == b""
 
 
-async def test_whoever_asks_byte_by_byte_is_let_go(serve, monkeypatch):
+async def test_a_client_that_asks_byte_by_byte_is_let_go(serve, monkeypatch):
     monkeypatch.setattr(server, "_HEAD", 0.2)
     ask = await serve()
     with anyio.fail_after(5):
@@ -268,7 +268,7 @@ async def test_a_slow_answer_has_time_of_its_own(serve, monkeypatch):
     assert (await (await serve(state))("/state.json")).status == 200
 
 
-async def test_whoever_does_not_take_the_answer_in_is_let_go(serve, monkeypatch):
+async def test_a_client_that_does_not_read_the_answer_is_let_go(serve, monkeypatch):
     monkeypatch.setattr(server, "_ANSWER", 0.05)
 
     async def state():
@@ -277,7 +277,7 @@ async def test_whoever_does_not_take_the_answer_in_is_let_go(serve, monkeypatch)
     assert await (await serve(state)).raw(b"GET /state.json HTTP/1.1\r\nHost: localhost\r\n\r\n") == b""
 
 
-async def test_whoever_goes_away_does_no_harm(serve):
+async def test_a_client_that_goes_away_does_no_harm(serve):
     hold = anyio.Event()
 
     async def state():

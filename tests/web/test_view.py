@@ -177,7 +177,7 @@ async def test_what_was_never_there_at_one_moment_is_no_deadlock(stage, virtual_
     assert await find_deadlocks(eye, torn) == ()
 
 
-async def test_processors_tell_of_themselves_in_all_processes(stage, virtual_clock):
+async def test_processors_publish_their_metrics_to_all_processes(stage, virtual_clock):
     eye = await stage.store()
 
     async def handler(task, context):
@@ -248,7 +248,7 @@ async def test_only_the_last_seconds_count(stage, virtual_clock):
 # the watch
 
 
-async def test_many_who_ask_at_once_are_answered_by_one_look(stage, virtual_clock, monkeypatch):
+async def test_many_that_ask_at_once_are_answered_by_one_look(stage, virtual_clock, monkeypatch):
     looks = []
 
     async def counted(*args):

@@ -68,7 +68,7 @@ def test_those_behind_are_counted():
     assert found.behind == 2
 
 
-def test_tasks_of_one_process_are_told_apart():
+def test_tasks_of_one_process_are_distinguished():
     # 1 will give back A, since it is 3 that waits
     assert deadlocks([key("A", [("p:1",)], [("q:2",)]), key("B", [("q:2",)], [("p:3", 1, 20.0)])]) == []
 
@@ -110,7 +110,7 @@ def test_readers_that_want_to_write():
     assert circle(found) == {("p", "3", "A"), ("p", "2", "B")}
 
 
-def test_two_circles_are_told_apart():
+def test_two_circles_are_distinguished():
     found = deadlocks(
         [
             key("A", [("p:1",)], [("p:2",)]),
@@ -201,7 +201,7 @@ def worlds(draw):
 
 
 @given(worlds())
-def test_who_is_stuck_is_who_cannot_finish_in_any_order(world):
+def test_stuck_are_those_that_cannot_finish_in_any_order(world):
     """Played out: serve heads, let those who wait for nothing finish, until nothing moves."""
     state = {name: [capacity, list(holders), list(waiting)] for name, capacity, holders, waiting in world}
     moved = True

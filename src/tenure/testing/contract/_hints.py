@@ -78,7 +78,7 @@ class HintContract(ContractBase):
                 assert str(i + 1) in {hint.name for hint in await inbox.new()}
                 group.cancel_scope.cancel()
 
-    async def test_who_is_not_served_any_more_is_left_alone(self, do: Do, hints: Hints) -> None:
+    async def test_one_that_is_not_served_any_more_is_left_alone(self, do: Do, hints: Hints) -> None:
         other = await hints("p2")
         session = await do.open("p1")
         heard: list[Hint] = []

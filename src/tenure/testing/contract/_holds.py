@@ -103,7 +103,7 @@ class HoldContract(ContractBase):
         await do.hold(other, "k", "b")
         assert (await do(Holders("k"))).waiting == ()
 
-    async def test_asking_again_when_told_to_is_enough(self, do: Do, advance: Advance) -> None:
+    async def test_asking_again_after_the_hint_is_enough(self, do: Do, advance: Advance) -> None:
         """No hint needed: each pause is short enough, and following them leads to the grant when it is due."""
         mortal, other = await do.open("p1", ttl=4.0), await do.open("p2")
         await do.hold(mortal, "k", "a")

@@ -151,7 +151,7 @@ class SessionContract(ContractBase):
         tokens = [await do.hold(heir, key, "b") for key in ("k2", "k1")]
         assert tokens == sorted(tokens)
 
-    async def test_whoever_asks_next_clears_up(self, do: Do, hints: Hints, advance: Advance) -> None:
+    async def test_one_that_asks_next_clears_up(self, do: Do, hints: Hints, advance: Advance) -> None:
         inbox = await hints("p2")
         session, other = await do.open(ttl=2.0), await do.open("p2")
         await do.hold(session, "k", "a")

@@ -77,7 +77,7 @@ class SurveyContract(ContractBase):
         lasting = {one.name for one in await inspected(do, session)} & set("012345678")
         assert all(found.count(name) == 1 for name in lasting)
 
-    async def test_the_engine_tells_how_it_is_doing(self, do: Do) -> None:
+    async def test_the_engine_reports_its_health(self, do: Do) -> None:
         examined = await do(CheckHealth())
         assert dict(examined.facts)["engine"]
         assert all(name and value for name, value in examined.facts)

@@ -154,7 +154,7 @@ class TaskContract(ClerkBase):
         await advance(1.5)
         assert payloads(await a.take(5)) == [b"late"]
 
-    async def test_those_who_asked_in_vain_get_a_delayed_task_when_they_were_told_to_ask(
+    async def test_those_that_asked_in_vain_get_a_delayed_task_when_they_were_hinted_to_ask(
         self, clerk: OpenClerk, advance: Advance
     ) -> None:
         a = await clerk("a")
@@ -181,7 +181,7 @@ class TaskContract(ClerkBase):
         # The oldest first, whatever their priority; those who have not aged by priority.
         assert payloads(tasks) == [b"old", b"old, low", b"old, high", b"new, high", b"new"]
 
-    async def test_as_many_idle_takers_are_told_as_are_needed_in_the_order_in_which_they_came(
+    async def test_as_many_idle_takers_are_hinted_as_are_needed_in_the_order_in_which_they_came(
         self, clerk: OpenClerk, hints: Hints
     ) -> None:
         wants = {"a": 2, "b": 1, "c": 1, "d": 5, "e": 1}
@@ -227,7 +227,7 @@ class TaskContract(ClerkBase):
         assert [task.deliveries for task in tasks] == [2, 2, 1, 1, 2, 2, 1, 1, 1, 1]
         assert [task.attempts for task in tasks] == [0] * 10
 
-    async def test_stranded_tasks_are_taken_up_when_those_who_wait_were_told_to_ask(
+    async def test_stranded_tasks_are_taken_up_when_the_waiters_were_hinted_to_ask(
         self, clerk: OpenClerk, advance: Advance
     ) -> None:
         """Nobody puts anything, no hint comes: the pause that was told is what helps."""
