@@ -9,7 +9,9 @@ import anyio
 import pytest
 
 from tenure import Discard, Lock, Retry, RetryLater, Worker, WorkQueue
+from tenure.engine import Put
 from tenure.errors import LeaseLost
+from tenure.testing import Fault
 
 
 class Seen:
@@ -28,7 +30,7 @@ def seen():
     return Seen()
 
 
-class Fault(Exception):
+class Trouble(Exception):
     pass
 
 
@@ -37,7 +39,7 @@ def warnings_in(caplog):
 
 
 async def test_each_try_has_one_event_with_its_exception(open_store_on, virtual_clock, seen, caplog):
-    raised = [Fault("once"), RetryLater(1), Fault("twice"), Discard("enough")]
+    raised = [Trouble("once"), RetryLater(1), Trouble("twice"), Discard("enough")]
     left = iter(raised)
 
     async def handler(task):
@@ -64,7 +66,7 @@ async def test_a_dead_task_is_logged_with_its_traceback(store, caplog, how):
     await queue.put("x")
 
     async def fails(task):
-        raise ExceptionGroup("both", [Fault("here"), KeyError("there")])
+        raise ExceptionGroup("both", [Trouble("here"), KeyError("there")])
 
     if how == "worker":
         worker = Worker(queue, fails)
@@ -80,7 +82,7 @@ async def test_a_dead_task_is_logged_with_its_traceback(store, caplog, how):
     assert record.message.startswith("task.dead queue=tenure:queue:jobs id=1 attempt=1")
     shown = "".join(traceback.format_exception(record.exc_info[1]))
     assert "in fails" in shown
-    assert "Fault: here" in shown
+    assert "Trouble: here" in shown
     assert "KeyError: 'there'" in shown
 
 
@@ -150,7 +152,7 @@ async def test_closing_a_store_warns_of_nothing(open_store_on, virtual_clock, ca
 async def test_an_observer_that_fails_is_logged_and_stops_nothing(open_store_on, virtual_clock, caplog):
     class Broken:
         def notice(self, event, /, **fields):
-            raise Fault(event)
+            raise Trouble(event)
 
     async with open_store_on(observer=Broken()) as store:
         async with Lock(store, "report") as lease:
@@ -168,7 +170,7 @@ async def test_an_observer_that_fails_is_logged_and_stops_nothing(open_store_on,
 async def test_an_exception_that_cannot_say_what_it_is_is_logged(store, caplog):
     class Mute(Exception):
         def __repr__(self):
-            raise Fault
+            raise Trouble
 
     queue = WorkQueue(store, "jobs", retry=Retry(attempts=1))
     await queue.put("x")
@@ -177,3 +179,19 @@ async def test_an_exception_that_cannot_say_what_it_is_is_logged(store, caplog):
             raise Mute
     (record,) = warnings_in(caplog)
     assert record.message.endswith("error=Mute")
+
+
+async def test_a_lost_link_is_logged_once_and_when_it_is_back(faulty, faulty_store, virtual_clock, caplog):
+    caplog.set_level(logging.INFO, "tenure")
+    queue = WorkQueue(faulty_store, "jobs")
+    await queue.put("x")
+    caplog.clear()
+    for _ in range(2):
+        faulty.plan(Fault.LOST_REPLY, on=Put)
+    await queue.put("y")
+    await queue.put("z")
+    found = [(record.levelno, record.message.split()[0]) for record in caplog.records]
+    assert found.count((logging.WARNING, "link.lost")) == 1
+    assert found.count((logging.INFO, "link.back")) == 1
+    assert (logging.INFO, "operation.resent") in found
+    assert found.index((logging.WARNING, "link.lost")) < found.index((logging.INFO, "link.back"))

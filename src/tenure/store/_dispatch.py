@@ -29,7 +29,8 @@ from typing import Any, Generic
 
 from tenure.engine import CAP, A, Engine, NotSent, Operation, Reply
 from tenure.errors import EngineError, StoreClosed, StoreUnavailable
-from tenure.waiting import Backoff, Line, Waiter, checkpoint
+from tenure.observe import Reporter
+from tenure.waiting import Backoff, Line, Waiter, checkpoint, now
 
 from ._home import Home
 
@@ -64,8 +65,10 @@ class Dispatcher:
     Order is kept: an operation reaches the engine after all that were sent before it, also when they are sent again.
     """
 
-    def __init__(self, engine: Engine, home: Home | None = None) -> None:
+    def __init__(self, engine: Engine, home: Home | None = None, reporter: Reporter | None = None) -> None:
         self._url = engine.url
+        self._reporter = reporter or Reporter()
+        self._down_since = 0.0
         self._engine_submit = engine.submit
         self._home = home or Home()
         self._waiting: deque[Call[Any]] = deque()
@@ -182,6 +185,9 @@ class Dispatcher:
 
     def _submit(self, call: Call[Any]) -> None:
         call.tries += 1
+        if call.tries == 2:
+            operation = call.operation
+            self._reporter.inform("operation.resent", operation=type(operation).__name__, key=operation.key)
         self._under_way[call] = None
         self._submitting = True
         try:
@@ -222,6 +228,9 @@ class Dispatcher:
                 return
             answer = self._endless(call.operation)
         if isinstance(answer, StoreUnavailable):
+            if self.down is None:
+                self._down_since = now()
+                self._reporter.warn("link.lost", url=self._url, error=answer)
             self.down = answer
             call.tries -= isinstance(answer, NotSent)
             if call.wanted:
@@ -231,6 +240,7 @@ class Dispatcher:
         if self.down is not None:
             self.down = None
             self._backoff.reset()
+            self._reporter.inform("link.back", url=self._url, seconds=now() - self._down_since)
         call.on_answer(answer)
         if self._waiting or (self._settles and not self._under_way):
             self._go_on()
@@ -263,11 +273,11 @@ class Dispatcher:
 class Dispatchers:
     """The dispatchers of an engine: one for each shard and, where there are several, one for what concerns all."""
 
-    def __init__(self, engine: Engine, home: Home | None = None) -> None:
+    def __init__(self, engine: Engine, home: Home | None = None, reporter: Reporter | None = None) -> None:
         self._shard = engine.shard
         shards = engine.shards
         home = home or Home()
-        self.all = tuple(Dispatcher(engine, home) for _ in range(shards + (shards > 1)))
+        self.all = tuple(Dispatcher(engine, home, reporter) for _ in range(shards + (shards > 1)))
         self._only = self.all[0] if shards == 1 else None
 
     @property

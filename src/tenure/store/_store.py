@@ -120,7 +120,7 @@ class Store(AsyncContextManagerMixin):
         self._upkeep: Upkeep | None = None
         self._closing = False
         self._fault: Exception | None = None
-        self._dispatchers = Dispatchers(link, self._home)
+        self._dispatchers = Dispatchers(link, self._home, self.reporter)
         self._timers = Timers()
         self._sessions = Sessions(self.process, self._dispatchers, self._running, self.reporter)
         self._acquisitions = Acquisitions(self._dispatchers, self._sessions, self._timers)
