@@ -150,7 +150,7 @@ def _odd(value: Any) -> Iterator[Any]:
             yield from _PAYLOADS
         case Operation():
             operation = cast("Any", value)
-            for field in fields(operation):
+            for field in (field for field in fields(operation) if field.init):
                 for odd in _odd(getattr(operation, field.name)):
                     yield from _made(operation, field.name, odd)
         case NewTask() | PutRequest() | Settle() | SpendRequest():
