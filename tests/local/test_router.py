@@ -5,7 +5,7 @@ import anyio.lowlevel
 import depth
 import pytest
 
-from tenure.local._router import Router, RouterLane
+from tenure.local._router import Router, RouterKindStatistics
 from tenure.testing import assert_checkpoints, cancel_everywhere, cancellable, explore, newcomer
 from tenure.waiting import this_task
 
@@ -113,11 +113,13 @@ async def test_a_full_queue_holds_up_those_that_put_that_kind_and_nobody_else(vi
         router.put_nowait("b", 1)
         await virtual_clock.settle()
         assert router.statistics().max_size == 2
-        assert router.statistics().lanes["a"] == RouterLane(workers=1, busy=1, unfinished=5, handled=0)
+        assert router.statistics().kinds["a"] == RouterKindStatistics(
+            workers=1, busy=1, unfinished=5, handled=0
+        )
         assert repr(router) == "<Router open, 'a': 1/1 busy, 5 unfinished; 'b': 1/1 busy, 2 unfinished>"
     assert [putter.outcome for putter in putters] == [0, 0, 0, 10, 20]
     assert [item for _, kind, item in handler.done if kind == "a"] == list(range(5))
-    assert router.statistics().lanes["a"] == RouterLane(workers=1, busy=0, unfinished=0, handled=5)
+    assert router.statistics().kinds["a"] == RouterKindStatistics(workers=1, busy=0, unfinished=0, handled=5)
 
 
 @EVERY_WAY
@@ -129,7 +131,7 @@ async def test_w1_a_cancelled_put_has_put_nothing(how, virtual_clock):
         putters[2].cancel()
         await virtual_clock.settle()
         assert putters[2].outcome == "cancelled"
-        assert router.statistics().lanes["a"].unfinished == 3
+        assert router.statistics().kinds["a"].unfinished == 3
     assert handler.items == [0, 1, 3]
 
 
@@ -199,8 +201,8 @@ async def test_an_error_of_a_handler_leaves_by_the_block_as_it_is_and_ends_the_r
         assert isinstance(putters[2].outcome, anyio.ClosedResourceError)
         assert joiner.is_set()
     assert handler.items == [0]
-    lanes = router.statistics().lanes
-    assert [(lane.busy, lane.unfinished) for lane in lanes.values()] == [(0, 0), (0, 0)]
+    kinds = router.statistics().kinds
+    assert [(kind.busy, kind.unfinished) for kind in kinds.values()] == [(0, 0), (0, 0)]
 
 
 async def joined(router, event):
@@ -227,7 +229,7 @@ async def test_a_cancelled_block_cancels_its_workers_and_drops_the_rest(leaving,
     assert scope.cancelled_caught
     assert anyio.current_time() == 5
     assert (handler.items, handler.inside) == ([], {"a": 0})
-    assert router.statistics().lanes["a"].unfinished == 0
+    assert router.statistics().kinds["a"].unfinished == 0
 
 
 async def test_an_error_of_the_body_leaves_the_block_as_it_is():
@@ -243,7 +245,7 @@ async def test_it_may_be_entered_again(virtual_clock):
         async with router:
             await router.put("a", number)
     assert handler.items == [0, 1]
-    assert router.statistics().lanes["a"].handled == 1
+    assert router.statistics().kinds["a"].handled == 1
 
 
 async def test_a_put_with_room_is_a_checkpoint():
@@ -299,7 +301,7 @@ async def story():
         assert sorted(handler.items) == sorted(put)
     assert len(put) == 5 - sum(cancelled)
     assert handler.most["a"] == 1
-    assert all(lane.unfinished == lane.busy == 0 for lane in router.statistics().lanes.values())
+    assert all(kind.unfinished == kind.busy == 0 for kind in router.statistics().kinds.values())
 
 
 async def leaving_story():
@@ -327,7 +329,7 @@ async def leaving_story():
     assert sorted([*put, *refused, *cancelled]) == [0, 1, 2, 3]
     assert set(handler.items) <= set(put)
     assert not handler.inside.get("a")
-    assert router.statistics().lanes["a"].unfinished == 0
+    assert router.statistics().kinds["a"].unfinished == 0
 
 
 @pytest.mark.parametrize("scenario", [story, leaving_story])

@@ -212,7 +212,7 @@ async def test_the_engine_refuses_by_token_and_by_session(
         session = (await store.session(3.0)).id
 
         def answer(session, token):
-            joining = engine.join(Complete(session, queue.key, Settle(task.id, token, Verdict.DONE, DONE)))
+            joining = engine.enlist(Complete(session, queue.key, Settle(task.id, token, Verdict.DONE, DONE)))
             with db:
                 return joining.finish(db, [])
 

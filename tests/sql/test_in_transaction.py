@@ -115,7 +115,7 @@ async def test_the_engine_refuses_by_token_and_by_session(engine, store, queue, 
     session = (await store.session(3.0)).id
 
     def answer(session, token):
-        joining = engine.join(Complete(session, queue.key, Settle(task.id, token, Verdict.DONE, b"null")))
+        joining = engine.enlist(Complete(session, queue.key, Settle(task.id, token, Verdict.DONE, b"null")))
         sql, values = joining.sql, joining.values
         with db.transaction():
             for name in values:

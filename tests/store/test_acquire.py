@@ -113,7 +113,7 @@ async def test_what_is_refused_is_an_answer(store):
     refused = await store.acquire(Hold("k", wait=False), 30.0)
     assert refused.answer is Reply.REFUSED
     assert refused.name != kept.name
-    await store.settle(Hold("k"), kept).wait(1)
+    await store.release(Hold("k"), kept).wait(1)
     assert store._acquisitions.by_name == {}
 
 
@@ -122,7 +122,7 @@ async def test_another_capacity_is_an_error_that_names_both(store):
     with pytest.raises(CapacityMismatch, match="asked for a capacity of 5, but 3 is in force") as caught:
         await store.acquire(Hold("k", 5), 30.0)
     assert (caught.value.key, caught.value.asked, caught.value.stored) == ("k", 5, 3)
-    await store.settle(Hold("k"), kept).wait(1)
+    await store.release(Hold("k"), kept).wait(1)
     assert store._acquisitions.by_name == {}
 
 
@@ -141,7 +141,7 @@ async def test_one_that_no_longer_fits_is_hinted_to_ask_and_learns_why(store, vi
         await store.call(Resize("k", 2))
     assert caught == [2]
     assert virtual_clock.now() == 0
-    await store.settle(Hold("k"), kept).wait(1)
+    await store.release(Hold("k"), kept).wait(1)
 
 
 async def test_it_learns_how_many_are_ahead(store, other, virtual_clock):
@@ -157,12 +157,12 @@ async def test_it_learns_how_many_are_ahead(store, other, virtual_clock):
             group.start_soon(wait, name)
             await virtual_clock.settle()
         assert seen == {"a": [0], "b": [1], "c": [2]}
-        await other.settle(Hold("k"), kept).wait(1)
+        await other.release(Hold("k"), kept).wait(1)
         await virtual_clock.settle()
         await virtual_clock.advance(40)  # asking again brings news
         assert (seen["b"][-1], seen["c"][-1]) == (0, 1)
         for count in (1, 2, 3):
-            await store.settle(Hold("k"), got[-1]).wait(1)
+            await store.release(Hold("k"), got[-1]).wait(1)
             await virtual_clock.settle()
             assert len(got) == min(count + 1, 3)
 
@@ -180,7 +180,7 @@ async def test_one_question_for_all_waiters_for_a_key(store, other, engine, virt
         assert {len(question.holders) for question in questions} == {100}
         assert engine.count(Acquire) == 0
         group.cancel_scope.cancel()
-    await other.settle(Hold("k"), kept).wait(1)
+    await other.release(Hold("k"), kept).wait(1)
     assert (await store.call(Holders("k"))).capacity == 0
 
 
@@ -208,7 +208,7 @@ async def test_many_waiters_are_asked_for_in_portions(store, other, engine, virt
     engine.open.set()
     await virtual_clock.settle()
     assert engine.count(Ask) == 4
-    await other.settle(Hold("k"), kept).wait(1)
+    await other.release(Hold("k"), kept).wait(1)
 
 
 async def test_nobody_waits_nobody_asks(store, other, engine, virtual_clock):
@@ -219,7 +219,7 @@ async def test_nobody_waits_nobody_asks(store, other, engine, virtual_clock):
     await virtual_clock.advance(100)
     assert engine.count(Ask) == 0
     assert store._timers._heap == []
-    await other.settle(Hold("k"), kept).wait(1)
+    await other.release(Hold("k"), kept).wait(1)
 
 
 async def test_hints_lost_it_asks(store, other, engine, virtual_clock):
@@ -233,7 +233,7 @@ async def test_hints_lost_it_asks(store, other, engine, virtual_clock):
     async with anyio.create_task_group() as group:
         group.start_soon(wait)
         await virtual_clock.settle()
-        await other.settle(Hold("k"), kept).wait(1)
+        await other.release(Hold("k"), kept).wait(1)
     assert 0 < virtual_clock.now() <= 31
     assert engine.count(Acquire) == 2
 
@@ -252,11 +252,11 @@ async def test_claims_are_waited_for_alike(store, other, engine, virtual_clock):
         async with anyio.create_task_group() as group:
             group.start_soon(wait)
             await virtual_clock.settle()
-            await other.settle(ResourceWish("pool"), kept).wait(1)
+            await other.release(ResourceWish("pool"), kept).wait(1)
         assert got[-1].answer.resource == "r"
-        await store.settle(ResourceWish("pool"), got[-1]).wait(1)
+        await store.release(ResourceWish("pool"), got[-1]).wait(1)
         kept = await other.acquire(ResourceWish("pool"), 30.0)
-    await other.settle(ResourceWish("pool"), kept).wait(1)
+    await other.release(ResourceWish("pool"), kept).wait(1)
     page = await store.call(Resources("pool"))
     assert [resource.state for resource in page.resources] == ["free"]
 
@@ -296,7 +296,7 @@ async def test_hints_for_holders_do_not_go_to_listeners_of_the_key(virtual_clock
         async with anyio.create_task_group() as group:
             group.start_soon(store.acquire, Hold("k"), 30.0)
             await virtual_clock.settle()
-            store.settle(Hold("k"), kept)
+            store.release(Hold("k"), kept)
         for news in (Notice.CHANGED, Notice.RESYNC, Notice.ASK):
             store._on_hint(Hint(store.process, "k", "", news))
     assert heard == [Notice.CHANGED, Notice.RESYNC, "closed"]
@@ -320,7 +320,7 @@ async def test_cancelled_before_the_question_left_it_does_not_leave(store, engin
     with anyio.move_on_after(1):
         await store.acquire(Hold("k"), 30.0)
     engine.open.set()
-    await store.settle(Hold("other"), kept).wait(1)
+    await store.release(Hold("other"), kept).wait(1)
     assert engine.count(Acquire) == 1
     assert store._acquisitions.by_name == {}
 
@@ -335,7 +335,7 @@ async def test_a_late_answer_registers_nobody(store, other, engine, virtual_cloc
     await store.ping()
     assert store._acquisitions.reasker._by_key == {}
     assert (await store.call(Holders("k"))).waiting == ()
-    await other.settle(Hold("k"), kept).wait(1)
+    await other.release(Hold("k"), kept).wait(1)
 
 
 @pytest.mark.parametrize("immediate", [True, False])

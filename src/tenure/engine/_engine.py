@@ -91,7 +91,7 @@ class Engine(Protocol):
         """
         ...
 
-    def join(self, operation: Enlisted[A], /) -> Enlistment[A]:
+    def enlist(self, operation: Enlisted[A], /) -> Enlistment[A]:
         """How an operation is applied within a transaction of the user's. Raises `EngineError` if the engine cannot.
 
         Thread safety: any.

@@ -1,7 +1,7 @@
 """Operations within a transaction of the user's, on the user's connection to the database that the engine uses.
 
-An engine that can do this implements `Engine.join`, which returns how an operation is applied. It may be called in any
-thread, also while other operations are under way, and the operation does not go through `submit`:
+An engine that can do this implements `Engine.enlist`, which returns how an operation is applied. It may be called in
+any thread, also while other operations are under way, and the operation does not go through `submit`:
 
 - An engine whose operation is one statement returns it as `sql` (PostgreSQL: `SELECT * FROM complete(...)`). The caller
   makes sure that a transaction is open and runs it; `finish(None, rows)` returns the answer.
@@ -27,7 +27,7 @@ from ._tasks import Duplicate, NewTask, Settle
 
 
 class Enlisted(Generic[A]):
-    """An operation for `join`; `A` is the type of its answer.
+    """An operation for `enlist`; `A` is the type of its answer.
 
     Thread safety: any; operations never change.
     """

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ._pool_hooks import works
     from ._pool_loans import Leak
     from ._queue import PriorityQueue, Queue, QueueStatistics
-    from ._router import Router, RouterLane, RouterStatistics
+    from ._router import Router, RouterKindStatistics, RouterStatistics
     from ._rwlock import ReadTurn, RWLock, RWLockStatistics, TakenTurn, WriteTurn
     from ._single_flight import SingleFlight, SingleFlightStatistics
     from ._threads import Done, Finished, Threads, ThreadsStatistics
@@ -51,7 +51,7 @@ __all__ = (
     "ReadTurn",
     "Reservation",
     "Router",
-    "RouterLane",
+    "RouterKindStatistics",
     "RouterStatistics",
     "SingleFlight",
     "SingleFlightStatistics",
@@ -78,7 +78,7 @@ __getattr__ = exports(
         "_pool_hooks": "works",
         "_pool_loans": "Leak",
         "_queue": "PriorityQueue Queue QueueStatistics",
-        "_router": "Router RouterLane RouterStatistics",
+        "_router": "Router RouterKindStatistics RouterStatistics",
         "_rwlock": "ReadTurn RWLock RWLockStatistics TakenTurn WriteTurn",
         "_single_flight": "SingleFlight SingleFlightStatistics",
         "_threads": "Done Finished Threads ThreadsStatistics",

@@ -16,14 +16,14 @@ from tenure.local._reentrancy import Reentrancy, is_reentrant
 from tenure.upkeep import Upkeep, unwrapped_task_group
 from tenure.waiting import Line
 
-__all__ = ("Router", "RouterLane", "RouterStatistics")
+__all__ = ("Router", "RouterKindStatistics", "RouterStatistics")
 
 K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class RouterLane:
+class RouterKindStatistics:
     """The state of one kind at one moment, in numbers of items."""
 
     workers: int
@@ -42,7 +42,7 @@ class RouterStatistics(Generic[K]):
 
     max_size: int
     """How many items wait at most in the queue of each kind."""
-    lanes: Mapping[K, RouterLane]
+    kinds: Mapping[K, RouterKindStatistics]
     """The state of each kind."""
 
 
@@ -146,19 +146,19 @@ class Router(AsyncContextManagerMixin, Generic[K, T]):
 
     def statistics(self) -> RouterStatistics[K]:
         """Return the current state."""
-        lanes = {
-            kind: RouterLane(workers.size, workers.busy, workers.unfinished, workers.handled)
+        kinds = {
+            kind: RouterKindStatistics(workers.size, workers.busy, workers.unfinished, workers.handled)
             for kind, workers in self._workers.items()
         }
-        return RouterStatistics(max_size=self._max_size, lanes=MappingProxyType(lanes))
+        return RouterStatistics(max_size=self._max_size, kinds=MappingProxyType(kinds))
 
     def __repr__(self) -> str:
         doing = "open" if self._open else "closed"
-        lanes = (
+        kinds = (
             f"{kind!r}: {workers.busy}/{workers.size} busy, {workers.unfinished} unfinished"
             for kind, workers in self._workers.items()
         )
-        return f"<Router {doing}, {'; '.join(lanes)}>"
+        return f"<Router {doing}, {'; '.join(kinds)}>"
 
     def _new_workers(self) -> dict[K, _KindWorkers[T]]:
         return {kind: _KindWorkers(size, self._max_size) for kind, size in self._kinds.items()}

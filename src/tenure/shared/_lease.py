@@ -206,7 +206,7 @@ class Hold(LeasedBlock[H, None]):
 
     def _give_back(self, held: H, error: BaseException | None) -> None:
         del error
-        self._release = self._store.settle(self._request, self.grant)
+        self._release = self._store.release(self._request, self.grant)
         self._forget()
         held.end()
         if self._store.observer is not None and not held.lost:

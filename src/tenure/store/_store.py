@@ -243,7 +243,7 @@ class Store(AsyncContextManagerMixin):
         if self._home.forked:
             raise self._home.error()
         self._check_open()
-        return self._engine.join(operation)
+        return self._engine.enlist(operation)
 
     async def session(self, ttl: float, key: str = "") -> Session:
         """The session for a ttl, and for what is in the same shard of the engine as `key`.
@@ -273,7 +273,7 @@ class Store(AsyncContextManagerMixin):
         self._running()
         return Acquisition(self._acquisitions, session, request)
 
-    def settle(self, request: AcquireRequest, grant: Grant) -> PendingRelease:
+    def release(self, request: AcquireRequest, grant: Grant) -> PendingRelease:
         """Release it; handed over synchronously."""
         return self._acquisitions.release(request, grant.name, grant.session)
 

@@ -25,7 +25,7 @@ class BatchLink(Engine):
         self.shards = engine.shards
         self._engine = engine
         # the last is for what concerns all shards
-        self._lanes = [Batches(engine.url) for _ in range(engine.shards + (engine.shards > 1))]
+        self._shards = [Batches(engine.url) for _ in range(engine.shards + (engine.shards > 1))]
 
     def __repr__(self) -> str:
         return f"<BatchLink to {self._engine!r}>"
@@ -36,12 +36,12 @@ class BatchLink(Engine):
 
     def submit(self, operation: Operation[Any], on_answer: Callable[[Any], object], /) -> None:
         """Put the operation into the next batch."""
-        lane = self.shard(operation.key) if operation.key and self.shards > 1 else -1
-        self._lanes[lane].submit(operation, on_answer)
+        shard = self.shard(operation.key) if operation.key and self.shards > 1 else -1
+        self._shards[shard].submit(operation, on_answer)
 
-    def join(self, operation: Enlisted[A], /) -> Enlistment[A]:
+    def enlist(self, operation: Enlisted[A], /) -> Enlistment[A]:
         """How the engine applies an operation within a transaction of the user's."""
-        return self._engine.join(operation)
+        return self._engine.enlist(operation)
 
     async def serve(
         self,
@@ -52,7 +52,7 @@ class BatchLink(Engine):
     ) -> None:
         """Carry batches, and deliver the hints for `process`. Cancellation: this is how it ends."""
         async with unwrapped_task_group() as group:
-            for lane in self._lanes:
-                await group.start(lane.run, self._engine.execute)
+            for shard in self._shards:
+                await group.start(shard.run, self._engine.execute)
             await self._engine.serve(process, deliver, task_status=task_status)
             group.cancel_scope.cancel()

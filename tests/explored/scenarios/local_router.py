@@ -47,8 +47,8 @@ async def what_was_put_is_handled_once():
     assert handled[-1] == "last" and len(put) >= 6
     mine = [item for item in handled if item in ("a1", "a2", "a3")]
     assert mine == ["a1", "a2", "a3"], "one worker, in order"
-    lanes = router.statistics().lanes.values()
-    assert all((lane.busy, lane.unfinished) == (0, 0) for lane in lanes)
+    kinds = router.statistics().kinds.values()
+    assert all((kind.busy, kind.unfinished) == (0, 0) for kind in kinds)
 
 
 @scenario("local.Router.__asynccontextmanager__")

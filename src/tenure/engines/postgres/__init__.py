@@ -115,7 +115,7 @@ class PostgresEngine(Remote):
             await self._connection.execute([self._call("sweep")])
         return answers
 
-    def join(self, operation: Enlisted[A], /) -> Enlistment[A]:
+    def enlist(self, operation: Enlisted[A], /) -> Enlistment[A]:
         """How to apply an operation in the user's transaction, on a connection to the same database."""
         return enlistment(self._schema, self._clock, operation)
 

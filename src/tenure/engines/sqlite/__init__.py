@@ -77,7 +77,7 @@ class SqliteEngine(Engine):
         """
         self._batches.submit(operation, on_answer)
 
-    def join(self, operation: Enlisted[A], /) -> Enlistment[A]:
+    def enlist(self, operation: Enlisted[A], /) -> Enlistment[A]:
         """Apply an operation in the user's transaction, on their own sqlite3 connection to the same file."""
         return Enlistment(partial(apply_enlisted, self._path, self._clocks, operation))
 
