@@ -890,11 +890,11 @@ def write(path, token):
 
 async def main(url, path, account):
     history = History(path)
-    async with tenure.open_store(url, ttl=0.6) as store:
+    async with tenure.open_store(url, ttl=2) as store:
         lock, queue = tenure.Lock(store, "x"), tenure.WorkQueue(store, "jobs", keep_payloads=True)
         while True:
             try:
-                async with queue.take(timeout=2) as task, lock as lease:
+                async with queue.take(timeout=4) as task, lock as lease:
                     item = task.payload
                     history.taken("jobs", item)
                     with history.held("x", token=lease.token) as hold:
