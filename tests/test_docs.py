@@ -41,8 +41,8 @@ MADE_INSIDE = {
 }
 INNER = {
     "Store": {
-        *("call", "call_at", "call_soon", "key", "listen", "notice", "acquire", "send", "session"),
-        *("session_at_once", "settle", "start_job", "attempt", "unlisten", "check_here", "enlist"),
+        *("call", "call_at", "call_soon", "key", "listen", "acquire", "send", "session"),
+        *("session_at_once", "release", "start_job", "attempt", "unlisten", "check_here", "enlist"),
     },
     "Task": {"seconds_left", "settle", "verdict", "stop", "lose"},
 }
