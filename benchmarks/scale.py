@@ -159,7 +159,7 @@ async def serving(engine: RedisEngine) -> AsyncGenerator[None]:
 
 @contextmanager
 def pinged(path: str) -> Generator[Callable[[], float]]:
-    """Another process pings the server; gives what gives the longest delay, in seconds, once that is over."""
+    """Another process pings the server; returns a function that ends it and returns the longest delay, in seconds."""
     command = [sys.executable, "-m", "benchmarks.scale", path]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert process.stdin is not None
@@ -204,7 +204,7 @@ class Looks:
     def slowest(self, when: str) -> list[dict[str, Any]]:
         """Rows about the scripts since the last look that took more than a millisecond.
 
-        Most that take long have lost the processor meanwhile, so the median of each kind tells more than the longest.
+        Most that take long have lost the processor meanwhile, so the median of each kind says more than the longest.
         """
         kinds: dict[tuple[bytes, bytes], list[float]] = {}
         for entry in self._client.slowlog_get(100_000):

@@ -25,7 +25,7 @@ LOOPS = ("asyncio", "trio", "uvloop")
 KEYS = 10
 PATIENCE = 50.0
 SLACK = 1.0  # seconds after its ttl within which stranded work is taken up
-DRAINED = 0.5  # seconds after its grace within which a process that was told to end has ended
+DRAINED = 0.5  # seconds after its grace within which a process that was asked to end has ended
 SETTLING = (
     1.0  # seconds for which verdicts wait for a server that was not found again yet: the settle_timeout
 )
@@ -67,8 +67,8 @@ class TrialHistory(History):
 class ProcessorTrial(Judging):
     """Three processes run one processor, on a private `server` or on a file of SQLite in `folder`.
 
-    Who `cheats` does not hurry when he is told to end. `slack` is for how many seconds longer than on a machine of
-    their own all may take.
+    A process that `cheats` does not hurry when it is asked to end. `slack` is for how many seconds longer than on a
+    machine of their own all may take.
     """
 
     server: Any

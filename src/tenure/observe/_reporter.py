@@ -42,6 +42,8 @@ class Reporter:
 
 
 def _log(level: int, event: str, fields: dict[str, object]) -> None:
+    if not _logger.isEnabledFor(level):
+        return
     error = fields.get("error")
     trace = error if isinstance(error, BaseException) and (error.__traceback__ or error.__cause__) else None
     facts = [f"{name}={_shown(value)}" for name, value in fields.items()]
