@@ -422,7 +422,7 @@ async def test_a_hint_that_is_too_long_says_to_look_again(engine, serving):
         hints.clear()
         await engine.execute([Release(key, "a")])
         await until(lambda: hints)
-        assert [hint.news for hint in hints] == [Notice.RESYNC] or len(hints[0].name) == 2500
+        assert [hint.news for hint in hints] == [Notice.MISSED] or len(hints[0].name) == 2500
 
 
 async def test_a_cancelled_caller_leaves_the_stream_in_order(engine, serving):

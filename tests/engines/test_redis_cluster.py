@@ -551,6 +551,6 @@ async def test_each_new_connection_is_announced_even_where_messages_do_not_need_
             for kind in ("normal", "pubsub"):
                 redis_cluster.nodes[home]("CLIENT", "KILL", "TYPE", kind)
             with anyio.fail_after(50):
-                while Notice.RESYNC not in news:
+                while Notice.MISSED not in news:
                     await anyio.sleep(0.01)
         group.cancel_scope.cancel()

@@ -38,10 +38,10 @@ class Past:
         self._stores = stores
         self._dumps = server("EVAL", KEEP, "0")
 
-    async def come_back(self, *stores, news=Notice.RESYNC):
+    async def come_back(self, *stores):
         self._server("EVAL", COME_BACK, "0", *self._dumps)
         for store in stores or self._stores:
-            store._on_hint(Hint(store.process, "", "", news))
+            store._on_hint(Hint(store.process, "", "", Notice.MISSED))
             await anyio.sleep(1)
 
 
@@ -250,14 +250,6 @@ async def test_a_claim_that_became_another_one_is_lost(stores, keep):
         assert held["mine"].lost == "gone"
         async with pools[1].claim(timeout=1), pools[1].claim(timeout=1):
             pass
-
-
-async def test_a_connection_that_still_stands_asks_for_nothing_to_be_compared(stores, keep):
-    one, _ = stores
-    past = keep()
-    async with Lock(one, "x") as lease:
-        await past.come_back(news=Notice.MISSED)
-        lease.check()
 
 
 # --------------------------------------------------------------------------------------------------------------- tasks

@@ -109,7 +109,7 @@ async def test_an_engine_can_serve_again(path, inline):
 async def test_a_client_is_hinted_to_ask_for_everything(path, inline):
     hints = []
     async with serving(SqliteEngine(path, inline=inline), "p1", hints):
-        await until(lambda: hints == [e.Hint("p1", "", "", e.Notice.RESYNC)])
+        await until(lambda: hints == [e.Hint("p1", "", "", e.Notice.MISSED)])
 
 
 async def test_several_stores_share_an_engine(path, inline):

@@ -65,7 +65,7 @@ class Link(FaultyEngine):
     def hear_again(self):
         """The subscription is back, and says so."""
         self.deaf = False
-        self._deliver_to_store(Hint("", "", "", Notice.RESYNC))
+        self._deliver_to_store(Hint("", "", "", Notice.MISSED))
 
 
 class World:

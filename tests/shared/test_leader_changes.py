@@ -175,7 +175,7 @@ async def test_a_lost_hint_costs_a_ttl_or_nothing_if_the_loss_is_known(
             await virtual_clock.settle()
             assert log == [None]
             if told:
-                faulty_store._on_hint(Hint(faulty_store.process, "", "", Notice.RESYNC))
+                faulty_store._on_hint(Hint(faulty_store.process, "", "", Notice.MISSED))
                 await virtual_clock.settle()
             else:
                 await anyio.sleep(3.2)

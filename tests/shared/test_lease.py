@@ -797,7 +797,7 @@ async def test_when_hints_may_be_lost_it_asks_at_once(faulty, faulty_store, virt
                 group.start_soon(other)
             await virtual_clock.settle()
             faulty.plan(Fault.LOST_HINT)
-        faulty_store._on_hint(Hint(faulty_store.process, "", "", Notice.RESYNC))
+        faulty_store._on_hint(Hint(faulty_store.process, "", "", Notice.MISSED))
     assert entered == [0, 0, 0]
 
 

@@ -69,7 +69,7 @@ async def store(late):
 
 
 def resync(store):
-    store._on_hint(Hint(store.process, "", "", Notice.RESYNC))
+    store._on_hint(Hint(store.process, "", "", Notice.MISSED))
 
 
 async def test_what_is_left_meanwhile_was_not_lost(late, store):

@@ -898,7 +898,7 @@ async def test_a_resync_finds_what_was_missed(engine, virtual_clock):
             await virtual_clock.settle()
             await other.put(1)
             await virtual_clock.settle()
-            a._on_hint(tenure.engine.Hint(a.process, "", "", Notice.RESYNC))
+            a._on_hint(tenure.engine.Hint(a.process, "", "", Notice.MISSED))
         assert virtual_clock.now() - start < 0.1
 
 

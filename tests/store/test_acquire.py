@@ -297,9 +297,9 @@ async def test_hints_for_holders_do_not_go_to_listeners_of_the_key(virtual_clock
             group.start_soon(store.acquire, Hold("k"), 30.0)
             await virtual_clock.settle()
             store.release(Hold("k"), kept)
-        for news in (Notice.CHANGED, Notice.RESYNC, Notice.ASK):
+        for news in (Notice.CHANGED, Notice.MISSED, Notice.ASK):
             store._on_hint(Hint(store.process, "k", "", news))
-    assert heard == [Notice.CHANGED, Notice.RESYNC, "closed"]
+    assert heard == [Notice.CHANGED, Notice.MISSED, "closed"]
 
 
 async def test_cancelled_while_the_question_is_under_way(store, engine, virtual_clock):

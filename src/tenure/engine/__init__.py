@@ -21,10 +21,11 @@ had been closed.
 
 Expiry. Before anything else, every operation processes what time has made due: it ends expired sessions (in the order
 of expiry, then id; within one: holds, claims, arrivals, producers, tasks, idle takers, watches, each in the order in
-which they were made), expires tasks, and frees resources whose cool-down is over and for which somebody waits. Loops
-are capped: after `CAP` steps the answer is `Reply.MORE`, and the caller sends the same operation again at once. The
-operation itself may already have been applied by then; sending it again is safe and returns the final answer. The cost
-of an operation depends on what it returns or changes, never on how much is stored.
+which they were made), expires tasks and dead letters (which then count as purged), and frees resources whose cool-down
+is over and for which somebody waits. Loops are capped: after `CAP` steps the answer is `Reply.MORE`, and the caller
+sends the same operation again at once. The operation itself may already have been applied by then; sending it again is
+safe and returns the final answer. The cost of an operation depends on what it returns or changes, never on how much is
+stored.
 
 Names leave nothing. What is kept for a name is removed when it carries no information any more, also while sessions
 live. From that moment on the name is exactly as if it had never been used; its storage may be freed a little later, a
@@ -52,7 +53,7 @@ whole engine and outlive what they were granted for. Whatever a stale holder sen
 
 Time is the engine's. Only durations, in seconds, cross the wire; one that is longer than `LONGEST` counts as `LONGEST`,
 and an operation with one that is not a number fails alone, with an `EngineError` (`within`). Payloads, results,
-progress, values and metadata are bytes to an engine.
+progress, failures, values and metadata are bytes to an engine.
 """
 
 from types import FunctionType
@@ -121,6 +122,7 @@ from ._holds import (
     Acquire,
     Ask,
     Asked,
+    BreakHold,
     Holder,
     Holders,
     Holdings,
@@ -165,7 +167,9 @@ from ._tasks import (
     Duplicate,
     Exchange,
     Exchanged,
+    Found,
     GetResult,
+    GetTask,
     Leave,
     Move,
     NewTask,
@@ -203,6 +207,7 @@ __all__ = (
     "Ask",
     "Asked",
     "Batches",
+    "BreakHold",
     "Broken",
     "Browse",
     "Changed",
@@ -222,8 +227,10 @@ __all__ = (
     "Enlistment",
     "Exchange",
     "Exchanged",
+    "Found",
     "Gathering",
     "GetResult",
+    "GetTask",
     "GiveBack",
     "GoesBack",
     "Granted",

@@ -56,9 +56,11 @@ class Notice(Enum):
     STOP = "stop"  # the cancellation of a task that you hold was requested; `name` is its token
     FINISHED = "finished"  # a task that you watch has ended; `name` is its id
     DRAINED = "drained"  # a queue that you watch has no unfinished task
-    CHANGED = "changed"  # the holder of a key that you watch, or its value, changed
-    MISSED = "missed"  # hints may have been lost: ask for everything again
-    RESYNC = "resync"  # the same, and the engine may be another, behind what was acknowledged: inspect the sessions too
+    CHANGED = (
+        "changed"  # the holder of a key that you watch, or its value, changed; or the task whose id is `name`
+    )
+    BROKEN = "broken"  # a hold was taken from you; `name` is its holder
+    MISSED = "missed"  # hints may have been lost, and what was acknowledged: ask for everything again
 
 
 @dataclass(frozen=True, slots=True)

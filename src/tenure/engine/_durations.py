@@ -51,7 +51,7 @@ def _fields(*names: str) -> Callable[[Any], Any]:
 _task: Callable[[NewTask], NewTask] = _fields("delay", "expires")
 _settle: Callable[[Settle], Settle] = _fields("delay", "ttl")
 _spending: Callable[[SpendRequest], SpendRequest] = _fields("max_wait")
-_aging: Callable[[Exchange], Exchange] = _fields("aging")
+_aging: Callable[[Exchange], Exchange] = _fields("aging", "dead_ttl")
 
 
 def _each(bound: Callable[[T], T], values: tuple[T, ...]) -> tuple[T, ...]:
@@ -107,7 +107,7 @@ _BOUNDS: dict[type[Operation[Any] | Enlisted[Any] | Any], Callable[[Any], Any]] 
     OpenSession: _fields("ttl"),
     Claim: _fields("quarantine"),
     EditClaim: _fields("cool_down"),
-    Move: _fields("ttl"),
+    Move: _fields("ttl", "delay"),
     Put: _put,
     Exchange: _exchange,
     Spend: _spend,

@@ -9,7 +9,7 @@ from typing import Any
 from ._answers import Operation
 from ._claims import AddResource, Claim, EditClaim, GiveBack, RemoveResource, Resources
 from ._counters import Arrivals, Arrive, Refund, ResetBarrier, Spend, Withdraw
-from ._holds import Acquire, Ask, Holders, Release, Resize, SetValue
+from ._holds import Acquire, Ask, BreakHold, Holders, Release, Resize, SetValue
 from ._sessions import CloseSession, OpenSession, Ping, RenewSession
 from ._survey import CheckHealth, DescribeSession, ListKeys
 from ._tasks import (
@@ -17,6 +17,7 @@ from ._tasks import (
     Count,
     Exchange,
     GetResult,
+    GetTask,
     Leave,
     Move,
     Progress,
@@ -26,10 +27,10 @@ from ._tasks import (
 
 OPERATIONS: dict[str, tuple[type[Operation[Any]], ...]] = {
     "sessions": (Ping, OpenSession, RenewSession, CloseSession),
-    "holds": (Acquire, Ask, Release, SetValue, Resize, Holders),
+    "holds": (Acquire, Ask, Release, SetValue, BreakHold, Resize, Holders),
     "claims": (AddResource, RemoveResource, Claim, GiveBack, EditClaim, Resources),
     "producers": (Put, Leave),
-    "tasks": (Exchange, Progress, GetResult, SetPaused),
+    "tasks": (Exchange, Progress, GetResult, GetTask, SetPaused),
     "admin": (Move, Browse, Count),
     "rates": (Spend, Refund),
     "barriers": (Arrive, Withdraw, ResetBarrier, Arrivals),

@@ -68,6 +68,18 @@ class SetValue(Operation[Reply]):
 
 
 @dataclass(frozen=True, slots=True)
+class BreakHold(Operation[Reply]):
+    """Take a hold from its holder. -> OK, REFUSED (not the holder with this token), MORE
+
+    The holder's process is hinted BROKEN. What it held is granted to those who wait, as if it had been released.
+    """
+
+    key: str
+    holder: str
+    token: int
+
+
+@dataclass(frozen=True, slots=True)
 class Resize(Operation[Reply]):
     """Set the capacity of `key` for good; more is granted at once, less by attrition. -> OK, MORE
 

@@ -42,7 +42,7 @@ class Remote(Engine):
 
         def started() -> None:
             task_status.started()
-            deliver(Hint(process, "", "", Notice.RESYNC))
+            deliver(Hint(process, "", "", Notice.MISSED))
 
         self._listeners[process] = deliver
         self._listen(process)
@@ -78,15 +78,9 @@ class Remote(Engine):
         if deliver is not None:
             deliver(hint)
 
-    def _resync(self) -> None:
-        self._tell_all(Notice.RESYNC)
-
-    def _all_missed(self) -> None:
-        self._tell_all(Notice.MISSED)
-
-    def _tell_all(self, news: Notice) -> None:
+    def _missed(self) -> None:
         for process, deliver in list(self._listeners.items()):
-            deliver(Hint(process, "", "", news))
+            deliver(Hint(process, "", "", Notice.MISSED))
 
     # for the engine to implement
 

@@ -59,7 +59,7 @@ def after_verdict(
         case Verdict.DONE | Verdict.DISCARD | Verdict.CANCEL:
             return Ends(settle.verdict.value, attempts, settle.result, settle.ttl)
         case Verdict.DEAD:
-            return Ends("dead", attempts + 1, settle.result, None)
+            return Ends("dead", attempts + 1, settle.result, settle.ttl)
         case _ if stop:
             return Ends("cancelled", attempts, b"", stop_ttl)
         case Verdict.RETRY:
@@ -71,14 +71,20 @@ def after_verdict(
 
 
 def without_verdict(
-    attempts: int, deliveries: int, max_deliveries: int, *, stop: bool, stop_ttl: float | None
+    attempts: int,
+    deliveries: int,
+    max_deliveries: int,
+    *,
+    stop: bool,
+    stop_ttl: float | None,
+    dead_ttl: float | None,
 ) -> Ends | GoesBack:
     """What follows when the session that had taken the task ends before any verdict."""
     if stop:
         return Ends("cancelled", attempts, b"", stop_ttl)
     silent = deliveries - attempts
     if silent >= max_deliveries:
-        return Ends("dead", attempts, f"delivered {silent} times without a verdict".encode(), None)
+        return Ends("dead", attempts, f"delivered {silent} times without a verdict".encode(), dead_ttl)
     return GoesBack(attempts, deliveries, None)
 
 

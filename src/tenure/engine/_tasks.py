@@ -10,6 +10,7 @@ from ._answers import CAP, Operation, Queued, Reply
 
 _FROM: dict[str, tuple[str, ...]] = {
     "cancelled": (),
+    "delayed": (),
     "waiting": ("dead",),
     "purged": ("waiting", "delayed", "dead", "done", "discarded", "cancelled", "expired"),
 }
@@ -17,13 +18,17 @@ _FROM: dict[str, tuple[str, ...]] = {
 
 
 class NewTask(NamedTuple):
-    """A task to be put: `delay` and `expires` are seconds from now, `key` refuses a duplicate while unfinished."""
+    """A task to be put: `delay` and `expires` are seconds from now, `key` refuses a duplicate while unfinished.
+
+    `meta` is kept for as long as anything of the task is.
+    """
 
     payload: bytes
     priority: int = 0
     delay: float = 0.0
     key: str | None = None
     expires: float | None = None
+    meta: bytes = b""
 
 
 class Duplicate(NamedTuple):
@@ -86,7 +91,9 @@ class Verdict(Enum):
 
     DONE = "done"  # with a result
     RETRY = "retry"  # the try failed; ready again after `delay`
-    DEAD = "dead"  # the try failed and was the last: kept as a dead letter, with the error as result
+    DEAD = (
+        "dead"  # the try failed and was the last: kept as a dead letter for `ttl`, with the error as result
+    )
     DISCARD = "discarded"  # not worth another try: ended with a reason as result
     GIVE_BACK = "give back"  # as if it had not been taken; keeps its place in the order
     POSTPONE = "postpone"  # as if it had not been taken; ready again after `delay`, behind what is ready then
@@ -94,7 +101,11 @@ class Verdict(Enum):
 
 
 class Settle(NamedTuple):
-    """The verdict on a taken task, fenced by its token; `ttl` is how long the result is kept (None: for good)."""
+    """The verdict on a taken task, fenced by its token; `ttl` is how long the result is kept (None: for good).
+
+    `failure` describes the failed tries; unless it is empty, it takes the place of the task's earlier one, and is kept
+    for as long as anything of the task is.
+    """
 
     id: int
     token: int
@@ -102,12 +113,14 @@ class Settle(NamedTuple):
     result: bytes = b""
     delay: float = 0.0
     ttl: float | None = None
+    failure: bytes = b""
 
 
 class Taken(NamedTuple):
     """A task that is now leased to the session. `attempts` failed so far; `deliveries` counts this one too.
 
-    `waited` is how many seconds it has been ready; `progress` is what an earlier delivery last reported.
+    `waited` is how many seconds it has been ready; `progress` is what an earlier delivery last reported, `failure` what
+    the last settlement with one said of the failed tries.
     """
 
     id: int
@@ -118,6 +131,8 @@ class Taken(NamedTuple):
     deliveries: int
     waited: float
     progress: bytes
+    failure: bytes
+    meta: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,8 +143,8 @@ class Exchange(Operation["Exchanged | Reply"]):
     seconds precede all that have not, the oldest first. Up to `CAP` delayed tasks become ready at each exchange. With
     `wait`, a taker that got fewer than it wanted is idle: it is hinted READY once when there is something to take (idle
     takers in the order in which they came, as many as are needed). A task delivered `max_deliveries` times without a
-    verdict is dead when its session ends. With `keep` the payload stays in the record of a settled task. Raises
-    `ValueError` for more than `CAP` settlements.
+    verdict is dead when its session ends, and its record is kept for `dead_ttl` seconds (None: for good). With `keep`
+    the payload stays in the record of a settled task. Raises `ValueError` for more than `CAP` settlements.
     """
 
     session: str
@@ -141,6 +156,7 @@ class Exchange(Operation["Exchanged | Reply"]):
     aging: float | None = None
     max_deliveries: int = 20
     keep: bool = False
+    dead_ttl: float | None = None
 
     def __post_init__(self) -> None:
         if len(self.settle) > CAP:
@@ -194,18 +210,42 @@ class Unfinished:
     """The task is waiting, delayed or leased."""
 
     state: str
-    progress: bytes
+    ask_again_in: float
+
+
+@dataclass(frozen=True, slots=True)
+class GetTask(Operation["Found | Reply"]):
+    """Returns the whole record of a task. -> Found, UNKNOWN, GONE, MORE
+
+    If `unique` is not empty, the task is the unfinished one with that key, whatever its `id`. With `watch`, that
+    session's process is hinted CHANGED once, at the next change of an unfinished task: when it is taken, returns, is
+    postponed or ends, and when its holder reports. Time alone hints nothing: see `Found.ask_again_in`.
+    """
+
+    key: str
+    id: int
+    watch: str = ""
+    unique: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A task as it is now; `ask_again_in` is also when a delayed one is due and when one expires."""
+
+    record: Record
     ask_again_in: float
 
 
 @dataclass(frozen=True, slots=True)
 class Move(Operation["Changed | Reply"]):
-    """Cancel tasks, make dead ones ready again, or delete them: move them to another state. -> Changed, MORE
+    """Cancel tasks, postpone them, make dead ones ready again, or delete them. -> Changed, MORE
 
     `which` names ids, at most `CAP`, in the order given; or states, of which at most `CAP` tasks are looked at.
 
     - to "cancelled", ids: a task that nobody has is cancelled, and its record kept for `ttl` seconds (None: for good).
       The holder of a leased one is hinted STOP once; it counts as moved. One that has ended stays.
+    - to "delayed", ids: tasks that are waiting or delayed become ready after `delay` seconds, behind what is ready
+      then.
     - to "waiting", ids or the state "dead": dead tasks become ready, with no attempts and deliveries on record, of a
       state those whose `seq` is above `after`, in the order in which they died. `max_size` does not limit it. A dead
       task whose key is in use again stays dead.
@@ -218,9 +258,10 @@ class Move(Operation["Changed | Reply"]):
 
     key: str
     which: tuple[int, ...] | frozenset[str]
-    to: Literal["cancelled", "waiting", "purged"]
+    to: Literal["cancelled", "delayed", "waiting", "purged"]
     after: int = 0
     ttl: float | None = 3600.0
+    delay: float = 0.0
 
     def __post_init__(self) -> None:
         if len(self.ids) > CAP:
@@ -277,7 +318,10 @@ class Browse(Operation["Page | Reply"]):
 
 
 class Record(NamedTuple):
-    """A task as `Browse` shows it; `seq` is the rank of its ending, 0 for an unfinished task."""
+    """A task as `Browse` and `GetTask` show it; `seq` is the rank of its ending, 0 for an unfinished task.
+
+    `progress` is what was last reported, `failure` what the last settlement with one said of the failed tries.
+    """
 
     seq: int
     id: int
@@ -289,6 +333,9 @@ class Record(NamedTuple):
     deliveries: int
     result: bytes
     age: float
+    progress: bytes
+    failure: bytes
+    meta: bytes
 
 
 @dataclass(frozen=True, slots=True)

@@ -154,7 +154,7 @@ class _QueueClient:
                 self.watchers.wake(hint.name)
             case Notice.DRAINED:
                 self.watchers.wake()
-            case Notice.MISSED | Notice.RESYNC:
+            case Notice.MISSED:
                 self.takers.look_again()
                 self.producers.ask_everything()
                 self.watchers.wake_all()

@@ -46,7 +46,7 @@ class Listener(Protocol):
     """An object of this process that receives the hints for one key."""
 
     def on_hint(self, hint: Hint) -> None:
-        """A hint came; MISSED and RESYNC mean that others may have been lost. Must not raise."""
+        """A hint came; MISSED means that others may have been lost. Must not raise."""
         ...
 
     def on_found(self, session: Session, one: SessionItem) -> None:
@@ -315,11 +315,11 @@ class Store(AsyncContextManagerMixin):
 
     def _on_hint(self, hint: Hint) -> None:
         listener = self._listeners.get(hint.key)
-        if hint.news is Notice.RESYNC or hint.news is Notice.MISSED:
+        if hint.news is Notice.MISSED:
             self._acquisitions.reasker.ask_everything()
             for listener in list(self._listeners.values()):
                 listener.on_hint(hint)
-            for session in self._sessions if hint.news is Notice.RESYNC else ():
+            for session in self._sessions:
                 if session.usable:
                     self._reconciler.reconcile(session)
         elif listener is None or hint.news is Notice.ASK or not isinstance(hint.news, Notice):

@@ -10,6 +10,7 @@ from tenure.engine import (
     Acquire,
     Ask,
     Asked,
+    BreakHold,
     Granted,
     HoldAnswer,
     Holder,
@@ -116,6 +117,16 @@ class Holds:
             return Reply.REFUSED
         hold.value = op.value
         self._changed(op.key)
+        return Reply.OK
+
+    def break_hold(self, op: BreakHold) -> Reply:
+        line = self._lines.get(op.key)
+        hold = line.held.get(op.holder) if line else None
+        if line is None or hold is None or hold.token != op.token:
+            return Reply.REFUSED
+        hold.session.detach("holds", op.key, op.holder)
+        self._state.hint(hold.session.process, op.key, op.holder, Notice.BROKEN)
+        self._remove(op.key, line, hold)
         return Reply.OK
 
     def resize(self, op: Resize) -> Reply:

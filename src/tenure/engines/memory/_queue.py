@@ -35,7 +35,10 @@ class Task:
     ttl: float | None = None
     max_deliveries: int = 0
     keep: bool = False
+    dead_ttl: float | None = None
     progress: bytes = b""
+    failure: bytes = b""
+    meta: bytes = b""
 
 
 @dataclass(slots=True)
@@ -53,6 +56,13 @@ class Ended:
     result: bytes
     ended_at: float
     expires: float | None
+    progress: bytes
+    failure: bytes
+    meta: bytes
+
+    def is_over(self, now: float) -> bool:
+        """Whether its ttl has passed."""
+        return self.expires is not None and self.expires <= now
 
 
 @dataclass(slots=True)
@@ -178,8 +188,7 @@ class Queue:
         """Those in the state ("ended": in any), in order, whose rank is above `after`."""
         for i in range(bisect_right(self._log, after, key=lambda e: e.seq), len(self._log)):
             e = self._log[i]
-            lasts = e.expires is None or e.expires > now
-            if lasts and self.ended.get(e.id) is e and state in (e.state, "ended"):
+            if not e.is_over(now) and self.ended.get(e.id) is e and state in (e.state, "ended"):
                 yield e
 
     def listed(self, state: str, after: Rank, limit: int, now: float) -> list[tuple[Rank, Task]]:
@@ -202,6 +211,12 @@ class Queue:
             return "leased"
         return "delayed" if task.ready_at > now else "waiting"
 
+    def next_changes(self, task: Task, now: float) -> list[float]:
+        """When time alone changes an unfinished task."""
+        if task.session is not None:
+            return []
+        return [when for when in (task.ready_at, task.expires) if when is not None and when > now]
+
     def record(self, task: Task, now: float) -> Record:
         return Record(
             seq=0,
@@ -214,4 +229,7 @@ class Queue:
             deliveries=task.deliveries,
             result=b"",
             age=max(0.0, now - task.ready_at),
+            progress=task.progress,
+            failure=task.failure,
+            meta=task.meta,
         )

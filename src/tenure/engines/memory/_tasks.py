@@ -19,7 +19,9 @@ from tenure.engine import (
     Ends,
     Exchange,
     Exchanged,
+    Found,
     GetResult,
+    GetTask,
     GoesBack,
     Leave,
     Move,
@@ -158,7 +160,9 @@ class Tasks:
                 queue.keys[new.key] = self._last_id + 1
             self._last_id += 1
             expires = None if new.expires is None else now + new.expires
-            task = Task(self._last_id, new.payload, new.priority, new.key, expires, now + new.delay)
+            task = Task(
+                self._last_id, new.payload, new.priority, new.key, expires, now + new.delay, meta=new.meta
+            )
             if expires is not None:
                 heappush(self._expiring, (expires, task.id, queue.name))
             queue.tasks[task.id] = task
@@ -234,8 +238,9 @@ class Tasks:
     def _take(self, queue: Queue, session: Session, task: Task, op: Exchange) -> Taken:
         task.session, task.token = session, self._state.token()
         task.deliveries += 1
-        task.max_deliveries, task.keep = op.max_deliveries, op.keep
+        task.max_deliveries, task.keep, task.dead_ttl = op.max_deliveries, op.keep, op.dead_ttl
         session.attach("tasks", queue.name, str(task.id))
+        self._changed(queue, task)
         waited = max(0.0, self._state.now - task.ready_at)
         return Taken(
             task.id,
@@ -246,6 +251,8 @@ class Tasks:
             task.deliveries,
             waited,
             task.progress,
+            task.failure,
+            task.meta,
         )
 
     def _register(self, queue: Queue, session: Session, want: int) -> None:
@@ -281,6 +288,7 @@ class Tasks:
         if task is None or task.token != settle.token or task.session is not session:
             return False
         self._unlease(queue, task)
+        task.failure = settle.failure or task.failure
         follows = after_verdict(settle, task.attempts, task.deliveries, stop=task.stop, stop_ttl=task.ttl)
         self._after(queue, task, follows, session)
         return True
@@ -291,7 +299,12 @@ class Tasks:
         task = queue.tasks[int(item[1])]
         self._unlease(queue, task, ended=True)
         follows = without_verdict(
-            task.attempts, task.deliveries, task.max_deliveries, stop=task.stop, stop_ttl=task.ttl
+            task.attempts,
+            task.deliveries,
+            task.max_deliveries,
+            stop=task.stop,
+            stop_ttl=task.ttl,
+            dead_ttl=task.dead_ttl,
         )
         self._after(queue, task, follows)
 
@@ -318,6 +331,7 @@ class Tasks:
     def _return(self, queue: Queue, task: Task) -> None:
         due = queue.next_due()
         queue.line_up(task, self._state.now)
+        self._changed(queue, task)
         if task.delayed:
             self._offer_sooner(queue, due)
         else:
@@ -343,7 +357,7 @@ class Tasks:
         now = self._state.now
         expires = None if ttl is None else now + ttl
         if expires is not None:
-            heappush(self._outdated, (expires, task.id, queue.name))
+            heappush(self._expiring if state == "dead" else self._outdated, (expires, task.id, queue.name))
         settled = now if session is None else now + 2 * session.ttl
         queue.keep_until = max(queue.keep_until, settled, expires or now)
         payload = task.payload if task.keep or state == "dead" else b""
@@ -360,9 +374,12 @@ class Tasks:
                 result,
                 now,
                 expires,
+                task.progress,
+                task.failure,
+                task.meta,
             )
         )
-        self._state.fire(("task", queue.name, str(task.id)), queue.name, str(task.id), Notice.FINISHED)
+        self._finished(queue, task)
 
     def _remove(self, queue: Queue, task: Task) -> None:
         del queue.tasks[task.id]
@@ -372,6 +389,13 @@ class Tasks:
         if not queue.tasks:
             self._state.fire(("drain", queue.name), queue.name, "", Notice.DRAINED)
 
+    def _finished(self, queue: Queue, task: Task) -> None:
+        self._state.fire(("task", queue.name, str(task.id)), queue.name, str(task.id), Notice.FINISHED)
+        self._changed(queue, task)
+
+    def _changed(self, queue: Queue, task: Task) -> None:
+        self._state.fire(("change", queue.name, str(task.id)), queue.name, str(task.id), Notice.CHANGED)
+
     # ------------------------------------------------------------------------------------------ single tasks
 
     def progress(self, op: Progress) -> Reply:
@@ -380,6 +404,8 @@ class Tasks:
         if task is None or task.session is None or task.token != op.token:
             return Reply.REFUSED
         task.progress = op.data
+        assert queue is not None
+        self._changed(queue, task)
         return Reply.REQUESTED if task.stop else Reply.OK
 
     def get_result(self, op: GetResult) -> Outcome | Unfinished | Reply:
@@ -392,11 +418,27 @@ class Tasks:
         if (task := queue.tasks.get(op.id)) is not None:
             if op.watch:
                 self._state.watch(op.watch, ("task", op.key, str(op.id)))
-            return Unfinished(queue.state_of(task, now), task.progress, self._state.ask_again_in())
+            return Unfinished(queue.state_of(task, now), self._state.ask_again_in())
         ended = queue.ended.get(op.id)
-        if ended is None or (ended.expires is not None and ended.expires <= now):
+        if ended is None or ended.is_over(now):
             return Reply.UNKNOWN
         return Outcome(ended.state, ended.result, ended.attempts)
+
+    def get_task(self, op: GetTask) -> Found | Reply:
+        if op.watch and op.watch not in self._state.sessions:
+            return Reply.GONE
+        queue = self._find(op.key)
+        if queue is None:
+            return Reply.UNKNOWN
+        now, task_id = self._state.now, queue.keys.get(op.unique, 0) if op.unique else op.id
+        if (task := queue.tasks.get(task_id)) is not None:
+            if op.watch:
+                self._state.watch(op.watch, ("change", op.key, str(task_id)))
+            return Found(queue.record(task, now), self._state.ask_again_in(*queue.next_changes(task, now)))
+        ended = queue.ended.get(task_id)
+        if ended is None or ended.is_over(now):
+            return Reply.UNKNOWN
+        return Found(self._show(ended), self._state.ask_again_in())
 
     # ------------------------------------------------------------------------------------------ administration
 
@@ -404,15 +446,20 @@ class Tasks:
         queue = self._find(op.key)
         if queue is None:
             return Changed(0, more=False)
-        move = {"cancelled": self._cancel, "waiting": self._revive, "purged": self._purge}[op.to]
+        move = {
+            "cancelled": self._cancel,
+            "delayed": self._postpone,
+            "waiting": self._revive,
+            "purged": self._purge,
+        }[op.to]
         after = op.after if op.to == "waiting" else 0
         moved, left, last = 0, self._state.cap, 0
         for i in op.ids:
             if (one := queue.tasks.get(i) or queue.ended.get(i)) is not None:
-                moved += move(queue, one, op.ttl)
+                moved += move(queue, one, op)
         for state in op.states:
             for one in self._first(queue, state, after, left):
-                moved += move(queue, one, op.ttl)
+                moved += move(queue, one, op)
                 left -= 1
                 last = one.seq if op.to == "waiting" and isinstance(one, Ended) else 0
         return Changed(moved, left == 0, last if left == 0 else 0)
@@ -423,32 +470,41 @@ class Tasks:
             return [task for _, task in queue.listed(state, (), count, now)]
         return list(islice(queue.endings(after, now, state), count))
 
-    def _cancel(self, queue: Queue, task: Task | Ended, ttl: float | None) -> bool:
+    def _postpone(self, queue: Queue, task: Task | Ended, op: Move) -> bool:
+        if isinstance(task, Ended) or task.session is not None:
+            return False
+        queue.step_out(task)
+        task.ready_at = self._state.now + op.delay
+        self._return(queue, task)
+        return True
+
+    def _cancel(self, queue: Queue, task: Task | Ended, op: Move) -> bool:
         if isinstance(task, Ended):
             return False
         if task.session is None:
             queue.step_out(task)
-            self._end(queue, task, "cancelled", b"", ttl)
+            self._end(queue, task, "cancelled", b"", op.ttl)
         elif not task.stop:
-            task.stop, task.ttl = True, ttl
+            task.stop, task.ttl = True, op.ttl
             queue.stops[task.token] = task.session
             self._state.hint(task.session.process, queue.name, str(task.token), Notice.STOP)
         return True
 
-    def _revive(self, queue: Queue, ended: Task | Ended, _: object) -> bool:
+    def _revive(self, queue: Queue, ended: Task | Ended, _: Move) -> bool:
         """Make a dead task ready, unless its key is in use."""
         if isinstance(ended, Task) or ended.state != "dead" or ended.key in queue.keys:
             return False
         queue.unlog(ended)
         queue.counts["dead"] -= 1
         task = Task(ended.id, ended.payload, ended.priority, ended.key, None, self._state.now)
+        task.progress, task.failure, task.meta = ended.progress, ended.failure, ended.meta
         if task.key is not None:
             queue.keys[task.key] = task.id
         queue.tasks[task.id] = task
         self._return(queue, task)
         return True
 
-    def _purge(self, queue: Queue, task: Task | Ended, _: object) -> bool:
+    def _purge(self, queue: Queue, task: Task | Ended, _: Move | None) -> bool:
         if isinstance(task, Ended):
             queue.unlog(task)
             if task.state == "dead":
@@ -458,8 +514,7 @@ class Tasks:
             queue.step_out(task)
             queue.counts["purged"] += 1
             self._remove(queue, task)
-            task_id = str(task.id)
-            self._state.fire(("task", queue.name, task_id), queue.name, task_id, Notice.FINISHED)
+            self._finished(queue, task)
         return True
 
     def browse(self, op: Browse) -> Page:
@@ -487,6 +542,9 @@ class Tasks:
             ended.deliveries,
             ended.result,
             max(0.0, self._state.now - ended.ended_at),
+            ended.progress,
+            ended.failure,
+            ended.meta,
         )
 
     def set_paused(self, op: SetPaused) -> Reply:
@@ -532,7 +590,7 @@ class Tasks:
     # ------------------------------------------------------------------------------------------ clearing up
 
     def clear_up(self) -> None:
-        """Expire tasks, in the order of their time and id."""
+        """Expire tasks and dead letters, in the order of their time and id."""
         now = self._state.now
         while self._expiring and self._expiring[0][0] <= now:
             _, task_id, name = self._expiring[0]
@@ -543,6 +601,11 @@ class Tasks:
                     return
                 queue.step_out(task)
                 self._end(queue, task, "expired", b"", EXPIRED_TTL)
+            ended = queue.ended.get(task_id) if queue else None
+            if queue is not None and ended is not None and ended.state == "dead" and ended.is_over(now):
+                if not self._state.step():
+                    return
+                self._purge(queue, ended, None)
             heappop(self._expiring)
 
     def forget(self) -> None:
@@ -555,7 +618,7 @@ class Tasks:
             _, task_id, name = heappop(self._outdated)
             queue = self._queues.get(name)
             ended = queue.ended.get(task_id) if queue else None
-            if queue and ended and ended.expires is not None and ended.expires <= now:
+            if queue and ended and ended.is_over(now):
                 queue.unlog(ended)
         self._due.look(now, A_FEW)
 

@@ -76,8 +76,7 @@ class PostgresEngine(Remote):
             self._address,
             self._schema,
             self._on_notification,
-            self._resync,
-            self._all_missed,
+            self._missed,
             response_timeout=response_timeout,
         )
 

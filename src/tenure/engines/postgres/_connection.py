@@ -42,8 +42,7 @@ class Connection:
     Through a transaction pooler, nothing is kept on the server's connections. If there is no direct address then, no
     hints come: `polling_reason` says why, and all that wait ask again from time to time.
 
-    `on_notification(channel, payload)` is called for each notification, `missed()` when some may have been lost, and
-    `reconnected()` when that is so and the server may be another.
+    `on_notification(channel, payload)` is called for each notification, `missed()` when some may have been lost.
     """
 
     def __init__(
@@ -51,7 +50,6 @@ class Connection:
         address: Address,
         schema: str,
         on_notification: Callable[[str, str], None],
-        reconnected: Callable[[], None],
         missed: Callable[[], None],
         *,
         response_timeout: float = RESPONSE_TIMEOUT,
@@ -61,7 +59,6 @@ class Connection:
         self.polling_reason = ""
         self._schema = schema
         self._on_notification = on_notification
-        self._reconnected = reconnected
         self._missed = missed
         self._response_timeout = response_timeout
         self._settings = SETTINGS | {"lock_timeout": f"{response_timeout * 500:.0f}ms"}
@@ -140,7 +137,7 @@ class Connection:
                         opened()
                         opened = None
                     else:
-                        self._reconnected()
+                        self._missed()
                     if self.polling_reason:
                         group.start_soon(self._look_again, name="tenure postgres without hints")
                     await self._watch(pipelines)

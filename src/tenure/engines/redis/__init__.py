@@ -49,7 +49,7 @@ class RedisEngine(RemoteRedis):
         server = Server(
             (SentinelEndpoint if _SENTINEL in url else address)(url, tls),
             self._on_message,
-            self._resync,
+            self._missed,
             prefix=_PREFIX,
             response_timeout=response_timeout,
             replicas=replicas,

@@ -49,7 +49,7 @@ class RedisClusterEngine(RemoteRedis):
         nodes = Nodes(
             seeds,
             self._on_message,
-            self._resync,
+            self._missed,
             shards=shards,
             response_timeout=response_timeout,
             replicas=replicas,

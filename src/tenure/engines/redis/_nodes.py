@@ -72,14 +72,14 @@ class _Node:
 class Nodes:
     """Carries commands to the nodes that have the shards, wherever these move.
 
-    `on_message(process, message)` is called for each message, `resync()` when messages may have been lost.
+    `on_message(process, message)` is called for each message, `missed()` when messages may have been lost.
     """
 
     def __init__(
         self,
         seeds: Sequence[Address],
         on_message: Callable[[str, bytes], None],
-        resync: Callable[[], None],
+        missed: Callable[[], None],
         *,
         shards: int,
         response_timeout: float,
@@ -90,7 +90,7 @@ class Nodes:
         # the layout is kept with the tag that no shard has
         self.probes = {prefix_of("0"): str(shards), **dict.fromkeys(map(prefix_of, self._tags), "")}
         self._on_message = on_message
-        self._resync = resync
+        self._missed = missed
         self._link_options = (response_timeout, replicas)
         self._processes: list[str] = []
         self._channels: dict[str, str] = {}
@@ -326,7 +326,7 @@ class Nodes:
             subscribed = [await self._subscribe(shard, *what) for shard, what in self._unsubscribed()]
             if any(subscribed) or self._renewed:
                 self._renewed = False
-                self._resync()
+                self._missed()
             self._subscribed.set()
             self._subscribed = anyio.Event()
             await self._missing.wait()

@@ -21,14 +21,14 @@ _CHANNEL = "tenure:"
 class Server:
     """Sends commands over one connection.
 
-    `on_message(process, message)` is called for each message, `resync()` when messages may have been lost.
+    `on_message(process, message)` is called for each message, `missed()` when messages may have been lost.
     """
 
     def __init__(
         self,
         endpoint: Endpoint,
         on_message: Callable[[str, bytes], None],
-        resync: Callable[[], None],
+        missed: Callable[[], None],
         *,
         prefix: str,
         response_timeout: float,
@@ -39,7 +39,7 @@ class Server:
         self._connection = Connection(
             endpoint,
             self._on_channel,
-            resync,
+            missed,
             probes={prefix: "1"},
             response_timeout=response_timeout,
             replicas=replicas,

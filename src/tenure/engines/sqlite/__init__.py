@@ -98,7 +98,7 @@ class SqliteEngine(Engine):
 
     def _started(self, process: str, deliver: Callable[[Hint], None], task_status: TaskStatus[None]) -> None:
         task_status.started()
-        deliver(Hint(process, "", "", Notice.RESYNC))
+        deliver(Hint(process, "", "", Notice.MISSED))
 
     @asynccontextmanager
     async def _linked(self) -> AsyncGenerator[Link]:

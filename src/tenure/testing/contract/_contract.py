@@ -113,8 +113,8 @@ class Inbox:
         self._came = anyio.Event()
 
     def deliver(self, hint: Hint) -> None:
-        """Take a hint in. RESYNC and MISSED are left out: an engine may send them at any time."""
-        if hint.news not in (Notice.MISSED, Notice.RESYNC):
+        """Take a hint in. MISSED is left out: an engine may send it at any time."""
+        if hint.news is not Notice.MISSED:
             self._hints.append(hint)
             self._came.set()
 

@@ -26,6 +26,9 @@ _KINDS = {
 }
 """The fields with numbers that an engine gives out, and which of them are of one kind."""
 
+_NAMES = {Notice.FINISHED: "id", Notice.CHANGED: "id", Notice.STOP: "token"}
+"""What the names in notices are, if not those of holders."""
+
 _RISING = ("token", "id")
 """The kinds whose numbers rise: an engine's are in the same order as those of the reference."""
 
@@ -92,7 +95,7 @@ class Numbers:
 
     def same_hint(self, own: Hint, wanted: Hint) -> bool:
         """Whether a hint to the same process about the same object says the same."""
-        kind = {Notice.FINISHED: "id", Notice.STOP: "token"}.get(cast("Notice", wanted.news))
+        kind = _NAMES.get(cast("Notice", wanted.news)) if wanted.name else None
         if kind and own.news is wanted.news:
             return self.same(int(own.name), int(wanted.name), kind)
         return own.name == wanted.name and self.same(own.news, wanted.news)

@@ -12,6 +12,7 @@ from tenure.engine import (
     Arrivals,
     Arrive,
     Ask,
+    BreakHold,
     Claim,
     Claimed,
     CloseSession,
@@ -20,6 +21,7 @@ from tenure.engine import (
     Exchange,
     Exchanged,
     GetResult,
+    GetTask,
     GiveBack,
     Holders,
     Leave,
@@ -176,7 +178,7 @@ class Draw:
     def task(self) -> NewTask:
         key = self.one_of((None, None, "d1", "d2\0\u00e4", "d3"))
         expires = self.duration() if self.number(0, 2) == 0 else None
-        return NewTask(self.data(3), self.number(-1, 1), self.delay(), key, expires)
+        return NewTask(self.data(3), self.number(-1, 1), self.delay(), key, expires, self.data(1))
 
     def put_request(self) -> PutRequest:
         cursor = (self.one_of(("c", "d")), self.data()) if self.number(0, 2) == 0 else None
@@ -287,12 +289,15 @@ async def leave_two_lines(d: Draw) -> None:
 
 
 async def set_value(d: Draw) -> None:
-    """By one that holds or held, with a token that may be another's; somebody may watch."""
+    """By one that holds or held, with a token that may be another's; or it is taken away. Somebody may watch."""
     if d.walk.grants:
         (key, holder, token), other = d.one_of(d.walk.grants[-4:]), d.one_of(d.walk.grants[-8:])
         if d.flag():
             await d.walk.send(Acquire(d.session(), key, holder, 3), Holders(key, 4, d.watch()))
-        await d.walk.send(SetValue(key, holder, d.one_of((token, other[2])), d.data()))
+        token = d.one_of((token, other[2]))
+        await d.walk.send(
+            BreakHold(key, holder, token) if d.flag() else SetValue(key, holder, token, d.data())
+        )
 
 
 # -------------------------------------------------------------------------------------------------------------- claims
@@ -423,9 +428,15 @@ def queue_operation(d: Draw) -> Operation[Any]:
     operations = (
         Leave(queue, d.one_of("mno")),
         GetResult(queue, task, d.watch()),
+        GetTask(queue, task, d.watch(), d.one_of(("", "d1", "d2\0\u00e4", "d3"))),
         Move(queue, (task,), "cancelled", ttl=d.delay_or_none()),
-        Move(queue, d.some(0, 5, lambda: d.number(1, 9)), d.one_of(("cancelled", "waiting"))),
-        Move(queue, d.moved(), d.one_of(("waiting", "waiting", "purged", "purged", "cancelled"))),
+        Move(
+            queue,
+            d.some(0, 5, lambda: d.number(1, 9)),
+            d.one_of(("cancelled", "waiting", "delayed")),
+            delay=d.delay(),
+        ),
+        Move(queue, d.moved(), d.one_of(("waiting", "waiting", "purged", "purged", "cancelled", "delayed"))),
         Move(queue, frozenset({"dead"}), "waiting", d.one_of((0, *d.walk.ended.get(queue, ())))),
         SetPaused(queue, d.flag()),
         Count(queue, d.watch(), d.flag()),
@@ -467,10 +478,13 @@ async def exchange(d: Draw) -> None:
     session, queue, drawn = d.session(), d.queue(), ()
     if d.walk.taken:
         drawn = d.some(0, 3, lambda: d.one_of(d.walk.taken[-6:]))
-    settle = [Settle(t[2], t[3], d.verdict(), d.data(3), d.delay(), d.delay_or_none()) for t in drawn]
+    settle = [
+        Settle(t[2], t[3], d.verdict(), d.data(3), d.delay(), d.delay_or_none(), d.data(1)) for t in drawn
+    ]
     if drawn and d.flag():
         session, queue = drawn[0][:2]
     how = {"wait": d.flag(), "aging": d.aging(), "max_deliveries": d.one_of((1, 2, 20)), "keep": d.flag()}
+    how["dead_ttl"] = d.delay_or_none()
     await _exchange(d, session, queue, settle, d.number(0, 3), **how)
 
 
@@ -482,7 +496,7 @@ async def work(d: Draw) -> None:
     if d.flag():  # the last ones; else also those that it may have again, with another token
         mine = mine[-len(verdicts) :]
     settle = [
-        Settle(task, token, verdict, b"result", delay, 5.0)
+        Settle(task, token, verdict, b"result", delay, 5.0, d.data(1))
         for (_, _, task, token), verdict in zip(mine, verdicts, strict=False)
     ]
     await _exchange(d, session, queue, settle, d.number(0, 5))
@@ -505,7 +519,11 @@ async def put_and_take(d: Draw) -> None:
     await d.walk.advance(delay)
     settle: list[Settle] = []
     for task in (await _exchange(d, session, queue, (), count, max_deliveries=2))[::-1]:
-        await d.walk.send(GetResult(queue, task.id, session), Progress(queue, task.id, task.token, b"half"))
+        await d.walk.send(
+            GetResult(queue, task.id, session),
+            *[GetTask(queue, task.id, d.session())] * d.number(0, 1),
+            Progress(queue, task.id, task.token, b"half"),
+        )
         if d.flag():
             await d.walk.send(Move(queue, (task.id,), "cancelled"))
         settle.append(Settle(task.id, task.token, d.verdict(), b"result", d.delay(), 5.0))
@@ -521,7 +539,9 @@ async def bury_and_revive(d: Draw) -> None:
     await _put(d, session, queue, request)
     for again in (True, False):
         tasks = await _exchange(d, session, queue, (), count)
-        await _exchange(d, session, queue, [Settle(task.id, task.token, Verdict.DEAD) for task in tasks])
+        ttl, failure = d.delay_or_none(), d.data(2)
+        buried = [Settle(task.id, task.token, Verdict.DEAD, ttl=ttl, failure=failure) for task in tasks]
+        await _exchange(d, session, queue, buried)
         if again:
             if d.flag():
                 await _put(d, session, queue, request)
@@ -542,9 +562,9 @@ async def wake_the_idle(d: Draw) -> None:
 
 
 async def watch(d: Draw) -> None:
-    """A queue until it is empty, and a task until it ends."""
+    """A queue until it is empty, and a task until it changes and until it ends."""
     queue = d.queue()
-    watches = [GetResult(of, task, d.session()) for of, task in d.walk.put[-1:]]
+    watches = [what(of, task, d.session()) for of, task in d.walk.put[-1:] for what in (GetTask, GetResult)]
     await d.walk.send(Count(queue, d.session()), *watches)
     await d.walk.send(Move(queue, frozenset({"waiting", "delayed"}), "purged"))
 
@@ -578,7 +598,10 @@ async def one_task(d: Draw) -> None:
         queue, task = d.one_of(d.walk.put[-8:])
         operations = (
             GetResult(queue, task, d.watch()),
+            GetTask(queue, task, d.watch()),
+            GetTask(queue, task, d.watch()),
             Move(queue, (task,), "cancelled", ttl=5.0),
+            Move(queue, (task,), "delayed", delay=d.delay()),
             Move(queue, (task,), "waiting"),
         )
         await d.walk.send(d.one_of(operations))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from random import Random
 from typing import Any
 
@@ -118,8 +118,8 @@ class Trail:
         self._walks = 0
 
     def hear(self, hint: Hint) -> None:
-        """Take a hint in. RESYNC and MISSED are left out: an engine may send them at any time."""
-        if hint.news not in (Notice.MISSED, Notice.RESYNC):
+        """Take a hint in. MISSED is left out: an engine may send it at any time."""
+        if hint.news is not Notice.MISSED:
             self.hints.append(hint)
             self.heard.set()
 
@@ -386,11 +386,12 @@ class Walk:
             while not last <= {hint.key for hint in trail.hints}:
                 trail.heard = anyio.Event()
                 await trail.heard.wait()
-        own = [hint for hint in trail.hints if hint.key.startswith(self._prefix)]
-        wanted = list(self._hints)
+        own, own_changes = _changes_apart(hint for hint in trail.hints if hint.key.startswith(self._prefix))
+        wanted, wanted_changes = _changes_apart(self._hints)
         if not self._contract.in_step:
             # those about one object are in order; among objects and among processes there is none
             own, wanted = _by_object(own), _by_object(wanted)
+        own, wanted = own + own_changes, wanted + wanted_changes
         same = len(own) == len(wanted) and all(
             (a.process, a.key) == (b.process, b.key) and self._numbers.same_hint(a, b)
             for a, b in zip(own, wanted, strict=True)
@@ -419,6 +420,15 @@ def _rank(entry: Any) -> Any:
     item: SessionItem = entry[1]
     name = tuple(map(int, item.name.split())) if item.family == "tasks" else item.name
     return item.family, item.key, name
+
+
+def _changes_apart(hints: Iterable[Hint]) -> tuple[list[Hint], list[Hint]]:
+    """The hints in their order, and those that tasks changed by task: each comes once, and when is not compared."""
+    rest: list[Hint] = []
+    changes: list[Hint] = []
+    for hint in hints:
+        (changes if hint.news is Notice.CHANGED and hint.name else rest).append(hint)
+    return rest, sorted(changes, key=lambda hint: (hint.process, hint.key, int(hint.name)))
 
 
 def _by_object(hints: Sequence[Hint]) -> list[Hint]:
