@@ -37,7 +37,18 @@ TEST_FILE = re.compile(r"\btests/[\w/]+\.py\b")
 
 # What users get but do not make, and methods that only the patterns call.
 MADE_INSIDE = {
-    *("Claim", "LeaderChanges", "Lease", "ReadTurn", "Reservation", "TakenTurn", "Task", "Term", "WriteTurn"),
+    *(
+        "Claim",
+        "LeaderChanges",
+        "Lease",
+        "ReadTurn",
+        "Reservation",
+        "TakenTurn",
+        "Task",
+        "TaskChanges",
+        "Term",
+        "WriteTurn",
+    ),
 }
 INNER = {
     "Store": {

@@ -72,6 +72,7 @@ if TYPE_CHECKING:
         Semaphore,
         SqlGuard,
         Task,
+        TaskChanges,
         TaskPage,
         TaskRecord,
         Term,
@@ -128,6 +129,7 @@ __all__ = (
     "StoreUnavailable",
     "Task",
     "TaskCancelled",
+    "TaskChanges",
     "TaskFailed",
     "TaskPage",
     "TaskRecord",
@@ -157,7 +159,7 @@ _exported = exports(
             Arrival Audit Barrier BarrierStatistics Claim Completed Discard Election HolderInfo
             Item LeaderChanges Lease Lock LockStatus LuaGuard PooledResource QueueStatistics RateLimiter
             ResourcePool ResourcePoolStatistics Retry RetryLater RWLock Semaphore SqlGuard Task TaskPage
-            TaskRecord Term Worker WorkerStatistics WorkQueue
+            TaskChanges TaskRecord Term Worker WorkerStatistics WorkQueue
         """,
         "tenure.store": "Store StoreStatistics",
     },

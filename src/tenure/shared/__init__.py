@@ -12,12 +12,14 @@ if TYPE_CHECKING:
     from ._barrier import Arrival, Barrier, BarrierStatistics
     from ._claim import Claim
     from ._election import Election, Term
+    from ._following import TaskChanges
     from ._guard import LuaGuard, SqlGuard
     from ._leader_changes import LeaderChanges
     from ._lease import Hold, HoldRequest, Lease
     from ._limiter import RateLimiter
     from ._lock import HolderInfo, Lock, LockStatus
-    from ._queue import Audit, Item, QueueStatistics, TaskPage, TaskRecord, WorkQueue
+    from ._queue import WorkQueue
+    from ._records import Audit, Item, QueueStatistics, TaskPage, TaskRecord
     from ._resource_pool import PooledResource, ResourcePool, ResourcePoolStatistics
     from ._retry import Discard, Retry, RetryLater
     from ._runners import Runners
@@ -56,6 +58,7 @@ __all__ = (
     "Semaphore",
     "SqlGuard",
     "Task",
+    "TaskChanges",
     "TaskPage",
     "TaskRecord",
     "Term",
@@ -72,12 +75,14 @@ __getattr__ = exports(
         "_barrier": "Arrival Barrier BarrierStatistics",
         "_claim": "Claim",
         "_election": "Election Term",
+        "_following": "TaskChanges",
         "_guard": "LuaGuard SqlGuard",
         "_leader_changes": "LeaderChanges",
         "_lease": "Hold HoldRequest Lease",
         "_limiter": "RateLimiter",
         "_lock": "HolderInfo Lock LockStatus",
-        "_queue": "Audit Item QueueStatistics TaskPage TaskRecord WorkQueue",
+        "_queue": "WorkQueue",
+        "_records": "Audit Item QueueStatistics TaskPage TaskRecord",
         "_resource_pool": "PooledResource ResourcePool ResourcePoolStatistics",
         "_retry": "Discard Retry RetryLater",
         "_runners": "Runners",

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import cast
 
-from tenure.engine import Holders, Reply
+from tenure.arguments import LARGEST, check_count
+from tenure.engine import BreakHold, Holders, Reply
 from tenure.errors import StoreClosed
 from tenure.store import Store, check_ttl
 from tenure.waiting import this_task
@@ -41,6 +42,19 @@ async def status_of(store: Store, key: str) -> LockStatus:
         raise StoreClosed("the store is closed")
     held = tuple(HolderInfo(h.process, h.age, h.token, h.weight) for h in answer.holders)
     return LockStatus(held, tuple(HolderInfo(h.process, h.age, 0, h.weight) for h in answer.waiting))
+
+
+async def break_holder(store: Store, key: str, token: int) -> bool:
+    """Take what was granted with this token from its holder; see `Lock.break_holder`."""
+    token = check_count("token", token, most=2**63 - 1)
+    answer = await store.call(Holders(key, LARGEST))
+    if isinstance(answer, Reply):
+        raise StoreClosed("the store is closed")
+    for held in answer.holders:
+        if held.token == token and await store.call(BreakHold(key, held.holder, token)) is Reply.OK:
+            store.reporter.warn("lock.broken", key=key, token=token, holder=held.process)
+            return True
+    return False
 
 
 class Lock:
@@ -102,6 +116,16 @@ class Lock:
     async def holders(self) -> LockStatus:
         """The holders and the waiters of the lock, and since when."""
         return await status_of(self._store, self._key)
+
+    async def break_holder(self, token: int) -> bool:
+        """Take the lock from a holder that is stuck, known by its token (see `holders`); for operators.
+
+        The holder's block is cancelled and raises `LeaseLost` ("broken"), as soon as its process hears of it; what it
+        still settles is refused, and the lock goes to the next waiter at once. A holder that writes to something else
+        must be fenced by its token, as with any loss. Returns False if the token holds nothing (any more).
+        Cancellation: it may or may not be applied.
+        """
+        return await break_holder(self._store, self._key, token)
 
     def _held_by_another_task(self) -> object:
         # a task that leaves a block it did not enter leaves it for the one that did, and there is but one

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Iterable, Sequence
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field
-from typing import Any, Literal, TypeVar
+from functools import partial
+from typing import Any, Literal
 from weakref import ref
 
 from tenure.arguments import (
@@ -25,6 +25,8 @@ from tenure.engine import (
     Changed,
     Count,
     Duplicate,
+    Found,
+    GetTask,
     Hint,
     Move,
     NewTask,
@@ -32,7 +34,6 @@ from tenure.engine import (
     Page,
     PutOne,
     QueueCounts,
-    Record,
     Reply,
     SessionItem,
     SetPaused,
@@ -40,7 +41,19 @@ from tenure.engine import (
 from tenure.errors import DuplicateTask, QueueFull, TaskCancelled, TaskFailed
 from tenure.store import Session, Store, encoded, given_back
 
+from ._following import Feed, TaskChanges
+from ._meta import encode_meta
 from ._puts import Producers
+from ._records import (
+    Audit,
+    Item,
+    QueueStatistics,
+    TaskPage,
+    TaskRecord,
+    ended_of,
+    record_of,
+    statistics_of,
+)
 from ._results import Watchers
 from ._retry import Retry, check_retry
 from ._takes import Takers
@@ -48,89 +61,6 @@ from ._task import TakeBlock, Task, encode
 
 MEBIBYTE = 2**20
 PURGEABLE = frozenset({"waiting", "delayed", "dead", "done", "discarded", "cancelled", "expired"})
-
-T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class Item:
-    """A task for `put_many`: what `put` takes, as a value."""
-
-    payload: Any
-    priority: int = 0
-    delay: float = 0.0
-    key: str | None = None
-    expires: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class QueueStatistics:
-    """A queue at one moment.
-
-    put = waiting + delayed + leased + done + dead + cancelled + expired + discarded + purged. `reserved` slots belong
-    to producers whose turn has come, `producers` wait for one; `oldest` is for how many seconds the longest waiting
-    task has been ready.
-    """
-
-    put: int
-    waiting: int
-    delayed: int
-    leased: int
-    done: int
-    dead: int
-    cancelled: int
-    expired: int
-    discarded: int
-    purged: int
-    reserved: int
-    producers: int
-    paused: bool
-    oldest: float
-
-    @property
-    def unfinished(self) -> int:
-        """How many tasks are waiting, delayed or leased."""
-        return self.waiting + self.delayed + self.leased
-
-
-@dataclass(frozen=True, slots=True)
-class Audit:
-    """Whether the books of a queue balance; true if they do. `problems` says what does not."""
-
-    statistics: QueueStatistics
-    problems: tuple[str, ...] = ()
-
-    def __bool__(self) -> bool:
-        return not self.problems
-
-
-@dataclass(frozen=True, slots=True)
-class TaskRecord:
-    """A task as the engine has it; `result` is that of a done task, `error` says why it died or was discarded.
-
-    `age` is since it became ready, or ended, in seconds. `rank` orders what has ended by when it did; it is 0 for an
-    unfinished task.
-    """
-
-    id: int
-    state: str
-    payload: Any
-    priority: int
-    key: str | None
-    attempts: int
-    deliveries: int
-    age: float
-    result: Any = None
-    error: str = ""
-    rank: int = field(default=0, repr=False)
-
-
-@dataclass(frozen=True, slots=True)
-class TaskPage:
-    """Part of a listing; `next` is the `after` of the next part, empty after the last one."""
-
-    tasks: list[TaskRecord]
-    next: str
 
 
 class _QueueClient:
@@ -152,6 +82,8 @@ class _QueueClient:
                 self.takers.stop(int(hint.name))
             case Notice.FINISHED:
                 self.watchers.wake(hint.name)
+            case Notice.CHANGED:
+                self.watchers.wake_followers(hint.name)
             case Notice.DRAINED:
                 self.watchers.wake()
             case Notice.MISSED:
@@ -160,6 +92,10 @@ class _QueueClient:
                 self.watchers.wake_all()
             case _:
                 pass
+
+    def feed(self, task_id: int) -> Feed:
+        """What the followers of a task in this process share; it needs the hints that come here."""
+        return self.watchers.feed(task_id)
 
     def on_found(self, session: Session, one: SessionItem) -> None:
         if one.family == "tasks":
@@ -182,9 +118,10 @@ class WorkQueue:
     whatever a stale taker still sends is refused. Order: higher priority first, then first come, first served; with
     `aging`, a task that has been ready for longer than that many seconds precedes all that have not. At most
     `max_size` tasks are unfinished; producers beyond that wait in line. A failed task is tried again by `retry`, then
-    kept as a dead letter; so is one delivered `max_deliveries` times to takers that died. Results are kept for
-    `results_ttl` seconds (None: for good), payloads of ended tasks only with `keep_payloads`. No payload or result may
-    have more than `max_payload` bytes.
+    kept as a dead letter for `dead_ttl` seconds, 180 days by default; so is one delivered `max_deliveries` times to
+    takers that died. Results are kept for `results_ttl` seconds (None: for good, as with `dead_ttl`), payloads of ended
+    tasks only with `keep_payloads`. No payload or result may have more than `max_payload` bytes. The record of a failed
+    try has its traceback, without the values of variables; with `traceback=False`, it has not.
 
     Thread safety: none; a description, to be shared between tasks. Descriptions of one queue in one process should
     agree: the one made last counts. Source: leases fenced by token as in BullMQ and Temporal; one exchange that
@@ -201,8 +138,10 @@ class WorkQueue:
         retry: Retry | None = None,
         max_deliveries: int = 20,
         results_ttl: float | None = 3600.0,
+        dead_ttl: float | None = 180 * 86400.0,
         max_payload: int = MEBIBYTE,
         keep_payloads: bool = False,
+        traceback: bool = True,
     ) -> None:
         self.name = name
         self.store = store
@@ -211,6 +150,8 @@ class WorkQueue:
         self.max_size = check_count("max_size", max_size)
         self.max_payload = check_count("max_payload", max_payload)
         self.results_ttl = check_timeout("results_ttl", results_ttl, least=None)
+        self.dead_ttl = check_timeout("dead_ttl", dead_ttl, least=None)
+        self.traceback = traceback
         max_deliveries = check_count("max_deliveries", max_deliveries)
         aging = check_timeout("aging", aging, least=None)
         self._client = client = store.listen(self.key, lambda: _QueueClient(store, self.key))
@@ -219,6 +160,7 @@ class WorkQueue:
         client.takers.aging = aging
         client.takers.max_deliveries = max_deliveries
         client.takers.keep = keep_payloads
+        client.takers.dead_ttl = self.dead_ttl
         client.takers.user = ref(self)
 
     def __repr__(self) -> str:
@@ -233,15 +175,17 @@ class WorkQueue:
         delay: float = 0.0,
         key: str | None = None,
         expires: float | None = None,
+        meta: Mapping[str, str] | None = None,
     ) -> int:
         """Put a task and return its id; waits in line while the queue is full.
 
         `priority`: higher first; `delay`: seconds before it may be taken; `key`: refuses a duplicate while a task with
-        that key is unfinished; `expires`: seconds after which it is dropped if nobody has taken it. Raises
-        `DuplicateTask`, `PayloadTooLarge`, `OutcomeUnknown`, `StoreClosed`, `EngineError`, and what the codec raises.
+        that key is unfinished; `expires`: seconds after which it is dropped if nobody has taken it; `meta`: a few
+        short texts that travel with it, at most 1 KiB. Raises `DuplicateTask`, `PayloadTooLarge`, `OutcomeUnknown`,
+        `StoreClosed`, `EngineError`, and what the codec raises.
         Cancellation: while waiting, nothing is put and no place is kept; when it is under way, it may be put.
         """
-        return self._one(await self._put([Item(payload, priority, delay, key, expires)], wait=True))
+        return self._one(await self._put([Item(payload, priority, delay, key, expires, meta)], wait=True))
 
     async def try_put(
         self,
@@ -250,9 +194,10 @@ class WorkQueue:
         delay: float = 0.0,
         key: str | None = None,
         expires: float | None = None,
+        meta: Mapping[str, str] | None = None,
     ) -> int:
         """Like `put`, but raises `QueueFull` instead of waiting. Cancellation: it may be put."""
-        return self._one(await self._put([Item(payload, priority, delay, key, expires)], wait=False))
+        return self._one(await self._put([Item(payload, priority, delay, key, expires, meta)], wait=False))
 
     async def put_many(
         self, items: Iterable[Any], *, cursor: tuple[str, Any] | None = None
@@ -275,6 +220,7 @@ class WorkQueue:
         delay: float = 0.0,
         key: str | None = None,
         expires: float | None = None,
+        meta: Mapping[str, str] | None = None,
     ) -> Completed[int] | Awaitable[int]:
         """Put a task in a transaction of yours, on a connection to the store's own database, and return its id.
 
@@ -287,7 +233,7 @@ class WorkQueue:
         raises.
         Cancellation: roll back; it may have been put in the transaction.
         """
-        task = self._new_task(Item(payload, priority, delay, key, expires))
+        task = self._new_task(Item(payload, priority, delay, key, expires, meta))
         max_size = self._client.producers.max_size
 
         def judge(answer: int | Duplicate | Reply) -> int:
@@ -321,6 +267,7 @@ class WorkQueue:
             check_seconds("delay", item.delay),
             None if item.key is None else check_name("key", item.key),
             check_timeout("expires", item.expires, least=None),
+            encode_meta(item.meta),
         )
 
     def _outcome(self, task: NewTask, answer: int | Duplicate) -> int | DuplicateTask:
@@ -365,6 +312,38 @@ class WorkQueue:
             raise TaskCancelled(self.key, task_id)
         raise TaskFailed(self.key, task_id, outcome.state, outcome.result.decode())
 
+    async def get(self, task_id: int = 0, *, key: str | None = None) -> TaskRecord | None:
+        """All that is known of a task, by its id, or of the unfinished one with that `key`; None if it is not known.
+
+        Raises `StoreClosed`, `EngineError`, and what the codec raises.
+        """
+        if (key is None) is (task_id == 0):
+            raise TypeError("get takes a task_id or a key")
+        task_id = 0 if key is not None else check_task_id("task_id", task_id)
+        unique = "" if key is None else check_name("key", key)
+        answer = await self.store.call(GetTask(self.key, task_id, unique=unique))
+        return record_of(answer.record, self.store.codec) if isinstance(answer, Found) else None
+
+    def follow(self, task_id: int) -> TaskChanges:
+        """The task as it is, and then at each change of its state and each report, until it has ended.
+
+        `async with queue.follow(task_id) as changes: async for record in changes: ...`, each a `TaskRecord`. Records
+        are conflated: a slow reader gets the latest one, and never misses the last report and the end. All followers of
+        a task in one process cost the engine one answer. Iterating raises `ResultUnavailable` if the task is not known,
+        or not any more, `StoreClosed`, `EngineError`, and what the codec raises.
+        """
+        task_id = check_task_id("task_id", task_id)
+        return TaskChanges(self.store, partial(self._client.feed, task_id))
+
+    async def reschedule(self, task_id: int, delay: float = 0.0) -> bool:
+        """Make a task that is waiting or delayed ready after `delay` seconds, behind what is ready then.
+
+        Returns False if there is no such task, it is leased, or it has ended. Cancellation: it may or may not be
+        applied.
+        """
+        task_id, delay = check_task_id("task_id", task_id), check_seconds("delay", delay)
+        return (await self._move(Move(self.key, (task_id,), "delayed", delay=delay))).count > 0
+
     async def cancel(self, task_id: int) -> bool:
         """Cancel a task: at once if nobody has taken it, else its block is cancelled.
 
@@ -379,7 +358,7 @@ class WorkQueue:
 
     async def statistics(self) -> QueueStatistics:
         """The queue at this moment."""
-        return _statistics(await self._count(Count(self.key)))
+        return statistics_of(await self._count(Count(self.key)))
 
     async def cursors(self) -> dict[str, Any]:
         """The cursors stored by `put_many`, by name."""
@@ -388,12 +367,12 @@ class WorkQueue:
 
     async def verify(self) -> Audit:
         """Count everything anew and compare: with the counters, and the sum of the states with what was put."""
-        counted = _statistics(await self._count(Count(self.key)))
-        recounted = _statistics(await self._count(Count(self.key, recount=True)))
+        counted = statistics_of(await self._count(Count(self.key)))
+        recounted = statistics_of(await self._count(Count(self.key, recount=True)))
         problems: list[str] = []
-        if counted.put != _ended(counted) + counted.unfinished:
+        if counted.put != ended_of(counted) + counted.unfinished:
             problems.append("the states do not add up to put")
-        if recounted.put != _ended(recounted) + recounted.unfinished:
+        if recounted.put != ended_of(recounted) + recounted.unfinished:
             problems.append("the records do not add up to put")
         return Audit(recounted, tuple(problems))
 
@@ -414,7 +393,7 @@ class WorkQueue:
         while True:
             page = await self.store.call(Browse(self.key, state, after, min(limit - len(tasks), CAP)))
             assert isinstance(page, Page)
-            tasks += map(self._record, page.records)
+            tasks += [record_of(record, self.store.codec) for record in page.records]
             after = page.next
             if not after or len(tasks) >= limit:
                 return TaskPage(tasks, after)
@@ -469,28 +448,3 @@ class WorkQueue:
         counts = await self.store.call(operation)
         assert isinstance(counts, QueueCounts)
         return counts
-
-    def _record(self, record: Record) -> TaskRecord:
-        decode = self.store.codec.decode
-        done = record.state == "done"
-        return TaskRecord(
-            id=record.id,
-            state=record.state,
-            payload=decode(record.payload) if record.payload else None,
-            priority=record.priority,
-            key=record.key,
-            attempts=record.attempts,
-            deliveries=record.deliveries,
-            age=record.age,
-            result=decode(record.result) if done and record.result else None,
-            error="" if done else record.result.decode(),
-            rank=record.seq,
-        )
-
-
-def _statistics(counts: QueueCounts) -> QueueStatistics:
-    return QueueStatistics(**{name: getattr(counts, name) for name in QueueStatistics.__dataclass_fields__})
-
-
-def _ended(s: QueueStatistics) -> int:
-    return s.done + s.dead + s.cancelled + s.expired + s.discarded + s.purged

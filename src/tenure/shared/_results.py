@@ -9,6 +9,7 @@ from tenure.errors import ResultUnavailable, StoreClosed
 from tenure.store import Session, Store
 from tenure.waiting import Line
 
+from ._following import Feed
 from ._watch import Watch, new_line, wake
 
 _DRAINED = ""
@@ -21,6 +22,7 @@ class Watchers:
         self._store = store
         self._key = key
         self._lines: dict[str, Line[None, None]] = {}
+        self._feeds: dict[str, Feed] = {}
 
     async def outcome(self, task_id: int) -> Outcome:
         """Wait for the end of a task. Raises `ResultUnavailable`."""
@@ -50,6 +52,19 @@ class Watchers:
                 else:
                     return
 
+    def feed(self, task_id: int) -> Feed:
+        """What its followers in this process share."""
+        name = str(task_id)
+        feed = self._feeds.get(name)
+        if feed is None:
+            feed = self._feeds[name] = Feed(self._store, self._key, task_id, partial(self._feeds.pop, name))
+        return feed
+
+    def wake_followers(self, name: str) -> None:
+        """A task that is followed has changed."""
+        if (feed := self._feeds.get(name)) is not None:
+            feed.wake()
+
     def wake(self, name: str = _DRAINED) -> None:
         """A hint came for a task, or for the whole queue."""
         if (line := self._lines.get(name)) is not None:
@@ -59,11 +74,15 @@ class Watchers:
         """Hints may have been lost."""
         for name in list(self._lines):
             self.wake(name)
+        for name in list(self._feeds):
+            self.wake_followers(name)
 
     def close(self) -> None:
         """The store closes."""
         for line in list(self._lines.values()):
             line.fail_all(lambda: StoreClosed("the store was closed"))
+        for feed in list(self._feeds.values()):
+            feed.fail(lambda: StoreClosed("the store was closed"))
 
     def _watch(self, name: str, session: Session) -> Watch:
         line = self._lines.setdefault(name, new_line())

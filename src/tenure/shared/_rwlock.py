@@ -7,7 +7,7 @@ from contextlib import AbstractAsyncContextManager
 from tenure.store import Store, check_ttl
 
 from ._lease import Hold, HoldRequest, Lease
-from ._lock import LockStatus, status_of
+from ._lock import LockStatus, break_holder, status_of
 
 READERS = 2**30
 """A writer weighs as much as this many readers."""
@@ -53,6 +53,13 @@ class RWLock:
     async def holders(self) -> LockStatus:
         """The holders of the lock (a weight of 1 is a reader) and its waiters."""
         return await status_of(self._store, self._key)
+
+    async def break_holder(self, token: int) -> bool:
+        """Take what was granted with this token from its holder; see `Lock.break_holder`.
+
+        Cancellation: it may or may not be applied.
+        """
+        return await break_holder(self._store, self._key, token)
 
     def _hold(self, weight: int, timeout: float | None) -> AbstractAsyncContextManager[Lease, None]:
         request = HoldRequest(self._key, READERS, weight)

@@ -11,7 +11,7 @@ from tenure.store import Store, check_ttl
 from tenure.waiting import this_task
 
 from ._lease import Hold, HoldRequest, Lease
-from ._lock import LockStatus, status_of
+from ._lock import LockStatus, break_holder, status_of
 
 
 class Semaphore:
@@ -85,6 +85,13 @@ class Semaphore:
     async def holders(self) -> LockStatus:
         """The holders of permits and the waiters, and since when."""
         return await status_of(self._store, self._key)
+
+    async def break_holder(self, token: int) -> bool:
+        """Take what was granted with this token from its holder; see `Lock.break_holder`.
+
+        Cancellation: it may or may not be applied.
+        """
+        return await break_holder(self._store, self._key, token)
 
     def _hold(self, permits: int, timeout: float | None) -> Hold[Lease]:
         request = HoldRequest(self._key, self.permits, check_count("permits", permits, most=self.permits))

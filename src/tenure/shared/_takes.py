@@ -51,6 +51,7 @@ class Takers(Held):
         self.aging: float | None = None
         self.max_deliveries = 20
         self.keep = False
+        self.dead_ttl: float | None = None
         self.user: Callable[[], object | None] = _nobody
         self._store = store
         self._key = key
@@ -165,6 +166,7 @@ class Takers(Held):
             self.aging,
             self.max_deliveries,
             self.keep,
+            self.dead_ttl,
         )
 
     def on_answer(self, session: Session, answer: Exchanged) -> None:

@@ -18,7 +18,10 @@ from tenure.store import Held, Session, Store, encoded
 from tenure.waiting import Parked, now, park, wake
 
 from ._block import LeasedBlock
+from ._failures import recorded
 from ._guard import Guarded
+from ._meta import decode_meta
+from ._reports import numbered_report, report_in
 from ._retry import Discard, Retry, RetryLater
 from ._takes import OnSettled, Takers
 
@@ -48,6 +51,8 @@ class Source(Protocol):
     retry: Retry
     max_payload: int
     results_ttl: float | None
+    dead_ttl: float | None
+    traceback: bool
 
 
 def encode(store: Store, key: str, what: str, value: Any, limit: int) -> bytes:
@@ -69,11 +74,14 @@ class Task(Guarded, Held):
     """
 
     __slots__ = (
+        "_failure",
         "_if_uncommitted",
         "_joined",
+        "_meta",
         "_payload",
         "_progress",
         "_queue",
+        "_reports",
         "_result",
         "_scope",
         "_session",
@@ -97,6 +105,9 @@ class Task(Guarded, Held):
         self.waited = taken.waited
         self._payload = taken.payload
         self._progress = taken.progress
+        self._failure = taken.failure
+        self._meta = taken.meta
+        self._reports = 0
         self.lost: str | None = None
         self.cancelled = False
         self._queue = queue
@@ -122,7 +133,13 @@ class Task(Guarded, Held):
     @property
     def last_progress(self) -> Any:
         """What an earlier delivery reported last; None if nothing."""
-        return self._queue.store.codec.decode(self._progress) if self._progress else None
+        report = report_in(self._progress)
+        return self._queue.store.codec.decode(report) if report else None
+
+    @property
+    def meta(self) -> dict[str, str]:
+        """What the producer sent along with the payload."""
+        return decode_meta(self._meta)
 
     def set_result(self, value: Any) -> None:
         """Set what `queue.result(task_id)` returns once the task is done; the last call counts.
@@ -140,7 +157,9 @@ class Task(Guarded, Held):
         """
         queue = self._queue
         data = encode(queue.store, queue.key, "progress", value, queue.max_payload)
-        answer = await queue.store.call(Progress(queue.key, self.id, self.token, data))
+        self._reports += 1
+        report = numbered_report(self.token, self._reports, data)
+        answer = await queue.store.call(Progress(queue.key, self.id, self.token, report))
         if answer is Reply.REFUSED:
             raise LeaseLost(self._name, self.lost or "refused")
         if answer is Reply.REQUESTED:
@@ -218,15 +237,17 @@ class Task(Guarded, Held):
                 problem = RuntimeError("the transaction that completes the task was not committed")
                 self._if_uncommitted = self.verdict(problem, retry)
             return Settle(self.id, self.token, Verdict.DONE, self._result, 0.0, ttl)
+        record = recorded(failure, self.attempt, self._failure, with_traceback=self._queue.traceback)
+        settle = Settle(self.id, self.token, Verdict.RETRY, failure=record)
         if isinstance(failure, Discard):
             reason = failure.reason.encode(errors="replace")
-            return Settle(self.id, self.token, Verdict.DISCARD, reason, 0.0, ttl)
-        text = describe(failure).encode(errors="replace")
+            return settle._replace(verdict=Verdict.DISCARD, result=reason, ttl=ttl)
         if isinstance(failure, RetryLater):
-            return Settle(self.id, self.token, Verdict.POSTPONE, text, failure.delay)
+            return settle._replace(verdict=Verdict.POSTPONE, delay=failure.delay)
         if self.attempt >= retry.attempts:
-            return Settle(self.id, self.token, Verdict.DEAD, text)
-        return Settle(self.id, self.token, Verdict.RETRY, text, retry.delay(self.attempt))
+            text = describe(failure).encode(errors="replace")
+            return settle._replace(verdict=Verdict.DEAD, result=text, ttl=self._queue.dead_ttl)
+        return settle._replace(delay=retry.delay(self.attempt))
 
     def interrupted(self) -> Settle:
         """What it means for the task that its body was interrupted, or did not start."""

@@ -298,6 +298,13 @@ class Sessions:
             pass
         return name
 
+    def lose_one(self, name: str, reason: str) -> None:
+        """The engine has taken what it had granted under this name."""
+        for session in self:
+            for held in list(session.held):
+                if (granted := held.granted_as) is not None and granted[0] == name:
+                    held.lose(reason)
+
     async def end(self) -> None:
         """End the heartbeats. Cancellation: they end all the same."""
         for job in list(self._jobs.values()):

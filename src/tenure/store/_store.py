@@ -322,6 +322,8 @@ class Store(AsyncContextManagerMixin):
             for session in self._sessions:
                 if session.usable:
                     self._reconciler.reconcile(session)
+        elif hint.news is Notice.BROKEN:
+            self._sessions.lose_one(hint.name, "broken")
         elif listener is None or hint.news is Notice.ASK or not isinstance(hint.news, Notice):
             self._acquisitions.on_hint(hint)
         else:
