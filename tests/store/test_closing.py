@@ -120,6 +120,12 @@ async def have_everything(store, *, task_status):
         await anyio.sleep_forever()
 
 
+async def follow(queue):
+    async with queue.follow(1) as changes:
+        async for _ in changes:
+            pass
+
+
 def waits(store):
     """By the name of the method that waits, or two of them with a word behind."""
     slow = RateLimiter(store, "slow", rate=0.001)
@@ -148,6 +154,7 @@ def waits(store):
         "WorkQueue.take": lambda: enter(WorkQueue(store, "empty").take()),
         "WorkQueue.take, bounded": lambda: enter(WorkQueue(store, "empty").take(10**6)),
         "WorkQueue.result": lambda: jobs.result(1),
+        "TaskChanges.__anext__": lambda: follow(jobs),
         "WorkQueue.join": jobs.join,
         "Worker.run": lambda: work(store),
         "Worker.run, ahead": lambda: work(store, prefetch=5),
@@ -166,10 +173,13 @@ def waits(store):
 ASKS = {
     *("Barrier.reset", "Barrier.statistics", "Claim.cool_down", "Claim.retire", "Claim.set_metadata"),
     *("Election.leader", "Lock.holders", "RWLock.holders", "Semaphore.holders", "Semaphore.resize"),
+    *("Lock.break_holder", "RWLock.break_holder", "Semaphore.break_holder"),
     *("RateLimiter.try_acquire", "ResourcePool.add", "ResourcePool.remove", "ResourcePool.resources"),
     *(
         "ResourcePool.statistics",
         "Task.progress",
+        "WorkQueue.get",
+        "WorkQueue.reschedule",
         "WorkQueue.browse",
         "WorkQueue.cancel",
         "WorkQueue.cursors",
