@@ -134,7 +134,7 @@ def _at_rest(listener):
     if hasattr(listener, "takers"):
         assert len(listener.takers) == 0 and not listener.takers._settling and not listener.takers._probes
         assert len(listener.producers) == 0 and not listener.producers._queued
-        assert listener.watchers._lines == {}
+        assert listener.watchers._lines == {} and listener.watchers._feeds == {}
     else:
         assert Counter(spender._line for spender in listener._by_key.values()).total() == 0
 

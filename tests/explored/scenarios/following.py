@@ -1,0 +1,135 @@
+"""Following a task, and taking a lock from a holder that is stuck."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import anyio
+import anyio.lowlevel
+from explored.catalogue import on_every_engine
+from explored.scenarios.holds import nothing_is_held
+from explored.scenarios.queues import all_is_done
+from explored.world import pause
+
+from tenure import LeaseLost, Lock, Retry, RWLock, Semaphore, WorkQueue
+from tenure.testing import cancellable, newcomer
+
+REPORTS = 3
+
+
+@on_every_engine(
+    "shared.TaskChanges.__aenter__",
+    "shared.TaskChanges.__aexit__",
+    "shared.TaskChanges.__anext__",
+    "shared.WorkQueue.follow",
+    "shared.WorkQueue.get",
+    "shared.WorkQueue.reschedule",
+)
+async def each_follower_sees_the_last_report_and_the_end(world):
+    retry = Retry(attempts=2, backoff=0.0, jitter=0.0)
+    async with world.open() as store, world.open() as elsewhere:
+        queue, other = WorkQueue(store, "q"), WorkQueue(elsewhere, "q", retry=retry)
+        task_id, ends = await queue.put("work", delay=100.0), []
+
+        async def follower(queue, arrival=anyio.lowlevel.checkpoint):
+            await arrival()
+            seen = []
+            async with queue.follow(task_id) as changes:
+                async for record in changes:
+                    seen.append((record.attempts, record.progress or 0, record.ended))
+            assert seen == sorted(seen), "a follower saw something older after something newer"
+            assert len(set(seen)) >= len(seen) - 4, "a follower saw the same again"
+            ends.append((record.state, record.progress))
+
+        async def victim():
+            with cancellable():
+                await follower(queue)
+
+        async def worker():
+            await pause()
+            await other.reschedule(task_id)
+            for attempt in range(2):
+                try:
+                    async with other.take() as task:
+                        for step in range(1, REPORTS + 1):
+                            await task.progress(10 * attempt + step)
+                        if attempt == 0:
+                            raise ValueError("the first try fails")
+                except ValueError:
+                    pass
+
+        async with world.group() as group:
+            group.start_soon(follower, queue)
+            group.start_soon(follower, other)
+            group.start_soon(victim)
+            group.start_soon(follower, queue, newcomer)
+            group.start_soon(worker)
+        assert [end for end in ends if end != ("done", 10 + REPORTS)] == []
+        assert len(ends) >= 3
+        record = await queue.get(task_id)
+        assert record is not None
+        assert (record.state, record.progress, record.attempts) == ("done", 10 + REPORTS, 1)
+        assert record.error == ""
+        assert "ValueError: the first try fails" in record.traceback
+        await all_is_done(queue, store, elsewhere, done=1)
+
+
+@on_every_engine("shared.Lock.break_holder")
+async def a_stuck_holder_of_a_lock_is_broken(world):
+    async with world.open() as store, world.open() as elsewhere:
+        lock, other = Lock(store, "x"), Lock(elsewhere, "x")
+        await _break_a_holder(world, lock, lock.hold, other, other.hold, store, elsewhere)
+
+
+@on_every_engine("shared.Semaphore.break_holder")
+async def a_stuck_holder_of_all_permits_is_broken(world):
+    async with world.open() as store, world.open() as elsewhere:
+        semaphore, other = Semaphore(store, "x", 2), Semaphore(elsewhere, "x", 2)
+        hold = partial(semaphore.hold, 2)
+        await _break_a_holder(world, semaphore, hold, other, partial(other.hold, 2), store, elsewhere)
+
+
+@on_every_engine("shared.RWLock.break_holder")
+async def a_stuck_writer_is_broken(world):
+    async with world.open() as store, world.open() as elsewhere:
+        lock, other = RWLock(store, "x"), RWLock(elsewhere, "x")
+        await _break_a_holder(world, lock, lock.write, other, other.read, store, elsewhere)
+
+
+async def _break_a_holder(world, thing, hold, other, hold_elsewhere, store, elsewhere):
+    inside, lost, later = anyio.Event(), [], []
+
+    async def stuck():
+        try:
+            async with hold() as lease:
+                inside.set()
+                await anyio.sleep_forever()
+        except LeaseLost as error:
+            lost.append((lease.token, error.reason))
+
+    async def operator():
+        await inside.wait()
+        (holder,) = (await other.holders()).holders
+        await other.break_holder(holder.token)
+        assert not await other.break_holder(holder.token)
+
+    async def waiter():
+        await inside.wait()
+        async with hold_elsewhere() as lease:
+            later.append(lease.token)
+            await pause()
+
+    async def victim():
+        await inside.wait()
+        with cancellable():
+            await waiter()
+
+    async with world.group() as group:
+        group.start_soon(stuck)
+        group.start_soon(operator)
+        group.start_soon(waiter)
+        group.start_soon(victim)
+    ((token, reason),) = lost
+    assert reason in ("broken", "gone")
+    assert min(later) > token
+    await nothing_is_held(thing, hold, store, elsewhere)
