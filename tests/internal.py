@@ -8,6 +8,7 @@ FOR_OTHER_ROOMS = {
     "Runners",
     "Sketch",
     "Tally",
+    "break_holder",
     "latencies",
     "works",
 }

@@ -190,6 +190,56 @@ def test_dead_letters_say_why(inhabitant, show, tell):
     assert document["tasks"][0]["rank"] < document["tasks"][1]["rank"]
 
 
+def test_one_task_is_shown_with_all_that_is_known_of_it(inhabitant, command, tell, url):
+    async def fill():
+        queue = tenure.WorkQueue(inhabitant.store, "mail", retry=tenure.Retry(attempts=2, backoff=60))
+        task_id = await queue.put({"to": "ann"}, key="ann", meta={"request": "r-42"})
+        with contextlib.suppress(LookupError):
+            async with queue.take() as task:
+                await task.progress("half")
+                raise LookupError("no such address")
+        return task_id
+
+    task_id = inhabitant.do(fill)
+    for one in ((str(task_id),), ("--key", "ann")):
+        code, document = tell("queue", "show", "mail", *one)
+        task = document["task"]
+        assert (code, task["id"], task["state"], task["progress"]) == (0, task_id, "delayed", "half")
+        assert (task["error"], task["meta"]) == ("LookupError: no such address", {"request": "r-42"})
+    ended = command("queue", "show", "mail", str(task_id), "--store", url)
+    assert "meta request r-42" in ended.out
+    assert "progress   half" in ended.out
+    assert ended.out.endswith("LookupError: no such address\n")
+    assert "Traceback" in ended.out
+    for one in ((str(task_id + 1),), ("--key", "bob")):
+        assert tell("queue", "show", "mail", *one) == (1, {"name": "mail", "task": None})
+        assert command("queue", "show", "mail", *one, "--store", url).code == 1
+
+
+def test_delayed_tasks_are_made_ready(inhabitant, command, tell, url):
+    async def fill():
+        return await tenure.WorkQueue(inhabitant.store, "mail").put(1, delay=1000)
+
+    task_id = inhabitant.do(fill)
+    code, document = tell("queue", "reschedule", "mail", str(task_id), str(task_id + 1))
+    assert (code, document) == (0, {"name": "mail", "rescheduled": 1, "unknown": [task_id + 1]})
+    ended = command("queue", "reschedule", "mail", str(task_id), "--delay", "60", "--store", url)
+    assert ended.out == f"mail: 1 rescheduled: {task_id}\n"
+    assert tell("queue", "show", "mail", str(task_id))[1]["task"]["state"] == "delayed"
+
+
+def test_a_stuck_holder_is_broken(inhabitant, command, tell, url):
+    inhabitant.hold(tenure.Lock(inhabitant.store, "x").hold)
+    inhabitant.hold(tenure.Semaphore(inhabitant.store, "y", 2).hold)
+    for kind, name in (("lock", "x"), ("semaphore", "y")):
+        found = {one["name"]: one for one in tell("lock", "ls")[1]["locks"]}
+        token = str(found[name]["holders"][0]["token"])
+        assert command("lock", "break", name, "--token", token, "--kind", kind, "--store", url).code == 0
+        code, document = tell("lock", "break", name, "--token", token, "--kind", kind)
+        assert (code, document) == (1, {"name": name, "token": int(token), "broken": False})
+    assert tell("lock", "ls")[1]["locks"] == []
+
+
 def test_an_error_is_shown_in_full_where_there_is_room_or_if_asked(inhabitant, command, url, monkeypatch):
     error = f"LookupError: {'x' * 100} the end"
 
@@ -518,7 +568,12 @@ def wait_for(condition):
         (("queue", "cancel", "mail", "1.5"), "ID: '1.5' is no whole number from 1"),
         (("queue", "cancel", "mail"), "required: ID"),
         (("queue", "purge", "mail", "dead"), "use --yes"),
-        (("lock",), "write tenure lock ls"),
+        (("lock",), "write tenure lock ls or tenure lock break"),
+        (("lock", "break", "x"), "required: --token"),
+        (("lock", "break", "x", "--token", "0"), "'0' is no whole number from 1"),
+        (("queue", "show", "mail", "1", "--key", "ann"), "by its ID or by --key, not by both"),
+        (("queue", "reschedule", "mail"), "required: ID"),
+        (("queue", "reschedule", "mail", "1", "--delay", "-1"), "is no number of seconds above 0"),
         (("claims", "list"), "write tenure claims ls"),
     ],
 )

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 from tenure.engine import Holder, Holders, Holdings
+from tenure.shared import break_holder
 from tenure.store import Store
 from tenure.web import (
     READERS,
@@ -22,31 +23,74 @@ from tenure.web import (
 )
 
 from ._answer import answer
+from ._arguments import whole_number
 from ._errors import UsageError
 from ._table import columns_of_terminal, printable, spoken, table
 from ._with_store import parser, with_store
 
 _LOCKS = ("lock", "rwlock", "semaphore")
+_HELP = """\
+usage: tenure lock ls | break ...
+
+  ls                      locks, read-write locks and semaphores that are held, their waiters, and deadlocks
+  break NAME --token N    take one from a holder that is stuck: its block is cancelled, and the next waiter gets it
+
+See also `tenure lock COMMAND --help`."""
+_token = partial(whole_number, least=1, most=2**63 - 1)
 
 
 def lock(words: Sequence[str]) -> int:
-    """Run `tenure lock ls`; return 1 if a deadlock is certain. Raises `UsageError`, `TenureError`."""
+    """Run `tenure lock`. Raises `UsageError`, `TenureError`."""
+    match words:
+        case ["ls", *rest]:
+            return _ls(rest)
+        case ["break", *rest]:
+            return _break(rest)
+        case ["--help" | "-h", *_]:
+            print(_HELP)
+            return 0
+        case _:
+            raise UsageError("write tenure lock ls or tenure lock break (see tenure lock --help)")
+
+
+def _ls(words: Sequence[str]) -> int:
+    """Return 1 if a deadlock is certain."""
     p = parser(
         "lock ls", "All locks, read-write locks and semaphores that are held, with their holders and waiters."
     )
-    given = p.parse_args(_ls_only("lock", words))
+    given = p.parse_args(words)
     keys, found = with_store(given, _keys)
     locks = [key for key in keys if key.kind in _LOCKS]
     code = 1 if any(deadlock.certain for deadlock in found) else 0
     if given.json:
         document = {"locks": [_described(key) for key in locks], "deadlocks": [described(d) for d in found]}
         return answer(document, code)
-    header = ("kind", "name", "", "process", "task", "for", "share")
+    header = ("kind", "name", "", "process", "task", "for", "share", "token")
     rows = [row for key in locks for row in _rows(key)]
     print(table(header, rows, nothing="nothing is held", columns=columns_of_terminal()))
     for deadlock in found:
         print(f"\n{in_words(deadlock)}")
     return code
+
+
+def _break(words: Sequence[str]) -> int:
+    """Return 1 if the token held nothing."""
+    p = parser("lock break", "Take a lock, read-write lock or semaphore from a holder that is stuck.")
+    p.add_argument("name", metavar="NAME", help="what it holds")
+    p.add_argument("--kind", choices=_LOCKS, default="lock", help="what that is (default: %(default)s)")
+    p.add_argument(
+        "--token", metavar="N", required=True, type=_token, help="of the holder; tenure lock ls lists them"
+    )
+    given = p.parse_args(words)
+
+    async def task(store: Store) -> bool:
+        return await break_holder(store, store.key(given.kind, given.name), given.token)
+
+    broken = with_store(given, task)
+    if given.json:
+        return answer({"name": given.name, "token": given.token, "broken": broken}, not broken)
+    print(printable(f"{given.name}: {'broken' if broken else 'nothing changed: the token holds nothing'}"))
+    return not broken
 
 
 async def _keys(store: Store) -> tuple[tuple[SeenKey, ...], tuple[Deadlock, ...]]:
@@ -58,7 +102,8 @@ def _rows(key: SeenKey) -> Iterator[tuple[str, ...]]:
     for does, holders in (("holds", key.holders), ("waits", key.waiting)):
         for one in holders:
             share = "" if key.capacity == 1 else _share(key, one)
-            yield key.kind, key.name, does, one.process, task_of(one), spoken(one.age), share
+            token = str(one.token) if one.token else ""
+            yield key.kind, key.name, does, one.process, task_of(one), spoken(one.age), share, token
 
 
 def _share(key: SeenKey, one: Holder) -> str:

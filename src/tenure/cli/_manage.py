@@ -37,7 +37,7 @@ def requeue(words: Sequence[str]) -> int:
     async def change(queue: WorkQueue, one: int) -> bool:
         return await queue.requeue([one]) == 1
 
-    return _changed_each(given, change, "requeued", "not dead, or its key is in use again")
+    return changed_each(given, change, "requeued", "not dead, or its key is in use again")
 
 
 def _all_requeued(given: argparse.Namespace) -> int:
@@ -59,10 +59,10 @@ def cancel(words: Sequence[str]) -> int:
     )
     p.add_argument("ids", metavar="ID", nargs="+", type=task_id, help="of tasks that have not ended")
     given = p.parse_intermixed_args(words)
-    return _changed_each(given, WorkQueue.cancel, "cancelled", "no such task, or it has ended")
+    return changed_each(given, WorkQueue.cancel, "cancelled", "no such task, or it has ended")
 
 
-def _changed_each(
+def changed_each(
     given: argparse.Namespace, change: Callable[[WorkQueue, int], Awaitable[bool]], word: str, otherwise: str
 ) -> int:
     """Change each of the tasks that are named, and say which were changed; return 1 if none was."""

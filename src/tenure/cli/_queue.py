@@ -19,7 +19,8 @@ from ._answer import answer
 from ._arguments import count
 from ._errors import UsageError
 from ._manage import cancel, purge, requeue, set_paused
-from ._one_queue import known, of_one
+from ._one_queue import known, of_one, task_id
+from ._one_task import check_one, reschedule, show_task
 from ._table import columns_of_terminal, one_line, short, spoken, table, width
 from ._with_store import parser, with_store
 
@@ -27,13 +28,16 @@ _STATES = ("waiting", "delayed", "leased", "dead", "ended")
 _LEAST_ERROR = 60
 
 HELP = """\
-usage: tenure queue ls | show | dead | requeue | cancel | purge | pause | resume ...
+usage: tenure queue ls | show | dead | requeue | reschedule | cancel | purge | pause | resume ...
 
   ls                      all queues, with their counts
   show NAME               a queue, and some of its tasks
+  show NAME ID            one task, with its error, traceback, progress and meta
   dead NAME               its dead letters
   requeue NAME ID... | --all
                           make dead letters ready again, with all their attempts
+  reschedule NAME ID... [--delay S]
+                          make tasks that wait or are delayed ready now, or after a delay
   cancel NAME ID...       cancel tasks that have not ended
   purge NAME STATE...     delete waiting, delayed or dead tasks; forget done, discarded, cancelled or expired ones
   pause NAME, resume NAME stop and resume handing out tasks
@@ -99,12 +103,16 @@ def _described(name: str, statistics: QueueStatistics) -> dict[str, Any]:
 
 
 def _show(words: Sequence[str]) -> int:
-    p = of_one("queue show", "The counts of a queue, and some of its tasks.")
+    p = of_one("queue show", "The counts of a queue and some of its tasks, or all that is known of one task.")
+    p.add_argument("id", metavar="ID", nargs="?", type=task_id, help="only this task, with its traceback")
+    p.add_argument("--key", help="only the unfinished task with this key")
     _paged(p)
     p.add_argument(
         "--state", choices=_STATES, default="waiting", help="of which tasks (default: %(default)s)"
     )
-    given = p.parse_args(words)
+    given = p.parse_intermixed_args(words)
+    if check_one(given):
+        return show_task(given)
     statistics, page = with_store(given, partial(_look_into, given))
     if given.json:
         return answer({**_described(given.name, statistics), **_page(page)})
@@ -196,6 +204,7 @@ _COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
     "show": _show,
     "dead": _dead,
     "requeue": requeue,
+    "reschedule": reschedule,
     "cancel": cancel,
     "purge": purge,
     "pause": partial(set_paused, True),

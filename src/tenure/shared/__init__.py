@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ._leader_changes import LeaderChanges
     from ._lease import Hold, HoldRequest, Lease
     from ._limiter import RateLimiter
-    from ._lock import HolderInfo, Lock, LockStatus
+    from ._lock import HolderInfo, Lock, LockStatus, break_holder
     from ._queue import WorkQueue
     from ._records import Audit, Item, QueueStatistics, TaskPage, TaskRecord
     from ._resource_pool import PooledResource, ResourcePool, ResourcePoolStatistics
@@ -65,6 +65,7 @@ __all__ = (
     "WorkQueue",
     "Worker",
     "WorkerStatistics",
+    "break_holder",
 )
 
 __getattr__ = exports(
@@ -80,7 +81,7 @@ __getattr__ = exports(
         "_leader_changes": "LeaderChanges",
         "_lease": "Hold HoldRequest Lease",
         "_limiter": "RateLimiter",
-        "_lock": "HolderInfo Lock LockStatus",
+        "_lock": "HolderInfo Lock LockStatus break_holder",
         "_queue": "WorkQueue",
         "_records": "Audit Item QueueStatistics TaskPage TaskRecord",
         "_resource_pool": "PooledResource ResourcePool ResourcePoolStatistics",
