@@ -15,6 +15,7 @@ from functools import cache
 from pathlib import Path
 
 import anyio
+import depth
 import pytest
 from internal import FOR_OTHER_ROOMS
 
@@ -255,6 +256,13 @@ def test_a_runnable_block_runs(code, backend, tmp_path, monkeypatch):
     # An exploration runs loops of its own.
     if "main" in names or ("explore" not in names and "cancel_everywhere" not in names):
         anyio.run(names["main"], backend=backend)
+
+
+@pytest.mark.parametrize("backend", depth.loops("process"))
+@pytest.mark.parametrize("code", list(blocks("process")))
+def test_a_block_that_changes_its_process_runs(code, backend, tmp_path):
+    code += f"\n\nimport anyio\nanyio.run(main, backend={backend!r})\n"
+    subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, timeout=50, check=True)
 
 
 @pytest.mark.parametrize("code", list(blocks("asyncio")))

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import re
 import sys
 import urllib.request
 from functools import partial
+from pathlib import Path
 
 import anyio
 import anyio.to_thread
@@ -15,6 +18,7 @@ from tenure import Lock, Retry
 from tenure.observe import LoggingObserver, Observers, OpenTelemetryObserver, PrometheusObserver
 from tenure.processor import Processor
 
+DOCS = Path(__file__).parents[2] / "docs"
 QUIET = {"rate": None, "preset": "small"}
 
 
@@ -73,6 +77,24 @@ async def test_prometheus_has_the_figures_and_the_events(registry, virtual_clock
     # unwatched, and so unregistered
     assert registry.get_sample_value("tenure_processor_workers", {"processor": "p", "kind": "a"}) is None
     observer.unwatch(object())  # what is not watched
+
+
+async def test_the_dashboard_draws_what_is_exported(registry, virtual_clock):
+    observer, exported = PrometheusObserver(registry), {}
+
+    def look():
+        for family in registry.collect():
+            for sample in family.samples:
+                exported.setdefault(sample.name, set()).update(sample.labels)
+
+    await some_work(observer, look)
+    dashboard = json.loads((DOCS / "how-to" / "grafana-dashboard.json").read_text("utf-8"))
+    drawn = [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
+    assert len(drawn) >= 10
+    for expression in drawn:
+        (name,) = re.findall(r"tenure_\w+", expression)
+        labels = set(re.findall(r"(\w+)=~?\"", expression)) | set(re.findall(r"by \((\w+)\)", expression))
+        assert labels <= exported[name], expression
 
 
 async def test_prometheus_collects_two_processors_in_a_thread_and_over_http(registry):
