@@ -31,7 +31,7 @@ WORKS: dict[str, dict[str, int]] = {
     "drain": {OURS: 10_000, AHEAD: 15_000, "pgqueuer": 7_500, "procrastinate": 250, "saq_postgres": 500},
     "put": {OURS: 5_000, "pgqueuer": 750, "procrastinate": 750},
     "put_many": {OURS: 20_000, "pgqueuer": 20_000, "procrastinate": 7_500},
-    "wake": {OURS: 100, "pgqueuer": 100, "procrastinate": 100},
+    "wake": {OURS: 200, "pgqueuer": 200, "procrastinate": 200},
     "idle": {OURS: 20, "pgqueuer": 20, "procrastinate": 20},  # tenths of a second
 }
 WAITERS = 1_000
@@ -123,6 +123,7 @@ def run(smoke: bool) -> list[dict[str, Any]]:
             found += [
                 *rows("put by 32 callers", put, "tasks", "1/s", {}),
                 *rows("put in batches of 100", many, "tasks", "1/s", {}),
+                *rows("idle wake-up, the first", wake, "first", "ms", {}),
                 *rows("idle wake-up, p50", wake, "p50", "ms", {"": "<= 2.5"}),
                 *rows("idle wake-up, p99", wake, "p99", "ms", {"": "<= 6"}),
                 *rows("writing transactions a second when idle", idle, "commands", "", {}),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from math import isnan
+from operator import is_
 from typing import Any, TypeVar
 
 from tenure.arguments import LONGEST
@@ -56,11 +57,7 @@ _aging: Callable[[Exchange], Exchange] = _fields("aging", "dead_ttl")
 
 def _each(bound: Callable[[T], T], values: tuple[T, ...]) -> tuple[T, ...]:
     bounded = tuple(map(bound, values))
-    return values if all(map(_same, bounded, values)) else bounded
-
-
-def _same(one: object, other: object) -> bool:
-    return one is other
+    return values if all(map(is_, bounded, values)) else bounded
 
 
 def _request(request: PutRequest) -> PutRequest:

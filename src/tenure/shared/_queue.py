@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
 from functools import partial
 from typing import Any, Literal
@@ -185,7 +185,7 @@ class WorkQueue:
         `StoreClosed`, `EngineError`, and what the codec raises.
         Cancellation: while waiting, nothing is put and no place is kept; when it is under way, it may be put.
         """
-        return self._one(await self._put([Item(payload, priority, delay, key, expires, meta)], wait=True))
+        return await self._put_one(self._new_task(payload, priority, delay, key, expires, meta), wait=True)
 
     async def try_put(
         self,
@@ -197,7 +197,7 @@ class WorkQueue:
         meta: Mapping[str, str] | None = None,
     ) -> int:
         """Like `put`, but raises `QueueFull` instead of waiting. Cancellation: it may be put."""
-        return self._one(await self._put([Item(payload, priority, delay, key, expires, meta)], wait=False))
+        return await self._put_one(self._new_task(payload, priority, delay, key, expires, meta), wait=False)
 
     async def put_many(
         self, items: Iterable[Any], *, cursor: tuple[str, Any] | None = None
@@ -210,7 +210,19 @@ class WorkQueue:
         Cancellation: portions that were put stay.
         """
         entries = [item if isinstance(item, Item) else Item(item) for item in items]
-        return await self._put(entries, wait=True, cursor=cursor)
+        tasks = [self._new_task(e.payload, e.priority, e.delay, e.key, e.expires, e.meta) for e in entries]
+        stored = None
+        if cursor is not None:
+            name = check_name("cursor: the name", cursor[0])
+            stored = (name, encoded(self.store.codec, f"{self.key}: the cursor", cursor[1]))
+        portion = min(CAP, self._client.producers.max_size)
+        outcomes: list[int | DuplicateTask] = []
+        for start in range(0, max(1, len(tasks)), portion):
+            part = tuple(tasks[start : start + portion])
+            last = start + portion >= len(tasks)
+            accepted = await self._client.producers.put(part, wait=True, cursor=stored if last else None)
+            outcomes += [self._outcome(task, i) for task, i in zip(part, accepted.ids, strict=True)]
+        return outcomes
 
     def put_in(
         self,
@@ -233,41 +245,36 @@ class WorkQueue:
         raises.
         Cancellation: roll back; it may have been put in the transaction.
         """
-        task = self._new_task(Item(payload, priority, delay, key, expires, meta))
+        task = self._new_task(payload, priority, delay, key, expires, meta)
         max_size = self._client.producers.max_size
 
         def judge(answer: int | Duplicate | Reply) -> int:
             if isinstance(answer, Reply):
                 raise QueueFull(self.key, max_size)
-            return self._one([self._outcome(task, answer)])
+            return self._id(task, answer)
 
         return run_enlisted(connection, self.store.enlist(PutOne(self.key, task, max_size)), judge)
 
-    async def _put(
-        self, items: Sequence[Item], *, wait: bool, cursor: tuple[str, Any] | None = None
-    ) -> list[int | DuplicateTask]:
-        tasks = [self._new_task(item) for item in items]
-        stored = None
-        if cursor is not None:
-            name = check_name("cursor: the name", cursor[0])
-            stored = (name, encoded(self.store.codec, f"{self.key}: the cursor", cursor[1]))
-        portion = min(CAP, self._client.producers.max_size)
-        outcomes: list[int | DuplicateTask] = []
-        for start in range(0, max(1, len(tasks)), portion):
-            part = tuple(tasks[start : start + portion])
-            last = start + portion >= len(tasks)
-            accepted = await self._client.producers.put(part, wait=wait, cursor=stored if last else None)
-            outcomes += [self._outcome(task, i) for task, i in zip(part, accepted.ids, strict=True)]
-        return outcomes
+    async def _put_one(self, task: NewTask, *, wait: bool) -> int:
+        accepted = await self._client.producers.put((task,), wait=wait)
+        return self._id(task, accepted.ids[0])
 
-    def _new_task(self, item: Item) -> NewTask:
+    def _new_task(
+        self,
+        payload: Any,
+        priority: int,
+        delay: float,
+        key: str | None,
+        expires: float | None,
+        meta: Mapping[str, str] | None,
+    ) -> NewTask:
         return NewTask(
-            encode(self.store, self.key, "payload", item.payload, self.max_payload),
-            check_count("priority", item.priority, least=-LARGEST),
-            check_seconds("delay", item.delay),
-            None if item.key is None else check_name("key", item.key),
-            check_timeout("expires", item.expires, least=None),
-            encode_meta(item.meta),
+            encode(self.store, self.key, "payload", payload, self.max_payload),
+            check_count("priority", priority, least=-LARGEST),
+            check_seconds("delay", delay),
+            None if key is None else check_name("key", key),
+            check_timeout("expires", expires, least=None),
+            b"" if meta is None else encode_meta(meta),
         )
 
     def _outcome(self, task: NewTask, answer: int | Duplicate) -> int | DuplicateTask:
@@ -275,8 +282,8 @@ class WorkQueue:
             return DuplicateTask(self.key, task.key or "", answer.id)
         return answer
 
-    def _one(self, outcomes: list[int | DuplicateTask]) -> int:
-        outcome = outcomes[0]
+    def _id(self, task: NewTask, answer: int | Duplicate) -> int:
+        outcome = self._outcome(task, answer)
         if isinstance(outcome, DuplicateTask):
             raise outcome
         return outcome

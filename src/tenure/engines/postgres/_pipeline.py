@@ -6,6 +6,7 @@ is a transaction of its own: one that fails fails alone.
 
 from __future__ import annotations
 
+import socket
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -14,7 +15,7 @@ import anyio
 from psycopg import Error, pq
 
 from tenure.upkeep import unwrapped_task_group
-from tenure.waiting import Parked, park, wake
+from tenure.waiting import Parked, on_readable, park, wake
 
 from ._binary import Value, oid, packed
 
@@ -149,10 +150,10 @@ class Pipeline:
         async with unwrapped_task_group() as group:
             group.start_soon(self._write, name="tenure postgres writer")
             try:
-                while True:
-                    await anyio.wait_readable(self._connection.socket)
-                    self._connection.consume_input()
-                    self._take_in()
+                # libpq closes its socket itself when the connection breaks, so the loop gets a duplicate. Its family is
+                # of no account, since nothing is read from it.
+                with socket.fromfd(self._connection.socket, socket.AF_INET, socket.SOCK_STREAM) as duplicate:
+                    await on_readable(duplicate, self._take_in)
             except Error as error:
                 raise OSError(_first_line(error)) from error
 
@@ -168,6 +169,7 @@ class Pipeline:
 
     def _take_in(self) -> None:
         connection = self._connection
+        connection.consume_input()
         ended = False
         while self._pending and not connection.is_busy():
             result = connection.get_result()

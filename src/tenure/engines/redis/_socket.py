@@ -10,7 +10,7 @@ from typing import NoReturn
 import anyio
 from anyio.abc import ByteStream, SocketAttribute
 
-from tenure.waiting import on_readable, park, wake
+from tenure.waiting import on_readable
 
 _MOST = 1 << 16
 """Bytes to receive at once; more than twice of it are memory that has to be mapped each time."""
@@ -55,30 +55,17 @@ class PlainSocket(ByteStream):
 
         Raises `OSError`, `EndOfStream`, and what `feed` raises. Cancellation: this is how it ends.
         """
-        ended = park()
-        problem: Exception = anyio.EndOfStream()
 
         def take_in() -> None:
-            nonlocal problem
             try:
-                if data := self._socket.recv(_MOST):
-                    feed(data)
-                    return
+                data = self._socket.recv(_MOST)
             except BlockingIOError:
                 return
-            except Exception as error:  # noqa: BLE001 it is raised below
-                problem = error
-            wake(ended)
+            if not data:
+                raise anyio.EndOfStream
+            feed(data)
 
-        stop = on_readable(self._socket, take_in)
-        if stop is None:
-            while True:
-                feed(await self.receive())
-        try:
-            await ended
-        finally:
-            stop()
-        raise problem
+        await on_readable(self._socket, take_in)
 
     async def send_eof(self) -> None:
         """Send no more."""
