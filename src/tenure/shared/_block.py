@@ -16,13 +16,14 @@ Classes built on it say how to obtain something, what to hand over, how to give 
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import inf
 from types import TracebackType
 from typing import Generic, Protocol, TypeVar
 
 from anyio import CancelScope
 
 from tenure.store import Store
-from tenure.waiting import Parked, now, on_task_end, this_task
+from tenure.waiting import Parked, new_scope, now, on_task_end, this_task
 
 
 class Leased(Protocol):
@@ -49,7 +50,7 @@ class LeasedBlock(Generic[L, Swallows]):
         self._key = key
         self._held: L | None = None
         self._task: object = None
-        self._unwatch: Callable[[], None] | None = None
+        self._unwatch: Callable[[], object] | None = None
 
     @property
     def is_held(self) -> bool:
@@ -65,7 +66,7 @@ class LeasedBlock(Generic[L, Swallows]):
             raise RuntimeError(f"{self._key}: this block was entered before; make a new one")
         self._task = task = this_task()
         await self._obtain()
-        self._scope = scope = CancelScope()
+        self._scope = scope = new_scope()
         scope.__enter__()
         self._held = held = self._hand_over(scope)
         self._unwatch = on_task_end(task, self._on_task_end)
@@ -95,9 +96,10 @@ class LeasedBlock(Generic[L, Swallows]):
         ended_by_us = False
         if error is None and acknowledgement is not None and not scope.cancel_called:
             waiter, seconds = acknowledgement
-            # The block has ended, so its scope is free to shield the wait. The scope has its own deadline, because
-            # a job of the store is cancelled when the loop is torn down, and the wait would then never end.
-            scope.shield, scope.deadline = True, now() + seconds
+            # the block has ended, so its scope is free to shield the wait
+            scope.shield = True
+            if seconds < inf:
+                scope.deadline = now() + seconds
             try:
                 await waiter
             except BaseException as late:
@@ -147,7 +149,8 @@ class LeasedBlock(Generic[L, Swallows]):
     def _acknowledgement(self, held: L, error: BaseException | None) -> tuple[Parked, float] | None:
         """Where to wait for the engine's acknowledgement, and for how many seconds; None if it is there.
 
-        A body around this one may hold something under the same session, and has to end with it.
+        `inf` if the wait ends by itself. A body around this one may hold something under the same session, and has to
+        end with it.
         """
         raise NotImplementedError
 

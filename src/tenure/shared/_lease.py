@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from math import inf
 from typing import Any, TypeVar
 
 import anyio
@@ -130,9 +131,9 @@ class Lease(Guarded, Held):
             self._scope.cancel(f"{self.key} lost: {reason}")
             self._report_loss(reason)
 
-    def end(self) -> None:
-        """The block is being left. For the block alone."""
-        reason = self._session.look()
+    def end(self, time: float) -> None:
+        """The block was left at this time of the loop's clock. For the block alone."""
+        reason = self._session.look(time)
         if reason is not None and self.lost is None:
             self.lost = reason
             self._report_loss(reason)
@@ -208,17 +209,15 @@ class Hold(LeasedBlock[H, None]):
         del error
         self._release = self._store.release(self._request, self.grant)
         self._forget()
-        held.end()
+        held.end(self._release.since)
         if self._store.observer is not None and not held.lost:
             since = now() - self._since
             self._store.reporter.notice("lease.released", key=held.key, token=held.token, held=since)
 
     def _acknowledgement(self, held: H, error: BaseException | None) -> tuple[Parked, float] | None:
         del held, error
-        if (waiter := self._release.waiter()) is None:
-            return None
-        # a body around this one may hold something under the same session, and has to end with it
-        return waiter, min(self._store.settle_timeout, self.grant.session.remaining())
+        waiter = self._store.settle_timeouts.waiter(self._release)
+        return None if waiter is None else (waiter, inf)
 
     def _conclude(self, held: H, error: BaseException | None, *, ended_by_us: bool) -> None:
         if held.lost and (ended_by_us or error is None):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple, Protocol
 
@@ -12,7 +12,7 @@ from tenure.engine import CAP, Batches, Hint, Notice, Operation, Remote, Reply, 
 from tenure.errors import EngineError, StoreUnavailable
 from tenure.upkeep import unwrapped_task_group
 
-from ._codec import Codec, answered, hint
+from ._codec import Argument, Codec, answered, hint
 from ._connection import Connection
 from ._fan_out import fan_out, merged
 from ._handshake import STRANGE, refusal
@@ -21,6 +21,8 @@ from ._replicas import without_answer
 from ._resp import pack_one
 from ._scripts import script
 from ._shards import shard_of
+
+_CAP = str(CAP).encode()  # the packer is slow with numbers
 
 
 class Topology(Protocol):
@@ -192,7 +194,7 @@ class RemoteRedis(Remote):
         """An operation as a command. Raises `EngineError` if it cannot be encoded."""
         codec = CODECS[type(operation)]
         try:
-            return self._command(shard, codec.script, *codec.arguments(within(operation)))
+            return self._command(shard, codec.script, codec.arguments(within(operation)))
         except EngineError:
             raise
         except Exception as error:
@@ -200,9 +202,9 @@ class RemoteRedis(Remote):
                 f"{self.url}: {type(operation).__name__} cannot be encoded: {error!r}"
             ) from error
 
-    def _command(self, shard: int, name: str, *arguments: Any) -> bytes:
-        now = "" if self._clock is None else f"{round(self._clock() * 1e6):016}"
-        return pack_one(("EVALSHA", script(name).sha, *self._keys[shard], now, CAP, *arguments))
+    def _command(self, shard: int, name: str, arguments: Iterable[Argument] = ()) -> bytes:
+        now = b"" if self._clock is None else f"{round(self._clock() * 1e6):016}"
+        return pack_one((b"EVALSHA", script(name).sha, *self._keys[shard], now, _CAP, *arguments))
 
     def _on_message(self, process: str, message: bytes) -> None:
         try:
