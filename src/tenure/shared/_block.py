@@ -15,7 +15,7 @@ Classes built on it say how to obtain something, what to hand over, how to give 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from math import inf
 from types import TracebackType
 from typing import Generic, Protocol, TypeVar
@@ -36,11 +36,13 @@ class Leased(Protocol):
 
 
 L = TypeVar("L", bound=Leased)
+G = TypeVar("G")
+"""What the engine has granted."""
 Swallows = TypeVar("Swallows", None, bool)
 """What `__aexit__` returns: None, or whether it swallows the exception."""
 
 
-class LeasedBlock(Generic[L, Swallows]):
+class LeasedBlock(Generic[L, G, Swallows]):
     """An async context manager whose body runs for as long as something is held. For one use."""
 
     __slots__ = ("_held", "_key", "_scope", "_store", "_task", "_unwatch")
@@ -65,10 +67,14 @@ class LeasedBlock(Generic[L, Swallows]):
         if self._task is not None:
             raise RuntimeError(f"{self._key}: this block was entered before; make a new one")
         self._task = task = this_task()
-        await self._obtain()
+        try:
+            obtained = await self._obtain()
+        except BaseException:
+            self._forget()
+            raise
         self._scope = scope = new_scope()
         scope.__enter__()
-        self._held = held = self._hand_over(scope)
+        self._held = held = self._hand_over(obtained, scope)
         self._unwatch = on_task_end(task, self._on_task_end)
         return held
 
@@ -84,6 +90,7 @@ class LeasedBlock(Generic[L, Swallows]):
             raise RuntimeError(f"{self._key}: this block was not entered")
         if (unwatch := self._unwatch) is not None:
             self._give_back(held, error)
+            self._forget()
             self._unwatch = None  # it knows this block: together they would wait for the garbage collector
             unwatch()
         if this_task() is not self._task:
@@ -130,13 +137,16 @@ class LeasedBlock(Generic[L, Swallows]):
         """What is held, for messages."""
         return self._key
 
-    async def _obtain(self) -> None:
+    def _obtain(self) -> Awaitable[G]:
         """Wait until it is granted."""
         raise NotImplementedError
 
-    def _hand_over(self, scope: CancelScope) -> L:
+    def _hand_over(self, obtained: G, scope: CancelScope) -> L:
         """What the body gets, which cancels this scope when it is lost."""
         raise NotImplementedError
+
+    def _forget(self) -> None:
+        """It was given back, or could not be obtained."""
 
     def _give_back(self, held: L, error: BaseException | None) -> None:
         """Give it back, synchronously; `error` is what left the body. In the body's task, within its scope."""
@@ -172,6 +182,7 @@ class LeasedBlock(Generic[L, Swallows]):
             self._unwatch = None
             unwatch()
             self._abandon(self._held)
+            self._forget()
 
     def _note_loss(self, held: L, error: BaseException | None) -> None:
         if isinstance(error, Exception):

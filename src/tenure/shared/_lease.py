@@ -6,7 +6,7 @@ block is entered and left is `_block`'s.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Any, TypeVar
@@ -148,7 +148,7 @@ class Lease(Guarded, Held):
 H = TypeVar("H", bound=Lease)
 
 
-class Hold(LeasedBlock[H, None]):
+class Hold(LeasedBlock[H, Grant, None]):
     """A block for which the engine holds something; `kind` makes its lease of the request, the grant and the scope."""
 
     __slots__ = ("_exclusive", "_kind", "_release", "_request", "_since", "_timeout", "_ttl", "grant")
@@ -173,25 +173,15 @@ class Hold(LeasedBlock[H, None]):
         self._ttl = ttl
         self._exclusive = exclusive
 
-    async def _obtain(self) -> None:
+    def _obtain(self) -> Awaitable[Grant]:
         store, key = self._store, self._key
-        if self._exclusive:
-            if (key, self._task) in store.entered:
-                raise RuntimeError(f"{key}: this task holds it already and would wait for itself")
-            store.entered[key, self._task] = self
-        started = 0.0 if store.observer is None else now()
-        try:
-            if self._timeout is None:
-                self.grant = await store.acquire(self._request, self._ttl)
-            else:
-                self.grant = await self._acquire_within(self._timeout)
-        except BaseException:
-            self._forget()
-            raise
+        if self._exclusive and store.entered.setdefault((key, self._task), self) is not self:
+            raise RuntimeError(f"{key}: this task holds it already and would wait for itself")
         if store.observer is not None:
             self._since = now()
-            token = self.grant.answer.token
-            store.reporter.notice("lease.acquired", key=key, token=token, waited=self._since - started)
+        if self._timeout is None:
+            return store.acquire(self._request, self._ttl)
+        return self._acquire_within(self._timeout)
 
     async def _acquire_within(self, timeout: float) -> Grant:
         positions: list[int] = []
@@ -202,13 +192,17 @@ class Hold(LeasedBlock[H, None]):
                 return grant
         raise AcquireTimeout(self._key, timeout, position=positions[-1] if positions else None)
 
-    def _hand_over(self, scope: CancelScope) -> H:
-        return self._kind(self._request, self.grant, scope)
+    def _hand_over(self, obtained: Grant, scope: CancelScope) -> H:
+        self.grant = obtained
+        if self._store.observer is not None:
+            started, self._since = self._since, now()
+            token, waited = obtained.answer.token, self._since - started
+            self._store.reporter.notice("lease.acquired", key=self._key, token=token, waited=waited)
+        return self._kind(self._request, obtained, scope)
 
     def _give_back(self, held: H, error: BaseException | None) -> None:
         del error
         self._release = self._store.release(self._request, self.grant)
-        self._forget()
         held.end(self._release.since)
         if self._store.observer is not None and not held.lost:
             since = now() - self._since
@@ -224,5 +218,5 @@ class Hold(LeasedBlock[H, None]):
             raise LeaseLost(held.key, held.lost) from None
 
     def _forget(self) -> None:
-        if self._exclusive:
-            self._store.entered.pop((self._key, self._task), None)
+        if self._exclusive and self._store.entered.get((self._key, self._task)) is self:
+            del self._store.entered[self._key, self._task]

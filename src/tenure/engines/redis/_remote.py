@@ -22,8 +22,6 @@ from ._resp import pack_one
 from ._scripts import script
 from ._shards import shard_of
 
-_CAP = str(CAP).encode()  # the packer is slow with numbers
-
 
 class Topology(Protocol):
     """The connections to the servers, and which of them leads to which shard."""
@@ -92,6 +90,7 @@ class RemoteRedis(Remote):
         self._keys = keys
         self._replicas = replicas
         self._clock = clock
+        self._heads: dict[tuple[int, str], tuple[int, bytes]] = {}
         # the last is for what concerns all shards
         self._batches = [Batches(self.url) for _ in range(self.shards + (self.shards > 1))]
 
@@ -203,8 +202,20 @@ class RemoteRedis(Remote):
             ) from error
 
     def _command(self, shard: int, name: str, arguments: Iterable[Argument] = ()) -> bytes:
+        arguments = tuple(arguments)
+        count, head = self._heads.get((shard, name)) or self._head(shard, name)
+        _, _, packed = pack_one(arguments).partition(b"\n")
+        return b"*%d\r\n%b%b" % (count + len(arguments), head, packed)
+
+    def _head(self, shard: int, name: str) -> tuple[int, bytes]:
+        """What a script's command begins with, packed, and of how many arguments: packing is most of the work."""
         now = b"" if self._clock is None else f"{round(self._clock() * 1e6):016}"
-        return pack_one((b"EVALSHA", script(name).sha, *self._keys[shard], now, _CAP, *arguments))
+        arguments = (b"EVALSHA", script(name).sha, *self._keys[shard], now, CAP)
+        _, _, packed = pack_one(arguments).partition(b"\n")
+        head = len(arguments), packed
+        if self._clock is None:
+            self._heads[shard, name] = head
+        return head
 
     def _on_message(self, process: str, message: bytes) -> None:
         try:
