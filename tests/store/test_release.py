@@ -71,6 +71,15 @@ async def test_the_answer_is_waited_for_but_not_longer_than_said(virtual_clock, 
     assert virtual_clock.now() == (2 if answered else 6)
 
 
+async def test_a_lost_session_does_not_end_a_wait_with_a_time_of_its_own(virtual_clock):
+    made, session = release(ScriptedWire())
+    async with anyio.create_task_group() as group:
+        group.start_soon(made.wait, 5)
+        await anyio.sleep(1)
+        session.lose("gone")
+    assert virtual_clock.now() == 5
+
+
 async def test_waiting_is_shielded(virtual_clock):
     made, _ = release(ScriptedWire())
     with anyio.CancelScope() as scope:

@@ -2,7 +2,7 @@
 
 The states of a release:
 
-| state   | `_refused` | `over` | event                   | goes to                                             |
+| state   | `_refused` | `over`  | event                   | goes to                                             |
 |---------|------------|---------|-------------------------|-----------------------------------------------------|
 | waiting | False      | False   | `after` is answered     | sent (without `after` at once)                      |
 | sent    | False      | False   | an acknowledgement      | over: `answer` is set                               |
@@ -92,8 +92,11 @@ class PendingRelease:
 
         Cancellation: only a native one is noticed, and has no effect on the release.
         """
-        if (waiter := self.waiter()) is not None:
-            with CancelScope(deadline=now() + seconds, shield=True):
+        if self.over:
+            return
+        with CancelScope(deadline=now() + seconds, shield=True):
+            # the loss of the session wakes it too
+            while (waiter := self.waiter()) is not None:
                 await waiter
 
 
