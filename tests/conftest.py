@@ -31,6 +31,7 @@ from tenure.testing._batch_link import BatchLink
 sys.path.append(str(Path(__file__).parent))
 
 import depth
+import shared_bytecode
 from needed import (
     NO_REDIS,
     pytest_report_teststatus,
@@ -45,12 +46,15 @@ from postgres_servers import (
     postgres_process,
     postgres_server,
 )
+from shared_bytecode import pytest_configure_node, pytest_make_collect_report
 
 __all__ = (
     "inline_postgres",
     "own_postgres_server",
     "postgres_process",
     "postgres_server",
+    "pytest_configure_node",
+    "pytest_make_collect_report",
     "pytest_report_teststatus",
     "pytest_sessionfinish",
     "pytest_terminal_summary",
@@ -130,12 +134,7 @@ def pytest_configure(config):
     # It may have said --full, which the pytest processes that tests start do not know, but those of xdist do.
     if config.getoption("dist", "no") == "no":
         os.environ.pop("PYTEST_ADDOPTS", None)
-        if sys.dont_write_bytecode:
-            # Not into the sources; but without any, each process that a test starts would compile all it imports.
-            folder = tempfile.TemporaryDirectory(prefix="tenure-bytecode")
-            config.add_cleanup(folder.cleanup)
-            os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
-            os.environ["PYTHONPYCACHEPREFIX"] = folder.name
+    shared_bytecode.begin(config)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -226,8 +225,10 @@ def _is_senseless(given):
     return native and given.get("anyio_backend") == "trio"
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config, items):
     """Leave out what only --full runs."""
+    shared_bytecode.sort(config, items)
     items[:] = [
         item for item in items if not _is_senseless(getattr(getattr(item, "callspec", None), "params", {}))
     ]

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 import anyio
 import psycopg
 import pytest
-from anyio.abc import SocketAttribute
+from relays import relay
 
 from tenure import Lock, WorkQueue
 from tenure.engines import open_store
@@ -26,30 +26,19 @@ async def listened(server):
     """The port through which a Redis server is reached, and what came from each connection, all of it together."""
     said = []
 
-    async def forward(source, target, scope, note):
-        try:
-            async for data in source:
-                note += data
-                await target.send(data)
-        except (anyio.BrokenResourceError, anyio.ClosedResourceError):
-            pass
-        scope.cancel()
+    def change_of(_client):
+        words = bytearray()
+        said.append(words)
 
-    async def serve(client):
-        said.append(bytearray())
-        async with (
-            client,
-            await anyio.connect_unix(server.socket) as inside,
-            anyio.create_task_group() as group,
-        ):
-            group.start_soon(forward, client, inside, group.cancel_scope, said[-1])
-            group.start_soon(forward, inside, client, group.cancel_scope, bytearray())
+        def note(data, *, up):
+            if up:
+                words.extend(data)
+            return data
 
-    async with await anyio.create_tcp_listener(local_host="127.0.0.1") as listener:
-        async with anyio.create_task_group() as group:
-            group.start_soon(listener.serve, serve)
-            yield listener.extra(SocketAttribute.local_port), said
-            group.cancel_scope.cancel()
+        return note
+
+    async with relay(server.socket, change_of) as port:
+        yield port, said
 
 
 @pytest.mark.parametrize("limit", [5000, 50], ids=["silent", "answers BUSY"])

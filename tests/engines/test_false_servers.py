@@ -8,6 +8,7 @@ from itertools import count
 import anyio
 import pytest
 from anyio.abc import SocketAttribute
+from relays import relay
 
 import tenure
 from tenure import EngineError, Lock, StoreUnavailable, WorkQueue
@@ -96,31 +97,13 @@ async def between(socket, surplus=lambda client, part: b""):
     """
     clients = []
 
-    async def forward(source, target, scope):
-        parts = count(1)
-        try:
-            async for data in source:
-                more = surplus(clients.index(target) + 1, next(parts)) if target in clients else b""
-                await target.send(more + data)
-        except (anyio.BrokenResourceError, anyio.ClosedResourceError):
-            pass
-        scope.cancel()
+    def change_of(client):
+        clients.append(client)
+        number, parts = len(clients), count(1)
+        return lambda data, *, up: data if up else surplus(number, next(parts)) + data
 
-    async def serve(client):
-        async with (
-            client,
-            await anyio.connect_unix(socket) as inside,
-            anyio.create_task_group() as group,
-        ):
-            clients.append(client)
-            group.start_soon(forward, client, inside, group.cancel_scope)
-            group.start_soon(forward, inside, client, group.cancel_scope)
-
-    async with await anyio.create_tcp_listener(local_host="127.0.0.1") as listener:
-        async with anyio.create_task_group() as group:
-            group.start_soon(listener.serve, serve)
-            yield listener.extra(SocketAttribute.local_port), clients
-            group.cancel_scope.cancel()
+    async with relay(socket, change_of) as port:
+        yield port, clients
 
 
 @pytest.mark.parametrize(

@@ -41,13 +41,16 @@ class Direct(Engine):
         await anyio.sleep_forever()
 
 
+CAPS = (1, pytest.param(2, marks=pytest.mark.full), 3, pytest.param(5, marks=pytest.mark.full))
+
+
 class InSmallSteps(WalkContract):
     """Where the engine stops and answers MORE, it loses and doubles nothing."""
 
     walks = depth.walks(5)
     now = 1000.0
 
-    @pytest.fixture(params=(1, 2, 3, 5), ids="cap {}".format)
+    @pytest.fixture(params=CAPS, ids="cap {}".format)
     def cap_of_engine(self, request):
         self.cap = request.param
         return self.cap
@@ -70,7 +73,7 @@ class TestSqliteInStep(InSmallSteps):
 
     in_step = True
 
-    @pytest.fixture(params=(1, 2, 3, 5, CAP), ids="cap {}".format)
+    @pytest.fixture(params=(*CAPS, CAP), ids="cap {}".format)
     def cap_of_engine(self, request):
         self.cap = request.param
         return self.cap

@@ -11,6 +11,7 @@ import pytest
 import trustme
 from anyio.abc import SocketAttribute
 from anyio.streams.tls import TLSListener
+from relays import inside, passed_on
 
 from tenure import EngineError, Lock, WorkQueue
 from tenure.engines import open_store
@@ -35,19 +36,9 @@ async def behind_tls(server, authority):
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     authority.issue_cert("localhost").configure_cert(context)
 
-    async def forward(source, target, scope):
-        try:
-            async for data in source:
-                await target.send(data)
-        except (anyio.BrokenResourceError, anyio.ClosedResourceError, ssl.SSLError):
-            pass
-        scope.cancel()
-
     async def serve(client):
-        async with client, await anyio.connect_unix(server.socket) as inside:
-            async with anyio.create_task_group() as group:
-                group.start_soon(forward, client, inside, group.cancel_scope)
-                group.start_soon(forward, inside, client, group.cancel_scope)
+        async with client, await inside(server.socket) as redis:
+            await passed_on(client, redis)
 
     plain = await anyio.create_tcp_listener(local_host="localhost", family=socket.AF_INET)
     listener = TLSListener(plain, context, standard_compatible=False)

@@ -6,6 +6,7 @@ import anyio
 import anyio.lowlevel
 import depth
 import pytest
+from callers import ON_UVLOOP_TOO, Cancellable, start_in_turn
 
 from tenure.errors import BarrierBroken
 from tenure.local._barrier import Barrier, BarrierStatistics
@@ -19,56 +20,24 @@ from tenure.testing import (
     explore,
     newcomer,
 )
-from tenure.waiting import this_task
-
-EVERY_WAY = pytest.mark.parametrize(
-    ("anyio_backend", "how"),
-    [
-        ("asyncio", "scope"),
-        ("uvloop", "scope"),
-        ("trio", "scope"),
-        ("asyncio", "native"),
-        ("uvloop", "native"),
-    ],
-    indirect=["anyio_backend"],
-)
 
 
-class Party:
-    """A task that waits at a barrier, and can be cancelled by its scope or, on asyncio, natively."""
+class Party(Cancellable):
+    """One that waits at a barrier."""
 
     def __init__(self, barrier, how="scope"):
+        super().__init__(how)
         self.barrier = barrier
-        self.how = how
-        self.scope = anyio.CancelScope()
-        self.outcome = None
 
-    async def run(self):
-        self.task = this_task()
-        with self.scope:
-            try:
-                self.outcome = await self.barrier.wait()
-            except anyio.get_cancelled_exc_class():
-                self.outcome = "cancelled"
-                if self.how == "scope":
-                    raise
-            except BarrierBroken:
-                self.outcome = "broken"
-
-    def cancel(self):
-        if self.how == "native":
-            self.task.cancel()
-        else:
-            self.scope.cancel()
+    async def do(self):
+        try:
+            self.outcome = await self.barrier.wait()
+        except BarrierBroken:
+            self.outcome = "broken"
 
 
 async def line_up(group, barrier, n, how="scope"):
-    parties = []
-    for _ in range(n):
-        parties.append(Party(barrier, how))
-        group.start_soon(parties[-1].run)
-        await anyio.wait_all_tasks_blocked()
-    return parties
+    return await start_in_turn(group, [Party(barrier, how) for _ in range(n)])
 
 
 def outcomes(parties):
@@ -257,7 +226,7 @@ async def test_it_works_again_when_it_is_reset_while_one_gives_way_at_the_broken
 # --------------------------------------------------------------------------------------------------------- "drop"
 
 
-@EVERY_WAY
+@ON_UVLOOP_TOO
 async def test_r12_with_drop_the_others_wait_on_and_places_are_right_after_a_cancellation(how):
     """python/cpython#155233: asyncio's gave [1, 1, 2]."""
     barrier = Barrier(3, on_departure="drop")
@@ -296,7 +265,7 @@ async def test_with_drop_one_that_is_cancelled_as_the_last_one_comes_leaves_no_m
 # ---------------------------------------------------------------------------------------------------------- windows
 
 
-@EVERY_WAY
+@ON_UVLOOP_TOO
 async def test_w2_cancelled_and_then_the_last_one_comes(how):
     barrier = Barrier(3)
     async with anyio.create_task_group() as group:
@@ -307,7 +276,7 @@ async def test_w2_cancelled_and_then_the_last_one_comes(how):
     assert outcomes(parties) == ["cancelled", "broken"]
 
 
-@EVERY_WAY
+@ON_UVLOOP_TOO
 async def test_w2_with_drop_the_last_one_is_not_the_last_one_any_more(how):
     barrier = Barrier(3, on_departure="drop")
     async with anyio.create_task_group() as group:
@@ -321,7 +290,7 @@ async def test_w2_with_drop_the_last_one_is_not_the_last_one_any_more(how):
     assert outcomes([*parties, last]) == ["cancelled", 0, 1]
 
 
-@EVERY_WAY
+@ON_UVLOOP_TOO
 async def test_w2_cancelled_and_then_reset_it_does_not_break_what_comes_after(how):
     barrier = Barrier(3)
     async with anyio.create_task_group() as group:
@@ -332,7 +301,7 @@ async def test_w2_cancelled_and_then_reset_it_does_not_break_what_comes_after(ho
     assert outcomes(parties) == ["cancelled", "broken", 0, 1, 2]
 
 
-@EVERY_WAY
+@ON_UVLOOP_TOO
 async def test_w3_let_go_and_then_cancelled(how):
     barrier = Barrier(2)
     async with anyio.create_task_group() as group:
@@ -343,7 +312,7 @@ async def test_w3_let_go_and_then_cancelled(how):
     assert not barrier.broken
 
 
-@EVERY_WAY
+@ON_UVLOOP_TOO
 async def test_w3_broken_and_then_cancelled(how):
     barrier = Barrier(2)
     async with anyio.create_task_group() as group:

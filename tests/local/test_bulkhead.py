@@ -7,53 +7,33 @@ import anyio
 import anyio.lowlevel
 import depth
 import pytest
+from callers import EVERY_WAY, Cancellable
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tenure.errors import AcquireTimeout, BulkheadFull
 from tenure.local._bulkhead import Bulkhead
 from tenure.testing import assert_checkpoints, cancel_everywhere, cancellable, explore, newcomer, run
-from tenure.waiting import this_task
-
-EVERY_WAY = pytest.mark.parametrize(
-    ("anyio_backend", "how"),
-    [("asyncio", "scope"), ("trio", "scope"), ("asyncio", "native")],
-    indirect=["anyio_backend"],
-)
 
 
-class Guest:
-    """A task that enters and stays until it is told to go; it can be cancelled by scope or, on asyncio, natively."""
+class Guest(Cancellable):
+    """One that enters and stays until it is told to go."""
 
     def __init__(self, bulkhead, kind=None, *, timeout=None, how="scope"):
+        super().__init__(how)
         self.bulkhead = bulkhead
         self.kind = kind
         self.timeout = timeout
-        self.how = how
-        self.scope = anyio.CancelScope()
         self.leave = anyio.Event()
-        self.outcome = None
 
-    async def run(self):
-        self.task = this_task()
-        with self.scope:
-            try:
-                async with self.bulkhead.enter(self.kind, timeout=self.timeout):
-                    self.outcome = "inside"
-                    await self.leave.wait()
-                self.outcome = "left"
-            except (BulkheadFull, AcquireTimeout) as error:
-                self.outcome = type(error)
-            except anyio.get_cancelled_exc_class():
-                self.outcome = "cancelled"
-                if self.how == "scope":
-                    raise
-
-    def cancel(self):
-        if self.how == "native":
-            self.task.cancel()
-        else:
-            self.scope.cancel()
+    async def do(self):
+        try:
+            async with self.bulkhead.enter(self.kind, timeout=self.timeout):
+                self.outcome = "inside"
+                await self.leave.wait()
+            self.outcome = "left"
+        except (BulkheadFull, AcquireTimeout) as error:
+            self.outcome = type(error)
 
 
 async def settle():

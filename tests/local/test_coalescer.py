@@ -8,18 +8,13 @@ import anyio
 import anyio.lowlevel
 import depth
 import pytest
+from callers import EVERY_WAY
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tenure.local._coalescer import Coalescer
 from tenure.testing import assert_checkpoints, cancel_everywhere, cancellable, explore, newcomer, run
 from tenure.waiting import this_task
-
-EVERY_WAY = pytest.mark.parametrize(
-    ("anyio_backend", "how"),
-    [("asyncio", "scope"), ("trio", "scope"), ("asyncio", "native")],
-    indirect=["anyio_backend"],
-)
 
 
 class Sink:

@@ -4,16 +4,11 @@ import anyio
 import anyio.lowlevel
 import depth
 import pytest
+from callers import EVERY_WAY
 
 from tenure.local._router import Router, RouterKindStatistics
 from tenure.testing import assert_checkpoints, cancel_everywhere, cancellable, explore, newcomer
 from tenure.waiting import this_task
-
-EVERY_WAY = pytest.mark.parametrize(
-    ("anyio_backend", "how"),
-    [("asyncio", "scope"), ("trio", "scope"), ("asyncio", "native")],
-    indirect=["anyio_backend"],
-)
 
 
 class Handler:

@@ -8,6 +8,7 @@ import anyio
 import anyio.lowlevel
 import depth
 import pytest
+from callers import ON_UVLOOP_TOO, Cancellable, start_in_turn
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -25,50 +26,25 @@ from tenure.waiting import this_task
 
 POLICIES = ("fair", "readers", "writers")
 ALL_POLICIES = pytest.mark.parametrize("policy", POLICIES)
-EVERY_WAY = pytest.mark.parametrize(
-    ("anyio_backend", "how"),
-    [
-        ("asyncio", "scope"),
-        ("uvloop", "scope"),
-        ("trio", "scope"),
-        ("asyncio", "native"),
-        ("uvloop", "native"),
-    ],
-    indirect=["anyio_backend"],
-)
 
 
-class Task:
-    """A task that holds the lock until it is told to leave, and can be cancelled by its scope or natively."""
+class Task(Cancellable):
+    """One that holds the lock until it is told to leave."""
 
     def __init__(self, lock, mode, how="scope"):
+        super().__init__(how)
         self.lock = lock
         self.mode = mode
-        self.how = how
-        self.scope = anyio.CancelScope()
         self.leaving = anyio.Event()
-        self.outcome = None
 
-    async def run(self):
-        self.task = this_task()
-        with self.scope:
-            try:
-                async with self.lock.read() if self.mode == "r" else self.lock.write():
-                    self.outcome = "in"
-                    await self.leaving.wait()
-                self.outcome = "done"
-            except anyio.get_cancelled_exc_class():
-                self.outcome = "cancelled"
-                if self.how == "scope":
-                    raise
-            except anyio.BrokenResourceError:
-                self.outcome = "broken"
-
-    def cancel(self):
-        if self.how == "native":
-            self.task.cancel()
-        else:
-            self.scope.cancel()
+    async def do(self):
+        try:
+            async with self.lock.read() if self.mode == "r" else self.lock.write():
+                self.outcome = "in"
+                await self.leaving.wait()
+            self.outcome = "done"
+        except anyio.BrokenResourceError:
+            self.outcome = "broken"
 
     async def leave(self):
         self.leaving.set()
@@ -76,12 +52,7 @@ class Task:
 
 
 async def line_up(group, lock, modes, how="scope"):
-    tasks = []
-    for mode in modes:
-        tasks.append(Task(lock, mode, how))
-        group.start_soon(tasks[-1].run)
-        await anyio.wait_all_tasks_blocked()
-    return tasks
+    return await start_in_turn(group, [Task(lock, mode, how) for mode in modes])
 
 
 def who_is_in(tasks):
@@ -122,7 +93,7 @@ async def test_entering_gives_way_to_others_and_leaving_does_not():
 
 
 @pytest.mark.parametrize("mode", "rw")
-@EVERY_WAY
+@ON_UVLOOP_TOO
 async def test_cancelled_in_the_checkpoint_of_a_free_lock_it_holds_nothing(how, mode):
     lock = RWLock()
     task = Task(lock, mode, how)
@@ -382,7 +353,7 @@ async def test_r11_neither_readers_nor_writers_starve(virtual_clock, policy):
 
 
 @ALL_POLICIES
-@EVERY_WAY
+@ON_UVLOOP_TOO
 async def test_r10_the_readers_behind_a_writer_that_gives_up_go_in(how, policy):
     """aiorwlock and tricycle: they stayed parked until the first reader left."""
     lock = RWLock(policy)
@@ -394,7 +365,7 @@ async def test_r10_the_readers_behind_a_writer_that_gives_up_go_in(how, policy):
         leave_all(tasks)
 
 
-@EVERY_WAY
+@ON_UVLOOP_TOO
 async def test_the_readers_behind_the_second_writer_wait_on_when_the_first_gives_up(how):
     lock = RWLock()
     async with anyio.create_task_group() as group:
@@ -405,7 +376,7 @@ async def test_the_readers_behind_the_second_writer_wait_on_when_the_first_gives
         leave_all(tasks)
 
 
-@EVERY_WAY
+@ON_UVLOOP_TOO
 async def test_w2_cancelled_and_then_given_to_the_next(how):
     lock = RWLock()
     async with anyio.create_task_group() as group:
@@ -420,7 +391,7 @@ async def test_w2_cancelled_and_then_given_to_the_next(how):
 
 
 @pytest.mark.parametrize("mode", "rw")
-@EVERY_WAY
+@ON_UVLOOP_TOO
 async def test_w2n_a_newcomer_neither_barges_nor_waits_behind_the_dead(how, mode):
     lock = RWLock()
     async with anyio.create_task_group() as group:
@@ -433,7 +404,7 @@ async def test_w2n_a_newcomer_neither_barges_nor_waits_behind_the_dead(how, mode
     assert lock.statistics().tasks_waiting == 0
 
 
-@EVERY_WAY
+@ON_UVLOOP_TOO
 async def test_w2n_readers_go_in_together_when_the_writer_before_them_was_just_cancelled(how):
     lock = RWLock()
     async with anyio.create_task_group() as group:
@@ -447,7 +418,7 @@ async def test_w2n_readers_go_in_together_when_the_writer_before_them_was_just_c
 
 
 @pytest.mark.parametrize("mode", "rw")
-@EVERY_WAY
+@ON_UVLOOP_TOO
 async def test_w3_given_and_then_cancelled(how, mode):
     lock = RWLock()
     async with anyio.create_task_group() as group:

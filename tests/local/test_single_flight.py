@@ -10,16 +10,12 @@ import anyio
 import anyio.lowlevel
 import depth
 import pytest
+from callers import EVERY_WAY
 
 from tenure.local._single_flight import SingleFlight
 from tenure.testing import assert_checkpoints, cancel_everywhere, cancellable, explore, newcomer
 from tenure.waiting import this_task
 
-EVERY_WAY = pytest.mark.parametrize(
-    ("anyio_backend", "how"),
-    [("asyncio", "scope"), ("trio", "scope"), ("asyncio", "native")],
-    indirect=["anyio_backend"],
-)
 HOSTS = pytest.mark.parametrize("entered", [False, True])
 
 

@@ -3,54 +3,29 @@
 import anyio
 import anyio.lowlevel
 import pytest
+from callers import EVERY_WAY, Cancellable, start_in_turn
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tenure.local._slots import Slots
 from tenure.waiting import this_task
 
-EVERY_WAY = pytest.mark.parametrize(
-    ("anyio_backend", "how"),
-    [("asyncio", "scope"), ("trio", "scope"), ("asyncio", "native")],
-    indirect=["anyio_backend"],
-)
 
-
-class Taker:
-    """A task that takes slots, and can be cancelled by its scope or, on asyncio, natively."""
+class Taker(Cancellable):
+    """One that takes slots."""
 
     def __init__(self, slots, n, how="scope"):
+        super().__init__(how)
         self.slots = slots
         self.n = n
-        self.how = how
-        self.scope = anyio.CancelScope()
-        self.outcome = None
 
-    async def run(self):
-        self.task = this_task()
-        with self.scope:
-            try:
-                await self.slots.take(self.n)
-                self.outcome = "has"
-            except anyio.get_cancelled_exc_class():
-                self.outcome = "cancelled"
-                if self.how == "scope":
-                    raise
-
-    def cancel(self):
-        if self.how == "native":
-            self.task.cancel()
-        else:
-            self.scope.cancel()
+    async def do(self):
+        await self.slots.take(self.n)
+        self.outcome = "has"
 
 
 async def line_up(group, slots, weights, how="scope"):
-    takers = []
-    for n in weights:
-        takers.append(Taker(slots, n, how))
-        group.start_soon(takers[-1].run)
-        await anyio.wait_all_tasks_blocked()
-    return takers
+    return await start_in_turn(group, [Taker(slots, n, how) for n in weights])
 
 
 def outcomes(takers):

@@ -9,18 +9,13 @@ import anyio
 import anyio.from_thread
 import anyio.lowlevel
 import pytest
+from callers import EVERY_WAY, Caller
 
 from tenure.errors import BulkheadFull
 from tenure.local import Finished, Threads
 from tenure.local._threads import Done
 from tenure.testing import assert_checkpoints
 from tenure.waiting import this_task
-
-EVERY_WAY = pytest.mark.parametrize(
-    ("anyio_backend", "how"),
-    [("asyncio", "scope"), ("trio", "scope"), ("asyncio", "native")],
-    indirect=["anyio_backend"],
-)
 
 
 class Blocker:
@@ -45,31 +40,6 @@ def blocker():
         yield block
     finally:
         block.go.set()
-
-
-class Caller:
-    """A task that makes one call and can be cancelled by its scope or, on asyncio, natively."""
-
-    def __init__(self, how="scope"):
-        self.how = how
-        self.scope = anyio.CancelScope()
-        self.outcome = None
-
-    async def run(self, fn, *args):
-        self.task = this_task()
-        with self.scope:
-            try:
-                self.outcome = ("returned", await fn(*args))
-            except anyio.get_cancelled_exc_class():
-                self.outcome = ("cancelled", None)
-                if self.how == "scope":
-                    raise
-
-    def cancel(self):
-        if self.how == "native":
-            self.task.cancel()
-        else:
-            self.scope.cancel()
 
 
 @asynccontextmanager

@@ -4,15 +4,15 @@ from collections import deque
 
 import anyio
 import pytest
+from wires import Wire
 
 from tenure.engine import CAP, Count, Engine, NotSent, Ping, Release, Reply
 from tenure.errors import EngineError, StoreClosed, StoreUnavailable
 from tenure.store import _dispatch
 from tenure.store._dispatch import WINDOW, Dispatcher
-from tenure.testing._batch_link import BatchLink
 
 
-class Recorder(Engine):
+class Recorder(Wire):
     """An engine that answers an operation with its key, takes a second for each batch, and keeps the batches."""
 
     url = "recorder:"
@@ -21,13 +21,6 @@ class Recorder(Engine):
         self.batches = []
         self.failures = []
         self.answers = {}
-
-    def link(self):
-        return BatchLink(self)
-
-    async def serve(self, process, deliver, *, task_status):
-        task_status.started()
-        await anyio.sleep_forever()
 
     async def execute(self, operations):
         self.batches.append([operation.key for operation in operations])
@@ -56,6 +49,22 @@ class Immediate(Engine):
 
 def op(key):
     return Release(key, "")
+
+
+class Source:
+    """Gathers things, and sends how many it has when it is called."""
+
+    def __init__(self, dispatcher):
+        self._dispatcher = dispatcher
+        self._gathered = 0
+
+    def gather(self, number):
+        for _ in range(number):
+            self._gathered += 1
+            self._dispatcher.call_soon(self._flush)
+
+    def _flush(self):
+        self._dispatcher.send(op(f"gathered {self._gathered}"), lambda _: None)
 
 
 @pytest.fixture
@@ -209,20 +218,10 @@ async def test_cancelled_under_way_it_is_not_sent_again(dispatcher, engine, virt
 
 
 async def test_a_function_is_called_once_at_the_end_of_the_turn(dispatcher, engine, virtual_clock):
-    class Source:
-        gathered = 0
-
-        def flush(self):
-            dispatcher.send(op(f"gathered {self.gathered}"), lambda _: None)
-
-    source = Source()
-    for _ in range(5):
-        source.gathered += 1
-        dispatcher.call_soon(source.flush)
+    source = Source(dispatcher)
+    source.gather(5)
     await virtual_clock.settle()
-    for _ in range(3):
-        source.gathered += 1
-        dispatcher.call_soon(source.flush)
+    source.gather(3)
     await dispatcher.settled()
     assert engine.batches == [["gathered 5"], ["gathered 8"]]
 
@@ -480,16 +479,7 @@ async def test_settled_means_that_all_is_answered(direct, sending, virtual_clock
 
 
 async def test_what_a_function_sends_is_submitted_at_the_end_of_the_turn(direct, sending, virtual_clock):
-    class Source:
-        gathered = 0
-
-        def flush(self):
-            direct.send(op(f"gathered {self.gathered}"), lambda _: None)
-
-    source = Source()
-    for _ in range(3):
-        source.gathered += 1
-        direct.call_soon(source.flush)
+    Source(direct).gather(3)
     assert sending.keys == []
     await virtual_clock.settle()
     assert sending.keys == ["gathered 3"]

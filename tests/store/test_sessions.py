@@ -2,20 +2,18 @@ from __future__ import annotations
 
 import anyio
 import pytest
+from wires import Wire
 
-from tenure.engine import CloseSession, Engine, OpenSession, RenewSession, Reply
+from tenure.engine import CloseSession, OpenSession, RenewSession, Reply
 from tenure.engines.memory import MemoryEngine
 from tenure.errors import EngineError, StoreClosed, StoreUnavailable
 from tenure.store._dispatch import Dispatcher, Dispatchers
 from tenure.store._sessions import Session, Sessions
-from tenure.testing._batch_link import BatchLink
 from tenure.upkeep import Upkeep
 
 
-class Link(Engine):
+class Link(Wire):
     """A memory engine behind a wire, with its operations on record; it can be away, slow, and refuse."""
-
-    url = "link:"
 
     def __init__(self):
         self.engine = MemoryEngine()
@@ -23,13 +21,6 @@ class Link(Engine):
         self.down = False
         self.seconds = 0.0
         self.refused = ()
-
-    def link(self):
-        return BatchLink(self)
-
-    async def serve(self, process, deliver, *, task_status):
-        task_status.started()
-        await anyio.sleep_forever()
 
     async def execute(self, operations):
         await anyio.sleep(self.seconds)

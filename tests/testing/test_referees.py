@@ -940,7 +940,8 @@ class Fleet:
     async def until(self, condition):
         with anyio.fail_after(120):
             while not condition():
-                await anyio.sleep(0.01)
+                # most conditions read the whole history
+                await anyio.sleep(0.1)
 
     async def freeze(self, process):
         """Freeze it, but not in the middle of a transaction of SQLite: that would lock out everybody else."""

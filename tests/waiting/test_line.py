@@ -7,47 +7,19 @@ newcomer in that turn. W3: granted something, then cancelled in the same turn.
 import anyio
 import anyio.lowlevel
 import pytest
+from callers import ON_UVLOOP_TOO, Caller
 
-from tenure.waiting import Line, this_task
-
-EVERY_WAY = pytest.mark.parametrize(
-    ("anyio_backend", "how"),
-    [
-        ("asyncio", "scope"),
-        ("uvloop", "scope"),
-        ("trio", "scope"),
-        ("asyncio", "native"),
-        ("uvloop", "native"),
-    ],
-    indirect=["anyio_backend"],
-)
+from tenure.waiting import Line
 
 
-class Caller:
-    """A task that makes one call and can be cancelled by its scope or, on asyncio, natively."""
+class Trier(Caller):
+    """One whose call may be refused."""
 
-    def __init__(self, how="scope"):
-        self.how = how
-        self.scope = anyio.CancelScope()
-        self.outcome = None
-
-    async def run(self, fn, *args):
-        self.task = this_task()
-        with self.scope:
-            try:
-                self.outcome = ("returned", await fn(*args))
-            except anyio.get_cancelled_exc_class():
-                self.outcome = ("cancelled", None)
-                if self.how == "scope":
-                    raise
-            except Exception as error:
-                self.outcome = ("raised", error)
-
-    def cancel(self):
-        if self.how == "native":
-            self.task.cancel()
-        else:
-            self.scope.cancel()
+    async def do(self, fn, *args):
+        try:
+            await super().do(fn, *args)
+        except Exception as error:
+            self.outcome = ("raised", error)
 
 
 class Ticket:
@@ -84,7 +56,7 @@ class Ticket:
 async def line_up(group, owner, wants, how="scope"):
     callers = []
     for want in wants:
-        callers.append(Caller(how))
+        callers.append(Trier(how))
         group.start_soon(callers[-1].run, owner.take, want)
         await anyio.wait_all_tasks_blocked()
     return callers
@@ -134,9 +106,9 @@ async def test_granted_before_it_parks_it_makes_a_checkpoint():
         group.cancel_scope.cancel()
 
 
-@EVERY_WAY
+@ON_UVLOOP_TOO
 async def test_granted_before_it_parks_and_cancelled_in_that_checkpoint_it_gives_back(how):
-    owner, caller = Ticket(), Caller(how)
+    owner, caller = Ticket(), Trier(how)
 
     async def take():
         waiter = owner.line.join("x")
@@ -159,7 +131,7 @@ async def test_a_waiter_can_be_granted_only_once():
     assert await owner.line.wait(waiter) == 1
 
 
-@EVERY_WAY
+@ON_UVLOOP_TOO
 async def test_w1_cancelled_while_parked_it_leaves_the_line(how):
     owner = Ticket()
     async with anyio.create_task_group() as group:
@@ -172,7 +144,7 @@ async def test_w1_cancelled_while_parked_it_leaves_the_line(how):
     assert (first.outcome[0], second.outcome) == ("cancelled", ("returned", 1))
 
 
-@EVERY_WAY
+@ON_UVLOOP_TOO
 async def test_w2_cancelled_and_then_offered_something_the_next_one_gets_it(how):
     owner = Ticket()
     async with anyio.create_task_group() as group:
@@ -188,7 +160,7 @@ async def test_w2_cancelled_and_then_offered_something_the_next_one_gets_it(how)
     assert owner.tickets == []
 
 
-@EVERY_WAY
+@ON_UVLOOP_TOO
 async def test_w2_the_cancelled_are_passed_over_in_the_middle_too(how):
     owner = Ticket()
     async with anyio.create_task_group() as group:
@@ -200,7 +172,7 @@ async def test_w2_the_cancelled_are_passed_over_in_the_middle_too(how):
     assert [caller.outcome[0] for caller in callers] == ["returned", "cancelled", "returned"]
 
 
-@EVERY_WAY
+@ON_UVLOOP_TOO
 async def test_w2n_a_newcomer_does_not_queue_behind_the_dead(how):
     owner = Ticket()
     async with anyio.create_task_group() as group:
@@ -216,7 +188,7 @@ async def test_w2n_a_newcomer_does_not_queue_behind_the_dead(how):
     assert owner.left == [("a", False)]
 
 
-@EVERY_WAY
+@ON_UVLOOP_TOO
 async def test_w3_granted_and_then_cancelled_nothing_is_lost(how):
     owner = Ticket()
     async with anyio.create_task_group() as group:
@@ -235,7 +207,7 @@ async def test_w3_granted_and_then_cancelled_nothing_is_lost(how):
     assert second.outcome == ("returned", 2 if how == "scope" else 1)
 
 
-@EVERY_WAY
+@ON_UVLOOP_TOO
 async def test_w3_the_owner_may_grant_within_on_leave_to_one_that_is_cancelled_too(how):
     owner = Ticket()
     async with anyio.create_task_group() as group:
@@ -273,7 +245,7 @@ async def test_the_reason_of_a_native_cancel_is_not_swallowed():
             raise
 
     async with anyio.create_task_group() as group:
-        caller = Caller("native")
+        caller = Trier("native")
         group.start_soon(caller.run, take)
         await anyio.wait_all_tasks_blocked()
         caller.task.cancel("because")
@@ -302,7 +274,7 @@ async def test_failed_before_it_parks():
         await owner.line.wait(waiter)
 
 
-@EVERY_WAY
+@ON_UVLOOP_TOO
 async def test_failed_and_cancelled_in_either_order_the_owner_is_reported_at_most_once(how):
     owner = Ticket()
     async with anyio.create_task_group() as group:
@@ -350,12 +322,12 @@ async def test_leaving_twice_calls_the_owner_once():
     assert repr(waiter) == "<Waiter gone want='x'>"
 
 
-@EVERY_WAY
+@ON_UVLOOP_TOO
 @pytest.mark.parametrize("order", ["forwards", "backwards"])
 async def test_many_leave_at_once_and_nobody_is_stranded(how, order):
     owner = Ticket()
     async with anyio.create_task_group() as group:
-        callers = [Caller(how) for _ in range(1000)]
+        callers = [Trier(how) for _ in range(1000)]
         for number, caller in enumerate(callers):
             group.start_soon(caller.run, owner.take, number)
         await anyio.wait_all_tasks_blocked()

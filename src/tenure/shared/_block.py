@@ -15,14 +15,15 @@ Classes built on it say how to obtain something, what to hand over, how to give 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from math import inf
 from types import TracebackType
 from typing import Generic, Protocol, TypeVar
 
 from anyio import CancelScope
 
 from tenure.store import Store
-from tenure.waiting import Parked, now, on_task_end, this_task
+from tenure.waiting import Parked, new_scope, now, on_task_end, this_task
 
 
 class Leased(Protocol):
@@ -35,11 +36,13 @@ class Leased(Protocol):
 
 
 L = TypeVar("L", bound=Leased)
+G = TypeVar("G")
+"""What the engine has granted."""
 Swallows = TypeVar("Swallows", None, bool)
 """What `__aexit__` returns: None, or whether it swallows the exception."""
 
 
-class LeasedBlock(Generic[L, Swallows]):
+class LeasedBlock(Generic[L, G, Swallows]):
     """An async context manager whose body runs for as long as something is held. For one use."""
 
     __slots__ = ("_held", "_key", "_scope", "_store", "_task", "_unwatch")
@@ -49,7 +52,7 @@ class LeasedBlock(Generic[L, Swallows]):
         self._key = key
         self._held: L | None = None
         self._task: object = None
-        self._unwatch: Callable[[], None] | None = None
+        self._unwatch: Callable[[], object] | None = None
 
     @property
     def is_held(self) -> bool:
@@ -64,10 +67,14 @@ class LeasedBlock(Generic[L, Swallows]):
         if self._task is not None:
             raise RuntimeError(f"{self._key}: this block was entered before; make a new one")
         self._task = task = this_task()
-        await self._obtain()
-        self._scope = scope = CancelScope()
+        try:
+            obtained = await self._obtain()
+        except BaseException:
+            self._forget()
+            raise
+        self._scope = scope = new_scope()
         scope.__enter__()
-        self._held = held = self._hand_over(scope)
+        self._held = held = self._hand_over(obtained, scope)
         self._unwatch = on_task_end(task, self._on_task_end)
         return held
 
@@ -83,6 +90,7 @@ class LeasedBlock(Generic[L, Swallows]):
             raise RuntimeError(f"{self._key}: this block was not entered")
         if (unwatch := self._unwatch) is not None:
             self._give_back(held, error)
+            self._forget()
             self._unwatch = None  # it knows this block: together they would wait for the garbage collector
             unwatch()
         if this_task() is not self._task:
@@ -95,9 +103,10 @@ class LeasedBlock(Generic[L, Swallows]):
         ended_by_us = False
         if error is None and acknowledgement is not None and not scope.cancel_called:
             waiter, seconds = acknowledgement
-            # The block has ended, so its scope is free to shield the wait. The scope has its own deadline, because
-            # a job of the store is cancelled when the loop is torn down, and the wait would then never end.
-            scope.shield, scope.deadline = True, now() + seconds
+            # the block has ended, so its scope is free to shield the wait
+            scope.shield = True
+            if seconds < inf:
+                scope.deadline = now() + seconds
             try:
                 await waiter
             except BaseException as late:
@@ -128,13 +137,16 @@ class LeasedBlock(Generic[L, Swallows]):
         """What is held, for messages."""
         return self._key
 
-    async def _obtain(self) -> None:
+    def _obtain(self) -> Awaitable[G]:
         """Wait until it is granted."""
         raise NotImplementedError
 
-    def _hand_over(self, scope: CancelScope) -> L:
+    def _hand_over(self, obtained: G, scope: CancelScope) -> L:
         """What the body gets, which cancels this scope when it is lost."""
         raise NotImplementedError
+
+    def _forget(self) -> None:
+        """It was given back, or could not be obtained."""
 
     def _give_back(self, held: L, error: BaseException | None) -> None:
         """Give it back, synchronously; `error` is what left the body. In the body's task, within its scope."""
@@ -147,7 +159,8 @@ class LeasedBlock(Generic[L, Swallows]):
     def _acknowledgement(self, held: L, error: BaseException | None) -> tuple[Parked, float] | None:
         """Where to wait for the engine's acknowledgement, and for how many seconds; None if it is there.
 
-        A body around this one may hold something under the same session, and has to end with it.
+        `inf` if the wait ends by itself. A body around this one may hold something under the same session, and has to
+        end with it.
         """
         raise NotImplementedError
 
@@ -169,6 +182,7 @@ class LeasedBlock(Generic[L, Swallows]):
             self._unwatch = None
             unwatch()
             self._abandon(self._held)
+            self._forget()
 
     def _note_loss(self, held: L, error: BaseException | None) -> None:
         if isinstance(error, Exception):

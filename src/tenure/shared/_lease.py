@@ -6,8 +6,9 @@ block is entered and left is `_block`'s.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
+from math import inf
 from typing import Any, TypeVar
 
 import anyio
@@ -130,9 +131,9 @@ class Lease(Guarded, Held):
             self._scope.cancel(f"{self.key} lost: {reason}")
             self._report_loss(reason)
 
-    def end(self) -> None:
-        """The block is being left. For the block alone."""
-        reason = self._session.look()
+    def end(self, time: float) -> None:
+        """The block was left at this time of the loop's clock. For the block alone."""
+        reason = self._session.look(time)
         if reason is not None and self.lost is None:
             self.lost = reason
             self._report_loss(reason)
@@ -147,7 +148,7 @@ class Lease(Guarded, Held):
 H = TypeVar("H", bound=Lease)
 
 
-class Hold(LeasedBlock[H, None]):
+class Hold(LeasedBlock[H, Grant, None]):
     """A block for which the engine holds something; `kind` makes its lease of the request, the grant and the scope."""
 
     __slots__ = ("_exclusive", "_kind", "_release", "_request", "_since", "_timeout", "_ttl", "grant")
@@ -172,25 +173,15 @@ class Hold(LeasedBlock[H, None]):
         self._ttl = ttl
         self._exclusive = exclusive
 
-    async def _obtain(self) -> None:
+    def _obtain(self) -> Awaitable[Grant]:
         store, key = self._store, self._key
-        if self._exclusive:
-            if (key, self._task) in store.entered:
-                raise RuntimeError(f"{key}: this task holds it already and would wait for itself")
-            store.entered[key, self._task] = self
-        started = 0.0 if store.observer is None else now()
-        try:
-            if self._timeout is None:
-                self.grant = await store.acquire(self._request, self._ttl)
-            else:
-                self.grant = await self._acquire_within(self._timeout)
-        except BaseException:
-            self._forget()
-            raise
+        if self._exclusive and store.entered.setdefault((key, self._task), self) is not self:
+            raise RuntimeError(f"{key}: this task holds it already and would wait for itself")
         if store.observer is not None:
             self._since = now()
-            token = self.grant.answer.token
-            store.reporter.notice("lease.acquired", key=key, token=token, waited=self._since - started)
+        if self._timeout is None:
+            return store.acquire(self._request, self._ttl)
+        return self._acquire_within(self._timeout)
 
     async def _acquire_within(self, timeout: float) -> Grant:
         positions: list[int] = []
@@ -201,29 +192,31 @@ class Hold(LeasedBlock[H, None]):
                 return grant
         raise AcquireTimeout(self._key, timeout, position=positions[-1] if positions else None)
 
-    def _hand_over(self, scope: CancelScope) -> H:
-        return self._kind(self._request, self.grant, scope)
+    def _hand_over(self, obtained: Grant, scope: CancelScope) -> H:
+        self.grant = obtained
+        if self._store.observer is not None:
+            started, self._since = self._since, now()
+            token, waited = obtained.answer.token, self._since - started
+            self._store.reporter.notice("lease.acquired", key=self._key, token=token, waited=waited)
+        return self._kind(self._request, obtained, scope)
 
     def _give_back(self, held: H, error: BaseException | None) -> None:
         del error
         self._release = self._store.release(self._request, self.grant)
-        self._forget()
-        held.end()
+        held.end(self._release.since)
         if self._store.observer is not None and not held.lost:
             since = now() - self._since
             self._store.reporter.notice("lease.released", key=held.key, token=held.token, held=since)
 
     def _acknowledgement(self, held: H, error: BaseException | None) -> tuple[Parked, float] | None:
         del held, error
-        if (waiter := self._release.waiter()) is None:
-            return None
-        # a body around this one may hold something under the same session, and has to end with it
-        return waiter, min(self._store.settle_timeout, self.grant.session.remaining())
+        waiter = self._store.settle_timeouts.waiter(self._release)
+        return None if waiter is None else (waiter, inf)
 
     def _conclude(self, held: H, error: BaseException | None, *, ended_by_us: bool) -> None:
         if held.lost and (ended_by_us or error is None):
             raise LeaseLost(held.key, held.lost) from None
 
     def _forget(self) -> None:
-        if self._exclusive:
-            self._store.entered.pop((self._key, self._task), None)
+        if self._exclusive and self._store.entered.get((self._key, self._task)) is self:
+            del self._store.entered[self._key, self._task]

@@ -212,6 +212,9 @@ class Takers(Held):
         self._line.fail_all(lambda: type(error)(*error.args))
         self._wake_quiet()
 
+    def wake(self) -> None:
+        """Nothing: who waits for a verdict has a deadline of their own."""
+
     def send_again(self) -> None:
         """Try once more what the engine has refused. For the session alone."""
         self._batcher.schedule()

@@ -292,7 +292,7 @@ def _refused_if_committed(on_settled: OnSettled, problem: str | None) -> None:
     on_settled({None: _UNCOMMITTED, "refused": None}.get(problem, problem))
 
 
-class TakeBlock(LeasedBlock[Task, bool]):
+class TakeBlock(LeasedBlock[Task, tuple[Session, Taken], bool]):
     """A block that takes a task and settles it."""
 
     __slots__ = ("_answered", "_parked", "_problem", "_queue", "_taken", "_timeout")
@@ -310,20 +310,20 @@ class TakeBlock(LeasedBlock[Task, bool]):
     def _name(self) -> str:
         return f"{self._key} task" if self._taken is None else f"{self._key} task {self._taken[1].id}"
 
-    async def _obtain(self) -> None:
+    async def _obtain(self) -> tuple[Session, Taken]:
         takers = self._queue.takers
         if self._timeout is None:
             self._taken = await takers.take()
-            return
+            return self._taken
         # one try takes as long as the engine takes to answer, but not for ever when it is away
         with anyio.move_on_after(self._timeout or self._store.settle_timeout):
             self._taken = await (takers.take() if self._timeout else takers.take_at_once())
         if self._taken is None:
             raise AcquireTimeout(self._name, self._timeout)
+        return self._taken
 
-    def _hand_over(self, scope: CancelScope) -> Task:
-        assert self._taken is not None
-        return Task(self._queue, *self._taken, scope)
+    def _hand_over(self, obtained: tuple[Session, Taken], scope: CancelScope) -> Task:
+        return Task(self._queue, *obtained, scope)
 
     def _give_back(self, held: Task, error: BaseException | None) -> None:
         failure, interruption = (None, None) if error is None else parted(error)

@@ -30,7 +30,7 @@ The way of a lock
     LeasedBlock.__aexit__       shared/_block
       PendingRelease            store/_release   sent before the first await
         Dispatcher.send, and so on as above
-        park until it is acknowledged, in a shield
+        park until it is acknowledged, in a shield; SettleTimeouts ends it in time
 
 SQLite and PostgreSQL gather what is submitted in a turn of the loop, and while a batch is on its way (`Batches` in
 engine/_batching.py). Memory answers before `submit` returns.

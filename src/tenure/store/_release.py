@@ -2,7 +2,7 @@
 
 The states of a release:
 
-| state   | `_refused` | `_over` | event                   | goes to                                             |
+| state   | `_refused` | `over`  | event                   | goes to                                             |
 |---------|------------|---------|-------------------------|-----------------------------------------------------|
 | waiting | False      | False   | `after` is answered     | sent (without `after` at once)                      |
 | sent    | False      | False   | an acknowledgement      | over: `answer` is set                               |
@@ -15,6 +15,8 @@ Until it is over it stands in `Session.unreleased`; one that stands there for a 
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Callable
 from typing import Any
 
 from anyio import CancelScope
@@ -30,25 +32,28 @@ from ._sessions import Session
 class PendingRelease:
     """Something that is being released. `answer` is the engine's acknowledgement, None until it is there.
 
+    `since` is when it was handed over.
+
     It is sent once `after` has been answered, whatever the answer is. One that the engine refuses with an error is sent
     again at the session's next heartbeats, until the store closes.
     """
 
-    __slots__ = ("_operation", "_over", "_parked", "_refused", "_session", "answer")
+    __slots__ = ("_operation", "_parked", "_refused", "answer", "over", "session", "since")
 
     def __init__(self, operation: Operation[Any], session: Session, after: Call[Any] | None = None) -> None:
         self.answer: Any = None
         self._operation = operation
-        self._session = session
+        self.session = session
         self._refused = False
-        self._over = False
+        self.over = False
+        self.since = now()
         self._parked: tuple[Parked, ...] = ()
         if after is None:
             session.dispatcher.send(operation, self._on_answer)
         else:
             after.on_answer = self._send
-        if not self._over:
-            session.unreleased[self] = now()
+        if not self.over:
+            session.unreleased[self] = self.since
 
     def send_again(self) -> None:
         """Send it once more if the engine has refused it."""
@@ -57,22 +62,26 @@ class PendingRelease:
             self._send()
 
     def _send(self, _: object = None) -> None:
-        self._session.dispatcher.send(self._operation, self._on_answer)
+        self.session.dispatcher.send(self._operation, self._on_answer)
 
     def _on_answer(self, answer: Any) -> None:
-        self._over = not isinstance(answer, Exception) or isinstance(answer, StoreClosed)
-        if not self._over:
+        self.over = not isinstance(answer, Exception) or isinstance(answer, StoreClosed)
+        if not self.over:
             self._refused = True
             return
         if not isinstance(answer, StoreClosed):
             self.answer = answer
-        self._session.unreleased.pop(self, None)
+        self.session.unreleased.pop(self, None)
+        self.wake()
+
+    def wake(self) -> None:
+        """Wake all who wait for the acknowledgement, be it there or not."""
         for parked in self._parked:
             wake(parked)
 
     def waiter(self) -> Parked | None:
         """What to await for the acknowledgement, in a shield with a deadline; None if it is there."""
-        if self._over:
+        if self.over:
             return None
         parked = park()
         self._parked = (*self._parked, parked)
@@ -83,6 +92,53 @@ class PendingRelease:
 
         Cancellation: only a native one is noticed, and has no effect on the release.
         """
-        if (waiter := self.waiter()) is not None:
-            with CancelScope(deadline=now() + seconds, shield=True):
+        if self.over:
+            return
+        with CancelScope(deadline=now() + seconds, shield=True):
+            # the loss of the session wakes it too
+            while (waiter := self.waiter()) is not None:
                 await waiter
+
+
+class SettleTimeouts:
+    """Ends waits for acknowledgements when their time is over: all with one timer, since all take equally long."""
+
+    def __init__(self, call_at: Callable[[float, Callable[[], None]], None], seconds: float) -> None:
+        self._call_at = call_at
+        self._seconds = seconds
+        self._waited_for: deque[PendingRelease] = deque()
+        self._armed = False
+        self._closed = False
+
+    def waiter(self, release: PendingRelease) -> Parked | None:
+        """What to await for the acknowledgement, in a shield; None if there is nothing to wait for.
+
+        It ends with the acknowledgement, when the time is over, and when the session is lost.
+        """
+        parked = None if self._closed or release.session.lost else release.waiter()
+        if parked is not None:
+            waited_for = self._waited_for
+            while waited_for and waited_for[0].over:
+                waited_for.popleft()
+            waited_for.append(release)
+            if not self._armed:
+                self._arm()
+        return parked
+
+    def close(self) -> None:
+        """End all waits; nobody waits any more, because nothing would end it."""
+        self._closed = True
+        while self._waited_for:
+            self._waited_for.popleft().wake()
+
+    def _arm(self) -> None:
+        self._armed = True
+        self._call_at(self._waited_for[0].since + self._seconds, self._on_time)
+
+    def _on_time(self) -> None:
+        time, waited_for = now(), self._waited_for
+        while waited_for and (waited_for[0].over or waited_for[0].since + self._seconds <= time):
+            waited_for.popleft().wake()
+        self._armed = False
+        if waited_for:
+            self._arm()

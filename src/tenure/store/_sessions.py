@@ -80,6 +80,10 @@ class Unreleased(Protocol):
         """Send it once more if the engine has refused it."""
         ...
 
+    def wake(self) -> None:
+        """Wake all who wait for the acknowledgement."""
+        ...
+
 
 class Session:
     """One registration. `lost` is why it is over, or None; the states are at the head of the module."""
@@ -122,10 +126,10 @@ class Session:
             return 0.0
         return max(0.0, min(self.deadline - now(), self._boot_deadline - boot_time()))
 
-    def look(self) -> str | None:
-        """Why the session is over, or None; loses it if its time has passed."""
+    def look(self, time: float | None = None) -> str | None:
+        """Why the session is over, or None; loses it if its time has passed. `time` is now, if that is known."""
         if self.lost is None and self.deadline > -inf:
-            if now() >= self.deadline:
+            if (now() if time is None else time) >= self.deadline:
                 self.lose("expired")
             elif boot_time() >= self._boot_deadline:
                 self.lose("suspended")
@@ -162,6 +166,9 @@ class Session:
             self.lost = reason
             self.reporter.notice("session.lost", session=self.id, reason=reason)
             self.dismiss(reason)
+            # a body around the one that waits may hold something under this session, and has to end with it
+            for unreleased in self.unreleased:
+                unreleased.wake()
             self._close_if_left()
 
     def _close_if_left(self) -> None:

@@ -28,7 +28,7 @@ from ._codec import Codec, JsonCodec
 from ._dispatch import Call, Dispatchers
 from ._home import Home
 from ._reconciling import OF_QUEUES, Reconciler, undoing
-from ._release import PendingRelease
+from ._release import PendingRelease, SettleTimeouts
 from ._sessions import LEAST_TTL, Session, Sessions
 from ._timers import Timers
 
@@ -113,6 +113,8 @@ class Store(AsyncContextManagerMixin):
         self.close_timeout = check_seconds("close_timeout", close_timeout)
         self.codec: Codec = codec or JsonCodec()
         self.reporter = Reporter(observer)
+        self.observer = observer
+        """What receives the events."""
         self.process = _new_process()
         self._home = Home()
         self._engine = engine
@@ -122,6 +124,7 @@ class Store(AsyncContextManagerMixin):
         self._fault: Exception | None = None
         self._dispatchers = Dispatchers(link, self._home, self.reporter)
         self._timers = Timers()
+        self.settle_timeouts = SettleTimeouts(self._timers.call_at, self.settle_timeout)
         self._sessions = Sessions(self.process, self._dispatchers, self._running, self.reporter)
         self._acquisitions = Acquisitions(self._dispatchers, self._sessions, self._timers)
         self._reconciler = Reconciler(self._on_found)
@@ -151,7 +154,7 @@ class Store(AsyncContextManagerMixin):
                 link = await upkeep.open("link", self._link.serve, self.process, self._on_hint)
                 carriers = [
                     *(upkeep.start("wire", dispatcher.run) for dispatcher in self._dispatchers.all),
-                    upkeep.start("timers", self._timers.run),
+                    upkeep.start("timers", self._run_timers),
                     link,
                 ]
                 try:
@@ -292,11 +295,6 @@ class Store(AsyncContextManagerMixin):
         if self._listeners.get(key) is listener:
             del self._listeners[key]
 
-    @property
-    def observer(self) -> Observer | None:
-        """What receives the events."""
-        return self.reporter.observer
-
     # inside
 
     def _running(self) -> Upkeep:
@@ -312,6 +310,13 @@ class Store(AsyncContextManagerMixin):
         if self._closing:
             raise StoreClosed("the store is closed") from self._fault
         return self._upkeep
+
+    async def _run_timers(self) -> None:
+        try:
+            await self._timers.run()
+        finally:
+            # also when the loop is torn down around the store: nothing would end a shielded wait any more
+            self.settle_timeouts.close()
 
     def _on_hint(self, hint: Hint) -> None:
         listener = self._listeners.get(hint.key)

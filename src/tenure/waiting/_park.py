@@ -7,6 +7,7 @@ anyio has no such primitive, and building one of ``anyio.Event`` costs several t
 - `checkpoint`: let others run and notice a cancellation, as ``anyio.lowlevel.checkpoint`` does, without its
   look-up;
 - `now`: the loop's clock, as ``anyio.current_time`` without its look-up;
+- `new_scope`: a cancel scope, as ``anyio.CancelScope()`` without its look-up;
 - `this_task` and `on_task_end`: which task is running, and when it has ended;
 - `loop_caller`: how a foreign thread gets a function run on this loop;
 - `on_readable`: have a function called whenever a socket can be read: waiting for it anew each time costs as much as
@@ -21,12 +22,13 @@ found running, never before.
 from __future__ import annotations
 
 import asyncio
-from contextvars import copy_context
+from contextvars import ContextVar, copy_context
 from functools import cache, partial
+from itertools import count
 from types import SimpleNamespace, coroutine
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol, cast
 
-from anyio import wait_readable
+from anyio import CancelScope, wait_readable
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Generator
@@ -39,6 +41,7 @@ __all__ = (
     "Parked",
     "checkpoint",
     "loop_caller",
+    "new_scope",
     "now",
     "on_readable",
     "on_task_end",
@@ -125,6 +128,11 @@ def now() -> float:
     return asyncio.get_running_loop().time()
 
 
+def new_scope() -> CancelScope:
+    """Make a cancel scope without a deadline and without a shield."""
+    return _trio_scope()() if _running.name == "trio" else _asyncio_scope()()
+
+
 def this_task() -> object:
     """The native task that is running; the same task is always the same object.
 
@@ -135,16 +143,18 @@ def this_task() -> object:
     return asyncio.current_task()
 
 
-def on_task_end(task: object, callback: Callable[[], None]) -> Callable[[], None]:
+def on_task_end(task: object, callback: Callable[[], None]) -> Callable[[], object]:
     """Call `callback` when `task` (from `this_task`) has ended, however it ended.
 
     It is called at once (trio) or in the loop's next turn (asyncio), for one that has ended already too. What
     is returned unregisters the callback again: call it any number of times, in the callback itself too. The
     callback runs on the loop, outside any task, and must not raise (trio would crash).
     """
-    if isinstance(task, asyncio.Task):
-        return _on_asyncio_task_end(task, callback)  # pyright: ignore[reportUnknownArgumentType] `cast` costs a call
-    return _TrioTaskEnd(cast("Task", task), callback).start()
+    end = _task_end.get()
+    if end is None or end.task is not task:
+        end = _TaskEnd(task)
+        _task_end.set(end)
+    return end.add(callback)
 
 
 def loop_caller() -> Callable[[Callable[[], None]], None]:
@@ -218,24 +228,6 @@ def _start_reading(source: socket, callback: Callable[[], None]) -> Callable[[],
     return partial(loop.remove_reader, source)
 
 
-def _on_asyncio_task_end(task: asyncio.Task[Any], callback: Callable[[], None]) -> Callable[[], None]:
-    registered = True
-
-    # a function of its own: asyncio removes callbacks by equality, and the caller's may be registered twice
-    def ended(_: asyncio.Task[Any]) -> None:
-        if registered:
-            callback()
-
-    def unregister() -> None:
-        nonlocal registered
-        # removing it is not enough: if the task ended in this turn, its callbacks are on their way already
-        registered = False
-        task.remove_done_callback(ended)
-
-    task.add_done_callback(ended)
-    return unregister
-
-
 class _AsyncioCaller:
     __slots__ = ("_loop",)
 
@@ -246,7 +238,18 @@ class _AsyncioCaller:
         self._loop.call_soon_threadsafe(function)
 
 
+@cache
+def _asyncio_scope() -> type[CancelScope]:
+    # `CancelScope()` makes an object of a class of the running loop
+    return type(CancelScope())
+
+
 # trio
+
+
+@cache
+def _trio_scope() -> type[CancelScope]:
+    return type(CancelScope())
 
 
 @cache
@@ -298,32 +301,38 @@ async def _nothing() -> None:
     pass
 
 
-class _TrioTaskEnd:
-    # trio calls break_lot(task) on the parking lots of which an ended task is a "breaker"; that is the only
-    # notice it gives, and any object will do for a lot
-    __slots__ = ("_callback", "_task")
+# both
 
-    def __init__(self, task: Task, callback: Callable[[], None]) -> None:
-        self._task = task
-        self._callback: Callable[[], None] | None = callback
 
-    def start(self) -> Callable[[], None]:
-        trio = _trio()
-        if self._ended():
-            trio.current_trio_token().run_sync_soon(self.break_lot, self._task)
+class _TaskEnd:
+    # registered with the loop once for each task: that costs more than all the rest of a block that is watched
+
+    __slots__ = ("_callbacks", "_numbers", "task")
+
+    def __init__(self, task: object) -> None:
+        self.task: object = task
+        self._callbacks: dict[int, Callable[[], None]] = {}
+        self._numbers = count()
+        if isinstance(task, asyncio.Task):
+            task.add_done_callback(self.break_lot)  # pyright: ignore[reportUnknownMemberType]
+            return
+        trio, native = _trio(), cast("Task", task)
+        if native.coro.cr_frame is None:
+            trio.current_trio_token().run_sync_soon(self.break_lot, native)
         else:
-            trio.add_parking_lot_breaker(self._task, self)
-        return self.stop
+            # trio calls break_lot(task) on the parking lots of which an ended task is a "breaker"; that is the only
+            # notice it gives, and any object will do for a lot
+            trio.add_parking_lot_breaker(native, self)
 
-    def break_lot(self, _: Task) -> None:
-        if self._callback is not None:
-            self._callback()
+    def add(self, callback: Callable[[], None]) -> Callable[[], object]:
+        number = next(self._numbers)
+        self._callbacks[number] = callback
+        return partial(self._callbacks.pop, number, None)
 
-    def stop(self) -> None:
-        # while trio walks through the breakers of an ended task its list must not change
-        if self._callback is not None and not self._ended():
-            _trio().remove_parking_lot_breaker(self._task, self)
-        self._callback = None
+    def break_lot(self, _: object) -> None:
+        self.task = None  # the contexts of its children know this object, and must not keep the task
+        while self._callbacks:
+            self._callbacks.pop(next(iter(self._callbacks)))()
 
-    def _ended(self) -> bool:
-        return self._task.coro.cr_frame is None
+
+_task_end: ContextVar[_TaskEnd | None] = ContextVar("tenure_task_end", default=None)

@@ -289,6 +289,7 @@ class Connection:
                 self._out, self._writing = [rest], True
         if self._out and self._idle_writer is not None:
             wake(self._idle_writer)
+            self._idle_writer = None
 
     def _take_out(self) -> bytes:
         """What is to be sent now, and behind it whether the replicas have it."""

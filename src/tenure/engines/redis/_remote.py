@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple, Protocol
 
@@ -12,7 +12,7 @@ from tenure.engine import CAP, Batches, Hint, Notice, Operation, Remote, Reply, 
 from tenure.errors import EngineError, StoreUnavailable
 from tenure.upkeep import unwrapped_task_group
 
-from ._codec import Codec, answered, hint
+from ._codec import Argument, Codec, answered, hint
 from ._connection import Connection
 from ._fan_out import fan_out, merged
 from ._handshake import STRANGE, refusal
@@ -90,6 +90,7 @@ class RemoteRedis(Remote):
         self._keys = keys
         self._replicas = replicas
         self._clock = clock
+        self._heads: dict[tuple[int, str], tuple[int, bytes]] = {}
         # the last is for what concerns all shards
         self._batches = [Batches(self.url) for _ in range(self.shards + (self.shards > 1))]
 
@@ -192,7 +193,7 @@ class RemoteRedis(Remote):
         """An operation as a command. Raises `EngineError` if it cannot be encoded."""
         codec = CODECS[type(operation)]
         try:
-            return self._command(shard, codec.script, *codec.arguments(within(operation)))
+            return self._command(shard, codec.script, codec.arguments(within(operation)))
         except EngineError:
             raise
         except Exception as error:
@@ -200,9 +201,21 @@ class RemoteRedis(Remote):
                 f"{self.url}: {type(operation).__name__} cannot be encoded: {error!r}"
             ) from error
 
-    def _command(self, shard: int, name: str, *arguments: Any) -> bytes:
-        now = "" if self._clock is None else f"{round(self._clock() * 1e6):016}"
-        return pack_one(("EVALSHA", script(name).sha, *self._keys[shard], now, CAP, *arguments))
+    def _command(self, shard: int, name: str, arguments: Iterable[Argument] = ()) -> bytes:
+        arguments = tuple(arguments)
+        count, head = self._heads.get((shard, name)) or self._head(shard, name)
+        _, _, packed = pack_one(arguments).partition(b"\n")
+        return b"*%d\r\n%b%b" % (count + len(arguments), head, packed)
+
+    def _head(self, shard: int, name: str) -> tuple[int, bytes]:
+        """What a script's command begins with, packed, and of how many arguments: packing is most of the work."""
+        now = b"" if self._clock is None else f"{round(self._clock() * 1e6):016}"
+        arguments = (b"EVALSHA", script(name).sha, *self._keys[shard], now, CAP)
+        _, _, packed = pack_one(arguments).partition(b"\n")
+        head = len(arguments), packed
+        if self._clock is None:
+            self._heads[shard, name] = head
+        return head
 
     def _on_message(self, process: str, message: bytes) -> None:
         try:
