@@ -75,6 +75,7 @@ def test_a_statement_that_does_not_exist():
 
 HOT = {
     "due": "task_due (queue=?)",
+    "due_beside": "task_due (queue=?)",
     "first_by_priority": "task_priority (queue=?)",
     "first_by_age": "task_age (queue=? AND ready_at<?)",
     "promote": "task_due (queue=? AND ready_at<?)",
@@ -95,6 +96,10 @@ HOT = {
     "delayed_later": "task_due (queue=? AND ready_at>?)",
     "are_due": "task_due (queue=? AND ready_at<?)",
     "leased_in_queue": "task_leased (queue=? AND token>?)",
+    "ended_task": "INTEGER PRIMARY KEY (rowid=?)",
+    "forget": "ended_expiry (expires<?)",
+    "delete_letters": "ended_letters (expires<?)",
+    "soonest_letter": "ended_letters (expires>?)",
     "show": "INTEGER PRIMARY KEY (rowid=?)",
     "purge_ended": "ended_state (queue=? AND state=?)",
     "dead_one": "INTEGER PRIMARY KEY (rowid=?)",

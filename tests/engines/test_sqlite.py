@@ -21,7 +21,7 @@ import pytest
 from tenure import Lock, open_store
 from tenure import engine as e
 from tenure.engines.memory import MemoryEngine
-from tenure.engines.sqlite import SqliteEngine, _clock, _opening, _room
+from tenure.engines.sqlite import SqliteEngine, _busy_retry, _clock, _executor, _opening, _room
 from tenure.errors import EngineError, LeaseLost, StoreClosed, StoreUnavailable
 
 
@@ -238,16 +238,22 @@ VERSION_1 = """
     ALTER TABLE queue DROP COLUMN lasting; ALTER TABLE queue DROP COLUMN keep_until;
     ALTER TABLE queue DROP COLUMN look_at;
     CREATE INDEX task_queue ON task (queue);
+    DROP INDEX ended_expiry; DROP INDEX ended_letters; DROP INDEX watch_topic;
+    ALTER TABLE task DROP COLUMN dead_ttl; ALTER TABLE task DROP COLUMN failure; ALTER TABLE task DROP COLUMN meta;
+    ALTER TABLE ended DROP COLUMN progress; ALTER TABLE ended DROP COLUMN failure;
+    ALTER TABLE ended DROP COLUMN meta;
+    CREATE INDEX ended_expiry ON ended (expires) WHERE expires IS NOT NULL;
+    CREATE INDEX watch_topic ON watch (kind, key, task);
     PRAGMA user_version = 1;
 """
 
 
 def schema_of(path):
     db = sqlite3.connect(path)
-    indexes = db.execute("SELECT name FROM sqlite_master WHERE type = 'index' ORDER BY name").fetchall()
+    indexes = db.execute("SELECT name, sql FROM sqlite_master WHERE type = 'index' ORDER BY name").fetchall()
     columns = {
         table: sorted(row[1] for row in db.execute(f"PRAGMA table_info({table})"))
-        for table in ("barrier", "queue")
+        for table in ("barrier", "queue", "task", "ended")
     }
     db.close()
     return indexes, columns
@@ -268,6 +274,8 @@ async def test_an_older_file_is_brought_up_to_date(path):
         await one(engine, e.Move("q", frozenset({"waiting"}), "purged"))
         # the dead letter keeps the queue
         assert (await one(engine, e.Count("q"))).dead == 1
+        letter = (await one(engine, e.GetTask("q", taken.id))).record
+        assert (letter.payload, letter.progress, letter.failure, letter.meta) == (b"one", b"", b"", b"")
         await one(engine, e.Move("q", frozenset({"dead"}), "purged"))
         assert (await one(engine, e.Count("q"))).put == 0
     assert schema_of(path) == schema
@@ -464,6 +472,43 @@ async def test_outdated_records_and_hints_are_forgotten(path):
 
 
 # ---------------------------------------------------------------------------------------------- sharing
+
+
+async def test_more_dead_letters_are_outdated_than_one_step_deletes(path):
+    now = 1000.0
+    async with serving(SqliteEngine(path, clock=lambda: now, inline=True)) as engine:
+        await one(engine, e.OpenSession("s1", "p1", 30.0))
+        for n in range(1, 6, 2):
+            await one(engine, put(n, *[b"x"] * 200))
+            tasks = (await one(engine, e.Exchange("s1", n, "q", want=200))).tasks
+            settle = tuple(e.Settle(task.id, task.token, e.Verdict.DEAD, ttl=9.0) for task in tasks)
+            await one(engine, e.Exchange("s1", n + 1, "q", settle))
+        await one(engine, e.Put("s1", 6, "q", (e.PutRequest("m", (e.NewTask(b"y"),)),), 10))
+        now += 10
+        # what is left of them keeps the queue and its counts
+        assert [await one(engine, e.Count("q")) for _ in range(2)] == [e.Reply.MORE] * 2
+        counts = await one(engine, e.Count("q"))
+        assert (counts.put, counts.dead, counts.purged, counts.waiting) == (601, 0, 600, 1)
+        counts = await one(engine, e.Count("q", recount=True))
+        assert (counts.dead, counts.waiting) == (0, 1)
+
+
+async def test_a_task_that_nobody_follows_needs_no_statement_more(path):
+    db = _opening.open_file(path, _clock.Clocks(), "NORMAL", _busy_retry.BusyRetry("", 1.0))
+    executor = _executor.Executor(db, _clock.Clocks())
+    executor.execute([e.OpenSession("s1", "p1", 30.0), put(1, b"one", b"two", b"three")])
+    (one, two, three), *_ = [executor.execute([e.Exchange("s1", 2, "q", want=3)])[0][0].tasks]
+    executor.execute([e.GetResult("q", one.id, "s1")])
+    statements = []
+    db.set_trace_callback(statements.append)
+    settle = [e.Settle(one.id, one.token, e.Verdict.DONE), e.Settle(two.id, two.token, e.Verdict.RETRY)]
+    _, hints, _ = executor.execute([e.Exchange("s1", 3, "q", tuple(settle), want=1)])
+    assert [hint.news for hint in hints] == [e.Notice.FINISHED]
+    assert not any("watch" in sql and "'change'" in sql for sql in statements[2:])
+    executor.execute([e.GetTask("q", three.id, "s1")])
+    _, hints, _ = executor.execute([e.Progress("q", three.id, three.token, b"half")])
+    assert hints == [e.Hint("p1", "q", str(three.id), e.Notice.CHANGED)]
+    db.close()
 
 
 async def test_hints_reach_another_engine_of_this_process_at_once(path, inline, monkeypatch):
@@ -710,6 +755,7 @@ async def test_killed_in_the_middle(path):
             assert trusted == counted
             assert counted.leased == 0
             ended = counted.done + counted.dead + counted.cancelled + counted.expired + counted.discarded
+            ended += counted.purged  # dead letters whose ttl has passed
             assert counted.put == counted.waiting + counted.delayed + ended > 0
     db = sqlite3.connect(path)
     assert db.execute("PRAGMA integrity_check").fetchall() == [("ok",)]

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from tenure.engine import CAP, Browse, Changed, Count, Move, Notice, Page, QueueCounts, Record, Reply
+from tenure.engine import CAP, Browse, Changed, Count, Move, Notice, Page, QueueCounts, Reply
 from tenure.errors import EngineError
 
 from ._clock import micros, seconds
 from ._endings import Endings
-from ._queue import LEASED, Queue, Queues
+from ._queue import DELAYED, LEASED, Queue, Queues
+from ._records import ended_record, unfinished_record
 from ._sql import QUEUES, TASKS
 from ._state import State
-from ._tasks import Task
+from ._tasks import Task, micros_or_none
 
 _ENDED_STATES = ("done", "dead", "discarded", "cancelled", "expired")
 _HIGHEST = 2**63 - 1
@@ -35,16 +36,19 @@ class Admin:
         if op.to == "purged":
             return self._purge(queue, op.states)
         if op.to == "cancelled":
-            ttl = None if op.ttl is None else micros(op.ttl)
+            ttl = micros_or_none(op.ttl)
             return Changed(sum(self._cancel(queue, task, ttl) for task in op.ids), more=False)
+        if op.to == "delayed":
+            ready_at = self._state.wall + micros(op.delay)
+            return Changed(sum(self._postpone(queue, task, ready_at) for task in op.ids), more=False)
         state = self._state
         if op.states:
             rows = state.all(TASKS.dead, queue=queue.id, after=op.after, count=state.cap)
-            changed = sum(self._revive(queue, task, key) for _, task, key in rows)
+            changed = sum(self._revive(queue, *row) for _, *row in rows)
             more = len(rows) == state.cap
             return Changed(changed, more, rows[-1][0] if more else 0)
         dead = ((task, state.one(TASKS.dead_one, id=task, queue=queue.id)) for task in op.ids)
-        return Changed(sum(self._revive(queue, task, row[0]) for task, row in dead if row), more=False)
+        return Changed(sum(self._revive(queue, task, *row) for task, row in dead if row), more=False)
 
     def _cancel(self, queue: Queue, task_id: int, ttl: int | None) -> bool:
         state = self._state
@@ -62,7 +66,24 @@ class Admin:
             state.hint(process, queue.name, str(task.token), Notice.STOP)
         return True
 
-    def _revive(self, queue: Queue, task: int, key: bytes | None) -> bool:
+    def _postpone(self, queue: Queue, task_id: int, ready_at: int) -> bool:
+        state = self._state
+        row = state.one(TASKS.task, id=task_id, queue=queue.id)
+        if row is None:
+            return False
+        task = Task(*row)
+        if task.place == LEASED:
+            return False
+        queue.step_out(task.place)
+        if task.place == DELAYED:
+            # as long as it is not written, it is still found among the delayed ones
+            (queue.known_due,) = state.one(TASKS.due_beside, queue=queue.id, id=task.id)
+            queue.due_is_known = True
+        self._endings.give_back(queue, task.id, ready_at, task.attempts, task.deliveries)
+        self._endings.write()
+        return True
+
+    def _revive(self, queue: Queue, task: int, key: bytes | None, expires: int | None) -> bool:
         """Make a dead task ready, unless its key is in use."""
         state = self._state
         if key is not None and state.one(TASKS.twin, queue=queue.id, key=key) is not None:
@@ -70,7 +91,7 @@ class Admin:
         state.run(TASKS.revive, id=task, now=state.wall)
         state.run(TASKS.forget_one, id=task)
         queue.dead -= 1
-        queue.lasting -= 1
+        queue.lasting -= expires is None
         queue.live += 1
         queue.waiting += 1
         self._queues.offer(queue, 1)
@@ -100,6 +121,7 @@ class Admin:
         self._endings.write()
         if ids:
             self._state.run(TASKS.delete, ids=str(ids))
+            self._state.changed(ids)
         return len(ids)
 
     def _purge_ended(self, queue: Queue, name: str, count: int) -> tuple[int, bool]:
@@ -128,7 +150,9 @@ class Admin:
             return self._browse_ended(queue, op.state, after[0] if after else 0, limit)
         listed = self._listed(queue, op.state, after, limit + 1)
         ids = str([task for *_, task, _ in listed[:limit]])
-        records = tuple(self._show_unfinished(op.state, *row) for row in self._state.all(TASKS.show, ids=ids))
+        records = tuple(
+            unfinished_record(self._state, op.state, *row) for row in self._state.all(TASKS.show, ids=ids)
+        )
         if len(listed) <= limit:
             return Page(records)
         last = listed[limit - 1]
@@ -169,37 +193,7 @@ class Admin:
         # outdated ones that are not forgotten yet are left out
         shown = (row for *row, expires in rows[:limit] if expires is None or expires > self._state.wall)
         last = str(rows[limit - 1][0]) if len(rows) > limit else ""
-        return Page(tuple(self._show_ended(*row) for row in shown), last)
-
-    def _show_unfinished(
-        self,
-        state: str,
-        task: int,
-        payload: bytes,
-        priority: int,
-        key: bytes | None,
-        attempts: int,
-        deliveries: int,
-        ready_at: int,
-    ) -> Record:
-        age = seconds(self._state.wall - ready_at)
-        return Record(0, task, state, payload, priority, _key(key), attempts, deliveries, b"", age)
-
-    def _show_ended(
-        self,
-        seq: int,
-        task: int,
-        state: str,
-        payload: bytes,
-        priority: int,
-        key: bytes | None,
-        attempts: int,
-        deliveries: int,
-        result: bytes,
-        ended_at: int,
-    ) -> Record:
-        age = seconds(self._state.wall - ended_at)
-        return Record(seq, task, state, payload, priority, _key(key), attempts, deliveries, result, age)
+        return Page(tuple(ended_record(self._state, *row) for row in shown), last)
 
     def count(self, op: Count) -> QueueCounts | Reply:
         state = self._state
@@ -252,7 +246,3 @@ def _place(op: Browse) -> tuple[int, ...]:
     if place and len(place) != _PARTS[op.state]:
         raise EngineError(f"no page of {op.state} tasks ended at {op.after!r}")
     return place
-
-
-def _key(key: bytes | None) -> str | None:
-    return None if key is None else key.decode("utf-8", "surrogatepass")

@@ -10,7 +10,7 @@ from tenure.engine import Notice
 from ._queue import DELAYED, Queue, Queues
 from ._session import Session
 from ._sql import SESSIONS, TASKS, joined
-from ._state import State
+from ._state import State, sooner
 
 
 class Endings:
@@ -31,7 +31,7 @@ class Endings:
         self._watchers, self._ended, self._results, self._returned, self.count = {}, [], [], [], 0
 
     def expect(self, queue: Queue, tasks: list[int]) -> None:
-        """Read the watches of these tasks, before they end."""
+        """Read who watches for the ends of these tasks, before they end."""
         self._watchers.update(self._state.task_watchers(queue.name, tasks))
 
     def end(
@@ -58,7 +58,10 @@ class Endings:
         expires = None
         if ttl is not None:
             expires = own.wall + ttl
-            own.soonest.record = min(expires, expires if own.soonest.record is None else own.soonest.record)
+            if state == "dead":
+                own.soonest.letter = sooner(expires, own.soonest.letter)
+            else:
+                own.soonest.record = sooner(expires, own.soonest.record)
         self._ended.append((task, state, own.last.ending, attempts, expires, len(result)))
         self._results.append(result)
         self.finished(queue, task)
@@ -79,7 +82,7 @@ class Endings:
             self._state.fire("drain", queue.name, Notice.DRAINED)
 
     def finished(self, queue: Queue, task: int) -> None:
-        """Hint the watchers of a task."""
+        """Hint those that watch for the end of a task."""
         watchers = self._watchers.pop(task, None)
         if watchers:
             self._state.run(SESSIONS.fired, kind="task", key=queue.name, task=task)
@@ -87,7 +90,7 @@ class Endings:
                 self._state.hint(process, queue.name, str(task), Notice.FINISHED)
 
     def give_back(self, queue: Queue, task: int, ready_at: int, attempts: int, deliveries: int) -> None:
-        """A leased task goes back into the order."""
+        """A task that is in no order goes back into it."""
         due = self._queues.due(queue)
         place = queue.line_up(ready_at, self._state.wall)
         self._returned.append((task, place, ready_at, attempts, deliveries))
@@ -106,8 +109,11 @@ class Endings:
                 at += size
             run = self._state.run
             run(TASKS.record, rows=json.dumps(rows), bytes=joined(self._results), now=self._state.wall)
-            run(TASKS.delete, ids=str([row[0] for row in rows]))
+            ids = [row[0] for row in rows]
+            run(TASKS.delete, ids=str(ids))
+            self._state.changed(ids)
             self.count += len(rows)
         if self._returned:
             self._state.run(TASKS.release, rows=json.dumps(self._returned))
+            self._state.changed([row[0] for row in self._returned])
         self._watchers, self._ended, self._results, self._returned = {}, [], [], []

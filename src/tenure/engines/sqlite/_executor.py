@@ -197,6 +197,7 @@ class Executor:
         for due, now, clear_up in (
             (state.soonest.session, state.boot, self._sessions.end_expired),
             (state.soonest.task, state.wall, self._tasks.clear_up),
+            (state.soonest.letter, state.wall, self._tasks.delete_letters),
             (state.soonest.rest, state.wall, self._claims.clear_up),
         ):
             if not state.unfinished and due is not None and due <= now:

@@ -9,6 +9,7 @@ from tenure.engine import (
     Acquire,
     Ask,
     Asked,
+    BreakHold,
     Granted,
     HoldAnswer,
     Holder,
@@ -126,6 +127,15 @@ class Holds:
             return Reply.REFUSED
         self._state.run(HOLDS.set_value, id=hold.id, value=op.value)
         self._changed(op.key)
+        return Reply.OK
+
+    def break_hold(self, op: BreakHold) -> Reply:
+        line = self._line(op.key)
+        hold = self._hold(line, op.holder) if line else None
+        if line is None or hold is None or not hold.token or hold.token != op.token:
+            return Reply.REFUSED
+        self._state.hint(hold.process, op.key, op.holder, Notice.BROKEN)
+        self._remove(line, hold)
         return Reply.OK
 
     def resize(self, op: Resize) -> Reply:

@@ -33,7 +33,18 @@ _STEPS: dict[int, tuple[str, ...]] = {
         "DROP INDEX task_queue",
         *(SCHEMA.named[name] for name in ("barrier_look", "queue_look", "task_leased")),
     ),
-    3: ("ALTER TABLE barrier ADD COLUMN born INTEGER NOT NULL DEFAULT 0",),
+    3: (
+        "ALTER TABLE barrier ADD COLUMN born INTEGER NOT NULL DEFAULT 0",
+        "ALTER TABLE task ADD COLUMN dead_ttl INTEGER",
+        "ALTER TABLE task ADD COLUMN failure BLOB NOT NULL DEFAULT x''",
+        "ALTER TABLE task ADD COLUMN meta BLOB NOT NULL DEFAULT x''",
+        "ALTER TABLE ended ADD COLUMN progress BLOB NOT NULL DEFAULT x''",
+        "ALTER TABLE ended ADD COLUMN failure BLOB NOT NULL DEFAULT x''",
+        "ALTER TABLE ended ADD COLUMN meta BLOB NOT NULL DEFAULT x''",
+        "DROP INDEX ended_expiry",
+        "DROP INDEX watch_topic",
+        *(SCHEMA.named[name] for name in ("ended_expiry", "ended_letters", "watch_topic")),
+    ),
 }
 """By version, what it changes in a file of the version before."""
 

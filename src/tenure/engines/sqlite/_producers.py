@@ -9,9 +9,10 @@ from tenure.engine import Accepted, Duplicate, Leave, Put, PutAnswer, PutOne, Pu
 
 from ._clock import micros
 from ._queue import Queue, Queues
+from ._records import encoded_key
 from ._session import Session
 from ._sql import QUEUES, TASKS, joined
-from ._state import State
+from ._state import State, sooner
 
 
 class Producers:
@@ -113,8 +114,8 @@ class Producers:
         self.leave(Leave(queue, producer))
 
 
-Order = tuple[int, int, int, int | None, str | None]
-"""What orders and names a new task: place, priority, ready_at, expires and key."""
+Order = tuple[int, int, int, int | None, bytes, str | None]
+"""What a new task is but for its payload: place, priority, ready_at, expires, meta and key."""
 
 
 class Batch:
@@ -155,11 +156,9 @@ class Batch:
             expires = None
             if new.expires is not None:
                 expires = state.wall + micros(new.expires)
-                state.soonest.task = min(
-                    expires, expires if state.soonest.task is None else state.soonest.task
-                )
+                state.soonest.task = sooner(expires, state.soonest.task)
             place = queue.line_up(ready_at, state.wall)
-            self._orders.append((place, new.priority, ready_at, expires, new.key))
+            self._orders.append((place, new.priority, ready_at, expires, new.meta, new.key))
             self._payloads.append(new.payload)
             ids.append(state.last.task)
             queue.put += 1
@@ -171,7 +170,7 @@ class Batch:
         if not self._orders:
             return
         kinds = set(self._orders)
-        place, priority, ready_at, expires, key = kinds.pop()
+        place, priority, ready_at, expires, meta, key = kinds.pop()
         if kinds or key is not None:
             self._insert_each()
             return
@@ -188,6 +187,7 @@ class Batch:
             priority=priority,
             ready_at=ready_at,
             expires=expires,
+            meta=meta,
             rows=str(rows),
             bytes=joined(self._payloads),
         )
@@ -197,16 +197,17 @@ class Batch:
         rows: list[tuple[int | None, ...]] = []
         end = 1
         tasks = zip(self._orders, self._payloads, strict=True)
-        for task, ((*order, key), payload) in enumerate(tasks, self._first_id):
+        for task, ((*order, meta, key), payload) in enumerate(tasks, self._first_id):
             key_at = key_size = None
             if key is not None:
-                encoded = _key_bytes(key)
+                encoded = encoded_key(key)
                 parts.append(encoded)
                 key_at, key_size = end, len(encoded)
                 end += key_size
-            parts.append(payload)
-            rows.append((task, *order, key_at, key_size, end, len(payload)))
-            end += len(payload)
+            parts += meta, payload
+            payload_at = end + len(meta)
+            rows.append((task, *order, key_at, key_size, end, len(meta), payload_at, len(payload)))
+            end = payload_at + len(payload)
         self._state.run(TASKS.insert, queue=self._queue.id, rows=json.dumps(rows), bytes=joined(parts))
 
     @property
@@ -215,10 +216,6 @@ class Batch:
 
     def _twin(self, key: str) -> int | None:
         if key not in self._twins:
-            row = self._state.one(TASKS.twin, queue=self._queue.id, key=_key_bytes(key))
+            row = self._state.one(TASKS.twin, queue=self._queue.id, key=encoded_key(key))
             self._twins[key] = row and row[0]
         return self._twins[key]
-
-
-def _key_bytes(key: str) -> bytes:
-    return key.encode("utf-8", "surrogatepass")

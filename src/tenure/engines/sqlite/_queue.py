@@ -109,7 +109,7 @@ class Queues:
 
     def _is_idle(self, queue: Queue) -> bool:
         """Whether nothing but time keeps it; idle takers do not."""
-        keeps = queue.live or queue.lasting or queue.producers or queue.reserved or queue.paused
+        keeps = queue.live or queue.dead or queue.lasting or queue.producers or queue.reserved or queue.paused
         return not keeps and not self._state.one(QUEUES.any_cursor, queue=queue.id)[0]
 
     def forget(self, count: int) -> None:

@@ -32,17 +32,23 @@ class Numbers:
 class Soonest:
     """When time next brings something about, None for never: on the clock of the boot for sessions, else on the wall's.
 
-    The next session ends, task expires, resource has rested, record and rate are outdated; the next barrier and queue
-    are to be looked at.
+    The next session ends, task expires, dead letter is to be deleted, resource has rested, record and rate are
+    outdated; the next barrier and queue are to be looked at.
     """
 
     session: int | None = None
     task: int | None = None
+    letter: int | None = None
     rest: int | None = None
     record: int | None = None
     rate: float | None = None
     barrier: int | None = None
     queue: int | None = None
+
+
+def sooner(one: int, other: int | None) -> int:
+    """The earlier of two moments; None is never."""
+    return one if other is None or one < other else other
 
 
 class State:
@@ -57,6 +63,7 @@ class State:
         self.last = Numbers()
         self.soonest = Soonest()
         self.watching = False
+        self.following = False
         self.unserved = False
         self.steps_left = cap
         self.operations = 0
@@ -76,8 +83,8 @@ class State:
         self.boot = int(self._clocks.boot() * 1e6)
         row = self.db.execute(SESSIONS.beginning).fetchone()
         self.last, self._stored = Numbers(*row[:4]), Numbers(*row[:4])
-        self.soonest = Soonest(*row[4:11])
-        self.watching, self.unserved = bool(row[11]), bool(row[12])
+        self.soonest = Soonest(*row[4:12])
+        self.watching, self.following, self.unserved = map(bool, row[12:])
         self.hints = []
         self._sessions = {}
         self.replies.begin(self.boot)
@@ -162,6 +169,7 @@ class State:
     def watch(self, kind: str, key: str, task: int, session: Session) -> None:
         self.run(SESSIONS.watch, kind=kind, key=key, task=task, session=session.id)
         self.watching = True
+        self.following |= kind == "change"
 
     def fire(self, kind: str, key: str, notice: Notice) -> None:
         if self.watching:
@@ -171,8 +179,17 @@ class State:
             for (process,) in watchers:
                 self.hint(process, key, "", notice)
 
+    def changed(self, tasks: list[int]) -> None:
+        """Hint those that follow these tasks."""
+        if self.following:
+            followers = self.all(SESSIONS.followers, tasks=str(tasks))
+            if followers:
+                self.run(SESSIONS.changed, tasks=str(tasks))
+            for key, task, process in followers:
+                self.hint(process, key, str(task), Notice.CHANGED)
+
     def task_watchers(self, key: str, tasks: list[int]) -> dict[int, list[str]]:
-        """The processes that watch these tasks."""
+        """The processes that watch for the ends of these tasks."""
         watchers: dict[int, list[str]] = {}
         if self.watching:
             for task, process in self.all(SESSIONS.task_watchers, key=key, tasks=str(tasks)):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from typing import Any, NamedTuple
 
 from tenure.engine import (
@@ -11,7 +12,9 @@ from tenure.engine import (
     Ends,
     Exchange,
     Exchanged,
+    Found,
     GetResult,
+    GetTask,
     GoesBack,
     Outcome,
     Progress,
@@ -28,8 +31,9 @@ from tenure.engine import (
 from ._clock import micros, seconds
 from ._endings import Endings
 from ._queue import LEASED, Queue, Queues
+from ._records import encoded_key, ended_record, unfinished_record
 from ._session import Session
-from ._sql import TASKS
+from ._sql import QUEUES, TASKS
 from ._state import State
 
 _PAGE = 64
@@ -48,7 +52,8 @@ class Task(NamedTuple):
     stop: int | None
     stop_ttl: int | None
     max_deliveries: int
-    progress: bytes
+    dead_ttl: int | None
+    expires: int | None
 
 
 class Lease(NamedTuple):
@@ -123,17 +128,31 @@ class Tasks:
         rows = json.loads(found[0])
         if not rows:
             return []
-        state, payloads, progresses = self._state, found[1], found[2]
-        payload_at = progress_at = 0
+        state, parts = self._state, found[1]
+        at = 0
         tasks: list[Taken] = []
         ids: list[int] = []
-        for task, priority, attempts, deliveries, ready_at, payload_size, progress_size in rows:
-            payload = payloads[payload_at : (payload_at := payload_at + payload_size)]
-            progress = progresses[progress_at : (progress_at := progress_at + progress_size)]
+        for task, priority, attempts, deliveries, ready_at, size, sizes in rows:
+            payload = parts[at : (at := at + size)]
+            progress = failure = meta = b""
+            if sizes:
+                progress, failure, meta = [parts[at : (at := at + int(n))] for n in sizes.split()]
             waited = seconds(state.wall - ready_at)
+            token = state.token()
             ids.append(task)
             tasks.append(
-                Taken(task, state.token(), payload, priority, attempts, deliveries + 1, waited, progress)
+                Taken(
+                    task,
+                    token,
+                    payload,
+                    priority,
+                    attempts,
+                    deliveries + 1,
+                    waited,
+                    progress,
+                    failure,
+                    meta,
+                )
             )
         state.run(
             TASKS.lease,
@@ -142,7 +161,9 @@ class Tasks:
             token=tasks[0].token,
             max_deliveries=op.max_deliveries,
             keep=op.keep,
+            dead_ttl=micros_or_none(op.dead_ttl),
         )
+        state.changed(ids)
         queue.waiting -= len(ids)
         return tasks
 
@@ -167,6 +188,8 @@ class Tasks:
                 refused.append(settle.token)
             else:
                 del leases[settle.id]
+                if settle.failure:
+                    self._state.run(TASKS.set_failure, id=settle.id, failure=settle.failure)
                 self._settle(queue, session, lease, settle)
         self._endings.write()
         return tuple(refused)
@@ -192,9 +215,13 @@ class Tasks:
         task = self._task(queue, task_id)
         assert task is not None
         self._endings.expect(queue, [task.id])
-        stop, stop_ttl = bool(task.stop), _seconds_or_none(task.stop_ttl)
         follows = without_verdict(
-            task.attempts, task.deliveries, task.max_deliveries, stop=stop, stop_ttl=stop_ttl
+            task.attempts,
+            task.deliveries,
+            task.max_deliveries,
+            stop=bool(task.stop),
+            stop_ttl=_seconds_or_none(task.stop_ttl),
+            dead_ttl=_seconds_or_none(task.dead_ttl),
         )
         self._after(queue, task, follows)
         self._endings.write()
@@ -205,7 +232,7 @@ class Tasks:
         queue.stops -= bool(task.stop)
         match follows:
             case Ends(state, attempts, result, ttl):
-                self._endings.end(queue, task.id, state, attempts, result, _micros_or_none(ttl), session)
+                self._endings.end(queue, task.id, state, attempts, result, micros_or_none(ttl), session)
             case GoesBack(attempts, deliveries, delay):
                 ready_at = task.ready_at if delay is None else self._state.wall + micros(delay)
                 self._endings.give_back(queue, task.id, ready_at, attempts, deliveries)
@@ -218,6 +245,7 @@ class Tasks:
         if task is None or task.place != LEASED or task.token != op.token:
             return Reply.REFUSED
         self._state.run(TASKS.set_progress, id=op.id, data=op.data)
+        self._state.changed([op.id])
         return Reply.REQUESTED if task.stop else Reply.OK
 
     def get_result(self, op: GetResult) -> Outcome | Unfinished | Reply:
@@ -234,10 +262,37 @@ class Tasks:
             return Reply.UNKNOWN if ended is None else Outcome(*ended)
         if session is not None:
             state.watch("task", op.key, op.id, session)
-        shown = "leased"
-        if task.place != LEASED:
-            shown = "delayed" if task.ready_at > state.wall else "waiting"
-        return Unfinished(shown, task.progress, state.ask_again_in())
+        return Unfinished(self._state_of(task), state.ask_again_in())
+
+    def get_task(self, op: GetTask) -> Found | Reply:
+        state = self._state
+        session = state.session(op.watch) if op.watch else None
+        if op.watch and session is None:
+            return Reply.GONE
+        queue = self._queues.find(op.key)
+        if queue is None:
+            return Reply.UNKNOWN
+        task_id = op.id
+        if op.unique:
+            twin = state.one(TASKS.twin, queue=queue.id, key=encoded_key(op.unique))
+            if twin is None:
+                return Reply.UNKNOWN
+            (task_id,) = twin
+        task = self._task(queue, task_id)
+        if task is None:
+            row = state.one(TASKS.ended_task, id=task_id, queue=queue.id, now=state.wall)
+            return Reply.UNKNOWN if row is None else Found(ended_record(state, *row), state.ask_again_in())
+        if session is not None:
+            state.watch("change", op.key, task_id, session)
+        row = state.one(TASKS.show, ids=str([task_id]))
+        moments = () if task.place == LEASED else (task.ready_at, task.expires)
+        change = min((when for when in moments if when is not None and when > state.wall), default=None)
+        return Found(unfinished_record(state, self._state_of(task), *row), state.ask_again_in(change))
+
+    def _state_of(self, task: Task) -> str:
+        if task.place == LEASED:
+            return "leased"
+        return "delayed" if task.ready_at > self._state.wall else "waiting"
 
     def set_paused(self, op: SetPaused) -> Reply:
         queue = self._queues.get(op.key)
@@ -264,6 +319,19 @@ class Tasks:
             self._endings.write()
         state.soonest.task = state.one(TASKS.soonest)[0]
 
+    def delete_letters(self) -> None:
+        """Delete dead letters whose ttl has passed, as far as the step budget goes."""
+        state = self._state
+        rows = state.all(TASKS.delete_letters, now=state.wall, count=state.steps_left)
+        state.steps_left -= len(rows)
+        for queue_id, count in Counter(row[0] for row in rows).items():
+            (name,) = state.one(QUEUES.name, id=queue_id)
+            queue = self._queues.get(name)
+            queue.dead -= count
+            queue.purged += count
+        state.soonest.letter = soonest = state.one(TASKS.soonest_letter)[0]
+        state.unfinished = soonest is not None and soonest <= state.wall
+
     def forget_records(self) -> None:
         """Forget outdated records: a few at a time, and more than can have come since."""
         state = self._state
@@ -275,7 +343,7 @@ class Tasks:
         return row and Task(*row)
 
 
-def _micros_or_none(ttl: float | None) -> int | None:
+def micros_or_none(ttl: float | None) -> int | None:
     return None if ttl is None else micros(ttl)
 
 

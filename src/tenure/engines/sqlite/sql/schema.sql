@@ -20,7 +20,8 @@ CREATE TABLE session (
 -- session_expiry: In the order in which sessions end.
 CREATE INDEX session_expiry ON session (expires, name)
 
--- watch: One-shot requests to be hinted: of a hold's key, of a task (by its id), of a queue that drains.
+-- watch: One-shot requests to be hinted: of a hold's key, of the end or the next change of a task (by its id), of a
+-- queue that drains.
 CREATE TABLE watch (
   id INTEGER PRIMARY KEY,
   kind TEXT NOT NULL,
@@ -31,7 +32,7 @@ CREATE TABLE watch (
 )
 
 -- watch_topic: The watches of a topic, in the order of registration.
-CREATE INDEX watch_topic ON watch (kind, key, task)
+CREATE INDEX watch_topic ON watch (kind, task, key)
 
 -- watch_session: What a session watches.
 CREATE INDEX watch_session ON watch (session)
@@ -272,9 +273,12 @@ CREATE TABLE task (
   stop_ttl INTEGER,
   max_deliveries INTEGER NOT NULL DEFAULT 0,
   keep INTEGER NOT NULL DEFAULT 0,
+  dead_ttl INTEGER,
   key BLOB,
   expires INTEGER,
   progress BLOB NOT NULL DEFAULT x'',
+  failure BLOB NOT NULL DEFAULT x'',
+  meta BLOB NOT NULL DEFAULT x'',
   payload BLOB NOT NULL
 )
 
@@ -314,6 +318,9 @@ CREATE TABLE ended (
   ended_at INTEGER NOT NULL,
   expires INTEGER,
   key BLOB,
+  progress BLOB NOT NULL DEFAULT x'',
+  failure BLOB NOT NULL DEFAULT x'',
+  meta BLOB NOT NULL DEFAULT x'',
   result BLOB NOT NULL,
   payload BLOB NOT NULL
 )
@@ -322,4 +329,7 @@ CREATE TABLE ended (
 CREATE INDEX ended_state ON ended (queue, state, seq)
 
 -- ended_expiry: Records that are to be forgotten, the first ones first.
-CREATE INDEX ended_expiry ON ended (expires) WHERE expires IS NOT NULL
+CREATE INDEX ended_expiry ON ended (expires) WHERE expires IS NOT NULL AND state <> 'dead'
+
+-- ended_letters: Dead letters that are to be deleted, the first ones first.
+CREATE INDEX ended_letters ON ended (expires) WHERE expires IS NOT NULL AND state = 'dead'

@@ -1,16 +1,18 @@
 -- beginning: What every batch has to know first.
--- out: the last token, task, ending and rank; the soonest end of a session, of a task and of a rest; the soonest record
---      to forget; the soonest rate that is full again; when to look at a barrier, and at a queue; whether there are
---      watches and unserved lines
+-- out: the last token, task, ending and rank; the soonest end of a session, of a task, of a dead letter and of a rest;
+--      the soonest record to forget; the soonest rate that is full again; when to look at a barrier, and at a queue;
+--      whether there are watches, watches of changes of tasks, and unserved lines
 SELECT last_token, last_task, last_ending, last_rank,
   (SELECT min(expires) FROM session),
   (SELECT min(expires) FROM task WHERE expires IS NOT NULL),
+  (SELECT min(expires) FROM ended WHERE expires IS NOT NULL AND state = 'dead'),
   (SELECT min(rest_until) FROM resource WHERE rests = 1),
-  (SELECT min(expires) FROM ended WHERE expires IS NOT NULL),
+  (SELECT min(expires) FROM ended WHERE expires IS NOT NULL AND state <> 'dead'),
   (SELECT min(arrival) FROM rate),
   (SELECT min(look_at) FROM barrier WHERE look_at IS NOT NULL),
   (SELECT min(look_at) FROM queue WHERE look_at IS NOT NULL),
   EXISTS (SELECT 1 FROM watch),
+  EXISTS (SELECT 1 FROM watch WHERE kind = 'change'),
   EXISTS (SELECT 1 FROM unserved)
 FROM meta
 
@@ -80,11 +82,21 @@ WHERE kind = :kind AND key = :key AND task = :task ORDER BY watch.id
 -- in: kind, key, task
 DELETE FROM watch WHERE kind = :kind AND key = :key AND task = :task
 
--- task_watchers: The watchers of these tasks.
+-- task_watchers: Those that watch for the ends of these tasks.
 -- in: key, tasks (a JSON array)
 -- out: task, process
 SELECT task, process FROM watch JOIN session ON session.id = watch.session
 WHERE kind = 'task' AND key = :key AND task IN (SELECT value FROM json_each(:tasks)) ORDER BY watch.id
+
+-- followers: Those that watch for the next change of these tasks.
+-- in: tasks (a JSON array)
+-- out: key, task, process
+SELECT key, task, process FROM watch JOIN session ON session.id = watch.session
+WHERE kind = 'change' AND task IN (SELECT value FROM json_each(:tasks))
+
+-- changed: The watches for the next change of these tasks are over.
+-- in: tasks (a JSON array)
+DELETE FROM watch WHERE kind = 'change' AND task IN (SELECT value FROM json_each(:tasks))
 
 -- next_watch: Something that a session watches.
 -- in: session

@@ -1,18 +1,19 @@
 -- insert: Put tasks. One statement for all of them, since each step of a statement may wait for Python's lock.
--- in: queue, rows (JSON arrays of id, place, priority, ready_at, expires, and the offset and length of the key and of
---     the payload in bytes), bytes
-INSERT INTO task (id, queue, place, priority, ready_at, expires, key, payload)
+-- in: queue, rows (JSON arrays of id, place, priority, ready_at, expires, and the offset and length of the key, of the
+--     meta and of the payload in bytes), bytes
+INSERT INTO task (id, queue, place, priority, ready_at, expires, key, meta, payload)
 SELECT json_extract(value, '$[0]'), :queue, json_extract(value, '$[1]'), json_extract(value, '$[2]'),
   json_extract(value, '$[3]'), json_extract(value, '$[4]'),
   substr(:bytes, json_extract(value, '$[5]'), json_extract(value, '$[6]')),
-  substr(:bytes, json_extract(value, '$[7]'), json_extract(value, '$[8]'))
+  substr(:bytes, json_extract(value, '$[7]'), json_extract(value, '$[8]')),
+  substr(:bytes, json_extract(value, '$[9]'), json_extract(value, '$[10]'))
 FROM json_each(:rows)
 
 -- insert_alike: Put tasks that differ in their payload alone, and have no key: far less JSON to take apart.
--- in: queue, id (of the first, the others follow), place, priority, ready_at, expires, rows (JSON arrays of the offset
---     and length of the payload in bytes), bytes
-INSERT INTO task (id, queue, place, priority, ready_at, expires, payload)
-SELECT :id + key, :queue, :place, :priority, :ready_at, :expires,
+-- in: queue, id (of the first, the others follow), place, priority, ready_at, expires, meta, rows (JSON arrays of the
+--     offset and length of the payload in bytes), bytes
+INSERT INTO task (id, queue, place, priority, ready_at, expires, meta, payload)
+SELECT :id + key, :queue, :place, :priority, :ready_at, :expires, :meta,
   substr(:bytes, json_extract(value, '$[0]'), json_extract(value, '$[1]'))
 FROM json_each(:rows)
 
@@ -26,6 +27,11 @@ SELECT id FROM task WHERE queue = :queue AND key = :key
 -- out: ready_at
 SELECT min(ready_at) FROM task WHERE queue = :queue AND place = 1
 
+-- due_beside: When the next delayed task besides one becomes due.
+-- in: queue, id
+-- out: ready_at
+SELECT min(ready_at) FROM task WHERE queue = :queue AND place = 1 AND id <> :id
+
 -- promote: Delayed tasks that are due are waiting from now on.
 -- in: queue, now, count
 UPDATE task SET place = 0 WHERE id IN
@@ -33,24 +39,29 @@ UPDATE task SET place = 0 WHERE id IN
 
 -- first_by_priority: The next tasks in the order of priority.
 -- in: queue, count
--- out: JSON arrays of id, priority, attempts, deliveries, ready_at and the lengths of payload and progress; the bytes
-SELECT json_group_array(
-    json_array(id, priority, attempts, deliveries, ready_at, length(payload), length(progress))),
-  CAST(group_concat(payload, '') AS BLOB), CAST(group_concat(progress, '') AS BLOB)
+-- out: JSON arrays of id, priority, attempts, deliveries, ready_at, the length of the payload, and those of progress,
+--      failure and meta in one text (NULL if all are empty, as they usually are: that costs nothing); the bytes of all four
+SELECT json_group_array(json_array(id, priority, attempts, deliveries, ready_at, length(payload),
+    CASE WHEN progress = x'' AND failure = x'' AND meta = x'' THEN NULL
+    ELSE length(progress) || ' ' || length(failure) || ' ' || length(meta) END)),
+  CAST(group_concat(CASE WHEN progress = x'' AND failure = x'' AND meta = x'' THEN payload
+    ELSE payload || progress || failure || meta END, '') AS BLOB)
 FROM (SELECT * FROM task WHERE queue = :queue AND place = 0 ORDER BY priority DESC, ready_at, id LIMIT :count)
 
 -- first_by_age: The next tasks in the order of age, among those that were ready before a moment.
 -- in: queue, count, before
 -- out: as `first_by_priority`
-SELECT json_group_array(
-    json_array(id, priority, attempts, deliveries, ready_at, length(payload), length(progress))),
-  CAST(group_concat(payload, '') AS BLOB), CAST(group_concat(progress, '') AS BLOB)
+SELECT json_group_array(json_array(id, priority, attempts, deliveries, ready_at, length(payload),
+    CASE WHEN progress = x'' AND failure = x'' AND meta = x'' THEN NULL
+    ELSE length(progress) || ' ' || length(failure) || ' ' || length(meta) END)),
+  CAST(group_concat(CASE WHEN progress = x'' AND failure = x'' AND meta = x'' THEN payload
+    ELSE payload || progress || failure || meta END, '') AS BLOB)
 FROM (SELECT * FROM task WHERE queue = :queue AND place = 0 AND ready_at < :before ORDER BY ready_at, id LIMIT :count)
 
 -- lease: A session takes tasks; their tokens follow one another.
--- in: ids (a JSON array), session, token (the first), max_deliveries, keep
+-- in: ids (a JSON array), session, token (the first), max_deliveries, keep, dead_ttl
 UPDATE task SET place = 2, session = :session, token = :token + taken.key, deliveries = deliveries + 1,
-  max_deliveries = :max_deliveries, keep = :keep
+  max_deliveries = :max_deliveries, keep = :keep, dead_ttl = :dead_ttl
 FROM json_each(:ids) AS taken WHERE task.id = taken.value
 
 -- leased: Those of these tasks that a session has taken.
@@ -59,7 +70,11 @@ FROM json_each(:ids) AS taken WHERE task.id = taken.value
 SELECT json_group_array(json_array(id, token, attempts, deliveries, ready_at, stop IS NOT NULL, stop_ttl))
 FROM task WHERE id IN (SELECT value FROM json_each(:ids)) AND +queue = :queue AND +session = :session
 
--- release: Leased tasks are waiting or delayed again.
+-- set_failure: What a settlement says of the failed tries.
+-- in: id, failure
+UPDATE task SET failure = :failure WHERE id = :id
+
+-- release: Tasks are waiting or delayed, from now on or again, and not leased.
 -- in: rows (JSON arrays of id, place, ready_at, attempts, deliveries)
 UPDATE task SET place = json_extract(value, '$[1]'), ready_at = json_extract(value, '$[2]'),
   attempts = json_extract(value, '$[3]'), deliveries = json_extract(value, '$[4]'), session = NULL, token = 0
@@ -67,9 +82,10 @@ FROM json_each(:rows) AS released WHERE task.id = json_extract(released.value, '
 
 -- record: Keep a record of tasks that end.
 -- in: rows (JSON arrays of id, state, seq, attempts, expires, offset and length of the result in bytes), bytes, now
-INSERT INTO ended
+INSERT INTO ended (id, queue, state, seq, priority, attempts, deliveries, ended_at, expires, key, progress, failure,
+  meta, result, payload)
 SELECT task.id, queue, json_extract(value, '$[1]'), json_extract(value, '$[2]'), priority, json_extract(value, '$[3]'),
-  deliveries, :now, json_extract(value, '$[4]'), task.key,
+  deliveries, :now, json_extract(value, '$[4]'), task.key, progress, failure, meta,
   substr(:bytes, json_extract(value, '$[5]'), json_extract(value, '$[6]')),
   CASE WHEN keep OR json_extract(value, '$[1]') = 'dead' THEN payload ELSE x'' END
 FROM json_each(:rows) AS ending CROSS JOIN task ON task.id = json_extract(ending.value, '$[0]')
@@ -80,8 +96,8 @@ DELETE FROM task WHERE id IN (SELECT value FROM json_each(:ids))
 
 -- task: One unfinished task.
 -- in: id, queue
--- out: id, place, ready_at, attempts, deliveries, session, token, stop, stop_ttl, max_deliveries, progress
-SELECT id, place, ready_at, attempts, deliveries, session, token, stop, stop_ttl, max_deliveries, progress
+-- out: id, place, ready_at, attempts, deliveries, session, token, stop, stop_ttl, max_deliveries, dead_ttl, expires
+SELECT id, place, ready_at, attempts, deliveries, session, token, stop, stop_ttl, max_deliveries, dead_ttl, expires
 FROM task WHERE id = :id AND +queue = :queue
 
 -- set_progress: What the holder reports.
@@ -128,20 +144,38 @@ SELECT min(expires) FROM task WHERE expires IS NOT NULL
 SELECT state, result, attempts FROM ended
 WHERE id = :id AND queue = :queue AND (expires IS NULL OR expires > :now)
 
+-- ended_task: The whole record of a task that has ended.
+-- in: id, queue, now
+-- out: seq, id, state, payload, priority, key, attempts, deliveries, result, ended_at, progress, failure, meta
+SELECT seq, id, state, payload, priority, key, attempts, deliveries, result, ended_at, progress, failure, meta FROM ended
+WHERE id = :id AND queue = :queue AND (expires IS NULL OR expires > :now)
+
 -- forget: Delete outdated records, a few at a time.
 -- in: now, count
-DELETE FROM ended WHERE id IN (SELECT id FROM ended WHERE expires <= :now ORDER BY expires LIMIT :count)
+DELETE FROM ended WHERE id IN
+  (SELECT id FROM ended WHERE expires <= :now AND state <> 'dead' ORDER BY expires LIMIT :count)
+
+-- delete_letters: Delete outdated dead letters, in the order of their time and id.
+-- in: now, count
+-- out: queue
+DELETE FROM ended WHERE id IN
+  (SELECT id FROM ended WHERE expires <= :now AND state = 'dead' ORDER BY expires, id LIMIT :count)
+RETURNING queue
+
+-- soonest_letter: When the next dead letter is outdated.
+-- out: expires
+SELECT min(expires) FROM ended WHERE expires IS NOT NULL AND state = 'dead'
 
 -- dead: Dead tasks in the order in which they ended.
 -- in: queue, after, count
--- out: seq, id, key
-SELECT seq, id, key FROM ended
+-- out: seq, id, key, expires
+SELECT seq, id, key, expires FROM ended
 WHERE queue = :queue AND state = 'dead' AND seq > :after ORDER BY seq LIMIT :count
 
 -- revive: A dead task is unfinished again.
 -- in: id, now
-INSERT INTO task (id, queue, place, priority, ready_at, key, payload)
-SELECT id, queue, 0, priority, :now, key, payload FROM ended WHERE id = :id
+INSERT INTO task (id, queue, place, priority, ready_at, key, progress, failure, meta, payload)
+SELECT id, queue, 0, priority, :now, key, progress, failure, meta, payload FROM ended WHERE id = :id
 
 -- forget_one: Delete a record.
 -- in: id
@@ -156,8 +190,8 @@ RETURNING expires
 
 -- dead_one: A dead task.
 -- in: id, queue
--- out: key
-SELECT key FROM ended WHERE id = :id AND +queue = :queue AND state = 'dead'
+-- out: key, expires
+SELECT key, expires FROM ended WHERE id = :id AND +queue = :queue AND state = 'dead'
 
 -- waiting_same_time: Those that wait behind a task of the same priority that was ready at the same time.
 -- in: queue, priority, ready_at, id, limit
@@ -202,14 +236,15 @@ SELECT token, id, place FROM task WHERE queue = :queue AND place = 2 AND token >
 
 -- show: What is shown of these tasks, in their order.
 -- in: ids (a JSON array)
--- out: id, payload, priority, key, attempts, deliveries, ready_at
-SELECT task.id, payload, priority, task.key, attempts, deliveries, ready_at
+-- out: id, payload, priority, key, attempts, deliveries, ready_at, progress, failure, meta
+SELECT task.id, payload, priority, task.key, attempts, deliveries, ready_at, progress, failure, meta
 FROM json_each(:ids) AS shown CROSS JOIN task ON task.id = shown.value
 
 -- browse_ended: Records of a state in the order of the endings.
 -- in: queue, state, after, limit
--- out: seq, id, state, payload, priority, key, attempts, deliveries, result, ended_at, expires
-SELECT seq, id, state, payload, priority, key, attempts, deliveries, result, ended_at, expires FROM ended
+-- out: seq, id, state, payload, priority, key, attempts, deliveries, result, ended_at, progress, failure, meta, expires
+SELECT seq, id, state, payload, priority, key, attempts, deliveries, result, ended_at, progress, failure, meta, expires
+FROM ended
 WHERE queue = :queue AND state = :state AND seq > :after ORDER BY seq LIMIT :limit
 
 -- oldest: When the longest waiting task became ready.

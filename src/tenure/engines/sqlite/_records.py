@@ -1,0 +1,53 @@
+"""What is shown of a task: made of the rows of the statements that show some."""
+
+from __future__ import annotations
+
+from tenure.engine import Record
+
+from ._clock import seconds
+from ._state import State
+
+
+def unfinished_record(
+    state: State,
+    shown: str,
+    task: int,
+    payload: bytes,
+    priority: int,
+    key: bytes | None,
+    attempts: int,
+    deliveries: int,
+    ready_at: int,
+    *notes: bytes,
+) -> Record:
+    """An unfinished task in the state `shown`, from a row of `show`."""
+    age = seconds(state.wall - ready_at)
+    return Record(0, task, shown, payload, priority, _key(key), attempts, deliveries, b"", age, *notes)
+
+
+def ended_record(
+    state: State,
+    seq: int,
+    task: int,
+    shown: str,
+    payload: bytes,
+    priority: int,
+    key: bytes | None,
+    attempts: int,
+    deliveries: int,
+    result: bytes,
+    ended_at: int,
+    *notes: bytes,
+) -> Record:
+    """A task that has ended, from a row of `ended_task`."""
+    age = seconds(state.wall - ended_at)
+    return Record(seq, task, shown, payload, priority, _key(key), attempts, deliveries, result, age, *notes)
+
+
+def encoded_key(key: str) -> bytes:
+    """The key of a task, as it is stored."""
+    return key.encode("utf-8", "surrogatepass")
+
+
+def _key(key: bytes | None) -> str | None:
+    return None if key is None else key.decode("utf-8", "surrogatepass")
