@@ -43,11 +43,12 @@ local function drop_task(session, name)
         return set_aside(P .. session .. ' ' .. name .. ':leases', task_id)
     end
     unlease(queue, task)
+    local limit, dead_ttl = match(task.limit, '^(%d+) (%d*)$')
     local silent = (task.deliveries or 0) - (task.attempts or 0)
     if task.stop then
         end_task(queue, task, 'cancelled', '', task.stop >= 0 and task.stop or nil)
-    elseif silent >= tonumber(task.limit) then
-        end_task(queue, task, 'dead', format('delivered %d times without a verdict', silent), tonumber(task.dead_ttl))
+    elseif silent >= tonumber(limit) then
+        end_task(queue, task, 'dead', format('delivered %d times without a verdict', silent), tonumber(dead_ttl))
     else
         rare().return_task(queue, task, task.since)
     end

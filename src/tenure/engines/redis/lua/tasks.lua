@@ -52,8 +52,8 @@ local function read_task(queue, task_id)
     local task = {id = task_id, hash = queue.key .. ':' .. task_id, priority = 0}
     local text, more = call('HGET', task.hash, 'lease'), '1'
     if text then
-        task.token, task.since, task.limit, task.dead_ttl, task.keep, more, task.deliveries, task.attempts, task.session =
-            match(text, '^(%d+) (%d+) (%d+) (%d*) (%d) (%d) (%d+) (%d+) (.*)$')
+        task.token, task.since, task.limit, task.keep, more, task.deliveries, task.attempts, task.session =
+            match(text, '^(%d+) (%d+) (%d+ %d*) (%d) (%d) (%d+) (%d+) (.*)$')
         task.keep = task.keep == '1'
     end
     if more == '1' then
