@@ -28,7 +28,7 @@ VERDICTS = {
     Verdict.DONE: Ends("done", 2, b"result", 9.0),
     Verdict.DISCARD: Ends("discarded", 2, b"result", 9.0),
     Verdict.CANCEL: Ends("cancelled", 2, b"result", 9.0),
-    Verdict.DEAD: Ends("dead", 3, b"result", None),
+    Verdict.DEAD: Ends("dead", 3, b"result", 9.0),
     Verdict.RETRY: GoesBack(3, 5, 7.0),
     Verdict.GIVE_BACK: GoesBack(2, 4, None),
     Verdict.POSTPONE: GoesBack(2, 4, 7.0),
@@ -47,15 +47,15 @@ def test_what_follows_a_verdict(verdict, stop):
 
 @pytest.mark.parametrize(
     ("deliveries", "expected"),
-    [(4, GoesBack(2, 4, None)), (5, Ends("dead", 2, b"delivered 3 times without a verdict", None))],
+    [(4, GoesBack(2, 4, None)), (5, Ends("dead", 2, b"delivered 3 times without a verdict", 8.0))],
 )
 def test_a_task_is_dead_after_so_many_deliveries_without_a_verdict(deliveries, expected):
-    assert without_verdict(2, deliveries, 3, stop=False, stop_ttl=None) == expected
+    assert without_verdict(2, deliveries, 3, stop=False, stop_ttl=None, dead_ttl=8.0) == expected
 
 
 @pytest.mark.parametrize("deliveries", [3, 30])
 def test_a_task_that_shall_stop_is_cancelled_when_its_session_ends(deliveries):
-    assert without_verdict(2, deliveries, 3, stop=True, stop_ttl=60.0) == CANCELLED
+    assert without_verdict(2, deliveries, 3, stop=True, stop_ttl=60.0, dead_ttl=8.0) == CANCELLED
 
 
 def test_more_is_forgotten_than_made():

@@ -72,9 +72,9 @@ def take(ask, count):
     return taken
 
 
-def end(ask, tasks, verdict=e.Verdict.DONE):
+def end(ask, tasks, verdict=e.Verdict.DONE, ttl=None):
     for start in range(0, len(tasks), CAP):
-        ends = tuple(e.Settle(one.id, one.token, verdict, b"") for one in tasks[start : start + CAP])
+        ends = tuple(e.Settle(one.id, one.token, verdict, b"", ttl=ttl) for one in tasks[start : start + CAP])
         assert ask(e.Exchange("s", next(numbers), "q", ends)).refused == ()
 
 
@@ -119,7 +119,8 @@ def test_whatever_there_is_many_of(backlog, ask, cost):
         assert counts.put == MANY
         assert commands < 30
     # nor is there a command among them that goes through all
-    looks = (e.Count("q"), *(e.Browse("q", state, "", 2) for state in BACKLOGS))
+    known = ask(e.Browse("q", backlog, "", 1)).records[0].id
+    looks = (e.Count("q"), e.GetTask("q", known), *(e.Browse("q", state, "", 2) for state in BACKLOGS))
     for look in looks:
         assert min(cost(look) and cost.seconds for _ in range(10)) < LONGEST
     # one put, one taken, one settled
@@ -214,6 +215,33 @@ def test_tasks_that_expire_together_do_so_in_short_steps(ask, cost, clock, lease
     _, sent, most = rounds(cost, e.Ping())
     assert sent == 5
     assert most < 20 * CAP
+
+
+def test_dead_letters_that_expire_together_go_in_short_steps(ask, cost, clock):
+    put(ask, 4 * CAP)
+    end(ask, take(ask, 4 * CAP), e.Verdict.DEAD, ttl=1.0)
+    clock.now += 2
+    _, sent, most = rounds(cost, e.Ping())
+    assert sent == 5
+    assert most < 20 * CAP
+    counts = ask(e.Count("q"))
+    assert (counts.dead, counts.purged) == (0, 4 * CAP)
+
+
+def test_many_that_follow_a_task_are_hinted_in_short_steps(engine, ask, cost):
+    hinted = []
+    engine.listen("p", hinted.append)
+    put(ask, 1)
+    (record,) = ask(e.Browse("q", "waiting")).records
+    for n in range(3 * CAP):
+        ask(e.OpenSession(f"session {n}", "p", 1e6))
+        ask(e.GetTask("q", record.id, f"session {n}"))
+    _, commands = cost(e.Exchange("s", next(numbers), "q", want=1))
+    assert commands < 4 * CAP
+    _, sent, most = rounds(cost, e.Ping())
+    assert sent == 3
+    assert most < 4 * CAP
+    assert hinted == [e.Hint("p", "q", str(record.id), e.Notice.CHANGED)] * 3 * CAP
 
 
 def test_delayed_tasks_that_are_due_together_become_ready_in_short_steps(ask, cost, clock):

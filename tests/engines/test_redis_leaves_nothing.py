@@ -87,7 +87,7 @@ async def queue_with_all_kinds_of_tasks(store, name):
 
 
 async def queue_of_a_dead_letter(store, name):
-    of = WorkQueue(store, name, retry=Retry(attempts=1))
+    of = WorkQueue(store, name, retry=Retry(attempts=1), dead_ttl=0.2)
     await of.put("task")
     for _ in range(2):
         assert await of.requeue() in {0, 1}

@@ -98,6 +98,22 @@ def test_a_task_is_a_key_and_becomes_its_record(redis_server, ask):
     }
 
 
+def test_what_is_said_of_a_task_stays_with_its_record_and_what_is_empty_takes_no_space(redis_server, ask):
+    put(ask, 1, e.NewTask(b"x", meta=b"m"), e.NewTask(b"y"))
+    one, other = ask(e.Exchange("s", 2, "q", want=2)).tasks
+    ask(e.Progress("q", one.id, one.token, b"half"))
+    ends = (
+        e.Settle(one.id, one.token, e.Verdict.DONE, b"r", failure=b"f"),
+        e.Settle(other.id, other.token, e.Verdict.DONE, b"r"),
+    )
+    assert ask(e.Exchange("s", 3, "q", ends)).refused == ()
+    said = {b"progress", b"failure", b"meta"}
+    assert {*redis_server("HKEYS", task_key(one))} & said == said
+    assert not {*redis_server("HKEYS", task_key(other))} & said
+    assert ask(e.GetTask("q", one.id)).record[-3:] == (b"half", b"f", b"m")
+    assert ask(e.GetTask("q", other.id)).record[-3:] == (b"", b"", b"")
+
+
 def test_each_record_is_kept_for_its_own_time(ask, clock):
     put(ask, 1, *(e.NewTask(LONG if i % 3 else b"x", priority=i % 2) for i in range(90)))
     taken = settled(ask, 2, [1.0, 2.0, None])
@@ -165,6 +181,31 @@ def test_the_last_dead_letter_takes_its_list_with_it(redis_server, ask):
     assert not redis_server("KEYS", "*:dead*")
 
 
+def test_a_dead_letter_with_a_ttl_is_deleted_by_the_sweep_and_not_by_the_server(redis_server, ask_now):
+    put(ask_now, 1, e.NewTask(b"x"))
+    (task,) = ask_now(e.Exchange("s", 2, "q", want=1)).tasks
+    ask_now(e.Exchange("s", 3, "q", (e.Settle(task.id, task.token, e.Verdict.DEAD, b"no", ttl=0.05),)))
+    assert seconds_left(redis_server, task_key(task)) is None
+    time.sleep(0.1)
+    ask_now(e.Ping())
+    ask_now(e.RenewSession("s"))
+    assert not tasks(redis_server)
+    assert not redis_server("KEYS", "*:dead*")
+    assert not redis_server("EXISTS", "tenure:{0}:expiring")
+
+
+def test_a_dead_letter_that_is_requeued_does_not_expire_any_more(redis_server, ask, clock):
+    put(ask, 1, e.NewTask(b"x"))
+    (task,) = ask(e.Exchange("s", 2, "q", want=1)).tasks
+    ask(e.Exchange("s", 3, "q", (e.Settle(task.id, task.token, e.Verdict.DEAD, b"no", ttl=1.0),)))
+    assert redis_server("ZCARD", "tenure:{0}:expiring") == 1
+    assert ask(e.Move("q", (task.id,), "waiting")) == e.Changed(1, False)
+    assert not redis_server("EXISTS", "tenure:{0}:expiring")
+    clock.now += 2
+    ask(e.Ping())
+    assert [one.id for one in ask(e.Exchange("s", 4, "q", want=1)).tasks] == [task.id]
+
+
 @pytest.mark.parametrize("payload", [b"", b"x", b"x" * 512, b"x" * 513, LONG])
 def test_a_payload_comes_back_whether_it_is_long_or_short(redis_server, ask, payload):
     put(ask, 1, e.NewTask(payload))
@@ -189,8 +230,9 @@ def test_tasks_are_aged_in_the_order_in_which_they_came_whatever_their_prioritie
     assert [task.priority for task in tasks] == [0, 3, 0, -1, 3, 0]
 
 
-def test_a_task_is_taken_and_settled_by_few_commands(redis_server, ask_now):
-    put(ask_now, 1, *(e.NewTask(b"x"),) * 64)
+@pytest.mark.parametrize("meta", [b"", b"m"])
+def test_a_task_is_taken_and_settled_by_few_commands(redis_server, ask_now, meta):
+    put(ask_now, 1, *(e.NewTask(b"x", meta=meta),) * 64)
     taken = ask_now(e.Exchange("s", 2, "q", want=32)).tasks
     ends = tuple(e.Settle(one.id, one.token, e.Verdict.DONE, b"r", 0.0, 60.0) for one in taken)
     redis_server("CONFIG", "RESETSTAT")

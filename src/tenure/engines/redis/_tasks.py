@@ -23,7 +23,7 @@ from tenure.engine import (
 
 from ._codec import Argument, microseconds, seconds
 
-_SETTLEMENT = Struct(">QQqc")
+_SETTLEMENT = Struct(">QQqcI")
 _LETTERS = {
     Verdict.DONE: b"o",
     Verdict.RETRY: b"r",
@@ -33,6 +33,7 @@ _LETTERS = {
     Verdict.POSTPONE: b"p",
     Verdict.CANCEL: b"c",
 }
+_NO_MORE = (b"", b"", b"")  # progress, failure and meta
 
 
 def _or_nothing(duration: float | None) -> Argument:
@@ -41,7 +42,7 @@ def _or_nothing(duration: float | None) -> Argument:
 
 def move(op: Move) -> Iterable[Argument]:
     """The arguments of the operation in `records.lua`."""
-    return ("move", op.key, op.to, op.after, _or_nothing(op.ttl), *op.ids, *op.states)
+    return ("move", op.key, op.to, op.after, _or_nothing(op.ttl), microseconds(op.delay), *op.ids, *op.states)
 
 
 def put(op: Put) -> Iterator[Argument]:
@@ -49,10 +50,10 @@ def put(op: Put) -> Iterator[Argument]:
     yield from (op.session, op.n, op.key, len(op.requests), op.max_size)
     for request in op.requests:
         yield from (request.producer, int(request.wait), *(request.cursor or ("", "")), len(request.tasks))
-        for payload, priority, delay, key, expires in request.tasks:
-            if priority or delay or key is not None or expires is not None:
+        for payload, priority, delay, key, expires, meta in request.tasks:
+            if priority or delay or key is not None or expires is not None or meta:
                 yield from (payload, "+", priority, microseconds(delay))
-                yield from (int(key is not None), key or "", _or_nothing(expires))
+                yield from (int(key is not None), key or "", _or_nothing(expires), meta)
             else:
                 yield from (payload, "")
 
@@ -76,11 +77,11 @@ def put_answer(raw: Sequence[Any]) -> PutAnswer:
 def exchange(op: Exchange) -> Iterator[Argument]:
     """The arguments of `exchange.lua`."""
     yield from (op.session, op.n, op.key, op.want, int(op.wait), _or_nothing(op.aging))
-    yield from (op.max_deliveries, int(op.keep))
-    for task, token, verdict, result, delay, ttl in op.settle:
+    yield from (op.max_deliveries, _or_nothing(op.dead_ttl), int(op.keep))
+    for task, token, verdict, result, delay, ttl, failure in op.settle:
         time = delay if verdict in (Verdict.RETRY, Verdict.POSTPONE) else ttl
         left = -1 if time is None else microseconds(time)
-        yield _SETTLEMENT.pack(task, token, left, _LETTERS[verdict]) + result
+        yield _SETTLEMENT.pack(task, token, left, _LETTERS[verdict], len(failure)) + failure + result
 
 
 def exchanged(raw: Sequence[Any]) -> Exchanged:
@@ -92,9 +93,9 @@ def exchanged(raw: Sequence[Any]) -> Exchanged:
             Taken(
                 *(int(task), int(token), payload, int(priority), int(attempts), int(deliveries)),
                 max(0, now - int(since)) / 1e6,
-                progress,
+                *(more or _NO_MORE),
             )
-            for task, token, payload, priority, attempts, deliveries, since, progress in zip(
+            for task, token, payload, priority, attempts, deliveries, since, more in zip(
                 *[iter(tasks)] * 8, strict=True
             )
         ),

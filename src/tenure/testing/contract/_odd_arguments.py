@@ -72,9 +72,9 @@ _NUMBERS = (
 )
 _PAYLOADS = (b"", b"\0", bytes(range(256)), b"\xff\xfe" * 2**20, b"\r\n", b"$-1\r\n", b"{}", b"null")
 
-_TASK = e.NewTask(b"payload", 1, 0.001, "key", 100.0)
+_TASK = e.NewTask(b"payload", 1, 0.001, "key", 100.0, b"meta")
 _PUT = e.PutRequest("producer", (_TASK, e.NewTask(b"")), True, ("cursor", b"value"))
-_SETTLE = e.Settle(1, 1, e.Verdict.RETRY, b"result", 0.001, 100.0)
+_SETTLE = e.Settle(1, 1, e.Verdict.RETRY, b"result", 0.001, 100.0, b"failure")
 _METADATA = (("field", b"value"),)
 
 FAMILIES: dict[str, tuple[Operation[Any], ...]] = {
@@ -88,6 +88,7 @@ FAMILIES: dict[str, tuple[Operation[Any], ...]] = {
         e.Acquire("odd", "key", "holder", 3, 1, b"value"),
         e.Ask("odd", "key", ("holder", "other")),
         e.SetValue("key", "holder", 1, b"value"),
+        e.BreakHold("key", "holder", 1),
         e.Resize("key", 3),
         e.Holders("key", 10, "odd"),
         e.Release("key", "holder"),
@@ -105,14 +106,16 @@ FAMILIES: dict[str, tuple[Operation[Any], ...]] = {
         e.Leave("queue", "producer"),
     ),
     "taking": (
-        e.Exchange("odd", 1, "queue", (_SETTLE,), 2, True, 100.0, 3, True),
+        e.Exchange("odd", 1, "queue", (_SETTLE,), 2, True, 100.0, 3, True, 100.0),
         e.Progress("queue", 1, 1, b"data"),
         e.GetResult("queue", 1, "odd"),
+        e.GetTask("queue", 1, "odd", "key"),
         e.SetPaused("queue", False),
     ),
     "administration": (
         e.Move("queue", (1,), "cancelled", ttl=100.0),
         e.Move("queue", (1, 2), "waiting"),
+        e.Move("queue", (1, 2), "delayed", delay=0.001),
         e.Move("queue", frozenset({"dead"}), "waiting"),
         e.Move("queue", frozenset({"waiting", "done"}), "purged"),
         *(e.Browse("queue", state, limit=10) for state in ("waiting", "delayed", "leased", "dead", "ended")),

@@ -1,9 +1,11 @@
 -- Settles tasks and takes others, in one step.
 --
--- ARGV: session, n, queue, want, wait, aging ("": none), limit of deliveries, keep, then the settlements: each one argument,
--- of id, token, delay or ttl (-1: for good), a letter for the verdict, and the result
+-- ARGV: session, n, queue, want, wait, aging ("": none), limit of deliveries, ttl of dead letters ("": for good), keep, then
+-- the settlements: each one argument, of id, token, delay or ttl (-1: for good), a letter for the verdict, the length of the
+-- failure, the failure, and the result
 -- -> exchanged: tasks, refused, stop, paused, ask again in, now; gone. A task is eight values, one behind the other, since a
--- table for each would cost more than all the rest: id, token, payload, priority, attempts, deliveries, ready since, progress
+-- table for each would cost more than all the rest: id, token, payload, priority, attempts, deliveries, ready since, and
+-- {progress, failure, meta}, or "" if there is none of them
 
 local VERDICTS = {o = 'done', i = 'discarded', c = 'cancelled', d = 'dead', r = 'retry', p = 'postpone', g = 'give back'}
 
@@ -15,25 +17,27 @@ local fields, taken = {}, {}
 local function show(task_id, its_token, since, task, attempts, deliveries)
     local last = #fields
     fields[last + 1], fields[last + 2], fields[last + 3], fields[last + 4] = task_id, its_token, task.payload or '', task.priority or '0'
-    fields[last + 5], fields[last + 6], fields[last + 7], fields[last + 8] = attempts, deliveries, since, task.progress or ''
+    local has_more = task.progress or task.failure or task.meta
+    fields[last + 5], fields[last + 6], fields[last + 7], fields[last + 8] = attempts, deliveries, since,
+        has_more and {task.progress or '', task.failure or '', task.meta or ''} or ''
     taken[#taken + 1], taken[#taken + 2] = task_id, since
 end
 
--- The fields of a task, and whether there are more than the payload.
+-- The fields of a task, and whether there are more than the payload and meta, which need no care when it ends.
 local function fields_of(hash)
     local found = call('HGETALL', hash)
     local task = {}
     for i = 1, #found, 2 do
         task[found[i]] = found[i + 1]
     end
-    return task, #found > 2 and '1' or '0'
+    return task, #found > (task.meta and 4 or 2) and '1' or '0'
 end
 
 if known then
     -- it was remembered without what the tasks hold
     for i = 1, #known[1], 2 do
         local task = fields_of(P .. name .. ':' .. known[1][i])
-        local its_token, deliveries, attempts = match(task.lease or '', '^(%d+) %d+ %d+ %d %d (%d+) (%d+)')
+        local its_token, deliveries, attempts = match(task.lease or '', '^(%d+) %d+ %d+ %d* %d %d (%d+) (%d+)')
         show(known[1][i], its_token or '0', known[1][i + 1], task, attempts or '0', deliveries or '0')
     end
     -- include answer_keep
@@ -41,22 +45,26 @@ if known then
 end
 
 local queue = read_queue(name)
-local want, aging, limit_and_keep = tonumber(ARGV[6]), tonumber(ARGV[8]), ' ' .. ARGV[9] .. ' ' .. ARGV[10] .. ' '
+local want, aging = tonumber(ARGV[6]), tonumber(ARGV[8])
+local limit_and_keep = ' ' .. ARGV[9] .. ' ' .. ARGV[10] .. ' ' .. ARGV[11] .. ' '
 
 local LEASES = P .. session .. ' ' .. name .. ':leases'
 local refused = {}
-for i = 11, #ARGV do
-    local task_id, its_token, time, letter, start = struct.unpack('>I8I8i8c1', ARGV[i])
+for i = 12, #ARGV do
+    local task_id, its_token, time, letter, failure, start = struct.unpack('>I8I8i8c1I4c0', ARGV[i])
     local verdict, task = VERDICTS[letter], read_task(queue, format('%012d', task_id))
     if not task or task.session ~= session or tonumber(task.token) ~= its_token then
         refused[#refused + 1] = its_token
     else
         unlease(queue, task)
+        if failure ~= '' then
+            call('HSET', task.hash, 'failure', failure)
+        end
         if verdict == 'done' or verdict == 'discarded' or verdict == 'cancelled' then
             end_task(queue, task, verdict, sub(ARGV[i], start), time >= 0 and time or nil, ttl)
         elseif verdict == 'dead' then
             task.attempts = task.attempts + 1
-            end_task(queue, task, 'dead', sub(ARGV[i], start), nil, ttl)
+            end_task(queue, task, 'dead', sub(ARGV[i], start), time >= 0 and time or nil, ttl)
         elseif task.stop then
             end_task(queue, task, 'cancelled', '', task.stop >= 0 and task.stop or nil, ttl)
         elseif verdict == 'retry' then
@@ -80,6 +88,9 @@ local function lease(task_id, since)
     new_token()
     call('HSET', hash, 'lease', token .. ' ' .. since .. limit_and_keep .. more .. ' ' .. deliveries .. ' ' .. attempts .. ' ' .. session)
     add_soon(LEASES, token, task_id)
+    if task.followed then
+        rare().announce(queue, {id = task_id, hash = hash, followed = true})
+    end
     show(task_id, token, since, task, attempts, deliveries)
 end
 
@@ -134,7 +145,7 @@ write()
 if #taken > 0 and call('SADD', queue.key .. ':lessees', session) == 1 then
     id = id + 1
     call('ZADD', P .. session .. ':items', 4e15 + id, 'tasks ' .. name)
-elseif #taken == 0 and #ARGV > 10 and call('EXISTS', LEASES) == 0 then
+elseif #taken == 0 and #ARGV > 11 and call('EXISTS', LEASES) == 0 then
     leave_lessees(queue, session)
 end
 

@@ -25,15 +25,35 @@ function operations.ask(key)
     return {'asked', answers}
 end
 
+-- The session of the holder that has this token, or nil.
+local function session_of(key, holder, its_token)
+    local found, session = match(call('HGET', P .. key .. ':holders', '@' .. holder) or '', '^(%d+) %d+ %d+ (.*)$')
+    return found and tonumber(found) == tonumber(its_token) and session
+end
+
 -- ARGV: key, holder, token, value -> ok, refused
 function operations.set_value(key)
     local HOLDERS = P .. key .. ':holders'
-    local about = call('HGET', HOLDERS, '@' .. ARGV[5])
-    if not about or tonumber(match(about, '^%d+')) ~= tonumber(ARGV[6]) then
+    if not session_of(key, ARGV[5], ARGV[6]) then
         return 'refused'
     end
     call('HSET', HOLDERS, '=' .. ARGV[5], ARGV[7])
     fire_if(call('HGET', HOLDERS, 'watched'), HOLDERS, key, '', 'changed')
+    return 'ok'
+end
+
+local function remove(key, holder)
+    -- include remove_hold
+end
+
+-- ARGV: key, holder, token -> ok, refused
+function operations.break_hold(key)
+    local session = session_of(key, ARGV[5], ARGV[6])
+    if not session then
+        return 'refused'
+    end
+    hint(process_of(session), key, ARGV[5], 'broken')
+    remove(key, ARGV[5])
     return 'ok'
 end
 
@@ -60,7 +80,7 @@ function operations.holders(key)
         if not process_of(ARGV[6]) then
             return 'gone'
         end
-        watch(ARGV[6], HOLDERS)
+        watch(ARGV[6], HOLDERS, 'watch')
     end
     local found = call('HMGET', HOLDERS, 'capacity', 'used', 'holder')
     local used, held, waiting = tonumber(found[2] or 0), {}, {}

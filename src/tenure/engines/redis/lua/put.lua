@@ -1,7 +1,8 @@
 -- Puts tasks, for several producers; one that finds no room gets a place in the line.
 --
 -- ARGV: session, n, queue, number of requests, size, then the requests: producer, wait, cursor ("": none), its value, number
--- of tasks, and for each its payload and "", or "+" and then priority, delay, 1 if it has a key, the key, expires ("": never)
+-- of tasks, and for each its payload and "", or "+" and then priority, delay, 1 if it has a key, the key, expires ("": never),
+-- meta
 -- -> put: one behind the other for each request how many tasks and for each its id, or {id} of the one whose duplicate it is;
 -- "refused"; or {place in the line, ask again in}; gone
 
@@ -23,13 +24,13 @@ end
 -- Read the next task, and put it unless it is only looked at; -> 1 if it is new
 local function take_in(seen)
     local payload, plain = ARGV[next_argument], ARGV[next_argument + 1] == ''
-    local priority, delay, keyed, key, expires = '0', '0', false, nil, ''
+    local priority, delay, keyed, key, expires, meta = '0', '0', false, nil, '', ''
     if plain then
         next_argument = next_argument + 2
     else
         priority, delay, keyed = ARGV[next_argument + 2], ARGV[next_argument + 3], ARGV[next_argument + 4] == '1'
-        key, expires = ARGV[next_argument + 5], ARGV[next_argument + 6]
-        next_argument = next_argument + 7
+        key, expires, meta = ARGV[next_argument + 5], ARGV[next_argument + 6], ARGV[next_argument + 7]
+        next_argument = next_argument + 8
     end
     local twin = keyed and twin_of(key)
     if seen then
@@ -45,10 +46,8 @@ local function take_in(seen)
     local task_id = format('%012d', next_id)
     local hash = queue.key .. ':' .. task_id
     call('HSET', hash, 'payload', payload)
-    if plain then
-        add_soon(queue.key .. ':ready', NOW, task_id)
-        ready = ready + 1
-        return 1
+    if meta ~= '' then
+        call('HSET', hash, 'meta', meta)
     end
     if priority ~= '0' then
         call('HSET', hash, 'priority', priority)
@@ -62,7 +61,10 @@ local function take_in(seen)
         call('ZADD', P .. 'expiring', now + expires, task_id .. name)
         due_at(now + expires)
     end
-    if rare().line_up(queue, {id = task_id, priority = tonumber(priority)}, now + delay) then
+    if priority == '0' and delay == '0' then
+        add_soon(queue.key .. ':ready', NOW, task_id)
+        ready = ready + 1
+    elseif rare().line_up(queue, {id = task_id, priority = tonumber(priority)}, now + delay) then
         delayed = delayed + 1
     else
         ready = ready + 1
@@ -106,7 +108,7 @@ end
 
 local function pass_over(count)
     for _ = 1, count do
-        next_argument = next_argument + (ARGV[next_argument + 1] == '' and 2 or 7)
+        next_argument = next_argument + (ARGV[next_argument + 1] == '' and 2 or 8)
     end
 end
 

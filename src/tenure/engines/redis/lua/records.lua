@@ -13,7 +13,7 @@ end
 local function has_more(hash)
     local text = call('HGET', hash, 'lease')
     if text then
-        call('HSET', hash, 'lease', (string.gsub(text, '^(%d+ %d+ %d+ %d) %d', '%1 1', 1)))
+        call('HSET', hash, 'lease', (string.gsub(text, '^(%d+ %d+ %d+ %d* %d) %d', '%1 1', 1)))
     end
 end
 
@@ -25,7 +25,9 @@ function operations.progress(name)
         return 'refused'
     end
     call('HSET', task.hash, 'progress', ARGV[7])
-    has_more(task.hash)
+    if task.followed then
+        R.announce(queue, task)
+    end
     return task.stop and 'requested' or 'ok'
 end
 
@@ -44,7 +46,7 @@ function operations.result(name)
     end
     local task_id = digits(ARGV[5])
     local key = P .. name .. ':' .. task_id
-    local found = call('HMGET', key, 'state', 'result', 'attempts', 'expires', 'progress', 'lease')
+    local found = call('HMGET', key, 'state', 'result', 'attempts', 'expires', 'lease')
     if found[1] then
         if found[4] and tonumber(found[4]) <= now then
             return 'unknown'
@@ -54,13 +56,11 @@ function operations.result(name)
         return 'unknown'
     end
     if ARGV[6] ~= '' then
-        watch(ARGV[6], key)
+        watch(ARGV[6], key, 'watch')
         has_more(key)
     end
     local due_time = tonumber(call('ZSCORE', P .. name .. ':delayed', task_id) or 0)
-    return {
-        'unfinished', found[6] and 'leased' or due_time > now and 'delayed' or 'waiting', found[5] or '', ask_again_in(),
-    }
+    return {'unfinished', found[5] and 'leased' or due_time > now and 'delayed' or 'waiting', ask_again_in()}
 end
 
 -- Cancel a task that has not ended, or ask its holder to do so; false if it has. The ttl of its record is ARGV[7].
@@ -82,6 +82,18 @@ local function cancel(queue, task_id)
     return true
 end
 
+-- A task that nobody has becomes ready after ARGV[8]; false if there is none.
+local function postpone(queue, task_id)
+    local task = read_task(queue, task_id)
+    if not task or task.token then
+        return false
+    end
+    R.step_out(queue, task)
+    R.stand_again(queue, task, now + ARGV[8])
+    write()
+    return true
+end
+
 -- Visit the ids in the list of a state above a seq, in order, until `visit` says true -> the last seq, if there may be more
 local function walk_endings(queue, state, after, visit)
     local list, looked = queue.key .. ':' .. state, 0
@@ -99,24 +111,16 @@ local function walk_endings(queue, state, after, visit)
     end
 end
 
-local function unlist_ending(queue, state, task_id, seq)
-    local list, number = queue.key .. ':' .. state, format('%08d', math.floor(seq / PART))
-    call('ZREM', list .. ':' .. number, task_id)
-    if call('EXISTS', list .. ':' .. number) == 0 then
-        call('ZREM', list, number)
-    end
-end
-
 -- A dead task is ready again; false if its key is in use.
 local function revive(queue, task_id)
     local key = queue.key .. ':' .. task_id
-    local found = call('HMGET', key, 'state', 'seq', 'priority', 'key')
+    local found = call('HMGET', key, 'state', 'ended', 'priority', 'key')
     if found[1] ~= 'dead' or found[4] and call('HSETNX', queue.key .. ':keys', found[4], tonumber(task_id)) == 0 then
         return false
     end
-    call('HDEL', key, 'state', 'seq', 'result', 'ended', 'attempts', 'deliveries')
-    unlist_ending(queue, 'dead', task_id, tonumber(found[2]))
-    set(queue, 'dead', queue.dead - 1)
+    call('HDEL', key, 'state', 'expires', 'result', 'ended', 'attempts', 'deliveries')
+    local _, seq = R.ending_of(found[2])
+    R.leave_the_dead(queue, task_id, seq)
     set(queue, 'tasks', queue.tasks + 1)
     R.line_up(queue, {id = task_id, priority = tonumber(found[3] or 0)}, now)
     write()
@@ -205,19 +209,19 @@ local function purge(queue, task_id, state, seq)
         set(queue, 'purged', queue.purged + 1)
         leave_queue(queue, task)
         call('DEL', key)
-        fire_if(task.watched, key, queue.name, format('%d', task_id), 'finished')
+        R.announce(queue, task, true)
         return true
     end
     local found = call('HMGET', key, 'state', 'expires')
     local counts = found[1] and (not found[2] or tonumber(found[2]) > now) or nil
-    if counts and state == 'dead' then
-        set(queue, 'dead', queue.dead - 1)
-        set(queue, 'purged', queue.purged + 1)
+    if state == 'dead' then
+        R.purge_dead(queue, task_id, seq)
+        return true
     elseif counts and not found[2] then
         set(queue, 'kept', queue.kept - 1)
     end
     call('DEL', key)
-    unlist_ending(queue, state, task_id, seq)
+    R.unlist_ending(queue, state, task_id, seq)
     return counts
 end
 
@@ -233,9 +237,9 @@ local function first_unfinished(queue, state, limit)
     return ids
 end
 
-local MOVES = {cancelled = cancel, waiting = revive, purged = purge}
+local MOVES = {cancelled = cancel, delayed = postpone, waiting = revive, purged = purge}
 
--- ARGV: queue, where to, the seq above which to look, ttl ("": for good), then ids, or states in their order
+-- ARGV: queue, where to, the seq above which to look, ttl ("": for good), delay, then ids, or states in their order
 -- -> changed: count, 1 if there may be more, the last seq
 function operations.move(name)
     local queue, count, looked, state, last = read_queue(name), 0, 0, nil, nil
@@ -244,7 +248,7 @@ function operations.move(name)
         count, looked = count + (moved and 1 or 0), looked + (moved == nil and 0 or 1)
         return looked == CAP
     end
-    for i = 8, #ARGV do
+    for i = 9, #ARGV do
         state = ARGV[i]
         if tonumber(state) then
             visit(digits(state))
@@ -262,19 +266,48 @@ function operations.move(name)
     return {'changed', count, last and 1 or 0, ARGV[5] == 'waiting' and last or 0}
 end
 
--- A task as it is listed, with its state and since when; nil for a record that has expired.
-local function record(queue, task_id, state, since, seq)
+-- A task as it is listed. The state of an unfinished one, and since when, are given; nil for a record that has expired.
+local function record(queue, task_id, state, since)
     local found = call('HMGET', queue.key .. ':' .. task_id, 'payload', 'priority', 'key', 'attempts', 'deliveries', 'result',
-        'state', 'expires', 'ended', 'lease')
-    local deliveries, attempts = match(found[10] or '', '^%d+ %d+ %d+ %d %d (%d+) (%d+)')
-    if seq and (not found[7] or found[8] and tonumber(found[8]) <= now) then
+        'state', 'expires', 'ended', 'lease', 'progress', 'failure', 'meta')
+    local deliveries, attempts = match(found[10] or '', '^%d+ %d+ %d+ %d* %d %d (%d+) (%d+)')
+    local seq = 0
+    if not state and (not found[7] or found[8] and tonumber(found[8]) <= now) then
         return
+    elseif not state then
+        since, seq = R.ending_of(found[9])
     end
     return {
-        seq or 0, tonumber(task_id), state, found[1] or '', tonumber(found[2] or 0), found[3],
-        tonumber(attempts or found[4] or 0), tonumber(deliveries or found[5] or 0), found[6] or '',
-        math.max(0, now - (since or tonumber(found[9]))),
+        seq, tonumber(task_id), state or found[7], found[1] or '', tonumber(found[2] or 0), found[3],
+        tonumber(attempts or found[4] or 0), tonumber(deliveries or found[5] or 0), found[6] or '', math.max(0, now - since),
+        found[11] or '', found[12] or '', found[13] or '',
     }
+end
+
+-- ARGV: queue, id, session that watches ("": none), the key of an unfinished task ("": the one with the id)
+-- -> found: the record, ask again in; unknown, gone
+function operations.get(name)
+    if ARGV[6] ~= '' and not process_of(ARGV[6]) then
+        return 'gone'
+    end
+    local queue = {name = name, key = P .. name}
+    local task_id = digits(ARGV[7] == '' and ARGV[5] or call('HGET', queue.key .. ':keys', ARGV[7]) or 0)
+    local task = read_task(queue, task_id)
+    if not task then
+        local one = record(queue, task_id)
+        return one and {'found', one, ask_again_in()} or 'unknown'
+    elseif ARGV[6] ~= '' then
+        watch(ARGV[6], task.hash, 'follow')
+        has_more(task.hash)
+    end
+    if task.token then
+        return {'found', record(queue, task_id, 'leased', tonumber(task.since)), ask_again_in()}
+    end
+    local due_time = tonumber(call('ZSCORE', queue.key .. ':delayed', task_id) or nil)
+    local is_delayed = due_time and due_time > now
+    local since = due_time or tonumber(call('ZSCORE', queue.key .. ':ready', task_id) or task.since)
+    local one = record(queue, task_id, is_delayed and 'delayed' or 'waiting', since)
+    return {'found', one, ask_again_in(math.min(is_delayed and due_time or math.huge, tonumber(task.expires or math.huge)))}
 end
 
 local function browse_ended(queue, after, limit, states)
@@ -282,8 +315,8 @@ local function browse_ended(queue, after, limit, states)
     local records, horizon = {}, math.huge
     for _, state in ipairs(states) do
         local count = 0
-        local last = walk_endings(queue, state, after, function(task_id, seq)
-            local one = record(queue, task_id, state, nil, seq)
+        local last = walk_endings(queue, state, after, function(task_id)
+            local one = record(queue, task_id)
             if one then
                 records[#records + 1], count = one, count + 1
             end
@@ -387,7 +420,7 @@ function operations.count(name)
             return 'gone'
         end
         if queue.tasks > 0 then
-            watch(ARGV[5], queue.key .. ':queue')
+            watch(ARGV[5], queue.key .. ':queue', 'watch')
         end
     end
     local ready, delayed = call('ZCARD', queue.key .. ':ready') + queue.ranked, queue.delayed

@@ -19,26 +19,28 @@ local function hint(process, ...)
     call(PUBLISH, CHANNEL .. process, cjson.encode({...}))
 end
 
--- Have the session hinted once, see fire.lua; `of` is a hash.
-local function watch(session, of)
-    if not call('ZSCORE', of .. ':watched', session) then
-        attach(session, WATCH, 'watch ' .. of)
-        call('ZADD', of .. ':watched', id, session)
-        call('HSET', of, 'watched', 1)
+-- Have the session hinted once, see fire.lua; `of` is a hash, `verb` is "watch" or "follow".
+local function watch(session, of, verb)
+    local field = verb .. 'ed'
+    if not call('ZSCORE', of .. ':' .. field, session) then
+        attach(session, WATCH, verb .. ' ' .. of)
+        call('ZADD', of .. ':' .. field, id, session)
+        call('HSET', of, field, 1)
     end
 end
 
-local function unwatch(session, of)
-    detach(session, 'watch ' .. of)
-    call('ZREM', of .. ':watched', session)
-    if call('EXISTS', of .. ':watched') == 0 then
-        call('HDEL', of, 'watched')
+local function unwatch(session, of, verb)
+    local field = verb .. 'ed'
+    detach(session, verb .. ' ' .. of)
+    call('ZREM', of .. ':' .. field, session)
+    if call('EXISTS', of .. ':' .. field) == 0 then
+        call('HDEL', of, field)
     end
 end
 
-local function fire_if(watched, of, key, name, notice)
+local function fire_if(watched, ...)
     -- include fire
     if fire then
-        fire(of, key, name, notice)
+        fire(...)
     end
 end

@@ -1,5 +1,5 @@
--- Does what is due: hints watches and serves lines that were left, ends sessions, expires tasks, and frees resources that
--- have rested, each in the order of their times.
+-- Does what is due: hints watches and serves lines that were left, ends sessions, expires tasks and dead letters, and frees
+-- resources that have rested, each in the order of their times.
 --
 -- ARGV: a session to be ended after that, whatever its time, or nothing -> ok, gone (no such session), more
 
@@ -43,11 +43,12 @@ local function drop_task(session, name)
         return set_aside(P .. session .. ' ' .. name .. ':leases', task_id)
     end
     unlease(queue, task)
+    local limit, dead_ttl = match(task.limit, '^(%d+) (%d*)$')
     local silent = (task.deliveries or 0) - (task.attempts or 0)
     if task.stop then
         end_task(queue, task, 'cancelled', '', task.stop >= 0 and task.stop or nil)
-    elseif silent >= tonumber(task.limit) then
-        end_task(queue, task, 'dead', format('delivered %d times without a verdict', silent), nil)
+    elseif silent >= tonumber(limit) then
+        end_task(queue, task, 'dead', format('delivered %d times without a verdict', silent), tonumber(dead_ttl))
     else
         rare().return_task(queue, task, task.since)
     end
@@ -66,8 +67,8 @@ local function drop(session, item)
         local queue = read_queue(sub(item, 7))
         forget_taker(queue, session)
         save_queue(queue)
-    elseif family == 'watch' then
-        unwatch(session, sub(item, 7))
+    elseif family == 'watch' or family == 'follow' then
+        unwatch(session, sub(item, #family + 2), family)
     else
         droppers[family](names(item))
     end
@@ -159,19 +160,24 @@ local function each_due(set_name, visit)
     return true
 end
 
+-- A task, or a dead letter.
 local function expire_task(member)
-    local queue = read_queue(sub(member, 13))
-    local task = read_task(queue, sub(member, 1, 12))
-    if not task then
+    local queue, task_id = read_queue(sub(member, 13)), sub(member, 1, 12)
+    local task = read_task(queue, task_id)
+    local found = not task and call('HMGET', queue.key .. ':' .. task_id, 'state', 'ended')
+    if found and found[1] ~= 'dead' then
         set_aside(P .. 'expiring', member)
+    elseif found then
+        local _, seq = rare().ending_of(found[2])
+        rare().purge_dead(queue, task_id, seq)
     elseif task.token then
         call('ZREM', P .. 'expiring', member)
     else
         rare().step_out(queue, task)
         end_task(queue, task, 'expired', '', 3600e6)
         write_endings()
-        save_queue(queue)
     end
+    save_queue(queue)
 end
 
 local function end_rest_of(member)

@@ -1,20 +1,21 @@
 -- The tasks of a queue: read, and ended. `write_endings` follows, which writes what many tasks change.
 --
 -- A task is a hash, the name of the queue with the id, which has 12 digits: {payload; priority, attempts, deliveries unless
--- 0; key; expires; progress; ready, since when, if it has a priority; keep, 1 if its record shall hold the payload; watched;
--- lease while it is leased: token, ready since, limit of deliveries, keep, 1 if it has more fields than the usual ones,
--- deliveries, attempts, session; stop, the ttl of its record (-1: for good), when it shall be cancelled}. Once it has ended it
--- is its record: {state, result, ended, expires, ...}, which expires.
+-- 0; key; expires; progress; failure; meta; ready, since when, if it has a priority; keep, 1 if its record shall hold the
+-- payload; watched, followed; lease while it is leased: token, ready since, limit of deliveries, the ttl of a dead letter ("":
+-- for good), keep, 1 if it has more fields than the usual ones, deliveries, attempts, session; stop, the ttl of its record (-1:
+-- for good), when it shall be cancelled}. Once it has ended it is its record: {state, result, ended: when, and the number of
+-- the ending; expires, ...}. It expires, but for a dead letter, which the sweep deletes.
 --
 -- Sorted sets of ids: `ready` by since when, of the tasks with priority 0; `ranked` of the others, by priority, then since
 -- when and id; `aged` of those by since when; `delayed` by due time; `<session> <queue>:leases` by token, of the tasks that a
 -- session has, and `lessees` a set of the sessions that have any. `done`, `dead`, `cancelled`,
 -- `expired` and `discarded` list the records in parts of 4096 endings: each is a sorted set of the numbers of its parts,
 -- and `done:<number>` one of ids by seq, which expires with the last of its records. `keys` is a hash of key -> id.
--- Of the shard: `expiring`, a sorted set of tasks by the time when they expire; of a session: `stops`.
+-- Of the shard: `expiring`, a sorted set of tasks and dead letters by the time when they expire; of a session: `stops`.
 
 local PART = 4096
-local LEFT, NONE = {'stop', 'keep', 'expires', 'progress', 'ready'}, {}
+local LEFT, NONE = {'stop', 'keep', 'expires', 'ready'}, {}
 local adding, removing = {}, {} -- to sorted sets: scores and members; members
 
 local function add_soon(key, score, member)
@@ -52,17 +53,18 @@ local function read_task(queue, task_id)
     local text, more = call('HGET', task.hash, 'lease'), '1'
     if text then
         task.token, task.since, task.limit, task.keep, more, task.deliveries, task.attempts, task.session =
-            match(text, '^(%d+) (%d+) (%d+) (%d) (%d) (%d+) (%d+) (.*)$')
+            match(text, '^(%d+) (%d+) (%d+ %d*) (%d) (%d) (%d+) (%d+) (.*)$')
         task.keep = task.keep == '1'
     end
     if more == '1' then
         task.more = true
         local found = call('HMGET', task.hash, 'payload', 'state', 'priority', 'key', 'expires', 'stop', 'watched', 'ready', 'keep',
-            'attempts', 'deliveries')
+            'attempts', 'deliveries', 'followed')
         if found[2] or not found[1] then
             return
         end
-        task.priority, task.key, task.expires, task.watched = tonumber(found[3] or 0), found[4], found[5], found[7]
+        task.priority, task.key, task.expires = tonumber(found[3] or 0), found[4], found[5]
+        task.watched, task.followed = found[7], found[12]
         task.stop = found[6] and tonumber(found[6])
         if not text then
             task.since, task.keep, task.attempts, task.deliveries = found[8], found[9], found[10] or '0', found[11] or '0'
@@ -88,6 +90,7 @@ local texts = {} -- times as text
 -- of the session that settled it.
 local function end_task(queue, task, state, result, ttl, session_ttl)
     local expires = ttl and now + ttl
+    local stays = state == 'dead' or not expires -- until it is removed
     -- include leave_queue
     set(queue, state, queue[state] + 1)
     if expires or session_ttl then
@@ -95,6 +98,9 @@ local function end_task(queue, task, state, result, ttl, session_ttl)
     end
     if not expires and state ~= 'dead' then
         set(queue, 'kept', queue.kept + 1)
+    elseif expires and state == 'dead' then
+        add_soon(P .. 'expiring', expires, task.id .. queue.name)
+        due_at(expires)
     end
 
     ending = (ending or call('HGET', P .. 'state', 'ending') or 0) + 1
@@ -107,25 +113,27 @@ local function end_task(queue, task, state, result, ttl, session_ttl)
     end
     local part = lists[state]
     local list = lists[part]
-    if not expires then
+    if stays then
         parts[list], parts[part] = false, false
     elseif parts[part] and parts[part] < expires then
         parts[list], parts[part] = parts[list] and math.max(parts[list], expires), expires
     end
-    add_soon(part, ending, task.id)
+    local seq = format('%d', ending)
+    add_soon(part, seq, task.id)
 
     local payload = (task.keep or state == 'dead') and 'lease' or 'payload'
     call('HDEL', task.hash, 'lease', payload, unpack(task.more and LEFT or NONE))
     if expires then
         texts[expires] = texts[expires] or format('%016d', expires)
     end
-    call('HSET', task.hash, 'state', state, 'result', result, 'ended', NOW, 'deliveries', task.deliveries,
-        'attempts', task.attempts, expires and 'expires' or 'seq', texts[expires or 0] or ending)
-    if expires and ARGV[1] == '' then
+    -- without a ttl the state is written twice, since a call cannot leave an argument out
+    call('HSET', task.hash, 'state', state, 'result', result, 'ended', NOW .. ' ' .. seq, 'deliveries', task.deliveries,
+        'attempts', task.attempts, expires and 'expires' or 'state', texts[expires or 0] or state)
+    if not stays and ARGV[1] == '' then
         call('PEXPIREAT', task.hash, sub(texts[expires], 1, -4))
     end
-    if task.watched then
-        rare().fire_if(true, task.hash, queue.name, format('%d', task.id), 'finished')
+    if task.watched or task.followed then
+        rare().announce(queue, task, true)
     end
 end
 

@@ -54,13 +54,18 @@ local function promote(queue, most)
     return moved
 end
 
--- A task whose lease was taken back stands in its order again.
-local function return_task(queue, task, since)
+-- Hint the sessions that follow a task, and those that wait for its end if it has ended.
+local function announce(queue, task, ended)
+    local name = format('%d', task.id)
+    fire_if(ended and task.watched, task.hash, queue.name, name, 'finished')
+    fire_if(task.followed, task.hash, queue.name, name, 'changed', 'follow')
+end
+
+-- A task that is in no order stands in one again.
+local function stand_again(queue, task, since)
     local before = queue.takers > 0 and first_delayed(queue)
-    call('HDEL', task.hash, 'lease', 'keep')
-    call('HSET', task.hash, 'attempts', task.attempts, 'deliveries', task.deliveries)
-    if task.keep then
-        call('HSET', task.hash, 'keep', 1)
+    if task.followed then
+        announce(queue, task)
     end
     if line_up(queue, task, since) then
         write()
@@ -68,4 +73,43 @@ local function return_task(queue, task, since)
     else
         offer_tasks(queue, 1)
     end
+end
+
+-- A task whose lease was taken back stands in its order again.
+local function return_task(queue, task, since)
+    call('HDEL', task.hash, 'lease', 'keep')
+    call('HSET', task.hash, 'attempts', task.attempts, 'deliveries', task.deliveries)
+    if task.keep then
+        call('HSET', task.hash, 'keep', 1)
+    end
+    stand_again(queue, task, since)
+end
+
+-- records
+
+-- The time at which a task ended, and the number of its ending, as its record has them.
+local function ending_of(text)
+    local time, seq = match(text, '^(%d+) (%d+)$')
+    return tonumber(time), tonumber(seq)
+end
+
+local function unlist_ending(queue, state, task_id, seq)
+    local list, number = queue.key .. ':' .. state, format('%08d', math.floor(seq / PART))
+    call('ZREM', list .. ':' .. number, task_id)
+    if call('EXISTS', list .. ':' .. number) == 0 then
+        call('ZREM', list, number)
+    end
+end
+
+-- A dead letter is no longer one: it goes, or becomes a task again.
+local function leave_the_dead(queue, task_id, seq)
+    call('ZREM', P .. 'expiring', task_id .. queue.name)
+    unlist_ending(queue, 'dead', task_id, seq)
+    add(queue, 'dead', -1)
+end
+
+local function purge_dead(queue, task_id, seq)
+    leave_the_dead(queue, task_id, seq)
+    call('DEL', queue.key .. ':' .. task_id)
+    add(queue, 'purged', 1)
 end
