@@ -35,8 +35,8 @@ few names with any operation. This holds for:
 - a barrier at which nobody waits, which keeps no outcome for a participant and is not broken, once two ttls of the
   session that arrived have passed since each arrival;
 - a queue that has no unfinished task, no record of an ended one, no cursor and no producer, and is not paused, once
-  each record that it ever had would have expired, and two ttls of the session that settled it have passed since each
-  ending that a session settled. Its counts go with it. Idle takers and watches do not keep it;
+  each record that it ever had, but for dead letters, would have expired, and two ttls of the session that settled it
+  have passed since each ending that a session settled. Its counts go with it. Idle takers and watches do not keep it;
 - the record of a task that has ended, after its ttl; numbered answers, as above.
 
 Queues of waiters. First come, first served, weights included: a head that does not fit blocks the waiters behind it,

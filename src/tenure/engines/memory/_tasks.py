@@ -359,7 +359,9 @@ class Tasks:
         if expires is not None:
             heappush(self._expiring if state == "dead" else self._outdated, (expires, task.id, queue.name))
         settled = now if session is None else now + 2 * session.ttl
-        queue.keep_until = max(queue.keep_until, settled, expires or now)
+        # a dead letter keeps its queue by being there
+        listed = now if expires is None or state == "dead" else expires
+        queue.keep_until = max(queue.keep_until, settled, listed)
         payload = task.payload if task.keep or state == "dead" else b""
         queue.log(
             Ended(

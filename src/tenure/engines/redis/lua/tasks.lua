@@ -93,8 +93,8 @@ local function end_task(queue, task, state, result, ttl, session_ttl)
     local stays = state == 'dead' or not expires -- until it is removed
     -- include leave_queue
     set(queue, state, queue[state] + 1)
-    if expires or session_ttl then
-        set(queue, 'keep', math.max(queue.keep, expires or 0, session_ttl and now + 2 * session_ttl or 0))
+    if session_ttl or not stays then -- what stays keeps its queue by being there
+        set(queue, 'keep', math.max(queue.keep, stays and 0 or expires, session_ttl and now + 2 * session_ttl or 0))
     end
     if not expires and state ~= 'dead' then
         set(queue, 'kept', queue.kept + 1)
