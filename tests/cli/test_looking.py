@@ -450,8 +450,9 @@ def test_locks_show_their_holders_and_waiters(inhabitant, show, tell):
         ["rwlock", "config", "holds"],
         ["semaphore", "seats", "holds"],
     ]
-    assert lines[3][-1] == "read"
-    assert lines[4][-3:] == ["2", "of", "3"]
+    assert lines[3][-2] == "read"
+    assert lines[4][-4:-1] == ["2", "of", "3"]
+    assert lines[1][-1] == str(holder["token"])
 
 
 def test_a_deadlock_is_shown_and_sets_the_exit_code(inhabitant, command, tell, url):

@@ -106,8 +106,8 @@ class Queue:
 
     def is_forgotten(self, now: float) -> bool:
         """Whether nothing keeps it any more; idle takers do not."""
-        keeps = self.tasks or self.lasting or self.cursors or self.producers or self.reserved or self.paused
-        return not keeps and self.keep_until <= now
+        keeps = self.tasks or self.counts["dead"] or self.lasting or self.cursors or self.producers
+        return not (keeps or self.reserved or self.paused) and self.keep_until <= now
 
     def forget(self) -> None:
         """Make the counts those of a queue that was never used."""

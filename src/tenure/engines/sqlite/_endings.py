@@ -53,7 +53,8 @@ class Endings:
         own = self._state
         queue.lasting += ttl is None
         settled = 0 if session is None else 2 * session.ttl
-        queue.keep_until = max(queue.keep_until, own.wall + max(ttl or 0, settled))
+        listed = 0 if ttl is None or state == "dead" else ttl  # a dead letter keeps its queue by being there
+        queue.keep_until = max(queue.keep_until, own.wall + max(listed, settled))
         own.last.ending += 1
         expires = None
         if ttl is not None:
