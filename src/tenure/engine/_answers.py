@@ -58,6 +58,7 @@ class Notice(Enum):
     DRAINED = "drained"  # a queue that you watch has no unfinished task
     CHANGED = "changed"  # the holder of a key that you watch, or its value, changed
     MISSED = "missed"  # hints may have been lost: ask for everything again
+    LOST = "lost"  # a connection to the engine was lost: `Engine.unreachable` says why
     RESYNC = "resync"  # the same, and the engine may be another, behind what was acknowledged: inspect the sessions too
 
 

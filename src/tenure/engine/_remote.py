@@ -84,6 +84,9 @@ class Remote(Engine):
     def _all_missed(self) -> None:
         self._tell_all(Notice.MISSED)
 
+    def _lost(self) -> None:
+        self._tell_all(Notice.LOST)
+
     def _tell_all(self, news: Notice) -> None:
         for process, deliver in list(self._listeners.items()):
             deliver(Hint(process, "", "", news))

@@ -42,8 +42,8 @@ class Connection:
     Through a transaction pooler, nothing is kept on the server's connections. If there is no direct address then, no
     hints come: `polling_reason` says why, and all that wait ask again from time to time.
 
-    `on_notification(channel, payload)` is called for each notification, `missed()` when some may have been lost, and
-    `reconnected()` when that is so and the server may be another.
+    `on_notification(channel, payload)` is called for each notification, `lost()` when a connection has broken,
+    `missed()` when notifications may have been lost, and `reconnected()` when that is so and the server may be another.
     """
 
     def __init__(
@@ -53,6 +53,7 @@ class Connection:
         on_notification: Callable[[str, str], None],
         reconnected: Callable[[], None],
         missed: Callable[[], None],
+        lost: Callable[[], None],
         *,
         response_timeout: float = RESPONSE_TIMEOUT,
     ) -> None:
@@ -63,6 +64,7 @@ class Connection:
         self._on_notification = on_notification
         self._reconnected = reconnected
         self._missed = missed
+        self._lost = lost
         self._response_timeout = response_timeout
         self._settings = SETTINGS | {"lock_timeout": f"{response_timeout * 500:.0f}ms"}
         self._commands: Pipeline | None = None
@@ -72,6 +74,11 @@ class Connection:
         self._up = anyio.Event()
         self._trouble = ""
         self._dropped = anyio.Event()
+
+    @property
+    def problem(self) -> str | None:
+        """Why they are not open."""
+        return None if self._commands else f"{self.address}: {self._trouble or 'the connection was closed'}"
 
     async def execute(
         self, statements: Sequence[Statement], behind: Sequence[Statement] = ()
@@ -148,6 +155,7 @@ class Connection:
                 self._trouble = _words(errors) or "the server closed the connection"
             finally:
                 self._break(pipelines)
+            self._lost()
             if opened is not None and attempt == MOST_ATTEMPTS:
                 raise StoreUnavailable(f"{self.address}: {self._trouble}")
             await backoff.pause()

@@ -21,7 +21,8 @@ _CHANNEL = "tenure:"
 class Server:
     """Sends commands over one connection.
 
-    `on_message(process, message)` is called for each message, `resync()` when messages may have been lost.
+    `on_message(process, message)` is called for each message, `lost()` when the connection has broken, `resync()` when
+    messages may have been lost.
     """
 
     def __init__(
@@ -29,6 +30,7 @@ class Server:
         endpoint: Endpoint,
         on_message: Callable[[str, bytes], None],
         resync: Callable[[], None],
+        lost: Callable[[], None],
         *,
         prefix: str,
         response_timeout: float,
@@ -40,6 +42,7 @@ class Server:
             endpoint,
             self._on_channel,
             resync,
+            lost=lost,
             probes={prefix: "1"},
             response_timeout=response_timeout,
             replicas=replicas,
