@@ -8,6 +8,8 @@ FOR_OTHER_ROOMS = {
     "Runners",
     "Sketch",
     "Tally",
+    "is_ours",
     "latencies",
+    "log",
     "works",
 }

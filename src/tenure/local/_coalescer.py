@@ -66,7 +66,12 @@ class _Batch(Generic[K, V]):
         self.keys[key] += 1
         return self.line.join((key, value))
 
-    def land(self, waiters: list[Waiter[tuple[K, V], Outcome[None]]], outcome: Outcome[None] | None) -> None:
+    def land(
+        self,
+        waiters: list[Waiter[tuple[K, V], Outcome[None]]],
+        outcome: Outcome[None] | None,
+        reporter: Reporter,
+    ) -> None:
         delivered = False
         for waiter in waiters:
             if outcome is None:
@@ -74,7 +79,7 @@ class _Batch(Generic[K, V]):
             else:
                 delivered |= self.line.grant(waiter, outcome)
         if isinstance(outcome, Failed) and not delivered:
-            Reporter().warn("coalescer.flush_failed", error=outcome.error)
+            reporter.warn("coalescer.flush_failed", error=outcome.error)
 
     def _left(self, waiter: Waiter[tuple[K, V], Outcome[None]]) -> None:
         key, _ = waiter.want
@@ -130,6 +135,7 @@ class Coalescer(AsyncContextManagerMixin, Generic[K, V]):
         if close_timeout is not None and not close_timeout >= 0:
             raise ValueError(f"close_timeout must be at least 0 seconds, or None, not {close_timeout!r}")
         self._flush = flush
+        self._reporter = Reporter()
         self._window = window
         self._max_wait = inf if max_wait is None else max_wait
         self._max_items = inf if max_items is None else max_items
@@ -255,7 +261,7 @@ class Coalescer(AsyncContextManagerMixin, Generic[K, V]):
         finally:
             within.over = True
             self._flushing = None
-            batch.land(waiters, outcome)
+            batch.land(waiters, outcome, self._reporter)
             # from Python 3.12 on, the traceback of an error keeps this frame with its variables
             del outcome, waiters
 

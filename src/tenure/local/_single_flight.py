@@ -56,14 +56,14 @@ class _Flight:
         self.after = after
         self.deserted = False
 
-    def land(self, outcome: Outcome[Any] | None, key: Hashable) -> None:
+    def land(self, outcome: Outcome[Any] | None, key: Hashable, reporter: Reporter) -> None:
         """Hand the outcome to all waiting tasks; None means that the call was cancelled."""
         if outcome is None:
             self.line.fail_all(lambda: BrokenResourceError(f"the call for {key!r} was cancelled"))
             return
         if isinstance(outcome, Failed) and not self.line:
             # all have left, and its clean-up has failed
-            Reporter().warn("single_flight.call_failed", key=key, error=outcome.error)
+            reporter.warn("single_flight.call_failed", key=key, error=outcome.error)
         for waiter in self.line:
             self.line.grant(waiter, outcome)
 
@@ -92,6 +92,7 @@ class SingleFlight(AsyncContextManagerMixin):
     def __init__(self) -> None:
         """Make one, with nothing under way; outside a running loop too."""
         self._flights: dict[Hashable, _Flight] = {}
+        self._reporter = Reporter()
         self._upkeep: Upkeep | None = None
         self._closed = False
         self._landed = anyio.Event()
@@ -177,6 +178,6 @@ class SingleFlight(AsyncContextManagerMixin):
         if self._flights.get(key) is flight:
             del self._flights[key]
         self._landed.set()
-        flight.land(outcome, key)
+        flight.land(outcome, key, self._reporter)
         # from Python 3.12 on, the traceback of an error keeps this frame with its variables
         del outcome

@@ -21,7 +21,7 @@ from tenure.engine import A, Engine, Enlisted, Enlistment, Hint, Notice, Operati
 from tenure.errors import EngineError, LeaseLost, StoreClosed, StoreUnavailable
 from tenure.observe import Observer, Reporter
 from tenure.upkeep import Job, Upkeep, unwrapped_task_group
-from tenure.waiting import this_task
+from tenure.waiting import now, this_task
 
 from ._acquire import AcquireRequest, Acquisition, Acquisitions, Grant
 from ._codec import Codec, JsonCodec
@@ -116,7 +116,7 @@ class Store(AsyncContextManagerMixin):
         self.close_timeout = check_seconds("close_timeout", close_timeout)
         self.retry = 0.0 if retry is None else check_seconds("retry", retry)
         self.codec: Codec = codec or JsonCodec()
-        self.reporter = Reporter(observer)
+        self.reporter = Reporter(observer, later=self._log_later)
         self.observer = observer
         """What receives the events."""
         self.process = _new_process()
@@ -173,6 +173,7 @@ class Store(AsyncContextManagerMixin):
                 self._closing = self._sessions.closed = True
                 upkeep.cancel()
                 self._dispatchers.close("the store was closed")
+                self.reporter.settle()
 
     async def _open_link(self, upkeep: Upkeep) -> Job:
         try:
@@ -308,6 +309,9 @@ class Store(AsyncContextManagerMixin):
             del self._listeners[key]
 
     # inside
+
+    def _log_later(self, function: Callable[[], None]) -> None:
+        self._timers.call_at(now() + 1, function)
 
     def _running(self) -> Upkeep:
         if self._upkeep is None or self._closing:
