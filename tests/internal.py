@@ -9,6 +9,8 @@ FOR_OTHER_ROOMS = {
     "Sketch",
     "Tally",
     "break_holder",
+    "is_ours",
     "latencies",
+    "log",
     "works",
 }

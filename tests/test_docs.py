@@ -56,7 +56,7 @@ INNER = {
         *("call", "call_at", "call_soon", "key", "listen", "acquire", "send", "session"),
         *("session_at_once", "release", "start_job", "attempt", "unlisten", "check_here", "enlist"),
     },
-    "Task": {"seconds_left", "settle", "verdict", "stop", "lose"},
+    "Task": {"report_loss", "seconds_left", "settle", "verdict", "stop", "lose"},
 }
 FOR_ONE_CALLER = re.compile(r"\bFor the [\w ]+ alone\.")
 

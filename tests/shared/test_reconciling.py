@@ -68,14 +68,14 @@ async def store(late):
         yield store
 
 
-def resync(store):
+def missed(store):
     store._on_hint(Hint(store.process, "", "", Notice.MISSED))
 
 
 async def test_what_is_left_meanwhile_was_not_lost(late, store):
     async with Lock(store, "x") as lease:
         late.kinds = (DescribeSession,)
-        resync(store)
+        missed(store)
         late.answers = [(kind, on_answer, nothing(answer)) for kind, on_answer, answer in late.answers]
     late.kinds = ()
     await anyio.sleep(1)
@@ -86,7 +86,7 @@ async def test_a_place_is_not_yet_a_grant(late, store):
     with pytest.raises(LeaseLost, match="gone"):
         async with Lock(store, "x"):
             late.kinds = (DescribeSession,)
-            resync(store)
+            missed(store)
             late.answers = [(kind, on_answer, waiting(answer)) for kind, on_answer, answer in late.answers]
             late.kinds = ()
             await anyio.sleep_forever()
@@ -124,7 +124,7 @@ async def test_a_task_that_is_on_its_way_is_not_given_back(late, store):
 
         group.start_soon(work)
         await anyio.sleep(1)
-        resync(store)
+        missed(store)
         await anyio.sleep(1)
         late.kinds = ()
     assert (await queue.statistics()).done == 1
@@ -135,7 +135,7 @@ async def test_a_task_with_a_verdict_is_not_given_back(late, store):
     await queue.put("work")
     async with queue.take():
         late.kinds = (DescribeSession, Exchange)
-        resync(store)
+        missed(store)
         await anyio.sleep(1)
         # its exchange is under way, and the answer to the inspection is there when that has come
         late.answers.sort(key=lambda asked: asked[0] is Exchange)
@@ -149,7 +149,7 @@ async def test_one_round_at_a_time(late, store):
     async with Lock(store, "x"):
         late.kinds = (DescribeSession,)
         for _ in range(5):
-            resync(store)
+            missed(store)
             await anyio.sleep(1)
         assert len(late.answers) == 1
         late.answer()
@@ -167,12 +167,12 @@ async def test_what_is_done_in_a_transaction_is_not_lost(tmp_path, asked):
         with closing(sqlite3.connect(tmp_path / "store.db", isolation_level=None)) as connection:
             async with queue.take() as task:
                 if asked == "before":
-                    resync(store)
+                    missed(store)
                 connection.execute("BEGIN IMMEDIATE")
                 task.complete_in(connection)
                 connection.execute("COMMIT")
                 if asked == "after":
-                    resync(store)
+                    missed(store)
                 await store.ping()
                 await store.ping()
         assert (await queue.statistics()).done == 1
@@ -200,7 +200,7 @@ async def test_producers_that_wait_are_asked_for_once(recording, virtual_clock):
                 group.start_soon(queue.put, number)
             await anyio.sleep(1)
             recording.take()
-            resync(store)
+            missed(store)
             await anyio.sleep(1)
             assert sum(len(put.requests) for put in recording.take(Put)) == 20
             group.cancel_scope.cancel()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 import traceback
 
 import anyio
@@ -11,6 +12,7 @@ import pytest
 from tenure import Discard, Lock, Retry, RetryLater, Worker, WorkQueue
 from tenure.engine import Put
 from tenure.errors import LeaseLost
+from tenure.local import Threads
 from tenure.testing import Fault
 
 
@@ -103,6 +105,110 @@ async def test_a_timeout_says_where_the_handler_was(open_store_on, virtual_clock
     assert isinstance(fields["error"], TimeoutError)
     (record,) = warnings_in(caplog)
     assert "in too_slow" in "".join(traceback.format_exception(record.exc_info[1]))
+
+
+@pytest.mark.parametrize("how", ["worker", "threads"])
+async def test_a_timeout_says_where_the_abandoned_thread_is(store, caplog, how):
+    go_on = threading.Event()
+
+    def stuck(_):
+        waits_for_ever()
+
+    def waits_for_ever():
+        go_on.wait()
+
+    try:
+        if how == "worker":
+            queue = WorkQueue(store, "jobs", retry=Retry(attempts=1))
+            await queue.put("x")
+            worker = Worker(queue, stuck, timeout=0.1, concurrency=1)
+            async with anyio.create_task_group() as group:
+                group.start_soon(worker.run)
+                await queue.join()
+                go_on.set()
+                await worker.drain()
+            (record,) = warnings_in(caplog)
+            error = record.exc_info[1]
+        else:
+            with pytest.raises(TimeoutError) as caught:
+                await Threads(1).run(stuck, 1, timeout=0.1)
+            error = caught.value
+    finally:
+        go_on.set()
+    shown = "".join(traceback.format_exception(error))
+    assert "in waits_for_ever\n" in shown
+    assert "in stuck\n" in shown
+    # from the user's function on
+    assert "in _in_thread" not in shown
+    assert "in boxed" not in shown
+
+
+async def test_a_function_that_raises_says_nothing_of_threads():
+    def fails():
+        raise Trouble
+
+    with pytest.raises(Trouble) as caught:
+        await Threads(1).run(fails, timeout=50)
+    assert not hasattr(caught.value, "__notes__")
+
+
+async def test_the_traceback_begins_with_the_users_frames(store, caplog):
+    queue = WorkQueue(store, "jobs", retry=Retry(attempts=1))
+    await queue.put("x")
+
+    def fails(task):
+        raise Trouble
+
+    worker = Worker(queue, fails)
+    async with anyio.create_task_group() as group:
+        group.start_soon(worker.run)
+        await queue.join()
+        await worker.drain()
+    (record,) = warnings_in(caplog)
+    assert [frame.name for frame in traceback.extract_tb(record.exc_info[2])] == ["fails"]
+
+
+async def test_many_that_die_at_once_are_counted_and_seen_by_the_observer(
+    open_store_on, virtual_clock, seen, caplog
+):
+    async def fails(task):
+        raise Trouble
+
+    async with open_store_on(observer=seen) as store:
+        queue = WorkQueue(store, "jobs", retry=Retry(attempts=1))
+        await queue.put_many(range(50))
+        worker = Worker(queue, fails)
+        async with anyio.create_task_group() as group:
+            group.start_soon(worker.run)
+            await queue.join()
+            await worker.drain()
+        await virtual_clock.advance(2)
+        left_out = [r.tenure_left_out for r in warnings_in(caplog) if hasattr(r, "tenure_left_out")]
+        assert len(warnings_in(caplog)) - len(left_out) + sum(left_out) == 50
+        assert left_out
+    assert len(seen.of_tasks()) == 50
+
+
+async def test_a_filter_that_raises_stops_nothing(store, capsys):
+    def spoilt(record):
+        raise Trouble("the filter")
+
+    async def fails(task):
+        raise KeyError
+
+    logging.getLogger("tenure").addFilter(spoilt)
+    try:
+        queue = WorkQueue(store, "jobs", retry=Retry(attempts=1))
+        await queue.put_many(range(3))
+        worker = Worker(queue, fails)
+        async with anyio.create_task_group() as group:
+            group.start_soon(worker.run)
+            await queue.join()
+            await worker.drain()
+        assert worker.statistics().dead == 3
+    finally:
+        logging.getLogger("tenure").removeFilter(spoilt)
+    assert capsys.readouterr().err.count("Trouble: the filter") == 3
 
 
 async def test_a_lost_lease_is_logged_when_it_is_lost(open_store_on, virtual_clock, seen, caplog):

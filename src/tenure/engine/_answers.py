@@ -57,10 +57,11 @@ class Notice(Enum):
     FINISHED = "finished"  # a task that you watch has ended; `name` is its id
     DRAINED = "drained"  # a queue that you watch has no unfinished task
     CHANGED = (
-        "changed"  # the holder of a key that you watch, or its value, changed; or the task whose id is `name`
+        "changed"  # a holder of a key that you watch, or its value, changed; or the task whose id is `name`
     )
     BROKEN = "broken"  # a hold was taken from you; `name` is its holder
     MISSED = "missed"  # hints may have been lost, and what was acknowledged: ask for everything again
+    LOST = "lost"  # a connection to the engine was lost: `Engine.unreachable` says why
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,6 +31,15 @@ class Engine(Protocol):
 
     shards: int = 1
 
+    @property
+    def unreachable(self) -> StoreUnavailable | None:
+        """Why a part of it cannot be reached at the moment, as its connections see it, also while nobody calls.
+
+        An engine with connections delivers a hint with LOST when it loses one, and one with MISSED when it is
+        back.
+        """
+        return None
+
     def shard(self, name: str, /) -> int:
         """The shard of the object or session with this name, from 0."""
         del name

@@ -79,8 +79,14 @@ class Remote(Engine):
             deliver(hint)
 
     def _missed(self) -> None:
+        self._hint_all(Notice.MISSED)
+
+    def _lost(self) -> None:
+        self._hint_all(Notice.LOST)
+
+    def _hint_all(self, news: Notice) -> None:
         for process, deliver in list(self._listeners.items()):
-            deliver(Hint(process, "", "", Notice.MISSED))
+            deliver(Hint(process, "", "", news))
 
     # for the engine to implement
 

@@ -32,6 +32,7 @@ def open_store(
     close_timeout: float = 5.0,
     observer: Observer | None = None,
     response_timeout: float | None = None,
+    retry: float | None = None,
 ) -> Store:
     """Make a store over the engine that a URL means; enter it with `async with`.
 
@@ -43,7 +44,8 @@ def open_store(
     neither, the environment variable `TENURE_STORE` holds the URL.
 
     `response_timeout` (5.0; also `?response_timeout=` in the URL) is for how many seconds a server of Redis or
-    PostgreSQL may not answer before the connection is made anew. The other options are those of `Store`.
+    PostgreSQL may not answer before the connection is made anew. Opening waits for up to `retry` seconds for a server
+    that cannot be reached yet. The other options are those of `Store`.
     Raises `ValueError` for a URL that means no engine and for an option that its engine does not have, `TypeError` for
     what is neither a URL nor an engine, `EngineError` when the extra is missing.
     """
@@ -67,6 +69,7 @@ def open_store(
         settle_timeout=settle_timeout,
         close_timeout=close_timeout,
         observer=observer,
+        retry=retry,
     )
 
 

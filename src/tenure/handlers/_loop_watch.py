@@ -16,9 +16,9 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from inspect import CO_COROUTINE
 
+from tenure.observe import is_ours, log
 from tenure.waiting import loop_caller
 
-_logger = logging.getLogger("tenure")
 _NOT_THEIRS = ("<", *{sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
 _BETWEEN, _WITHOUT = 1 / 8, 3 / 8
 
@@ -62,7 +62,8 @@ class _LoopWatch:
             except RuntimeError:  # the loop has ended
                 return
             if not self._alive.wait(_WITHOUT * self._ttl):
-                _logger.warning(
+                log(
+                    logging.WARNING,
                     "%s: the event loop is blocked; when that lasts, leases are lost (ttl %g s). It is at %s",
                     self._who,
                     self._ttl,
@@ -77,8 +78,7 @@ class _LoopWatch:
         while frames and not frames[-1][0].f_code.co_flags & CO_COROUTINE:
             frames.pop()
         stack = traceback.StackSummary.extract(iter(frames))
-        ours = __file__.rpartition("shared")[0]
-        theirs = [one for one in stack if not one.filename.startswith((*_NOT_THEIRS, ours))]
+        theirs = [one for one in stack if not (one.filename.startswith(_NOT_THEIRS) or is_ours(one.filename))]
         for one in theirs or stack:
             return f"{one.filename}:{one.lineno}, in {one.name}: {one.line}"
         return "an unknown place"

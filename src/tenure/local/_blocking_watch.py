@@ -105,6 +105,7 @@ class BlockingWatch:
             raise TypeError(f"on_block must be a function or None, not {on_block!r}")
         self._threshold = threshold
         self._on_block = on_block or _logger.warning
+        self._reporter = Reporter()
         self._steps: _Steps | None = None
         self._seen = BlockingWatchStatistics(0, 0.0, 0.0)
 
@@ -178,7 +179,7 @@ class BlockingWatch:
         try:
             self._on_block(blocked)
         except Exception as error:  # noqa: BLE001 - it is logged; the watch goes on
-            Reporter().warn("blocking_watch.on_block_failed", task=blocked.task, error=error)
+            self._reporter.warn("blocking_watch.on_block_failed", task=blocked.task, error=error)
 
 
 class _AsyncioSteps:

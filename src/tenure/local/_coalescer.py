@@ -53,9 +53,12 @@ class CoalescerStatistics:
 
 
 class _Batch(Generic[K, V]):
-    __slots__ = ("due", "full", "keys", "last_due", "line")
+    __slots__ = ("due", "full", "keys", "last_due", "line", "raising", "reporter")
 
-    def __init__(self, last_due: float) -> None:
+    def __init__(self, last_due: float, reporter: Reporter) -> None:
+        self.reporter = reporter
+        self.raising = 0
+        """How many puts raise the error of the flush."""
         self.line: Line[tuple[K, V], Outcome[None]] = Line(self._left)
         self.keys: Counter[K] = Counter()
         self.last_due = last_due
@@ -66,21 +69,29 @@ class _Batch(Generic[K, V]):
         self.keys[key] += 1
         return self.line.join((key, value))
 
-    def land(self, waiters: list[Waiter[tuple[K, V], Outcome[None]]], outcome: Outcome[None] | None) -> None:
-        delivered = False
+    def land(
+        self,
+        waiters: list[Waiter[tuple[K, V], Outcome[None]]],
+        outcome: Outcome[None] | None,
+    ) -> None:
         for waiter in waiters:
             if outcome is None:
                 self.line.fail(waiter, BrokenResourceError("cancelled while it was being flushed"))
             else:
-                delivered |= self.line.grant(waiter, outcome)
-        if isinstance(outcome, Failed) and not delivered:
-            Reporter().warn("coalescer.flush_failed", error=outcome.error)
+                self.raising += self.line.grant(waiter, outcome)
+        if isinstance(outcome, Failed) and not self.raising:
+            self.reporter.warn("coalescer.flush_failed", error=outcome.error)
 
     def _left(self, waiter: Waiter[tuple[K, V], Outcome[None]]) -> None:
         key, _ = waiter.want
         self.keys[key] -= 1
         if not self.keys[key]:
             del self.keys[key]
+        if waiter.granted and isinstance(failed := waiter.value, Failed):
+            # it was cancelled before it could raise the error
+            self.raising -= 1
+            if not self.raising:
+                self.reporter.warn("coalescer.flush_failed", error=failed.error)
 
 
 class Coalescer(AsyncContextManagerMixin, Generic[K, V]):
@@ -130,6 +141,7 @@ class Coalescer(AsyncContextManagerMixin, Generic[K, V]):
         if close_timeout is not None and not close_timeout >= 0:
             raise ValueError(f"close_timeout must be at least 0 seconds, or None, not {close_timeout!r}")
         self._flush = flush
+        self._reporter = Reporter()
         self._window = window
         self._max_wait = inf if max_wait is None else max_wait
         self._max_items = inf if max_items is None else max_items
@@ -179,7 +191,7 @@ class Coalescer(AsyncContextManagerMixin, Generic[K, V]):
         leads = self._leading and now >= self._quiet_from and not self._batches
         self._quiet_from = now + self._window
         if not self._batches or self._batches[-1].full:
-            self._batches.append(_Batch(now + self._max_wait))
+            self._batches.append(_Batch(now + self._max_wait, self._reporter))
             self._news.set()
         batch = self._batches[-1]
         waiter = batch.join(key, value)

@@ -35,10 +35,6 @@ async def bounded(
     raise TimeoutError(f"{what} took longer than {seconds:g} s")
 
 
-def _check_failed(error: Exception) -> None:
-    Reporter().warn("check_failed", error=error)
-
-
 async def works(
     seconds: float,
     function: Callable[..., Any],
@@ -46,11 +42,11 @@ async def works(
     *,
     shield: bool,
     what: str = "check",
-    failed: Callable[[Exception], object] = _check_failed,
+    failed: Callable[[Exception], object],
 ) -> bool:
     """Return whether a check or a reset succeeded: it did not raise, was in time, and did not return False.
 
-    `failed` is called with what it raised; without one, that is logged.
+    `failed` is called with what it raised.
 
     Cancellation: raised, never taken for an answer; kept out by a shield.
     """

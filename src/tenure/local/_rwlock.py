@@ -109,7 +109,7 @@ class RWLock:
         # for "readers": a phase ends when a writer begins to wait or has ended; how many are in since before
         self._phase = 0
         self._elders = 0
-        self._watches: dict[object, Callable[[], None]] = {}
+        self._watches: dict[object, Callable[[], object]] = {}
         self._broken = False
         # a writer is in, a task waits or is watched; otherwise readers come and go on the fast path
         self._busy = False

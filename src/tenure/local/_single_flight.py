@@ -47,27 +47,36 @@ class SingleFlightStatistics:
 
 
 class _Flight:
-    __slots__ = ("after", "deserted", "job", "line")
+    __slots__ = ("after", "deserted", "job", "key", "line", "raising", "reporter")
 
     job: Job
 
-    def __init__(self, after: _Flight | None) -> None:
+    def __init__(self, key: Hashable, after: _Flight | None, reporter: Reporter) -> None:
+        self.key = key
+        self.reporter = reporter
+        self.raising = 0
+        """How many callers raise the error of the call."""
         self.line: Line[None, Outcome[Any]] = Line(self._left)
         self.after = after
         self.deserted = False
 
-    def land(self, outcome: Outcome[Any] | None, key: Hashable) -> None:
+    def land(self, outcome: Outcome[Any] | None) -> None:
         """Hand the outcome to all waiting tasks; None means that the call was cancelled."""
         if outcome is None:
-            self.line.fail_all(lambda: BrokenResourceError(f"the call for {key!r} was cancelled"))
+            self.line.fail_all(lambda: BrokenResourceError(f"the call for {self.key!r} was cancelled"))
             return
-        if isinstance(outcome, Failed) and not self.line:
-            # all have left, and its clean-up has failed
-            Reporter().warn("single_flight.call_failed", key=key, error=outcome.error)
         for waiter in self.line:
-            self.line.grant(waiter, outcome)
+            self.raising += self.line.grant(waiter, outcome)
+        if isinstance(outcome, Failed) and not self.raising:
+            # all have left, and its clean-up has failed
+            self.reporter.warn("single_flight.call_failed", key=self.key, error=outcome.error)
 
-    def _left(self, _: Waiter[None, Outcome[Any]]) -> None:
+    def _left(self, waiter: Waiter[None, Outcome[Any]]) -> None:
+        if waiter.granted and isinstance(failed := waiter.value, Failed):
+            # it was cancelled before it could raise the error
+            self.raising -= 1
+            if not self.raising:
+                self.reporter.warn("single_flight.call_failed", key=self.key, error=failed.error)
         if not self.line:
             self.deserted = True
             self.job.cancel()
@@ -92,6 +101,7 @@ class SingleFlight(AsyncContextManagerMixin):
     def __init__(self) -> None:
         """Make one, with nothing under way; outside a running loop too."""
         self._flights: dict[Hashable, _Flight] = {}
+        self._reporter = Reporter()
         self._upkeep: Upkeep | None = None
         self._closed = False
         self._landed = anyio.Event()
@@ -132,7 +142,7 @@ class SingleFlight(AsyncContextManagerMixin):
             waiter = flight.line.join(None)
             outcome = await flight.line.wait(waiter)
         else:
-            flight = self._flights[key] = _Flight(after=flight)
+            flight = self._flights[key] = _Flight(key, flight, self._reporter)
             waiter = flight.line.join(None)
             if self._upkeep is not None:
                 flight.job = self._upkeep.start("flight", self._fly, key, flight, fn, *args)
@@ -177,6 +187,6 @@ class SingleFlight(AsyncContextManagerMixin):
         if self._flights.get(key) is flight:
             del self._flights[key]
         self._landed.set()
-        flight.land(outcome, key)
+        flight.land(outcome)
         # from Python 3.12 on, the traceback of an error keeps this frame with its variables
         del outcome

@@ -11,12 +11,15 @@ that claimed the call is the one that gives the slot back.
 
 from __future__ import annotations
 
+import sys
+import traceback
 from collections import deque
 from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
+from itertools import takewhile
 from math import inf
-from threading import Lock
+from threading import Lock, get_ident
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar, TypeVarTuple
 
 import anyio
@@ -25,7 +28,7 @@ import anyio.to_thread
 from tenure.arguments import check_count
 from tenure.errors import BulkheadFull
 from tenure.local._slots import Slots
-from tenure.observe import Reporter
+from tenure.observe import Reporter, is_ours
 from tenure.waiting import checkpoint, loop_caller
 
 if TYPE_CHECKING:
@@ -85,7 +88,7 @@ class ThreadsStatistics:
 
 
 class _Call:
-    __slots__ = ("abandoned", "claim", "ended", "outer", "owner")
+    __slots__ = ("abandoned", "claim", "ended", "outer", "owner", "thread")
 
     def __init__(self, owner: Threads, outer: _Call | None) -> None:
         self.owner = owner
@@ -93,6 +96,7 @@ class _Call:
         self.claim = Lock()
         self.ended = False
         self.abandoned = False
+        self.thread = 0  # in which it runs
 
 
 # the call whose thread this context descends from; its `outer` leads on to the call around that one
@@ -123,6 +127,7 @@ class Threads:
         check_count("max_workers", max_workers)
         self._max_waiting = None if max_waiting is None else check_count("max_waiting", max_waiting, least=0)
         self._slots = Slots(max_workers)
+        self._reporter = Reporter()
         self._abandoned = self._refused = 0
         self._returned: deque[_Call] = deque()
         self._on_loop: Callable[[Callable[[], None]], None] = _nowhere
@@ -227,21 +232,29 @@ class Threads:
                 return await anyio.to_thread.run_sync(
                     self._in_thread, call, fn, args, abandon_on_cancel=True, limiter=unlimited
                 )
+            raise TimeoutError(
+                f"{_name(fn)} did not return within timeout={timeout} s; its thread is abandoned"
+            )
+        except BaseException as error:
+            if where := _where(call.thread):
+                error.add_note(f"The thread that was abandoned is at:\n{where}")
+            raise
         finally:
             self._settle(call)
-        raise TimeoutError(f"{_name(fn)} did not return within timeout={timeout} s; its thread is abandoned")
 
     def _in_thread(self, call: _Call, fn: Callable[[*Args], R], args: tuple[*Args]) -> R:
         if not call.claim.acquire(blocking=False):
             raise RuntimeError("cancelled before its thread started; no task sees this")
         _inside.set(call)
+        call.thread = get_ident()
         try:
             return fn(*args)
         except BaseException as error:
             if call.abandoned:
-                Reporter().warn("threads.abandoned_failed", function=_name(fn), error=error)
+                self._reporter.warn("threads.abandoned_failed", function=_name(fn), error=error)
             raise
         finally:
+            call.thread = 0
             self._returned.append(call)
             # a loop that has ended has no task in line for the slot; another may use this object by now
             with suppress(RuntimeError):
@@ -274,6 +287,20 @@ def _calls_around() -> Iterator[_Call]:
     while call is not None:
         yield call
         call = call.outer
+
+
+def _where(thread: int) -> str:
+    """The frames of the user's function in a thread; empty if none runs there."""
+    frame = sys._current_frames().get(thread)  # pyright: ignore[reportPrivateUsage]
+    if frame is None:
+        return ""
+    frames = list(takewhile(lambda one: one[0].f_code is not _IN_THREAD, traceback.walk_stack(frame)))
+    while frames and is_ours(frames[-1][0].f_code.co_filename):
+        frames.pop()
+    return "".join(traceback.StackSummary.extract(reversed(frames)).format()).rstrip()
+
+
+_IN_THREAD = Threads._in_thread.__code__  # pyright: ignore[reportPrivateUsage]
 
 
 def _nowhere(_: Callable[[], None]) -> None:

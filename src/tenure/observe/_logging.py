@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 
+from ._reporter import exc_info
+
 _WARNINGS = frozenset(
     {
         *("processor.exhaustion", "processor.failures", "processor.heartbeats_late", "processor.leases_lost"),
@@ -41,12 +43,11 @@ class LoggingObserver:
         level = logging.WARNING if logged or event in _WARNINGS else logging.DEBUG
         if self._logger.isEnabledFor(level):
             text = " ".join(f"{name}={value!r}" for name, value in fields.items())
-            error = fields.get("error") if logged else None
             self._logger.log(
                 level,
                 "%s %s",
                 event,
                 text,
-                exc_info=error if isinstance(error, BaseException) else None,
+                exc_info=exc_info(fields.get("error")) if logged else None,
                 extra={f"tenure_{name}": value for name, value in fields.items()},
             )

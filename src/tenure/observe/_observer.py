@@ -8,13 +8,13 @@ from typing import Protocol
 class Observer(Protocol):
     """Receives events as they happen, on the event loop.
 
-    Events and their fields: `lease.acquired` (key, token, waited), `lease.released` (key, token, held), `lease.lost`
-    (key, token, reason, error), `session.opened` (session, ttl), `session.lost` (session, reason), `link.lost` (url,
-    error), `link.back` (url, seconds), `operation.resent` (operation, key), `task.done`,
-    `task.retry`, `task.dead`, `task.discarded`, `task.cancelled`, `task.postponed`, `task.given_back`, `task.lost`
-    (queue, id, attempt, seconds; `task.lost` has a reason), `pool.check_failed` (key, resource, token, error), and
-    those of a processor, which begin with `processor.`. A task's event has an `error` if its try ended with an
-    exception: that exception. More events and more fields may come.
+    Events and their fields: `lease.acquired` (key, token, waited; outage if there was one), `lease.released` (key,
+    token, held), `lease.lost` (key, token, reason, error), `session.opened` (session, ttl), `session.lost` (session,
+    reason), `link.lost` (url, error), `link.back` (url, seconds), `operation.resent` (operation, key, outage),
+    `task.done`, `task.retry`, `task.dead`, `task.discarded`, `task.cancelled`, `task.postponed`, `task.given_back`,
+    `task.lost` (queue, id, attempt, seconds; `task.lost` has a reason), `pool.check_failed` (key, resource, token,
+    error), and those of a processor, which begin with `processor.`. A task's event has an `error` if its try ended
+    with an exception: that exception. More events and more fields may come.
 
     Thread safety: called from the thread of the event loop only.
     """

@@ -3,8 +3,18 @@
 from __future__ import annotations
 
 import logging
+import sys
+import time
+import traceback
+import weakref
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from types import TracebackType
+from typing import Any
 
+from ._frames import trimmed
 from ._observer import Observer
+from ._rate import Rate
 
 _logger = logging.getLogger("tenure")
 
@@ -12,15 +22,30 @@ _logger = logging.getLogger("tenure")
 class Reporter:
     """Reports the events of one object or store. Problems are logged whether or not there is an observer.
 
-    `LoggingObserver` leaves out what this has logged. What an observer raises is logged and goes no further.
+    The same event (of the same queue, if it has one) is logged ten times at once at most, and then once a second on
+    average; a line says how many were left out. The observer gets each. With `later(function)` that line comes about a
+    second later, otherwise with the next that is logged, at `settle`, or when this object goes.
+
+    `LoggingObserver` leaves out what this has logged. What an observer raises is logged. What the user's filters and
+    handlers of log records raise is printed to stderr. Neither goes further.
 
     Thread safety: as that of the observer.
     """
 
-    __slots__ = ("observer",)
+    __slots__ = ("__weakref__", "_later", "_left_out", "_rate", "_waits", "observer")
 
-    def __init__(self, observer: Observer | None = None) -> None:
+    def __init__(
+        self,
+        observer: Observer | None = None,
+        *,
+        later: Callable[[Callable[[], None]], object] | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self.observer = observer
+        self._later = later
+        self._rate = Rate(clock, _left_out)
+        self._waits = False
+        self._left_out = False
 
     def notice(self, event: str, /, **fields: object) -> None:
         """Report a normal event: to the observer alone."""
@@ -28,33 +53,76 @@ class Reporter:
             try:
                 self.observer.notice(event, **fields)
             except Exception as problem:  # noqa: BLE001 - an observer must not raise; the reporting code goes on
-                _log(logging.WARNING, f"the observer failed at {event}", {**fields, "error": problem})
+                self._log(logging.WARNING, f"the observer failed at {event}", {**fields, "error": problem})
 
     def inform(self, event: str, /, **fields: object) -> None:
         """Report what an operator may want to know."""
-        _log(logging.INFO, event, fields)
+        self._log(logging.INFO, event, fields)
         self.notice(event, **fields)
 
     def warn(self, event: str, /, **fields: object) -> None:
         """Report a problem. If `error` has a traceback, it is logged."""
-        _log(logging.WARNING, event, fields)
+        self._log(logging.WARNING, event, fields)
         self.notice(event, **fields)
 
+    def settle(self) -> None:
+        """Log how many lines were left out so far."""
+        self._waits = False
+        self._rate.settle()
 
-def _log(level: int, event: str, fields: dict[str, object]) -> None:
-    if not _logger.isEnabledFor(level):
-        return
+    def _log(self, level: int, event: str, fields: Mapping[str, object]) -> None:
+        if not _logger.isEnabledFor(level):
+            return
+        kind = f"{event} queue={fields['queue']}" if "queue" in fields else event
+        if self._rate.allows(kind):
+            _write(level, event, fields)
+        elif not self._waits:
+            self._waits = True
+            if self._later is not None:
+                self._later(self.settle)
+            if not self._left_out:
+                self._left_out = True
+                weakref.finalize(self, self._rate.settle)
+
+
+def _write(level: int, event: str, fields: Mapping[str, object]) -> None:
     error = fields.get("error")
-    trace = error if isinstance(error, BaseException) and (error.__traceback__ or error.__cause__) else None
     facts = [f"{name}={_shown(value)}" for name, value in fields.items()]
     extra = {f"tenure_{name}": value for name, value in fields.items()}
-    _logger.log(level, "%s", " ".join([event, *facts]), exc_info=trace, extra=extra)
+    log(level, "%s", " ".join([event, *facts]), exc_info=exc_info(error), extra=extra)
+
+
+def _left_out(kind: str, count: int) -> None:
+    event, _, queue = kind.partition(" queue=")
+    about = {"queue": queue} if queue else {}
+    _write(logging.WARNING, event, {**about, "left_out": count})
+
+
+def log(level: int, message: str, *args: object, **options: Any) -> None:
+    """Log a line of tenure. Raises nothing: what a filter or handler of the user's raises is printed to stderr."""
+    try:
+        _logger.log(level, message, *args, **options)
+    except Exception:  # noqa: BLE001 - printed, as `logging` does itself where a handler lets it
+        stderr = sys.stderr
+        # a service may have none, or a closed one
+        if logging.raiseExceptions and stderr is not None:  # pyright: ignore[reportUnnecessaryComparison]
+            with suppress(OSError, ValueError):
+                stderr.write(f"--- tenure could not log {message % args} ---\n")
+                traceback.print_exc(file=stderr)
+
+
+ExcInfo = tuple[type[BaseException], BaseException, TracebackType | None]
+
+
+def exc_info(error: object) -> ExcInfo | None:
+    """What `logging` takes for an exception that has a traceback, or whose cause has one: from the user's frames on."""
+    if not isinstance(error, BaseException) or not (error.__traceback__ or error.__cause__):
+        return None
+    return type(error), error, trimmed(error.__traceback__)
 
 
 def _shown(value: object) -> str:
-    if not isinstance(value, BaseException):
-        return str(value)
     try:
-        return repr(value)
+        return repr(value) if isinstance(value, BaseException) else str(value)
     except Exception:  # noqa: BLE001 - it is the user's own, and what it says must not hide what it is
         return type(value).__name__

@@ -260,10 +260,18 @@ class KindWorkers:
         return result
 
     async def _call_in_time(self, seconds: float, task: Task, context: Context) -> Any:
-        with anyio.move_on_after(seconds):
-            return await self._parts.handler(task, context)
-        self.meter.report("timeouts", id=task.id, attempt=task.attempt, seconds=seconds)
-        raise TimeoutError(f"not done within {seconds:g} s")
+        where = None
+        try:
+            with anyio.move_on_after(seconds):
+                try:
+                    return await self._parts.handler(task, context)
+                except anyio.get_cancelled_exc_class() as cancelled:
+                    where = cancelled
+                    raise
+            self.meter.report("timeouts", id=task.id, attempt=task.attempt, seconds=seconds)
+            raise TimeoutError(f"not done within {seconds:g} s") from where
+        finally:
+            del where  # its traceback refers to this frame
 
     def _ended_at(self, at: float, waited: float, taken: float, started: float) -> None:
         self.meter.ran(at, waited + started - taken, at - started)

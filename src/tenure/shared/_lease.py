@@ -196,8 +196,9 @@ class Hold(LeasedBlock[H, Grant, None]):
         self.grant = obtained
         if self._store.observer is not None:
             started, self._since = self._since, now()
-            token, waited = obtained.answer.token, self._since - started
-            self._store.reporter.notice("lease.acquired", key=self._key, token=token, waited=waited)
+            about = {"waited": self._since - started, **self._store.availability.outage(started)}
+            token = obtained.answer.token
+            self._store.reporter.notice("lease.acquired", key=self._key, token=token, **about)
         return self._kind(self._request, obtained, scope)
 
     def _give_back(self, held: H, error: BaseException | None) -> None:

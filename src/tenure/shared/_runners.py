@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
-from functools import partial
 from math import inf
 from typing import Any
 
@@ -170,7 +169,7 @@ class Runners:
                 failure = TimeoutError(f"not done within {self._timeout:g} s")
                 failure.__cause__ = interruption  # its traceback says where the handler was
             settle = self._verdict(task, failure, interruption)
-            task.settle(settle, partial(self._settled, task, settle), failure)
+            task.settle(settle, self._settled, failure)
             if interruption is not None:
                 raise interruption
         finally:
@@ -189,6 +188,8 @@ class Runners:
         return task.interrupted() if failure is None else task.verdict(failure, self._retry)
 
     def _settled(self, task: Task, settle: Settle, refused: str | None) -> None:
+        if refused is not None:
+            task.report_loss(refused)
         self.counts[event_of(settle, refused)] += 1
         if self._on_settled is not None:
             self._on_settled(task, settle, refused)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from functools import partial
+from time import monotonic
 from typing import Any, Protocol
 
 import anyio
@@ -74,6 +75,7 @@ class Task(Guarded, Held):
     """
 
     __slots__ = (
+        "_error",
         "_failure",
         "_if_uncommitted",
         "_joined",
@@ -112,7 +114,9 @@ class Task(Guarded, Held):
         self.cancelled = False
         self._queue = queue
         self._session = session
-        self._since = now()
+        # the loop's clock costs ten times as much: not for each task that nobody observes
+        self._since = monotonic() if session.reporter.observer is None else now()
+        self._error: BaseException | None = None
         self._scope: CancelScope | None = scope
         self._result = b"null"
         self._joined = False
@@ -254,33 +258,55 @@ class Task(Guarded, Held):
         verdict = Verdict.CANCEL if self.cancelled else Verdict.GIVE_BACK
         return Settle(self.id, self.token, verdict, ttl=self._queue.results_ttl)
 
-    def settle(self, settle: Settle, on_settled: OnSettled, error: BaseException | None = None) -> None:
-        """Let go of the task: synchronous, so that nothing can stop it. `error` is how the try failed."""
+    def settle(
+        self,
+        settle: Settle,
+        on_settled: Callable[[Task, Settle, str | None], object],
+        error: BaseException | None = None,
+    ) -> None:
+        """Let go of the task: synchronous, so that nothing can stop it. `error` is how the try failed.
+
+        `on_settled(task, settle, refused)` is called once the engine has answered, or when it will not any more. If it
+        is refused, that function calls `report_loss`: most tasks are done, and nothing need be said of them.
+        """
         self._scope = None
-        on_settled = partial(self._report, settle, error, now() - self._since, on_settled)
+        if settle.verdict is Verdict.DONE and self._session.reporter.observer is None:
+            answered = partial(on_settled, self, settle)
+        else:
+            self._error = error
+            answered = partial(self._report, settle, self._seconds(), on_settled)
         if self._if_uncommitted is not None:
-            settle, on_settled = self._if_uncommitted, partial(_refused_if_committed, on_settled)
-        self._queue.takers.settle(self._session, settle, on_settled)
+            settle, answered = self._if_uncommitted, partial(_refused_if_committed, answered)
+        self._queue.takers.settle(self._session, settle, answered)
         self._session.drop(self)
+
+    def report_loss(self, refused: str) -> None:
+        """Report that its verdict was not accepted, and why."""
+        error, self._error = self._error or LeaseLost(self._name, refused), None
+        self._session.report_loss("task.lost", refused, **self._about(self._seconds()), error=error)
 
     def _report(
         self,
         settle: Settle,
-        error: BaseException | None,
         seconds: float,
-        on_settled: OnSettled,
+        on_settled: Callable[[Task, Settle, str | None], object],
         refused: str | None,
     ) -> None:
-        event, session = event_of(settle, refused), self._session
-        if event == "task.dead" or refused or session.reporter.observer is not None:
-            about = {"queue": self._queue.key, "id": self.id, "attempt": self.attempt, "seconds": seconds}
-            if refused:
-                session.report_loss(event, refused, **about, error=error or LeaseLost(self._name, refused))
-            elif event == "task.dead":
-                session.reporter.warn(event, **about, error=error)
-            else:
-                session.reporter.notice(event, **about, **({"error": error} if error else {}))
-        on_settled(refused)
+        if refused is None:
+            # its traceback refers to the task
+            error, self._error = self._error, None
+            event, reporter = event_of(settle, None), self._session.reporter
+            if event == "task.dead":
+                reporter.warn(event, **self._about(seconds), error=error)
+            elif reporter.observer is not None:
+                reporter.notice(event, **self._about(seconds), **({"error": error} if error else {}))
+        on_settled(self, settle, refused)
+
+    def _seconds(self) -> float:
+        return (monotonic() if self._session.reporter.observer is None else now()) - self._since
+
+    def _about(self, seconds: float) -> dict[str, Any]:
+        return {"queue": self._queue.key, "id": self.id, "attempt": self.attempt, "seconds": seconds}
 
     def seconds_left(self) -> float:
         """For how long the session can still be trusted."""
@@ -336,7 +362,9 @@ class TakeBlock(LeasedBlock[Task, tuple[Session, Taken], bool]):
     def _abandon(self, held: Task) -> None:
         held.settle(Settle(held.id, held.token, Verdict.GIVE_BACK), self._on_settled)
 
-    def _on_settled(self, problem: str | None) -> None:
+    def _on_settled(self, task: Task, _: Settle, problem: str | None) -> None:
+        if problem is not None:
+            task.report_loss(problem)
         self._answered = True
         self._problem = problem
         if self._parked is not None:

@@ -27,11 +27,12 @@ from functools import partial
 from threading import get_ident
 from typing import Any, Generic
 
-from tenure.engine import CAP, A, Engine, NotSent, Operation, Reply
+from tenure.engine import CAP, A, Engine, NotSent, Operation, Ping, Reply
 from tenure.errors import EngineError, StoreClosed, StoreUnavailable
 from tenure.observe import Reporter
-from tenure.waiting import Backoff, Line, Waiter, checkpoint, now
+from tenure.waiting import Backoff, Line, Waiter, checkpoint
 
+from ._availability import Availability
 from ._home import Home
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0
@@ -65,10 +66,11 @@ class Dispatcher:
     Order is kept: an operation reaches the engine after all that were sent before it, also when they are sent again.
     """
 
-    def __init__(self, engine: Engine, home: Home | None = None, reporter: Reporter | None = None) -> None:
+    def __init__(
+        self, engine: Engine, home: Home | None = None, availability: Availability | None = None
+    ) -> None:
         self._url = engine.url
-        self._reporter = reporter or Reporter()
-        self._down_since = 0.0
+        self._availability = availability or Availability(engine)
         self._engine_submit = engine.submit
         self._home = home or Home()
         self._waiting: deque[Call[Any]] = deque()
@@ -85,8 +87,8 @@ class Dispatcher:
         self._settles = False
         self._fault: Exception | None = None
         self._closed: str | None = None
-        self.down: StoreUnavailable | None = None
-        """Why the engine cannot be reached at the moment."""
+        self._down = False
+        """The engine did not answer the last operation."""
 
     @property
     def pending(self) -> int:
@@ -182,12 +184,16 @@ class Dispatcher:
                 await self._backoff.pause()
                 self._held_up = self._fault is not None
                 self._go_on()
+                if self._down and not (self.pending or self._settles):
+                    # nobody waits any more for what was not answered: ask whether the engine is back
+                    self.send(Ping(), _nothing).wanted = False
 
     def _submit(self, call: Call[Any]) -> None:
         call.tries += 1
         if call.tries == 2:
             operation = call.operation
-            self._reporter.inform("operation.resent", operation=type(operation).__name__, key=operation.key)
+            about = {"operation": type(operation).__name__, "key": operation.key}
+            self._availability.reporter.inform("operation.resent", **about, **self._availability.outage())
         self._under_way[call] = None
         self._submitting = True
         try:
@@ -228,19 +234,17 @@ class Dispatcher:
                 return
             answer = self._endless(call.operation)
         if isinstance(answer, StoreUnavailable):
-            if self.down is None:
-                self._down_since = now()
-                self._reporter.warn("link.lost", url=self._url, error=answer)
-            self.down = answer
+            self._down = True
+            self._availability.lost(self, answer)
             call.tries -= isinstance(answer, NotSent)
             if call.wanted:
                 self._again.append(call)
             self._hold_up()
             return
-        if self.down is not None:
-            self.down = None
+        if self._down:
+            self._down = False
             self._backoff.reset()
-            self._reporter.inform("link.back", url=self._url, seconds=now() - self._down_since)
+            self._availability.back(self)
         call.on_answer(answer)
         if self._waiting or (self._settles and not self._under_way):
             self._go_on()
@@ -277,18 +281,14 @@ class Dispatchers:
         self._shard = engine.shard
         shards = engine.shards
         home = home or Home()
-        self.all = tuple(Dispatcher(engine, home, reporter) for _ in range(shards + (shards > 1)))
+        self.availability = Availability(engine, reporter)
+        self.all = tuple(Dispatcher(engine, home, self.availability) for _ in range(shards + (shards > 1)))
         self._only = self.all[0] if shards == 1 else None
 
     @property
     def pending(self) -> int:
         """How many operations are not yet answered."""
         return sum(dispatcher.pending for dispatcher in self.all)
-
-    @property
-    def down(self) -> StoreUnavailable | None:
-        """Why a part of the engine cannot be reached at the moment."""
-        return next((dispatcher.down for dispatcher in self.all if dispatcher.down is not None), None)
 
     def of(self, name: str) -> Dispatcher:
         """The one for an object or a session of that name; without a name, for what concerns all."""

@@ -18,15 +18,16 @@ from anyio import AsyncContextManagerMixin, CancelScope
 
 from tenure.arguments import check_name, check_seconds
 from tenure.engine import A, Engine, Enlisted, Enlistment, Hint, Notice, Operation, Ping, SessionItem
-from tenure.errors import LeaseLost, StoreClosed
+from tenure.errors import EngineError, LeaseLost, StoreClosed, StoreUnavailable
 from tenure.observe import Observer, Reporter
 from tenure.upkeep import Job, Upkeep, unwrapped_task_group
-from tenure.waiting import this_task
+from tenure.waiting import now, this_task
 
 from ._acquire import AcquireRequest, Acquisition, Acquisitions, Grant
 from ._codec import Codec, JsonCodec
 from ._dispatch import Call, Dispatchers
 from ._home import Home
+from ._opening import serve
 from ._reconciling import OF_QUEUES, Reconciler, undoing
 from ._release import PendingRelease, SettleTimeouts
 from ._sessions import LEAST_TTL, Session, Sessions
@@ -64,7 +65,7 @@ class StoreStatistics:
 
     `sessions` are alive, `held` leases and waiters depend on them, `waiting` callers wait for a grant, `pending`
     operations have not been answered, `jobs` are the names of the background jobs. `available` says whether the engine
-    answered last time, `closing` whether the store refuses new calls.
+    can be reached, as its connection and the last answer show, `closing` whether the store refuses new calls.
     """
 
     url: str
@@ -84,6 +85,7 @@ class Store(AsyncContextManagerMixin):
     `namespace` separates the users of one engine. `ttl` is for how many seconds what is held outlives a process that
     died, at least 0.5. `codec` turns payloads into bytes. Leaving a block waits for the acknowledgement for at most
     `settle_timeout` seconds; closing waits for bodies that still hold something for at most `close_timeout` seconds.
+    Opening tries again for `retry` seconds, and ends the try that it has begun, while the engine cannot be reached.
 
     An engine whose link ends for good, or that raises what it must not, ends the store: its block is cancelled and
     raises that error, all waiters get `StoreClosed`, and what is held is lost ("closed").
@@ -102,6 +104,7 @@ class Store(AsyncContextManagerMixin):
         settle_timeout: float = 1.0,
         close_timeout: float = 5.0,
         observer: Observer | None = None,
+        retry: float | None = None,
     ) -> None:
         self.ttl = check_ttl(ttl)
         self.namespace = check_name("namespace", namespace)
@@ -111,8 +114,9 @@ class Store(AsyncContextManagerMixin):
             )
         self.settle_timeout = check_seconds("settle_timeout", settle_timeout)
         self.close_timeout = check_seconds("close_timeout", close_timeout)
+        self.retry = 0.0 if retry is None else check_seconds("retry", retry)
         self.codec: Codec = codec or JsonCodec()
-        self.reporter = Reporter(observer)
+        self.reporter = Reporter(observer, later=self._log_later)
         self.observer = observer
         """What receives the events."""
         self.process = _new_process()
@@ -123,6 +127,7 @@ class Store(AsyncContextManagerMixin):
         self._closing = False
         self._fault: Exception | None = None
         self._dispatchers = Dispatchers(link, self._home, self.reporter)
+        self.availability = self._dispatchers.availability
         self._timers = Timers()
         self.settle_timeouts = SettleTimeouts(self._timers.call_at, self.settle_timeout)
         self._sessions = Sessions(self.process, self._dispatchers, self._running, self.reporter)
@@ -151,7 +156,7 @@ class Store(AsyncContextManagerMixin):
         async with _in_one_task(), unwrapped_task_group() as group:
             self._upkeep = upkeep = Upkeep(group, self._fail)
             try:
-                link = await upkeep.open("link", self._link.serve, self.process, self._on_hint)
+                link = await self._open_link(upkeep)
                 carriers = [
                     *(upkeep.start("wire", dispatcher.run) for dispatcher in self._dispatchers.all),
                     upkeep.start("timers", self._run_timers),
@@ -168,6 +173,14 @@ class Store(AsyncContextManagerMixin):
                 self._closing = self._sessions.closed = True
                 upkeep.cancel()
                 self._dispatchers.close("the store was closed")
+                self.reporter.settle()
+
+    async def _open_link(self, upkeep: Upkeep) -> Job:
+        try:
+            return await upkeep.open("link", serve, self._link, self.process, self._on_hint, self.retry)
+        except (StoreUnavailable, EngineError) as problem:
+            # where in the engine this was found out helps nobody
+            raise problem.with_traceback(None) from None
 
     async def ping(self) -> float:
         """Send an operation that does nothing, and return for how many seconds the answer took.
@@ -192,7 +205,7 @@ class Store(AsyncContextManagerMixin):
             waiting=len(self._acquisitions),
             pending=self._dispatchers.pending,
             jobs=self._upkeep.names,
-            available=self._dispatchers.down is None,
+            available=self.availability.good,
             closing=self._closing,
         )
 
@@ -297,6 +310,9 @@ class Store(AsyncContextManagerMixin):
 
     # inside
 
+    def _log_later(self, function: Callable[[], None]) -> None:
+        self._timers.call_at(now() + 1, function)
+
     def _running(self) -> Upkeep:
         if self._upkeep is None or self._closing:
             return self._check_open()
@@ -321,6 +337,7 @@ class Store(AsyncContextManagerMixin):
     def _on_hint(self, hint: Hint) -> None:
         listener = self._listeners.get(hint.key)
         if hint.news is Notice.MISSED:
+            self.availability.look()
             self._acquisitions.reasker.ask_everything()
             for listener in list(self._listeners.values()):
                 listener.on_hint(hint)
@@ -329,6 +346,8 @@ class Store(AsyncContextManagerMixin):
                     self._reconciler.reconcile(session)
         elif hint.news is Notice.BROKEN:
             self._sessions.lose_one(hint.name, "broken")
+        elif hint.news is Notice.LOST:
+            self.availability.look()
         elif listener is None or hint.news is Notice.ASK or not isinstance(hint.news, Notice):
             self._acquisitions.on_hint(hint)
         else:

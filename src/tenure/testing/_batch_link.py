@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from anyio.abc import TaskStatus
 
     from tenure.engine import A, Enlisted, Enlistment, Hint, Operation
+    from tenure.errors import StoreUnavailable
 
 
 class BatchLink(Engine):
@@ -29,6 +30,11 @@ class BatchLink(Engine):
 
     def __repr__(self) -> str:
         return f"<BatchLink to {self._engine!r}>"
+
+    @property
+    def unreachable(self) -> StoreUnavailable | None:
+        """Why the engine cannot be reached, as it sees itself."""
+        return self._engine.unreachable
 
     def shard(self, name: str) -> int:
         """The shard of the object or session with this name."""

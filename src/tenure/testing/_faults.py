@@ -146,6 +146,11 @@ class FaultyEngine(Engine):
         self._overtaking: anyio.Event | None = None
         self._held_back: list[tuple[Callable[[Hint], None], Hint]] = []
 
+    @property
+    def unreachable(self) -> StoreUnavailable | None:
+        """Why the engine inside cannot be reached, as it sees itself; not the faults of this object."""
+        return self._engine.unreachable
+
     def shard(self, name: str) -> int:
         """The part in which the object or session of that name is."""
         return self._engine.shard(name)

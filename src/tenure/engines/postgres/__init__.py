@@ -77,8 +77,15 @@ class PostgresEngine(Remote):
             self._schema,
             self._on_notification,
             self._missed,
+            self._lost,
             response_timeout=response_timeout,
         )
+
+    @property
+    def unreachable(self) -> StoreUnavailable | None:
+        """Why the server cannot be reached."""
+        problem = self._connection.problem
+        return None if problem is None else StoreUnavailable(problem)
 
     def submit(self, operation: Operation[Any], on_answer: Callable[[Any], object], /) -> None:
         """Apply an operation by one call in a transaction of its own, in the next batch; see `tenure.engine.Engine`.

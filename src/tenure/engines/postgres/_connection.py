@@ -42,7 +42,8 @@ class Connection:
     Through a transaction pooler, nothing is kept on the server's connections. If there is no direct address then, no
     hints come: `polling_reason` says why, and all that wait ask again from time to time.
 
-    `on_notification(channel, payload)` is called for each notification, `missed()` when some may have been lost.
+    `on_notification(channel, payload)` is called for each notification, `missed()` when some may have been lost, and
+    `lost()` when a connection has broken.
     """
 
     def __init__(
@@ -51,6 +52,7 @@ class Connection:
         schema: str,
         on_notification: Callable[[str, str], None],
         missed: Callable[[], None],
+        lost: Callable[[], None],
         *,
         response_timeout: float = RESPONSE_TIMEOUT,
     ) -> None:
@@ -60,6 +62,7 @@ class Connection:
         self._schema = schema
         self._on_notification = on_notification
         self._missed = missed
+        self._lost = lost
         self._response_timeout = response_timeout
         self._settings = SETTINGS | {"lock_timeout": f"{response_timeout * 500:.0f}ms"}
         self._commands: Pipeline | None = None
@@ -69,6 +72,11 @@ class Connection:
         self._up = anyio.Event()
         self._trouble = ""
         self._dropped = anyio.Event()
+
+    @property
+    def problem(self) -> str | None:
+        """Why they are not open."""
+        return None if self._commands else f"{self.address}: {self._trouble or 'the connection was closed'}"
 
     async def execute(
         self, statements: Sequence[Statement], behind: Sequence[Statement] = ()
@@ -145,6 +153,7 @@ class Connection:
                 self._trouble = _words(errors) or "the server closed the connection"
             finally:
                 self._break(pipelines)
+            self._lost()
             if opened is not None and attempt == MOST_ATTEMPTS:
                 raise StoreUnavailable(f"{self.address}: {self._trouble}")
             await backoff.pause()

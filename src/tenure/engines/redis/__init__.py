@@ -50,6 +50,7 @@ class RedisEngine(RemoteRedis):
             (SentinelEndpoint if _SENTINEL in url else address)(url, tls),
             self._on_message,
             self._missed,
+            self._lost,
             prefix=_PREFIX,
             response_timeout=response_timeout,
             replicas=replicas,

@@ -50,6 +50,7 @@ class RedisClusterEngine(RemoteRedis):
             seeds,
             self._on_message,
             self._missed,
+            self._lost,
             shards=shards,
             response_timeout=response_timeout,
             replicas=replicas,

@@ -54,8 +54,8 @@ class Connection:
 
     With `replicas`, the replies to what was sent together are delivered once so many replicas have acknowledged all
     of it; after half of the response timeout each is a `StoreUnavailable`, unless it is an error.
-    `on_message(channel, message)` is called for each message, with None when the server ends the subscription, and
-    `reconnected()` when messages may have been lost.
+    `on_message(channel, message)` is called for each message, with None when the server ends the subscription,
+    `lost()` when the connection has broken, and `reconnected()` when messages may have been lost.
     """
 
     def __init__(
@@ -64,6 +64,7 @@ class Connection:
         on_message: Callable[[str, bytes | None], None],
         reconnected: Callable[[], None],
         *,
+        lost: Callable[[], None],
         probes: Mapping[str, str] | None = None,
         response_timeout: float = RESPONSE_TIMEOUT,
         replicas: int = 0,
@@ -74,6 +75,7 @@ class Connection:
         """The channels to which every connection is subscribed."""
         self._on_message = on_message
         self._reconnected = reconnected
+        self._lost = lost
         self._response_timeout = response_timeout
         self._greeting: Greeting | None = None
         self._closed = False
@@ -93,6 +95,11 @@ class Connection:
         """Whether the connection is up: read for each operation, so no question to the event."""
         self._trouble = ""
         self._dropped = anyio.Event()
+
+    @property
+    def problem(self) -> str | None:
+        """Why it is not up."""
+        return None if self.up else f"{self.address}: {self._trouble or 'the connection was closed'}"
 
     @property
     def version(self) -> tuple[int, ...]:
@@ -151,7 +158,8 @@ class Connection:
             except (StoreUnavailable, EngineError) as error:
                 if opened is not None:
                     raise
-                self._trouble = str(error)
+                self._trouble = str(error).removeprefix(f"{self.address}: ")
+                self._lost()
                 await backoff.pause()
                 continue
             backoff.reset()
@@ -171,6 +179,7 @@ class Connection:
             finally:
                 self._break()
                 await anyio.aclose_forcefully(stream)
+            self._lost()
 
     def drop(self, reason: str) -> None:
         """Close the connection, and make another one."""
@@ -326,7 +335,7 @@ class Connection:
         self._out.clear()
         self._unconfirmed = False
         pending, self._pending = self._pending, deque()
-        error = StoreUnavailable(f"{self.address}: {self._trouble or 'the connection was closed'}")
+        error = StoreUnavailable(self.problem)
         self._confirm(error)
         for take in pending:
             take(error)

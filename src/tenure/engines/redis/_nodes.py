@@ -49,6 +49,7 @@ class _Node:
             self,
             partial(nodes.on_message, self),
             partial(nodes.connected, self),
+            lost=nodes.lost,
             probes=nodes.probes,
             response_timeout=response_timeout,
             replicas=replicas,
@@ -72,7 +73,8 @@ class _Node:
 class Nodes:
     """Carries commands to the nodes that have the shards, wherever these move.
 
-    `on_message(process, message)` is called for each message, `missed()` when messages may have been lost.
+    `on_message(process, message)` is called for each message, `missed()` when messages may have been lost, and `lost()`
+    when a connection has broken.
     """
 
     def __init__(
@@ -80,6 +82,7 @@ class Nodes:
         seeds: Sequence[Address],
         on_message: Callable[[str, bytes], None],
         missed: Callable[[], None],
+        lost: Callable[[], None],
         *,
         shards: int,
         response_timeout: float,
@@ -91,6 +94,7 @@ class Nodes:
         self.probes = {prefix_of("0"): str(shards), **dict.fromkeys(map(prefix_of, self._tags), "")}
         self._on_message = on_message
         self._missed = missed
+        self.lost = lost
         self._link_options = (response_timeout, replicas)
         self._processes: list[str] = []
         self._channels: dict[str, str] = {}

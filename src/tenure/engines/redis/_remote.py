@@ -94,6 +94,12 @@ class RemoteRedis(Remote):
         # the last is for what concerns all shards
         self._batches = [Batches(self.url) for _ in range(self.shards + (self.shards > 1))]
 
+    @property
+    def unreachable(self) -> StoreUnavailable | None:
+        """Why one of the servers cannot be reached."""
+        problems = (connection.problem for connection in self._topology.connections.values())
+        return next((StoreUnavailable(problem) for problem in problems if problem), None)
+
     def shard(self, name: str) -> int:
         """The shard of an object or a session."""
         return shard_of(name, self.shards)

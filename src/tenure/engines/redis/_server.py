@@ -21,7 +21,8 @@ _CHANNEL = "tenure:"
 class Server:
     """Sends commands over one connection.
 
-    `on_message(process, message)` is called for each message, `missed()` when messages may have been lost.
+    `on_message(process, message)` is called for each message, `missed()` when messages may have been lost, and `lost()`
+    when the connection has broken.
     """
 
     def __init__(
@@ -29,6 +30,7 @@ class Server:
         endpoint: Endpoint,
         on_message: Callable[[str, bytes], None],
         missed: Callable[[], None],
+        lost: Callable[[], None],
         *,
         prefix: str,
         response_timeout: float,
@@ -40,6 +42,7 @@ class Server:
             endpoint,
             self._on_channel,
             missed,
+            lost=lost,
             probes={prefix: "1"},
             response_timeout=response_timeout,
             replicas=replicas,

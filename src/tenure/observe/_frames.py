@@ -1,0 +1,23 @@
+"""Which frames of a traceback are the user's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import TracebackType
+
+import anyio
+
+_OURS = tuple(f"{path}/" for path in (Path(__file__).parents[1], Path(anyio.__file__).parent))
+
+
+def is_ours(filename: str) -> bool:
+    """Whether a file is one of tenure or anyio."""
+    return filename.startswith(_OURS)
+
+
+def trimmed(trace: TracebackType | None) -> TracebackType | None:
+    """The traceback from the first frame of somebody else on; all of it if there is none."""
+    found = trace
+    while found is not None and is_ours(found.tb_frame.f_code.co_filename):
+        found = found.tb_next
+    return found or trace

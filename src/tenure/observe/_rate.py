@@ -1,0 +1,68 @@
+"""How often the same event is logged: token buckets that count what they leave out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+BURST = 10
+"""How many lines of one kind may come at once; after that they may come one a second."""
+
+_MOST_KINDS = 1000
+
+
+class _Bucket:
+    __slots__ = ("at", "left_out", "tokens")
+
+    def __init__(self, at: float) -> None:
+        self.at = at
+        self.tokens = float(BURST)
+        self.left_out = 0
+
+
+class Rate:
+    """A bucket for each kind of line. `say(kind, count)` is called with how many of a kind were left out.
+
+    Source: the token bucket.
+    Thread safety: any; two threads at once may log a line more, or count one twice or not at all.
+    """
+
+    def __init__(self, clock: Callable[[], float], say: Callable[[str, int], object]) -> None:
+        self._clock = clock
+        self._say = say
+        self._buckets: dict[str, _Bucket] = {}
+
+    def allows(self, kind: str) -> bool:
+        """Whether one more of this kind may be logged now; otherwise it is counted."""
+        now = self._clock()
+        bucket = self._buckets.get(kind)
+        if bucket is None:
+            self._forget(now)
+            bucket = self._buckets[kind] = _Bucket(now)
+        bucket.tokens = min(float(BURST), bucket.tokens + now - bucket.at)
+        bucket.at = now
+        if bucket.tokens < 1:
+            bucket.left_out += 1
+            return False
+        bucket.tokens -= 1
+        self._settle(kind, bucket)
+        return True
+
+    def settle(self) -> None:
+        """Say how many were left out, of each kind."""
+        for kind, bucket in list(self._buckets.items()):
+            self._settle(kind, bucket)
+
+    def _settle(self, kind: str, bucket: _Bucket) -> None:
+        count, bucket.left_out = bucket.left_out, 0
+        if count:
+            self._say(kind, count)
+
+    def _forget(self, now: float) -> None:
+        """Drop the buckets that are full again, if there are many."""
+        if len(self._buckets) >= _MOST_KINDS:
+            self.settle()
+            self._buckets = {
+                kind: bucket
+                for kind, bucket in self._buckets.items()
+                if bucket.tokens + now - bucket.at < BURST
+            }

@@ -1,0 +1,48 @@
+"""Whether the engine answers: as its own connections see it, and as the operations do that were sent."""
+
+from __future__ import annotations
+
+from tenure.engine import Engine
+from tenure.errors import StoreUnavailable
+from tenure.observe import Reporter
+from tenure.waiting import now
+
+
+class Availability:
+    """What of an engine cannot be reached at the moment. Reports when it begins and when all is back."""
+
+    def __init__(self, engine: Engine, reporter: Reporter | None = None) -> None:
+        self.reporter = reporter or Reporter()
+        self._engine = engine
+        self._away: dict[object, StoreUnavailable] = {}
+        self._since = self._until = 0.0
+
+    @property
+    def good(self) -> bool:
+        """Whether the engine can be reached, as far as anybody has noticed."""
+        return not self._away and self._engine.unreachable is None
+
+    def look(self) -> None:
+        """Ask the engine about its connections."""
+        if (error := self._engine.unreachable) is None:
+            self.back(self._engine)
+        else:
+            self.lost(self._engine, error)
+
+    def lost(self, part: object, error: StoreUnavailable) -> None:
+        """A part of it cannot be reached."""
+        if not self._away:
+            self._since = now()
+            self.reporter.warn("link.lost", url=self._engine.url, error=error)
+        self._away[part] = error
+
+    def back(self, part: object) -> None:
+        """This part can be reached."""
+        if self._away.pop(part, None) is not None and not self._away:
+            self._until = now()
+            self.reporter.inform("link.back", url=self._engine.url, seconds=self._until - self._since)
+
+    def outage(self, since: float = 0.0) -> dict[str, float]:
+        """The field `outage` of an event: for how many seconds after that moment the engine was away last, if any."""
+        seconds = (now() if self._away else self._until) - max(self._since, since)
+        return {"outage": seconds} if seconds > 0 else {}

@@ -1,0 +1,59 @@
+"""Opening the link to an engine whose server may not be up yet."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import anyio
+from anyio.abc import TaskStatus
+
+from tenure.engine import Engine, Hint
+from tenure.errors import StoreUnavailable
+from tenure.waiting import Backoff
+
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0
+
+_WHAT_TO_DO = (
+    "Start the server, or correct the address; open_store(..., retry=30.0) waits for a server that starts."
+)
+
+
+class _Once:
+    """Passes on that the link is open, and notes it."""
+
+    def __init__(self, task_status: TaskStatus[None]) -> None:
+        self.opened = False
+        self._task_status = task_status
+
+    def started(self, value: Any = None) -> None:
+        self.opened = True
+        self._task_status.started(value)
+
+
+async def serve(
+    engine: Engine,
+    process: str,
+    deliver: Callable[[Hint], None],
+    retry: float,
+    *,
+    task_status: TaskStatus[None],
+) -> None:
+    """`engine.serve`, begun again for `retry` seconds while the engine cannot be reached.
+
+    Cancellation: this is how it ends.
+    """
+    once = _Once(task_status)
+    backoff = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE)
+    give_up = anyio.current_time() + retry
+    while True:
+        try:
+            await engine.serve(process, deliver, task_status=once)
+            return
+        except StoreUnavailable as problem:
+            if once.opened:
+                raise
+            if anyio.current_time() >= give_up:
+                problem.add_note(_WHAT_TO_DO)
+                raise
+        await backoff.pause()
