@@ -286,13 +286,18 @@ VERSION_1 = """
     DROP INDEX fresh.task_leased;
     UPDATE fresh.meta SET version = 1;
 """
-# Before version 9 a claim was called a wish.
-WISHES = """
+# Before version 9 a claim was called a wish, and a task had no meta and no followers.
+VERSION_8 = """
     DROP FUNCTION fresh.is_head, fresh.lend, fresh.remove_claim, fresh.hint_head;
     ALTER TABLE fresh.claim RENAME TO wish;
     ALTER INDEX fresh.claim_pkey RENAME TO wish_pkey;
     ALTER INDEX fresh.claim_waits RENAME TO wish_waits;
     ALTER INDEX fresh.claim_session RENAME TO wish_session;
+    ALTER TABLE fresh.queue DROP COLUMN awaited, DROP COLUMN followed;
+    ALTER TABLE fresh.task DROP COLUMN dead_ttl, DROP COLUMN failure, DROP COLUMN meta;
+    ALTER TABLE fresh.ended DROP COLUMN progress, DROP COLUMN failure, DROP COLUMN meta;
+    DROP TABLE fresh.todo;
+    CREATE TABLE fresh.unserved (key bytea PRIMARY KEY);
 """
 
 
@@ -301,7 +306,7 @@ async def test_an_older_schema_is_brought_up_to_date(postgres_server, sql, fresh
     async with serving(engines[0]):
         await one(engines[0], OpenSession("s", "p", 30.0))
         await one(engines[0], Put("s", 1, "jobs", (PutRequest("s", (NewTask(b"before"),)),), 10))
-        sql.execute(WISHES + VERSION_1)
+        sql.execute(VERSION_8 + VERSION_1)
         async with anyio.create_task_group() as group:
             for engine in engines[1:]:
                 group.start_soon(serve_and_ping, serving, engine)
@@ -331,7 +336,7 @@ async def test_an_exchange_is_repeated_after_an_update(postgres_server, sql, fre
         await one(engine, Put("s", 1, "jobs", (PutRequest("s", tasks),), 10))
         await one(engine, Exchange("s", 1, "empty", want=2))
         before = await one(engine, Exchange("s", 2, "jobs", want=2))
-        sql.execute(WISHES + REMEMBERED_BY_VERSION_8)
+        sql.execute(VERSION_8 + REMEMBERED_BY_VERSION_8)
         await serve_and_ping(serving, PostgresEngine(postgres_server.url(), schema=fresh_schema))
         assert sql.execute("SELECT version FROM fresh.meta").fetchall() == [(VERSION,)]
         again = await one(engine, Exchange("s", 2, "jobs", want=2))

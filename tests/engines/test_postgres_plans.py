@@ -26,7 +26,7 @@ WANT = 32
 MOST = 20 * WANT
 """Rows that a step may look at: some steps look at a few of each task that is taken."""
 
-SCANNED = {"unserved", "last_token", "meta"}
+SCANNED = {"last_token", "meta"}
 """Tables of a few rows, and a sequence."""
 
 FEW = ROWS // 10
@@ -43,12 +43,14 @@ FILL = f"""
     INSERT INTO tenure.ended
         (id, queue, state, seq, priority, attempts, deliveries, ended_at, expires, result, payload)
     SELECT nextval('tenure.last_task'), 'big', CASE i % 2 WHEN 0 THEN 'done' ELSE 'dead' END,
-        nextval('tenure.last_ending'), 0, 1, 1, 1, CASE WHEN i % 2 = 0 THEN 1e17 END, '', 'p'
+        nextval('tenure.last_ending'), 0, 1, 1, 1, CASE WHEN i % 4 < 3 THEN 1e17 END, '', 'p'
     FROM generate_series(1, {2 * FEW}) i;
     INSERT INTO tenure.ended
         (id, queue, state, seq, priority, attempts, deliveries, ended_at, expires, result, payload)
     SELECT nextval('tenure.last_task'), 'big', 'cancelled', nextval('tenure.last_ending'), 0, 1, 1, 1, i, '', 'p'
     FROM generate_series(1, {ROWS}) i;
+    INSERT INTO tenure.todo (due, id, name) SELECT expires, id, queue FROM tenure.ended
+    WHERE state = 'dead' AND expires IS NOT NULL;
     UPDATE tenure.queue SET delayed = {ROWS}, live = {ROWS}, put = {ROWS} WHERE name = 'due';
     INSERT INTO tenure.task (id, queue, priority, ready_at, delayed, payload)
     SELECT nextval('tenure.last_task'), 'due', i % 7, i, true, 'p' FROM generate_series(1, {ROWS}) i;
@@ -136,6 +138,18 @@ def watch(engine):
     settling(e.Verdict.DONE)(engine)
 
 
+def follow(engine):
+    """With followers of tasks that are taken, settled, postponed and purged."""
+    tasks = page(engine, "waiting")
+    for task in tasks:
+        engine.apply_now(e.GetTask("big", task.id, "s"))
+    settling(e.Verdict.DONE, e.Verdict.DEAD)(engine)
+    tasks = page(engine, "waiting")
+    for unique in ("key 3", "none"):
+        engine.apply_now(e.GetTask("big", 0, "s", unique))
+    engine.apply_now(e.Move("big", tuple(task.id for task in tasks), "delayed", delay=1e6))
+
+
 def page(engine, state):
     return engine.apply_now(e.Browse("big", state, limit=WANT)).records
 
@@ -167,6 +181,19 @@ def requeue(engine):
 def survey(engine):
     for kind in ("holds", "pools", "queues", "sessions"):
         engine.apply_now(e.ListKeys(kind, limit=WANT))
+
+
+def expire(engine):
+    """Dead letters, and then a task, long before others."""
+    buried = tuple(e.Settle(task.id, task.token, e.Verdict.DEAD, ttl=0.0) for task in take(engine))
+    request = e.PutRequest("m", (e.NewTask(b"p", expires=0.0),))
+    for operation in (
+        e.Exchange("s", next(numbers), "big", buried),
+        e.Put("s", next(numbers), "big", (request,), 10 * ROWS + 1000),
+    ):
+        assert engine.apply_now(operation) is not e.Reply.MORE
+        assert engine.apply_now(e.Ping()) is e.Reply.MORE
+        assert engine.apply_now(e.Ping()) is e.Reply.OK
 
 
 def forget(engine):
@@ -216,6 +243,8 @@ WORKS = {
     "settle endings": settling(e.Verdict.DONE, e.Verdict.DEAD),
     "settle anything": settling(e.Verdict.DONE, e.Verdict.RETRY, e.Verdict.GIVE_BACK),
     "settle with a watcher": watch,
+    "settle with followers": follow,
+    "expire": expire,
     "many are due": due,
     "count": counting,
     "browse waiting": browsing("waiting"),

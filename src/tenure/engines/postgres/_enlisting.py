@@ -12,12 +12,12 @@ from ._values import microseconds, name
 _COMPLETE = (
     "SELECT word, n FROM {schema}.complete(CAST(:clock AS bigint), CAST(:session AS bytea), CAST(:queue AS bytea), "
     "CAST(:id AS bigint), CAST(:token AS bigint), CAST(:verdict AS text), CAST(:result AS bytea), "
-    "CAST(:delay AS bigint), CAST(:ttl AS bigint))"
+    "CAST(:delay AS bigint), CAST(:ttl AS bigint), CAST(:failure AS bytea))"
 )
 _PUT = (
     "SELECT word, n FROM {schema}.put_one(CAST(:clock AS bigint), CAST(:queue AS bytea), CAST(:max_size AS bigint), "
     "CAST(:payload AS bytea), CAST(:priority AS bigint), CAST(:delay AS bigint), CAST(:key AS bytea), "
-    "CAST(:expires AS bigint))"
+    "CAST(:expires AS bigint), CAST(:meta AS bytea))"
 )
 
 
@@ -39,6 +39,7 @@ def _complete(op: Complete) -> tuple[str, dict[str, Any]]:
         "result": settle.result,
         "delay": microseconds(settle.delay),
         "ttl": None if settle.ttl is None else microseconds(settle.ttl),
+        "failure": settle.failure or None,
     }
 
 
@@ -52,6 +53,7 @@ def _put(op: PutOne) -> tuple[str, dict[str, Any]]:
         "delay": microseconds(task.delay),
         "key": None if task.key is None else name(task.key),
         "expires": -1 if task.expires is None else microseconds(task.expires),
+        "meta": task.meta or None,
     }
 
 

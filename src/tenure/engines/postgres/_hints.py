@@ -25,7 +25,7 @@ def hint(process: str, payload: str) -> Hint:
     number that is not used. Names and bytes are in base64.
     """
     word, key, about, *parts, _ = payload.split(" ")
-    if word in _NOTICES:
+    if word in _NOTICES and not parts:  # a barrier is "broken" with a number
         news = Notice(word)
     else:
         count = numbers_in(word)

@@ -10,6 +10,7 @@ from tenure.engine import (
     AddResource,
     Ask,
     Asked,
+    BreakHold,
     Claim,
     CloseSession,
     EditClaim,
@@ -57,6 +58,7 @@ _HOLDS: Codecs = {
     Ask: Codec("ask", answer=lambda rows: Asked(tuple(map(answer_of, rows[1:])))),
     Release: Codec("release"),
     SetValue: Codec("set_value"),
+    BreakHold: Codec("break_hold"),
     Resize: Codec("resize"),
     Holders: Codec("holders", answer=_holdings),
 }

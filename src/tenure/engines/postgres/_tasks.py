@@ -12,7 +12,9 @@ from tenure.engine import (
     Duplicate,
     Exchange,
     Exchanged,
+    Found,
     GetResult,
+    GetTask,
     Leave,
     Move,
     Page,
@@ -47,6 +49,10 @@ def _or_null(word: str | None) -> bytes | None:
     return None if word is None else name(word)
 
 
+def _unless_empty(values: Sequence[bytes]) -> Blobs | None:
+    return Blobs(value or None for value in values) if any(values) else None
+
+
 def _put(op: Put) -> tuple[Value, ...]:
     requests = op.requests
     cursors = [request.cursor or (None, None) for request in requests]
@@ -67,6 +73,7 @@ def _put(op: Put) -> tuple[Value, ...]:
         Ints([microseconds(task.delay) for task in tasks]),
         Blobs([_or_null(task.key) for task in tasks]) if keyed else None,
         Ints([_or_never(task.expires) for task in tasks]),
+        _unless_empty([task.meta for task in tasks]),
     )
 
 
@@ -93,13 +100,26 @@ def _exchange(op: Exchange) -> tuple[Value, ...]:
         _or_nothing(op.aging),
         op.max_deliveries,
         op.keep,
+        _unless_empty([one.failure for one in settle]),
+        _or_nothing(op.dead_ttl),
     )
 
 
 def _taken(row: Row) -> Taken:
     task, token, priority, attempts, deliveries, waited = row.n
-    progress, payload = row.b
-    return Taken(task, token, payload, priority, attempts, deliveries, seconds(waited), progress)
+    progress, payload, failure, meta = row.b
+    return Taken(
+        task,
+        token,
+        payload,
+        priority,
+        attempts,
+        deliveries,
+        seconds(waited),
+        progress,
+        failure or b"",
+        meta or b"",
+    )
 
 
 def _exchanged(rows: Sequence[Row]) -> Exchanged:
@@ -110,7 +130,20 @@ def _exchanged(rows: Sequence[Row]) -> Exchanged:
 
 
 def _move(op: Move) -> tuple[Value, ...]:
-    return name(op.key), op.to, Ints(op.ids), Texts(op.states), op.after, _or_nothing(op.ttl)
+    return (
+        name(op.key),
+        op.to,
+        Ints(op.ids),
+        Texts(op.states),
+        op.after,
+        _or_nothing(op.ttl),
+        microseconds(op.delay),
+    )
+
+
+def _found(rows: Sequence[Row]) -> Found:
+    (_, (ask_again_in,), _), record = rows
+    return Found(decoded(Record, record), seconds(ask_again_in))
 
 
 _PARTS = {"waiting": 3, "delayed": 2, "leased": 1, "dead": 1, "ended": 1}
@@ -141,9 +174,12 @@ TASKS: Codecs = {
     Leave: Codec("leave"),
     Exchange: Codec("exchange", _exchange, _exchanged),
     Progress: Codec("progress"),
-    GetResult: Codec("result"),
+    GetResult: Codec("get_result"),
+    GetTask: Codec("get_task", answer=_found),
     Move: Codec("move", _move),
-    Browse: Codec("browse", lambda op: (name(op.key), op.state, Ints(_place(op)), min(op.limit, CAP)), _page),
+    Browse: Codec(
+        "browse_tasks", lambda op: (name(op.key), op.state, Ints(_place(op)), min(op.limit, CAP)), _page
+    ),
     SetPaused: Codec("set_paused"),
     Count: Codec("count_tasks", answer=_counts),
 }

@@ -42,8 +42,10 @@ STEPS: dict[int, str] = {
     """,
     # a forgotten barrier differs from a later one of the same name: `arrive_at`, `gathering`; `resource_page`
     8: "ALTER TABLE tenure.barrier ADD born bigint NOT NULL DEFAULT 0",
-    # the remembered answer of an exchange says which tokens it leased, not the tasks; a wish is called a claim; `move`
-    # instead of `cancel`, `requeue` and `purge`, which stay for processes of the release before
+    # the remembered answer of an exchange says which tokens it leased, not the tasks; a wish is called a claim; a task
+    # has meta, the record of its failed tries and followers, and a dead one may expire; `move`, `get_result` and
+    # `browse_tasks` instead of `cancel`, `requeue`, `purge`, `result` and `browse`. These stay for processes of the
+    # release before, and the `exchange` that they know calls the new one
     9: """
         DROP FUNCTION IF EXISTS tenure.lease, tenure.exchanged, tenure.is_head, tenure.lend, tenure.remove_wish,
             tenure.tell_head;
@@ -55,6 +57,26 @@ STEPS: dict[int, str] = {
             coalesce((answer[cardinality(answer)]).n[2] + 1 - (answer[4]).n[2], 0), (answer[4]).n[2],
             (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
         ], NULL)::tenure.answer WHERE kind = 'exchange';
+        ALTER TABLE tenure.queue ADD awaited boolean NOT NULL DEFAULT true, ADD followed boolean NOT NULL DEFAULT false;
+        ALTER TABLE tenure.queue ALTER awaited SET DEFAULT false;
+        ALTER TABLE tenure.task ADD dead_ttl bigint, ADD failure bytea, ADD meta bytea;
+        ALTER TABLE tenure.ended ADD progress bytea, ADD failure bytea, ADD meta bytea;
+        DROP INDEX tenure.ended_expiry;
+        CREATE INDEX ended_expiry ON tenure.ended (expires) WHERE expires IS NOT NULL AND state <> 'dead';
+        CREATE TABLE tenure.todo (due bigint NOT NULL, id bigint NOT NULL, name bytea NOT NULL);
+        CREATE INDEX todo_due ON tenure.todo (due, id);
+        INSERT INTO tenure.todo (due, id, name) SELECT 0, 0, u.key FROM tenure.unserved u;
+        DROP TABLE tenure.unserved;
+        CREATE OR REPLACE FUNCTION tenure.exchange(
+            _clock bigint, _cap bigint, _session bytea, _n bigint, _queue bytea,
+            _ids bigint[], _tokens bigint[], _verdicts text[], _results bytea[], _delays bigint[], _ttls bigint[],
+            _want bigint, _wait boolean, _aging bigint, _max_deliveries bigint, _keep boolean
+        ) RETURNS SETOF tenure.answer LANGUAGE plpgsql AS $$
+        BEGIN
+            RETURN QUERY SELECT e.word, e.n, CASE e.word WHEN 'task' THEN e.b[:2] ELSE e.b END
+                FROM tenure.exchange(_clock, _cap, _session, _n, _queue, _ids, _tokens, _verdicts, _results, _delays,
+                    _ttls, _want, _wait, _aging, _max_deliveries, _keep, NULL, NULL) e;
+        END $$;
     """,
 }
 """By version, what it changes in the tables, types and sequences of the version before.

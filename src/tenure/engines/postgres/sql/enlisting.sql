@@ -25,7 +25,7 @@ END $$;
 -- Without `_ttl` the record is kept for good. -> ok, gone, refused
 CREATE FUNCTION tenure.complete(
     _clock bigint, _session bytea, _queue bytea, _id bigint, _token bigint, _verdict text, _result bytea, _delay bigint,
-    _ttl bigint
+    _ttl bigint, _failure bytea
 ) RETURNS tenure.answer LANGUAGE plpgsql AS $$
 DECLARE
     now bigint;
@@ -40,7 +40,8 @@ BEGIN
         RETURN tenure.word('gone');
     END IF;
     SELECT * INTO settled FROM tenure.settle(
-        now, tenure.queue_of(now, _queue), mine, _id, _token, _verdict, _result, _delay, _ttl);
+        now, tenure.queue_of(now, _queue), mine, _id, _token, _verdict, _result, _delay, _ttl,
+        _failure);
     IF NOT settled._in_time THEN
         RETURN tenure.word('refused');
     END IF;
@@ -51,7 +52,7 @@ END $$;
 -- An expiry below zero is none. -> accepted(id, or -twin), refused
 CREATE FUNCTION tenure.put_one(
     _clock bigint, _queue bytea, _max_size bigint, _payload bytea, _priority bigint, _delay bigint, _key bytea,
-    _expires bigint
+    _expires bigint, _meta bytea
 ) RETURNS tenure.answer LANGUAGE plpgsql AS $$
 DECLARE
     now bigint;
@@ -69,7 +70,7 @@ BEGIN
         RETURN tenure.word('refused');
     END IF;
     SELECT * INTO accepted FROM tenure.accept(now, queue, ARRAY[_payload], ARRAY[_priority], ARRAY[_delay],
-        ARRAY[_key], ARRAY[_expires], ARRAY[twin], ARRAY[1]::bigint[]);
+        ARRAY[_key], ARRAY[_expires], ARRAY[_meta], ARRAY[twin], ARRAY[1]::bigint[]);
     PERFORM tenure.save(now, accepted._q);
     RETURN ROW('accepted', accepted._ids, NULL)::tenure.answer;
 END $$;

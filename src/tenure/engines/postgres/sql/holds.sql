@@ -31,7 +31,7 @@ BEGIN
         SELECT * INTO head FROM tenure.hold h WHERE h.key = _key AND h.token = 0 ORDER BY h.ordinal LIMIT 1;
         EXIT WHEN head.weight <= line.capacity AND line.used + head.weight > line.capacity;
         IF NOT tenure.step() THEN
-            INSERT INTO tenure.unserved (key) VALUES (_key) ON CONFLICT DO NOTHING;
+            INSERT INTO tenure.todo (due, id, name) VALUES (0, 0, _key);
             finished := false;
             EXIT;
         END IF;
@@ -181,6 +181,26 @@ BEGIN
     END IF;
     PERFORM tenure.fire('hold', _key, 0, '', 'changed');
     RETURN tenure.word('ok');
+END $$;
+
+-- -> ok, refused, more
+CREATE FUNCTION tenure.break_hold(_clock bigint, _cap bigint, _key bytea, _holder bytea, _token bigint)
+RETURNS tenure.answer LANGUAGE plpgsql AS $$
+DECLARE
+    now bigint := tenure.enter(_clock, 'hold', _key);
+    whose bytea;
+BEGIN
+    IF now IS NULL THEN
+        RETURN tenure.word('more');
+    END IF;
+    SELECT h.process INTO whose FROM tenure.hold h
+    WHERE h.key = _key AND h.holder = _holder AND h.token > 0 AND h.token = _token;
+    IF NOT FOUND THEN
+        RETURN tenure.word('refused');
+    END IF;
+    PERFORM tenure.hint(whose, _key, _holder, 'broken');
+    PERFORM tenure.begin_steps(_cap);
+    RETURN tenure.word(CASE tenure.remove_hold(now, _key, _holder) WHEN 'more' THEN 'more' ELSE 'ok' END);
 END $$;
 
 -- -> ok, more

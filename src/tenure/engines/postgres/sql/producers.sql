@@ -3,7 +3,7 @@
 -- The tasks are put, duplicates are not. -> the queue, and of each task its id, or that of its twin below zero
 CREATE FUNCTION tenure.accept(
     _now bigint, INOUT _q tenure.queue, _payloads bytea[], _priorities bigint[], _delays bigint[], _keys bytea[],
-    _expires bigint[], _twins bigint[], _firsts bigint[], OUT _ids bigint[]
+    _expires bigint[], _metas bytea[], _twins bigint[], _firsts bigint[], OUT _ids bigint[]
 ) LANGUAGE plpgsql AS $$
 DECLARE
     before bigint;
@@ -24,11 +24,11 @@ BEGIN
         FROM generate_series(1, cardinality(_payloads)) i;
     END IF;
     WITH put AS (
-        INSERT INTO tenure.task (id, queue, priority, ready_at, delayed, key, expires, payload)
+        INSERT INTO tenure.task (id, queue, priority, ready_at, delayed, key, expires, payload, meta)
         SELECT _ids[i], _q.name, n.priority, _now + n.delay, n.delay > 0, _keys[i],
-            CASE WHEN n.expires >= 0 THEN _now + n.expires END, n.payload
-        FROM unnest(_payloads, _priorities, _delays, _expires)
-            WITH ORDINALITY AS n (payload, priority, delay, expires, i)
+            CASE WHEN n.expires >= 0 THEN _now + n.expires END, n.payload, n.meta
+        FROM unnest(_payloads, _priorities, _delays, _expires, _metas)
+            WITH ORDINALITY AS n (payload, priority, delay, expires, meta, i)
         WHERE _ids[i] > 0
         RETURNING delayed
     )
@@ -42,13 +42,13 @@ BEGIN
     END IF;
 END $$;
 
--- Requests with their numbers of tasks; the tasks stand one behind the other; `_keys` is NULL when no task has one, an
--- expiry below zero is none. -> put, then of each request: accepted(id or -twin...), queued(place, again), refused;
+-- Requests with their numbers of tasks; the tasks stand one behind the other; `_keys` and `_metas` are NULL when no task
+-- has one, an expiry below zero is none. -> put, then of each request: accepted(id or -twin...), queued(place, again), refused;
 -- gone, more
 CREATE FUNCTION tenure.put(
     _clock bigint, _cap bigint, _session bytea, _n bigint, _queue bytea, _max_size bigint,
     _producers bytea[], _waits bigint[], _cursors bytea[], _values bytea[], _counts bigint[],
-    _payloads bytea[], _priorities bigint[], _delays bigint[], _keys bytea[], _expires bigint[]
+    _payloads bytea[], _priorities bigint[], _delays bigint[], _keys bytea[], _expires bigint[], _metas bytea[]
 ) RETURNS SETOF tenure.answer LANGUAGE plpgsql AS $$
 DECLARE
     now bigint;
@@ -121,7 +121,7 @@ BEGIN
             END IF;
             IF place.name IS NULL OR place.reserved THEN
                 accepted := tenure.accept(now, queue, _payloads[first:last], _priorities[first:last],
-                    _delays[first:last], _keys[first:last], _expires[first:last], twins, firsts);
+                    _delays[first:last], _keys[first:last], _expires[first:last], _metas[first:last], twins, firsts);
                 queue := accepted._q;
                 IF _cursors[i] IS NOT NULL THEN
                     INSERT INTO tenure.cursor (queue, name, value) VALUES (_queue, _cursors[i], _values[i])

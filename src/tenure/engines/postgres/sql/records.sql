@@ -15,11 +15,15 @@ BEGIN
     END IF;
     UPDATE tenure.task t SET progress = _data
     WHERE t.id = _id AND t.queue = _queue AND t.session IS NOT NULL AND t.token = _token RETURNING t.stop INTO stop;
-    RETURN tenure.word(CASE WHEN NOT FOUND THEN 'refused' WHEN stop IS NULL THEN 'ok' ELSE 'requested' END);
+    IF NOT FOUND THEN
+        RETURN tenure.word('refused');
+    END IF;
+    PERFORM tenure.fire('change', _queue, _id, _id::text::bytea, 'changed');
+    RETURN tenure.word(CASE WHEN stop IS NULL THEN 'ok' ELSE 'requested' END);
 END $$;
 
--- -> outcome(attempts; state, result), unfinished(again; state, progress), unknown, gone, more
-CREATE FUNCTION tenure.result(_clock bigint, _cap bigint, _queue bytea, _id bigint, _watch bytea)
+-- -> outcome(attempts; state, result), unfinished(again; state), unknown, gone, more
+CREATE FUNCTION tenure.get_result(_clock bigint, _cap bigint, _queue bytea, _id bigint, _watch bytea)
 RETURNS tenure.answer LANGUAGE plpgsql AS $$
 DECLARE
     now bigint;
@@ -42,7 +46,7 @@ BEGIN
             PERFORM tenure.watch('task', _queue, _id, mine);
         END IF;
         RETURN ROW('unfinished', ARRAY[tenure.again(now, NULL)],
-            ARRAY[tenure.state_of(now, task)::bytea, task.progress])::tenure.answer;
+            ARRAY[tenure.state_of(now, task)::bytea])::tenure.answer;
     END IF;
     SELECT * INTO ended FROM tenure.ended e
     WHERE e.id = _id AND e.queue = _queue AND (e.expires IS NULL OR e.expires > now);
@@ -50,6 +54,74 @@ BEGIN
         RETURN tenure.word('unknown');
     END IF;
     RETURN ROW('outcome', ARRAY[ended.attempts], ARRAY[ended.state::bytea, ended.result])::tenure.answer;
+END $$;
+
+-- A task as it is shown: record(seq, id, priority, attempts, deliveries, age; state, payload, key or NULL, result,
+-- progress, failure, meta)
+CREATE FUNCTION tenure.record_of(_now bigint, _state text, _task tenure.task) RETURNS tenure.answer
+LANGUAGE plpgsql AS $$
+BEGIN
+    RETURN ROW('record',
+        ARRAY[0, _task.id, _task.priority, _task.attempts, _task.deliveries, greatest(0, _now - _task.ready_at)],
+        ARRAY[_state::bytea, _task.payload, _task.key, '', _task.progress, coalesce(_task.failure, ''),
+            coalesce(_task.meta, '')])::tenure.answer;
+END $$;
+
+-- The same, of one that has ended.
+CREATE FUNCTION tenure.record_of(_now bigint, _ended tenure.ended) RETURNS tenure.answer LANGUAGE plpgsql AS $$
+BEGIN
+    RETURN ROW('record',
+        ARRAY[_ended.seq, _ended.id, _ended.priority, _ended.attempts, _ended.deliveries,
+            greatest(0, _now - _ended.ended_at)],
+        ARRAY[_ended.state::bytea, _ended.payload, _ended.key, _ended.result, coalesce(_ended.progress, ''),
+            coalesce(_ended.failure, ''), coalesce(_ended.meta, '')])::tenure.answer;
+END $$;
+
+-- The task with the id, or the unfinished one with the key `_unique` unless that is empty. -> found(again), then its
+-- record; unknown, gone, more
+CREATE FUNCTION tenure.get_task(_clock bigint, _cap bigint, _queue bytea, _id bigint, _watch bytea, _unique bytea)
+RETURNS SETOF tenure.answer LANGUAGE plpgsql AS $$
+DECLARE
+    now bigint;
+    mine tenure.session;
+    task tenure.task;
+    ended tenure.ended;
+    due bigint;
+BEGIN
+    PERFORM tenure.keep(_watch);
+    now := tenure.enter(_clock, 'queue', _queue);
+    IF now IS NULL THEN
+        RETURN NEXT tenure.word('more');
+        RETURN;
+    END IF;
+    SELECT * INTO mine FROM tenure.session s WHERE s.name = _watch;
+    IF NOT FOUND AND _watch <> '' THEN
+        RETURN NEXT tenure.word('gone');
+        RETURN;
+    END IF;
+    IF _unique <> '' THEN
+        _id := (SELECT t.id FROM tenure.task t WHERE t.queue = _queue AND t.key = _unique);
+    END IF;
+    SELECT * INTO task FROM tenure.task t WHERE t.queue = _queue AND t.id = _id;
+    IF FOUND THEN
+        IF _watch <> '' THEN
+            PERFORM tenure.watch('change', _queue, _id, mine);
+        END IF;
+        IF task.session IS NULL THEN
+            due := least(CASE WHEN task.ready_at > now THEN task.ready_at END, task.expires);
+        END IF;
+        RETURN NEXT ROW('found', ARRAY[tenure.again(now, due)], NULL)::tenure.answer;
+        RETURN NEXT tenure.record_of(now, tenure.state_of(now, task), task);
+        RETURN;
+    END IF;
+    SELECT * INTO ended FROM tenure.ended e
+    WHERE e.id = _id AND e.queue = _queue AND (e.expires IS NULL OR e.expires > now);
+    IF NOT FOUND THEN
+        RETURN NEXT tenure.word('unknown');
+        RETURN;
+    END IF;
+    RETURN NEXT ROW('found', ARRAY[tenure.again(now, NULL)], NULL)::tenure.answer;
+    RETURN NEXT tenure.record_of(now, ended);
 END $$;
 
 -- Cancel a task, or ask its holder to do so. -> the queue, and whether there is such a task that has not ended
@@ -69,6 +141,24 @@ BEGIN
     END IF;
 END $$;
 
+-- A task that nobody has becomes ready after a delay. -> the queue, and whether there is such a task
+CREATE FUNCTION tenure.postpone_task(
+    _now bigint, INOUT _q tenure.queue, _id bigint, _delay bigint, OUT _done boolean
+) LANGUAGE plpgsql AS $$
+DECLARE
+    task tenure.task;
+BEGIN
+    SELECT * INTO task FROM tenure.task t WHERE t.queue = _q.name AND t.id = _id AND t.session IS NULL;
+    _done := FOUND;
+    IF _done THEN
+        _q := tenure.step_out(_q, task.delayed);
+        -- so that it is not the one that is due next
+        UPDATE tenure.task t SET delayed = false WHERE t.queue = _q.name AND t.id = _id AND t.delayed;
+        task.ready_at := _now + _delay;
+        _q := tenure.return_task(_now, _q, task);
+    END IF;
+END $$;
+
 -- A dead task becomes ready again, unless its key is in use. -> the queue, and whether it did
 CREATE FUNCTION tenure.revive(_now bigint, INOUT _q tenure.queue, _ended tenure.ended, OUT _done boolean)
 LANGUAGE plpgsql AS $$
@@ -80,10 +170,11 @@ BEGIN
         RETURN;
     END IF;
     DELETE FROM tenure.ended e WHERE e.id = _ended.id;
-    INSERT INTO tenure.task AS t (id, queue, priority, ready_at, key, payload)
-    VALUES (_ended.id, _q.name, _ended.priority, _now, _ended.key, _ended.payload) RETURNING * INTO task;
+    INSERT INTO tenure.task AS t (id, queue, priority, ready_at, key, payload, progress, failure, meta)
+    VALUES (_ended.id, _q.name, _ended.priority, _now, _ended.key, _ended.payload, coalesce(_ended.progress, ''),
+        _ended.failure, _ended.meta) RETURNING * INTO task;
     _q.dead := _q.dead - 1;
-    _q.lasting := _q.lasting - 1;
+    _q.lasting := _q.lasting - (_ended.expires IS NULL)::int;
     _q.live := _q.live + 1;
     _q := tenure.return_task(_now, _q, task);
 END $$;
@@ -153,7 +244,8 @@ END $$;
 -- Move tasks to where they are `_to` be: those with ids, and those in states, in their order; a ttl of NULL is for good.
 -- -> changed(count, 1 if there may be more, the last of the dead that was looked at), more
 CREATE FUNCTION tenure.move(
-    _clock bigint, _cap bigint, _queue bytea, _to text, _ids bigint[], _states text[], _after bigint, _ttl bigint
+    _clock bigint, _cap bigint, _queue bytea, _to text, _ids bigint[], _states text[], _after bigint, _ttl bigint,
+    _delay bigint
 ) RETURNS tenure.answer LANGUAGE plpgsql AS $$
 DECLARE
     now bigint := tenure.enter(_clock, 'queue', _queue);
@@ -176,6 +268,8 @@ BEGIN
     FOR i IN 1 .. cardinality(_ids) LOOP
         IF _to = 'cancelled' THEN
             moved := tenure.cancel_task(now, queue, _ids[i], _ttl);
+        ELSIF _to = 'delayed' THEN
+            moved := tenure.postpone_task(now, queue, _ids[i], _delay);
         ELSE
             -- by the id alone: a plan made while the table was empty may take the index on queue and state
             SELECT * INTO ended FROM tenure.ended e WHERE e.id = _ids[i];
@@ -200,8 +294,7 @@ BEGIN
                 rest := rest - 1;
                 queue := tenure.step_out(queue, task.delayed);
                 queue.purged := queue.purged + 1;
-                queue := tenure.remove_task(queue, task.id);
-                PERFORM tenure.fire_finished(_queue, task.id);
+                queue := tenure.fire_finished(tenure.remove_task(queue, task.id), task.id);
                 count := count + 1;
             END LOOP;
         ELSE
@@ -229,10 +322,10 @@ BEGIN
     RETURN ROW('changed', ARRAY[count, 1, CASE _to WHEN 'waiting' THEN ended.seq ELSE 0 END], NULL)::tenure.answer;
 END $$;
 
--- -> page(seq or place of the last, if there are more), then record(seq, id, priority, attempts, deliveries, age;
--- state, payload, key or NULL, result) of each; more
-CREATE FUNCTION tenure.browse(_clock bigint, _cap bigint, _queue bytea, _state text, _after bigint[], _limit bigint)
-RETURNS SETOF tenure.answer LANGUAGE plpgsql AS $$
+-- -> page(seq or place of the last, if there are more), then the record of each; more
+CREATE FUNCTION tenure.browse_tasks(
+    _clock bigint, _cap bigint, _queue bytea, _state text, _after bigint[], _limit bigint
+) RETURNS SETOF tenure.answer LANGUAGE plpgsql AS $$
 DECLARE
     now bigint := tenure.enter(_clock, 'queue', _queue);
     ids bigint[];
@@ -260,11 +353,10 @@ BEGIN
         RETURN NEXT ROW('page', place, NULL)::tenure.answer;
         -- outdated ones that are not forgotten yet are left out
         RETURN QUERY
-            SELECT 'record', ARRAY[e.seq, e.id, e.priority, e.attempts, e.deliveries, greatest(0, now - e.ended_at)],
-                ARRAY[e.state::bytea, e.payload, e.key, e.result]
-            FROM unnest(ids[:_limit]) WITH ORDINALITY i (id, n)
-                CROSS JOIN LATERAL (SELECT * FROM tenure.ended r WHERE r.id = i.id LIMIT 1) e
-            WHERE e.expires IS NULL OR e.expires > now ORDER BY i.n;
+            SELECT r.* FROM unnest(ids[:_limit]) WITH ORDINALITY i (id, n)
+                CROSS JOIN LATERAL (SELECT e FROM tenure.ended e WHERE e.id = i.id LIMIT 1) f
+                CROSS JOIN LATERAL tenure.record_of(now, f.e) r
+            WHERE (f.e).expires IS NULL OR (f.e).expires > now ORDER BY i.n;
     ELSE
         ids := ARRAY(SELECT t.id FROM tenure.listed(now, _queue, _state, _after, _limit + 1) t);
         IF cardinality(ids) > _limit THEN
@@ -274,10 +366,9 @@ BEGIN
         END IF;
         RETURN NEXT ROW('page', place, NULL)::tenure.answer;
         RETURN QUERY
-            SELECT 'record', ARRAY[0, t.id, t.priority, t.attempts, t.deliveries, greatest(0, now - t.ready_at)],
-                ARRAY[_state::bytea, t.payload, t.key, '']
-            FROM unnest(ids[:_limit]) WITH ORDINALITY i (id, n)
-                CROSS JOIN LATERAL (SELECT * FROM tenure.task r WHERE r.queue = _queue AND r.id = i.id LIMIT 1) t
+            SELECT r.* FROM unnest(ids[:_limit]) WITH ORDINALITY i (id, n)
+                CROSS JOIN LATERAL (SELECT t FROM tenure.task t WHERE t.queue = _queue AND t.id = i.id LIMIT 1) f
+                CROSS JOIN LATERAL tenure.record_of(now, _state, f.t) r
             ORDER BY i.n;
     END IF;
 END $$;

@@ -66,8 +66,10 @@ CREATE TABLE tenure.line (
     waiting bigint NOT NULL
 ) WITH (fillfactor = 50);
 
--- Lines whose serving was cut short.
-CREATE TABLE tenure.unserved (key bytea PRIMARY KEY);
+-- What is to be done from a moment on: serve a line whose serving was cut short (`due` and `id` are 0, the name is the
+-- key), or delete a dead letter (the name is the queue). A letter that is no longer there leaves its row until then.
+CREATE TABLE tenure.todo (due bigint NOT NULL, id bigint NOT NULL, name bytea NOT NULL);
+CREATE INDEX todo_due ON tenure.todo (due, id);
 
 -- A holder (token above 0) or a waiter.
 CREATE TABLE tenure.hold (
@@ -160,10 +162,13 @@ CREATE INDEX party_waits ON tenure.party (key, made) WHERE outcome IS NULL;
 CREATE INDEX party_session ON tenure.party (session, made);
 
 -- The counters of a queue. `waiting` and `delayed` are as the tasks stand in their orders, `live` are all unfinished;
--- `lasting` are records that are kept for good.
+-- `lasting` are records that are kept for good. Unless it is `awaited`, nobody watches the end of a task, and unless it is
+-- `followed`, nobody watches its changes.
 CREATE TABLE tenure.queue (
     name bytea PRIMARY KEY,
     paused boolean NOT NULL DEFAULT false,
+    awaited boolean NOT NULL DEFAULT false,
+    followed boolean NOT NULL DEFAULT false,
     max_size bigint NOT NULL DEFAULT 0,
     live bigint NOT NULL DEFAULT 0,
     waiting bigint NOT NULL DEFAULT 0,
@@ -219,7 +224,8 @@ CREATE TABLE tenure.taker (
 CREATE INDEX taker_order ON tenure.taker (queue, made);
 CREATE INDEX taker_session ON tenure.taker (session, made);
 
--- An unfinished task: leased while it has a session. `delayed` is as it stands in the orders.
+-- An unfinished task: leased while it has a session. `delayed` is as it stands in the orders. An empty failure or meta
+-- is NULL.
 CREATE TABLE tenure.task (
     id bigint NOT NULL,
     queue bytea NOT NULL,
@@ -235,10 +241,13 @@ CREATE TABLE tenure.task (
     stop_ttl bigint,
     max_deliveries bigint NOT NULL DEFAULT 0,
     keep boolean NOT NULL DEFAULT false,
+    dead_ttl bigint,
     key bytea,
     expires bigint,
     progress bytea NOT NULL DEFAULT '',
     payload bytea NOT NULL,
+    failure bytea,
+    meta bytea,
     -- with room for the entry that leasing a task adds
     PRIMARY KEY (queue, id) WITH (fillfactor = 50)
 ) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cost_delay = 0);
@@ -251,7 +260,7 @@ CREATE INDEX task_stop ON tenure.task (session, stop) WHERE stop IS NOT NULL;
 CREATE UNIQUE INDEX task_key ON tenure.task (queue, key) WHERE key IS NOT NULL;
 CREATE INDEX task_expiry ON tenure.task (expires, id) WHERE expires IS NOT NULL;
 
--- The record of a task that has ended; seq is the rank of the ending.
+-- The record of a task that has ended; seq is the rank of the ending. An empty progress, failure or meta is NULL.
 CREATE TABLE tenure.ended (
     id bigint PRIMARY KEY,
     queue bytea NOT NULL,
@@ -264,7 +273,10 @@ CREATE TABLE tenure.ended (
     expires bigint,
     key bytea,
     result bytea NOT NULL,
-    payload bytea NOT NULL
+    payload bytea NOT NULL,
+    progress bytea,
+    failure bytea,
+    meta bytea
 ) WITH (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 0);
 CREATE INDEX ended_state ON tenure.ended (queue, state, seq);
-CREATE INDEX ended_expiry ON tenure.ended (expires) WHERE expires IS NOT NULL;
+CREATE INDEX ended_expiry ON tenure.ended (expires) WHERE expires IS NOT NULL AND state <> 'dead';

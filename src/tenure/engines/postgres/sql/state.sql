@@ -26,7 +26,7 @@ BEGIN
     RETURN EXISTS (SELECT FROM tenure.session WHERE expires <= _now)
         OR EXISTS (SELECT FROM tenure.task WHERE expires <= _now)
         OR EXISTS (SELECT FROM tenure.resource WHERE rests AND rest_until <= _now)
-        OR EXISTS (SELECT FROM tenure.unserved);
+        OR EXISTS (SELECT FROM tenure.todo WHERE due <= _now);
 END $$;
 
 -- The time of an operation that has its object to itself, or NULL when there is something to clear up before.
@@ -101,7 +101,7 @@ DECLARE
 BEGIN
     -- a longer one is refused
     IF length(payload) > 7900 THEN
-        payload := 'resync  ';
+        payload := 'missed  ';
     END IF;
     PERFORM pg_notify('tenure.' || md5(_process), concat(payload, ' ', nextval('tenure.last_hint')));
 END $$;
@@ -113,6 +113,11 @@ LANGUAGE plpgsql AS $$
 BEGIN
     INSERT INTO tenure.watch (kind, name, task, session, process)
     VALUES (_kind, _name, _task, _session.id, _session.process) ON CONFLICT DO NOTHING;
+    IF _kind = 'task' THEN
+        UPDATE tenure.queue q SET awaited = true WHERE q.name = _name AND NOT q.awaited;
+    ELSIF _kind = 'change' THEN
+        UPDATE tenure.queue q SET followed = true WHERE q.name = _name AND NOT q.followed;
+    END IF;
 END $$;
 
 CREATE FUNCTION tenure.fire(_kind text, _name bytea, _task bigint, _about bytea, _notice text) RETURNS void

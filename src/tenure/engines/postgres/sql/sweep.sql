@@ -1,6 +1,5 @@
--- Clears up what time has made due: lines left unserved, expired sessions, then tasks and rests, in the order of their
--- times. One sweeper at a time. It waits for the lock of a session only while it
--- has none of an object.
+-- Clears up what time has made due: lines left unserved, expired sessions, tasks and dead letters, then rests, in the
+-- order of their times. One sweeper at a time. It waits for the lock of a session only while it has none of an object.
 
 -- Release all that a session has, and delete it; its lock is held. False if the steps did not suffice.
 CREATE FUNCTION tenure.finish(_now bigint, _session bigint) RETURNS boolean LANGUAGE plpgsql AS $$
@@ -88,19 +87,20 @@ END $$;
 CREATE FUNCTION tenure.sweep(_clock bigint, _cap bigint) RETURNS tenure.answer LANGUAGE plpgsql AS $$
 DECLARE
     now bigint;
-    line tenure.unserved;
+    line tenure.todo;
     whose bytea;
     mine tenure.session;
-    task tenure.task;
+    one record;
+    finished boolean;
     item tenure.resource;
 BEGIN
     PERFORM tenure.lock('sweep', '');
     now := tenure.time(_clock);
     PERFORM tenure.begin_steps(_cap);
-    FOR line IN SELECT * FROM tenure.unserved LIMIT _cap LOOP
-        PERFORM tenure.lock('hold', line.key);
-        DELETE FROM tenure.unserved u WHERE u.key = line.key;
-        PERFORM tenure.serve(now, line.key);
+    FOR line IN SELECT * FROM tenure.todo t WHERE t.due = 0 AND t.id = 0 LIMIT _cap LOOP
+        PERFORM tenure.lock('hold', line.name);
+        DELETE FROM tenure.todo t WHERE t.due = 0 AND t.id = 0 AND t.name = line.name;
+        PERFORM tenure.serve(now, line.name);
     END LOOP;
     IF FOUND THEN
         RETURN tenure.word('more');
@@ -122,9 +122,18 @@ BEGIN
             RETURN tenure.word('more');
         END IF;
     END LOOP;
-    FOR task IN SELECT * FROM tenure.task t WHERE t.expires <= now ORDER BY t.expires, t.id LIMIT _cap LOOP
-        PERFORM tenure.lock('queue', task.queue);
-        IF NOT tenure.expire_task(now, task.queue, task.id) THEN
+    FOR one IN
+        (SELECT t.expires, t.id, t.queue, false AS dead FROM tenure.task t
+            WHERE t.expires <= now ORDER BY t.expires, t.id LIMIT _cap)
+        UNION ALL
+        (SELECT l.due, l.id, l.name, true FROM tenure.todo l
+            WHERE l.id > 0 AND l.due <= now ORDER BY l.due, l.id LIMIT _cap)
+        ORDER BY expires, id LIMIT _cap
+    LOOP
+        PERFORM tenure.lock('queue', one.queue);
+        finished := CASE WHEN one.dead THEN tenure.expire_letter(now, one.queue, one.id, one.expires)
+            ELSE tenure.expire_task(now, one.queue, one.id) END;
+        IF NOT finished THEN
             RETURN tenure.word('more');
         END IF;
     END LOOP;

@@ -3,7 +3,7 @@
 -- -> the queue, and whether the settlement came in time
 CREATE FUNCTION tenure.settle(
     _now bigint, INOUT _q tenure.queue, _mine tenure.session, _id bigint, _token bigint, _verdict text, _result bytea,
-    _delay bigint, _ttl bigint, OUT _in_time boolean
+    _delay bigint, _ttl bigint, _failure bytea, OUT _in_time boolean
 ) LANGUAGE plpgsql AS $$
 DECLARE
     task tenure.task;
@@ -12,11 +12,11 @@ BEGIN
     _in_time := FOUND AND task.token = _token AND task.session IS NOT DISTINCT FROM _mine.id;
     IF NOT _in_time THEN
         RETURN;
-    ELSIF _verdict IN ('done', 'discarded', 'cancelled') THEN
+    END IF;
+    task.failure := coalesce(_failure, task.failure);
+    IF _verdict IN ('done', 'dead', 'discarded', 'cancelled') THEN
+        task.attempts := task.attempts + (_verdict = 'dead')::int;
         _q := tenure.end_task(_now, _q, task, _verdict, _result, _ttl, _mine.ttl);
-    ELSIF _verdict = 'dead' THEN
-        task.attempts := task.attempts + 1;
-        _q := tenure.end_task(_now, _q, task, 'dead', _result, NULL, _mine.ttl);
     ELSIF task.stop IS NOT NULL THEN
         _q := tenure.end_task(_now, _q, task, 'cancelled', '', task.stop_ttl, _mine.ttl);
     ELSIF _verdict = 'retry' THEN
@@ -32,11 +32,11 @@ BEGIN
     END IF;
 END $$;
 
--- Settle tasks all of which end, while nobody watches one: in one statement.
+-- Settle tasks all of which end, while nobody waits for the end of one: in one statement.
 -- -> the queue, and the tokens of settlements that came too late
 CREATE FUNCTION tenure.settle_endings(
     _now bigint, INOUT _q tenure.queue, _mine tenure.session, _ids bigint[], _tokens bigint[], _verdicts text[],
-    _results bytea[], _ttls bigint[], OUT _refused bigint[]
+    _results bytea[], _ttls bigint[], _failures bytea[], OUT _refused bigint[]
 ) LANGUAGE plpgsql AS $$
 DECLARE
     ends record;
@@ -46,8 +46,8 @@ BEGIN
         USING (
             -- one task after the other by its id, whatever the planner believes of the queue
             SELECT s.*, found.place
-            FROM unnest(_ids, _tokens, _verdicts, _results, _ttls)
-                    WITH ORDINALITY AS s (id, token, verdict, result, ttl, i)
+            FROM unnest(_ids, _tokens, _verdicts, _results, _ttls, _failures)
+                    WITH ORDINALITY AS s (id, token, verdict, result, ttl, failure, i)
                 CROSS JOIN LATERAL (
                     SELECT l.ctid AS place, l.token, l.session FROM tenure.task l
                     WHERE l.queue = _q.name AND l.id = s.id LIMIT 1
@@ -55,25 +55,31 @@ BEGIN
             WHERE found.token = s.token AND found.session = _mine.id
         ) s
         WHERE t.ctid = s.place
-        RETURNING t.id, t.priority, t.attempts, t.deliveries, t.key, t.keep, t.payload, s.verdict,
-            s.result, s.ttl, s.i
+        RETURNING t.id, t.priority, t.attempts, t.deliveries, t.key, t.keep, t.payload, t.progress, t.meta, s.verdict,
+            s.result, s.ttl, coalesce(s.failure, t.failure) AS failure, s.i
     ), kept AS (
         INSERT INTO tenure.ended
-            (id, queue, state, seq, priority, attempts, deliveries, ended_at, expires, key, result, payload)
+            (id, queue, state, seq, priority, attempts, deliveries, ended_at, expires, key, result, payload, progress,
+            failure, meta)
         SELECT g.id, _q.name, g.verdict, nextval('tenure.last_ending'), g.priority,
             g.attempts + (g.verdict = 'dead')::int, g.deliveries, _now,
-            CASE WHEN g.ttl >= 0 AND g.verdict <> 'dead' THEN _now + g.ttl END, g.key, g.result,
-            CASE WHEN g.keep OR g.verdict = 'dead' THEN g.payload ELSE '' END
+            CASE WHEN g.ttl >= 0 THEN _now + g.ttl END, g.key, g.result,
+            CASE WHEN g.keep OR g.verdict = 'dead' THEN g.payload ELSE '' END, nullif(g.progress, ''), g.failure, g.meta
         FROM (SELECT * FROM gone ORDER BY gone.i) g
     )
     SELECT count(*) AS live, count(*) FILTER (WHERE g.verdict = 'done') AS done,
         count(*) FILTER (WHERE g.verdict = 'dead') AS dead,
         count(*) FILTER (WHERE g.verdict = 'discarded') AS discarded,
         count(*) FILTER (WHERE g.verdict = 'cancelled') AS cancelled,
-        count(*) FILTER (WHERE g.verdict = 'dead' OR g.ttl < 0) AS lasting,
-        max(g.ttl) FILTER (WHERE g.verdict <> 'dead') AS ttl,
-        coalesce(array_agg(g.id), '{}') AS ids
+        count(*) FILTER (WHERE g.verdict = 'dead' AND g.ttl >= 0) AS letters,
+        count(*) FILTER (WHERE g.ttl < 0) AS lasting, max(g.ttl) AS ttl, coalesce(array_agg(g.id), '{}') AS ids
     INTO ends FROM gone g;
+    IF ends.letters > 0 THEN
+        INSERT INTO tenure.todo (due, id, name)
+        SELECT l.expires, l.id, _q.name FROM unnest(ends.ids) i (id)
+            CROSS JOIN LATERAL (SELECT * FROM tenure.ended e WHERE e.id = i.id LIMIT 1) l
+        WHERE l.state = 'dead' AND l.expires IS NOT NULL;
+    END IF;
     IF ends.live = cardinality(_ids) THEN
         _refused := '{}';
     ELSE
@@ -92,21 +98,23 @@ BEGIN
     IF ends.live > 0 AND _q.live = 0 THEN
         PERFORM tenure.fire('drain', _q.name, 0, '', 'drained');
     END IF;
+    IF _q.followed THEN
+        _q := tenure.fire_changed(_q, ends.ids);
+    END IF;
 END $$;
 
 -- Settle tasks in the order given. -> the queue, and the tokens of settlements that came too late
 CREATE FUNCTION tenure.settle_all(
     _now bigint, INOUT _q tenure.queue, _mine tenure.session, _ids bigint[], _tokens bigint[], _verdicts text[],
-    _results bytea[], _delays bigint[], _ttls bigint[], OUT _refused bigint[]
+    _results bytea[], _delays bigint[], _ttls bigint[], _failures bytea[], OUT _refused bigint[]
 ) LANGUAGE plpgsql AS $$
 DECLARE
     settled record;
 BEGIN
-    IF _q.producers = 0
+    IF _q.producers = 0 AND NOT _q.awaited
             AND _verdicts <@ ARRAY['done', 'dead', 'discarded', 'cancelled']
-            AND cardinality(_ids) = (SELECT count(DISTINCT u.id) FROM unnest(_ids) u (id))
-            AND NOT EXISTS (SELECT FROM tenure.watch w WHERE w.kind = 'task' AND w.name = _q.name) THEN
-        settled := tenure.settle_endings(_now, _q, _mine, _ids, _tokens, _verdicts, _results, _ttls);
+            AND cardinality(_ids) = (SELECT count(DISTINCT u.id) FROM unnest(_ids) u (id)) THEN
+        settled := tenure.settle_endings(_now, _q, _mine, _ids, _tokens, _verdicts, _results, _ttls, _failures);
         _q := settled._q;
         _refused := settled._refused;
         RETURN;
@@ -114,12 +122,15 @@ BEGIN
     _refused := '{}';
     FOR i IN 1 .. cardinality(_ids) LOOP
         settled := tenure.settle(_now, _q, _mine, _ids[i], _tokens[i], _verdicts[i], _results[i], _delays[i],
-            CASE WHEN _ttls[i] >= 0 THEN _ttls[i] END);
+            CASE WHEN _ttls[i] >= 0 THEN _ttls[i] END, _failures[i]);
         _q := settled._q;
         IF NOT settled._in_time THEN
             _refused := _refused || _tokens[i];
         END IF;
     END LOOP;
+    IF _q.awaited THEN
+        _q.awaited := EXISTS (SELECT FROM tenure.watch w WHERE w.kind = 'task' AND w.name = _q.name);
+    END IF;
 END $$;
 
 -- The first `_cap` delayed tasks that are due become ready.
@@ -142,7 +153,7 @@ END $$;
 -- -> how many, and the first token
 CREATE FUNCTION tenure.lease(
     _now bigint, _mine tenure.session, _queue bytea, _want bigint, _aging bigint, _max_deliveries bigint, _keep boolean,
-    OUT _count bigint, OUT _first bigint
+    _dead_ttl bigint, OUT _count bigint, OUT _first bigint
 ) LANGUAGE plpgsql AS $$
 DECLARE
     places tid[] := '{}';
@@ -166,7 +177,7 @@ BEGIN
     IF _count > 0 THEN
         _first := tenure.new_tokens(_now, _count);
         UPDATE tenure.task t SET session = _mine.id, process = _mine.process, token = _first + i.n - 1,
-            deliveries = t.deliveries + 1, max_deliveries = _max_deliveries, keep = _keep
+            deliveries = t.deliveries + 1, max_deliveries = _max_deliveries, keep = _keep, dead_ttl = _dead_ttl
         FROM unnest(places) WITH ORDINALITY AS i (place, n) WHERE t.ctid = i.place;
     END IF;
 END $$;
@@ -200,19 +211,21 @@ BEGIN
     IF leased[1] > 0 THEN
         RETURN QUERY SELECT 'task',
                 ARRAY[t.id, t.token, t.priority, t.attempts, t.deliveries, greatest(0, leased[3] - t.ready_at)],
-                ARRAY[t.progress, t.payload]
+                ARRAY[t.progress, t.payload, t.failure, t.meta]
             FROM tenure.task t
             WHERE t.session = _session AND t.token BETWEEN leased[2] AND leased[2] + leased[1] - 1 ORDER BY t.token;
     END IF;
 END $$;
 
--- Settlements in arrays; a ttl below zero is for good, an aging of NULL is none.
+-- Settlements in arrays; a ttl below zero is for good, `_failures` is NULL when none has one, an aging of NULL is none,
+-- and a dead_ttl of NULL is for good.
 -- -> exchanged(paused, again), refused(token...), stop(token...), then task(id, token, priority, attempts, deliveries,
--- waited; progress, payload) of each that is leased; gone, more
+-- waited; progress, payload, failure or NULL, meta or NULL) of each that is leased; gone, more
 CREATE FUNCTION tenure.exchange(
     _clock bigint, _cap bigint, _session bytea, _n bigint, _queue bytea,
     _ids bigint[], _tokens bigint[], _verdicts text[], _results bytea[], _delays bigint[], _ttls bigint[],
-    _want bigint, _wait boolean, _aging bigint, _max_deliveries bigint, _keep boolean
+    _want bigint, _wait boolean, _aging bigint, _max_deliveries bigint, _keep boolean, _failures bytea[],
+    _dead_ttl bigint
 ) RETURNS SETOF tenure.answer LANGUAGE plpgsql AS $$
 DECLARE
     now bigint;
@@ -246,7 +259,7 @@ BEGIN
     END IF;
     queue := tenure.queue_of(now, _queue);
     IF cardinality(_ids) > 0 THEN
-        settled := tenure.settle_all(now, queue, mine, _ids, _tokens, _verdicts, _results, _delays, _ttls);
+        settled := tenure.settle_all(now, queue, mine, _ids, _tokens, _verdicts, _results, _delays, _ttls, _failures);
         queue := settled._q;
         refused := settled._refused;
     END IF;
@@ -255,10 +268,14 @@ BEGIN
         queue := tenure.promote(now, queue, _cap);
     END IF;
     IF _want > 0 AND queue.waiting > 0 AND NOT queue.paused THEN
-        leased := tenure.lease(now, mine, _queue, _want, _aging, _max_deliveries, _keep);
+        leased := tenure.lease(now, mine, _queue, _want, _aging, _max_deliveries, _keep, _dead_ttl);
         count := leased._count;
         first := leased._first;
         queue.waiting := queue.waiting - count;
+        IF queue.followed THEN
+            queue := tenure.fire_changed(queue, ARRAY(SELECT t.id FROM tenure.task t
+                WHERE t.session = mine.id AND t.token BETWEEN first AND first + count - 1));
+        END IF;
     END IF;
     IF queue.takers > 0 OR (_wait AND count < _want) THEN
         queue := tenure.set_taker(queue, mine, CASE WHEN _wait THEN _want - count ELSE 0 END);

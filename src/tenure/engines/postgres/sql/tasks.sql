@@ -5,7 +5,7 @@
 -- Whether nothing but time keeps a queue; idle takers do not.
 CREATE FUNCTION tenure.is_idle(_q tenure.queue) RETURNS boolean LANGUAGE plpgsql AS $$
 BEGIN
-    RETURN _q.live = 0 AND _q.lasting = 0 AND _q.producers = 0 AND _q.reserved = 0 AND NOT _q.paused
+    RETURN _q.live = 0 AND _q.lasting = 0 AND _q.dead = 0 AND _q.producers = 0 AND _q.reserved = 0 AND NOT _q.paused
         AND NOT EXISTS (SELECT FROM tenure.cursor c WHERE c.queue = _q.name);
 END $$;
 
@@ -47,9 +47,9 @@ BEGIN
             RETURN;
         END IF;
     END IF;
-    UPDATE tenure.queue SET paused = _q.paused, max_size = _q.max_size, live = _q.live, waiting = _q.waiting,
-        delayed = _q.delayed, put = _q.put, done = _q.done, dead = _q.dead, cancelled = _q.cancelled,
-        expired = _q.expired, discarded = _q.discarded, purged = _q.purged, reserved = _q.reserved,
+    UPDATE tenure.queue SET paused = _q.paused, awaited = _q.awaited, followed = _q.followed, max_size = _q.max_size,
+        live = _q.live, waiting = _q.waiting, delayed = _q.delayed, put = _q.put, done = _q.done, dead = _q.dead,
+        cancelled = _q.cancelled, expired = _q.expired, discarded = _q.discarded, purged = _q.purged, reserved = _q.reserved,
         producers = _q.producers, takers = _q.takers, ordinal = _q.ordinal, lasting = _q.lasting,
         keep_until = _q.keep_until, look_at = _q.look_at
     WHERE name = _q.name;
@@ -157,9 +157,29 @@ BEGIN
     RETURN _q;
 END $$;
 
-CREATE FUNCTION tenure.fire_finished(_queue bytea, _id bigint) RETURNS void LANGUAGE plpgsql AS $$
+-- Hint those that watch the changes of the tasks; call it only for a queue that is followed.
+CREATE FUNCTION tenure.fire_changed(_q tenure.queue, _ids bigint[]) RETURNS tenure.queue LANGUAGE plpgsql AS $$
+DECLARE
+    watch tenure.watch;
 BEGIN
-    PERFORM tenure.fire('task', _queue, _id, _id::text::bytea, 'finished');
+    FOR watch IN
+        DELETE FROM tenure.watch w WHERE w.kind = 'change' AND w.name = _q.name AND w.task = ANY (_ids) RETURNING w.*
+    LOOP
+        PERFORM tenure.hint(watch.process, _q.name, watch.task::text::bytea, 'changed');
+    END LOOP;
+    _q.followed := EXISTS (SELECT FROM tenure.watch w WHERE w.kind = 'change' AND w.name = _q.name);
+    RETURN _q;
+END $$;
+
+CREATE FUNCTION tenure.fire_finished(_q tenure.queue, _id bigint) RETURNS tenure.queue LANGUAGE plpgsql AS $$
+BEGIN
+    IF _q.awaited THEN
+        PERFORM tenure.fire('task', _q.name, _id, _id::text::bytea, 'finished');
+    END IF;
+    IF _q.followed THEN
+        _q := tenure.fire_changed(_q, ARRAY[_id]);
+    END IF;
+    RETURN _q;
 END $$;
 
 -- The task, neither leased nor in an order, has ended; without `_ttl` its record is kept for good. `_own` is the ttl of
@@ -179,12 +199,16 @@ BEGIN
     _q.lasting := _q.lasting + (_ttl IS NULL)::int;
     _q.keep_until := greatest(_q.keep_until, _now + _ttl, _now + 2 * _own);
     INSERT INTO tenure.ended
-        (id, queue, state, seq, priority, attempts, deliveries, ended_at, expires, key, result, payload)
+        (id, queue, state, seq, priority, attempts, deliveries, ended_at, expires, key, result, payload, progress,
+        failure, meta)
     VALUES (_task.id, _q.name, _state, nextval('tenure.last_ending'), _task.priority, _task.attempts, _task.deliveries,
         _now, _now + _ttl, _task.key, _result,
-        CASE WHEN _task.keep OR _state = 'dead' THEN _task.payload ELSE '' END);
-    PERFORM tenure.fire_finished(_q.name, _task.id);
-    RETURN _q;
+        CASE WHEN _task.keep OR _state = 'dead' THEN _task.payload ELSE '' END, nullif(_task.progress, ''),
+        _task.failure, _task.meta);
+    IF _state = 'dead' AND _ttl IS NOT NULL THEN
+        INSERT INTO tenure.todo (due, id, name) VALUES (_now + _ttl, _task.id, _q.name);
+    END IF;
+    RETURN tenure.fire_finished(_q, _task.id);
 END $$;
 
 -- Out of the orders.
@@ -205,8 +229,12 @@ DECLARE
     before bigint := tenure.next_due(_q);
 BEGIN
     UPDATE tenure.task t SET ready_at = _task.ready_at, delayed = _task.ready_at > _now, attempts = _task.attempts,
-        deliveries = _task.deliveries, session = NULL, process = NULL, token = 0, stop = NULL, stop_ttl = NULL
+        deliveries = _task.deliveries, session = NULL, process = NULL, token = 0, stop = NULL, stop_ttl = NULL,
+        failure = _task.failure
     WHERE t.queue = _q.name AND t.id = _task.id;
+    IF _q.followed THEN
+        _q := tenure.fire_changed(_q, ARRAY[_task.id]);
+    END IF;
     IF _task.ready_at > _now THEN
         _q.delayed := _q.delayed + 1;
         RETURN tenure.offer_sooner(_q, before);
@@ -234,7 +262,8 @@ BEGIN
         queue := tenure.end_task(_now, queue, task, 'cancelled', '', task.stop_ttl, 0);
     ELSIF silent >= task.max_deliveries THEN
         queue := tenure.end_task(
-            _now, queue, task, 'dead', format('delivered %s times without a verdict', silent)::bytea, NULL, 0);
+            _now, queue, task, 'dead', format('delivered %s times without a verdict', silent)::bytea, task.dead_ttl,
+            0);
     ELSE
         queue := tenure.return_task(_now, queue, task);
     END IF;
@@ -260,11 +289,33 @@ BEGIN
     RETURN true;
 END $$;
 
--- Forget outdated records, a few more than came.
+-- The time of a dead letter has come. False if no step is left.
+CREATE FUNCTION tenure.expire_letter(_now bigint, _queue bytea, _id bigint, _due bigint) RETURNS boolean
+LANGUAGE plpgsql AS $$
+DECLARE
+    queue tenure.queue;
+BEGIN
+    IF NOT tenure.step() THEN
+        RETURN false;
+    END IF;
+    DELETE FROM tenure.todo t WHERE t.due = _due AND t.id = _id;
+    DELETE FROM tenure.ended e WHERE e.id = _id AND e.state = 'dead' AND e.expires <= _now;
+    IF NOT FOUND THEN
+        RETURN true;
+    END IF;
+    queue := tenure.queue_of(_now, _queue);
+    queue.dead := queue.dead - 1;
+    queue.purged := queue.purged + 1;
+    PERFORM tenure.save(_now, queue);
+    RETURN true;
+END $$;
+
+-- Forget outdated records, but for dead letters, a few more than came.
 CREATE FUNCTION tenure.forget_outdated(_now bigint, _ended bigint) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     DELETE FROM tenure.ended WHERE ctid = ANY (ARRAY(
-        SELECT e.ctid FROM tenure.ended e WHERE e.expires <= _now ORDER BY e.expires LIMIT 16 + 2 * _ended
+        SELECT e.ctid FROM tenure.ended e WHERE e.expires <= _now AND e.state <> 'dead'
+        ORDER BY e.expires LIMIT 16 + 2 * _ended
         FOR UPDATE SKIP LOCKED
     ));
 END $$;
