@@ -608,6 +608,7 @@ class Tasks:
                 if not self._state.step():
                     return
                 self._purge(queue, ended, None)
+                self._due.add(name, now)
             heappop(self._expiring)
 
     def forget(self) -> None:

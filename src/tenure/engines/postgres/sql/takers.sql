@@ -72,7 +72,8 @@ BEGIN
         count(*) FILTER (WHERE g.verdict = 'discarded') AS discarded,
         count(*) FILTER (WHERE g.verdict = 'cancelled') AS cancelled,
         count(*) FILTER (WHERE g.verdict = 'dead' AND g.ttl >= 0) AS letters,
-        count(*) FILTER (WHERE g.ttl < 0) AS lasting, max(g.ttl) AS ttl, coalesce(array_agg(g.id), '{}') AS ids
+        count(*) FILTER (WHERE g.ttl < 0) AS lasting, max(g.ttl) FILTER (WHERE g.verdict <> 'dead') AS ttl,
+        coalesce(array_agg(g.id), '{}') AS ids
     INTO ends FROM gone g;
     IF ends.letters > 0 THEN
         INSERT INTO tenure.todo (due, id, name)

@@ -197,7 +197,10 @@ BEGIN
         WHEN 'expired' THEN _q.expired := _q.expired + 1;
     END CASE;
     _q.lasting := _q.lasting + (_ttl IS NULL)::int;
-    _q.keep_until := greatest(_q.keep_until, _now + _ttl, _now + 2 * _own);
+    -- a dead letter keeps its queue by being there
+    _q.keep_until := greatest(
+        _q.keep_until, CASE WHEN _state <> 'dead' THEN _now + _ttl END, _now + 2 * _own
+    );
     INSERT INTO tenure.ended
         (id, queue, state, seq, priority, attempts, deliveries, ended_at, expires, key, result, payload, progress,
         failure, meta)
