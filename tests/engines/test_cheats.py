@@ -17,7 +17,7 @@ from tenure.testing.contract._clerk import ClerkBase
 class Quick(EngineContract):
     """For an engine whose hints are there at once; what is found needs no explanation."""
 
-    walks = 40
+    walks = 80
     replays = 0
     patience = 0.05
 
@@ -67,7 +67,7 @@ class TestCheats(ClerkBase):
 class Set(EngineContract):
     """Walks of one kind, beside an engine whose time is set."""
 
-    walks = 10
+    walks = 40
     patience = 0.05
 
     async def report(self, engine, family="holds"):
@@ -98,7 +98,7 @@ async def test_what_a_walk_finds_is_cut_down_the_same_way_each_time():
     ]
     assert last.startswith("SetValue(")
     assert last.endswith("-> Reply.REFUSED")
-    assert len(story) < 10
+    assert len(story) < 20
 
 
 async def test_a_walk_needs_no_clock_that_can_be_set(tmp_path):

@@ -149,7 +149,7 @@ class ForgettingContract(ClerkBase):
 
     async def test_what_keeps_a_queue(self, clerk: OpenClerk, do: Do, advance: Advance) -> None:
         a = await clerk("a", ttl=_TTL)
-        await self._work(a, verdict=Verdict.DEAD)
+        await self._work(a, ttl=60.0, verdict=Verdict.DEAD)
         await self._work(a, ttl=None)
         (task,) = await a.put(*plain(1))
         await do(SetPaused("jobs", paused=True))
@@ -166,6 +166,18 @@ class ForgettingContract(ClerkBase):
         assert await self._put_of(do) == 3
         await do(SetPaused("jobs", paused=False))
         assert await self._put_of(do) == 0
+
+    async def test_a_dead_letter_keeps_its_queue_until_its_time_has_passed(
+        self, clerk: OpenClerk, do: Do, advance: Advance
+    ) -> None:
+        a = await clerk("a", ttl=_TTL)
+        task = await self._work(a, ttl=8 * _TTL, verdict=Verdict.DEAD)
+        await advance(7 * _TTL)
+        assert await self._put_of(do) == 1
+        assert await a.state(task) == "dead"
+        await advance(_TTL + self.margin)
+        assert await self._put_of(do) == 0
+        assert await a.state(task) == "unknown"
 
     async def test_idle_takers_outlive_what_the_queue_was(
         self, clerk: OpenClerk, do: Do, hints: Hints, advance: Advance

@@ -289,15 +289,19 @@ async def leave_two_lines(d: Draw) -> None:
 
 
 async def set_value(d: Draw) -> None:
-    """By one that holds or held, with a token that may be another's; or it is taken away. Somebody may watch."""
+    """By one that holds or held, with a token that may be another's; somebody may watch."""
     if d.walk.grants:
         (key, holder, token), other = d.one_of(d.walk.grants[-4:]), d.one_of(d.walk.grants[-8:])
         if d.flag():
             await d.walk.send(Acquire(d.session(), key, holder, 3), Holders(key, 4, d.watch()))
-        token = d.one_of((token, other[2]))
-        await d.walk.send(
-            BreakHold(key, holder, token) if d.flag() else SetValue(key, holder, token, d.data())
-        )
+        await d.walk.send(SetValue(key, holder, d.one_of((token, other[2])), d.data()))
+
+
+async def break_a_hold(d: Draw) -> None:
+    """Of one that holds or held, by a token that may be another's."""
+    if d.walk.grants:
+        (key, holder, token), other = d.one_of(d.walk.grants[-4:]), d.one_of(d.walk.grants[-8:])
+        await d.walk.send(BreakHold(key, holder, d.one_of((token, token, other[2]))))
 
 
 # -------------------------------------------------------------------------------------------------------------- claims
@@ -495,8 +499,9 @@ async def work(d: Draw) -> None:
     mine = [taken for taken in d.walk.taken if taken[:2] == (session, queue)][-2 * len(verdicts) :]
     if d.flag():  # the last ones; else also those that it may have again, with another token
         mine = mine[-len(verdicts) :]
+    ttl = d.one_of((5.0, None))
     settle = [
-        Settle(task, token, verdict, b"result", delay, 5.0, d.data(1))
+        Settle(task, token, verdict, b"result", delay, ttl, d.data(1))
         for (_, _, task, token), verdict in zip(mine, verdicts, strict=False)
     ]
     await _exchange(d, session, queue, settle, d.number(0, 5))
@@ -539,13 +544,15 @@ async def bury_and_revive(d: Draw) -> None:
     await _put(d, session, queue, request)
     for again in (True, False):
         tasks = await _exchange(d, session, queue, (), count)
-        ttl, failure = d.delay_or_none(), d.data(2)
+        ttl, failure = d.one_of((None, None, d.duration())), d.data(2)
         buried = [Settle(task.id, task.token, Verdict.DEAD, ttl=ttl, failure=failure) for task in tasks]
         await _exchange(d, session, queue, buried)
         if again:
             if d.flag():
                 await _put(d, session, queue, request)
-            await d.walk.send(Move(queue, frozenset({"dead"}), "waiting"))
+            await d.walk.look_at_tasks(queue, "dead", 3)
+            after = d.one_of((0, *d.walk.ended.get(queue, ())))
+            await d.walk.send(Move(queue, frozenset({"dead"}), "waiting", after))
 
 
 async def wake_the_idle(d: Draw) -> None:
@@ -638,7 +645,7 @@ _ALWAYS: tuple[Step, ...] = (
     look_into_a_session,
     look_around,
 )
-_HOLDS: tuple[Step, ...] = (hold, hold, hold, crowd, leave_two_lines, set_value)
+_HOLDS: tuple[Step, ...] = (hold, hold, hold, crowd, leave_two_lines, set_value, break_a_hold)
 _CLAIMS: tuple[Step, ...] = (claim, claim, claim, edit, edit, lend, rest, wait_for_a_match)
 _COUNTERS: tuple[Step, ...] = (spend, spend, refund, barrier, barrier, gather, pass_a_barrier)
 _TASKS: tuple[Step, ...] = (
