@@ -29,8 +29,10 @@ from tenure.engine import (
     Queued,
     Release,
     Reply,
+    Settle,
     Spend,
     SpendRequest,
+    Verdict,
 )
 from tenure.engines.postgres import PostgresEngine
 from tenure.engines.postgres._address import address
@@ -440,6 +442,31 @@ async def test_a_cancelled_caller_leaves_the_stream_in_order(engine, serving):
         assert await one(engine, Ping()) is Reply.OK
         await one(engine, OpenSession("s", "p", 30.0))
         assert isinstance(await one(engine, Acquire("s", "k", "a", 1)), Granted)
+
+
+@pytest.mark.parametrize(
+    "move", [Move("q", frozenset({"dead"}), "waiting"), Move("q", frozenset({"dead"}), "purged")]
+)
+async def test_a_dead_letter_that_goes_early_leaves_nothing_to_do(engine, sql, serving, move):
+    async with serving(engine):
+        await one(engine, OpenSession("s", "p", 30.0))
+        await one(engine, Put("s", 1, "q", (PutRequest("m", (NewTask(b"x"),) * 2),), 10))
+        for n, verdict in ((1, Verdict.DEAD), (3, Verdict.RETRY)):  # all tasks end; and one by one
+            tasks = (await one(engine, Exchange("s", n, "q", want=2))).tasks
+            buried = [Settle(task.id, task.token, Verdict.DEAD, ttl=1e6) for task in tasks]
+            buried[1:] = [Settle(task.id, task.token, verdict, ttl=1e6) for task in tasks[1:]]
+            await one(engine, Exchange("s", n + 1, "q", tuple(buried)))
+            letters = sql.execute("SELECT due, id, name FROM tenure.todo ORDER BY id").fetchall()
+            assert (
+                letters
+                == sql.execute(
+                    "SELECT expires, id, queue FROM tenure.ended WHERE state = 'dead' ORDER BY id"
+                ).fetchall()
+            )
+            assert letters
+            await one(engine, move)
+            assert sql.execute("SELECT FROM tenure.todo").fetchall() == []
+            await one(engine, Put("s", n + 1, "q", (PutRequest("m", (NewTask(b"x"),) * 2),), 10))
 
 
 # ------------------------------------------------------------------------------------------------------ faults

@@ -170,6 +170,7 @@ BEGIN
         RETURN;
     END IF;
     DELETE FROM tenure.ended e WHERE e.id = _ended.id;
+    DELETE FROM tenure.todo t WHERE t.due = _ended.expires AND t.id = _ended.id;
     INSERT INTO tenure.task AS t (id, queue, priority, ready_at, key, payload, progress, failure, meta)
     VALUES (_ended.id, _q.name, _ended.priority, _now, _ended.key, _ended.payload, coalesce(_ended.progress, ''),
         _ended.failure, _ended.meta) RETURNING * INTO task;
@@ -234,7 +235,13 @@ BEGIN
     WITH gone AS (
         DELETE FROM tenure.ended WHERE ctid = ANY (ARRAY(
             SELECT e.ctid FROM tenure.ended e WHERE e.queue = _queue AND e.state = _state ORDER BY e.seq LIMIT _limit
-        )) RETURNING expires
+        )) RETURNING id, expires
+    ), undone AS (
+        DELETE FROM tenure.todo WHERE ctid = ANY (ARRAY(
+            SELECT t.ctid FROM gone g
+                CROSS JOIN LATERAL (SELECT o.ctid FROM tenure.todo o WHERE o.due = g.expires AND o.id = g.id LIMIT 1) t
+            WHERE _state = 'dead'
+        ))
     )
     SELECT count(*) FILTER (WHERE g.expires IS NULL OR g.expires > _now), count(*),
         count(*) FILTER (WHERE g.expires IS NULL)

@@ -67,7 +67,7 @@ CREATE TABLE tenure.line (
 ) WITH (fillfactor = 50);
 
 -- What is to be done from a moment on: serve a line whose serving was cut short (`due` and `id` are 0, the name is the
--- key), or delete a dead letter (the name is the queue). A letter that is no longer there leaves its row until then.
+-- key), or delete a dead letter (the name is the queue).
 CREATE TABLE tenure.todo (due bigint NOT NULL, id bigint NOT NULL, name bytea NOT NULL);
 CREATE INDEX todo_due ON tenure.todo (due, id);
 
