@@ -184,7 +184,7 @@ async def test_giving_back_is_sent_again_until_it_is_done(faulty, faulty_store, 
     session = faulty_store.session_at_once(3.0)
     await faulty_store.call(Acquire(session.id, "tenure:lock:k", f"{session.id}.0", 1))
     faulty.refused = (Release,)
-    resync(faulty_store)
+    missed(faulty_store)
     await anyio.sleep(0.5)
     faulty.refused = ()
     await anyio.sleep(2)
