@@ -2,14 +2,15 @@ from __future__ import annotations
 
 import asyncio
 import gc
+from functools import partial
 
 import anyio
 import depth
 import pytest
 
 import tenure
-from tenure import AcquireTimeout, LeaseLost, Lock, StoreClosed, open_store
-from tenure.engine import Acquire, Granted, OpenSession
+from tenure import AcquireTimeout, LeaseLost, Lock, RWLock, Semaphore, StoreClosed, open_store
+from tenure.engine import Acquire, Granted, Hint, Notice, OpenSession
 from tenure.engines.memory import MemoryEngine
 from tenure.shared import Hold
 from tenure.testing import Fault, FaultyEngine, assert_checkpoints
@@ -430,3 +431,104 @@ def test_repr():
     store = open_store("memory:")
     assert repr(Lock(store, "report")) == "<Lock 'report'>"
     assert tenure.Lock is Lock
+
+
+# ------------------------------------------------------------------------------------------------------ a stuck holder
+
+
+def locks(store):
+    """Each with what holds all of it."""
+    lock, semaphore, rwlock = Lock(store, "x"), Semaphore(store, "x", 3), RWLock(store, "x")
+    return [(lock, lock.hold), (semaphore, partial(semaphore.hold, 3)), (rwlock, rwlock.write)]
+
+
+@pytest.mark.parametrize("which", range(3))
+async def test_a_stuck_holder_is_broken_by_its_token(open_store_on, virtual_clock, which):
+    async with open_store_on(ttl=300) as a, open_store_on(ttl=300) as b:
+        (_, hold), (lock, hold_elsewhere) = locks(a)[which], locks(b)[which]
+        lost, granted = [], []
+
+        async def stuck():
+            with pytest.raises(LeaseLost, match="broken") as caught:
+                async with hold() as lease:
+                    try:
+                        await anyio.sleep_forever()
+                    finally:
+                        with pytest.raises(LeaseLost, match="broken"):
+                            lease.check()
+            lost.append((caught.value.reason, virtual_clock.now()))
+
+        async def waiter():
+            async with hold_elsewhere() as lease:
+                granted.append((lease.token, virtual_clock.now()))
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(stuck)
+            await anyio.sleep(1)
+            group.start_soon(waiter)
+            await anyio.sleep(1)
+            (holder,) = (await lock.holders()).holders
+            assert not await lock.break_holder(holder.token + 1)
+            start = virtual_clock.now()
+            assert await lock.break_holder(holder.token)
+        assert not await lock.break_holder(holder.token)
+        assert lost[0][0] == "broken"
+        assert granted[0][0] > holder.token
+        assert max(lost[0][1], granted[0][1]) - start < 1
+        assert (await lock.holders()).holders == ()
+
+
+async def test_a_broken_holder_that_missed_the_hint_learns_of_it_with_the_next_connection(virtual_clock):
+    engine = FaultyEngine(MemoryEngine(), rates={Fault.LOST_HINT: 1.0})
+    async with tenure.open_store(engine, ttl=300) as store, tenure.open_store(engine, ttl=300) as other:
+        reasons = []
+
+        async def stuck():
+            try:
+                async with Lock(store, "x").hold():
+                    await anyio.sleep_forever()
+            except LeaseLost as error:
+                reasons.append(error.reason)
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(stuck)
+            await anyio.sleep(1)
+            (holder,) = (await Lock(other, "x").holders()).holders
+            assert await Lock(other, "x").break_holder(holder.token)
+            await anyio.sleep(1)
+            assert reasons == []
+            store._on_hint(Hint(store.process, "", "", Notice.MISSED))
+        assert reasons == ["gone"]
+
+
+async def test_breaking_is_reported_on_both_sides(open_store_on, caplog):
+    events = []
+
+    class Notes:
+        def notice(self, event, /, **fields):
+            events.append((event, fields.get("token"), fields.get("reason")))
+
+    async with open_store_on(observer=Notes()) as a, open_store_on(observer=Notes()) as b:
+        held, tokens = anyio.Event(), []
+
+        async def stuck():
+            with pytest.raises(LeaseLost):
+                async with Lock(a, "x") as lease:
+                    tokens.append(lease.token)
+                    held.set()
+                    await anyio.sleep_forever()
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(stuck)
+            await held.wait()
+            assert await Lock(b, "x").break_holder(tokens[0])
+    assert ("lock.broken", tokens[0], None) in events
+    assert ("lease.lost", tokens[0], "broken") in events
+    warned = {record.getMessage().split()[0] for record in caplog.records if record.levelname == "WARNING"}
+    assert warned == {"lock.broken", "lease.lost"}
+
+
+@pytest.mark.parametrize("token", [0, -1, True, 1.5, "1", None, 2**63])
+async def test_a_token_that_is_none(store, token):
+    with pytest.raises((TypeError, ValueError), match="token must be"):
+        await Lock(store, "x").break_holder(token)
