@@ -151,6 +151,8 @@ def _record(api: Any, span: Any, error: BaseException) -> None:
     if not span.is_recording():
         return
     text = traceback.format_exception_only(error)[-1].strip()  # also of one that cannot say what it is
-    span.set_attribute("error.type", f"{type(error).__module__}.{type(error).__qualname__}")
+    kind = type(error)
+    name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+    span.set_attribute("error.type", name)
     span.set_status(api.Status(api.StatusCode.ERROR, text))
     span.record_exception(error)
