@@ -52,10 +52,10 @@ class TracingObserver:
             span = self._api.get_current_span()
             if span.is_recording():
                 self._holders[fields["key"], fields["token"]] = span
-                span.add_event(event, fields)
+                span.add_event(event, {name: fields[name] for name in ("key", "token", "waited")})
         elif event in ("lease.released", "lease.lost"):
             span = self._holders.pop((fields["key"], fields["token"]), None)
-            if span is not None and event == "lease.lost":
+            if span is not None and event == "lease.lost" and span.is_recording():
                 span.add_event(event, {name: fields[name] for name in ("key", "token", "reason")})
 
     def putting(self, queue: str, batch: int | None) -> _Put:
