@@ -15,7 +15,13 @@ import pytest
 
 import tenure
 from tenure import Lock, Retry
-from tenure.observe import LoggingObserver, Observers, OpenTelemetryObserver, PrometheusObserver
+from tenure.observe import (
+    LoggingObserver,
+    Observers,
+    OpenTelemetryObserver,
+    PrometheusObserver,
+    TracingObserver,
+)
 from tenure.processor import Processor
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -161,6 +167,7 @@ async def test_opentelemetry_has_the_figures_and_the_events(virtual_clock):
     [
         (PrometheusObserver, "prometheus_client", "prometheus"),
         (OpenTelemetryObserver, "opentelemetry", "otel"),
+        (TracingObserver, "opentelemetry", "otel"),
     ],
 )
 def test_a_missing_library_is_one_error_that_names_the_extra(monkeypatch, make, module, extra):

@@ -12,6 +12,7 @@ from sqlalchemy import create_engine, text
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import Session
 from sqlalchemy.pool import NullPool
+from traced import spans
 from transactions import state_of, work_off_with_kills
 
 import tenure
@@ -546,3 +547,38 @@ async def test_killed_at_any_moment_each_takes_effect_once(store, queue, connect
     await work_off_with_kills(queue, CHILD, str(path), anyio_backend_name, kill_at=(5, 11))
     assert effects(connect()) == list(range(1, 41))
     assert await state_of(queue) == {"done": 40}
+
+
+async def test_a_put_in_a_transaction_has_a_span(engine, connect):
+    with spans() as traced:
+        async with tenure.open_store(engine, observer=traced.observer()) as store:
+            queue, db = WorkQueue(store, "jobs"), connect()
+            task_id = queue.put_in(db, "x", key="k").value
+            with pytest.raises(DuplicateTask):
+                queue.put_in(db, "x", key="k")
+            db.commit()
+            with pytest.raises(TypeError):
+                queue.put_in(object(), "y")
+            async with queue.take():
+                pass
+        good, *failed = traced.puts
+        assert good.attributes["messaging.message.id"] == str(task_id)
+        assert [span.attributes["error.type"] for span in failed] == ["tenure.DuplicateTask", "TypeError"]
+        assert traced.tries[0].links[0].context.span_id == good.context.span_id
+
+
+@pytest.mark.backends("asyncio")
+async def test_a_put_that_is_awaited_in_a_transaction_has_a_span(engine, path):
+    with spans() as traced:
+        async with (
+            tenure.open_store(engine, observer=traced.observer()) as store,
+            aiosqlite.connect(path) as own,
+        ):
+            queue = WorkQueue(store, "jobs")
+            task_id = await queue.put_in(own, "x", key="k")
+            with pytest.raises(DuplicateTask):
+                await queue.put_in(own, "x", key="k")
+            await own.rollback()
+        good, failed = traced.puts
+        assert good.attributes["messaging.message.id"] == str(task_id)
+        assert failed.attributes["error.type"] == "tenure.DuplicateTask"

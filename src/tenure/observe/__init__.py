@@ -1,4 +1,4 @@
-"""Events and figures of tenure: one method, called with the name of an event and its fields; and samples."""
+"""Events, figures and traces of tenure."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from ._prometheus import PrometheusObserver
     from ._reporter import Reporter, log
     from ._samples import Sample, Source
+    from ._tracing import Putting, TakenTask, Tracing, Trying
+    from ._tracing_observer import TracingObserver
 
 __all__ = (
     "LoggingObserver",
@@ -22,9 +24,14 @@ __all__ = (
     "Observers",
     "OpenTelemetryObserver",
     "PrometheusObserver",
+    "Putting",
     "Reporter",
     "Sample",
     "Source",
+    "TakenTask",
+    "Tracing",
+    "TracingObserver",
+    "Trying",
     "is_ours",
     "log",
 )
@@ -41,6 +48,8 @@ __getattr__ = exports(
         "_prometheus": "PrometheusObserver",
         "_reporter": "Reporter log",
         "_samples": "Sample Source",
+        "_tracing": "Putting TakenTask Tracing Trying",
+        "_tracing_observer": "TracingObserver",
     },
 )
 

@@ -16,6 +16,8 @@ class Observer(Protocol):
     error), and those of a processor, which begin with `processor.`. A task's event has an `error` if its try ended
     with an exception: that exception. More events and more fields may come.
 
+    An observer that also makes spans has an attribute `tracing`: a `Tracing`. The store looks at it once.
+
     Thread safety: called from the thread of the event loop only.
     """
 

@@ -10,11 +10,15 @@ import weakref
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from types import TracebackType
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 from ._frames import trimmed
 from ._observer import Observer
 from ._rate import Rate
+from ._tracing import tracing_of
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 _logger = logging.getLogger("tenure")
 
@@ -32,7 +36,7 @@ class Reporter:
     Thread safety: as that of the observer.
     """
 
-    __slots__ = ("__weakref__", "_later", "_left_out", "_rate", "_waits", "observer")
+    __slots__ = ("__weakref__", "_later", "_left_out", "_rate", "_waits", "observer", "tracing")
 
     def __init__(
         self,
@@ -42,6 +46,7 @@ class Reporter:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.observer = observer
+        self.tracing = tracing_of(observer)
         self._later = later
         self._rate = Rate(clock, _left_out)
         self._waits = False
@@ -54,6 +59,17 @@ class Reporter:
                 self.observer.notice(event, **fields)
             except Exception as problem:  # noqa: BLE001 - an observer must not raise; the reporting code goes on
                 self._log(logging.WARNING, f"the observer failed at {event}", {**fields, "error": problem})
+
+    def attempt(self, function: Callable[P, T], *args: P.args, **options: P.kwargs) -> T | None:
+        """What a function of the observer's tracing returns; None if it raises, which is logged. In any thread."""
+        try:
+            return function(*args, **options)
+        except Exception as problem:  # noqa: BLE001 - as for a notice
+            name = getattr(function, "__name__", repr(function))
+            # in a thread of the user's, which may put in a transaction, nothing can be done later
+            with suppress(RuntimeError):
+                self._log(logging.WARNING, f"the observer failed at {name}", {"error": problem})
+            return None
 
     def inform(self, event: str, /, **fields: object) -> None:
         """Report what an operator may want to know."""

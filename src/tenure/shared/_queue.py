@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Iterable, Mapping
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from functools import partial
 from typing import Any, Literal
@@ -43,6 +43,7 @@ from tenure.store import Session, Store, encoded, given_back
 
 from ._following import Feed, TaskChanges
 from ._meta import encode_meta
+from ._put_span import PutSpan
 from ._puts import Producers
 from ._records import (
     Audit,
@@ -185,6 +186,8 @@ class WorkQueue:
         `StoreClosed`, `EngineError`, and what the codec raises.
         Cancellation: while waiting, nothing is put and no place is kept; when it is under way, it may be put.
         """
+        if self.store.reporter.tracing is not None:
+            return await self._put_traced(payload, priority, delay, key, expires, meta, wait=True)
         return await self._put_one(self._new_task(payload, priority, delay, key, expires, meta), wait=True)
 
     async def try_put(
@@ -197,6 +200,8 @@ class WorkQueue:
         meta: Mapping[str, str] | None = None,
     ) -> int:
         """Like `put`, but raises `QueueFull` instead of waiting. Cancellation: it may be put."""
+        if self.store.reporter.tracing is not None:
+            return await self._put_traced(payload, priority, delay, key, expires, meta, wait=False)
         return await self._put_one(self._new_task(payload, priority, delay, key, expires, meta), wait=False)
 
     async def put_many(
@@ -210,19 +215,10 @@ class WorkQueue:
         Cancellation: portions that were put stay.
         """
         entries = [item if isinstance(item, Item) else Item(item) for item in items]
-        tasks = [self._new_task(e.payload, e.priority, e.delay, e.key, e.expires, e.meta) for e in entries]
-        stored = None
-        if cursor is not None:
-            name = check_name("cursor: the name", cursor[0])
-            stored = (name, encoded(self.store.codec, f"{self.key}: the cursor", cursor[1]))
-        portion = min(CAP, self._client.producers.max_size)
-        outcomes: list[int | DuplicateTask] = []
-        for start in range(0, max(1, len(tasks)), portion):
-            part = tuple(tasks[start : start + portion])
-            last = start + portion >= len(tasks)
-            accepted = await self._client.producers.put(part, wait=True, cursor=stored if last else None)
-            outcomes += [self._outcome(task, i) for task, i in zip(part, accepted.ids, strict=True)]
-        return outcomes
+        if self.store.reporter.tracing is None:
+            return await self._put_all(entries, cursor)
+        with PutSpan(self.store.reporter, self.key, len(entries)) as span:
+            return await self._put_all(entries, cursor, span.meta)
 
     def put_in(
         self,
@@ -245,7 +241,21 @@ class WorkQueue:
         raises.
         Cancellation: roll back; it may have been put in the transaction.
         """
-        task = self._new_task(payload, priority, delay, key, expires, meta)
+        if self.store.reporter.tracing is None:
+            return self._put_in(connection, self._new_task(payload, priority, delay, key, expires, meta))
+        span = PutSpan(self.store.reporter, self.key)
+        try:
+            task = self._new_task(payload, priority, delay, key, expires, meta, span.meta)
+            put = self._put_in(connection, task)
+        except BaseException as error:
+            span.end(error)
+            raise
+        if not isinstance(put, Completed):
+            return span.end_with(put)
+        span.end(put.value)
+        return put
+
+    def _put_in(self, connection: object, task: NewTask) -> Completed[int] | Awaitable[int]:
         max_size = self._client.producers.max_size
 
         def judge(answer: int | Duplicate | Reply) -> int:
@@ -259,6 +269,30 @@ class WorkQueue:
         accepted = await self._client.producers.put((task,), wait=wait)
         return self._id(task, accepted.ids[0])
 
+    async def _put_traced(self, *fields: Any, wait: bool) -> int:
+        with PutSpan(self.store.reporter, self.key) as span:
+            span.task_id = await self._put_one(self._new_task(*fields, more=span.meta), wait=wait)
+            return span.task_id
+
+    async def _put_all(
+        self, items: Sequence[Item], cursor: tuple[str, Any] | None, more: Mapping[str, str] | None = None
+    ) -> list[int | DuplicateTask]:
+        tasks = [
+            self._new_task(e.payload, e.priority, e.delay, e.key, e.expires, e.meta, more) for e in items
+        ]
+        stored = None
+        if cursor is not None:
+            name = check_name("cursor: the name", cursor[0])
+            stored = (name, encoded(self.store.codec, f"{self.key}: the cursor", cursor[1]))
+        portion = min(CAP, self._client.producers.max_size)
+        outcomes: list[int | DuplicateTask] = []
+        for start in range(0, max(1, len(tasks)), portion):
+            part = tuple(tasks[start : start + portion])
+            last = start + portion >= len(tasks)
+            accepted = await self._client.producers.put(part, wait=True, cursor=stored if last else None)
+            outcomes += [self._outcome(task, i) for task, i in zip(part, accepted.ids, strict=True)]
+        return outcomes
+
     def _new_task(
         self,
         payload: Any,
@@ -267,6 +301,7 @@ class WorkQueue:
         key: str | None,
         expires: float | None,
         meta: Mapping[str, str] | None,
+        more: Mapping[str, str] | None = None,
     ) -> NewTask:
         return NewTask(
             encode(self.store, self.key, "payload", payload, self.max_payload),
@@ -274,7 +309,7 @@ class WorkQueue:
             check_seconds("delay", delay),
             None if key is None else check_name("key", key),
             check_timeout("expires", expires, least=None),
-            b"" if meta is None else encode_meta(meta),
+            b"" if meta is None and more is None else encode_meta(meta, more),
         )
 
     def _outcome(self, task: NewTask, answer: int | Duplicate) -> int | DuplicateTask:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from math import inf
 from typing import Any
 
@@ -60,7 +61,10 @@ class Runners:
         self.counts: Counter[str] = Counter()
         """What became of the tasks, by the names of events."""
         self._queue = queue
-        self._handlers = handlers
+        traces = queue.store.reporter.tracing is not None
+        self._handlers: Sequence[Handle] = (
+            [partial(_traced, handle) for handle in handlers] if traces else handlers
+        )
         self._timeout = timeout
         self._retry = retry or queue.retry
         self._prefetch = prefetch
@@ -193,3 +197,17 @@ class Runners:
         self.counts[event_of(settle, refused)] += 1
         if self._on_settled is not None:
             self._on_settled(task, settle, refused)
+
+
+async def _traced(handle: Handle, task: Task) -> Any:
+    task.begin_trying()
+    try:
+        result = await handle(task)
+    except BaseException as error:
+        if is_closing(error):  # in a context of its own
+            task.abandon_trying(error)
+        else:
+            task.leave_trying()
+        raise
+    task.leave_trying()
+    return result

@@ -15,8 +15,9 @@ from tenure.dbapi import Completed, run_enlisted
 from tenure.engine import Complete, Progress, Reply, Settle, Taken, Verdict
 from tenure.errors import AcquireTimeout, LeaseLost, PayloadTooLarge, TaskCancelled
 from tenure.handlers import describe, parted
+from tenure.observe import Trying
 from tenure.store import Held, Session, Store, encoded
-from tenure.waiting import Parked, now, park, wake
+from tenure.waiting import Parked, now, park, this_task, wake
 
 from ._block import LeasedBlock
 from ._failures import recorded
@@ -88,6 +89,7 @@ class Task(Guarded, Held):
         "_scope",
         "_session",
         "_since",
+        "_trying",
         "attempt",
         "cancelled",
         "deliveries",
@@ -121,6 +123,7 @@ class Task(Guarded, Held):
         self._result = b"null"
         self._joined = False
         self._if_uncommitted: Settle | None = None
+        self._trying: Trying | None = None
         session.add(self)
         queue.takers.hold(self.token, self)
 
@@ -292,6 +295,9 @@ class Task(Guarded, Held):
         on_settled: Callable[[Task, Settle, str | None], object],
         refused: str | None,
     ) -> None:
+        if self._trying is not None:
+            lost = LeaseLost(self._name, refused) if refused else None
+            self._end_trying(event_of(settle, refused), self._error or lost)
         if refused is None:
             # its traceback refers to the task
             error, self._error = self._error, None
@@ -307,6 +313,31 @@ class Task(Guarded, Held):
 
     def _about(self, seconds: float) -> dict[str, Any]:
         return {"queue": self._queue.key, "id": self.id, "attempt": self.attempt, "seconds": seconds}
+
+    # for tracing
+
+    def begin_trying(self) -> None:
+        """Trace the try that begins, if the observer traces: in the task of its handler or block.
+
+        For the worker and the block alone.
+        """
+        reporter = self._session.reporter
+        if reporter.tracing is not None:
+            self._trying = reporter.attempt(reporter.tracing.trying, self._queue.key, self)
+
+    def leave_trying(self) -> None:
+        """The handler or block has ended: in the same task. For the worker and the block alone."""
+        if self._trying is not None:
+            self._session.reporter.attempt(self._trying.leave)
+
+    def abandon_trying(self, error: BaseException) -> None:
+        """The handler's coroutine is being closed, and nobody asks the engine. For the worker alone."""
+        self._end_trying("task.lost", error)
+
+    def _end_trying(self, event: str, error: BaseException | None) -> None:
+        trying, self._trying = self._trying, None
+        if trying is not None:
+            self._session.reporter.attempt(trying.end, event.removeprefix("task."), error)
 
     def seconds_left(self) -> float:
         """For how long the session can still be trusted."""
@@ -349,9 +380,14 @@ class TakeBlock(LeasedBlock[Task, tuple[Session, Taken], bool]):
         return self._taken
 
     def _hand_over(self, obtained: tuple[Session, Taken], scope: CancelScope) -> Task:
-        return Task(self._queue, *obtained, scope)
+        task = Task(self._queue, *obtained, scope)
+        if self._store.reporter.tracing is not None:
+            task.begin_trying()
+        return task
 
     def _give_back(self, held: Task, error: BaseException | None) -> None:
+        if self._store.reporter.tracing is not None and this_task() is self._task:
+            held.leave_trying()
         failure, interruption = (None, None) if error is None else parted(error)
         if failure is None and interruption is not None:
             settle = held.interrupted()
