@@ -46,7 +46,7 @@ class Linked(Engine):
 
     def is_back(self):
         self.unreachable = None
-        self._deliver(Notice.RESYNC)
+        self._deliver(Notice.MISSED)
         waiting, self._waiting = self._waiting, []
         for operation, on_answer in waiting:
             self._engine.submit(operation, on_answer)
