@@ -12,5 +12,6 @@ FOR_OTHER_ROOMS = {
     "is_ours",
     "latencies",
     "log",
+    "trimmed",
     "works",
 }

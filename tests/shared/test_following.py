@@ -77,6 +77,7 @@ async def test_a_failed_try_is_on_record_while_the_task_rests_and_when_it_is_dea
     assert (record.state, record.error, record.earlier_errors) == ("delayed", "ValueError: first", ())
     assert record.traceback.startswith("Traceback")
     assert "raise error" in record.traceback
+    assert "tenure/shared" not in record.traceback
     (listed,) = (await queue.browse("delayed")).tasks
     assert listed.traceback == record.traceback
     await anyio.sleep(6)

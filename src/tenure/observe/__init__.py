@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from tenure.lazy import exports
 
 if TYPE_CHECKING:
-    from ._frames import is_ours
+    from ._frames import is_ours, trimmed
     from ._logging import LoggingObserver
     from ._observer import Observer
     from ._observers import Observers
@@ -34,13 +34,14 @@ __all__ = (
     "Trying",
     "is_ours",
     "log",
+    "trimmed",
 )
 
 __getattr__ = exports(
     __name__,
     "tenure.observe",
     {
-        "_frames": "is_ours",
+        "_frames": "is_ours trimmed",
         "_logging": "LoggingObserver",
         "_observer": "Observer",
         "_observers": "Observers",

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from types import TracebackType
 
 import anyio
 
-_OURS = tuple(f"{path}/" for path in (Path(__file__).parents[1], Path(anyio.__file__).parent))
+_OURS = tuple(f"{path}{os.sep}" for path in (Path(__file__).parents[1], Path(anyio.__file__).parent))
 
 
 def is_ours(filename: str) -> bool:

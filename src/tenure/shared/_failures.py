@@ -7,6 +7,7 @@ import traceback
 from typing import NamedTuple
 
 from tenure.handlers import describe
+from tenure.observe import trimmed
 
 _MOST_EARLIER = 10
 _LONGEST_LINE = 200
@@ -49,7 +50,8 @@ def read(record: bytes) -> Failures:
 def _traceback_of(error: BaseException) -> str:
     kept: list[str] = []
     left = _LONGEST_TRACEBACK - 4
-    for part in reversed(traceback.format_exception(error)):  # each a frame, or the error
+    # from the user's frames on; each part is a frame, or the error
+    for part in reversed(traceback.format_exception(type(error), error, trimmed(error.__traceback__))):
         size = len(part.encode(errors="replace"))
         if size > left:
             kept.append("...\n" if kept else part.encode(errors="replace")[:left].decode(errors="ignore"))
