@@ -341,6 +341,17 @@ async def test_an_unknown_task_cannot_be_followed(store):
         queue.follow(0)
 
 
+async def test_a_block_is_entered_again_but_not_twice_at_once(store):
+    queue = WorkQueue(store, "jobs")
+    task_id = await queue.put(1)
+    changes = queue.follow(task_id)
+    for _ in range(2):
+        async with changes:
+            assert (await anext(changes)).state == "waiting"
+            with pytest.raises(RuntimeError, match="entered already"):
+                await changes.__aenter__()
+
+
 async def test_a_purged_task_ends_its_followers(store, virtual_clock):
     queue = WorkQueue(store, "jobs")
     task_id = await queue.put(1)

@@ -99,7 +99,7 @@ class TaskChanges:
     between, but never the last report and the end; no record comes twice in a row, and no report after a newer one.
     """
 
-    __slots__ = ("_feed", "_feeds", "_record", "_seen", "_store")
+    __slots__ = ("_feed", "_feeds", "_seen", "_store")
 
     def __init__(self, store: Store, feed: Callable[[], Feed]) -> None:
         self._store = store
@@ -109,8 +109,10 @@ class TaskChanges:
 
     async def __aenter__(self) -> Self:
         """Begin."""
+        if self._feed is not None:
+            raise RuntimeError("this block is entered already; call follow again for another reader")
         await anyio.lowlevel.checkpoint()
-        self._feed = self._feeds()
+        self._feed, self._seen = self._feeds(), 0
         self._feed.join()
         return self
 
