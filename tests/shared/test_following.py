@@ -352,6 +352,17 @@ async def test_a_block_is_entered_again_but_not_twice_at_once(store):
                 await changes.__aenter__()
 
 
+async def test_a_task_that_was_requeued_is_followed_again(store):
+    queue = WorkQueue(store, "jobs", retry=Retry(attempts=1))
+    task_id = await queue.put(1)
+    await fail(queue, ValueError("no"))
+    async with queue.follow(task_id) as before:
+        assert [record.state async for record in before] == ["dead"]
+        await queue.requeue([task_id])
+        async with queue.follow(task_id) as after:
+            assert (await anext(after)).state == "waiting"
+
+
 async def test_a_purged_task_ends_its_followers(store, virtual_clock):
     queue = WorkQueue(store, "jobs")
     task_id = await queue.put(1)

@@ -25,7 +25,8 @@ class Feed:
     `version` counts the records that differed. Then comes the end: of the task, or `error`.
     """
 
-    def __init__(self, store: Store, key: str, task_id: int, on_last: Callable[[], object]) -> None:
+    def __init__(self, store: Store, key: str, task_id: int, on_last: Callable[[Feed], object]) -> None:
+        self.task_id = task_id
         self.record: Record | None = None
         self.version = 0
         self.over = False
@@ -33,7 +34,6 @@ class Feed:
         self.followers = new_line()
         self._store = store
         self._key = key
-        self._id = task_id
         self._on_last = on_last
         self._hints = new_line()
         self._users = 0
@@ -49,7 +49,7 @@ class Feed:
         """Somebody follows the task no longer; without anybody, nothing is asked any more."""
         self._users -= 1
         if not self._users:
-            self._on_last()
+            self._on_last(self)
             if self._job is not None:
                 self._job.cancel()
 
@@ -67,9 +67,9 @@ class Feed:
             while not self.over:
                 session = await self._store.session(self._store.ttl, self._key)
                 with Watch(self._hints, session, _nothing) as watch:
-                    answer = await self._store.call(GetTask(self._key, self._id, session.id))
+                    answer = await self._store.call(GetTask(self._key, self.task_id, session.id))
                     if answer is Reply.UNKNOWN:
-                        self.fail(partial(ResultUnavailable, self._key, self._id))
+                        self.fail(partial(ResultUnavailable, self._key, self.task_id))
                     elif not isinstance(answer, Found):
                         session.lose("gone")
                     else:

@@ -56,9 +56,13 @@ class Watchers:
         """What its followers in this process share."""
         name = str(task_id)
         feed = self._feeds.get(name)
-        if feed is None:
-            feed = self._feeds[name] = Feed(self._store, self._key, task_id, partial(self._feeds.pop, name))
+        if feed is None or feed.over:  # a dead task may have been requeued since
+            feed = self._feeds[name] = Feed(self._store, self._key, task_id, self._drop_feed)
         return feed
+
+    def _drop_feed(self, feed: Feed) -> None:
+        if self._feeds.get(str(feed.task_id)) is feed:
+            del self._feeds[str(feed.task_id)]
 
     def wake_followers(self, name: str) -> None:
         """A task that is followed has changed."""
