@@ -12,6 +12,7 @@ from explored.scenarios.queues import all_is_done
 from explored.world import pause
 
 from tenure import LeaseLost, Lock, Retry, RWLock, Semaphore, WorkQueue
+from tenure.engine import Hint, Notice
 from tenure.testing import cancellable, newcomer
 
 REPORTS = 3
@@ -112,6 +113,8 @@ async def _break_a_holder(world, thing, hold, other, hold_elsewhere, store, else
         (holder,) = (await other.holders()).holders
         await other.break_holder(holder.token)
         assert not await other.break_holder(holder.token)
+        if world.faults:  # engines lose hints with a connection, and say so when it is back
+            store._on_hint(Hint(store.process, "", "", Notice.MISSED))
 
     async def waiter():
         await inside.wait()
