@@ -48,9 +48,9 @@ BEGIN
         RETURN ROW('unfinished', ARRAY[tenure.again(now, NULL)],
             ARRAY[tenure.state_of(now, task)::bytea])::tenure.answer;
     END IF;
-    SELECT * INTO ended FROM tenure.ended e
-    WHERE e.id = _id AND e.queue = _queue AND (e.expires IS NULL OR e.expires > now);
-    IF NOT FOUND THEN
+    -- by the id alone: a plan made while the table was empty may take the index on queue and state
+    SELECT * INTO ended FROM tenure.ended e WHERE e.id = _id;
+    IF NOT FOUND OR ended.queue <> _queue OR ended.expires <= now THEN
         RETURN tenure.word('unknown');
     END IF;
     RETURN ROW('outcome', ARRAY[ended.attempts], ARRAY[ended.state::bytea, ended.result])::tenure.answer;
@@ -114,9 +114,9 @@ BEGIN
         RETURN NEXT tenure.record_of(now, tenure.state_of(now, task), task);
         RETURN;
     END IF;
-    SELECT * INTO ended FROM tenure.ended e
-    WHERE e.id = _id AND e.queue = _queue AND (e.expires IS NULL OR e.expires > now);
-    IF NOT FOUND THEN
+    -- by the id alone: a plan made while the table was empty may take the index on queue and state
+    SELECT * INTO ended FROM tenure.ended e WHERE e.id = _id;
+    IF NOT FOUND OR ended.queue <> _queue OR ended.expires <= now THEN
         RETURN NEXT tenure.word('unknown');
         RETURN;
     END IF;
