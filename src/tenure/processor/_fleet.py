@@ -7,7 +7,7 @@ its session, and no process has to know of the others.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
@@ -28,6 +28,7 @@ from tenure.shared import (
 from tenure.store import Store
 
 from ._metrics import Latencies, latencies
+from ._minutes import Minute
 from ._sketch import Sketch
 from ._window import Tally, total_of
 
@@ -68,12 +69,13 @@ class Fleet:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The report of one process."""
+    """The report of one process; `minutes` are those of the last hour that it has run through, the oldest first."""
 
     workers: int
     busy: int
     throughput: float
     tally: Tally
+    minutes: Sequence[Minute] = ()
 
     def to_data(self) -> dict[str, Any]:
         """As plain data."""
@@ -83,6 +85,7 @@ class Report:
             "busy": self.busy,
             "throughput": self.throughput,
             "sketches": sketches,
+            "minutes": self.minutes,
         }
 
     @classmethod
@@ -91,7 +94,9 @@ class Report:
         tally = Tally()
         for name, sketch in data["sketches"].items():
             tally.sketches[name] = Sketch.from_data(sketch)
-        return cls(data["workers"], data["busy"], data["throughput"], tally)
+        # processes of the release before report no minutes
+        minutes = [Minute(*map(float, minute)) for minute in data.get("minutes", ())]
+        return cls(data["workers"], data["busy"], data["throughput"], tally, minutes)
 
 
 class Fleets:
@@ -146,4 +151,4 @@ class Fleets:
                 await store.call(SetValue(self._key, hold.grant.name, lease.token, self._value()))
 
     def _value(self) -> bytes:
-        return json.dumps(self._report().to_data()).encode()
+        return json.dumps(self._report().to_data(), separators=(",", ":")).encode()

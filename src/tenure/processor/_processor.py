@@ -27,6 +27,7 @@ from ._fleet import Fleet, Fleets, Report
 from ._kind_workers import Handler, KindWorkers, Parts, Where
 from ._meter import Meter
 from ._metrics import Metrics, metrics_of
+from ._minutes import Minutes
 from ._monitor import Monitor
 from ._polling import poll, watch_heartbeats
 from ._presets import Preset, preset_of
@@ -127,6 +128,7 @@ class Processor(AsyncContextManagerMixin):
         self._workers: dict[str | None, KindWorkers] = {}
         self._resources = self._looks = 0
         self._fleets = Fleets(store, name, self._report)
+        self._minutes = Minutes()
         self._samples: tuple[Sample, ...] = ()
         self._closed = anyio.Event()
         self._state = "new"
@@ -325,7 +327,11 @@ class Processor(AsyncContextManagerMixin):
         done = tally.counts["done"]
         throughput = done / tally.seconds if tally.seconds else 0.0
         return Report(
-            self.preset.workers, sum(workers.busy for workers in self._workers.values()), throughput, tally
+            self.preset.workers,
+            sum(workers.busy for workers in self._workers.values()),
+            throughput,
+            tally,
+            self._minutes.taken(tally, at),
         )
 
     def _submitted(self, kind: str | None, tasks: int) -> None:

@@ -1,0 +1,46 @@
+"""The last hour of a process, minute by minute: small enough to travel with each of its reports."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from ._metrics import Latency
+from ._window import Tally
+
+_MOST = 60
+_MINUTE = 60.0
+
+
+class Minute(NamedTuple):
+    """Tasks done per second, tries that failed, and the 99th percentile of tasks' times in all, in seconds."""
+
+    throughput: float
+    failures: float
+    p99: float
+
+
+class Minutes:
+    """A sample a minute of the window of a minute, for an hour: at most 2 KiB as JSON."""
+
+    def __init__(self) -> None:
+        self._kept: deque[Minute] = deque(maxlen=_MOST)
+        self._next: float | None = None
+
+    def taken(self, tally: Tally, now: float) -> Sequence[Minute]:
+        """The minutes that have ended since the first call; the tally is that of the last one."""
+        if self._next is None:
+            self._next = now + _MINUTE
+        while now >= self._next:
+            self._next += _MINUTE
+            # in a minute that was slept through nothing was done
+            self._kept.append(_sample(tally) if now < self._next else Minute(0.0, 0.0, 0.0))
+        return tuple(self._kept)
+
+
+def _sample(tally: Tally) -> Minute:
+    done = tally.counts["done"] / tally.seconds if tally.seconds else 0.0
+    # three digits are what a chart shows
+    figures = (done, tally.counts["failures"], Latency.of(tally.sketches["total"]).p99)
+    return Minute(*(float(f"{figure:.3g}") for figure in figures))
