@@ -12,6 +12,7 @@ FOR_OTHER_ROOMS = {
     "is_ours",
     "latencies",
     "log",
+    "record_of",
     "trimmed",
     "works",
 }

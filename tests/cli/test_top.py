@@ -229,6 +229,7 @@ def test_programs_get_a_document(store_with_a_queue, command):
         "processes",
         "processors",
         "deadlocks",
+        "totals",
     } == set(document)
     assert document["queues"][0]["name"] == "mail"
     assert "hello" not in json.dumps(document)

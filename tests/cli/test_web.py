@@ -6,6 +6,7 @@ import json
 import re
 import signal
 import sys
+import time
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -118,6 +119,39 @@ def test_a_token_file_that_holds_none(misused, here):
     line = misused("web", "--token-file", "secret")
     assert "--token-file secret: a token has at least 8" in line
     assert "hush" not in line
+
+
+def test_actions_need_a_token_and_are_logged(served, misused, here):
+    line = misused("web", "--port", "0", "--actions")
+    assert (
+        line
+        == "tenure: --actions needs a token: --token-file FILE, or the environment variable TENURE_WEB_TOKEN\n"
+    )
+    (here / "token").write_text("correcthorse7\n")
+    child, url = served("--actions", "--token-file", "token", hint="; open it as /?token=TOKEN")
+    asked = urllib.request.Request(
+        url + "actions",
+        data=b'{"action": "pause", "queue": "mail"}',
+        headers={
+            "Authorization": "Bearer correcthorse7",
+            "Content-Type": "application/json",
+            "X-Tenure-Action": "1",
+            "Origin": url.removesuffix("/"),
+        },
+    )
+    assert json.loads(get(asked)) == {"changed": 1}
+    child.send_signal(signal.SIGINT)
+    _, err = child.communicate(timeout=50)
+    assert err == "page.pause queue='mail' changed=1 by=127.0.0.1\n"
+
+
+def test_payloads_are_shown_and_errors_hidden_if_asked(served):
+    _, url = served("--payloads", "--no-errors")
+    task = json.loads(get(url + "queues/mail/tasks/1"))
+    assert (task["payload"], "error" in task) == ("secret", False)
+    # the first sample is taken without any page
+    while not json.loads(get(url + "history.json"))["samples"]:
+        time.sleep(0.01)
 
 
 def test_without_its_library(store_with_a_queue, command, monkeypatch):

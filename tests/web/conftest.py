@@ -8,6 +8,8 @@ import anyio
 import h11
 import pytest
 
+import tenure
+from tenure.web import Site
 from tenure.web.server import Server
 
 
@@ -22,8 +24,8 @@ class Said(NamedTuple):
 class Asker:
     """Asks the server on its port, each time on a connection of its own."""
 
-    def __init__(self, server, port):
-        self.server, self.port = server, port
+    def __init__(self, server, port, store):
+        self.server, self.port, self.store = server, port, store
 
     @property
     def url(self):
@@ -71,16 +73,17 @@ async def heard(stream, method="GET"):
 
 @pytest.fixture
 async def serve():
-    """Starts servers: `ask = await serve(state, token="...")`."""
-    async with anyio.create_task_group() as group:
+    """Starts servers: `ask = await serve(state, token="...")`; `ask.store` is what they show."""
+    async with tenure.open_store("memory:") as store, anyio.create_task_group() as group:
 
-        async def start(state=None, **options):
+        async def start(state=None, *, token=None, names=(), live=False, **options):
             async def nothing():
                 return {"answer": 42}
 
-            server = Server(state or nothing, **options)
+            site = Site(store, state=None if live else state or nothing, **options)
+            server = Server(site, token=token, names=names)
             (port,) = await group.start(server.serve, "127.0.0.1", 0)
-            return Asker(server, port)
+            return Asker(server, port, store)
 
         yield start
         group.cancel_scope.cancel()

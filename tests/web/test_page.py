@@ -14,7 +14,7 @@ from needed import NO_CHROMIUM
 from tenure.engine import Holder, QueueCounts, Resource, ResourcePage
 from tenure.errors import StoreUnavailable
 from tenure.processor._metrics import Latencies, Latency
-from tenure.web import server
+from tenure.web import _site
 from tenure.web._document import document
 from tenure.web._flows import Flow
 from tenure.web._processors import SeenProcessor
@@ -78,8 +78,8 @@ def seen(**given):
 def cells(dom, place):
     """The texts of a table, row by row."""
     section = dom.partition(f'id="{place}"')[2].partition("</table>")[0]
-    rows = section.partition("<tbody>")[2].split("</tr>")[:-1]
-    return [re.findall(r"<td[^>]*>(.*?)</td>", row) for row in rows]
+    rows = section.partition("<tbody")[2].split("</tr>")[:-1]
+    return [[re.sub("<.*?>", "", cell) for cell in re.findall(r"<td[^>]*>(.*?)</td>", row)] for row in rows]
 
 
 async def test_what_is_there_is_shown_and_drawn(serve, browse):
@@ -117,7 +117,9 @@ async def test_what_is_there_is_shown_and_drawn(serve, browse):
     assert int(mail[1]) >= 7
     assert mail[2:] == ["3.00 s", "2", "1", "4.0", "12", "0.500 s", "20 ms", "0", "0"]
     assert idle[-1] == "1,234"
-    assert re.findall(r'<td class="bad">(.*?)</td>', dom) == ["1"]  # the dead of a queue
+    assert re.findall(r'<td[^>]* class="bad"[^>]*><a [^>]*>(.*?)</a></td>', dom) == [
+        "1"
+    ]  # the dead of a queue
     assert cells(dom, "processes") == [["host:1:ab", "mail: 2", "idle", "1", "0", "3"]]
     (harvest,) = cells(dom, "processors")
     assert harvest == ["harvest", "2", "7 of 20", "12", "-", *["0.250 s / 1.50 s / 2.00 s"] * 2]
@@ -130,7 +132,7 @@ async def test_what_is_there_is_shown_and_drawn(serve, browse):
         *("Depth", "Throughput, per second", "Latency, logarithmic", "Holders"),
     ]
     lines = re.findall(r'<polyline class="\w" points="([^"]*)"', dom)
-    assert len(lines) == 12
+    assert len(lines) == 13
     # the depth rises from poll to poll
     heights = [float(point.split(",")[1]) for point in lines[0].split()]
     assert len(heights) >= 3
@@ -185,9 +187,9 @@ NAMES = {
     ],
 )
 async def test_no_name_breaks_the_layout(serve, browse, monkeypatch, names):
-    body, _ = server._page()
+    body, _ = _site.page(actions=False)
     measured = body.replace(b"</script>", MEASURE.encode())
-    monkeypatch.setattr(server, "_page", lambda: (measured, "default-src * 'unsafe-inline'"))
+    monkeypatch.setattr(_site, "page", lambda **_: (measured, "default-src * 'unsafe-inline'"))
 
     async def state():
         holders = [Holder(name, "s.1@7f", 9, 1, b"", 75.0) for name in names]

@@ -8,6 +8,7 @@ import json
 import anyio
 import pytest
 
+import tenure
 from tenure.errors import StoreUnavailable
 from tenure.web import server
 from tenure.web.server import is_loopback
@@ -181,6 +182,58 @@ async def test_a_request_with_a_body_is_answered_and_the_connection_ends(serve):
         b"GET /state.json HTTP/1.1\r\nHost: localhost\r\nContent-Length: 999999999\r\n\r\nxxx"
     )
     assert said.startswith(b"HTTP/1.1 200")
+
+
+ACTION = b'{"action": "pause", "queue": "mails"}'
+SAFE = ("X-Tenure-Action: 1", "Content-Type: application/json", "Sec-Fetch-Site: same-origin")
+
+
+async def test_actions_are_carried_out_with_the_token_only(serve):
+    ask = await serve(token=TOKEN, actions=True)
+    queue = tenure.WorkQueue(ask.store, "mails")
+    await queue.put(1)
+    length = f"Content-Length: {len(ACTION)}"
+    said = await ask("/actions", *SAFE, length, method="POST", body=ACTION)
+    assert (said.status, (await queue.statistics()).paused) == (401, False)
+    bearer = f"Authorization: Bearer {TOKEN}"
+    said = await ask("/actions", *SAFE[1:], length, bearer, method="POST", body=ACTION)
+    assert (said.status, (await queue.statistics()).paused) == (403, False)
+    said = await ask("/actions", *SAFE, length, bearer, method="POST", body=ACTION)
+    assert (said.status, json.loads(said.body)) == (200, {"changed": 1})
+    assert (await queue.statistics()).paused
+
+
+async def test_another_request_follows_an_action_on_the_same_connection(serve):
+    ask = await serve(actions=True)
+    await tenure.WorkQueue(ask.store, "mails").put(1)
+    lines = ["POST /actions HTTP/1.1", "Host: localhost", *SAFE, f"Content-Length: {len(ACTION)}", "", ""]
+    last = b"GET /state.json HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+    said = await ask.raw("\r\n".join(lines).encode() + ACTION + last)
+    assert [int(part.split()[0]) for part in said.split(b"HTTP/1.1 ")[1:]] == [200, 200]
+
+
+async def test_a_body_that_is_too_long_is_refused(serve):
+    ask = await serve(actions=True)
+    body = b"x" * 300_000
+    said = await ask("/actions", *SAFE, f"Content-Length: {len(body)}", method="POST", body=body)
+    assert said.status == 413
+    assert (await ask("/")).status == 200
+
+
+async def test_a_body_that_ends_too_early_does_no_harm(serve):
+    ask = await serve(actions=True)
+    async with await ask.connect() as stream:
+        await stream.send(b"POST /actions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99\r\n\r\n{")
+        await stream.send_eof()
+        assert await said_on(stream) == b""
+    assert (await ask("/")).status == 200
+
+
+async def test_the_tasks_of_a_queue_with_any_name(serve):
+    ask = await serve(live=True)
+    await tenure.WorkQueue(ask.store, "a/b \u00fc").put(1)
+    said = await ask("/queues/a%2Fb%20%C3%BC/tasks/1")
+    assert (said.status, json.loads(said.body)["state"]) == (200, "waiting")
 
 
 async def said_on(stream):

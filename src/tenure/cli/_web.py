@@ -1,4 +1,4 @@
-"""`tenure web`: a read-only page about a store."""
+"""`tenure web`: a page about a store, which can only be read unless actions are allowed."""
 
 from __future__ import annotations
 
@@ -10,11 +10,9 @@ from functools import partial
 from pathlib import Path
 from socket import gethostname
 
-import anyio
-
 from tenure.store import Store
 from tenure.upkeep import unwrapped_task_group
-from tenure.web import Watch
+from tenure.web import Site
 
 from ._errors import Interrupted, UsageError
 from ._stop import Stop
@@ -28,8 +26,8 @@ def web(words: Sequence[str]) -> int:
     """Run `tenure web`. Raises `UsageError`, `TenureError`, `OSError`."""
     p = parser(
         "web",
-        "A read-only page with live charts. It shows no payloads, results or metadata. It needs the extra web:"
-        " pip install 'tenure[web]'.",
+        "A page with live charts, tasks and failures. It can only be read, unless --actions is given. It needs the"
+        " extra web: pip install 'tenure[web]'.",
         as_json=False,
     )
     p.add_argument(
@@ -55,8 +53,22 @@ def web(words: Sequence[str]) -> int:
         default=[],
         help="another name of this server, such as a proxy's; may be repeated",
     )
+    p.add_argument("--payloads", action="store_true", help="show the payloads and results of tasks")
+    p.add_argument("--no-errors", action="store_true", help="show no errors and tracebacks of tasks")
+    p.add_argument(
+        "--actions",
+        action="store_true",
+        help="let the page requeue, cancel and purge tasks, pause queues, and break locks; needs a token",
+    )
+    p.add_argument(
+        "--trust-proxy", action="store_true", help="log X-Forwarded-User with each action: a proxy sets it"
+    )
     given = p.parse_args(words)
     given.token = given.token or _token_from_elsewhere(given.token_file)
+    if given.actions and given.token is None:
+        raise UsageError(
+            f"--actions needs a token: --token-file FILE, or the environment variable {_TOKEN_VARIABLE}"
+        )
     with_store(given, partial(_serve, given))
     return 0
 
@@ -74,7 +86,14 @@ async def _serve(given: argparse.Namespace, store: Store) -> None:
             file=sys.stderr,
         )
     names = (given.host, gethostname(), *given.allow_host)
-    server = Server(Watch(store).state, token=given.token, names=names)
+    site = Site(
+        store,
+        actions=given.actions,
+        payloads=given.payloads,
+        errors=not given.no_errors,
+        trust_proxy=given.trust_proxy,
+    )
+    server = Server(site, token=given.token, names=names)
     async with unwrapped_task_group() as group:
         stop = Stop(group.cancel_scope, lambda _: None)
         await group.start(stop.listen)
@@ -89,7 +108,7 @@ async def _serve(given: argparse.Namespace, store: Store) -> None:
                 ) from problem
             hint = "; open it as /?token=TOKEN" if given.token else ""
             print(f"http://{host}:{ports[0]}/ shows {store.url}{hint}; Ctrl-C ends it", flush=True)
-            await anyio.sleep_forever()
+            await site.sample()
         group.cancel_scope.cancel()
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ._limiter import RateLimiter
     from ._lock import HolderInfo, Lock, LockStatus, break_holder
     from ._queue import WorkQueue
-    from ._records import Audit, Item, QueueStatistics, TaskPage, TaskRecord
+    from ._records import Audit, Item, QueueStatistics, TaskPage, TaskRecord, record_of
     from ._resource_pool import PooledResource, ResourcePool, ResourcePoolStatistics
     from ._retry import Discard, Retry, RetryLater
     from ._runners import Runners
@@ -66,6 +66,7 @@ __all__ = (
     "Worker",
     "WorkerStatistics",
     "break_holder",
+    "record_of",
 )
 
 __getattr__ = exports(
@@ -83,7 +84,7 @@ __getattr__ = exports(
         "_limiter": "RateLimiter",
         "_lock": "HolderInfo Lock LockStatus break_holder",
         "_queue": "WorkQueue",
-        "_records": "Audit Item QueueStatistics TaskPage TaskRecord",
+        "_records": "Audit Item QueueStatistics TaskPage TaskRecord record_of",
         "_resource_pool": "PooledResource ResourcePool ResourcePoolStatistics",
         "_retry": "Discard Retry RetryLater",
         "_runners": "Runners",

@@ -1,12 +1,14 @@
-"""The state of a store as `tenure top` and the read-only page of `tenure web` show it.
+"""The state of a store as `tenure top` and the page of `tenure web` show it; `app` is that page for ASGI.
 
 `tenure.web.server` is not imported here: it needs h11.
 """
 
 from __future__ import annotations
 
+from ._asgi import app
 from ._document import described, document
 from ._flows import Flow, Flows
+from ._site import Site
 from ._view import (
     READERS,
     SeenKey,
@@ -32,8 +34,10 @@ __all__ = (
     "SeenKey",
     "SeenPool",
     "SeenProcess",
+    "Site",
     "View",
     "Watch",
+    "app",
     "described",
     "document",
     "find_deadlocks",

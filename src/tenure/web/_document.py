@@ -10,6 +10,7 @@ from typing import Any
 from tenure.processor import Latency
 
 from ._flows import Flow
+from ._history import totals
 from ._processors import SeenProcessor
 from ._view import SeenKey, SeenPool, View
 from ._waits import Deadlock, task_of
@@ -23,7 +24,7 @@ _SHOWN_HOLDERS = 20
 
 def document(url: str, namespace: str, view: View, flows: Mapping[str, Flow]) -> dict[str, Any]:
     """All that is seen, as JSON; numbers of seconds are floats."""
-    return {
+    seen: dict[str, Any] = {
         "store": url,
         "namespace": namespace,
         "ping": view.ping,
@@ -55,6 +56,7 @@ def document(url: str, namespace: str, view: View, flows: Mapping[str, Flow]) ->
         "processors": [_processor(one) for one in view.processors],
         "deadlocks": [described(deadlock) for deadlock in view.deadlocks],
     }
+    return {**seen, "totals": totals(seen)}
 
 
 def described(deadlock: Deadlock) -> dict[str, Any]:
@@ -73,7 +75,13 @@ def described(deadlock: Deadlock) -> dict[str, Any]:
 def _key(key: SeenKey) -> dict[str, Any]:
     def some(holders: Any) -> list[dict[str, Any]]:
         return [
-            {"process": one.process, "task": task_of(one), "seconds": one.age, "weight": one.weight}
+            {
+                "process": one.process,
+                "task": task_of(one),
+                "seconds": one.age,
+                "weight": one.weight,
+                "token": one.token,
+            }
             for one in holders[:_SHOWN_HOLDERS]
         ]
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 
 from tenure.engine import Holder
 from tenure.processor import Latencies, Report, Tally, latencies
@@ -12,7 +13,10 @@ from tenure.processor import Latencies, Report, Tally, latencies
 
 @dataclass(frozen=True, slots=True)
 class SeenProcessor:
-    """All processes that run one processor: tasks per second, and quantiles of how long tasks took in all of them."""
+    """All processes that run one processor: tasks per second, and quantiles of how long tasks took in all of them.
+
+    `minutes` are the last ones, the oldest first: tasks per second, failed tries, and the longest p99 of any process.
+    """
 
     name: str
     processes: int
@@ -20,6 +24,7 @@ class SeenProcessor:
     busy: int
     throughput: float
     latency: Latencies
+    minutes: Sequence[Sequence[float]] = ()
 
 
 def processor(name: str, members: Iterable[Holder]) -> SeenProcessor:
@@ -40,4 +45,15 @@ def processor(name: str, members: Iterable[Holder]) -> SeenProcessor:
         sum(report.busy for report in reports),
         sum(report.throughput for report in reports),
         latencies(tally),
+        _together([report.minutes for report in reports]),
     )
+
+
+def _together(processes: Sequence[Sequence[Sequence[float]]]) -> list[tuple[float, float, float]]:
+    """The minutes of several processes, which all end now."""
+    aligned = zip_longest(*(reversed(minutes) for minutes in processes), fillvalue=(0.0, 0.0, 0.0))
+    added = [
+        (sum(one[0] for one in minute), sum(one[1] for one in minute), max(one[2] for one in minute))
+        for minute in aligned
+    ]
+    return added[::-1]

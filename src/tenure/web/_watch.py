@@ -11,6 +11,7 @@ from tenure.store import Store
 
 from ._document import document
 from ._flows import Flows
+from ._history import History
 from ._view import look
 
 _FRESH = 0.8
@@ -26,6 +27,7 @@ class Watch:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._flows = Flows()
+        self.history = History()
         self._lock = anyio.Lock()
         self._seen: tuple[float, dict[str, Any]] | None = None
 
@@ -39,5 +41,7 @@ class Watch:
     async def _look(self) -> dict[str, Any]:
         with anyio.move_on_after(_PATIENCE):
             view = await look(self._store, _MOST)
-            return document(self._store.url, self._store.namespace, view, self._flows.add(view))
+            seen = document(self._store.url, self._store.namespace, view, self._flows.add(view))
+            self.history.add(seen, {one.name: one.minutes for one in view.processors})
+            return seen
         raise StoreUnavailable(f"{self._store.url}: no answer within {_PATIENCE:g} s")

@@ -1,28 +1,26 @@
-"""The server of the page: two resources, read-only, careful with its clients."""
+"""The server of `tenure web`: who may ask, and connections that harm nobody. What is answered: `_site`."""
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import hmac
-import json
 import re
 import socket
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from http import HTTPStatus
 from http.cookies import CookieError, SimpleCookie
-from importlib.resources import files
 from ipaddress import ip_address
-from typing import Any, NamedTuple
-from urllib.parse import parse_qs, urlsplit
+from typing import Any
+from urllib.parse import parse_qs, unquote, urlsplit
 
 import anyio
 import h11
 from anyio import TASK_STATUS_IGNORED, CancelScope
 from anyio.abc import SocketAttribute, SocketStream, TaskStatus
 
-from tenure.errors import TenureError
 from tenure.upkeep import unwrapped_task_group
+
+from ._answers import Answer, Request, plain
+from ._site import MOST_BODY, Site
 
 _MOST_CONNECTIONS = 64
 _MOST_HEADER = 16 * 1024
@@ -32,36 +30,9 @@ _HEAD = 5.0
 _ANSWER = 30.0
 """Seconds that a connection may take to have a request answered, and take the answer in."""
 
-Headers = tuple[tuple[str, str], ...]
-
-
-class Answer(NamedTuple):
-    """What is said to one request."""
-
-    status: int
-    body: bytes
-    kind: str = "text/plain; charset=utf-8"
-    headers: Headers = ()
-
-
-def _page() -> tuple[bytes, str]:
-    """The page, and the policy that lets its own script and style work, and no others."""
-    text = files(__spec__.parent).joinpath("page.html").read_text("utf-8")
-
-    def sources(tag: str) -> str:
-        found: list[str] = re.findall(rf"<{tag}>(.*?)</{tag}>", text, re.DOTALL)
-        digests = [base64.b64encode(hashlib.sha256(part.encode()).digest()).decode() for part in found]
-        return " ".join(f"'sha256-{digest}'" for digest in digests)
-
-    policy = (
-        f"default-src 'none'; script-src {sources('script')}; style-src {sources('style')}; connect-src 'self';"
-        " img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-    )
-    return text.encode(), policy
-
 
 class Server:
-    """Serves the page at `/` and what `state` returns as JSON at `/state.json`.
+    """Serves a site at `/`, to those who may ask.
 
     Requests must name this server by a number, `localhost`, or one of `names`: so no page of another site can have a
     browser ask under that site's name (DNS rebinding). With a `token` each request must carry it: as
@@ -70,15 +41,14 @@ class Server:
 
     def __init__(
         self,
-        state: Callable[[], Awaitable[dict[str, Any]]],
+        site: Site,
         *,
         token: str | None = None,
         names: Iterable[str] = (),
     ) -> None:
-        self._state = state
+        self._site = site
         self._token = token
         self._names = {"localhost", *(name.lower() for name in names)}
-        self._body, self._policy = _page()
         self._connections = 0
         self._asking: dict[CancelScope, None] = {}
         self._cookie = "tenure"
@@ -102,13 +72,15 @@ class Server:
         self._connections += 1
         try:
             async with stream:
-                conversation = _Conversation(stream, self._answer, self._asking)
+                conversation = _Conversation(
+                    stream, self._answer, self._asking, takes_bodies=self._site.takes_actions
+                )
                 if self._connections > _MOST_CONNECTIONS and not self._let_go_of_the_oldest():
                     await conversation.refuse()
                 else:
                     while await conversation.exchange():
                         pass
-        except (OSError, anyio.BrokenResourceError, anyio.ClosedResourceError, h11.LocalProtocolError):
+        except (OSError, anyio.BrokenResourceError, anyio.ClosedResourceError, h11.ProtocolError):
             pass  # the client has gone, or is too slow
         finally:
             self._connections -= 1
@@ -122,43 +94,29 @@ class Server:
         oldest.cancel()
         return True
 
-    async def _answer(self, request: h11.Request) -> Answer:
+    async def _answer(self, head: h11.Request, body: bytes, client: str) -> Answer:
         headers = {
-            bytes(name).decode("latin-1"): bytes(value).decode("latin-1") for name, value in request.headers
+            bytes(name).decode("latin-1"): bytes(value).decode("latin-1") for name, value in head.headers
         }
         try:
-            target = urlsplit(request.target.decode("latin-1"))
+            target = urlsplit(head.target.decode("latin-1"))
         except ValueError:  # what cannot be a host
-            return _plain(400, "this is no request that can be answered")
+            return plain(400, "this is no request that can be answered")
         if not self._is_ours(headers.get("host", "")):
-            return _plain(
+            return plain(
                 421, "this server does not go by that name; see tenure web --help about --allow-host"
             )
         given = parse_qs(target.query).get("token", [""])[0]
         if self._token is not None and not any(map(self._is_token, (given, *self._tokens(headers)))):
-            return _plain(401, "a token is needed: open /?token=...", ("WWW-Authenticate", "Bearer"))
-        if request.method not in (b"GET", b"HEAD"):
-            return _plain(405, "this page can only be read", ("Allow", "GET, HEAD"))
-        match target.path:
-            case "/" if given and self._token is not None:
-                # out of the address, and so out of the history
-                cookie = f"{self._cookie}={self._token}; HttpOnly; SameSite=Strict; Path=/"
-                return Answer(303, b"", headers=(("Location", "/"), ("Set-Cookie", cookie)))
-            case "/":
-                return Answer(
-                    200, self._body, "text/html; charset=utf-8", (("Content-Security-Policy", self._policy),)
-                )
-            case "/state.json":
-                return await self._tell_state()
-            case _:
-                return _plain(404, "there is / and /state.json")
-
-    async def _tell_state(self) -> Answer:
-        try:
-            status, document = 200, await self._state()
-        except TenureError as problem:
-            status, document = 503, {"error": str(problem)}
-        return Answer(status, json.dumps(document).encode(), "application/json")
+            return plain(401, "a token is needed: open /?token=...", ("WWW-Authenticate", "Bearer"))
+        method = head.method.decode("latin-1")
+        if target.path == "/" and given and self._token is not None and method in ("GET", "HEAD"):
+            # out of the address, and so out of the history
+            cookie = f"{self._cookie}={self._token}; HttpOnly; SameSite=Strict; Path=/"
+            return Answer(303, b"", headers=(("Location", "/"), ("Set-Cookie", cookie)))
+        return await self._site.answer(
+            Request(method, unquote(target.path), target.query, headers, body, client)
+        )
 
     def _is_ours(self, host: str) -> bool:
         name = host.rpartition(":")[0] if re.search(r":\d*$", host) else host
@@ -190,24 +148,28 @@ class _Conversation:
     def __init__(
         self,
         stream: SocketStream,
-        answer: Callable[[h11.Request], Awaitable[Answer]],
+        answer: Callable[[h11.Request, bytes, str], Awaitable[Answer]],
         asking: dict[CancelScope, None],
+        *,
+        takes_bodies: bool,
     ) -> None:
         self._stream = stream
         self._answer = answer
+        self._takes_bodies = takes_bodies
+        self._client = str(stream.extra(SocketAttribute.remote_address)[0])  # noqa: S610 - no Django
         self._asking = asking
         self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=_MOST_HEADER)
 
     async def refuse(self) -> None:
         """Answer without having been asked. Cancellation: the connection is of no use any more."""
-        await self._send(_plain(503, "too many connections; try again later"), closes=True)
+        await self._send(plain(503, "too many connections; try again later"), closes=True)
 
     async def exchange(self) -> bool:
         """Answer one request; false if there will be no other. Cancellation: as above."""
         try:
             request = await self._request()
         except h11.RemoteProtocolError as problem:
-            answer = _plain(problem.error_status_hint, "this is no request that can be answered")
+            answer = plain(problem.error_status_hint, "this is no request that can be answered")
             with anyio.fail_after(_ANSWER):
                 await self._send(answer, closes=True)
             return False
@@ -217,14 +179,29 @@ class _Conversation:
             return await self._answer_to(request)
 
     async def _answer_to(self, request: h11.Request) -> bool:
-        answer = await self._answer(request)
-        # a body would have to be read before the next request: a client that sends one has to connect again
-        closes = not isinstance(self._next_at_hand(), h11.EndOfMessage)
+        body = b""
+        if self._takes_bodies and request.method == b"POST":
+            body = await self._body()
+        if len(body) > MOST_BODY:
+            answer = plain(413, f"a request may have at most {MOST_BODY} bytes")
+        else:
+            answer = await self._answer(request, body, self._client)
+        # what is left of a body would have to be read before the next request: the client has to connect again
+        closes = self._http.their_state is not h11.DONE and not isinstance(
+            self._next_at_hand(), h11.EndOfMessage
+        )
         await self._send(answer, closes=closes, head=request.method == b"HEAD")
-        if self._http.our_state is not h11.DONE:
+        if self._http.our_state is not h11.DONE or self._http.their_state is not h11.DONE:
             return False
         self._http.start_next_cycle()
         return True
+
+    async def _body(self) -> bytes:
+        """The body, up to one byte more than is allowed."""
+        body = b""
+        while len(body) <= MOST_BODY and isinstance(event := await self._next(), h11.Data):
+            body += bytes(event.data)
+        return body[: MOST_BODY + 1]
 
     async def _request(self) -> h11.Request | None:
         """The next request; None if none came in time, or the connection is needed for another client."""
@@ -254,16 +231,7 @@ class _Conversation:
     async def _send(self, answer: Answer, *, closes: bool, head: bool = False) -> None:
         if self._http.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
             return
-        headers = [
-            ("Content-Type", answer.kind),
-            ("Content-Length", str(len(answer.body))),
-            ("Cache-Control", "no-store"),
-            ("X-Content-Type-Options", "nosniff"),
-            ("X-Frame-Options", "DENY"),
-            ("Referrer-Policy", "no-referrer"),
-            ("Cross-Origin-Resource-Policy", "same-origin"),
-            *answer.headers,
-        ]
+        headers = list(answer.all_headers)
         if closes:
             headers.append(("Connection", "close"))
         reason = HTTPStatus(answer.status).phrase
@@ -273,10 +241,6 @@ class _Conversation:
             parts.append(self._http.send(h11.Data(data=answer.body)) or b"")
         parts.append(self._http.send(h11.EndOfMessage()) or b"")
         await self._stream.send(b"".join(parts))
-
-
-def _plain(status: int, text: str, *headers: tuple[str, str]) -> Answer:
-    return Answer(status, f"{text}\n".encode(), headers=headers)
 
 
 def is_loopback(host: str) -> bool:

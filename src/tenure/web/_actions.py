@@ -1,0 +1,129 @@
+"""What an operator may change from the page; each change is logged with who asked for it."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any, cast
+
+from tenure.arguments import check_count, check_name, check_task_id
+from tenure.engine import CAP, Changed, Count, Move, QueueCounts, SetPaused
+from tenure.observe import log
+from tenure.shared import break_holder
+from tenure.store import Store
+
+_PURGEABLE = ("waiting", "delayed", "dead", "done", "discarded", "cancelled", "expired")
+_BREAKABLE = ("lock", "rwlock", "semaphore", "election")
+_MOST_IDS = 10_000
+_CANCELLED_TTL = 3600.0
+"""Seconds for which the record of a task that was cancelled here is kept: the default of `WorkQueue`."""
+
+_FIELDS = {
+    "requeue": {"queue", "ids", "all"},
+    "cancel": {"queue", "ids"},
+    "purge": {"queue", "states"},
+    "pause": {"queue"},
+    "resume": {"queue"},
+    "break": {"kind", "name", "token"},
+}
+
+
+class Actions:
+    """Carries out actions, sent as JSON objects."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    async def act(self, asked: object, by: str) -> dict[str, Any]:
+        """Do what is asked and return how much was changed, as {"changed": n}.
+
+        Raises `ValueError` and `TypeError` for what cannot be done, `EngineError`. Cancellation: it may or may not be
+        applied, and is logged as such.
+        """
+        if not isinstance(asked, dict):
+            raise TypeError("the body must be a JSON object")
+        given = cast("dict[str, Any]", asked)
+        action = given.get("action")
+        if not isinstance(action, str) or action not in _FIELDS:
+            raise ValueError(f"action must be one of {', '.join(_FIELDS)}")
+        if unknown := given.keys() - _FIELDS[action] - {"action"}:
+            raise ValueError(f"{action} takes no {', '.join(sorted(unknown))}")
+        done = self._break(given) if action == "break" else self._change(action, given)
+        try:
+            changed = await done
+        except (ValueError, TypeError):
+            raise  # refused before anything was sent
+        except BaseException:
+            _log(given, "outcome=unknown", by)
+            raise
+        _log(given, f"changed={changed}", by)
+        return {"changed": changed}
+
+    async def _change(self, action: str, given: dict[str, Any]) -> int:
+        name = check_name("queue", given.get("queue"))
+        key = self._store.key("queue", name)
+        counts = await self._store.call(Count(key))
+        if not isinstance(counts, QueueCounts) or not (counts.put or counts.paused):
+            raise ValueError(f"there is no queue {name}")
+        match action:
+            case "pause" | "resume":
+                await self._store.call(SetPaused(key, paused=action == "pause"))
+                return int(counts.paused is not (action == "pause"))
+            case "purge":
+                return await self._purge(key, given.get("states"))
+            case "requeue" if "all" in given:
+                if given["all"] is not True or "ids" in given:
+                    raise ValueError("requeue takes ids or all, which must be true")
+                return await self._move_all(Move(key, frozenset({"dead"}), "waiting"))
+            case "requeue":
+                return await self._move_each(key, given.get("ids"), "waiting")
+            case _:
+                return await self._move_each(key, given.get("ids"), "cancelled")
+
+    async def _purge(self, key: str, states: object) -> int:
+        named = cast("list[object]", states) if isinstance(states, list) else []
+        chosen = frozenset(one for one in named if isinstance(one, str))
+        if not chosen or len(chosen) < len(named) or not chosen.issubset(_PURGEABLE):
+            raise ValueError(f"states must be a list of some of {', '.join(_PURGEABLE)}, each once")
+        return await self._move_all(Move(key, chosen, "purged"))
+
+    async def _move_all(self, move: Move) -> int:
+        total, moved = 0, Changed(0, more=True)
+        while moved.more:
+            moved = await self._move(Move(move.key, move.which, move.to, moved.after))
+            total += moved.count
+        return total
+
+    async def _move_each(self, key: str, ids: object, to: Any) -> int:
+        if not isinstance(ids, list) or not 0 < len(cast("list[object]", ids)) <= _MOST_IDS:
+            raise ValueError(f"ids must be a list of 1 to {_MOST_IDS:,} ids of tasks")
+        checked = tuple(check_task_id("ids", one) for one in cast("list[object]", ids))
+        total = 0
+        for start in range(0, len(checked), CAP):
+            move = Move(key, checked[start : start + CAP], to, ttl=_CANCELLED_TTL)
+            total += (await self._move(move)).count
+        return total
+
+    async def _move(self, move: Move) -> Changed:
+        moved = await self._store.call(move)
+        assert isinstance(moved, Changed)
+        return moved
+
+    async def _break(self, given: dict[str, Any]) -> int:
+        kind = given.get("kind")
+        if not isinstance(kind, str) or kind not in _BREAKABLE:
+            raise ValueError(f"kind must be one of {', '.join(_BREAKABLE)}")
+        key = self._store.key(kind, check_name("name", given.get("name")))
+        token = check_count("token", given.get("token"), most=2**63 - 1)
+        return int(await break_holder(self._store, key, token))
+
+
+def _log(given: dict[str, Any], outcome: str, by: str) -> None:
+    # not by the store's reporter, which leaves lines out when there are many
+    facts = [f"{name}={_short(value)}" for name, value in given.items() if name != "action"]
+    log(logging.WARNING, "%s", " ".join([f"page.{given['action']}", *facts, outcome, f"by={by}"]))
+
+
+def _short(value: object) -> str:
+    # repr: what comes from elsewhere cannot begin a line of its own in the log
+    text = repr(value)
+    return text if len(text) <= 200 else f"{text[:200]}..."

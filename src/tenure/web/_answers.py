@@ -1,0 +1,58 @@
+"""A request and an answer as the page's core sees them, whichever server carries them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+Headers = tuple[tuple[str, str], ...]
+
+
+class Request(NamedTuple):
+    """What a client asks for: `path` is decoded and relative to where the page is; names of headers are lower case."""
+
+    method: str
+    path: str
+    query: str
+    headers: Mapping[str, str]
+    body: bytes = b""
+    client: str = ""
+
+
+class Answer(NamedTuple):
+    """What one request is answered with."""
+
+    status: int
+    body: bytes
+    kind: str = "text/plain; charset=utf-8"
+    headers: Headers = ()
+
+    @property
+    def all_headers(self) -> Headers:
+        """Its own headers, and those that every answer has."""
+        return (
+            ("Content-Type", self.kind),
+            ("Content-Length", str(len(self.body))),
+            ("Cache-Control", "no-store"),
+            ("X-Content-Type-Options", "nosniff"),
+            ("X-Frame-Options", "DENY"),
+            ("Referrer-Policy", "no-referrer"),
+            ("Cross-Origin-Resource-Policy", "same-origin"),
+            *self.headers,
+        )
+
+
+def plain(status: int, text: str, *headers: tuple[str, str]) -> Answer:
+    """An answer in words."""
+    return Answer(status, f"{text}\n".encode(), headers=headers)
+
+
+def as_json(status: int, document: Any) -> Answer:
+    """An answer for programs."""
+    return Answer(status, json.dumps(document).encode(), "application/json")
+
+
+def problem(status: int, text: object) -> Answer:
+    """A refusal for programs."""
+    return as_json(status, {"error": str(text)})

@@ -1,0 +1,68 @@
+"""What the charts show, one number for each line, and its past: an hour of samples, kept while this process runs."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import anyio
+
+EVERY = 10.0
+"""Seconds between samples."""
+
+_MOST = 360
+
+
+def totals(document: dict[str, Any]) -> dict[str, float | None]:
+    """The numbers that the charts draw, of all queues, keys, pools and processors together; None: unknown."""
+    queues, keys, pools = document["queues"], document["keys"], document["pools"]
+    return {
+        **{name: sum(queue[name] for queue in queues) for name in ("waiting", "leased", "delayed", "dead")},
+        **{name: sum(queue[name] for queue in queues) for name in ("put_per_second", "ended_per_second")},
+        "ping": document["ping"],
+        "mean_wait": _greatest(queue["mean_wait"] for queue in queues),
+        "mean_run": _greatest(queue["mean_run"] for queue in queues),
+        "p99": _greatest(one["total"]["p99"] for one in document["processors"] if one["total"]["count"]),
+        "held": sum(key["held"] for key in keys),
+        "waits": sum(key["waits"] for key in keys),
+        "claimed": sum(pool["claimed"] for pool in pools),
+    }
+
+
+class History:
+    """The samples of the last hour, and what each processor's processes remember of it."""
+
+    def __init__(self) -> None:
+        self._samples: deque[tuple[float, dict[str, float | None]]] = deque(maxlen=_MOST)
+        self._minutes: dict[str, Sequence[Sequence[float]]] = {}
+
+    def add(self, document: dict[str, Any], minutes: dict[str, Sequence[Sequence[float]]]) -> None:
+        """Take in what was seen at this moment, if the last sample is old enough."""
+        self._minutes = minutes
+        now = anyio.current_time()
+        # half a second less: a sample is not left out because the one before it came late
+        if not self._samples or now - self._samples[-1][0] >= EVERY - 0.5:
+            self._samples.append((now, document["totals"]))
+
+    def document(self) -> dict[str, Any]:
+        """As JSON, the oldest first; `ago` in seconds."""
+        now = anyio.current_time()
+        return {
+            "every": EVERY,
+            "samples": [{"ago": now - at, **sample} for at, sample in self._samples],
+            "processors": [
+                {
+                    "name": name,
+                    "minutes": [
+                        dict(zip(("ended_per_second", "failures", "p99"), minute, strict=True))
+                        for minute in minutes
+                    ],
+                }
+                for name, minutes in self._minutes.items()
+            ],
+        }
+
+
+def _greatest(values: Iterable[float | None]) -> float | None:
+    return max((value for value in values if value is not None), default=None)

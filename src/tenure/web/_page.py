@@ -1,0 +1,39 @@
+"""The one page, put together from its parts, and the policy that lets its own script and style work, and no others."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from importlib.resources import files
+
+_SCRIPTS = (
+    "words.js",
+    "elements.js",
+    "charts.js",
+    "tables.js",
+    "graph.js",
+    "tasks.js",
+    "actions.js",
+    "start.js",
+)
+
+
+def page(*, actions: bool) -> tuple[bytes, str]:
+    """The page, with buttons that change things or without, and its content security policy."""
+    parts = files(__spec__.parent).joinpath("page")
+    style = parts.joinpath("page.css").read_text("utf-8")
+    script = '"use strict";\n' + "".join(parts.joinpath(name).read_text("utf-8") for name in _SCRIPTS)
+    text = parts.joinpath("page.html").read_text("utf-8")
+    text = text.replace("<style></style>", f"<style>{style}</style>")
+    text = text.replace("<script></script>", f"<script>{script}</script>")
+    if actions:
+        text = text.replace('<html lang="en">', '<html lang="en" data-actions="yes">')
+    policy = (
+        f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(style)}; connect-src 'self';"
+        " img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    )
+    return text.encode(), policy
+
+
+def _hash(text: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"

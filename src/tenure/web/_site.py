@@ -1,0 +1,169 @@
+"""The core that the server of `tenure web` and the ASGI application share: which request has which answer."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import anyio
+
+from tenure.arguments import check_name
+from tenure.errors import EngineError, StoreUnavailable, TenureError
+from tenure.store import Store
+
+from ._actions import Actions
+from ._answers import Answer, Request, as_json, plain, problem
+from ._failures import Failures
+from ._history import EVERY
+from ._page import page
+from ._tasks import Tasks
+from ._watch import Watch
+
+_PATIENCE = 20.0
+_TASKS = re.compile(r"/queues/(?P<queue>.+)/tasks(?:/(?P<id>[1-9]\d{0,15}))?", re.DOTALL)
+_HEADER = "x-tenure-action"
+MOST_BODY = 256 * 1024
+"""Bytes of a request's body."""
+
+
+class Site:
+    """Answers requests about a store; who may ask is for the server to decide.
+
+    `actions` lets requests change things, `payloads` shows payloads and results, `errors` errors and tracebacks.
+    `trust_proxy` has the log say `X-Forwarded-User`. `state` returns the document of the page, by default what a
+    `Watch` sees.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        actions: bool = False,
+        payloads: bool = False,
+        errors: bool = True,
+        trust_proxy: bool = False,
+        state: Callable[[], Awaitable[dict[str, Any]]] | None = None,
+    ) -> None:
+        self._watch = Watch(store)
+        self._state = state or self._watch.state
+        self._tasks = Tasks(store, payloads, errors)
+        self._failures = Failures(store, errors=errors)
+        self._actions = Actions(store) if actions else None
+        self._trust_proxy = trust_proxy
+        self._url = store.url
+        self._body, self._policy = page(actions=actions)
+
+    @property
+    def takes_actions(self) -> bool:
+        """Whether requests may change things."""
+        return self._actions is not None
+
+    async def sample(self) -> None:
+        """Look at the store every ten seconds, for the charts' past, until cancelled.
+
+        Cancellation: this is how it ends.
+        """
+        while True:
+            # the page shows a failure when it asks; the chart has a gap
+            with suppress(EngineError):
+                await self._state()
+            await anyio.sleep(EVERY)
+
+    async def answer(self, request: Request) -> Answer:
+        """The answer to a request. Cancellation: an action may or may not be applied."""
+        if self._actions is not None and request.path == "/actions":
+            if request.method != "POST":
+                return plain(405, "actions are sent with POST", ("Allow", "POST"))
+            return await self._act(self._actions, request)
+        if request.method not in ("GET", "HEAD"):
+            return plain(405, "this can only be read", ("Allow", "GET, HEAD"))
+        match request.path:
+            case "/":
+                policy = ("Content-Security-Policy", self._policy)
+                return Answer(200, self._body, "text/html; charset=utf-8", (policy,))
+            case "/state.json":
+                return await self._reported(self._state)
+            case "/history.json":
+                return as_json(200, self._watch.history.document())
+            case "/failures.json":
+                return await self._reported(self._failures.look)
+            case path if (found := _TASKS.fullmatch(path)) is not None:
+                return await self._reported(lambda: self._about_tasks(found, request.query))
+            case _:
+                return plain(404, "there is no such page; docs/reference/web.md lists those that there are")
+
+    async def _reported(
+        self, look: Callable[[], Awaitable[dict[str, Any] | None]], late: str = "no answer"
+    ) -> Answer:
+        try:
+            with anyio.fail_after(_PATIENCE):
+                document = await look()
+        except TimeoutError:
+            return problem(503, f"{self._url}: {late} within {_PATIENCE:g} s")
+        except StoreUnavailable as error:
+            return problem(503, error)
+        except (ValueError, TypeError) as error:
+            return problem(400, error)
+        except TenureError as error:
+            return problem(503, error)
+        return (
+            problem(404, "there is no such task, or not any more")
+            if document is None
+            else as_json(200, document)
+        )
+
+    async def _about_tasks(self, found: re.Match[str], query: str) -> dict[str, Any] | None:
+        queue = check_name("the name of the queue", found["queue"])
+        if found["id"] is not None:
+            return await self._tasks.one(queue, int(found["id"]))
+        given = parse_qs(query, keep_blank_values=True)
+        if unknown := given.keys() - {"state", "after", "limit", "find", "token"}:
+            raise ValueError(f"there is no parameter {min(unknown)}; there is state, after, limit and find")
+        state, after, limit, find = (given.get(name, [""])[0] for name in ("state", "after", "limit", "find"))
+        if limit and not (limit.isascii() and limit.isdecimal() and 1 <= int(limit) <= 500):
+            raise ValueError(f"limit must be a number from 1 to 500, not {limit!r}")
+        try:
+            return await self._tasks.listing(queue, state or "waiting", after, int(limit or 50), find)
+        except StoreUnavailable:
+            raise
+        except EngineError as error:
+            if after:
+                raise ValueError(f"after: {error}") from error
+            raise
+
+    async def _act(self, actions: Actions, request: Request) -> Answer:
+        if refusal := _cross_site(request):
+            return problem(403, refusal)
+        try:
+            asked = json.loads(request.body)
+        except (ValueError, RecursionError):
+            return problem(400, "the body must be JSON")
+        return await self._reported(
+            lambda: actions.act(asked, self._asker(request)), "a part of it may have been done, but not all"
+        )
+
+    def _asker(self, request: Request) -> str:
+        user = request.headers.get("x-forwarded-user", "") if self._trust_proxy else ""
+        return f"{user!r} by {request.client}" if user else request.client
+
+
+def _cross_site(request: Request) -> str:
+    """Why a request may be another site's, sent by a user's browser; empty if it cannot be."""
+    headers = request.headers
+    if headers.get(_HEADER) != "1":
+        return "the header X-Tenure-Action: 1 is missing, which no form can send"
+    if headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+        return "the body must be sent as application/json"
+    # browsers set both themselves; older ones, and those without TLS, only Origin
+    if (site := headers.get("sec-fetch-site")) is not None:
+        return "" if site == "same-origin" else "this was asked from another site"
+    try:
+        origin = urlsplit(headers.get("origin", "")).netloc
+    except ValueError:
+        origin = ""
+    host = headers.get("host", "")
+    return "" if origin and origin.lower() == host.lower() else "Origin does not name this site"

@@ -1,0 +1,115 @@
+"""The tasks of a queue for the page: listed, searched, and one with all that is known of it.
+
+These are operations of the engine, since a `WorkQueue` made here would replace the options of the user's own.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from tenure.engine import CAP, Browse, Found, GetTask, Page, Record
+from tenure.shared import TaskRecord, record_of
+from tenure.store import Store
+
+STATES = ("waiting", "delayed", "leased", "dead", "ended")
+_LONGEST_VALUE = 16_384
+"""Characters of a payload, result or report; the rest is cut."""
+
+_MOST_LOOKED_AT = 2048
+"""Tasks that a search looks at before it answers with what it has found."""
+
+_PORTION = 64
+"""Tasks that are read at a time: each comes with its payload."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tasks:
+    """Reads tasks. Payloads and results are read only with `payloads`, errors and tracebacks only with `errors`."""
+
+    store: Store
+    payloads: bool = False
+    errors: bool = True
+
+    async def listing(self, queue: str, state: str, after: str, limit: int, find: str) -> dict[str, Any]:
+        """A page of the tasks in a state; with `find`, those with this id, or this in their key or error.
+
+        The task with that id, or the unfinished one with exactly that key, comes first, whatever its state. Raises
+        `ValueError`, `EngineError`.
+        """
+        if state not in STATES:
+            raise ValueError(f"state must be one of {', '.join(STATES)}, not {state!r}")
+        key = self.store.key("queue", queue)
+        tasks = await self._named(key, find) if find and not after else []
+        known, looked_at = {task["id"] for task in tasks}, 0
+        while True:
+            most = min(_PORTION, CAP) if find else min(limit - len(tasks), _PORTION)
+            page = await self.store.call(Browse(key, state, after, most))
+            assert isinstance(page, Page)
+            looked_at += len(page.records)
+            described = [self._described(record) for record in page.records]
+            tasks += [task for task in described if task["id"] not in known and _has(task, find)]
+            after = page.next
+            if not after or len(tasks) >= limit or (find and looked_at >= _MOST_LOOKED_AT):
+                return {"queue": queue, "state": state, "tasks": tasks, "looked_at": looked_at, "next": after}
+
+    async def one(self, queue: str, task_id: int) -> dict[str, Any] | None:
+        """All that may be shown of a task, with its traceback; None if it is not known. Raises `EngineError`."""
+        answer = await self.store.call(GetTask(self.store.key("queue", queue), task_id))
+        return self._described(answer.record, whole=True) if isinstance(answer, Found) else None
+
+    async def _named(self, key: str, find: str) -> list[dict[str, Any]]:
+        asked = [GetTask(key, 0, unique=find)] if len(find.encode()) <= 512 else []
+        if find.isascii() and find.isdecimal() and 0 < int(find) < 2**53:
+            asked.insert(0, GetTask(key, int(find)))
+        found: dict[int, dict[str, Any]] = {}
+        for operation in asked:
+            if isinstance(answer := await self.store.call(operation), Found):
+                found[answer.record.id] = self._described(answer.record)
+        return list(found.values())
+
+    def _described(self, record: Record, *, whole: bool = False) -> dict[str, Any]:
+        task = seen(record, self.store, payloads=self.payloads)
+        described = {name: getattr(task, name) for name in ("id", "state", "priority", "key")}
+        described |= {name: getattr(task, name) for name in ("attempts", "deliveries", "age", "rank")}
+        if self.errors:
+            described["error"] = task.error
+        if whole:
+            described |= {"progress": task.progress, "meta": dict(task.meta)}
+            if self.errors:
+                described |= {"traceback": task.traceback, "earlier_errors": task.earlier_errors}
+            if self.payloads:
+                described |= {"payload": task.payload, "result": task.result}
+        return described
+
+
+def seen(record: Record, store: Store, *, payloads: bool = False) -> TaskRecord:
+    """A record, of which the user's codec decodes no payload or result that is not shown; values are texts."""
+    if not payloads:
+        record = record._replace(payload=b"", result=b"" if record.state == "done" else record.result)
+    return record_of(record, _Texts(store.codec.decode))
+
+
+@dataclass(frozen=True, slots=True)
+class _Texts:
+    """Decodes every value to a text to be shown, also if the store's codec cannot."""
+
+    inner: Callable[[bytes], Any]
+
+    def encode(self, value: Any) -> bytes:
+        raise NotImplementedError
+
+    def decode(self, data: bytes) -> str:
+        try:
+            value = self.inner(data)
+            text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=repr)
+        except Exception:  # noqa: BLE001 - another program's payload must not hide its task
+            text = data.decode("utf-8", "backslashreplace")
+        return text if len(text) <= _LONGEST_VALUE else f"{text[:_LONGEST_VALUE]}..."
+
+
+def _has(task: dict[str, Any], find: str) -> bool:
+    find = find.casefold()
+    return not find or any(find in (task.get(name) or "").casefold() for name in ("key", "error"))

@@ -1,0 +1,509 @@
+"""What the page's resources return of a real store, by the core that both servers share."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+
+import anyio
+import pytest
+from filled_store import fails
+
+import tenure
+from tenure.web import Site
+from tenure.web._answers import Request
+from tenure.web._failures import type_of
+
+SAFE = {
+    "x-tenure-action": "1",
+    "content-type": "application/json",
+    "sec-fetch-site": "same-origin",
+    "host": "here",
+}
+
+
+class Asker:
+    """Asks a site without a server in between."""
+
+    def __init__(self, store, **options):
+        self.site = Site(store, **options)
+
+    async def __call__(self, target, status=200):
+        path, _, query = target.partition("?")
+        answer = await self.site.answer(Request("GET", path, query, {}))
+        assert answer.status == status, answer.body
+        assert answer.kind == "application/json"
+        return json.loads(answer.body)
+
+    async def act(self, status=200, headers=None, **action):
+        body = json.dumps(action).encode()
+        request = Request("POST", "/actions", "", {**SAFE, **(headers or {})}, body, "192.0.2.7")
+        answer = await self.site.answer(request)
+        assert answer.status == status, answer.body
+        return json.loads(answer.body)
+
+
+@pytest.fixture
+async def store(virtual_clock):
+    async with tenure.open_store("memory:") as store:
+        yield store
+
+
+def ids(found):
+    return [task["id"] for task in found["tasks"]]
+
+
+async def some_dead(store, number, **options):
+    queue = tenure.WorkQueue(store, "mails", retry=tenure.Retry(attempts=1), **options)
+    for n in range(number):
+        await queue.put(
+            {"to": f"city-{n}", "n": n, "password": "hidden"}, key=f"order-{n}", meta={"tenant": "acme"}
+        )
+    await fails(queue, number)
+    return queue
+
+
+# tasks
+
+
+async def test_dead_letters_are_listed_with_their_errors_a_page_at_a_time(store):
+    await some_dead(store, 5)
+    ask = Asker(store)
+    found = await ask("/queues/mails/tasks?state=dead&limit=2")
+    assert ids(found) == [1, 2]
+    assert found["tasks"][1]["error"] == "ConnectionError: no route to city-1"
+    assert (found["tasks"][1]["key"], found["tasks"][1]["attempts"]) == ("order-1", 1)
+    found = await ask(f"/queues/mails/tasks?state=dead&limit=2&after={found['next']}")
+    assert ids(found) == [3, 4]
+    found = await ask(f"/queues/mails/tasks?state=dead&limit=2&after={found['next']}")
+    assert (ids(found), found["next"]) == ([5], "")
+    assert ids(await ask("/queues/mails/tasks")) == []
+
+
+async def test_one_task_has_its_traceback_meta_and_earlier_errors(store):
+    queue = tenure.WorkQueue(store, "mails", retry=tenure.Retry(attempts=2, backoff=0.001))
+    await queue.put({"to": "rome", "n": 1}, meta={"tenant": "acme"})
+    await fails(queue, 2)
+    task = await Asker(store)("/queues/mails/tasks/1")
+    assert (task["state"], task["attempts"], task["meta"]) == ("dead", 2, {"tenant": "acme"})
+    assert task["traceback"].startswith("Traceback (most recent call last)")
+    assert task["earlier_errors"] == ["try 1: ConnectionError: no route to rome"]
+    await Asker(store)("/queues/mails/tasks/77", 404)
+    await Asker(store)("/queues/nothing/tasks/1", 404)
+
+
+async def test_progress_is_shown(store):
+    queue = tenure.WorkQueue(store, "mails")
+    await queue.put(1)
+    async with queue.take() as task:
+        await task.progress({"percent": 40})
+        assert (await Asker(store)("/queues/mails/tasks/1"))["progress"] == '{"percent": 40}'
+
+
+async def test_payloads_and_results_are_shown_only_if_that_is_allowed(store):
+    await some_dead(store, 1)
+    done = tenure.WorkQueue(store, "done", keep_payloads=True)
+    done_id = await done.put("a password")
+    async with done.take() as task:
+        task.set_result("hidden too")
+    for path in ("/queues/mails/tasks/1", f"/queues/done/tasks/{done_id}"):
+        task = await Asker(store)(path)
+        assert "payload" not in task
+        assert "result" not in task
+        assert "hidden" not in json.dumps(task)
+    assert (await Asker(store, payloads=True)("/queues/mails/tasks/1"))["payload"].endswith(
+        '"password": "hidden"}'
+    )
+    task = await Asker(store, payloads=True)(f"/queues/done/tasks/{done_id}")
+    assert (task["payload"], task["result"], task["error"]) == ("a password", "hidden too", "")
+    assert "hidden" not in json.dumps(await Asker(store, payloads=True)("/queues/mails/tasks?state=dead"))
+
+
+async def test_errors_can_be_hidden_and_are_then_not_searched_either(store):
+    await some_dead(store, 3)
+    ask = Asker(store, errors=False)
+    everything = [
+        await ask("/queues/mails/tasks?state=dead"),
+        await ask("/queues/mails/tasks/1"),
+        await ask("/failures.json"),
+    ]
+    assert "city" not in json.dumps(everything)
+    assert "Traceback" not in json.dumps(everything)
+    assert ids(await ask("/queues/mails/tasks?state=dead&find=route")) == []
+    assert {kind["type"] for kind in everything[2]["kinds"]} == {"ConnectionError", "KeyError"}
+
+
+async def test_a_payload_that_the_codec_cannot_read_hides_no_task(virtual_clock):
+    class Broken(tenure.store.JsonCodec):
+        def decode(self, data):
+            raise RuntimeError("not mine")
+
+    async with tenure.open_store("memory:", codec=Broken()) as store:
+        await tenure.WorkQueue(store, "mails").put({"n": 1})
+        assert ids(await Asker(store)("/queues/mails/tasks")) == [1]
+        assert json.loads((await Asker(store, payloads=True)("/queues/mails/tasks/1"))["payload"]) == {"n": 1}
+
+
+async def test_search_finds_by_id_key_and_error(store):
+    queue = await some_dead(store, 5)
+    await queue.put({"n": 9}, key="order-9", delay=60)
+    ask = Asker(store)
+    assert ids(await ask("/queues/mails/tasks?state=dead&find=city-3")) == [4]
+    assert ids(await ask("/queues/mails/tasks?state=dead&find=ORDER-2")) == [3]
+    assert ids(await ask("/queues/mails/tasks?state=dead&find=keyerror")) == [1, 4]
+    # whatever the state: by its id, and an unfinished one by its key
+    assert ids(await ask("/queues/mails/tasks?state=waiting&find=2")) == [2]
+    assert ids(await ask("/queues/mails/tasks?state=dead&find=order-9")) == [6]
+    assert ids(await ask("/queues/mails/tasks?state=ended&find=5")) == [5]
+    assert ids(await ask("/queues/mails/tasks?state=dead&find=nobody")) == []
+    assert ids(await ask(f"/queues/mails/tasks?state=dead&find={'x' * 600}")) == []
+
+
+async def test_a_long_search_goes_on_from_where_it_stopped(store, monkeypatch):
+    monkeypatch.setattr("tenure.web._tasks._MOST_LOOKED_AT", 64)
+    queue = tenure.WorkQueue(store, "mails")
+    await queue.put_many([tenure.Item(n, key=f"order-{n}") for n in range(100)])
+    ask = Asker(store)
+    first = await ask("/queues/mails/tasks?find=order-9")
+    assert first["looked_at"] == 64
+    second = await ask(f"/queues/mails/tasks?find=order-9&after={first['next'].replace(' ', '+')}")
+    assert [task["key"] for task in first["tasks"] + second["tasks"]] == [
+        "order-9",
+        *(f"order-{n}" for n in range(90, 100)),
+    ]
+    assert second["next"] == ""
+
+
+@pytest.mark.parametrize("name", ["a/b", "a/tasks", "x/tasks/5", "a b?c#d", "\u00fc", ".."])
+async def test_any_name_of_a_queue_can_be_asked_for(store, name):
+    await tenure.WorkQueue(store, name).put(1)
+    ask = Asker(store)
+    assert (await ask(f"/queues/{name}/tasks"))["queue"] == name if "?" not in name else True
+    answer = await ask.site.answer(Request("GET", f"/queues/{name}/tasks/1", "", {}))
+    assert json.loads(answer.body)["id"] == 1
+
+
+@pytest.mark.parametrize(
+    ("query", "problem"),
+    [
+        ("state=broken", "state must be one of waiting, delayed, leased, dead, ended, not 'broken'"),
+        ("limit=0", "limit must be a number from 1 to 500, not '0'"),
+        ("limit=x", "limit must be a number from 1 to 500"),
+        ("state=dead&after=x", "after: "),
+        ("sate=dead", "there is no parameter sate"),
+    ],
+)
+async def test_a_question_that_has_no_answer_is_refused(store, query, problem):
+    await some_dead(store, 1)
+    assert (await Asker(store)(f"/queues/mails/tasks?{query}", 400))["error"].startswith(problem)
+
+
+async def test_looking_leaves_the_options_of_the_users_queue_alone(store):
+    queue = tenure.WorkQueue(store, "mails", max_size=1, dead_ttl=5, retry=tenure.Retry(attempts=1))
+    await queue.put({"to": "rome", "n": 1})
+    ask = Asker(store, actions=True)
+    await ask("/queues/mails/tasks")
+    await ask.act(action="pause", queue="mails")
+    await ask.act(action="resume", queue="mails")
+    with pytest.raises(tenure.QueueFull):
+        await queue.try_put(2)
+    assert queue.takers.dead_ttl == 5
+
+
+# failures
+
+
+async def test_failures_are_counted_by_the_type_of_their_error_the_newest_first(store, virtual_clock):
+    await some_dead(store, 4)
+    await virtual_clock.advance(60)
+    resting = tenure.WorkQueue(store, "images", retry=tenure.Retry(attempts=3, backoff=600))
+    await resting.put({"to": "attic", "n": 0})
+    await fails(resting, 1)
+    found = await Asker(store)("/failures.json")
+    kinds = [(kind["queue"], kind["type"], kind["dead"], kind["resting"]) for kind in found["kinds"]]
+    assert kinds[0] == ("images", "KeyError", 0, 1)
+    assert sorted(kinds[1:]) == [("mails", "ConnectionError", 2, 0), ("mails", "KeyError", 2, 0)]
+    kind = next(kind for kind in found["kinds"] if kind["type"] == "ConnectionError")
+    assert (kind["error"], kind["task"]) == ("ConnectionError: no route to city-2", 3)
+    assert kind["latest"] == pytest.approx(60, abs=1)
+    assert found["more"] is False
+
+
+async def test_only_failures_of_the_last_hour_are_read_and_each_once(store, virtual_clock):
+    queue = await some_dead(store, 70)
+    await virtual_clock.advance(3000)
+    ask = Asker(store)
+    assert sum(kind["dead"] for kind in (await ask("/failures.json"))["kinds"]) == 70
+    await virtual_clock.advance(700)
+    assert (await ask("/failures.json"))["kinds"] == []
+    await queue.put({"to": "rome", "n": 1})
+    await fails(queue, 1)
+    await virtual_clock.advance(10)
+    for site in (ask, Asker(store)):
+        (kind,) = (await site("/failures.json"))["kinds"]
+        assert (kind["dead"], kind["task"]) == (1, 71)
+
+
+async def test_many_failures_are_read_in_portions(store, virtual_clock, monkeypatch):
+    monkeypatch.setattr("tenure.web._failures._PORTIONS", 1)
+    await some_dead(store, 100)
+    ask = Asker(store)
+    found = await ask("/failures.json")
+    assert (sum(kind["dead"] for kind in found["kinds"]), found["more"]) == (64, True)
+    await virtual_clock.advance(6)
+    found = await ask("/failures.json")
+    assert (sum(kind["dead"] for kind in found["kinds"]), found["more"]) == (100, False)
+
+
+@pytest.mark.parametrize(
+    ("error", "name"),
+    [
+        ("KeyError: 'x'", "KeyError"),
+        ("TimeoutError", "TimeoutError"),
+        ("my.Problem: a\nb", "my.Problem"),
+        ("delivered 20 times", "no exception"),
+        ("", "no exception"),
+    ],
+)
+def test_the_type_of_an_error(error, name):
+    assert type_of(error) == name
+
+
+# history
+
+
+async def test_a_page_that_is_opened_now_has_the_past(store, virtual_clock):
+    ask = Asker(store)
+    queue = tenure.WorkQueue(store, "mails")
+    async with anyio.create_task_group() as group:
+        group.start_soon(ask.site.sample)
+        for n in range(3):
+            await virtual_clock.advance(5)
+            await queue.put(n)
+            await virtual_clock.advance(5)
+        past = await ask("/history.json")
+        assert [one["waiting"] for one in past["samples"]][:3] == [0, 1, 2]
+        await virtual_clock.advance(2 * 3600)
+        past = await ask("/history.json")
+        assert len(past["samples"]) == 360
+        assert past["samples"][0]["ago"] <= 3610
+        group.cancel_scope.cancel()
+
+
+async def test_many_polls_make_no_more_samples(store, virtual_clock):
+    ask = Asker(store)
+    for _ in range(30):
+        await ask("/state.json")
+        await virtual_clock.advance(1)
+    assert len((await ask("/history.json"))["samples"]) == 3
+
+
+async def test_processors_remember_their_last_minutes(store, virtual_clock):
+    async def handler(task, context):
+        await anyio.sleep(0.5)
+
+    async with contextlib.AsyncExitStack() as stack:
+        processors = [
+            await stack.enter_async_context(
+                tenure.Processor(store, "harvest", handler, workers=3, rate=None, look_every=5)
+            )
+            for _ in range(2)
+        ]
+        await virtual_clock.advance(50)
+        for _ in range(12):
+            await processors[0].submit(None)
+        await virtual_clock.advance(30)
+        ask = Asker(store)
+        await ask("/state.json")
+        (harvest,) = (await ask("/history.json"))["processors"]
+        (minute,) = harvest["minutes"]
+        assert minute["ended_per_second"] == pytest.approx(12 / 60, rel=0.2)
+        assert minute["p99"] > 0.5
+        await virtual_clock.advance(2 * 3600)
+        await ask("/state.json")
+        (harvest,) = (await ask("/history.json"))["processors"]
+        assert len(harvest["minutes"]) == 60
+        assert len(json.dumps([list(minute.values()) for minute in harvest["minutes"]])) < 2048
+
+
+# actions
+
+
+async def test_dead_tasks_are_requeued_and_it_is_logged(store, caplog):
+    queue = await some_dead(store, 3)
+    caplog.clear()
+    ask = Asker(store, actions=True)
+    assert await ask.act(action="requeue", queue="mails", ids=[2, 99]) == {"changed": 1}
+    assert [task.id for task in await queue.dead()] == [1, 3]
+    assert await ask.act(action="requeue", queue="mails", all=True) == {"changed": 2}
+    first, second = caplog.records
+    assert (first.name, first.levelno) == ("tenure", logging.WARNING)
+    assert first.getMessage() == "page.requeue queue='mails' ids=[2, 99] changed=1 by=192.0.2.7"
+    assert second.getMessage() == "page.requeue queue='mails' all=True changed=2 by=192.0.2.7"
+
+
+async def test_every_action_is_logged_however_many_there_are(store, caplog):
+    await tenure.WorkQueue(store, "mails").put(1)
+    caplog.clear()
+    ask = Asker(store, actions=True)
+    for _ in range(15):
+        await ask.act(action="pause", queue="mails")
+        await ask.act(action="resume", queue="mails")
+    assert len(caplog.records) == 30
+
+
+async def test_an_action_whose_outcome_is_unknown_is_logged(store, caplog):
+    await tenure.WorkQueue(store, "mails").put(1)
+    caplog.clear()
+    ask = Asker(store, actions=True)
+
+    def leave(operation):
+        scope.cancel()
+        return call(operation)
+
+    call, store.call = store.call, leave
+    with anyio.CancelScope() as scope:
+        await ask.act(action="pause", queue="mails")
+    assert scope.cancelled_caught
+    assert caplog.records[0].getMessage() == "page.pause queue='mails' outcome=unknown by=192.0.2.7"
+
+
+async def test_an_action_that_takes_too_long_is_reported(store, caplog, monkeypatch):
+    await tenure.WorkQueue(store, "mails").put(1)
+    caplog.clear()
+
+    async def stalls(operation):
+        await anyio.sleep_forever()
+
+    monkeypatch.setattr(store, "call", stalls)
+    said = await Asker(store, actions=True).act(503, action="pause", queue="mails")
+    assert said == {"error": "memory:: a part of it may have been done, but not all within 20 s"}
+    assert "outcome=unknown" in caplog.records[0].getMessage()
+
+
+async def test_the_other_actions(store):
+    queue = tenure.WorkQueue(store, "mails")
+    await queue.put_many(range(5))
+    ask = Asker(store, actions=True)
+    assert await ask.act(action="pause", queue="mails") == {"changed": 1}
+    assert await ask.act(action="pause", queue="mails") == {"changed": 0}
+    assert (await queue.statistics()).paused
+    assert await ask.act(action="resume", queue="mails") == {"changed": 1}
+    assert await ask.act(action="cancel", queue="mails", ids=[1, 2]) == {"changed": 2}
+    assert await ask.act(action="purge", queue="mails", states=["waiting", "delayed"]) == {"changed": 3}
+    assert (await queue.statistics()).cancelled == 2
+
+
+async def test_a_lock_is_broken(store, virtual_clock):
+    ask = Asker(store, actions=True)
+    with pytest.raises(tenure.LeaseLost):
+        async with tenure.Lock(store, "report"):
+            (key,) = (await ask("/state.json"))["keys"]
+            token = key["holders"][0]["token"]
+            assert await ask.act(action="break", kind="lock", name="report", token=token + 1) == {
+                "changed": 0
+            }
+            assert await ask.act(action="break", kind="lock", name="report", token=token) == {"changed": 1}
+            await anyio.sleep(5)
+
+
+@pytest.mark.parametrize(
+    "action",
+    [
+        {},
+        {"action": "burn"},
+        {"action": ["pause"]},
+        {"action": "pause"},
+        {"action": "pause", "queue": "nothing"},
+        {"action": "pause", "queue": "mails", "ids": [1]},
+        {"action": "pause", "queue": 5},
+        {"action": "requeue", "queue": "mails"},
+        {"action": "requeue", "queue": "mails", "all": True, "ids": [1]},
+        {"action": "requeue", "queue": "mails", "all": "yes"},
+        {"action": "requeue", "queue": "mails", "ids": []},
+        {"action": "requeue", "queue": "mails", "ids": ["1"]},
+        {"action": "cancel", "queue": "mails", "ids": [True]},
+        {"action": "cancel", "queue": "mails", "ids": list(range(1, 10_002))},
+        {"action": "purge", "queue": "mails"},
+        {"action": "purge", "queue": "mails", "states": []},
+        {"action": "purge", "queue": "mails", "states": ["leased"]},
+        {"action": "purge", "queue": "mails", "states": [["dead"]]},
+        {"action": "break", "kind": "queue", "name": "mails", "token": 1},
+        {"action": "break", "kind": ["lock"], "name": "x", "token": 1},
+        {"action": "break", "kind": "lock", "name": "x", "token": "1"},
+    ],
+)
+async def test_an_action_that_cannot_be_carried_out_changes_nothing(store, caplog, action):
+    queue = await some_dead(store, 1)
+    await queue.put(1)
+    caplog.clear()
+    before = await queue.statistics()
+    assert (await Asker(store, actions=True).act(400, **action))["error"]
+    assert (await queue.statistics()).put == before.put
+    assert (await queue.statistics()).dead == before.dead
+    assert caplog.records == []
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"x-tenure-action": ""},
+        {"x-tenure-action": "0"},
+        {"content-type": "text/plain"},
+        {"content-type": "application/x-www-form-urlencoded"},
+        {"sec-fetch-site": "cross-site"},
+        {"sec-fetch-site": "same-site"},
+        {"sec-fetch-site": "none"},
+        {"sec-fetch-site": None},
+        {"sec-fetch-site": None, "origin": "https://evil.example"},
+        {"sec-fetch-site": None, "origin": "null"},
+        {"sec-fetch-site": None, "origin": "http://[x"},
+        {"sec-fetch-site": None, "origin": "http://here:80"},
+        {"sec-fetch-site": None, "origin": "http://", "host": ""},
+        {"sec-fetch-site": "cross-site", "origin": "http://here"},
+    ],
+)
+async def test_an_action_that_may_come_from_another_site_is_refused(store, headers):
+    queue = await some_dead(store, 1)
+    ask = Asker(store, actions=True)
+    sent = {name: value for name, value in {**SAFE, **headers}.items() if value is not None}
+    body = json.dumps({"action": "requeue", "queue": "mails", "all": True}).encode()
+    answer = await ask.site.answer(Request("POST", "/actions", "", sent, body))
+    assert answer.status == 403
+    assert len(await queue.dead()) == 1
+
+
+async def test_a_browser_that_sends_only_origin_may_act(store):
+    await some_dead(store, 1)
+    ask = Asker(store, actions=True)
+    sent = {**SAFE, "origin": "http://HERE", "content-type": "application/json; charset=utf-8"}
+    del sent["sec-fetch-site"]
+    body = json.dumps({"action": "requeue", "queue": "mails", "all": True}).encode()
+    assert (await ask.site.answer(Request("POST", "/actions", "", sent, body))).status == 200
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"\xff", b"[" * 100_000, b"[]", b"null"])
+async def test_a_body_that_is_no_object_is_refused(store, body):
+    answer = await Asker(store, actions=True).site.answer(Request("POST", "/actions", "", SAFE, body))
+    assert answer.status == 400
+
+
+async def test_without_actions_nothing_can_be_changed(store):
+    ask = Asker(store)
+    for method in ("POST", "PUT", "DELETE"):
+        answer = await ask.site.answer(Request(method, "/actions", "", SAFE, b"{}"))
+        assert (answer.status, dict(answer.headers)["Allow"]) == (405, "GET, HEAD")
+    answer = await Asker(store, actions=True).site.answer(Request("GET", "/actions", "", {}))
+    assert (answer.status, dict(answer.headers)["Allow"]) == (405, "POST")
+    assert b'data-actions="yes"' not in ask.site._body
+
+
+@pytest.mark.parametrize("trusted", [True, False])
+async def test_the_log_names_the_user_only_if_a_proxy_is_trusted(store, caplog, trusted):
+    await some_dead(store, 1)
+    caplog.clear()
+    ask = Asker(store, actions=True, trust_proxy=trusted)
+    await ask.act(action="pause", queue="mails", headers={"x-forwarded-user": "ann\nb"})
+    by = "'ann\\nb' by 192.0.2.7" if trusted else "192.0.2.7"
+    assert caplog.records[0].getMessage().endswith(f"by={by}")
