@@ -1,0 +1,90 @@
+"""The page finds tasks and failures, and acts, alike on every engine."""
+
+from __future__ import annotations
+
+import json
+from urllib.parse import quote
+
+import pytest
+from filled_store import fails
+
+import tenure
+from tenure.engines.memory import MemoryEngine
+from tenure.engines.postgres import PostgresEngine
+from tenure.engines.redis import RedisEngine
+from tenure.engines.sqlite import SqliteEngine
+from tenure.web import Site
+from tenure.web._answers import Request
+
+SAFE = {"x-tenure-action": "1", "content-type": "application/json", "sec-fetch-site": "same-origin"}
+
+
+@pytest.fixture(params=("memory", "sqlite", "redis", "postgres"))
+async def store(request, tmp_path):
+    match request.param:
+        case "memory":
+            engine = MemoryEngine()
+        case "sqlite":
+            engine = SqliteEngine(tmp_path / "store.db")
+        case "redis":
+            engine = RedisEngine(request.getfixturevalue("redis_server").url)
+        case _:
+            engine = PostgresEngine(request.getfixturevalue("postgres_server").url())
+    async with tenure.open_store(engine) as store:
+        yield store
+
+
+async def test_tasks_are_listed_searched_counted_and_requeued(store):
+    site = Site(store, actions=True)
+
+    async def ask(target):
+        path, _, query = target.partition("?")
+        answer = await site.answer(Request("GET", path, query, {}))
+        assert answer.status == 200, answer.body
+        return json.loads(answer.body)
+
+    async def act(**action):
+        answer = await site.answer(Request("POST", "/actions", "", SAFE, json.dumps(action).encode()))
+        assert answer.status == 200, answer.body
+        return json.loads(answer.body)["changed"]
+
+    queue = tenure.WorkQueue(store, "mails", retry=tenure.Retry(attempts=1))
+    items = [
+        tenure.Item({"to": f"city-{n}", "n": n}, key=f"order-{n}", meta={"tenant": "acme"}) for n in range(70)
+    ]
+    ids = await queue.put_many(items)
+    await fails(queue, 70)
+    resting = tenure.WorkQueue(store, "images", retry=tenure.Retry(attempts=3, backoff=600))
+    await resting.put({"to": "attic", "n": 1})
+    await fails(resting, 1)
+
+    found, after = [], ""
+    while True:
+        page = await ask(f"/queues/mails/tasks?state=dead&limit=30&after={quote(after)}")
+        found += [task["id"] for task in page["tasks"]]
+        if not (after := page["next"]):
+            break
+    assert found == ids
+    named = await ask("/queues/mails/tasks?state=dead&find=city-69")
+    assert [task["key"] for task in named["tasks"]] == ["order-69"]
+    task = await ask(f"/queues/mails/tasks/{ids[1]}")
+    assert (task["state"], task["error"], task["meta"]) == (
+        "dead",
+        "ConnectionError: no route to city-1",
+        {"tenant": "acme"},
+    )
+    assert "Traceback" in task["traceback"]
+    kinds = (await ask("/failures.json"))["kinds"]
+    assert sorted((kind["queue"], kind["type"], kind["dead"], kind["resting"]) for kind in kinds) == [
+        ("images", "ConnectionError", 0, 1),
+        ("mails", "ConnectionError", 46, 0),
+        ("mails", "KeyError", 24, 0),
+    ]
+    assert (await ask("/state.json"))["totals"]["dead"] == 70
+
+    assert await act(action="pause", queue="mails") == 1
+    assert await act(action="requeue", queue="mails", ids=ids[:2]) == 2
+    assert await act(action="requeue", queue="mails", all=True) == 68
+    assert await act(action="cancel", queue="mails", ids=ids[:3]) == 3
+    assert await act(action="purge", queue="mails", states=["waiting"]) == 67
+    assert (await queue.statistics()).unfinished == 0
