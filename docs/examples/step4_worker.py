@@ -37,7 +37,7 @@ async def main(where: str = "sqlite:///pages.db") -> None:
             await worker.drain()
         print(worker.statistics())
         for letter in await queue.dead():
-            print(f"dead: {letter.payload['page']} after {letter.attempts} attempts: {letter.error}")
+            print(f"dead: {letter.key} after {letter.attempts} attempts: {letter.error}")
         assert await queue.verify(), "the books must balance"
         await queue.purge("dead")  # they have been looked at
 

@@ -567,6 +567,8 @@ async def test_what_cannot_be_encoded_names_the_queue_and_the_way_out(open_store
         def encode(self, value):
             return str(value)
 
+        def decode(self, data): ...
+
     words = "tenure:queue:jobs: the payload cannot be encoded: "
     async with open_store_on() as store:
         with pytest.raises(TypeError) as caught:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from types import TracebackType
-from typing import Self
+from typing import Generic, Self
 
 import anyio.lowlevel
 
@@ -14,7 +14,8 @@ from tenure.errors import EngineError, ResultUnavailable, StoreClosed
 from tenure.store import Store
 from tenure.upkeep import Job
 
-from ._records import TaskRecord, record_of
+from ._payload import P_co
+from ._records import TaskRecord
 from ._reports import is_older
 from ._watch import Watch, new_line, wake
 
@@ -26,7 +27,7 @@ class Feed:
     """
 
     def __init__(self, store: Store, key: str, task_id: int, on_last: Callable[[Feed], object]) -> None:
-        self.task_id = task_id
+        self.task_id: int = task_id
         self.record: Record | None = None
         self.version = 0
         self.over = False
@@ -92,18 +93,18 @@ class Feed:
             wake(self.followers)
 
 
-class TaskChanges:
+class TaskChanges(Generic[P_co]):
     """A task as it is, and then at each change, until it has ended.
 
     `async with queue.follow(task_id) as changes: async for record in changes: ...`. A slow reader misses what lay
     between, but never the last report and the end; no record comes twice in a row, and no report after a newer one.
     """
 
-    __slots__ = ("_feed", "_feeds", "_seen", "_store")
+    __slots__ = ("_feed", "_feeds", "_read", "_seen")
 
-    def __init__(self, store: Store, feed: Callable[[], Feed]) -> None:
-        self._store = store
+    def __init__(self, feed: Callable[[], Feed], read: Callable[[Record], TaskRecord[P_co]]) -> None:
         self._feeds = feed
+        self._read = read
         self._feed: Feed | None = None
         self._seen = 0
 
@@ -127,7 +128,7 @@ class TaskChanges:
     def __aiter__(self) -> Self:
         return self
 
-    async def __anext__(self) -> TaskRecord:
+    async def __anext__(self) -> TaskRecord[P_co]:
         """Wait for another record than was returned last.
 
         Raises `ResultUnavailable` if the task is not known, or not any more, `StoreClosed`, `EngineError`, and what the
@@ -141,7 +142,7 @@ class TaskChanges:
         while True:
             if feed.version != self._seen and feed.record is not None:
                 self._seen = feed.version
-                return record_of(feed.record, self._store.codec)
+                return self._read(feed.record)
             if feed.error is not None:
                 raise feed.error()
             if feed.over:

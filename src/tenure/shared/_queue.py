@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Generic, Literal, cast
 from weakref import ref
 
 from tenure.arguments import (
@@ -34,15 +34,17 @@ from tenure.engine import (
     Page,
     PutOne,
     QueueCounts,
+    Record,
     Reply,
     SessionItem,
     SetPaused,
 )
 from tenure.errors import DuplicateTask, QueueFull, TaskCancelled, TaskFailed
-from tenure.store import Session, Store, encoded, given_back
+from tenure.store import Codec, Session, Store, check_codec, encoded, given_back
 
 from ._following import Feed, TaskChanges
 from ._meta import encode_meta
+from ._payload import P
 from ._put_span import PutSpan
 from ._puts import Producers
 from ._records import (
@@ -112,7 +114,7 @@ class _QueueClient:
         self.watchers.close()
 
 
-class WorkQueue:
+class WorkQueue(Generic[P]):
     """Tasks to be taken by anybody: delivered at least once, and completed once on record.
 
     A task that was taken is leased for as long as its block lasts; a taker that dies loses it to the next, and
@@ -124,6 +126,9 @@ class WorkQueue:
     tasks only with `keep_payloads`. No payload or result may have more than `max_payload` bytes. The record of a failed
     try has its traceback, without the values of variables; with `traceback=False`, it has not.
 
+    Generic in the payload, `WorkQueue[Mail]`, for type checkers; a bare `WorkQueue` takes anything. `codec` encodes the
+    payloads of this queue, and determines their type; the store's encodes the rest: results, progress and cursors.
+
     Thread safety: none; a description, to be shared between tasks. Descriptions of one queue in one process should
     agree: the one made last counts. Source: leases fenced by token as in BullMQ and Temporal; one exchange that
     settles and takes, as BullMQ's fetch on completion, for whole batches.
@@ -134,6 +139,7 @@ class WorkQueue:
         store: Store,
         name: str,
         *,
+        codec: Codec[P] | None = None,
         max_size: int = 10_000,
         aging: float | None = None,
         retry: Retry | None = None,
@@ -147,6 +153,7 @@ class WorkQueue:
         self.name = name
         self.store = store
         self.key = Store.key(store, "queue", name)
+        self.codec: Codec[P] = check_codec(codec) or store.codec
         self.retry = check_retry(retry) or Retry()
         self.max_size = check_count("max_size", max_size)
         self.max_payload = check_count("max_payload", max_payload)
@@ -171,7 +178,7 @@ class WorkQueue:
 
     async def put(
         self,
-        payload: Any,
+        payload: P,
         priority: int = 0,
         delay: float = 0.0,
         key: str | None = None,
@@ -192,7 +199,7 @@ class WorkQueue:
 
     async def try_put(
         self,
-        payload: Any,
+        payload: P,
         priority: int = 0,
         delay: float = 0.0,
         key: str | None = None,
@@ -205,7 +212,7 @@ class WorkQueue:
         return await self._put_one(self._new_task(payload, priority, delay, key, expires, meta), wait=False)
 
     async def put_many(
-        self, items: Iterable[Any], *, cursor: tuple[str, Any] | None = None
+        self, items: Iterable[P | Item[P]], *, cursor: tuple[str, Any] | None = None
     ) -> list[int | DuplicateTask]:
         """Put many tasks, payloads or `Item`s, and return for each its id or the `DuplicateTask` in its way.
 
@@ -214,7 +221,7 @@ class WorkQueue:
         returns it. Raises as `put` does, before anything is put if an item is wrong.
         Cancellation: portions that were put stay.
         """
-        entries = [item if isinstance(item, Item) else Item(item) for item in items]
+        entries = [cast("Item[P]", item) if isinstance(item, Item) else Item(item) for item in items]
         if self.store.reporter.tracing is None:
             return await self._put_all(entries, cursor)
         with PutSpan(self.store.reporter, self.key, len(entries)) as span:
@@ -223,7 +230,7 @@ class WorkQueue:
     def put_in(
         self,
         connection: object,
-        payload: Any,
+        payload: P,
         priority: int = 0,
         delay: float = 0.0,
         key: str | None = None,
@@ -275,7 +282,7 @@ class WorkQueue:
             return span.task_id
 
     async def _put_all(
-        self, items: Sequence[Item], cursor: tuple[str, Any] | None, more: Mapping[str, str] | None = None
+        self, items: Sequence[Item[P]], cursor: tuple[str, Any] | None, more: Mapping[str, str] | None = None
     ) -> list[int | DuplicateTask]:
         tasks = [
             self._new_task(e.payload, e.priority, e.delay, e.key, e.expires, e.meta, more) for e in items
@@ -295,7 +302,7 @@ class WorkQueue:
 
     def _new_task(
         self,
-        payload: Any,
+        payload: P,
         priority: int,
         delay: float,
         key: str | None,
@@ -304,7 +311,7 @@ class WorkQueue:
         more: Mapping[str, str] | None = None,
     ) -> NewTask:
         return NewTask(
-            encode(self.store, self.key, "payload", payload, self.max_payload),
+            encode(self.codec, self.key, "payload", payload, self.max_payload),
             check_count("priority", priority, least=-LARGEST),
             check_seconds("delay", delay),
             None if key is None else check_name("key", key),
@@ -325,7 +332,7 @@ class WorkQueue:
 
     # taking
 
-    def take(self, timeout: float | None = None) -> AbstractAsyncContextManager[Task, bool]:
+    def take(self, timeout: float | None = None) -> AbstractAsyncContextManager[Task[P], bool]:
         """Take a task for a block, `async with queue.take() as task`.
 
         Leaving the block completes the task; `LeaseLost` is raised if the engine did not accept that. An exception
@@ -337,7 +344,7 @@ class WorkQueue:
         within the store's `settle_timeout`). Entering raises `AcquireTimeout`, `StoreClosed`, `EngineError`.
         Cancellation: while waiting, nothing is taken.
         """
-        return TakeBlock(self, timeout)
+        return TakeBlock[P](self, timeout)
 
     # looking and managing
 
@@ -354,7 +361,7 @@ class WorkQueue:
             raise TaskCancelled(self.key, task_id)
         raise TaskFailed(self.key, task_id, outcome.state, outcome.result.decode())
 
-    async def get(self, task_id: int = 0, *, key: str | None = None) -> TaskRecord | None:
+    async def get(self, task_id: int = 0, *, key: str | None = None) -> TaskRecord[P] | None:
         """All that is known of a task, by its id, or of the unfinished one with that `key`; None if it is not known.
 
         Raises `StoreClosed`, `EngineError`, and what the codec raises.
@@ -364,9 +371,9 @@ class WorkQueue:
         task_id = 0 if key is not None else check_task_id("task_id", task_id)
         unique = "" if key is None else check_name("key", key)
         answer = await self.store.call(GetTask(self.key, task_id, unique=unique))
-        return record_of(answer.record, self.store.codec) if isinstance(answer, Found) else None
+        return self._read(answer.record) if isinstance(answer, Found) else None
 
-    def follow(self, task_id: int) -> TaskChanges:
+    def follow(self, task_id: int) -> TaskChanges[P]:
         """The task as it is, and then at each change of its state and each report, until it has ended.
 
         `async with queue.follow(task_id) as changes: async for record in changes: ...`, each a `TaskRecord`. Records
@@ -375,7 +382,7 @@ class WorkQueue:
         or not any more, `StoreClosed`, `EngineError`, and what the codec raises.
         """
         task_id = check_task_id("task_id", task_id)
-        return TaskChanges(self.store, partial(self._client.feed, task_id))
+        return TaskChanges(partial(self._client.feed, task_id), self._read)
 
     async def reschedule(self, task_id: int, delay: float = 0.0) -> bool:
         """Make a task that is waiting or delayed ready after `delay` seconds, behind what is ready then.
@@ -418,7 +425,7 @@ class WorkQueue:
             problems.append("the records do not add up to put")
         return Audit(recounted, tuple(problems))
 
-    async def browse(self, state: str, *, after: str = "", limit: int = 100) -> TaskPage:
+    async def browse(self, state: str, *, after: str = "", limit: int = 100) -> TaskPage[P]:
         """Look at tasks that are "waiting", "delayed", "leased", "dead" or "ended" (in any way), `limit` at a time.
 
         Waiting tasks come in the order of taking, without aging; delayed ones in the order in which they are due,
@@ -431,16 +438,16 @@ class WorkQueue:
             raise ValueError(f"state must be waiting, delayed, leased, dead or ended, not {state!r}")
         after = "" if after == "" else check_text("after", after, most=LONGEST_NAME)
         limit = check_count("limit", limit)
-        tasks: list[TaskRecord] = []
+        tasks: list[TaskRecord[P]] = []
         while True:
             page = await self.store.call(Browse(self.key, state, after, min(limit - len(tasks), CAP)))
             assert isinstance(page, Page)
-            tasks += [record_of(record, self.store.codec) for record in page.records]
+            tasks += [self._read(record) for record in page.records]
             after = page.next
             if not after or len(tasks) >= limit:
                 return TaskPage(tasks, after)
 
-    async def dead(self, *, after: int = 0, limit: int = 100) -> list[TaskRecord]:
+    async def dead(self, *, after: int = 0, limit: int = 100) -> list[TaskRecord[P]]:
         """The dead letters whose `rank` is above `after`, in the order in which they died."""
         after = check_count("after", after, least=0, most=2**63 - 1)
         return (await self.browse("dead", after=str(after), limit=limit)).tasks
@@ -473,6 +480,9 @@ class WorkQueue:
         await self.store.call(SetPaused(self.key, paused=False))
 
     # inside
+
+    def _read(self, record: Record) -> TaskRecord[P]:
+        return record_of(record, self.codec, self.store.codec)
 
     async def _move_all(self, to: Literal["waiting", "purged"], states: frozenset[str]) -> int:
         total, moved = 0, Changed(0, more=True)

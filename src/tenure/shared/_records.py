@@ -4,21 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Generic
 
 from tenure.engine import QueueCounts, Record
-from tenure.store import Codec
+from tenure.store import Codec, decoded
 
 from ._failures import read
 from ._meta import decode_meta
+from ._payload import P, P_co
 from ._reports import report_in
 
+# The generic ones have no slots: with them, Python 3.12 cannot make an `Item[Mail](mail)` that is frozen.
 
-@dataclass(frozen=True, slots=True)
-class Item:
-    """A task for `put_many`: what `put` takes, as a value."""
 
-    payload: Any
+@dataclass(frozen=True)
+class Item(Generic[P_co]):
+    """A task for `put_many`: what `put` takes, as a value; generic in its payload."""
+
+    payload: P_co
     priority: int = 0
     delay: float = 0.0
     key: str | None = None
@@ -67,9 +70,9 @@ class Audit:
         return not self.problems
 
 
-@dataclass(frozen=True, slots=True)
-class TaskRecord:
-    """A task as the engine has it.
+@dataclass(frozen=True)
+class TaskRecord(Generic[P_co]):
+    """A task as the engine has it; generic in its payload.
 
     `state` is "waiting", "delayed", "leased", "done", "dead", "discarded", "cancelled" or "expired". `attempts` tries
     have failed, `deliveries` times the task was handed out. `age` is since it became ready, or ended, in seconds.
@@ -77,12 +80,12 @@ class TaskRecord:
     empty once the task is done. `traceback` is that of the last failed try, its last 8 KiB; `earlier_errors` has a line
     for each of up to ten tries before. `progress` is the last report, `meta` what the producer sent along. `rank`
     orders what has ended by when it did; it is 0 for an unfinished task. The payload of an ended task is None, unless
-    it is dead or the queue keeps payloads.
+    it is dead or the queue keeps payloads. So is one that the queue's codec refuses; `undecoded` has its bytes.
     """
 
     id: int
     state: str
-    payload: Any
+    payload: P_co | None
     priority: int
     key: str | None
     attempts: int
@@ -95,6 +98,7 @@ class TaskRecord:
     traceback: str = field(default="", repr=False)
     earlier_errors: tuple[str, ...] = ()
     meta: Mapping[str, str] = field(default_factory=dict[str, str])
+    undecoded: bytes = b""
 
     @property
     def ended(self) -> bool:
@@ -102,11 +106,11 @@ class TaskRecord:
         return self.rank > 0
 
 
-@dataclass(frozen=True, slots=True)
-class TaskPage:
+@dataclass(frozen=True)
+class TaskPage(Generic[P_co]):
     """Part of a listing; `next` is the `after` of the next part, empty after the last one."""
 
-    tasks: list[TaskRecord]
+    tasks: list[TaskRecord[P_co]]
     next: str
 
 
@@ -120,15 +124,21 @@ def ended_of(s: QueueStatistics) -> int:
     return s.done + s.dead + s.cancelled + s.expired + s.discarded + s.purged
 
 
-def record_of(record: Record, codec: Codec) -> TaskRecord:
-    """What the engine has of a task, for the user. Raises what the codec raises."""
+def record_of(record: Record, payloads: Codec[P], codec: Codec) -> TaskRecord[P]:
+    """What the engine has of a task, for the user; `codec` is for the rest. Raises what that raises."""
     decode = codec.decode
     failures, done = read(record.failure), record.state == "done"
     report = report_in(record.progress)
+    payload, undecoded = None, b""
+    if record.payload:
+        try:
+            payload = decoded(payloads, "the payload", record.payload)
+        except ValueError:  # one that is wrong must not hide the others
+            undecoded = record.payload
     return TaskRecord(
         id=record.id,
         state=record.state,
-        payload=decode(record.payload) if record.payload else None,
+        payload=payload,
         priority=record.priority,
         key=record.key,
         attempts=record.attempts,
@@ -141,4 +151,5 @@ def record_of(record: Record, codec: Codec) -> TaskRecord:
         traceback=failures.traceback,
         earlier_errors=failures.earlier,
         meta=decode_meta(record.meta),
+        undecoded=undecoded,
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from functools import partial
 from time import monotonic
-from typing import Any, Protocol
+from typing import Any, Generic, Protocol
 
 import anyio
 from anyio import CancelScope
@@ -16,13 +16,14 @@ from tenure.engine import Complete, Progress, Reply, Settle, Taken, Verdict
 from tenure.errors import AcquireTimeout, LeaseLost, PayloadTooLarge, TaskCancelled
 from tenure.handlers import describe, parted
 from tenure.observe import Trying
-from tenure.store import Held, Session, Store, encoded
+from tenure.store import Codec, Held, Session, Store, decoded, encoded
 from tenure.waiting import Parked, now, park, this_task, wake
 
 from ._block import LeasedBlock
 from ._failures import recorded
 from ._guard import Guarded
 from ._meta import decode_meta
+from ._payload import P, P_co
 from ._reports import numbered_report, report_in
 from ._retry import Discard, Retry, RetryLater
 from ._takes import OnSettled, Takers
@@ -49,6 +50,7 @@ class Source(Protocol):
 
     store: Store
     key: str
+    codec: Codec
     takers: Takers
     retry: Retry
     max_payload: int
@@ -57,16 +59,16 @@ class Source(Protocol):
     traceback: bool
 
 
-def encode(store: Store, key: str, what: str, value: Any, limit: int) -> bytes:
+def encode(codec: Codec[P], key: str, what: str, value: P, limit: int) -> bytes:
     """The bytes of a value, if they are within the limit."""
-    data = encoded(store.codec, f"{key}: the {what}", value)
+    data = encoded(codec, f"{key}: the {what}", value)
     if len(data) > limit:
         raise PayloadTooLarge(key, what, len(data), limit)
     return data
 
 
-class Task(Guarded, Held):
-    """A task in the hands of a handler.
+class Task(Guarded, Held, Generic[P_co]):
+    """A task in the hands of a handler; generic in its payload.
 
     `id`, `priority`, `token` (the fence); `attempt` is the number of this try (failures so far + 1), `deliveries` how
     often the task has been handed out, this time included; `waited` for how many seconds it had been ready; `lost` why
@@ -133,9 +135,9 @@ class Task(Guarded, Held):
         return f"<Task {self.id} of {self._queue.key} attempt={self.attempt} {state}>"
 
     @property
-    def payload(self) -> Any:
-        """What was put."""
-        return self._queue.store.codec.decode(self._payload)
+    def payload(self) -> P_co:
+        """What was put. Raises `ValueError` for what the queue's codec refuses."""
+        return decoded(self._queue.codec, f"{self._name}: the payload", self._payload)
 
     @property
     def last_progress(self) -> Any:
@@ -153,7 +155,8 @@ class Task(Guarded, Held):
 
         Raises `PayloadTooLarge`, and what the codec raises for a value that it cannot express.
         """
-        self._result = encode(self._queue.store, self._queue.key, "result", value, self._queue.max_payload)
+        queue = self._queue
+        self._result = encode(queue.store.codec, queue.key, "result", value, queue.max_payload)
 
     async def progress(self, value: Any) -> None:
         """Report how far the task is: for anybody who looks, and for a next delivery.
@@ -163,7 +166,7 @@ class Task(Guarded, Held):
         Cancellation: the report may or may not be stored.
         """
         queue = self._queue
-        data = encode(queue.store, queue.key, "progress", value, queue.max_payload)
+        data = encode(queue.store.codec, queue.key, "progress", value, queue.max_payload)
         self._reports += 1
         report = numbered_report(self.token, self._reports, data)
         answer = await queue.store.call(Progress(queue.key, self.id, self.token, report))
@@ -264,7 +267,7 @@ class Task(Guarded, Held):
     def settle(
         self,
         settle: Settle,
-        on_settled: Callable[[Task, Settle, str | None], object],
+        on_settled: Callable[[Task[Any], Settle, str | None], object],
         error: BaseException | None = None,
     ) -> None:
         """Let go of the task: synchronous, so that nothing can stop it. `error` is how the try failed.
@@ -292,7 +295,7 @@ class Task(Guarded, Held):
         self,
         settle: Settle,
         seconds: float,
-        on_settled: Callable[[Task, Settle, str | None], object],
+        on_settled: Callable[[Task[Any], Settle, str | None], object],
         refused: str | None,
     ) -> None:
         if self._trying is not None:
@@ -349,7 +352,7 @@ def _refused_if_committed(on_settled: OnSettled, problem: str | None) -> None:
     on_settled({None: _UNCOMMITTED, "refused": None}.get(problem, problem))
 
 
-class TakeBlock(LeasedBlock[Task, tuple[Session, Taken], bool]):
+class TakeBlock(LeasedBlock[Task[P], tuple[Session, Taken], bool]):
     """A block that takes a task and settles it."""
 
     __slots__ = ("_answered", "_parked", "_problem", "_queue", "_taken", "_timeout")
@@ -379,13 +382,13 @@ class TakeBlock(LeasedBlock[Task, tuple[Session, Taken], bool]):
             raise AcquireTimeout(self._name, self._timeout)
         return self._taken
 
-    def _hand_over(self, obtained: tuple[Session, Taken], scope: CancelScope) -> Task:
-        task = Task(self._queue, *obtained, scope)
+    def _hand_over(self, obtained: tuple[Session, Taken], scope: CancelScope) -> Task[P]:
+        task = Task[P](self._queue, *obtained, scope)
         if self._store.reporter.tracing is not None:
             task.begin_trying()
         return task
 
-    def _give_back(self, held: Task, error: BaseException | None) -> None:
+    def _give_back(self, held: Task[P], error: BaseException | None) -> None:
         if self._store.reporter.tracing is not None and this_task() is self._task:
             held.leave_trying()
         failure, interruption = (None, None) if error is None else parted(error)
@@ -395,10 +398,10 @@ class TakeBlock(LeasedBlock[Task, tuple[Session, Taken], bool]):
             settle = held.verdict(failure, self._queue.retry)
         held.settle(settle, self._on_settled, failure)
 
-    def _abandon(self, held: Task) -> None:
+    def _abandon(self, held: Task[P]) -> None:
         held.settle(Settle(held.id, held.token, Verdict.GIVE_BACK), self._on_settled)
 
-    def _on_settled(self, task: Task, _: Settle, problem: str | None) -> None:
+    def _on_settled(self, task: Task[Any], _: Settle, problem: str | None) -> None:
         if problem is not None:
             task.report_loss(problem)
         self._answered = True
@@ -406,7 +409,7 @@ class TakeBlock(LeasedBlock[Task, tuple[Session, Taken], bool]):
         if self._parked is not None:
             wake(self._parked)
 
-    def _acknowledgement(self, held: Task, error: BaseException | None) -> tuple[Parked, float] | None:
+    def _acknowledgement(self, held: Task[P], error: BaseException | None) -> tuple[Parked, float] | None:
         if self._answered:
             return None
         self._parked = park()
@@ -415,7 +418,7 @@ class TakeBlock(LeasedBlock[Task, tuple[Session, Taken], bool]):
             seconds = min(seconds, self._store.settle_timeout)
         return self._parked, seconds
 
-    def _conclude(self, held: Task, error: BaseException | None, *, ended_by_us: bool) -> bool:
+    def _conclude(self, held: Task[P], error: BaseException | None, *, ended_by_us: bool) -> bool:
         if ended_by_us:
             if held.lost is not None:
                 raise LeaseLost(self._name, held.lost) from None

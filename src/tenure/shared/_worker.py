@@ -11,12 +11,11 @@ from tenure.arguments import check_count, check_timeout
 from tenure.handlers import check_signature, in_thread, is_async, until_free, watched_loop
 from tenure.local import Threads
 
+from ._payload import P
 from ._queue import WorkQueue
 from ._retry import Retry, check_retry
 from ._runners import Handle, Runners
 from ._task import Task
-
-Handler = Callable[[Task], Awaitable[Any]] | Callable[[Task], Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +60,8 @@ class Worker:
 
     def __init__(
         self,
-        queue: WorkQueue,
-        handler: Handler,
+        queue: WorkQueue[P],
+        handler: Callable[[Task[P]], Awaitable[Any]] | Callable[[Task[P]], Any],
         *,
         concurrency: int = 10,
         timeout: float | None = None,

@@ -115,7 +115,7 @@ Places where help is wanted are marked `# open question:`.
 
 from ._acquire import AcquireRequest, Acquisition, Grant
 from ._batcher import Batcher
-from ._codec import Codec, JsonCodec, encoded
+from ._codec import Codec, JsonCodec, check_codec, decoded, encoded
 from ._reconciling import given_back
 from ._release import PendingRelease
 from ._sessions import Held, Session
@@ -135,7 +135,9 @@ __all__ = (
     "Store",
     "StoreStatistics",
     "Timer",
+    "check_codec",
     "check_ttl",
+    "decoded",
     "encoded",
     "given_back",
 )

@@ -3,23 +3,33 @@
 from __future__ import annotations
 
 import json
-from typing import Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
-__all__ = ("Codec", "JsonCodec", "encoded")
+if TYPE_CHECKING:
+    # checkers know it on every Python, so that a bare `Codec` is `Codec[Any]`
+    from typing_extensions import TypeVar
+
+    T = TypeVar("T", default=Any)
+else:
+    from typing import TypeVar
+
+    T = TypeVar("T")
+
+__all__ = ("Codec", "JsonCodec", "check_codec", "decoded", "encoded")
 
 
-class Codec(Protocol):
+class Codec(Protocol[T]):
     """Turns values into bytes and back.
 
     Thread safety: used from one thread.
     """
 
-    def encode(self, value: Any, /) -> bytes:
+    def encode(self, value: T, /) -> bytes:
         """Return the bytes of a value; raises `TypeError` or `ValueError` for what it cannot express."""
         ...
 
-    def decode(self, data: bytes, /) -> Any:
-        """Return the value."""
+    def decode(self, data: bytes, /) -> T:
+        """Return the value; raises `TypeError` or `ValueError` for bytes of something else."""
         ...
 
 
@@ -42,7 +52,15 @@ class JsonCodec:
         return self._decode(data.decode())
 
 
-def encoded(codec: Codec, what: str, value: Any) -> bytes:
+def check_codec(codec: Codec[T] | None) -> Codec[T] | None:
+    """The codec, if it may be one. Raises `TypeError`."""
+    methods = (getattr(codec, name, None) for name in ("encode", "decode"))
+    if codec is not None and (isinstance(codec, type) or not all(map(callable, methods))):
+        raise TypeError(f"codec must be an object with the methods encode and decode, not {codec!r}")
+    return codec
+
+
+def encoded(codec: Codec[T], what: str, value: T) -> bytes:
     """The bytes of a value; `what` names it in errors.
 
     Raises `TypeError` or `ValueError` for what the codec cannot express, or if it returns no bytes.
@@ -51,9 +69,16 @@ def encoded(codec: Codec, what: str, value: Any) -> bytes:
         data = cast("object", codec.encode(value))
     except (TypeError, ValueError) as problem:
         kind = TypeError if isinstance(problem, TypeError) else ValueError
-        raise kind(
-            f"{what} cannot be encoded: {problem}; open_store(codec=...) takes a codec that can"
-        ) from problem
+        hint = "; open_store(codec=...) takes a codec that can" if isinstance(codec, JsonCodec) else ""
+        raise kind(f"{what} cannot be encoded: {problem}{hint}") from problem
     if not isinstance(data, bytes):
         raise TypeError(f"{what} cannot be encoded: the codec returned {type(data).__name__}, not bytes")
     return bytes(data)
+
+
+def decoded(codec: Codec[T], what: str, data: bytes) -> T:
+    """The value of these bytes; `what` names it in errors. Raises `ValueError` for what the codec refuses."""
+    try:
+        return codec.decode(data)
+    except (TypeError, ValueError) as problem:
+        raise ValueError(f"{what} cannot be decoded: {problem}") from problem

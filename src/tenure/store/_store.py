@@ -24,7 +24,7 @@ from tenure.upkeep import Job, Upkeep, unwrapped_task_group
 from tenure.waiting import now, this_task
 
 from ._acquire import AcquireRequest, Acquisition, Acquisitions, Grant
-from ._codec import Codec, JsonCodec
+from ._codec import Codec, JsonCodec, check_codec
 from ._dispatch import Call, Dispatchers
 from ._home import Home
 from ._opening import serve
@@ -115,7 +115,7 @@ class Store(AsyncContextManagerMixin):
         self.settle_timeout = check_seconds("settle_timeout", settle_timeout)
         self.close_timeout = check_seconds("close_timeout", close_timeout)
         self.retry = 0.0 if retry is None else check_seconds("retry", retry)
-        self.codec: Codec = codec or JsonCodec()
+        self.codec: Codec = check_codec(codec) or JsonCodec()
         self.reporter = Reporter(observer, later=self._log_later)
         self.observer = observer
         """What receives the events."""

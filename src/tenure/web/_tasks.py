@@ -89,7 +89,8 @@ def seen(record: Record, store: Store, *, payloads: bool = False) -> TaskRecord:
     """A record, of which the user's codec decodes no payload or result that is not shown; values are texts."""
     if not payloads:
         record = record._replace(payload=b"", result=b"" if record.state == "done" else record.result)
-    return record_of(record, _Texts(store.codec.decode))
+    texts = _Texts(store.codec.decode)
+    return record_of(record, texts, texts)
 
 
 @dataclass(frozen=True, slots=True)

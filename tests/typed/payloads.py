@@ -1,0 +1,115 @@
+"""What type checkers make of payloads: a queue determines the type of what is put, taken and looked at.
+
+Not run: .ci/run has mypy and pyright read it, both as strict as they can be. An error that they have to find is
+expected by an `ignore`, which is an error itself where there is nothing to ignore.
+"""
+
+# pyright: reportUnnecessaryTypeIgnoreComment=true
+
+from dataclasses import dataclass
+from typing import Any, assert_type
+
+import tenure
+
+
+@dataclass
+class Mail:
+    to: str
+
+
+class MailCodec:
+    def encode(self, value: Mail, /) -> bytes:
+        return value.to.encode()
+
+    def decode(self, data: bytes, /) -> Mail:
+        return Mail(data.decode())
+
+
+class AnyCodec:
+    def encode(self, value: Any, /) -> bytes:
+        return repr(value).encode()
+
+    def decode(self, data: bytes, /) -> Any:
+        return data
+
+
+def without_annotations(store: tenure.Store) -> None:
+    queue = tenure.WorkQueue(store, "mail")
+    assert_type(queue, tenure.WorkQueue[Any])
+    tenure.Worker(queue, print)
+
+
+def by_codec(store: tenure.Store) -> None:
+    queue = tenure.WorkQueue(store, "mail", codec=MailCodec())
+    assert_type(queue, tenure.WorkQueue[Mail])
+    assert_type(tenure.WorkQueue(store, "mail", codec=AnyCodec()), tenure.WorkQueue[Any])
+
+
+def by_annotation(store: tenure.Store) -> None:
+    annotated: tenure.WorkQueue[list[int]] = tenure.WorkQueue(store, "numbers")
+    assert_type(annotated, tenure.WorkQueue[list[int]])
+    assert_type(tenure.WorkQueue[list[int]](store, "numbers"), tenure.WorkQueue[list[int]])
+    wrong: tenure.WorkQueue[int] = tenure.WorkQueue(store, "x", codec=MailCodec())  # type: ignore[arg-type]
+    del wrong
+
+
+async def put(queue: tenure.WorkQueue[Mail]) -> None:
+    assert_type(await queue.put(Mail("ann"), priority=1), int)
+    await queue.put("ann")  # type: ignore[arg-type]
+    await queue.try_put("ann")  # type: ignore[arg-type]
+    await queue.put_many([Mail("ann"), tenure.Item(Mail("bob"), delay=5)])
+    await queue.put_many([tenure.Item(Mail("ann"))])
+    await queue.put_many(["ann"])  # type: ignore[list-item]
+    queue.put_in(object(), "ann")  # type: ignore[arg-type]
+
+
+async def put_anything(queue: tenure.WorkQueue) -> None:
+    await queue.put({"to": "ann"})
+    await queue.put_many(["ann", tenure.Item(7)])
+
+
+async def take(queue: tenure.WorkQueue[Mail]) -> str:
+    async with queue.take(timeout=5) as task:
+        assert_type(task, tenure.Task[Mail])
+        assert_type(task.payload, Mail)
+        return task.payload.to
+    return ""  # RetryLater and Discard are swallowed
+
+
+async def look(queue: tenure.WorkQueue[Mail]) -> None:
+    assert_type(await queue.get(1), tenure.TaskRecord[Mail] | None)
+    assert_type((await queue.dead())[0].payload, Mail | None)
+    assert_type(await queue.browse("waiting"), tenure.TaskPage[Mail])
+    async with queue.follow(1) as changes:
+        async for record in changes:
+            assert_type(record, tenure.TaskRecord[Mail])
+
+
+async def handle(task: tenure.Task[Mail]) -> str:
+    return task.payload.to
+
+
+def handle_in_a_thread(task: tenure.Task[Mail]) -> str:
+    return task.payload.to
+
+
+async def handle_anything(task: tenure.Task) -> None:
+    task.payload["to"].upper()
+
+
+async def handle_object(task: tenure.Task[object]) -> None:
+    repr(task.payload)
+
+
+async def handle_number(task: tenure.Task[int]) -> int:
+    return task.payload
+
+
+def work(queue: tenure.WorkQueue[Mail], anything: tenure.WorkQueue) -> None:
+    tenure.Worker(queue, handle)
+    tenure.Worker(queue, handle_in_a_thread)
+    tenure.Worker(queue, handle_anything)
+    tenure.Worker(queue, handle_object)
+    tenure.Worker(queue, lambda task: task.payload.to)
+    tenure.Worker(anything, handle)
+    tenure.Worker(queue, handle_number)  # type: ignore[arg-type]
