@@ -56,6 +56,7 @@ if TYPE_CHECKING:
         Election,
         HolderInfo,
         Item,
+        Job,
         LeaderChanges,
         Lease,
         Lock,
@@ -100,6 +101,7 @@ __all__ = (
     "EngineError",
     "HolderInfo",
     "Item",
+    "Job",
     "LeaderChanges",
     "Lease",
     "LeaseLost",
@@ -157,7 +159,7 @@ _exported = exports(
         "tenure.processor": "Processor",
         "tenure.shared": """
             Arrival Audit Barrier BarrierStatistics Claim Completed Discard Election HolderInfo
-            Item LeaderChanges Lease Lock LockStatus LuaGuard PooledResource QueueStatistics RateLimiter
+            Item Job LeaderChanges Lease Lock LockStatus LuaGuard PooledResource QueueStatistics RateLimiter
             ResourcePool ResourcePoolStatistics Retry RetryLater RWLock Semaphore SqlGuard Task TaskPage
             TaskChanges TaskRecord Term Worker WorkerStatistics WorkQueue
         """,

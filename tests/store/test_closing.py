@@ -13,6 +13,7 @@ import tenure
 from tenure import (
     Barrier,
     Election,
+    Job,
     LeaseLost,
     Lock,
     Processor,
@@ -150,6 +151,8 @@ def waits(store):
         "RateLimiter.acquire, beyond its deadline": lambda: limited(slow, anyio.move_on_after(900)),
         "ResourcePool.claim": lambda: enter(pool.claim()),
         "WorkQueue.put": lambda: full.put(2),
+        "Job.put": lambda: Job(full, rest).put(2),
+        "Job.result": lambda: Job(jobs, rest).result(1),
         "WorkQueue.put_many": lambda: full.put_many([2, 3]),
         "WorkQueue.take": lambda: enter(WorkQueue(store, "empty").take()),
         "WorkQueue.take, bounded": lambda: enter(WorkQueue(store, "empty").take(10**6)),
@@ -184,6 +187,7 @@ ASKS = {
         "WorkQueue.cancel",
         "WorkQueue.cursors",
     ),
+    "Job.try_put",
     *("WorkQueue.dead", "WorkQueue.pause", "WorkQueue.purge", "WorkQueue.requeue", "WorkQueue.resume"),
     *("WorkQueue.statistics", "WorkQueue.try_put", "WorkQueue.verify", "Processor.fleet"),
 }

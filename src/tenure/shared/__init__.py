@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from ._election import Election, Term
     from ._following import TaskChanges
     from ._guard import LuaGuard, SqlGuard
+    from ._job import Job
     from ._leader_changes import LeaderChanges
     from ._lease import Hold, HoldRequest, Lease
     from ._limiter import RateLimiter
@@ -41,6 +42,7 @@ __all__ = (
     "HoldRequest",
     "HolderInfo",
     "Item",
+    "Job",
     "LeaderChanges",
     "Lease",
     "Lock",
@@ -79,6 +81,7 @@ __getattr__ = exports(
         "_election": "Election Term",
         "_following": "TaskChanges",
         "_guard": "LuaGuard SqlGuard",
+        "_job": "Job",
         "_leader_changes": "LeaderChanges",
         "_lease": "Hold HoldRequest Lease",
         "_limiter": "RateLimiter",

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, cast
+from typing import Any, cast, overload
 
 from tenure.arguments import check_count, check_timeout
 from tenure.handlers import check_signature, in_thread, is_async, until_free, watched_loop
 from tenure.local import Threads
 
+from ._job import Job
 from ._payload import P
 from ._queue import WorkQueue
 from ._retry import Retry, check_retry
@@ -50,6 +51,8 @@ class Worker:
     are as many as `concurrency`; one that cannot be stopped is abandoned and its outcome refused, and it keeps its
     thread until it ends. If a task's lease is lost, or it is cancelled, its handler is cancelled.
 
+    `Worker(job)` calls the function of a `Job` instead.
+
     While all of them are busy and there is more, up to `prefetch` tasks are leased ahead, so that the next ones need
     not wait for the engine: for short tasks in great numbers, or an engine that is far away. Such tasks wait here, also
     if another worker is free or a more urgent one is put; they are given back when the worker drains or ends, or its
@@ -58,6 +61,7 @@ class Worker:
     Thread safety: none; belongs to the event loop of its store.
     """
 
+    @overload
     def __init__(
         self,
         queue: WorkQueue[P],
@@ -67,7 +71,31 @@ class Worker:
         timeout: float | None = None,
         retry: Retry | None = None,
         prefetch: int = 0,
+    ) -> None: ...
+    @overload
+    def __init__(
+        self,
+        queue: Job[..., Any],
+        *,
+        concurrency: int = 10,
+        timeout: float | None = None,
+        retry: Retry | None = None,
+        prefetch: int = 0,
+    ) -> None: ...
+    def __init__(
+        self,
+        queue: WorkQueue[Any] | Job[..., Any],
+        handler: Callable[[Task[Any]], Any] | None = None,
+        *,
+        concurrency: int = 10,
+        timeout: float | None = None,
+        retry: Retry | None = None,
+        prefetch: int = 0,
     ) -> None:
+        if isinstance(queue, Job):
+            if handler is not None:
+                raise TypeError(f"handler must not be given with a job: {queue!r} has its function")
+            queue, handler = queue.queue, queue.handler()
         if not callable(handler):
             raise TypeError(f"handler must be a function that takes a task, not {handler!r}")
         check_signature(handler, "a task")

@@ -1,0 +1,127 @@
+"""The job: a function with a queue, called by putting its arguments there."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Generic, ParamSpec, Self, TypeVar, cast, overload
+
+from tenure.handlers import is_async
+
+from ._queue import WorkQueue
+from ._records import Item
+from ._task import Task
+
+Params = ParamSpec("Params")
+R = TypeVar("R")
+
+
+class Job(Generic[Params, R]):
+    """A function that is called in another process: `put` takes its arguments, and `Worker(job)` calls it with them.
+
+    The arguments are bound to the function's signature by `put`, and travel as a mapping of parameters to values; only
+    those that were given, so that defaults are those of the process that works. The function gets what the queue's
+    codec makes of them: with JSON, a list for a tuple. If they do not fit the function there, which may be of another
+    version, the try fails. Each function needs a queue of its own. A sync function runs in a thread, as any handler.
+
+    Raises `TypeError` if `function` cannot be called, or has no signature.
+
+    Thread safety: none; a description, to be shared between tasks.
+    """
+
+    @overload
+    def __init__(
+        self, queue: WorkQueue[dict[str, Any]], function: Callable[Params, Awaitable[R]]
+    ) -> None: ...
+    @overload
+    def __init__(self, queue: WorkQueue[dict[str, Any]], function: Callable[Params, R]) -> None: ...
+    def __init__(self, queue: WorkQueue[dict[str, Any]], function: Callable[Params, Any]) -> None:
+        if not callable(function):
+            raise TypeError(f"function must be a function, not {function!r}")
+        try:
+            self._signature = inspect.signature(function)
+        except ValueError as problem:
+            raise TypeError(f"function must have a signature: {problem}") from None
+        self.queue = queue
+        self.function: Callable[Params, Any] = function
+        self._name: str = getattr(function, "__qualname__", None) or repr(function)
+        self._options: dict[str, Any] = {}
+
+    def __repr__(self) -> str:
+        return f"<Job {self._name}{self._signature} of {self.queue.name!r}>"
+
+    def options(
+        self,
+        *,
+        priority: int = 0,
+        delay: float = 0.0,
+        key: str | None = None,
+        expires: float | None = None,
+        meta: Mapping[str, str] | None = None,
+    ) -> Self:
+        """The same job, whose tasks are put with these options, which are those of `WorkQueue.put`."""
+        other = copy.copy(self)
+        other._options = {
+            "priority": priority,
+            "delay": delay,
+            "key": key,
+            "expires": expires,
+            "meta": meta,
+        }
+        return other
+
+    async def put(self, *args: Params.args, **kwargs: Params.kwargs) -> int:
+        """Put a task that calls the function with these arguments, and return its id; waits while the queue is full.
+
+        Raises `TypeError` for arguments that the function does not take, and what `WorkQueue.put` raises.
+        Cancellation: as with `WorkQueue.put`.
+        """
+        return await self.queue.put(self._arguments(args, kwargs), **self._options)
+
+    async def try_put(self, *args: Params.args, **kwargs: Params.kwargs) -> int:
+        """Like `put`, but raises `QueueFull` instead of waiting. Cancellation: it may be put."""
+        return await self.queue.try_put(self._arguments(args, kwargs), **self._options)
+
+    def item(self, *args: Params.args, **kwargs: Params.kwargs) -> Item[dict[str, Any]]:
+        """What `put` puts, for `WorkQueue.put_many`. Raises `TypeError` as `put` does."""
+        return Item(self._arguments(args, kwargs), **self._options)
+
+    async def result(self, task_id: int) -> R:
+        """Wait until the task has ended and return what the function has returned, as the codec makes it.
+
+        Raises `TaskFailed`, `TaskCancelled`, `ResultUnavailable`, `StoreClosed`, `EngineError`.
+        """
+        return cast("R", await self.queue.result(task_id))
+
+    def handler(self) -> Callable[[Task[dict[str, Any]]], Any]:
+        """A handler of tasks that calls the function. For the worker alone."""
+
+        def call(task: Task[dict[str, Any]]) -> Any:
+            bound = self._bound(task.payload)
+            return self.function(*bound.args, **bound.kwargs)
+
+        async def call_and_wait(task: Task[dict[str, Any]]) -> Any:
+            return await call(task)
+
+        handler = call_and_wait if is_async(self.function) else call
+        handler.__qualname__ = self._name  # warnings name it
+        return handler
+
+    def _arguments(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        try:
+            return dict(self._signature.bind(*args, **kwargs).arguments)
+        except TypeError as problem:
+            raise TypeError(f"{self._name}{self._signature} cannot be called so: {problem}") from None
+
+    def _bound(self, payload: object) -> inspect.BoundArguments:
+        """The call that a payload stands for. Raises `TypeError` if it is none of this function."""
+        if not isinstance(payload, dict):
+            raise TypeError(f"a task of {self._name} needs a mapping of arguments, not {payload!r}")
+        arguments = cast("dict[str, Any]", payload)
+        unknown = arguments.keys() - self._signature.parameters.keys()
+        if unknown:
+            raise TypeError(f"{self._name}{self._signature} takes no {', '.join(sorted(unknown))}")
+        given = inspect.BoundArguments(self._signature, arguments)  # pyright: ignore[reportArgumentType]
+        self._arguments(given.args, given.kwargs)
+        return given

@@ -1,0 +1,46 @@
+"""What type checkers make of jobs: `put` takes the function's own arguments, and `result` returns what it returns.
+
+Not run, as payloads.py beside it.
+"""
+
+# pyright: reportUnnecessaryTypeIgnoreComment=true
+
+from typing import assert_type
+
+import tenure
+
+
+async def send_mail(user: int, text: str = "hello") -> bool:
+    return bool(text[user:])
+
+
+def digest(name: str, *words: str) -> str:
+    return name.join(words)
+
+
+async def waits(store: tenure.Store) -> None:
+    send = tenure.Job(tenure.WorkQueue(store, "mail"), send_mail)
+    assert_type(await send.put(1), int)
+    assert_type(await send.put(user=1, text="hi"), int)
+    assert_type(await send.options(delay=5, key="1").put(user=1), int)
+    assert_type(await send.result(1), bool)
+    assert_type(await send.options(priority=1).result(1), bool)
+    await send.put("ann")  # type: ignore[arg-type]
+    await send.put(user=1, subject="hi")  # type: ignore[call-arg]
+    await send.try_put()  # type: ignore[call-arg]
+    await send.queue.put_many([send.item(user=1), send.item(2, "hi")])
+    send.item(user="ann")  # type: ignore[arg-type]
+    tenure.Worker(send)
+    tenure.Worker(send, concurrency=2)
+    tenure.Worker(send, print)  # type: ignore[call-overload]
+
+
+async def in_a_thread(store: tenure.Store) -> None:
+    job = tenure.Job(tenure.WorkQueue(store, "digests"), digest)
+    await job.put("a", "b", "c")
+    await job.put("a", 1)  # type: ignore[arg-type]
+    assert_type(await job.result(1), str)
+
+
+async def wrong_queue(queue: tenure.WorkQueue[int]) -> None:
+    tenure.Job(queue, digest)  # type: ignore[arg-type]
