@@ -81,7 +81,7 @@ if TYPE_CHECKING:
         WorkerStatistics,
         WorkQueue,
     )
-    from tenure.store import Store, StoreStatistics
+    from tenure.store import MsgspecCodec, PydanticCodec, Store, StoreStatistics
 
 __all__ = (
     "AcquireTimeout",
@@ -108,12 +108,14 @@ __all__ = (
     "Lock",
     "LockStatus",
     "LuaGuard",
+    "MsgspecCodec",
     "OutcomeUnknown",
     "PayloadTooLarge",
     "PoolClosed",
     "PoolTimeout",
     "PooledResource",
     "Processor",
+    "PydanticCodec",
     "QueueFull",
     "QueueStatistics",
     "RWLock",
@@ -163,7 +165,7 @@ _exported = exports(
             ResourcePool ResourcePoolStatistics Retry RetryLater RWLock Semaphore SqlGuard Task TaskPage
             TaskChanges TaskRecord Term Worker WorkerStatistics WorkQueue
         """,
-        "tenure.store": "Store StoreStatistics",
+        "tenure.store": "MsgspecCodec PydanticCodec Store StoreStatistics",
     },
 )
 

@@ -1,4 +1,4 @@
-"""Rooms whose names are imported when they are first used, so that nobody waits for what they do not need."""
+"""What is imported when it is first used, so that nobody waits for what they do not need, nor has to install it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any
 
-__all__ = ("exports",)
+__all__ = ("exports", "extra")
 
 
 def exports(room: str, home: str, modules: Mapping[str, str]) -> Callable[[str], Any]:
@@ -27,3 +27,13 @@ def exports(room: str, home: str, modules: Mapping[str, str]) -> Callable[[str],
         return value
 
     return __getattr__
+
+
+def extra(module: str, name: str) -> Any:
+    """Import a module of an extra. Raises `RuntimeError` that names the extra if it is missing."""
+    try:
+        return import_module(module)
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != module.partition(".")[0]:
+            raise
+        raise RuntimeError(f"{module.partition('.')[0]} is missing: pip install 'tenure[{name}]'") from None

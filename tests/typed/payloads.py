@@ -45,6 +45,16 @@ def by_codec(store: tenure.Store) -> None:
     assert_type(tenure.WorkQueue(store, "mail", codec=AnyCodec()), tenure.WorkQueue[Any])
 
 
+def by_codec_of_an_extra(store: tenure.Store) -> None:
+    queue = tenure.WorkQueue(store, "mail", codec=tenure.MsgspecCodec(Mail))
+    assert_type(queue, tenure.WorkQueue[Mail])
+    numbers = tenure.WorkQueue(store, "numbers", codec=tenure.PydanticCodec(list[int]))
+    assert_type(numbers, tenure.WorkQueue[list[int]])
+    assert_type(tenure.MsgspecCodec(Mail | None), tenure.MsgspecCodec[Any])
+    either = tenure.PydanticCodec[Mail | None](Mail | None)
+    assert_type(tenure.WorkQueue(store, "either", codec=either), tenure.WorkQueue[Mail | None])
+
+
 def by_annotation(store: tenure.Store) -> None:
     annotated: tenure.WorkQueue[list[int]] = tenure.WorkQueue(store, "numbers")
     assert_type(annotated, tenure.WorkQueue[list[int]])

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from ._extras import extra
+from tenure.lazy import extra
+
 from ._samples import TIMES, Source
 
 

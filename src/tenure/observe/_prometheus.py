@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from importlib import import_module
 from typing import Any
 
-from ._extras import extra
+from tenure.lazy import extra
+
 from ._samples import TIMES, Sample, Source
 
 

@@ -6,7 +6,8 @@ import traceback
 from importlib.metadata import version
 from typing import Any, Literal
 
-from ._extras import extra
+from tenure.lazy import extra
+
 from ._tracing import TakenTask, Tracing
 
 _SCHEMA = "https://opentelemetry.io/schemas/1.44.0"

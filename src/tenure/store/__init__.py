@@ -116,6 +116,8 @@ Places where help is wanted are marked `# open question:`.
 from ._acquire import AcquireRequest, Acquisition, Grant
 from ._batcher import Batcher
 from ._codec import Codec, JsonCodec, check_codec, decoded, encoded
+from ._msgspec_codec import MsgspecCodec
+from ._pydantic_codec import PydanticCodec
 from ._reconciling import given_back
 from ._release import PendingRelease
 from ._sessions import Held, Session
@@ -130,7 +132,9 @@ __all__ = (
     "Grant",
     "Held",
     "JsonCodec",
+    "MsgspecCodec",
     "PendingRelease",
+    "PydanticCodec",
     "Session",
     "Store",
     "StoreStatistics",
