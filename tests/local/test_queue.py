@@ -625,3 +625,40 @@ async def test_many_that_wait_and_are_cancelled_in_reverse(make):
             for scope in reversed(scopes):
                 scope.cancel()
     assert drained(queue) == [0]
+
+
+# what users of asyncio know
+
+
+@pytest.mark.parametrize("kind", [Queue, PriorityQueue])
+def test_the_names_of_asyncio(kind):
+    queue = kind(2)
+    assert (queue.maxsize, queue.qsize(), queue.empty(), queue.full()) == (2, 0, True, False)
+    queue.put_nowait("a")
+    assert (queue.qsize(), queue.empty(), queue.full()) == (1, False, False)
+    queue.put_nowait("b")
+    assert (queue.qsize(), queue.empty(), queue.full()) == (2, False, True)
+    assert kind(math.inf).maxsize == math.inf
+    assert not kind(math.inf).full()
+
+
+@pytest.mark.parametrize("item", [(5, "job"), (0.5, 1, "job"), (1,)])
+async def test_a_priority_inside_of_the_item_is_warned_of(item):
+    queue = PriorityQueue(10)
+    with pytest.warns(UserWarning, match="is put with priority 0: write put") as caught:
+        await queue.put(item)
+    assert caught[0].filename == __file__
+    with pytest.warns(UserWarning, match="is put with priority 0") as caught:
+        queue.put_nowait(item)
+    assert caught[0].filename == __file__
+    assert [queue.get_nowait(), queue.get_nowait()] == [item, item]
+
+
+async def test_other_items_and_priorities_that_were_said_are_not_warned_of():
+    queue = PriorityQueue(10)
+    await queue.put((5, "job"), priority=0)
+    queue.put_nowait((5, "job"), 1)
+    for item in ((), ("job", 5), [5, "job"], 5, None):
+        await queue.put(item)
+    assert queue.qsize() == 7
+    assert queue.get_nowait() == (5, "job")

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from math import inf
 from typing import Generic, Self, TypeVar
+from warnings import warn
 
 from anyio import ClosedResourceError, EndOfStream, WouldBlock
 
@@ -16,6 +17,13 @@ from tenure.waiting import Line, Waiter, checkpoint
 __all__ = ("PriorityQueue", "Queue", "QueueStatistics")
 
 T = TypeVar("T")
+
+
+class _Unsaid(int):
+    """The priority of a put that does not say one: a zero that can be told from one that is meant."""
+
+
+_UNSAID = _Unsaid(0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,6 +261,23 @@ class _Queue(Generic[T]):
 
     # looking
 
+    @property
+    def maxsize(self) -> float:
+        """How many items there may be: an int, or `math.inf`."""
+        return self._max_size
+
+    def qsize(self) -> int:
+        """How many items are in the queue."""
+        return self._backlog.size
+
+    def empty(self) -> bool:
+        """Whether there is no item in the queue."""
+        return not self._backlog.size
+
+    def full(self) -> bool:
+        """Whether there is no room for another item."""
+        return self._backlog.size >= self._max_size
+
     def __len__(self) -> int:
         """How many items are in the queue."""
         return self._backlog.size
@@ -319,8 +344,9 @@ class PriorityQueue(_Queue[T]):
 
     Among equal priorities it is first in, first out; items are never compared. Putters that wait for room are
     admitted in the same order. With `aging`, an item that was put (or waits to be put) more than that many seconds ago
-    goes before all others, the oldest first: so none waits for ever behind a stream of more important ones. The rest
-    is as in `Queue`. The order is kept by a binary heap (Williams 1964) with lazy deletion.
+    goes before all others, the oldest first: so none waits for ever behind a stream of more important ones. Unlike in
+    asyncio, the priority is no part of the item: `put((priority, item))` is a `UserWarning`. The rest is as in `Queue`.
+    The order is kept by a binary heap (Williams 1964) with lazy deletion.
 
     Cancellation: a call that raises has put or taken nothing.
 
@@ -335,21 +361,27 @@ class PriorityQueue(_Queue[T]):
         self._blocked: Ranked[T] = Ranked(aging)
         self._blocked_putters: dict[Entry[T], Waiter[Entry[T], None]] = {}
 
-    def put_nowait(self, item: T, priority: int = 0) -> None:
+    def put_nowait(self, item: T, priority: int = _UNSAID) -> None:
         """Put an item, or raise `anyio.WouldBlock` if there is no room; `anyio.ClosedResourceError` if closed."""
-        if type(priority) is not int:
+        if priority is _UNSAID:
+            priority = 0
+            _warn_of_asyncio(item)
+        elif type(priority) is not int:
             _check_priority(priority)
         if not self._put_now(item, priority):
             raise WouldBlock
 
-    async def put(self, item: T, priority: int = 0) -> None:
+    async def put(self, item: T, priority: int = _UNSAID) -> None:
         """Put an item; waits while the queue is full, behind those of higher or equal priority. Always a checkpoint.
 
         Raises `anyio.ClosedResourceError` when the queue is closed, also meanwhile.
 
         Cancellation: the item is not in the queue.
         """
-        if type(priority) is not int:
+        if priority is _UNSAID:
+            priority = 0
+            _warn_of_asyncio(item)
+        elif type(priority) is not int:
             _check_priority(priority)
         await checkpoint()
         if not self._put_now(item, priority):
@@ -384,3 +416,13 @@ def _check_aging(aging: object) -> None:
 def _check_priority(priority: object) -> None:
     if not isinstance(priority, int):
         raise TypeError(f"priority must be an int, not {priority!r}")
+
+
+def _warn_of_asyncio(item: object) -> None:
+    """Warn if the item looks like one of `asyncio.PriorityQueue`, where the priority is a part of it."""
+    if type(item) is tuple and item and isinstance(item[0], int | float):
+        warn(
+            f"{item!r} is put with priority 0: write put(item, priority), where higher goes first, "
+            "or say priority=0 if that is meant",
+            stacklevel=3,
+        )
