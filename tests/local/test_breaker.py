@@ -849,3 +849,43 @@ def test_the_same_happens_on_both_loops():
     on_asyncio, on_trio = (run(story, backend=backend) for backend in ("asyncio", "trio"))
     assert on_asyncio == on_trio
     assert {what for _, *what in map(tuple, on_asyncio) for what in what} >= {"half_open", "good", "bad"}
+
+
+# failures in a row, and keyword arguments
+
+
+async def test_failures_in_a_row_open_it_and_one_probe_closes_it(virtual_clock):
+    breaker = CircuitBreaker.consecutive(3, open_seconds=10, name="mail")
+    await fail(breaker, 2)
+    await breaker.call(good, seconds=1000)  # slow, but no failure
+    await fail(breaker, 2)
+    assert breaker.state == "closed"
+    await fail(breaker)
+    assert breaker.state == "open"
+    with pytest.raises(CircuitOpen, match="mail"):
+        await breaker.call(good)
+    await anyio.sleep(10)
+    assert await breaker.call(good, 1) == 1
+    assert breaker.state == "closed"
+    await fail(breaker, 3)
+    await anyio.sleep(10)
+    await fail(breaker)
+    assert breaker.state == "open"
+
+
+def test_failures_in_a_row_are_a_number():
+    with pytest.raises(ValueError, match="failures"):
+        CircuitBreaker.consecutive(0)
+    with pytest.raises(TypeError, match="failures"):
+        CircuitBreaker.consecutive("3")
+
+
+async def test_keyword_arguments_are_passed_on(virtual_clock):
+    async def function(*args, **kwargs):
+        return args, kwargs
+
+    breaker = CircuitBreaker()
+    assert await breaker.call(function, 1, fn=2, self=3) == ((1,), {"fn": 2, "self": 3})
+    with pytest.raises(TypeError, match="unexpected"):
+        await breaker.call(good, colour="red")
+    assert breaker.statistics().calls == 1  # a mistake of the program does not count

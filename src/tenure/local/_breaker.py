@@ -6,9 +6,11 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import partial, wraps
 from inspect import CO_ASYNC_GENERATOR, CO_COROUTINE, CO_GENERATOR, CO_ITERABLE_COROUTINE, isawaitable
+from math import inf
 from types import FunctionType, MethodType
-from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, TypeAlias, TypeVar, TypeVarTuple, cast
+from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, Self, TypeAlias, TypeVar, cast
 
+from tenure.arguments import check_count
 from tenure.errors import CircuitOpen
 from tenure.local._breaker_outcome import Outcomes
 from tenure.local._breaker_settings import Settings
@@ -27,7 +29,6 @@ __all__ = ("CircuitBreaker", "CircuitBreakerStatistics")
 
 T = TypeVar("T")
 P = ParamSpec("P")
-Args = TypeVarTuple("Args")
 
 Entered: TypeAlias = "tuple[CircuitBreaker, int, float, Entered | None]"
 
@@ -143,8 +144,45 @@ class CircuitBreaker:
         self._listeners: list[Callable[[State, State], object]] = []
         self._states = States(settings, self._changed)
 
-    async def call(self, fn: Callable[[*Args], Awaitable[T]], *args: *Args) -> T:
-        """Call and await ``fn(*args)``; return or raise what it does. `CircuitOpen` if it may not be called.
+    @classmethod
+    def consecutive(
+        cls,
+        failures: int,
+        *,
+        open_seconds: float = 60.0,
+        open_factor: float = 1.0,
+        max_open_seconds: float | None = None,
+        open_jitter: float = 0.0,
+        probe_seconds: float = 60.0,
+        record: Matcher = Exception,
+        ignore: Matcher = (),
+        name: str = "",
+        observer: Observer | None = None,
+    ) -> Self:
+        """Make a breaker that opens after so many `failures` in a row, and closes after one probe that succeeds.
+
+        A success begins the count anew; slow calls are calls as any other. The rest is as in `CircuitBreaker`.
+        """
+        failures = check_count("failures", failures)
+        return cls(
+            failure_rate=1.0,
+            slow_call_seconds=inf,
+            window=failures,
+            min_calls=failures,
+            open_seconds=open_seconds,
+            open_factor=open_factor,
+            max_open_seconds=max_open_seconds,
+            open_jitter=open_jitter,
+            probes=1,
+            probe_seconds=probe_seconds,
+            record=record,
+            ignore=ignore,
+            name=name,
+            observer=observer,
+        )
+
+    async def call(self, fn: Callable[P, Awaitable[T]], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        """Call and await ``fn(*args, **kwargs)``; return or raise what it does. `CircuitOpen` if it may not be called.
 
         TypeError for what is no async function, before it is called if that can be seen: a plain or generator function
         (but a lambda may return what is to be awaited), else when it has returned what cannot be awaited.
@@ -162,7 +200,7 @@ class CircuitBreaker:
         permit = states.admit(since) or await self._refuse(since)
         awaitable: Any = None
         try:
-            awaitable = fn(*args)
+            awaitable = fn(*args, **kwargs)
             result = await awaitable
         except BaseException as error:
             states.settle(permit, since, now(), self._verdict(error))
@@ -200,7 +238,7 @@ class CircuitBreaker:
 
         @wraps(fn)
         async def guarded(*args: P.args, **options: P.kwargs) -> T:
-            return await self.call(partial(fn, *args, **options))
+            return await self.call(fn, *args, **options)
 
         return guarded
 
