@@ -845,3 +845,86 @@ def test_a_pool_needs_a_function_that_creates_and_a_timeout_that_is_one():
         Pool(1, close=print)
     with pytest.raises(ValueError, match="timeout must be seconds, 0 or more, or None, not -1"):
         Pool(list, close=print).acquire(timeout=-1)
+
+
+# another size
+
+
+async def test_more_slots_serve_waiting_tasks_at_once(virtual_clock):
+    works = Works()
+    async with pool_of(works, max_size=1) as pool, anyio.create_task_group() as group:
+        got = []
+
+        async def borrow():
+            async with pool.acquire() as resource:
+                got.append(resource)
+                await anyio.sleep(100)
+
+        for _ in range(3):
+            group.start_soon(borrow)
+        await anyio.sleep(1)
+        assert len(got) == 1
+        pool.resize(3)
+        await anyio.sleep(1)
+        assert len(got) == 3
+        assert pool.statistics().max_size == 3
+        group.cancel_scope.cancel()
+
+
+async def test_with_fewer_slots_idle_ones_are_closed_and_lent_ones_when_they_come_back(virtual_clock):
+    works, notes = Works(), Notes()
+    async with pool_of(works, max_size=4, max_waiting=1, observer=notes) as pool:
+        loans = [pool.acquire() for _ in range(4)]
+        things = [await loan.__aenter__() for loan in loans]
+        for loan in loans[2:]:
+            await loan.__aexit__(None, None, None)
+        pool.resize(1)
+        await anyio.sleep(1)
+        assert works.open == things[:2]
+        served = []
+
+        async def borrow():
+            async with pool.acquire() as thing:
+                served.append(thing)
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(borrow)  # it may wait, although more are lent than there are slots
+            await anyio.sleep(1)
+            with pytest.raises(BulkheadFull):
+                await works.use(pool.acquire())
+            await loans[1].__aexit__(None, None, None)
+            await anyio.sleep(1)
+            assert (served, works.open) == ([], things[:1])
+            await loans[0].__aexit__(None, None, None)
+        assert served == things[:1]
+        state = pool.statistics()
+        assert (state.size, state.max_size, state.idle, state.created) == (1, 1, 1, 4)
+        assert [fields["reason"] for fields in notes.named("pool.closed")] == ["resized"] * 3
+
+
+async def test_one_that_is_being_created_may_be_one_too_many(virtual_clock):
+    works = Works(create=1)
+    async with pool_of(works, max_size=2) as pool, anyio.create_task_group() as group:
+        group.start_soon(works.use, pool.acquire(), 0.5)
+        group.start_soon(works.use, pool.acquire(), 0.5)
+        await anyio.sleep(1.2)
+        assert (pool.statistics().lent, pool.statistics().creating) == (1, 1)
+        pool.resize(1)
+        await anyio.sleep(5)
+        assert (pool.statistics().size, pool.statistics().idle) == (1, 1)
+
+
+async def test_which_sizes_there_are(virtual_clock):
+    works = Works()
+    pool = pool_of(works, min_size=2)
+    with pytest.raises(RuntimeError, match="not open"):
+        pool.resize(3)
+    async with pool:
+        with pytest.raises(ValueError, match="max_size must be at least the min_size of 2, not 1"):
+            pool.resize(1)
+        with pytest.raises(TypeError, match="max_size"):
+            pool.resize("3")
+        pool.resize(2)
+        assert pool.statistics().idle == 2
+    with pytest.raises(PoolClosed):
+        pool.resize(3)

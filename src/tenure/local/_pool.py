@@ -110,8 +110,8 @@ class Pool(Lending[T, None, Entry[T]], Generic[T]):
     What a function raises is logged with its traceback, as a warning of the logger "tenure". `observer` gets the events
     `pool.created` (seconds), `pool.closed` (reason, age), `pool.create_failed`, `pool.check_failed`,
     `pool.reset_failed` and `pool.close_failed` (error), and `pool.leak` (task, seconds, where), which is logged too.
-    Reasons are "idle", "lifetime", "unhealthy", "reset failed", "cancelled", "reloaded", "closed" and "closed while
-    lent".
+    Reasons are "idle", "lifetime", "unhealthy", "reset failed", "cancelled", "reloaded", "resized", "closed" and
+    "closed while lent".
 
     ValueError and TypeError for wrong arguments; RuntimeError if it is opened twice or used before.
 
@@ -186,6 +186,21 @@ class Pool(Lending[T, None, Entry[T]], Generic[T]):
         self._state.generation += 1
         for entry in list(self._state.idle):
             self._drop(entry, "reloaded")
+        self._grow()
+
+    def resize(self, max_size: int) -> None:
+        """Change how many slots there are, from now on.
+
+        More serve waiting tasks at once. With fewer, idle ones are closed now, the least recently used first, and lent
+        ones when they come back. ValueError for fewer than `min_size`.
+        """
+        self._check_open()
+        state = self._state
+        if check_count("max_size", max_size) < state.min_size:
+            raise ValueError(f"max_size must be at least the min_size of {state.min_size}, not {max_size!r}")
+        state.max_size = max_size
+        while state.idle and state.surplus:
+            self._drop(next(iter(state.idle)), "resized")
         self._grow()
 
     def statistics(self) -> PoolStatistics:
@@ -268,7 +283,7 @@ class Pool(Lending[T, None, Entry[T]], Generic[T]):
         if most is None:
             return False
         # so many need no return: what is to be created, or closed before that, serves them
-        served = self._state.max_size - len(self._state.lent) + self._state.checking
+        served = max(0, self._state.max_size - len(self._state.lent) + self._state.checking)
         return len(self._line) - served >= most and sum(1 for _ in self._line) - served >= most
 
     def _timed_out(self, want: None, timeout: float) -> PoolTimeout:  # noqa: ARG002
@@ -288,6 +303,8 @@ class Pool(Lending[T, None, Entry[T]], Generic[T]):
             self._drop(entry, "closed")
         elif worn := state.worn(entry, now()):
             self._drop(entry, worn)
+        elif state.surplus:
+            self._drop(entry, "resized")
         elif (waiter := self._line.head()) is not None:
             self._line.grant(waiter, entry)
         elif used:

@@ -75,6 +75,11 @@ class PoolState(Generic[E]):
         return self.size >= self.max_size
 
     @property
+    def surplus(self) -> bool:
+        """There are more than `max_size`, which was made smaller, even when those that are being closed are gone."""
+        return self.size - self.closing > self.max_size
+
+    @property
     def short(self) -> bool:
         """There are, or will be, fewer than `min_size`."""
         return self.size - self.closing < self.min_size
