@@ -759,3 +759,13 @@ async def test_it_shows_its_state():
 def test_the_policy_is_checked(policy):
     with pytest.raises(ValueError, match=r"policy must be .*, not "):
         RWLock(policy)
+
+
+async def test_whether_it_is_locked():
+    lock = RWLock()
+    assert not lock.locked()
+    async with lock.read():
+        assert lock.locked()
+    with lock.write_nowait():
+        assert lock.locked()
+    assert not lock.locked()

@@ -34,6 +34,21 @@ async def test_a_burst_and_then_the_rate(virtual_clock):
     assert times == near(0, 0, 0, 0.1, 0.2, 0.3)
 
 
+async def test_a_block_takes_one_token_before_it_and_gives_none_back(virtual_clock):
+    bucket = TokenBucket(10, burst=1)
+    begin = virtual_clock.now()
+    for n in range(3):
+        with assert_checkpoints():
+            await bucket.__aenter__()
+        assert virtual_clock.now() - begin == pytest.approx(n / 10)
+        await bucket.__aexit__(None, None, None)
+    with pytest.raises(ZeroDivisionError):
+        async with bucket:
+            raise ZeroDivisionError
+    with pytest.raises(WouldBlock):
+        bucket.acquire_nowait()
+
+
 async def test_a_pause_fills_the_bucket_and_no_more(virtual_clock):
     bucket = TokenBucket(10, burst=3)
     await bucket.acquire(3)

@@ -28,6 +28,19 @@ async def test_rate_and_burst_are_exact(store, virtual_clock, rate, burst):
     assert virtual_clock.now() - start == pytest.approx(max(0, count - burst) / rate, abs=NEAR)
 
 
+async def test_a_block_spends_one_before_it_and_gives_nothing_back(store, virtual_clock):
+    limiter = RateLimiter(store, "api", rate=1, burst=2)
+    begin = virtual_clock.now()
+    for _ in range(3):
+        async with limiter:
+            pass
+    assert virtual_clock.now() - begin == pytest.approx(1, abs=NEAR)
+    with pytest.raises(ZeroDivisionError):
+        async with limiter:
+            raise ZeroDivisionError
+    assert not await limiter.try_acquire()
+
+
 async def test_a_burst_comes_back_after_a_pause_and_not_more(store, virtual_clock):
     limiter = RateLimiter(store, "api", rate=10, burst=3)
     for _ in range(3):

@@ -532,3 +532,12 @@ async def test_breaking_is_reported_on_both_sides(open_store_on, caplog):
 async def test_a_token_that_is_none(store, token):
     with pytest.raises((TypeError, ValueError), match="token must be"):
         await Lock(store, "x").break_holder(token)
+
+
+async def test_anybody_may_ask_whether_it_is_locked(open_store_on):
+    async with open_store_on() as store, open_store_on() as elsewhere:
+        lock = Lock(store, "held")
+        assert await lock.locked() is False
+        async with lock:
+            assert await lock.locked() is await Lock(elsewhere, "held").locked() is True
+        assert await lock.locked() is False

@@ -149,6 +149,7 @@ def waits(store):
         "Barrier.wait, drop": Barrier(store, "drop", 2, on_departure="drop").wait,
         "RateLimiter.acquire": lambda: limited(slow, anyio.CancelScope()),
         "RateLimiter.acquire, beyond its deadline": lambda: limited(slow, anyio.move_on_after(900)),
+        "RateLimiter.__aenter__": lambda: enter(slow),
         "ResourcePool.claim": lambda: enter(pool.claim()),
         "WorkQueue.put": lambda: full.put(2),
         "Job.put": lambda: Job(full, rest).put(2),
@@ -176,7 +177,7 @@ def waits(store):
 ASKS = {
     *("Barrier.reset", "Barrier.statistics", "Claim.cool_down", "Claim.retire", "Claim.set_metadata"),
     *("Election.leader", "Lock.holders", "RWLock.holders", "Semaphore.holders", "Semaphore.resize"),
-    *("Lock.break_holder", "RWLock.break_holder", "Semaphore.break_holder"),
+    *("Lock.break_holder", "Lock.locked", "RWLock.break_holder", "Semaphore.break_holder"),
     *("RateLimiter.try_acquire", "ResourcePool.add", "ResourcePool.remove", "ResourcePool.resources"),
     *(
         "ResourcePool.statistics",

@@ -159,6 +159,22 @@ async def breaker(breaker: local.CircuitBreaker) -> int:
         return 1
 
 
+async def breaker_with_arguments(breaker: local.CircuitBreaker) -> None:
+    assert_type(await breaker.call(connect_to, host="a.host"), int)
+    await breaker.call(connect_to, 1)  # type: ignore[arg-type]
+    assert_type(local.CircuitBreaker.consecutive(5), local.CircuitBreaker)
+
+
+async def limiter(limiter: tenure.RateLimiter) -> int:
+    async with limiter:
+        return 1
+
+
+async def token_bucket(bucket: local.TokenBucket) -> int:
+    async with bucket:
+        return 1
+
+
 async def bulkhead(bulkhead: local.Bulkhead) -> int:
     async with bulkhead.enter("search", timeout=5):
         return 1

@@ -167,6 +167,10 @@ class RWLock:
             raise RuntimeError(f"{self!r} is not held by this task to write")
         self._end_write()
 
+    def locked(self) -> bool:
+        """Whether any task holds it, to read or to write."""
+        return bool(self._holders)
+
     def statistics(self) -> RWLockStatistics:
         """Return the current state."""
         writers = int(self._writer is not None)

@@ -95,6 +95,8 @@ class TokenBucket:
 
     The algorithm is GCRA (ITU-T I.371): one number, the theoretical arrival time.
 
+    ``async with bucket:`` takes one token before the block, and gives nothing back after it.
+
     Cancellation: see `acquire`.
 
     Thread safety: none; all on the thread of one loop.
@@ -172,6 +174,13 @@ class TokenBucket:
         self._waiting += n
         if not await self._line.wait(self._line.join(request)):
             await self._keep_time(request)
+
+    async def __aenter__(self) -> None:
+        """Take one token, as `acquire` does. Cancellation: nothing is taken."""
+        await self.acquire()
+
+    async def __aexit__(self, *_: object) -> None:
+        """Nothing: a token is not given back. No checkpoint."""
 
     def _take(self, n: float, time: float) -> bool:
         """Take the tokens, if they are there and no task waits for them."""

@@ -26,7 +26,8 @@ class RateLimiter:
 
     `rate` per `per` seconds on the long run; up to `burst` at once after a pause (`rate` by default, 1 at least). A
     spending is booked in one round trip, in the order in which callers come, costs included; a caller that has to
-    wait does so here, without asking again.
+    wait does so here, without asking again. `async with limiter` spends 1 before the block, and gives nothing back
+    after it.
 
     Thread safety: none; a description, to be shared between tasks. Limiters of equal names should have equal rates:
     each booking follows the rate of the object that books. Source: the generic cell rate algorithm (ITU-T I.371);
@@ -77,6 +78,13 @@ class RateLimiter:
             except BaseException:
                 self._spenders.refund(self._key, cost, self._rate, spending)
                 raise
+
+    async def __aenter__(self) -> None:
+        """Spend 1, as `acquire` does. Cancellation: what was booked is given back, as with that."""
+        await self.acquire()
+
+    async def __aexit__(self, *_: object) -> None:
+        """Nothing: what was spent is not given back. No checkpoint."""
 
     async def try_acquire(self, cost: float = 1) -> bool:
         """Spend `cost` if the rate allows it at once; returns whether it did. Raises as `acquire` does.

@@ -113,6 +113,10 @@ class Lock:
             return hold.__aexit__(kind, error, trace)  # pyright: ignore[reportUnknownMemberType] `cast` costs a call
         raise RuntimeError(f"{self._key}: not held by this task")
 
+    async def locked(self) -> bool:
+        """Whether anybody holds the lock at this moment, in any process. Raises `StoreClosed`, `EngineError`."""
+        return bool((await self.holders()).holders)
+
     async def holders(self) -> LockStatus:
         """The holders and the waiters of the lock, and since when."""
         return await status_of(self._store, self._key)

@@ -80,7 +80,9 @@ async def a_lock_goes_down_its_line(world):
         await nothing_is_held(lock, lock.hold, store, elsewhere)
 
 
-@on_every_engine("shared.Lock.__aenter__", "shared.Lock.__aexit__", "shared.Lock.holders")
+@on_every_engine(
+    "shared.Lock.__aenter__", "shared.Lock.__aexit__", "shared.Lock.holders", "shared.Lock.locked"
+)
 async def a_lock_is_its_own_context_manager(world):
     async with world.open() as store:
         await store.session(TTL)
@@ -92,6 +94,7 @@ async def a_lock_is_its_own_context_manager(world):
                 with cancellable():
                     who = await lock.holders()
                     assert len(who.holders) <= 1
+                    await lock.locked()
                 await pause()
 
         async with world.group() as group:
@@ -101,6 +104,7 @@ async def a_lock_is_its_own_context_manager(world):
             group.start_soon(holder.steady, lambda: lock)
             group.start_soon(watcher)
         assert fair.served >= 2
+        assert not await lock.locked()
         await nothing_is_held(lock, lock.hold, store)
 
 

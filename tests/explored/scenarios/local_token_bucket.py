@@ -89,3 +89,25 @@ async def those_behind_one_who_gives_up_go_sooner():
     ends = dict(waits)
     if True in ends:
         assert ends[None] <= max(start + 1, ends[True]) + LATE
+
+
+@scenario("local.TokenBucket.__aenter__", "local.TokenBucket.__aexit__")
+async def a_block_takes_one_token():
+    bucket, spendings = TokenBucket(1, burst=2), Spendings(1, 2)
+
+    async def spender(arrival=anyio.lowlevel.checkpoint):
+        await arrival()
+        async with bucket:
+            spendings.note(1)
+
+    async def victim():
+        with cancellable():
+            await spender()
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(spender)
+        group.start_soon(victim)
+        group.start_soon(victim)
+        group.start_soon(spender)
+        group.start_soon(spender, newcomer)
+    assert bucket.statistics().tasks_waiting == 0

@@ -184,3 +184,25 @@ async def what_several_booked_is_all_given_back(world):
         if cancelled == [False]:  # else its booking may have been overtaken before it was given back
             assert anyio.current_time() - begin <= LATE + world.patience
         await at_rest(store)
+
+
+@on_every_engine("shared.RateLimiter.__aenter__", "shared.RateLimiter.__aexit__")
+async def a_block_spends_one(world):
+    async with world.open() as store:
+        limiter, spendings, served = RateLimiter(store, "x", rate=1, burst=2), Spendings(1, 2), []
+
+        async def spender():
+            async with limiter:
+                spendings.note(1)
+            served.append(1)
+
+        async def victim():
+            with cancellable():
+                await spender()
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(spender)
+            group.start_soon(victim)
+            group.start_soon(spender)
+            group.start_soon(victim)
+        assert len(served) >= 2
