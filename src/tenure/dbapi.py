@@ -70,7 +70,7 @@ class Completed(Generic[T]):
     __slots__ = ("value",)
 
     def __init__(self, value: T) -> None:
-        self.value = value
+        self.value: T = value
 
     def __await__(self) -> Generator[Any, Any, T]:
         yield from checkpoint().__await__()

@@ -19,7 +19,7 @@ class Remote(Engine):
     """
 
     def __init__(self, place: object) -> None:
-        self.url = str(place)
+        self.url: str = str(place)
         self._listeners: dict[str, Callable[[Hint], None]] = {}
         self._baton = anyio.Lock()
         self._enlisting: set[CancelScope] = set()

@@ -21,12 +21,12 @@ class Entry(Generic[T]):
 
     def __init__(self, item: T, priority: int, seq: int) -> None:
         """Make an entry that is in no backlog."""
-        self.item = item
-        self.priority = priority
-        self.seq = seq
-        self.came = nan
-        self.ready = True
-        self.there = False
+        self.item: T = item
+        self.priority: int = priority
+        self.seq: int = seq
+        self.came: float = nan
+        self.ready: bool = True
+        self.there: bool = False
 
     def __lt__(self, _: object) -> bool:
         # heaps ask only for two of the same rank, of which one is dead

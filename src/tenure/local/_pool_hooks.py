@@ -94,10 +94,10 @@ class Hooks(Generic[T]):
         self.reset = reset
         self._check_timeout = seconds("check_timeout", check_timeout)
         self._create_timeout = seconds("create_timeout", create_timeout)
-        self.close_timeout = seconds("close_timeout", close_timeout)
+        self.close_timeout: float = seconds("close_timeout", close_timeout)
         check_after = seconds("check_after_idle", check_after_idle, zero=True)
         self.check_after = inf if check is None else check_after
-        self.reporter = Reporter(observer)
+        self.reporter: Reporter = Reporter(observer)
 
     async def make(self, *key: object) -> T:
         """Call `create`; raises what it raises. Cancellation: passed on to it."""

@@ -60,8 +60,8 @@ class PoolState(Generic[E]):
         """Those that a borrower has, checks, resets or is about to get."""
         self.checking = 0
         """How many of those have no borrower: the pool itself checks them."""
-        self.creating = 0
-        self.closing = 0
+        self.creating: int = 0
+        self.closing: int = 0
         self.generation = 0
 
     @property

@@ -15,7 +15,7 @@ from typing import Any, ParamSpec, TypeVar
 from ._frames import trimmed
 from ._observer import Observer
 from ._rate import Rate
-from ._tracing import tracing_of
+from ._tracing import Tracing, tracing_of
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -45,8 +45,8 @@ class Reporter:
         later: Callable[[Callable[[], None]], object] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.observer = observer
-        self.tracing = tracing_of(observer)
+        self.observer: Observer | None = observer
+        self.tracing: Tracing | None = tracing_of(observer)
         self._later = later
         self._rate = Rate(clock, _left_out)
         self._waits = False

@@ -98,7 +98,7 @@ class _Put:
     def __init__(self, api: Any, span: Any, meta: dict[str, str]) -> None:
         self._api = api
         self._span = span
-        self.meta = meta
+        self.meta: dict[str, str] = meta
 
     def end(self, outcome: int | BaseException | None) -> None:
         span = self._span

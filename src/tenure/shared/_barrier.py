@@ -76,10 +76,10 @@ class Barrier:
         if on_departure not in ("break", "drop"):
             raise ValueError(f'on_departure must be "break" or "drop", not {on_departure!r}')
         self._store = store
-        self.parties = check_count("parties", parties)
+        self.parties: int = check_count("parties", parties)
         self._request = _Party(Store.key(store, "barrier", name), self.parties, on_departure)
         self._ttl = store.ttl if ttl is None else check_ttl(ttl)
-        self.name = name
+        self.name: str = name
         self.on_departure: Literal["break", "drop"] = on_departure
 
     def __repr__(self) -> str:

@@ -31,7 +31,7 @@ class Term(Lease):
 
     def __init__(self, node: str, request: LeaseRequest, grant: Grant, scope: CancelScope) -> None:
         super().__init__(request, grant, scope)
-        self.node = node
+        self.node: str = node
 
     @property
     def number(self) -> int:
@@ -63,8 +63,8 @@ class Election:
         self._store = store
         self._key = Store.key(store, "election", name)
         self._ttl = store.ttl if ttl is None else check_ttl(ttl)
-        self.name = name
-        self.node = store.process if node is None else check_name("node", node)
+        self.name: str = name
+        self.node: str = store.process if node is None else check_name("node", node)
         self._request = HoldRequest(self._key, 1, value=self.node.encode())
 
     def __repr__(self) -> str:

@@ -79,8 +79,8 @@ class Lease(Guarded, Held):
 
     def __init__(self, request: LeaseRequest, grant: Grant, scope: CancelScope) -> None:
         answer: Granted | Claimed = grant.answer
-        self.key = request.key
-        self.token = answer.token
+        self.key: str = request.key
+        self.token: int = answer.token
         self._request = request
         self.lost: str | None = None
         self._ended = False

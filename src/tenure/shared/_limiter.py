@@ -49,7 +49,7 @@ class RateLimiter:
                 f"rate must be at most {_FASTEST:g} a second, and bring the burst of {self._burst:g} back within "
                 f"{LONGEST:g} seconds, not {rate:g} per {per:g} s"
             )
-        self.name = name
+        self.name: str = name
 
     def __repr__(self) -> str:
         return f"<RateLimiter {self.name!r} {self._rate:g}/s burst={self._burst:g}>"

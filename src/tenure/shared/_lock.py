@@ -80,7 +80,7 @@ class Lock:
         self._key = Store.key(store, "lock", name)
         self._ttl = store.ttl if ttl is None else check_ttl(ttl)
         self._request = HoldRequest(self._key, 1)
-        self.name = name
+        self.name: str = name
 
     def __repr__(self) -> str:
         return f"<Lock {self.name!r}>"

@@ -152,13 +152,13 @@ class WorkQueue(Generic[P]):
     ) -> None:
         self.name = name
         self.store = store
-        self.key = Store.key(store, "queue", name)
+        self.key: str = Store.key(store, "queue", name)
         self.codec: Codec[P] = check_codec(codec) or store.codec
-        self.retry = check_retry(retry) or Retry()
-        self.max_size = check_count("max_size", max_size)
-        self.max_payload = check_count("max_payload", max_payload)
-        self.results_ttl = check_timeout("results_ttl", results_ttl, least=None)
-        self.dead_ttl = check_timeout("dead_ttl", dead_ttl, least=None)
+        self.retry: Retry = check_retry(retry) or Retry()
+        self.max_size: int = check_count("max_size", max_size)
+        self.max_payload: int = check_count("max_payload", max_payload)
+        self.results_ttl: float | None = check_timeout("results_ttl", results_ttl, least=None)
+        self.dead_ttl: float | None = check_timeout("dead_ttl", dead_ttl, least=None)
         self.traceback = traceback
         max_deliveries = check_count("max_deliveries", max_deliveries)
         aging = check_timeout("aging", aging, least=None)

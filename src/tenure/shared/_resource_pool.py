@@ -85,7 +85,7 @@ class ResourcePool:
         if check is not None and not callable(check):
             raise TypeError(f"check must be callable, not {type(check).__name__}")
         self._check = check and Check(check, check_timeout)
-        self.name = name
+        self.name: str = name
 
     def __repr__(self) -> str:
         return f"<ResourcePool {self.name!r}>"

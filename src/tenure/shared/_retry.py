@@ -59,7 +59,7 @@ class RetryLater(Exception):
     """
 
     def __init__(self, delay: float, reason: str = "") -> None:
-        self.delay = check_seconds("delay", delay)
+        self.delay: float = check_seconds("delay", delay)
         super().__init__(reason or f"try again in {self.delay:g} s")
 
 
@@ -68,4 +68,4 @@ class Discard(Exception):
 
     def __init__(self, reason: str = "") -> None:
         super().__init__(reason)
-        self.reason = str(reason)
+        self.reason: str = str(reason)

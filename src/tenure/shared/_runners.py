@@ -55,9 +55,9 @@ class Runners:
         judge: Callable[[Task, BaseException], BaseException | None] | None = None,
         on_settled: Callable[[Task, Settle, str | None], object] | None = None,
     ) -> None:
-        self.draining = False
-        self.running = False
-        self.busy = 0
+        self.draining: bool = False
+        self.running: bool = False
+        self.busy: int = 0
         self.counts: Counter[str] = Counter()
         """What became of the tasks, by the names of events."""
         self._queue = queue

@@ -29,7 +29,7 @@ class RWLock:
         self._store = store
         self._key = Store.key(store, "rwlock", name)
         self._ttl = store.ttl if ttl is None else check_ttl(ttl)
-        self.name = name
+        self.name: str = name
 
     def __repr__(self) -> str:
         return f"<RWLock {self.name!r}>"

@@ -30,8 +30,8 @@ class Semaphore:
         self._store = store
         self._key = Store.key(store, "semaphore", name)
         self._ttl = store.ttl if ttl is None else check_ttl(ttl)
-        self.name = name
-        self.permits = check_count("permits", permits)
+        self.name: str = name
+        self.permits: int = check_count("permits", permits)
         self._entered: dict[object, list[Hold[Lease]]] = {}  # by task: those of `async with semaphore`
 
     def __repr__(self) -> str:

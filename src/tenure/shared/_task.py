@@ -103,19 +103,19 @@ class Task(Guarded, Held, Generic[P_co]):
     )
 
     def __init__(self, queue: Source, session: Session, taken: Taken, scope: CancelScope) -> None:
-        self.id = taken.id
-        self.token = taken.token
-        self.priority = taken.priority
-        self.attempt = taken.attempts + 1
-        self.deliveries = taken.deliveries
-        self.waited = taken.waited
+        self.id: int = taken.id
+        self.token: int = taken.token
+        self.priority: int = taken.priority
+        self.attempt: int = taken.attempts + 1
+        self.deliveries: int = taken.deliveries
+        self.waited: float = taken.waited
         self._payload = taken.payload
         self._progress = taken.progress
         self._failure = taken.failure
         self._meta = taken.meta
         self._reports = 0
         self.lost: str | None = None
-        self.cancelled = False
+        self.cancelled: bool = False
         self._queue = queue
         self._session = session
         # the loop's clock costs ten times as much: not for each task that nobody observes

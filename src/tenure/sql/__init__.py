@@ -14,8 +14,8 @@ try:
     from tenure.sql._claim_rows import claim_rows
     from tenure.sql._get_or_create import get_or_create
     from tenure.sql._in_session import in_session
-except ModuleNotFoundError as error:
-    if error.name != "sqlalchemy":
+except ModuleNotFoundError as _error:
+    if _error.name != "sqlalchemy":
         raise
 
     def __getattr__(name: str) -> NoReturn:

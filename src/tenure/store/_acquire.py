@@ -79,7 +79,7 @@ class Acquisitions:
 
     def __init__(self, dispatchers: Dispatchers, sessions: Sessions, timers: Timers) -> None:
         self.by_name: dict[str, Acquisition] = {}
-        self.reasker = Reasker(timers)
+        self.reasker: Reasker = Reasker(timers)
         self._dispatchers = dispatchers
         self._sessions = sessions
 
@@ -184,13 +184,13 @@ class Acquisition(Held):
         request: AcquireRequest,
         on_position: Callable[[int], None] | None = None,
     ) -> None:
-        self.session = session
+        self.session: Session = session
         # tools that look for deadlocks read the task from the name
-        self.name = f"{session.new_name()}@{id(this_task()):x}"
-        self.request = request
-        self.operation = request.ask(session.id, self.name)
+        self.name: str = f"{session.new_name()}@{id(this_task()):x}"
+        self.request: AcquireRequest = request
+        self.operation: Operation[Any] = request.ask(session.id, self.name)
         self.queued: Queued | Waiting | None = None
-        self.ended = False
+        self.ended: bool = False
         self._acquisitions = acquisitions
         self._on_position = on_position
         self._call: Call[Any] | None = None

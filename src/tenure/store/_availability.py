@@ -12,7 +12,7 @@ class Availability:
     """What of an engine cannot be reached at the moment. Reports when it begins and when all is back."""
 
     def __init__(self, engine: Engine, reporter: Reporter | None = None) -> None:
-        self.reporter = reporter or Reporter()
+        self.reporter: Reporter = reporter or Reporter()
         self._engine = engine
         self._away: dict[object, StoreUnavailable] = {}
         self._since = self._until = 0.0

@@ -52,7 +52,7 @@ class Batcher:
     """Sends the operations of one owner on one key, one at a time, under the session for a ttl."""
 
     def __init__(self, store: Store, key: str, ttl: float, owner: BatchOwner) -> None:
-        self.busy = False
+        self.busy: bool = False
         """Whether an operation is under way."""
         self._store = store
         self._key = key

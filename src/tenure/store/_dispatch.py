@@ -53,11 +53,11 @@ class Call(Generic[A]):
     __slots__ = ("on_answer", "operation", "repeats", "tries", "wanted")
 
     def __init__(self, operation: Operation[A], on_answer: Callable[[A | Exception], object]) -> None:
-        self.operation = operation
-        self.on_answer = on_answer
-        self.tries = 0
-        self.repeats = 0
-        self.wanted = True
+        self.operation: Operation[A] = operation
+        self.on_answer: Callable[[A | Exception], object] = on_answer
+        self.tries: int = 0
+        self.repeats: int = 0
+        self.wanted: bool = True
 
 
 class Dispatcher:
@@ -281,8 +281,10 @@ class Dispatchers:
         self._shard = engine.shard
         shards = engine.shards
         home = home or Home()
-        self.availability = Availability(engine, reporter)
-        self.all = tuple(Dispatcher(engine, home, self.availability) for _ in range(shards + (shards > 1)))
+        self.availability: Availability = Availability(engine, reporter)
+        self.all: tuple[Dispatcher, ...] = tuple(
+            Dispatcher(engine, home, self.availability) for _ in range(shards + (shards > 1))
+        )
         self._only = self.all[0] if shards == 1 else None
 
     @property

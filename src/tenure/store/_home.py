@@ -20,8 +20,8 @@ class Home:
     __slots__ = ("__weakref__", "forked", "thread")
 
     def __init__(self) -> None:
-        self.thread = get_ident()
-        self.forked = False
+        self.thread: int = get_ident()
+        self.forked: bool = False
         _homes.add(self)
 
     def settle(self) -> bool:

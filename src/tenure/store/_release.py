@@ -43,10 +43,10 @@ class PendingRelease:
     def __init__(self, operation: Operation[Any], session: Session, after: Call[Any] | None = None) -> None:
         self.answer: Any = None
         self._operation = operation
-        self.session = session
+        self.session: Session = session
         self._refused = False
-        self.over = False
-        self.since = now()
+        self.over: bool = False
+        self.since: float = now()
         self._parked: tuple[Parked, ...] = ()
         if after is None:
             session.dispatcher.send(operation, self._on_answer)

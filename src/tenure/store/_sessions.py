@@ -92,10 +92,10 @@ class Session:
         self, name: str, ttl: float, dispatcher: Dispatcher, reporter: Reporter | None = None
     ) -> None:
         self.id = name
-        self.reporter = reporter or Reporter()
+        self.reporter: Reporter = reporter or Reporter()
         self.ttl = ttl
-        self.margin = max(0.1 * ttl, 0.05)
-        self.deadline = -inf
+        self.margin: float = max(0.1 * ttl, 0.05)
+        self.deadline: float = -inf
         self.lost: str | None = None
         self.held: dict[Held, None] = {}
         self.unreleased: dict[Unreleased, float] = {}

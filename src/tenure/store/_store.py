@@ -24,6 +24,7 @@ from tenure.upkeep import Job, Upkeep, unwrapped_task_group
 from tenure.waiting import now, this_task
 
 from ._acquire import AcquireRequest, Acquisition, Acquisitions, Grant
+from ._availability import Availability
 from ._codec import Codec, JsonCodec, check_codec
 from ._dispatch import Call, Dispatchers
 from ._home import Home
@@ -106,20 +107,20 @@ class Store(AsyncContextManagerMixin):
         observer: Observer | None = None,
         retry: float | None = None,
     ) -> None:
-        self.ttl = check_ttl(ttl)
-        self.namespace = check_name("namespace", namespace)
+        self.ttl: float = check_ttl(ttl)
+        self.namespace: str = check_name("namespace", namespace)
         if ":" in self.namespace:
             raise ValueError(
                 f"namespace must not have a colon, which would let two namespaces meet: {namespace!r}"
             )
-        self.settle_timeout = check_seconds("settle_timeout", settle_timeout)
-        self.close_timeout = check_seconds("close_timeout", close_timeout)
-        self.retry = 0.0 if retry is None else check_seconds("retry", retry)
+        self.settle_timeout: float = check_seconds("settle_timeout", settle_timeout)
+        self.close_timeout: float = check_seconds("close_timeout", close_timeout)
+        self.retry: float = 0.0 if retry is None else check_seconds("retry", retry)
         self.codec: Codec = check_codec(codec) or JsonCodec()
-        self.reporter = Reporter(observer, later=self._log_later)
+        self.reporter: Reporter = Reporter(observer, later=self._log_later)
         self.observer = observer
         """What receives the events."""
-        self.process = _new_process()
+        self.process: str = _new_process()
         self._home = Home()
         self._engine = engine
         self._link = link = engine.link()
@@ -127,9 +128,9 @@ class Store(AsyncContextManagerMixin):
         self._closing = False
         self._fault: Exception | None = None
         self._dispatchers = Dispatchers(link, self._home, self.reporter)
-        self.availability = self._dispatchers.availability
+        self.availability: Availability = self._dispatchers.availability
         self._timers = Timers()
-        self.settle_timeouts = SettleTimeouts(self._timers.call_at, self.settle_timeout)
+        self.settle_timeouts: SettleTimeouts = SettleTimeouts(self._timers.call_at, self.settle_timeout)
         self._sessions = Sessions(self.process, self._dispatchers, self._running, self.reporter)
         self._acquisitions = Acquisitions(self._dispatchers, self._sessions, self._timers)
         self._reconciler = Reconciler(self._on_found)

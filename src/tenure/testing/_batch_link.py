@@ -22,8 +22,8 @@ class BatchLink(Engine):
     """What one store submits forms batches, which `engine.execute` carries, one at a time in each shard."""
 
     def __init__(self, engine: Engine) -> None:
-        self.url = engine.url
-        self.shards = engine.shards
+        self.url: str = engine.url
+        self.shards: int = engine.shards
         self._engine = engine
         # the last is for what concerns all shards
         self._shards = [Batches(engine.url) for _ in range(engine.shards + (engine.shards > 1))]

@@ -26,8 +26,8 @@ class DeadlockError(AssertionError):
 
     def __init__(self, message: str, *, waits: Iterable[Wait] = (), circle: Iterable[str] = ()) -> None:
         super().__init__(message)
-        self.waits = tuple(waits)
-        self.circle = tuple(circle)
+        self.waits: tuple[Wait, ...] = tuple(waits)
+        self.circle: tuple[str, ...] = tuple(circle)
 
 
 def deadlock(tasks: Iterable[Any], director: Director | None) -> DeadlockError:

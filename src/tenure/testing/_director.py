@@ -51,16 +51,16 @@ class Director:
     """Keeps the natural order: first come first served on asyncio, first created first served on trio."""
 
     newcomers_wait = True
-    lateness = 0.0
+    lateness: float = 0.0
     """Up to how many seconds late a timer may come, together with later ones."""
 
     def __init__(self, *, tracing: bool = False) -> None:
-        self.steps = 0
-        self.turns = 0
-        self.trace = Trace() if tracing else None
+        self.steps: int = 0
+        self.turns: int = 0
+        self.trace: Trace | None = Trace() if tracing else None
         self.whole: Block | None = None
         self.blocks: list[Block] = []
-        self.endless = False
+        self.endless: bool = False
         self.newcomers: list[Newcomer] = []
         self._numbers: dict[object, int] = {}
 

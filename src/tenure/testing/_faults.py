@@ -130,9 +130,9 @@ class FaultyEngine(Engine):
                 )
         if not delay >= 0:
             raise ValueError(f"delay: seconds, zero or more, not {delay!r}")
-        self.url = engine.url
-        self.shards = engine.shards
-        self.batches = 0
+        self.url: str = engine.url
+        self.shards: int = engine.shards
+        self.batches: int = 0
         self.suffered: Counter[Fault] = Counter()
         self._engine = engine
         self._rates = rates

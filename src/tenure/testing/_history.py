@@ -120,7 +120,7 @@ class History:
         by: str | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.torn = 0
+        self.torn: int = 0
         self._by = by
         self._clock = clock
         self._ids = count(1)

@@ -32,7 +32,7 @@ class LeakError(AssertionError):
 
     def __init__(self, leaks: Collection[str]) -> None:
         super().__init__("\n".join(["left behind:", *(f"  {leak}" for leak in leaks)]))
-        self.leaks = tuple(leaks)
+        self.leaks: tuple[str, ...] = tuple(leaks)
 
 
 class LeakCheck:

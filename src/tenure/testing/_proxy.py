@@ -72,10 +72,10 @@ class FaultProxy(AsyncContextManagerMixin):
     host = "127.0.0.1"
 
     def __init__(self, host: str | PathLike[str], port: int | None = None) -> None:
-        self.port = 0
-        self.connections = 0
-        self.cuts = 0
-        self.bytes_lost = 0
+        self.port: int = 0
+        self.connections: int = 0
+        self.cuts: int = 0
+        self.bytes_lost: int = 0
         self._server = fspath(host), port
         self._addresses: list[tuple[int, Any]] = []
         self._open: set[_Connection] = set()

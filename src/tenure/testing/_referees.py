@@ -29,7 +29,7 @@ class RefereeError(AssertionError):
     """What happened was against the rules; `breaches` says how, each with the events that show it."""
 
     def __init__(self, breaches: Sequence[Breach]) -> None:
-        self.breaches = tuple(breaches)
+        self.breaches: tuple[Breach, ...] = tuple(breaches)
         shown = [str(breach) for breach in self.breaches[:_MOST_SHOWN]]
         more = len(self.breaches) - len(shown)
         super().__init__("\n".join([*shown, f"and {more} more breaches"] if more else shown))

@@ -27,7 +27,7 @@ class Watch:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._flows = Flows()
-        self.history = History()
+        self.history: History = History()
         self._lock = anyio.Lock()
         self._seen: tuple[float, dict[str, Any]] | None = None
 

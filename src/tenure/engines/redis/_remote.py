@@ -85,7 +85,7 @@ class RemoteRedis(Remote):
         clock: Callable[[], float] | None,
     ) -> None:
         super().__init__(topology)
-        self.shards = len(keys)
+        self.shards: int = len(keys)
         self._topology = topology
         self._keys = keys
         self._replicas = replicas

@@ -53,7 +53,7 @@ class SqliteEngine(Engine):
             )
         if synchronous not in ("NORMAL", "FULL"):
             raise ValueError(f"synchronous must be 'NORMAL' or 'FULL', not {synchronous!r}")
-        self.url = f"sqlite:///{name}"
+        self.url: str = f"sqlite:///{name}"
         self._path = Path(name).absolute()
         self._clocks = Clocks(clock)
         self._inline = inline

@@ -145,12 +145,12 @@ class Inbox:
 class ContractBase:
     """The fixtures of the suite; a subclass gives at least `engine`."""
 
-    pytestmark = pytest.mark.anyio
+    pytestmark: pytest.MarkDecorator = pytest.mark.anyio
 
-    margin = 0.0
+    margin: float = 0.0
     """Seconds by which times may be off, since time passes on a real engine while the test asks; 0 for a set clock."""
 
-    patience = 5.0
+    patience: float = 5.0
     """Seconds that a hint may take on its way."""
 
     @pytest.fixture
