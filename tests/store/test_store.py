@@ -297,7 +297,7 @@ def test_the_codec_is_json_by_default():
         codec.encode(float("nan"))
     with pytest.raises(TypeError):
         codec.encode(object())
-    own = object()
+    own = JsonCodec()
     assert open_store("memory:", codec=own).codec is own
 
 
