@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
+from functools import partial
 
 import anyio
 import anyio.lowlevel
@@ -194,7 +195,7 @@ async def test_signals_do_afterwards_what_they_did_before(virtual_clock, way, re
 
     numbers = (signal.SIGTERM, signal.SIGINT)
     for number in numbers:
-        request.addfinalizer(lambda number=number, old=signal.getsignal(number): signal.signal(number, old))
+        request.addfinalizer(partial(signal.signal, number, signal.getsignal(number)))
         signal.signal(number, mine)
     outcome = Serving()
     problem = ValueError() if way == "failed" else None
@@ -216,7 +217,7 @@ async def test_only_the_main_thread_receives_signals(anyio_backend_name):
     def elsewhere():
         for options in ({}, {"signals": False}):
             try:
-                found.append(anyio.run(lambda: serve(Quick(), **options), backend=anyio_backend_name))
+                found.append(anyio.run(partial(serve, Quick(), **options), backend=anyio_backend_name))
             except RuntimeError as problem:
                 found.append(str(problem))
 
