@@ -45,6 +45,10 @@ def kills(payload):
     note("begun")
     os._exit(9)
 
+async def blocks(payload):
+    note("blocked")
+    time.sleep(1000)
+
 async def main(store):
     note("main", store.url)
     await anyio.sleep_forever()
@@ -65,11 +69,21 @@ def work_handlers(handlers):
     handlers("work_handlers", HANDLERS)
 
 
-@pytest.fixture(params=["sqlite", "redis"])
-def url(request, here):
-    if request.param == "redis":
+def made(engine, request, here):
+    if engine == "redis":
         return request.getfixturevalue("redis_server").url
     return f"sqlite:///{here}/tenure.db"
+
+
+@pytest.fixture(params=["sqlite", "redis"])
+def each_url(request, here):
+    return made(request.param, request, here)
+
+
+@pytest.fixture(params=["sqlite", pytest.param("redis", marks=pytest.mark.full)])
+def url(request, here):
+    """For tests of the processes, not of what they do to the store."""
+    return made(request.param, request, here)
 
 
 def on(url, function):
@@ -153,7 +167,6 @@ def get(port, path):
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.one_loop
 def test_it_works_until_it_is_stopped(worker, url, until, log, backend):
     process = worker("in_a_thread", "--backend", backend, store=url)
     ids = put(url, 1, "two", [3])
@@ -183,17 +196,17 @@ def test_retries_and_timeout(worker, url, until, log):
 
 
 def test_after_the_first_signal_others_take_the_tasks_and_after_the_second_also_what_was_begun(
-    worker, url, until, log
+    worker, each_url, until, log
 ):
-    first = worker("slow", store=url)
-    (long,) = put(url, 1000)
+    first = worker("slow", store=each_url)
+    (long,) = put(each_url, 1000)
     until(log)
-    other = worker("slow", store=url)
+    other = worker("slow", store=each_url)
     first.send()
     until(lambda: "takes no more" in first.text)
-    ids = put(url, *[0] * 5)
+    ids = put(each_url, *[0] * 5)
     for number in ids:
-        on(url, lambda queue, number=number: queue.result(number))
+        on(each_url, lambda queue, number=number: queue.result(number))
     assert [line[0] for line in log()] == [str(first.pid)] + [str(other.pid)] * 5
     first.send()
     until(lambda: len(log()) == 7)
@@ -204,7 +217,7 @@ def test_after_the_first_signal_others_take_the_tasks_and_after_the_second_also_
     until(lambda: "takes no more" in other.text)
     other.send()
     assert other.ended() == 1
-    assert on(url, lambda queue: queue.statistics()).waiting == 1
+    assert on(each_url, lambda queue: queue.statistics()).waiting == 1
 
 
 def test_the_end_of_the_grace_gives_back(worker, url, until, log):
@@ -221,12 +234,12 @@ def test_the_end_of_the_grace_gives_back(worker, url, until, log):
 @pytest.mark.slow
 @pytest.mark.parametrize("rounds", [1, pytest.param(5, marks=pytest.mark.full)])
 def test_a_rolling_restart_under_load_loses_nothing_and_counts_no_attempt(
-    worker, url, until, log, rounds, free_port
+    worker, each_url, until, log, rounds, free_port
 ):
     stop, put_ids, failed = threading.Event(), [], []
 
     async def load():
-        async with tenure.open_store(url) as store:
+        async with tenure.open_store(each_url) as store:
             queue = tenure.WorkQueue(store, "q")
             while not stop.is_set():
                 put_ids.extend(await queue.put_many(range(10)))
@@ -234,8 +247,8 @@ def test_a_rolling_restart_under_load_loses_nothing_and_counts_no_attempt(
 
     loading = threading.Thread(target=anyio.run, args=(load,))
     port = free_port()
-    workers = [worker("quick", "--health", f"127.0.0.1:{port}", "--concurrency", 5, store=url)]
-    workers += [worker("quick", "--concurrency", 5, store=url) for _ in range(2)]
+    workers = [worker("quick", "--health", f"127.0.0.1:{port}", "--concurrency", 5, store=each_url)]
+    workers += [worker("quick", "--concurrency", 5, store=each_url) for _ in range(2)]
     until(lambda: get(port, "/ready") == 200)
 
     def probe():
@@ -253,7 +266,7 @@ def test_a_rolling_restart_under_load_loses_nothing_and_counts_no_attempt(
         until(lambda: len(log()) > 20)
         for _ in range(rounds):
             for number in (1, 2):
-                old, workers[number] = workers[number], worker("quick", "--concurrency", 5, store=url)
+                old, workers[number] = workers[number], worker("quick", "--concurrency", 5, store=each_url)
                 old.send()
                 codes.append(old.ended())
     finally:
@@ -262,7 +275,7 @@ def test_a_rolling_restart_under_load_loses_nothing_and_counts_no_attempt(
         probing.join()
     assert put_ids
     assert failed == []
-    on(url, lambda queue: queue.join())
+    on(each_url, lambda queue: queue.join())
     for process in workers:
         process.send()
     codes += [process.ended() for process in workers]
@@ -270,7 +283,7 @@ def test_a_rolling_restart_under_load_loses_nothing_and_counts_no_attempt(
     lines = log()
     assert sorted(int(line[1]) for line in lines) == sorted(put_ids)
     assert {line[2] for line in lines} == {"1"}
-    audit = on(url, lambda queue: queue.verify())
+    audit = on(each_url, lambda queue: queue.verify())
     assert audit, audit.problems
     assert audit.statistics.done == len(put_ids)
 
@@ -359,11 +372,6 @@ def test_a_server_that_is_not_there(command, here):
 # --------------------------------------------------------------------------------------------- several processes
 
 
-def pids(process):
-    """Of the children that have noted something."""
-    return {int(pid) for pid in re.findall(r"process \d+ \((\d+)\)", process.text)}
-
-
 def gone(pid):
     try:
         with open(f"/proc/{pid}/stat") as stat:
@@ -373,8 +381,11 @@ def gone(pid):
 
 
 @pytest.mark.slow
-def test_several_processes(worker, url, until, log):
-    process = worker("quick", "--processes", 2, "--concurrency", 1, store=url, times=2)
+def test_several_processes(worker, url, until, log, free_port):
+    port = free_port()
+    words = ("--processes", 2, "--concurrency", 1, "--health", f"127.0.0.1:{port}")
+    process = worker("quick", *words, store=url, times=2)
+    until(lambda: get(port, "/ready") == get(port + 1, "/ready") == 200)
     put(url, *range(40))
     until(lambda: len({line[0] for line in log()}) == 2)
     victim, other = {int(line[0]) for line in log()}
@@ -407,6 +418,24 @@ def test_children_end_with_their_parent(worker, url, until, log):
     until(lambda: len({line[0] for line in log()}) == 2)
     process.child.kill()
     until(lambda: all(gone(line[0]) for line in log()))
+
+
+@pytest.mark.full
+def test_a_process_that_does_not_end_is_killed(worker, url, until, log):
+    put(url, 1)
+    process = worker("blocks", "--processes", 2, "--grace", 0.1, store=url, times=2)
+    until(log)
+    process.send()
+    assert process.ended() == 1
+    assert re.search(r"process [12] does not end: kills it", process.text)
+
+
+def test_a_process_that_dies_again_and_again_starts_later_and_later(worker, url, until, log):
+    put(url, *range(9))
+    process = worker("kills", "--processes", 2, "--concurrency", 1, store=url, times=2)
+    until(lambda: re.search(r"process 1 .* ended with exit code 9; starts it again in 2 s", process.text))
+    process.send()
+    assert process.ended() == 1  # the last that was heard of process 1
 
 
 def test_one_message_for_processes_that_are_misused(start):
