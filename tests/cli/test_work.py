@@ -231,6 +231,16 @@ def test_the_end_of_the_grace_gives_back(worker, url, until, log):
     assert (counts.waiting, counts.leased) == (1, 0)
 
 
+@pytest.mark.parametrize("more", [(), ("--processes", 2)], ids=["one", "two"])
+def test_a_signal_while_the_handler_is_imported(start, handlers, here, until, more):
+    handlers("slow_import", "import time\nopen('importing', 'a').close()\ntime.sleep(1000)")
+    process = Process(start("work", "slow_import:handle", "--queue", "q", *more))
+    until((here / "importing").exists)
+    process.send()
+    assert process.ended() == 1
+    assert "tenure: interrupted" in process.text
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("rounds", [1, pytest.param(5, marks=pytest.mark.full)])
 def test_a_rolling_restart_under_load_loses_nothing_and_counts_no_attempt(

@@ -146,13 +146,10 @@ class Children:
 
     def _ended(self, child: _Child, process: subprocess.Popen[bytes]) -> None:
         child.process, child.code = None, process.returncode
-        if self._stopping:
-            if child.code == -signal.SIGTERM:  # it had not begun
-                child.code = 0
-        elif child.renewed:
-            child.due = time.monotonic()
-        elif child.code == 0:
+        if self._stopping or (child.code == 0 and not child.renewed):
             return
+        if child.renewed:
+            child.due = time.monotonic()
         elif self._sources is not None:
             _say(f"process {child.number} {_death(child.code)}; waits until a file changes")
         elif child.code == _USAGE:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -54,7 +55,15 @@ examples:
 
 def work(words: Sequence[str]) -> int:
     """Run `tenure work`. Raises `UsageError`, `TenureError`, `OSError`."""
-    given = _parser().parse_args(words)
+    # the first process of a container ignores a signal for which it has no handler yet
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        return _work(_parser().parse_args(words), words)
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL if before is None else before)
+
+
+def _work(given: argparse.Namespace, words: Sequence[str]) -> int:
     check_backend(given.backend)
     if given.health is not None and given.health[1] and given.health[1] + given.processes - 1 > 65535:
         raise UsageError(
