@@ -9,6 +9,7 @@ import json
 import os
 import re
 import runpy
+import shutil
 import subprocess
 import sys
 from functools import cache
@@ -304,6 +305,49 @@ def test_a_block_is_python(code):
 def test_an_example_stands_in_the_tutorial_as_it_is(example):
     shown = [param.values[0] for param in blocks(f"examples/{example.name}")]
     assert shown == [example.read_text("utf-8")]
+
+
+# --------------------------------------------------------------------------------------------- files for supervisors
+
+MANIFEST = DOCS / "examples" / "kubernetes-worker.yaml"
+UNIT = DOCS / "examples" / "tenure-worker@.service"
+
+
+def test_the_commands_of_the_supervisors_are_ones():
+    from tenure.cli._work import _parser
+
+    manifest = json.loads(re.search(r"command: (\[.*\])", MANIFEST.read_text())[1])
+    unit = re.search(r"ExecStart=(.*)", UNIT.read_text())[1].replace("%i", "1").split()
+    for words, grace in (
+        (manifest, re.search(r"terminationGracePeriodSeconds: (\d+)", MANIFEST.read_text())),
+        (unit, re.search(r"TimeoutStopSec=(\d+)", UNIT.read_text())),
+    ):
+        assert words[0].endswith("tenure") and words[1] == "work"
+        assert int(grace[1]) >= _parser().parse_args(words[2:]).grace + 2
+    page = (DOCS / "how-to" / "run-workers.md").read_text()
+    (shown,) = re.findall(r"^```yaml\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    assert shown in MANIFEST.read_text()
+
+
+def test_the_manifest_is_yaml(tmp_path):
+    kubectl = shutil.which("kubectl") or pytest.skip("kubectl: none")
+    (tmp_path / MANIFEST.name).write_text(MANIFEST.read_text())
+    (tmp_path / "kustomization.yaml").write_text(f"resources: [{MANIFEST.name}]\n")
+    ended = subprocess.run(
+        [kubectl, "kustomize", str(tmp_path)], capture_output=True, text=True, timeout=50, check=False
+    )
+    assert ended.returncode == 0, ended.stderr
+    assert "path: /live" in ended.stdout
+
+
+def test_the_unit_is_one(tmp_path):
+    analyze = shutil.which("systemd-analyze") or pytest.skip("systemd-analyze: none")
+    unit = tmp_path / UNIT.name.replace("@", "@1")
+    unit.write_text(UNIT.read_text().replace("/opt/shop/venv/bin/tenure", sys.executable))
+    ended = subprocess.run(
+        [analyze, "verify", str(unit)], capture_output=True, text=True, timeout=50, check=False
+    )
+    assert (ended.returncode, UNIT.stem in ended.stderr) == (0, False), ended.stderr
 
 
 # ------------------------------------------------------------------------------------------------ links and names

@@ -3,11 +3,11 @@
 The rooms of the house, and which may import which (tests/test_rooms.py keeps it):
 
     lazy < errors < arguments < waiting < observe < upkeep < local < handlers < engine < dbapi < store
-           < { engines/*, shared, sql } < processor < { cli, web, examples }
+           < { engines/*, shared, sql } < processor < serving < { cli, web, examples }
 
 A room imports only rooms to its left. Rooms in braces do not import one another, except that cli may start web. This
-front door re-exports `shared`, `open_store`, `Processor` and all errors; the rest is found in its room (`tenure.local`,
-`tenure.testing`). `testing` may import everything; nothing imports `testing` or the front door.
+front door re-exports `shared`, `open_store`, `Processor`, `serve` and all errors; the rest is found in its room
+(`tenure.local`, `tenure.testing`). `testing` may import everything; nothing imports `testing` or the front door.
 
 Docstrings do not repeat two defaults. Cancellation: a cancelled call has had no effect, and a plain function is no
 checkpoint. Thread safety: none; an object belongs to the event loop that uses it.
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
         WouldExceedDeadline,
     )
     from tenure.processor import Processor
+    from tenure.serving import serve
     from tenure.shared import (
         Arrival,
         Audit,
@@ -144,6 +145,7 @@ __all__ = (
     "WorkerStatistics",
     "WouldExceedDeadline",
     "open_store",
+    "serve",
 )
 
 _ROOMS = ("engine", "engines", "errors", "local", "observe", "processor", "shared", "store")
@@ -159,6 +161,7 @@ _exported = exports(
             WouldExceedDeadline
         """,
         "tenure.processor": "Processor",
+        "tenure.serving": "serve",
         "tenure.shared": """
             Arrival Audit Barrier BarrierStatistics Claim Completed Discard Election HolderInfo
             Item Job LeaderChanges Lease Lock LockStatus LuaGuard PooledResource QueueStatistics RateLimiter

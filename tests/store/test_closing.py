@@ -164,6 +164,7 @@ def waits(store):
         "Worker.run, ahead": lambda: work(store, prefetch=5),
         "Worker.drain": lambda: drain(store),
         "Processor.join": lambda: process_here(join),
+        "Processor.run": lambda: Processor(store, "process", rest, preset="small").run(),
         "Processor.submit": lambda: process_here(submit_too_many, workers=1, queue_size=20),
         "Processor.submit_many": lambda: process_here(submit_many, workers=1, queue_size=20),
         "Processor.drain": lambda: process_here(drain_processor),

@@ -117,7 +117,7 @@ def parse_run(words: Sequence[str]) -> Options:
     rate = given.rate
     if rate is None and preset is not None:
         rate = Rate(preset.rate, 1.0)
-    _check_backend(given.backend)
+    check_backend(given.backend)
     return Options(
         handler=given.handler,
         inputs=tuple(given.inputs),
@@ -193,13 +193,18 @@ def _parser() -> argparse.ArgumentParser:
     add("--timeout", metavar="S", type=seconds, help="seconds that a try may take (default: no limit)")
     add("--preset", choices=tuple(PRESETS), help="defaults for workers, rate and queue: %(choices)s")
     add("--results", metavar="FILE", help="where to write a line of JSON for each input that has ended")
-    add(
+    add_backend(parser)
+    return parser
+
+
+def add_backend(parser: argparse.ArgumentParser) -> None:
+    """Add the option that names the event loop."""
+    parser.add_argument(
         "--backend",
         choices=("asyncio", "uvloop", "trio"),
         default="asyncio",
         help="the event loop (default: %(default)s)",
     )
-    return parser
 
 
 def _name(text: str) -> str:
@@ -246,7 +251,8 @@ def _rate(text: str) -> Rate | bool:
     return Rate(float(match[1]), _PERIODS[match[2]])
 
 
-def _check_backend(name: str) -> None:
+def check_backend(name: str) -> None:
+    """Refuse a loop that is not installed. Raises `UsageError`."""
     if name == "uvloop" and find_spec("uvloop") is None:
         raise UsageError("--backend uvloop: uvloop is not installed; pip install 'tenure[cli]'")
     if name == "trio" and find_spec("trio") is None:

@@ -13,17 +13,22 @@ from typing import Any
 
 from tenure.handlers import is_async
 from tenure.shared import Task
+from tenure.store import Store
 
 from ._errors import UsageError
 
 
 @dataclass(frozen=True, slots=True)
 class Handler:
-    """A function of one input; `is_async` says how to call it, `wants_task` that it takes the task itself."""
+    """A function of one input; `is_async` says how to call it, `wants_task` that it takes the task itself.
+
+    `wants_store` says that it is no handler of tasks, but a program that takes the store.
+    """
 
     function: Callable[[Any], Any]
     is_async: bool
     wants_task: bool
+    wants_store: bool
 
 
 def load_handler(spec: str) -> Handler:
@@ -37,7 +42,8 @@ def load_handler(spec: str) -> Handler:
     function = _attribute(_module(module), name)
     if not callable(function):
         raise UsageError(f"{spec} is no function but {_kind(function)}: name a function of one input")
-    return Handler(function, is_async(function), _wants_task(spec, function))
+    parameter = _parameter(spec, function)
+    return Handler(function, is_async(function), _wants(parameter, Task), _wants(parameter, Store))
 
 
 def _module(name: str) -> Any:
@@ -65,22 +71,28 @@ def _attribute(module: Any, name: str) -> Any:
         raise UsageError(f"module {module.__name__} has no {name!r}{there}") from problem
 
 
-def _wants_task(spec: str, function: Callable[..., Any]) -> bool:
+def _parameter(spec: str, function: Callable[..., Any]) -> inspect.Parameter | None:
+    """The parameter that gets the argument, if the function says so."""
     try:
         signature = inspect.signature(function)
     except ValueError:  # some that are written in C have none
-        return False
+        return None
     try:
         bound = signature.bind(None)
     except TypeError:
         raise UsageError(f"{spec}{signature} cannot be called with one argument, the input") from None
     parameter = signature.parameters[next(iter(bound.arguments))]
-    if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+    return None if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD) else parameter
+
+
+def _wants(parameter: inspect.Parameter | None, kind: type[Task | Store]) -> bool:
+    """Whether a parameter is for one of these: by its annotation, or by its name."""
+    if parameter is None:
         return False
     annotation = parameter.annotation
     if isinstance(annotation, str):
-        return parameter.name == "task" or annotation.rpartition(".")[2] == "Task"
-    return parameter.name == "task" or annotation is Task
+        annotation = kind if annotation.rpartition(".")[2] == kind.__name__ else None
+    return parameter.name == kind.__name__.lower() or annotation is kind
 
 
 def _kind(value: object) -> str:

@@ -25,6 +25,12 @@ def _run(words: Sequence[str]) -> int:
     return run(parse_run(words))
 
 
+def _work(words: Sequence[str]) -> int:
+    from ._work import work
+
+    return work(words)
+
+
 def _queue(words: Sequence[str]) -> int:
     from ._queue import queue
 
@@ -73,6 +79,7 @@ _PATIENCE = 0.5
 
 _COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
     "run": _run,
+    "work": _work,
     "queue": _queue,
     "lock": _lock,
     "claims": _claims,
@@ -87,7 +94,8 @@ usage: tenure [--version] [--help] COMMAND ...
 
 commands:
   run     call a function for every input, durably: stop it at any moment, and the same command goes on
-  queue   list, show, pause, resume and purge queues; cancel tasks, and retry dead letters
+  work    work on a queue until it is stopped
+  queue   list, show, pause, resume and purge queues; put and cancel tasks, and retry dead letters
   lock    locks and semaphores that are held, their waiters, and deadlocks
   claims  resources of pools, and their holders
   leader  leaders of elections

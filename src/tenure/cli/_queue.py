@@ -21,6 +21,7 @@ from ._errors import UsageError
 from ._manage import cancel, purge, requeue, set_paused
 from ._one_queue import known, of_one, task_id
 from ._one_task import check_one, reschedule, show_task
+from ._put import put
 from ._table import columns_of_terminal, one_line, short, spoken, table, width
 from ._with_store import parser, with_store
 
@@ -28,11 +29,12 @@ _STATES = ("waiting", "delayed", "leased", "dead", "ended")
 _LEAST_ERROR = 60
 
 HELP = """\
-usage: tenure queue ls | show | dead | requeue | reschedule | cancel | purge | pause | resume ...
+usage: tenure queue ls | show | put | dead | requeue | reschedule | cancel | purge | pause | resume ...
 
   ls                      all queues, with their counts
   show NAME               a queue, and some of its tasks
   show NAME ID            one task, with its error, traceback, progress and meta
+  put NAME [JSON]         put a task, and print its id
   dead NAME               its dead letters
   requeue NAME ID... | --all
                           make dead letters ready again, with all their attempts
@@ -202,6 +204,7 @@ def _paged(p: argparse.ArgumentParser) -> None:
 _COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
     "ls": _ls,
     "show": _show,
+    "put": put,
     "dead": _dead,
     "requeue": requeue,
     "reschedule": reschedule,

@@ -50,18 +50,22 @@ def parser(prog: str, description: str, *, as_json: bool = True) -> Parser:
     return made
 
 
-def with_store(given: argparse.Namespace, task: Callable[[Store], Awaitable[T]]) -> T:
-    """Open the store that the options name, and carry out the task. Raises `UsageError`, `TenureError`."""
+def with_store(
+    given: argparse.Namespace, task: Callable[[Store], Awaitable[T]], *, may_make: bool = False
+) -> T:
+    """Open the store that the options name, and carry out the task. Raises `UsageError`, `TenureError`.
+
+    A file that is not there is refused, unless the task `may_make` it.
+    """
     url, option = store_url(given.store), store_option(given.store)
-    check_place(url, option)
+    (check_visible if may_make else check_place)(url, option)
     return anyio.run(_run_with_store, url, option, given.namespace, task)
 
 
 def check_place(url: str, option: str) -> None:
     """Refuse stores in which there is nothing to be seen: looking makes no files. Raises `UsageError`."""
+    check_visible(url, option)
     scheme = url.partition(":")[0].lower()
-    if scheme == "memory":
-        raise UsageError(f"{option}: memory: is visible only to its own process; name a file or a server")
     # a URL of another form is refused when it is opened, without showing what may be a password
     named = scheme == "sqlite" and url.partition(":")[2].startswith("///")
     if named and len(path := unquote(urlsplit(url).path[1:])) > 0 and not Path(path).exists():
@@ -69,6 +73,12 @@ def check_place(url: str, option: str) -> None:
             f"{option}: there is no file {path}; name the store with --store URL or in the environment variable"
             f" {STORE_VARIABLE}"
         )
+
+
+def check_visible(url: str, option: str) -> None:
+    """Refuse a store that other processes cannot see. Raises `UsageError`."""
+    if url.partition(":")[0].lower() == "memory":
+        raise UsageError(f"{option}: memory: is visible only to its own process; name a file or a server")
 
 
 async def _open(stack: AsyncExitStack, url: str, option: str, namespace: str) -> Store:

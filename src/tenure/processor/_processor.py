@@ -131,6 +131,7 @@ class Processor(AsyncContextManagerMixin):
         self._minutes = Minutes()
         self._samples: tuple[Sample, ...] = ()
         self._closed = anyio.Event()
+        self._draining = anyio.Event()
         self._state = "new"
 
     def __repr__(self) -> str:
@@ -186,6 +187,19 @@ class Processor(AsyncContextManagerMixin):
             ):
                 return
 
+    @property
+    def ready(self) -> bool:
+        """Whether its store can be reached and has not lost its session, as far as this process knows."""
+        return self._store.ready
+
+    async def run(self) -> None:
+        """Enter the processor, and work until cancelled or drained: for `serve`. Raises what the block would raise.
+
+        Cancellation: handlers are cancelled and their tasks given back, without counting an attempt.
+        """
+        async with self:
+            await self._draining.wait()
+
     async def drain(self) -> None:
         """Take no more tasks, give back those that have not started, finish the others, and return.
 
@@ -193,8 +207,10 @@ class Processor(AsyncContextManagerMixin):
         attempt. Tasks may still be submitted, for other processes. `RuntimeError` if the processor was not entered.
         Cancellation: it goes on draining.
         """
-        self._check_entered()
+        if self._state == "new":
+            self._check_entered()
         self._state = "draining"
+        self._draining.set()
         all_workers = list(self._workers.values())
         for workers in all_workers:
             workers.begin_draining()

@@ -100,7 +100,7 @@ class Worker:
             raise TypeError(f"handler must be a function that takes a task, not {handler!r}")
         check_signature(handler, "a task")
         self._name = queue.name
-        self._ttl = queue.store.ttl
+        self._store = queue.store
         self._concurrency = concurrency = check_count("concurrency", concurrency)
         # a thread for each runner, so that one whose thread cannot be stopped takes nothing until that has ended
         self._threads = [] if is_async(handler) else [Threads(1) for _ in range(concurrency)]
@@ -119,6 +119,11 @@ class Worker:
         state = "draining" if runners.draining else "running" if runners.running else "idle"
         return f"<Worker {self._name!r} {state} busy={runners.busy}/{self._concurrency}>"
 
+    @property
+    def ready(self) -> bool:
+        """Whether its store can be reached and has not lost its session, as far as this process knows."""
+        return self._store.ready
+
     async def run(self) -> None:
         """Work until cancelled or drained. Raises `StoreClosed`, `EngineError`; `RuntimeError` if it runs already.
 
@@ -128,7 +133,7 @@ class Worker:
         """
         if self._runners.running:
             raise RuntimeError(f"{self!r}: runs already")
-        with watched_loop(f"worker {self._name}", self._ttl):
+        with watched_loop(f"worker {self._name}", self._store.ttl):
             await self._runners.run()
 
     async def drain(self) -> None:

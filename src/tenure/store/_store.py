@@ -143,6 +143,13 @@ class Store(AsyncContextManagerMixin):
         """Where the state is kept."""
         return self._engine.url
 
+    @property
+    def ready(self) -> bool:
+        """Whether the store is open, its engine can be reached, and each session in use is alive, as far as known."""
+        if self._upkeep is None or self._closing or not self.availability.good:
+            return False
+        return all(session.usable for session in self._sessions if session.lost is None)
+
     def __repr__(self) -> str:
         state = "new" if self._upkeep is None else "closing" if self._closing else "open"
         return f"<Store {self.url} {state} pending={self._dispatchers.pending}>"

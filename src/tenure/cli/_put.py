@@ -1,0 +1,76 @@
+"""`tenure queue put`: one task, from a shell or from cron."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, NoReturn
+
+from tenure.arguments import LARGEST, check_name
+from tenure.shared import WorkQueue
+from tenure.store import Store
+
+from ._answer import answer
+from ._arguments import seconds
+from ._errors import UsageError
+from ._one_queue import of_one
+from ._with_store import with_store
+
+
+def put(words: Sequence[str]) -> int:
+    """Run `tenure queue put`. Raises `UsageError`, `TenureError`."""
+    p = of_one("queue put", "Put a task into a queue, and print its id. Waits while the queue is full.")
+    p.add_argument(
+        "payload", metavar="JSON", nargs="?", default="null", help="a JSON value (default: null); - reads it"
+    )
+    p.add_argument("--key", type=_key, help="refuse the task while one with this key is unfinished")
+    p.add_argument("--delay", metavar="S", type=seconds, default=0.0, help="seconds before it may be taken")
+    p.add_argument("--priority", metavar="N", type=_priority, default=0, help="higher first (default: 0)")
+    given = p.parse_intermixed_args(words)
+    task_id = with_store(given, partial(_put, given, _payload(given.payload)), may_make=True)
+    if given.json:
+        return answer({"name": given.name, "id": task_id})
+    print(task_id)
+    return 0
+
+
+async def _put(given: argparse.Namespace, payload: Any, store: Store) -> int:
+    return await WorkQueue(store, given.name).put(payload, given.priority, given.delay, given.key)
+
+
+def _payload(text: str) -> Any:
+    source = "the payload"
+    if text == "-":
+        source = "standard input"
+        try:
+            text = sys.stdin.read()
+        except UnicodeDecodeError as problem:
+            raise UsageError("standard input is not UTF-8") from problem
+    try:
+        return json.loads(text, parse_constant=_refuse)
+    except (ValueError, RecursionError) as problem:
+        raise UsageError(f"{source} is not JSON: {problem}; quote a text as '\"text\"'") from problem
+
+
+def _refuse(name: str) -> NoReturn:
+    raise ValueError(f"there is no {name} in JSON")
+
+
+def _key(text: str) -> str:
+    try:
+        return check_name("a key", text)
+    except ValueError as problem:
+        raise argparse.ArgumentTypeError(str(problem)) from None
+
+
+def _priority(text: str) -> int:
+    try:
+        number = int(text)
+    except ValueError:
+        number = LARGEST + 1
+    if abs(number) > LARGEST:
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number from {-LARGEST:,} to {LARGEST:,}")
+    return number

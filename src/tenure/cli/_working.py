@@ -1,0 +1,182 @@
+"""One process of `tenure work`: a store, and a worker on it or a program of the user's."""
+
+from __future__ import annotations
+
+import functools
+import os
+import signal
+import sys
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from typing import Any
+
+import anyio
+from anyio import CancelScope
+
+from tenure.engines import open_store
+from tenure.errors import EngineError, StoreUnavailable
+from tenure.serving import Serving, answering, signals_received
+from tenure.shared import Retry, Task, Worker, WorkQueue
+from tenure.store import Store
+from tenure.upkeep import unwrapped_task_group
+
+from ._errors import UsageError
+from ._handler import Handler, load_handler
+from ._table import printable
+from ._with_store import check_visible
+
+_STALLED = 10.0
+_LOOK = 0.5
+_CONCURRENCY = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """The options of one process; `name` stands before what it says, `parent` is the process that has started it."""
+
+    handler: str
+    queue: str | None
+    store: str
+    store_option: str
+    namespace: str
+    concurrency: int | None
+    timeout: float | None
+    retries: int | None
+    health: tuple[str | None, int] | None
+    grace: float
+    backend: str
+    name: str
+    parent: int | None
+
+
+def work_here(options: Options) -> int:
+    """Work until a signal comes; return the exit code. Raises `UsageError`, `TenureError`, `OSError`."""
+    handler = load_handler(options.handler)
+    _check(options, handler)
+    loop = {} if options.backend == "trio" else {"use_uvloop": options.backend == "uvloop"}
+    backend = "trio" if options.backend == "trio" else "asyncio"
+    return anyio.run(_serve, options, handler, backend=backend, backend_options=loop)
+
+
+def _check(options: Options, handler: Handler) -> None:
+    if not handler.wants_store:
+        if options.queue is None:
+            raise UsageError("--queue is missing: name the queue whose tasks the handler gets")
+        check_visible(options.store, options.store_option)
+        return
+    if not handler.is_async:
+        raise UsageError(f"{options.handler} takes a store, so it has to be an async function")
+    for name in ("queue", "concurrency", "timeout", "retries"):
+        if getattr(options, name) is not None:
+            raise UsageError(f"--{name} is for a handler of tasks; {options.handler} takes a store")
+
+
+async def _serve(options: Options, handler: Handler) -> int:
+    def say(text: str) -> None:
+        print(printable(f"tenure: {options.name}{text}"), file=sys.stderr, flush=True)
+
+    working = _Working(options, handler, say)
+    serving = Serving([working], grace=options.grace, say=lambda _, text: say(text))
+    async with AsyncExitStack() as stack:
+        on_signal = serving.on_signal if options.parent is None else functools.partial(_on_signal, serving)
+        await stack.enter_async_context(signals_received(on_signal))
+        if options.health is not None:
+            ports = stack.enter_context(answering(*options.health, _STALLED, serving.unready))
+            working.health = f", health checks at port {ports[0]}"
+        async with unwrapped_task_group() as group:
+            if options.parent is not None:
+                group.start_soon(_watch_parent, options.parent, serving)
+            finished = await serving.run()
+            group.cancel_scope.cancel()
+    return 0 if finished else 1
+
+
+def _on_signal(serving: Serving, number: signal.Signals) -> None:
+    """Of a child: a supervisor may send SIGTERM to all processes at once, and the parent passes it on."""
+    if number is signal.SIGTERM:
+        serving.ask(number.name)
+    else:
+        serving.cancel(number.name)
+
+
+async def _watch_parent(parent: int, serving: Serving) -> None:
+    while os.getppid() == parent:  # noqa: ASYNC110 - the system reports it in no other way
+        await anyio.sleep(_LOOK)
+    serving.ask("the process that has started this one has ended")
+
+
+class _Working:
+    """The service: it opens the store itself, so that health checks are answered and signals are received meanwhile."""
+
+    def __init__(self, options: Options, handler: Handler, say: Callable[[str], None]) -> None:
+        self.health = ""
+        self._options = options
+        self._handler = handler
+        self._say = say
+        self._store: Store | None = None
+        self._worker: Worker | None = None
+        self._scope = CancelScope()
+
+    def __repr__(self) -> str:
+        return "<tenure work>" if self._worker is None else repr(self._worker)
+
+    @property
+    def ready(self) -> bool:
+        return self._store is not None and self._store.ready
+
+    async def run(self) -> None:
+        with self._scope:
+            async with AsyncExitStack() as stack:
+                self._store = store = await self._open(stack)
+                await self._work(store)
+
+    async def drain(self) -> None:
+        if self._worker is None:
+            self._scope.cancel("stopped")
+        else:
+            await self._worker.drain()
+
+    async def _open(self, stack: AsyncExitStack) -> Store:
+        try:
+            store = open_store(self._options.store, namespace=self._options.namespace)
+            return await stack.enter_async_context(store)
+        except (ValueError, EngineError) as problem:
+            if isinstance(problem, StoreUnavailable):
+                raise
+            raise UsageError(f"{self._options.store_option}: {problem}") from problem
+
+    async def _work(self, store: Store) -> None:
+        options = self._options
+        if options.queue is None:
+            self._say(f"runs {options.handler} with {store.url}{self.health}; Ctrl-C stops it")
+            await self._handler.function(store)
+            return
+        concurrency = options.concurrency or _CONCURRENCY
+        queue = WorkQueue(store, options.queue)
+        self._worker = Worker(
+            queue,
+            _for_tasks(self._handler),
+            concurrency=concurrency,
+            timeout=options.timeout,
+            retry=None if options.retries is None else Retry(attempts=options.retries),
+        )
+        self._say(
+            f"{options.handler} works on queue {options.queue} of {store.url}, {concurrency:,} at once{self.health};"
+            " Ctrl-C stops it"
+        )
+        await self._worker.run()
+
+
+def _for_tasks(handler: Handler) -> Callable[[Task], Any]:
+    """The handler as a worker calls it."""
+    function = handler.function
+    if handler.wants_task:
+        return function
+    if handler.is_async:
+
+        async def handle(task: Task) -> Any:
+            return await function(task.payload)
+
+        return handle
+    return lambda task: function(task.payload)

@@ -1,0 +1,32 @@
+"""Running services until a signal asks them to end, with health checks over HTTP."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tenure.lazy import exports
+
+if TYPE_CHECKING:
+    from ._address import parse_address
+    from ._health import answering
+    from ._serve import serve
+    from ._serving import Serving
+    from ._signals import signals_received
+
+__all__ = ("Serving", "answering", "parse_address", "serve", "signals_received")
+
+__getattr__ = exports(
+    __name__,
+    "tenure",
+    {
+        "_address": "parse_address",
+        "_health": "answering",
+        "_serve": "serve",
+        "_serving": "Serving",
+        "_signals": "signals_received",
+    },
+)
+
+
+def __dir__() -> tuple[str, ...]:
+    return __all__

@@ -1,0 +1,55 @@
+"""`serve`: services until a signal comes."""
+
+from __future__ import annotations
+
+import logging
+from contextlib import AsyncExitStack
+
+from tenure.arguments import check_seconds, check_timeout
+from tenure.observe import log
+
+from ._address import parse_address
+from ._health import answering
+from ._serving import Serving
+from ._signals import signals_received
+
+
+async def serve(
+    *services: object,
+    grace: float | None = 30.0,
+    health: str | None = None,
+    stalled: float = 10.0,
+    signals: bool = True,
+) -> bool:
+    """Run services until they have ended, or until SIGTERM or SIGINT comes; then drain them.
+
+    A service is a `Worker`, a `Processor`, or any object with an async method `run()`. The first signal calls the async
+    method `drain()` of each service, all at once; it has to make `run()` end. A service without one is cancelled
+    instead. A second signal, or the end of `grace` seconds (None: no limit), cancels what still runs: its tasks are
+    given back, and no attempt is counted. If a service raises, the others are drained, and the error is raised in the
+    end; if several raise, an `ExceptionGroup`. Returns True if all services have ended, False if some were cancelled
+    after they had been drained for too long, or by a second signal.
+
+    `health` is an address (`"127.0.0.1:8081"`; `":8081"` for all interfaces; port 0 for any that is free, which is
+    logged) at which a thread answers GET over HTTP. `/live` is 200 unless the event loop has been blocked for more than
+    `stalled` seconds, which is 503. `/ready` is 200 unless the loop is blocked, the services drain, or a service has an
+    attribute `ready` that is false: a worker's and a processor's is false while the engine cannot be reached or their
+    session is lost.
+
+    Signals are received only in the main thread, and only while `serve` runs; afterwards they do what they did before.
+    `signals=False` leaves them alone. Raises `RuntimeError` in another thread without `signals=False`; `OSError` if the
+    health address cannot be used; `TypeError` and `ValueError` for invalid arguments.
+
+    Cancellation: the services are cancelled.
+    """
+    grace = check_timeout("grace", grace)
+    stalled = check_seconds("stalled", stalled, least=None)
+    address = None if health is None else parse_address("health", health)
+    serving = Serving(services, grace=grace)
+    async with AsyncExitStack() as stack:
+        if signals:
+            await stack.enter_async_context(signals_received(serving.on_signal))
+        if address is not None:
+            ports = stack.enter_context(answering(*address, stalled, serving.unready))
+            log(logging.INFO, "health checks: /live and /ready at port %d", ports[0])
+        return await serving.run()

@@ -1,0 +1,148 @@
+"""Services that run together: they end by draining, or are cancelled when that takes too long."""
+
+from __future__ import annotations
+
+import logging
+import signal
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import anyio
+from anyio import CancelScope
+
+from tenure.observe import log
+from tenure.upkeep import unwrapped_task_group
+from tenure.waiting import now
+
+
+class _Service:
+    """One of them, and the scope in which it runs."""
+
+    def __init__(self, service: Any) -> None:
+        if not callable(getattr(service, "run", None)):
+            raise TypeError(
+                f"a service must have an async method run(), as a Worker has; {service!r} has none"
+            )
+        self.service = service
+        self.drain = getattr(service, "drain", None)
+        self.scope = CancelScope()
+        self.started = False
+
+
+class Serving:
+    """Runs services once. `say(level, text)` is called when they begin to drain, and when some are cancelled.
+
+    Thread safety: none; belongs to the event loop on which it was made.
+    """
+
+    def __init__(
+        self,
+        services: Sequence[object],
+        *,
+        grace: float | None = None,
+        say: Callable[[int, str], object] = log,
+    ) -> None:
+        if not services:
+            raise ValueError(
+                "services must not be empty: name at least one object with an async method run()"
+            )
+        self._running = [_Service(service) for service in services]
+        self._grace = grace
+        self._say = say
+        self._everything = CancelScope()
+        self._asked = anyio.Event()
+        self._problems: list[Exception] = []
+        self._cancelled: list[object] = []
+
+    def on_signal(self, number: signal.Signals) -> None:
+        """The first signal drains, the second one cancels. Synchronous."""
+        if self._asked.is_set():
+            self.cancel(number.name)
+        else:
+            self.ask(number.name)
+
+    def ask(self, reason: str) -> None:
+        """Let the services drain. Synchronous."""
+        if not self._asked.is_set():
+            self._asked.set()
+            limit = "" if self._grace is None else f", for at most {self._grace:g} s"
+            self._say(logging.INFO, f"{reason}: takes no more, finishes what has begun{limit}")
+
+    def cancel(self, reason: str) -> None:
+        """Cancel all that still runs, without waiting for it. Synchronous."""
+        self._asked.set()
+        if not self._everything.cancel_called:
+            self._say(logging.WARNING, f"{reason}: cancels what has not finished; its tasks are given back")
+            self._everything.cancel(reason)
+
+    def unready(self) -> str | None:
+        """Why this process is not ready, or None."""
+        if self._asked.is_set():
+            return "draining"
+        for one in self._running:
+            try:
+                ready = getattr(one.service, "ready", True)
+            except Exception as problem:  # noqa: BLE001 - the answer says it
+                return f"{one.service!r}: ready raises {problem!r}"
+            if not ready:
+                return f"{one.service!r} is not ready"
+        return None
+
+    async def run(self) -> bool:
+        """Run all until they have ended; return whether none had to be cancelled.
+
+        Raises what a service raises; an `ExceptionGroup` if several do. Cancellation: they are cancelled.
+        """
+        async with unwrapped_task_group() as group:
+            with self._everything:
+                async with unwrapped_task_group() as services:
+                    for one in list(self._running):
+                        services.start_soon(self._run, one, name=f"tenure serves {one.service!r}")
+                    await self._asked.wait()
+                    if self._grace is not None and self._running:
+                        group.start_soon(self._limit, self._grace)
+                    for one in list(self._running):
+                        services.start_soon(self._drain, one, name=f"tenure drains {one.service!r}")
+            group.cancel_scope.cancel()
+        if len(self._problems) > 1:
+            raise ExceptionGroup("several services failed", self._problems)
+        if self._problems:
+            raise self._problems[0]
+        return not self._cancelled
+
+    async def _run(self, one: _Service) -> None:
+        try:
+            if not self._asked.is_set():
+                one.started = True
+                with one.scope:
+                    await one.service.run()
+        except Exception as problem:  # noqa: BLE001 - it is raised in the end
+            self._fail(one, problem)
+        except BaseException:
+            self._cancelled.append(one.service)
+            raise
+        finally:
+            self._running.remove(one)
+            if not self._running:
+                self._asked.set()
+
+    async def _drain(self, one: _Service) -> None:
+        if not one.started:  # and it never will
+            return
+        if one.drain is None:
+            one.scope.cancel("it has no drain()")
+            return
+        try:
+            await one.drain()
+        except Exception as problem:  # noqa: BLE001 - it is raised in the end
+            self._fail(one, problem)
+            one.scope.cancel("it cannot be drained")
+
+    def _fail(self, one: _Service, problem: Exception) -> None:
+        self._problems.append(problem)
+        if len(self._running) > 1:
+            self.ask(f"{one.service!r} failed")
+
+    async def _limit(self, grace: float) -> None:
+        await anyio.sleep_until(now() + grace)
+        self.cancel(f"not done within {grace:g} s")

@@ -1,0 +1,52 @@
+"""SIGTERM and SIGINT, received on the loop."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from functools import partial
+from types import FrameType
+
+import anyio
+
+from tenure.upkeep import unwrapped_task_group
+from tenure.waiting import loop_caller
+
+_TURN = 0.5
+
+
+@asynccontextmanager
+async def signals_received(on_signal: Callable[[signal.Signals], None]) -> AsyncGenerator[None]:
+    """A block in which SIGTERM and SIGINT call a function on the loop; after it they do what they did before.
+
+    Raises `RuntimeError` outside the main thread. Cancellation: as of the block.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        raise RuntimeError(
+            "only the main thread can receive signals: call serve there, or pass signals=False and cancel it"
+        )
+    on_loop = loop_caller()
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        del frame
+        on_loop(partial(on_signal, signal.Signals(number)))
+
+    # not by anyio's receiver: on asyncio that leaves the default behind, whatever was there before
+    before = {number: signal.signal(number, handle) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        async with unwrapped_task_group() as group:
+            group.start_soon(_turn_now_and_then)
+            yield
+            group.cancel_scope.cancel()
+    finally:
+        for number, old in before.items():
+            # None: it was not installed by Python, which cannot put it back
+            signal.signal(number, signal.SIG_DFL if old is None else old)
+
+
+async def _turn_now_and_then() -> None:
+    # asyncio may begin to wait just after a signal has come and before Python has called its handler
+    while True:  # noqa: ASYNC110 - it waits for nothing
+        await anyio.sleep(_TURN)
