@@ -317,8 +317,10 @@ class KindWorkers:
     # waiting for the circuit breaker
 
     async def _until_admitted(self) -> None:
-        breaker = self._breaker
+        breaker, places = self._breaker, self._parts.places
         while breaker is not None and (seconds := breaker.retry_after()) > 0:
+            if places is not None:
+                places.found_none(self.kind)
             with anyio.move_on_after(seconds):
                 await self._shut.wait(self._shut.join(None))
 

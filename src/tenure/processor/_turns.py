@@ -70,12 +70,17 @@ class Turns:
         """For how many seconds a runner may wait for a task; None: it has to rest."""
         if self._active > self._most:
             return None
-        return inf if permit is None else permit.patience()
+        seconds = inf if permit is None else permit.patience()
+        if seconds is None or self._places is None:
+            return seconds
+        return min(seconds, self._places.patience(self._kind))
 
     def idled(self) -> None:
         """A runner has found no task in that time."""
         if self._permits is not None:
             self._permits.found_none()
+        if self._places is not None:
+            self._places.found_none(self._kind)
 
     @property
     def _active(self) -> int:
@@ -92,10 +97,16 @@ class Turns:
     def _adjust(self) -> None:
         while (runner := self._resting.head()) is not None and self._may_begin(self._active + 1):
             self._resting.grant(runner, None)
-        free = self._active - self._busy
-        # places come and go with every task: looking again at each would cost as much as there are runners
-        if free and (self._active > self.allowed or free > 2 * (self._most - self._busy)):
+        waiting = self._active - self._busy
+        if waiting and (self._active > self.allowed or self._takes_too_much(waiting)):
             self._look_again()
+
+    def _takes_too_much(self, waiting: int) -> bool:
+        # they come and go with every task, and looking again costs as much as there are runners that wait: so while
+        # there are free places, twice as many may wait as can have one
+        if self._places is None or self._active <= self._most:
+            return False
+        return self._places.full or waiting > 2 * (self._most - self._busy)
 
 
 class Turn:
