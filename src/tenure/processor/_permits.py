@@ -19,7 +19,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 import anyio
 
-from tenure.errors import AcquireTimeout, LeaseLost
+from tenure.errors import AcquireTimeout, CapacityMismatch, LeaseLost
 from tenure.shared import Semaphore
 from tenure.waiting import now
 
@@ -67,7 +67,11 @@ class Permits:
         """Hold a permit for a block, which is cancelled if it is lost. Raises `CapacityMismatch` and as a hold does."""
         try:
             async with AsyncExitStack() as stack:
-                permit = await self._obtain(stack)
+                try:
+                    permit = await self._obtain(stack)
+                except CapacityMismatch:  # it may be being resized, and know of it in a moment
+                    await anyio.sleep(_TURN)
+                    permit = await self._obtain(stack)
                 self._meter.change("permits", 1)
                 stack.callback(self._meter.change, "permits", -1)
                 yield permit

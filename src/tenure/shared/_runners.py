@@ -19,7 +19,7 @@ import anyio.lowlevel
 from anyio import CancelScope
 
 from tenure.engine import Settle, Taken
-from tenure.errors import EngineError, StoreClosed
+from tenure.errors import CapacityMismatch, EngineError, StoreClosed
 from tenure.handlers import is_closing, parted
 from tenure.store import Session
 from tenure.upkeep import unwrapped_task_group
@@ -149,7 +149,7 @@ class Runners:
                     await self._take_tasks(number, handle, None)
                 else:
                     await self._take_turn(number, handle, self._turns())
-        except (StoreClosed, EngineError) as problem:
+        except (StoreClosed, EngineError, CapacityMismatch) as problem:
             # it hits all runners alike: one of them reports it, the others end
             self._problem = problem
             everybody.cancel()
