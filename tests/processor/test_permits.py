@@ -253,7 +253,7 @@ async def test_with_lending_and_adaptive_concurrency(memory):
     async with crowd.processor(memory, 5, **options) as processor:
         await processor.submit_many([1.0] * 100, kind="a")
         await anyio.sleep(12.5)
-        assert crowd.running == 5
+        assert crowd.running >= 4, "a kind without tasks has one of them at times"
         await processor.submit_many([1.0] * 60, kind="b")
         await anyio.sleep(8.0)
         kinds = processor.metrics().kinds
