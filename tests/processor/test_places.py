@@ -12,6 +12,7 @@ from tenure import ResourcePool
 from tenure.local import CircuitBreaker
 from tenure.processor import Adaptive, Preset, Processor
 
+EACH_ENGINE = pytest.mark.parametrize("engine", ["memory", "sqlite", "redis", "postgres"], indirect=True)
 SIX = Preset(workers=6, connections=1, rate=float("inf"), queue_size=1000)
 KINDS = {"search": 4, "checkout": 2}
 
@@ -61,6 +62,7 @@ async def test_without_lending_shares_are_strict(memory):
     assert shop.most == {"checkout": 2}
 
 
+@EACH_ENGINE
 async def test_what_was_lent_comes_back_with_the_end_of_one_task_for_each(store, virtual_clock):
     shop = Shop()
     async with shop.processor(store) as processor:
@@ -99,7 +101,7 @@ async def test_three_kinds_lend_too_and_tasks_of_no_kind(memory):
         await processor.submit_many([1.0] * 40)
         await processor.submit_many([1.0] * 40, kind="b")
         await anyio.sleep(5.5)
-        assert shop.running == {None: 4, "b": 2} or shop.running == {None: 3, "b": 3}
+        assert shop.running in ({None: 4, "b": 2}, {None: 3, "b": 3})
         await processor.submit_many([1.0] * 40, kind="a")
         await anyio.sleep(2)
         assert +shop.running == {None: 3, "b": 2, "a": 1}
@@ -144,7 +146,9 @@ async def test_a_task_that_waits_for_the_breaker_has_no_place(memory):
 
     shop = Shop()
     breaker = partial(CircuitBreaker, min_calls=1, window=1, open_seconds=1000)
-    async with Processor(memory, "p", handler, preset=SIX, kinds=KINDS, lend=True, breaker=breaker) as processor:
+    async with Processor(
+        memory, "p", handler, preset=SIX, kinds=KINDS, lend=True, breaker=breaker
+    ) as processor:
         await processor.submit_many([1.0] * 10, kind="search")
         await anyio.sleep(1)
         await processor.submit_many([1.0] * 20, kind="checkout")
