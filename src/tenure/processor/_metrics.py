@@ -85,7 +85,7 @@ class Errors:
 
     `failures` are tries that failed, for whatever reason; `timeouts` those that took too long. `exhaustion` is that no
     claim or connection was had in time, `lock_timeouts` the same of locks; `refused` are starts that a circuit breaker
-    did not allow (the task waits on), `leases_lost` tasks, claims and locks that were lost.
+    did not allow (the task waits on), `leases_lost` tasks, claims, locks and permits that were lost.
     """
 
     failures: float
