@@ -232,6 +232,18 @@ async def test_the_number_of_permits_may_be_changed_meanwhile(memory):
         await processor.drain()
 
 
+async def test_a_worker_may_ask_with_the_old_number_while_it_is_being_changed(virtual_clock):
+    async with tenure.open_store(Distant(MemoryEngine()), ttl=3.0) as store:
+        crowd, limit = Crowd(), Semaphore(store, "api", 30)
+        async with Processor(store, "p", crowd, preset=SIX, workers=40, limit=limit) as processor:
+            await processor.submit_many([0.05] * 8000)
+            for number in range(60):
+                await anyio.sleep(0.137)
+                await limit.resize(30 + number % 2)
+            await processor.drain()
+        assert crowd.done > 3000
+
+
 async def test_a_change_that_the_processor_does_not_know_of_ends_it(memory):
     with pytest.raises(tenure.CapacityMismatch):
         async with Crowd().processor(memory, 2) as processor:
