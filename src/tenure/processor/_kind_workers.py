@@ -124,9 +124,9 @@ class KindWorkers:
         self.meter = meter
         self.scope = CancelScope()
         most = size if parts.places is None else parts.places.size
-        self._limit = adaptive and Limit(adaptive, most, now())
+        self._limit = None if adaptive is None else Limit(adaptive, most, now())
         allowed = most if self._limit is None else self._limit.allowed
-        permits = parts.limit and Permits(parts.limit, meter)
+        permits = None if parts.limit is None else Permits(parts.limit, meter)
         self._turns = Turns(kind, most, allowed, self._look_again, places=parts.places, permits=permits)
         self._runners = Runners(
             queue,
