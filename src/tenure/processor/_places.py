@@ -8,7 +8,7 @@ kind looks for its next task, for a tenth of a second at most; else two kinds th
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Hashable, Mapping
 from contextlib import asynccontextmanager
 from math import inf
 
@@ -24,7 +24,7 @@ class Places:
     def __init__(self, shares: Mapping[str | None, int]) -> None:
         self.size = sum(shares.values())
         self._shares = shares
-        self._bulkhead = Bulkhead(self.size, shares={**shares})
+        self._bulkhead = Bulkhead(self.size, shares=dict[Hashable, float](shares.items()))
         self._used = dict.fromkeys(shares, 0)
         self._kept = dict.fromkeys(shares, 0)  # just left by a task, for the next one of that kind
         self._on_change: dict[str | None, Callable[[], object]] = {}
