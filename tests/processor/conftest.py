@@ -24,6 +24,8 @@ def engine(request, tmp_path):
             clock = request.getfixturevalue("virtual_clock").now
             return request.getfixturevalue("inline_redis")(clock)
         return RedisEngine(request.getfixturevalue("redis_server").url)
+    if request.param == "postgres":  # only where a test asks for it, in virtual time
+        return request.getfixturevalue("inline_postgres")(request.getfixturevalue("virtual_clock").now)
     path = tmp_path / "store.db"
     if "virtual_clock" in request.fixturenames:
         return SqliteEngine(path, clock=request.getfixturevalue("virtual_clock").now, inline=True)

@@ -234,6 +234,86 @@ async def submitters_wait_for_room(engine=MemoryEngine):
         await world.nothing_is_held()
 
 
+async def kinds_lend_each_other_their_places(engine=MemoryEngine):
+    async with tenure.open_store(engine()) as store:
+        world = World(store)
+        running = Counter()
+
+        async def handle(task, context):
+            running[context.kind] += 1
+            assert running.total() <= 3
+            try:
+                await anyio.sleep(0.1 * (1 + task.payload % 3))
+            finally:
+                running[context.kind] -= 1
+            world.done[task.payload] += 1
+
+        parts = {"claims": None, "pool": None, "kinds": {"a": 2, "b": 1}, "lend": True}
+
+        async def victim():
+            with cancellable():
+                async with world.processor(handle_elsewhere, **parts) as processor:
+                    await processor.join()
+
+        async def handle_elsewhere(task, context):
+            await anyio.sleep(0.05)
+            world.done[task.payload] += 1
+
+        async with world.processor(handle, adaptive=Adaptive(window=0.1, samples=1), **parts) as processor:
+            await world.begin([])
+            await processor.submit_many(range(8), kind="a")
+            async with anyio.create_task_group() as group:
+                group.start_soon(victim)
+                await anyio.sleep(0.15)
+                await processor.submit_many(range(8, 12), kind="b")
+                await processor.join()
+            # none of the places was lost
+            places = next(iter(processor._workers.values()))._parts.places
+            assert not places.full and set(places._used.values()) == {0}
+            assert places._bulkhead.statistics().in_use == 0
+            for kind in "ab":
+                ids = await processor.submit_many([3, 3, 3], kind=kind)
+                with anyio.fail_after(5):
+                    await processor.queue(kind).result(ids[-1])
+                    await processor.join()
+        assert world.done == {**dict.fromkeys(range(12), 1), 3: 7}
+        await world.nothing_is_held()
+
+
+async def a_limit_holds_over_two_processors(engine=MemoryEngine):
+    async with tenure.open_store(engine()) as store:
+        world = World(store)
+        running = Counter()
+
+        async def handle(task, context):
+            running[None] += 1
+            assert running[None] <= 2
+            try:
+                await anyio.sleep(0.1 if task.payload % 3 else 1.1)
+            finally:
+                running[None] -= 1
+            world.done[task.payload] += 1
+
+        def processor():
+            limit = tenure.Semaphore(store, "api", 2)
+            return world.processor(handle, claims=None, pool=None, limit=limit)
+
+        async def victim():
+            with cancellable():
+                async with processor() as cancelled:
+                    await cancelled.join()
+
+        await world.begin(range(9))
+        async with anyio.create_task_group() as group:
+            group.start_soon(victim)
+            async with processor() as other:
+                await other.join()
+        assert world.done == dict.fromkeys(range(9), 1)
+        who = await tenure.Semaphore(store, "api", 2).holders()
+        assert who.holders == () == who.waiting
+        await world.nothing_is_held()
+
+
 async def few_tasks_are_left_to_others():
     await processors_that_are_cancelled_leave_their_tasks_to_others(tasks=2)
 
@@ -245,6 +325,8 @@ SCENARIOS = [
     a_drain_waits_for_no_breaker,
     concurrency_falls_and_rises_under_a_drain,
     submitters_wait_for_room,
+    kinds_lend_each_other_their_places,
+    a_limit_holds_over_two_processors,
 ]
 
 

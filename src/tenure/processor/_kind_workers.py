@@ -4,15 +4,16 @@ The order is the same for every task. What is expensive to hold comes late, and 
 last:
 
 1. while the circuit breaker is open, wait; nothing is held but the task
-2. claim a resource
-3. borrow a connection
-4. wait for the rate, so that starts are as far apart as it says, whatever came before
-5. enter the circuit breaker: it measures the handler, not the waiting; refused, leave all and go back to 1
-6. run the handler, for `timeout` seconds at most
+2. wait for a place, if kinds lend each other theirs
+3. claim a resource
+4. borrow a connection
+5. wait for the rate, so that starts are as far apart as it says, whatever came before
+6. enter the circuit breaker: it measures the handler, not the waiting; refused, leave all and go back to 1
+7. run the handler, for `timeout` seconds at most
 
 and it is left in the opposite order. It is one stack in the worker's own task, so a step that fails, or is cancelled,
 leaves what was entered before it and nothing else. A task that did not get that far because its store closes, or is
-unsure whether it has its permit, is given back.
+unsure whether the rate has let it start, is given back. What a worker needs before it takes a task is in `_turns`.
 """
 
 from __future__ import annotations
@@ -38,12 +39,25 @@ from tenure.errors import (
 )
 from tenure.handlers import describe, is_closing, parted
 from tenure.local import CircuitBreaker, Pool
-from tenure.shared import Discard, RateLimiter, ResourcePool, Retry, RetryLater, Runners, Task, WorkQueue
+from tenure.shared import (
+    Discard,
+    RateLimiter,
+    ResourcePool,
+    Retry,
+    RetryLater,
+    Runners,
+    Semaphore,
+    Task,
+    WorkQueue,
+)
 from tenure.waiting import Line, Waiter, now
 
-from ._adaptive import Limit
+from ._adaptive import Adaptive, Limit
 from ._context import Context
 from ._meter import Meter
+from ._permits import Permits
+from ._places import Places
+from ._turns import Turns
 
 OUTCOMES = {
     Verdict.DONE: "done",
@@ -72,11 +86,13 @@ class Parts:
     connection_timeout: float | None
     limiter: RateLimiter | None
     lock_timeout: float | None
+    places: Places | None
+    limit: Semaphore | None
 
     @property
     def any(self) -> bool:
         """Whether there is anything to enter."""
-        return self.claims is not None or self.pool is not None or self.limiter is not None
+        return any(part is not None for part in (self.claims, self.pool, self.limiter, self.places))
 
 
 class GivenBack(Exception):
@@ -88,7 +104,7 @@ class _Refused(Exception):
 
 
 class KindWorkers:
-    """The workers of one kind of task."""
+    """The workers of one kind of task: `size` of its own, and as many more as other kinds may lend it."""
 
     def __init__(
         self,
@@ -100,27 +116,29 @@ class KindWorkers:
         *,
         retry: Retry | None,
         breaker: CircuitBreaker | None,
-        limit: Limit | None,
+        adaptive: Adaptive | None,
     ) -> None:
         self.queue = queue
         self.kind = kind
         self.size = size
         self.meter = meter
         self.scope = CancelScope()
+        most = size if parts.places is None else parts.places.size
+        self._limit = None if adaptive is None else Limit(adaptive, most, now())
+        allowed = most if self._limit is None else self._limit.allowed
+        permits = None if parts.limit is None else Permits(parts.limit, meter)
+        self._turns = Turns(kind, most, allowed, self._look_again, places=parts.places, permits=permits)
         self._runners = Runners(
             queue,
-            [self._handle] * size,
+            [self._handle] * most,
             retry=retry,
-            pause=self._until_allowed,
+            turns=self._turns.turn if adaptive or permits or parts.places else None,
             judge=self._judge,
             on_settled=self._on_settled,
         )
         self._parts = parts
         self._is_bare = not parts.any and breaker is None
         self._breaker = breaker
-        self._limit = limit
-        self._allowed = size if limit is None else limit.allowed
-        self._resting: Line[int, None] = Line(_nothing)
         self._entering: set[CancelScope] = set()
         self._shut: Line[None, None] = Line(self._left)
 
@@ -139,7 +157,7 @@ class KindWorkers:
     @property
     def allowed(self) -> int:
         """How many tasks at once at present."""
-        return self._allowed
+        return self._turns.allowed
 
     @property
     def busy(self) -> int:
@@ -156,26 +174,12 @@ class KindWorkers:
         """Take no more, and return when `run` has ended. Cancellation: it goes on draining."""
         await self._runners.drain()
 
-    # taking, as many as are allowed
-
-    def _until_allowed(self, number: int) -> Awaitable[None] | None:
-        return None if number < self._allowed else self._resting.wait(self._resting.join(number))
-
-    def _allow(self, allowed: int) -> None:
-        lower, self._allowed = allowed < self._allowed, allowed
-        self.meter.report("limit", allowed=allowed)
-        if lower:
-            self._runners.look_again()
-        else:
-            for runner in self._resting:
-                if runner.want < allowed:
-                    self._resting.grant(runner, None)
-
     # one task
 
     async def _handle(self, task: Task) -> Any:
         meter = self.meter
         taken = meter.taken()
+        self._turns.began()
         try:
             if self._runners.draining:
                 raise GivenBack
@@ -194,6 +198,7 @@ class KindWorkers:
                 meter.report("leases_lost", key=lost.key, reason=lost.reason)
             raise
         finally:
+            self._turns.ended()
             meter.change("busy", -1)
 
     async def _enter(self, task: Task, context: Context, scope: CancelScope, taken: float) -> Any:
@@ -218,6 +223,13 @@ class KindWorkers:
     async def _acquire(self, stack: AsyncExitStack, task: Task, context: Context) -> None:
         parts, meter = self._parts, self.meter
         since = now()
+        if parts.places is not None:
+            meter.change("busy", -1)  # while it waits, another kind's task has its place
+            try:
+                await stack.enter_async_context(parts.places.enter(self.kind))
+            finally:
+                meter.change("busy", 1)
+            since = meter.record("place", since)
         try:
             if parts.claims is not None:
                 where = parts.where(task) if callable(parts.where) else parts.where
@@ -277,8 +289,12 @@ class KindWorkers:
         self.meter.ran(at, waited + started - taken, at - started)
         if self._limit is not None:
             allowed = self._limit.note(at - started, self.busy, at)
-            if allowed != self._allowed:
-                self._allow(allowed)
+            if allowed != self._turns.allowed:
+                self.meter.report("limit", allowed=allowed)
+                self._turns.allow(allowed)
+
+    def _look_again(self) -> None:
+        self._runners.look_again()
 
     # what becomes of it
 
@@ -301,8 +317,10 @@ class KindWorkers:
     # waiting for the circuit breaker
 
     async def _until_admitted(self) -> None:
-        breaker = self._breaker
+        breaker, places = self._breaker, self._parts.places
         while breaker is not None and (seconds := breaker.retry_after()) > 0:
+            if places is not None:
+                places.found_none(self.kind)
             with anyio.move_on_after(seconds):
                 await self._shut.wait(self._shut.join(None))
 
@@ -325,7 +343,3 @@ class KindWorkers:
     def _wake_one(self) -> bool:
         waiter = self._shut.head()
         return waiter is not None and self._shut.grant(waiter, None)
-
-
-def _nothing(_: object) -> None:
-    pass

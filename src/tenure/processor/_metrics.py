@@ -40,11 +40,16 @@ class Latencies:
 
 @dataclass(frozen=True, slots=True)
 class Waits:
-    """How long tasks waited before they started: for a `claim`, a `connection`, and the `rate`."""
+    """How long tasks waited before they started: for a `claim`, a `connection`, the `rate`, and a lent `place`.
+
+    `limit` is how long workers waited for a permit of the fleet's limit, before they took a task.
+    """
 
     claim: Latency
     connection: Latency
     rate: Latency
+    place: Latency
+    limit: Latency
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,12 +69,14 @@ class Utilisation:
     """How much of what there is was in use on the mean of the window, as shares; 0 for what is not used at all.
 
     By Little's law it is the rate of arrivals times the mean stay, over the capacity. `claims` are those of this
-    process, as a share of all resources in the pool.
+    process, as a share of all resources in the pool; so is `limit`, of all permits. A kind that uses places that others
+    lend it has more than 1 of its `workers` in use.
     """
 
     workers: float
     claims: float
     connections: float
+    limit: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +85,7 @@ class Errors:
 
     `failures` are tries that failed, for whatever reason; `timeouts` those that took too long. `exhaustion` is that no
     claim or connection was had in time, `lock_timeouts` the same of locks; `refused` are starts that a circuit breaker
-    did not allow (the task waits on), `leases_lost` tasks, claims and locks that were lost.
+    did not allow (the task waits on), `leases_lost` tasks, claims, locks and permits that were lost.
     """
 
     failures: float
@@ -134,6 +141,7 @@ def metrics_of(
     looked: float,
     resources: int,
     connections: int,
+    permits: int,
     kinds: Mapping[str | None, Metrics],
 ) -> Metrics:
     """The metrics that a tally and the rest amount to."""
@@ -154,12 +162,15 @@ def metrics_of(
         busy=busy,
         throughput=tally.counts["done"] / tally.seconds if tally.seconds else 0.0,
         latency=latencies(tally),
-        waits=Waits(*times("claim", "connection", "rate")),
+        waits=Waits(*times("claim", "connection", "rate", "place", "limit")),
         queue_depth=depth,
         oldest=oldest,
         looked=looked,
         utilisation=Utilisation(
-            share("busy", workers), share("claims", resources), share("connections", connections)
+            share("busy", workers),
+            share("claims", resources),
+            share("connections", connections),
+            share("permits", permits),
         ),
         errors=Errors(*map(per_minute, Errors.__dataclass_fields__)),
         locks=LockTimes(*times("lock_wait", "lock_hold", "lock_handover")),

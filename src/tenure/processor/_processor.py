@@ -17,22 +17,32 @@ from tenure.errors import DuplicateTask
 from tenure.handlers import watched_loop
 from tenure.local import CircuitBreaker, Pool
 from tenure.observe import LoggingObserver, Observer, Sample
-from tenure.shared import RateLimiter, ResourcePool, Retry, WorkQueue
+from tenure.shared import RateLimiter, ResourcePool, Retry, Semaphore, WorkQueue
 from tenure.store import Store
 from tenure.upkeep import Upkeep, unwrapped_task_group
 from tenure.waiting import now
 
-from ._adaptive import Adaptive, Limit
+from ._adaptive import Adaptive
 from ._fleet import Fleet, Fleets, Report
 from ._kind_workers import Handler, KindWorkers, Parts, Where
 from ._meter import Meter
 from ._metrics import Metrics, metrics_of
 from ._minutes import Minutes
 from ._monitor import Monitor
+from ._permits import agree_on
+from ._places import Places
 from ._polling import poll, watch_heartbeats
 from ._presets import Preset, preset_of
 from ._samples import samples_of
-from ._settings import check_adaptive, check_claims, check_connections, check_functions, check_type, shares
+from ._settings import (
+    check_adaptive,
+    check_claims,
+    check_connections,
+    check_functions,
+    check_lend,
+    check_type,
+    shares,
+)
 from ._window import Tally, total_of
 
 
@@ -60,13 +70,18 @@ class Processor(AsyncContextManagerMixin):
     each kind, given `name=`. A task that the breaker does not let start waits until it does.
 
     `kinds` are bulkheads: each kind has a queue (`name/kind`) and that many of the workers for itself; the workers that
-    no kind has are for tasks of no kind. `adaptive` lowers the number of tasks at once when they take longer than they
-    need to. `timeout` limits the handler, `claim_timeout`, `connection_timeout` and `lock_timeout` the waits (None: for
-    ever), `grace` how long `drain` waits for handlers; all in seconds. `retry` is the queue's by default;
-    `queue_options` are those of `WorkQueue`. Every `look_every` seconds the engine is asked how the queues are.
-    `observer` (the store's by default, else the log) gets the events that begin with `processor.`.
+    no kind has are for tasks of no kind. With `lend`, those that are idle are lent to kinds that have work, and come
+    back with the end of a task. `limit` is a `Semaphore`: a worker holds one of its permits before it takes a task, so
+    no more tasks run at once in all processes than it has permits.
 
-    Raises `TypeError` and `ValueError` for settings that are invalid or cannot work together.
+    `adaptive` lowers the number of tasks at once when they take longer than they need to. `timeout` limits the handler,
+    `claim_timeout`, `connection_timeout` and `lock_timeout` the waits (None: for ever), `grace` how long `drain` waits
+    for handlers; all in seconds. `retry` is the queue's by default; `queue_options` are those of `WorkQueue`. Every
+    `look_every` seconds the engine is asked how the queues are. `observer` (the store's by default, else the log) gets
+    the events that begin with `processor.`.
+
+    Raises `TypeError` and `ValueError` for settings that are invalid or cannot work together. Entering raises
+    `CapacityMismatch` if others use the limit with another number of permits.
 
     Thread safety: none; belongs to the event loop of its store.
     """
@@ -79,6 +94,8 @@ class Processor(AsyncContextManagerMixin):
         *,
         preset: str | Preset = "medium",
         kinds: Mapping[str, int] | None = None,
+        lend: bool = False,
+        limit: Semaphore | None = None,
         claims: ResourcePool | None = None,
         where: Where | None = None,
         claim_timeout: float | None = None,
@@ -98,6 +115,7 @@ class Processor(AsyncContextManagerMixin):
         check_functions(handler, {"pool": pool, "breaker": breaker})
         check_claims(claims, where)
         check_type("retry", retry, Retry)
+        check_type("limit", limit, Semaphore)
         if overrides.get("rate", 1) is None:
             overrides["rate"] = inf
         self.preset = replace(preset_of(preset), **overrides)
@@ -105,6 +123,8 @@ class Processor(AsyncContextManagerMixin):
         self._store = store
         self._handler = handler
         self._shares = shares(self.preset.workers, kinds or {})
+        self._lend = check_lend(lend, kinds)
+        self._limit = limit
         options: dict[str, Any] = {"max_size": self.preset.queue_size, **(queue_options or {})}
         self._queues = {
             kind: WorkQueue(store, name if kind is None else f"{name}/{kind}", **options)
@@ -254,13 +274,14 @@ class Processor(AsyncContextManagerMixin):
         return metrics_of(
             tally,
             workers=sum(each.size for each in workers),
-            limit=sum(each.allowed for each in workers),
+            limit=min(self.preset.workers, sum(each.allowed for each in workers)),
             busy=sum(each.busy for each in workers),
             depth=sum(each.meter.depth for each in workers),
             oldest=max(each.meter.oldest for each in workers),
             looked=max(each.meter.since_look for each in workers),
             resources=self._resources,
             connections=0 if self._make_pool is None else self.preset.connections,
+            permits=0 if self._limit is None else self._limit.permits,
             kinds=MappingProxyType(kinds),
         )
 
@@ -272,6 +293,8 @@ class Processor(AsyncContextManagerMixin):
             raise RuntimeError(f"{self!r}: entered before; make a new one")
         self._store.check_here()
         self._state = "running"
+        if self._limit is not None:
+            await agree_on(self._limit)
         async with AsyncExitStack() as stack:
             pool = None
             if self._make_pool is not None:
@@ -308,6 +331,8 @@ class Processor(AsyncContextManagerMixin):
             connection_timeout=self._connection_timeout,
             limiter=None if rate == inf else RateLimiter(self._store, self.name, rate=rate),
             lock_timeout=self._lock_timeout,
+            places=Places(self._shares) if self._lend else None,
+            limit=self._limit,
         )
         for kind, size in self._shares.items():
             queue = self._queues[kind]
@@ -319,7 +344,7 @@ class Processor(AsyncContextManagerMixin):
                 Meter(self.name, kind, self._observer),
                 retry=self._retry,
                 breaker=self._make_breaker and self._make_breaker(name=queue.name),
-                limit=self._adaptive and Limit(self._adaptive, size, now()),
+                adaptive=self._adaptive,
             )
 
     def _end(self) -> None:

@@ -27,7 +27,7 @@ def _figures(metrics: Metrics) -> Iterator[tuple[str, str, str, dict[str, str], 
     yield "queue_depth", "gauge", "How many tasks wait in the queue.", {}, metrics.queue_depth
     yield "oldest_seconds", "gauge", "For how long the first of them has been ready.", {}, metrics.oldest
     yield "throughput", "gauge", "Tasks done per second.", {}, metrics.throughput
-    for of in ("workers", "claims", "connections"):
+    for of in ("workers", "claims", "connections", "limit"):
         share = getattr(metrics.utilisation, of)
         yield "utilisation", "gauge", "Share in use, on the mean of the last minute.", {"of": of}, share
     for of, latency in _latencies(metrics):
@@ -51,6 +51,8 @@ def _latencies(metrics: Metrics) -> Iterator[tuple[str, Latency]]:
     yield "claim", metrics.waits.claim
     yield "connection", metrics.waits.connection
     yield "rate", metrics.waits.rate
+    yield "place", metrics.waits.place
+    yield "limit", metrics.waits.limit
     yield "lock_wait", metrics.locks.wait
     yield "lock_hold", metrics.locks.hold
     yield "lock_handover", metrics.locks.handover

@@ -56,6 +56,15 @@ def shares(workers: int, kinds: object) -> dict[str | None, int]:
     return shares
 
 
+def check_lend(value: object, kinds: object) -> bool:
+    """Refuse lending without kinds that could lend. Raises `TypeError`, `ValueError`."""
+    if not isinstance(value, bool):
+        raise TypeError(f"lend must be True or False, not {value!r}")
+    if value and not kinds:
+        raise ValueError("lend needs kinds=: without them there is nobody to lend to")
+    return value
+
+
 def check_adaptive(value: object) -> Adaptive | None:
     """Return the settings that `adaptive` stands for, or None. Raises `TypeError`."""
     if not isinstance(value, bool | Adaptive):

@@ -9,17 +9,19 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
 from functools import partial
 from math import inf
-from typing import Any
+from typing import Any, Protocol
 
 import anyio
 import anyio.lowlevel
 from anyio import CancelScope
 
-from tenure.engine import Settle
-from tenure.errors import EngineError, StoreClosed
+from tenure.engine import Settle, Taken
+from tenure.errors import CapacityMismatch, EngineError, StoreClosed
 from tenure.handlers import is_closing, parted
+from tenure.store import Session
 from tenure.upkeep import unwrapped_task_group
 from tenure.waiting import Line, now
 
@@ -31,11 +33,24 @@ from ._task import Task, event_of
 Handle = Callable[[Task], Awaitable[Any]]
 
 
+class Turn(Protocol):
+    """What a runner enters before it takes tasks, and keeps from one task to the next."""
+
+    def patience(self) -> float | None:
+        """For how many seconds to wait for the next task; None: the turn is over."""
+        ...
+
+    def idled(self) -> None:
+        """No task has come in that time. The turn ends."""
+        ...
+
+
 class Runners:
     """A runner for each of `handlers`, which may be the same; the options are those of `Worker`.
 
-    Callers may pass three functions more, which must not raise. `pause(number)` is asked before that
-    runner takes a task: for what it has to wait first, and it is asked again afterwards; None: for nothing.
+    Callers may pass four functions more. `turns()` returns what a runner is in while it takes tasks: it may wait when
+    it is entered. The others must not raise. `pause(number)` is asked before that runner takes a task: for what it has
+    to wait first, and it is asked again afterwards; None: for nothing.
     `judge(task, failure)` returns what counts as the failure of a try; None gives the task back.
     `on_settled(task, settle, refused)` is called for each task let go of; `refused` is why its verdict was not
     accepted, as in `LeaseLost`, or None.
@@ -52,6 +67,7 @@ class Runners:
         retry: Retry | None = None,
         prefetch: int = 0,
         pause: Callable[[int], Awaitable[object] | None] | None = None,
+        turns: Callable[[], AbstractAsyncContextManager[Turn]] | None = None,
         judge: Callable[[Task, BaseException], BaseException | None] | None = None,
         on_settled: Callable[[Task, Settle, str | None], object] | None = None,
     ) -> None:
@@ -70,6 +86,7 @@ class Runners:
         self._prefetch = prefetch
         self._allowed = 0  # of `prefetch`, at present
         self._pause = pause
+        self._turns = turns
         self._judge = judge
         self._on_settled = on_settled
         self._pausing: set[CancelScope] = set()
@@ -126,23 +143,54 @@ class Runners:
         self._allowed = count
 
     async def _runner(self, number: int, handle: Handle, everybody: CancelScope) -> None:
-        takers, pause = self._queue.takers, self._pause
         try:
             while not self.draining:
-                with CancelScope() as scope:
-                    while not (self.draining or scope.cancel_called):
-                        if pause is not None and (first := pause(number)) is not None:
-                            await self._wait_for(first, scope)
-                            continue
-                        try:
-                            session, taken = await takers.take(self)
-                        except Dismissed:
-                            continue
-                        await self._work(Task(self._queue, session, taken, scope), handle, scope)
-        except (StoreClosed, EngineError) as problem:
+                if self._turns is None:
+                    await self._take_tasks(number, handle, None)
+                else:
+                    await self._take_turn(number, handle, self._turns())
+        except (StoreClosed, EngineError, CapacityMismatch) as problem:
             # it hits all runners alike: one of them reports it, the others end
             self._problem = problem
             everybody.cancel()
+
+    async def _take_turn(
+        self, number: int, handle: Handle, entered: AbstractAsyncContextManager[Turn]
+    ) -> None:
+        with CancelScope() as scope:
+            self._pausing.add(scope)
+            try:
+                async with entered as turn:
+                    self._pausing.discard(scope)
+                    await self._take_tasks(number, handle, turn)
+            finally:
+                self._pausing.discard(scope)
+
+    async def _take_tasks(self, number: int, handle: Handle, turn: Turn | None) -> None:
+        takers, pause = self._queue.takers, self._pause
+        with CancelScope() as scope:
+            while not (self.draining or scope.cancel_called):
+                if pause is not None and (first := pause(number)) is not None:
+                    await self._wait_for(first, scope)
+                    continue
+                patience = inf if turn is None else turn.patience()
+                if patience is None:
+                    return
+                try:
+                    found = await (takers.take(self) if patience == inf else self._take_within(patience))
+                except Dismissed:
+                    continue
+                if found is None:
+                    if turn is not None:
+                        turn.idled()
+                    return
+                session, taken = found
+                await self._work(Task(self._queue, session, taken, scope), handle, scope)
+
+    async def _take_within(self, seconds: float) -> tuple[Session, Taken] | None:
+        with anyio.move_on_after(seconds):
+            return await self._queue.takers.take(self)
+        return None
 
     async def _wait_for(self, first: Awaitable[object], scope: CancelScope) -> None:
         self._pausing.add(scope)

@@ -1,0 +1,131 @@
+"""Turns: how many runners of one kind take tasks at once, and what each has while it does; the others rest.
+
+Three things decide: adaptive concurrency (`allowed`), the places that kinds share, and the permits of a fleet's limit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from math import inf
+
+from tenure.waiting import Line
+
+from ._permits import Permit, Permits
+from ._places import Places
+
+
+class Turns:
+    """The turns of the `runners` of a kind; `look_again` has those that wait for a task ask for their turn again."""
+
+    def __init__(
+        self,
+        kind: str | None,
+        runners: int,
+        allowed: int,
+        look_again: Callable[[], object],
+        *,
+        places: Places | None,
+        permits: Permits | None,
+    ) -> None:
+        self.allowed = allowed
+        self._kind = kind
+        self._runners = runners
+        self._look_again = look_again
+        self._places = places
+        self._permits = permits
+        self._busy = 0
+        self._resting: Line[None, None] = Line(_nothing)
+        if places is not None:
+            places.on_change(kind, self._adjust)
+
+    def allow(self, allowed: int) -> None:
+        """Let so many tasks run at once."""
+        self.allowed = allowed
+        self._adjust()
+
+    def began(self) -> None:
+        """A runner has found a task."""
+        self._busy += 1
+        if self._permits is not None:
+            self._permits.found_task()
+            self._adjust()
+
+    def ended(self) -> None:
+        """It has let go of it."""
+        self._busy -= 1
+
+    @asynccontextmanager
+    async def turn(self) -> AsyncGenerator[Turn]:
+        """Rest until a runner more may take tasks, and obtain what it needs. Cancellation: nothing is held."""
+        while not self._may_begin(self._active):
+            await self._resting.wait(self._resting.join(None))
+        if self._permits is None:
+            yield Turn(self, None)
+        else:
+            async with self._permits.permit() as permit:
+                yield Turn(self, permit)
+
+    def patience(self, permit: Permit | None) -> float | None:
+        """For how many seconds a runner may wait for a task; None: it has to rest."""
+        if self._active > self._most:
+            return None
+        seconds = inf if permit is None else permit.patience()
+        if seconds is None or self._places is None:
+            return seconds
+        return min(seconds, self._places.patience(self._kind))
+
+    def idled(self) -> None:
+        """A runner has found no task in that time."""
+        if self._permits is not None:
+            self._permits.found_none()
+        if self._places is not None:
+            self._places.found_none(self._kind)
+
+    @property
+    def _active(self) -> int:
+        return self._runners - len(self._resting)
+
+    @property
+    def _most(self) -> int:
+        return self.allowed if self._places is None else min(self.allowed, self._places.most(self._kind))
+
+    def _may_begin(self, active: int) -> bool:
+        permits = self._permits
+        return active <= self._most and (permits is None or active - self._busy <= permits.ahead)
+
+    def _adjust(self) -> None:
+        while (runner := self._resting.head()) is not None and self._may_begin(self._active + 1):
+            self._resting.grant(runner, None)
+        waiting = self._active - self._busy
+        if waiting and (self._active > self.allowed or self._takes_too_much(waiting)):
+            self._look_again()
+
+    def _takes_too_much(self, waiting: int) -> bool:
+        # they come and go with every task, and looking again costs as much as there are runners that wait: so while
+        # there are free places, twice as many may wait as can have one
+        if self._places is None or self._active <= self._most:
+            return False
+        return self._places.full or waiting > 2 * (self._most - self._busy)
+
+
+class Turn:
+    """The turn of one runner, as `Runners` has it."""
+
+    __slots__ = ("_permit", "_turns")
+
+    def __init__(self, turns: Turns, permit: Permit | None) -> None:
+        self._turns = turns
+        self._permit = permit
+
+    def patience(self) -> float | None:
+        """For how many seconds to wait for a task; None: the turn is over."""
+        return self._turns.patience(self._permit)
+
+    def idled(self) -> None:
+        """No task has come in that time."""
+        self._turns.idled()
+
+
+def _nothing(_: object) -> None:
+    pass
