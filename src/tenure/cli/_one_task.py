@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Sequence
 from dataclasses import asdict
 from functools import partial
+from typing import Any
 
 from tenure.shared import TaskRecord, WorkQueue
 from tenure.store import Store
@@ -23,9 +24,7 @@ def show_task(given: argparse.Namespace) -> int:
     """Print the record of one task; return 1 if it is not known. Raises `UsageError`, `TenureError`."""
     record = with_store(given, partial(_get, given))
     if given.json:
-        return answer(
-            {"name": given.name, "task": None if record is None else _described(record)}, not record
-        )
+        return answer({"name": given.name, "task": None if record is None else described(record)}, not record)
     if record is None:
         print(printable(f"{given.name}: no such task, or its record has been forgotten"))
         return 1
@@ -44,8 +43,11 @@ async def _get(given: argparse.Namespace, store: Store) -> TaskRecord | None:
     return await (queue.get(given.id) if given.key is None else queue.get(key=given.key))
 
 
-def _described(record: TaskRecord) -> dict[str, object]:
-    return {**asdict(record), "rank": record.rank}
+def described(record: TaskRecord[Any]) -> dict[str, Any]:
+    """A record as JSON. The codec of the commands decodes every payload."""
+    document = asdict(record)
+    del document["undecoded"]
+    return document
 
 
 def _facts(record: TaskRecord) -> list[tuple[str, str]]:

@@ -20,7 +20,7 @@ from ._arguments import count
 from ._errors import UsageError
 from ._manage import cancel, purge, requeue, set_paused
 from ._one_queue import known, of_one, task_id
-from ._one_task import check_one, reschedule, show_task
+from ._one_task import check_one, described, reschedule, show_task
 from ._put import put
 from ._table import columns_of_terminal, one_line, short, spoken, table, width
 from ._with_store import parser, with_store
@@ -160,7 +160,7 @@ async def _look_into(given: argparse.Namespace, store: Store) -> tuple[QueueStat
 
 
 def _page(page: TaskPage) -> dict[str, Any]:
-    return {"tasks": [{**asdict(record), "rank": record.rank} for record in page.tasks], "next": page.next}
+    return {"tasks": [described(record) for record in page.tasks], "next": page.next}
 
 
 def _records(page: TaskPage, wide: bool, *, nothing: str) -> str:
