@@ -96,7 +96,7 @@ async def together(work: Callable[[int], Awaitable[None]], tasks: int, times: in
 
 async def evaluations(path: str, tasks: int, times: int) -> float:
     """EVALSHA a second on our connection."""
-    connection = Connection(address(f"unix://{path}"), lambda _, __: None, lambda: None)
+    connection = Connection(address(f"unix://{path}"), lambda _, __: None, lambda: None, lost=lambda: None)
     async with anyio.create_task_group() as group:
         ready = anyio.Event()
         group.start_soon(connection.run, ready.set)
