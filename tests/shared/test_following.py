@@ -157,6 +157,20 @@ async def test_what_was_discarded_or_postponed_says_why(store):
     assert "ValueError: 429" in postponed.traceback
 
 
+async def test_an_error_that_cannot_be_formatted_is_on_record_all_the_same(store):
+    class Odd(ValueError):
+        @property
+        def __notes__(self):
+            raise RuntimeError("no notes")
+
+    queue = WorkQueue(store, "jobs", retry=NO_PAUSE)
+    task_id = await queue.put(1)
+    await fail(queue, Odd("odd"))
+    record = await queue.get(task_id)
+    assert (record.state, record.attempts, record.error) == ("waiting", 1, "Odd: odd")
+    assert "no notes" in record.traceback
+
+
 async def test_an_error_whose_text_no_encoding_takes(store):
     queue = WorkQueue(store, "jobs", retry=NO_PAUSE)
     task_id = await queue.put(1)

@@ -102,6 +102,6 @@ class Permit:
         self._until = until
         self._idle_for = idle_for
 
-    def patience(self) -> float | None:
+    def time_limit(self) -> float | None:
         """For how many seconds to wait for a task; None: it is to be given back."""
         return self._idle_for if now() < self._until else None

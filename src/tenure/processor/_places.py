@@ -43,7 +43,7 @@ class Places:
         left = self.size - sum(self._needed(other) for other in self._shares if other != kind)
         return max(self._shares[kind], left)
 
-    def patience(self, kind: str | None) -> float:
+    def time_limit(self, kind: str | None) -> float:
         """For how many seconds to look for a task before `found_none` is to be called."""
         return _MOMENT if self._kept[kind] else inf
 
@@ -51,7 +51,7 @@ class Places:
         """The kind has no task that may start, and lends what it does not use."""
         if self._kept[kind]:
             self._kept[kind] = 0
-            self._tell_others(kind)
+            self._notify_others(kind)
 
     @asynccontextmanager
     async def enter(self, kind: str | None) -> AsyncGenerator[None]:
@@ -59,19 +59,19 @@ class Places:
         async with self._bulkhead.enter(kind):
             self._used[kind] += 1
             self._kept[kind] = max(0, self._kept[kind] - 1)
-            self._tell_others(kind)
+            self._notify_others(kind)
             try:
                 yield
             finally:
                 self._used[kind] -= 1
                 self._kept[kind] += 1
-                self._tell_others(kind)
+                self._notify_others(kind)
 
     def _needed(self, kind: str | None) -> int:
         used = self._used[kind]
         return max(used, min(self._shares[kind], used + self._kept[kind]))
 
-    def _tell_others(self, kind: str | None) -> None:
+    def _notify_others(self, kind: str | None) -> None:
         for other, call in self._on_change.items():
             if other != kind:
                 call()

@@ -66,14 +66,14 @@ class Turns:
             async with self._permits.permit() as permit:
                 yield Turn(self, permit)
 
-    def patience(self, permit: Permit | None) -> float | None:
+    def time_limit(self, permit: Permit | None) -> float | None:
         """For how many seconds a runner may wait for a task; None: it has to rest."""
         if self._active > self._most:
             return None
-        seconds = inf if permit is None else permit.patience()
+        seconds = inf if permit is None else permit.time_limit()
         if seconds is None or self._places is None:
             return seconds
-        return min(seconds, self._places.patience(self._kind))
+        return min(seconds, self._places.time_limit(self._kind))
 
     def idled(self) -> None:
         """A runner has found no task in that time."""
@@ -118,9 +118,9 @@ class Turn:
         self._turns = turns
         self._permit = permit
 
-    def patience(self) -> float | None:
+    def time_limit(self) -> float | None:
         """For how many seconds to wait for a task; None: the turn is over."""
-        return self._turns.patience(self._permit)
+        return self._turns.time_limit(self._permit)
 
     def idled(self) -> None:
         """No task has come in that time."""

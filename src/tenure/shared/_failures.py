@@ -48,10 +48,14 @@ def read(record: bytes) -> Failures:
 
 
 def _traceback_of(error: BaseException) -> str:
+    try:
+        # from the user's frames on; each part is a frame, or the error
+        parts = traceback.format_exception(type(error), error, trimmed(error.__traceback__))
+    except BaseException as problem:  # noqa: BLE001 whatever the error is, the task must be settled
+        return f"the traceback cannot be formatted: {describe(problem)}\n"
     kept: list[str] = []
     left = _LONGEST_TRACEBACK - 4
-    # from the user's frames on; each part is a frame, or the error
-    for part in reversed(traceback.format_exception(type(error), error, trimmed(error.__traceback__))):
+    for part in reversed(parts):
         size = len(part.encode(errors="replace"))
         if size > left:
             kept.append("...\n" if kept else part.encode(errors="replace")[:left].decode(errors="ignore"))

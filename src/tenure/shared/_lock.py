@@ -124,7 +124,7 @@ class Lock:
     async def break_holder(self, token: int) -> bool:
         """Take the lock from a holder that is stuck, known by its token (see `holders`); for operators.
 
-        The holder's block is cancelled and raises `LeaseLost` ("broken"), as soon as its process hears of it; what it
+        The holder's block is cancelled and raises `LeaseLost` ("broken"), as soon as its process learns of it; what it
         still settles is refused, and the lock goes to the next waiter at once. A holder that writes to something else
         must be fenced by its token, as with any loss. Returns False if the token holds nothing (any more).
         Cancellation: it may or may not be applied.

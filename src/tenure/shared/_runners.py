@@ -36,7 +36,7 @@ Handle = Callable[[Task], Awaitable[Any]]
 class Turn(Protocol):
     """What a runner enters before it takes tasks, and keeps from one task to the next."""
 
-    def patience(self) -> float | None:
+    def time_limit(self) -> float | None:
         """For how many seconds to wait for the next task; None: the turn is over."""
         ...
 
@@ -173,11 +173,11 @@ class Runners:
                 if pause is not None and (first := pause(number)) is not None:
                     await self._wait_for(first, scope)
                     continue
-                patience = inf if turn is None else turn.patience()
-                if patience is None:
+                limit = inf if turn is None else turn.time_limit()
+                if limit is None:
                     return
                 try:
-                    found = await (takers.take(self) if patience == inf else self._take_within(patience))
+                    found = await (takers.take(self) if limit == inf else self._take_within(limit))
                 except Dismissed:
                     continue
                 if found is None:
