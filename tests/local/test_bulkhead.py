@@ -17,7 +17,7 @@ from tenure.testing import assert_checkpoints, cancel_everywhere, cancellable, e
 
 
 class Guest(Cancellable):
-    """One that enters and stays until it is told to go."""
+    """One that enters and stays until `leave` is set."""
 
     def __init__(self, bulkhead, kind=None, *, timeout=None, how="scope"):
         super().__init__(how)

@@ -29,7 +29,7 @@ ALL_POLICIES = pytest.mark.parametrize("policy", POLICIES)
 
 
 class Task(Cancellable):
-    """One that holds the lock until it is told to leave."""
+    """One that holds the lock until `leaving` is set."""
 
     def __init__(self, lock, mode, how="scope"):
         super().__init__(how)

@@ -94,7 +94,7 @@ async def test_what_waited_through_an_outage_says_so(linked, virtual_clock):
 
 
 class Failing(Engine):
-    """Does not answer as many operations as it is told to."""
+    """Does not answer its first `failures` operations."""
 
     url = "failing:"
 

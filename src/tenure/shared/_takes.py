@@ -213,7 +213,7 @@ class Takers(Held):
         self._wake_quiet()
 
     def wake(self) -> None:
-        """Nothing: who waits for a verdict has a deadline of their own."""
+        """Nothing: a caller that waits for a verdict has its own deadline."""
 
     def send_again(self) -> None:
         """Try once more what the engine has refused. For the session alone."""
