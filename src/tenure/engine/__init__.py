@@ -34,9 +34,11 @@ few names with any operation. This holds for:
 - a rate that is full again, so that the whole burst could be spent at once;
 - a barrier at which nobody waits, which keeps no outcome for a participant and is not broken, once two ttls of the
   session that arrived have passed since each arrival;
-- a queue that has no unfinished task, no record of an ended one, no cursor and no producer, and is not paused, once
+- a queue that has no unfinished task, no record of an ended one, no cursor and no producer, is not paused and has no
+  settings for its groups, once
   each record that it ever had, but for dead letters, would have expired, and two ttls of the session that settled it
   have passed since each ending that a session settled. Its counts go with it. Idle takers and watches do not keep it;
+- a group of a queue without an unfinished task and without a producer that waits or has slots reserved;
 - the record of a task that has ended, after its ttl; numbered answers, as above.
 
 Queues of waiters. First come, first served, weights included: a head that does not fit blocks the waiters behind it,
@@ -163,6 +165,7 @@ from ._tasks import (
     Accepted,
     Browse,
     Changed,
+    Conflict,
     Count,
     Duplicate,
     Exchange,
@@ -170,6 +173,9 @@ from ._tasks import (
     Found,
     GetResult,
     GetTask,
+    GroupCounts,
+    GroupPage,
+    Groups,
     Leave,
     Move,
     NewTask,
@@ -181,6 +187,7 @@ from ._tasks import (
     PutRequest,
     QueueCounts,
     Record,
+    SetGroups,
     SetPaused,
     Settle,
     Taken,
@@ -217,6 +224,7 @@ __all__ = (
     "Claimed",
     "CloseSession",
     "Complete",
+    "Conflict",
     "Count",
     "DescribeSession",
     "Duplicate",
@@ -234,6 +242,9 @@ __all__ = (
     "GiveBack",
     "GoesBack",
     "Granted",
+    "GroupCounts",
+    "GroupPage",
+    "Groups",
     "Health",
     "Hint",
     "HoldAnswer",
@@ -275,6 +286,7 @@ __all__ = (
     "Resources",
     "SessionItem",
     "SessionPage",
+    "SetGroups",
     "SetPaused",
     "SetValue",
     "Settle",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from math import isnan
+from math import inf, isnan
 from operator import is_
 from typing import Any, TypeVar
 
@@ -16,7 +16,7 @@ from ._claims import Claim, EditClaim
 from ._counters import Refund, Spend, SpendRequest
 from ._enlisting import Complete, Enlisted, PutOne
 from ._sessions import OpenSession
-from ._tasks import Exchange, Move, NewTask, Put, PutRequest, Settle
+from ._tasks import Exchange, Move, NewTask, Put, PutRequest, SetGroups, Settle
 
 T = TypeVar("T")
 
@@ -90,6 +90,13 @@ def _refund(operation: Refund) -> Refund:
     return operation
 
 
+def _set_groups(operation: SetGroups) -> SetGroups:
+    for group, weight in operation.weights:
+        if not 0 < weight < inf:
+            raise EngineError(f"SetGroups has the weight {weight} for {group!r}")
+    return operation
+
+
 def _complete(operation: Complete) -> Complete:
     settle = _settle(operation.settle)
     return operation if settle is operation.settle else replace(operation, settle=settle)
@@ -109,6 +116,7 @@ _BOUNDS: dict[type[Operation[Any] | Enlisted[Any] | Any], Callable[[Any], Any]] 
     Exchange: _exchange,
     Spend: _spend,
     Refund: _refund,
+    SetGroups: _set_groups,
     Complete: _complete,
     PutOne: _put_one,
 }

@@ -18,10 +18,12 @@ from ._tasks import (
     Exchange,
     GetResult,
     GetTask,
+    Groups,
     Leave,
     Move,
     Progress,
     Put,
+    SetGroups,
     SetPaused,
 )
 
@@ -30,8 +32,8 @@ OPERATIONS: dict[str, tuple[type[Operation[Any]], ...]] = {
     "holds": (Acquire, Ask, Release, SetValue, BreakHold, Resize, Holders),
     "claims": (AddResource, RemoveResource, Claim, GiveBack, EditClaim, Resources),
     "producers": (Put, Leave),
-    "tasks": (Exchange, Progress, GetResult, GetTask, SetPaused),
-    "admin": (Move, Browse, Count),
+    "tasks": (Exchange, Progress, GetResult, GetTask, SetPaused, SetGroups),
+    "admin": (Move, Browse, Count, Groups),
     "rates": (Spend, Refund),
     "barriers": (Arrive, Withdraw, ResetBarrier, Arrivals),
     "introspection": (ListKeys, DescribeSession, CheckHealth),

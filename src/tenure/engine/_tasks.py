@@ -20,7 +20,8 @@ _FROM: dict[str, tuple[str, ...]] = {
 class NewTask(NamedTuple):
     """A task to be put: `delay` and `expires` are seconds from now, `key` refuses a duplicate while unfinished.
 
-    `meta` is kept for as long as anything of the task is.
+    `meta` is kept for as long as anything of the task is. Tasks with the same `group` take turns with other groups; ""
+    is the group of those without one (see `SetGroups`).
     """
 
     payload: bytes
@@ -29,6 +30,7 @@ class NewTask(NamedTuple):
     key: str | None = None
     expires: float | None = None
     meta: bytes = b""
+    group: str = ""
 
 
 class Duplicate(NamedTuple):
@@ -41,12 +43,21 @@ class PutRequest(NamedTuple):
     """The tasks of one producer's call: all fit, or none is put.
 
     `cursor` is a (name, value) that the queue stores in the same atomic step as the tasks (how far an input was read).
+    Unless `expected` is None, nothing is put or stored if the cursor has another value than that at this moment; b""
+    stands for no value.
     """
 
     producer: str
     tasks: tuple[NewTask, ...]
     wait: bool = True
     cursor: tuple[str, bytes] | None = None
+    expected: bytes | None = None
+
+
+class Conflict(NamedTuple):
+    """Not put: the cursor has this `value`, and not the expected one; b"" stands for no value."""
+
+    value: bytes
 
 
 class Accepted(NamedTuple):
@@ -61,7 +72,8 @@ class Put(Operation["PutAnswer | Reply"]):
 
     A request that finds no room (`max_size` tasks unfinished or reserved for others), or others waiting, joins the
     queue of producers (Queued) or is REFUSED. When its turn comes its slots are reserved and it is hinted ROOM; the
-    same request, sent again, is then accepted.
+    same request, sent again, is then accepted. A request for a group that is full stands in the line of the group
+    first, and others pass it (see `SetGroups`).
     """
 
     session: str
@@ -73,9 +85,9 @@ class Put(Operation["PutAnswer | Reply"]):
 
 @dataclass(frozen=True, slots=True)
 class PutAnswer:
-    """One answer for each request: Accepted, Queued, or REFUSED."""
+    """One answer for each request: Accepted, Conflict, Queued, or REFUSED."""
 
-    answers: tuple[Accepted | Queued | Reply, ...]
+    answers: tuple[Accepted | Conflict | Queued | Reply, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,16 +145,19 @@ class Taken(NamedTuple):
     progress: bytes
     failure: bytes
     meta: bytes
+    group: str
 
 
 @dataclass(frozen=True, slots=True)
 class Exchange(Operation["Exchanged | Reply"]):
     """Settle what was taken and take up to `want` tasks, in one step. -> Exchanged, GONE, MORE
 
-    Order: higher priority, then ready_at, then id; with `aging`, tasks that have been ready for longer than that many
+    Order: groups take turns (see `SetGroups`); within a group higher priority, then ready_at, then id; with `aging`,
+    tasks of the group that have been ready for longer than that many
     seconds precede all that have not, the oldest first. Up to `CAP` delayed tasks become ready at each exchange. With
     `wait`, a taker that got fewer than it wanted is idle: it is hinted READY once when there is something to take (idle
-    takers in the order in which they came, as many as are needed). A task delivered `max_deliveries` times without a
+    takers in the order in which they came, as many as are needed for the tasks that can now be taken and could not be
+    before the operation). A task delivered `max_deliveries` times without a
     verdict is dead when its session ends, and its record is kept for `dead_ttl` seconds (None: for good). With `keep`
     the payload stays in the record of a settled task. Raises `ValueError` for more than `CAP` settlements.
     """
@@ -245,7 +260,7 @@ class Move(Operation["Changed | Reply"]):
     - to "cancelled", ids: a task that nobody has is cancelled, and its record kept for `ttl` seconds (None: for good).
       The holder of a leased one is hinted STOP once; it counts as moved. One that has ended stays.
     - to "delayed", ids: tasks that are waiting or delayed become ready after `delay` seconds, behind what is ready
-      then.
+      then. A group that has no other task that is ready starts anew.
     - to "waiting", ids or the state "dead": dead tasks become ready, with no attempts and deliveries on record, of a
       state those whose `seq` is above `after`, in the order in which they died. `max_size` does not limit it. A dead
       task whose key is in use again stays dead.
@@ -297,7 +312,8 @@ class Changed:
 class Browse(Operation["Page | Reply"]):
     """Look at the tasks in a state, a page at a time. -> Page, MORE
 
-    `state` and order: "waiting" in the order of taking, without aging (higher priority, ready_at, id); "delayed" by due
+    `state` and order: "waiting" by group, within one in the order of taking without aging (higher priority, ready_at,
+    id); "delayed" by due
     time, then id; "leased" by token (the order of taking); "dead", and "ended" in any way, in the order of the endings.
     A delayed task that is due is waiting; of those that no exchange has moved yet, only the first `CAP` may count as
     such, for `Count` and `Move` too. To page, pass the previous `next` as `after`; for "dead" and "ended" it is a
@@ -336,6 +352,7 @@ class Record(NamedTuple):
     progress: bytes
     failure: bytes
     meta: bytes
+    group: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -355,6 +372,70 @@ class SetPaused(Operation[Reply]):
 
 
 @dataclass(frozen=True, slots=True)
+class SetGroups(Operation[Reply]):
+    """Say how the groups of a queue are limited and weighted. -> OK, MORE
+
+    What was said last counts, and is kept like a pause; the defaults keep nothing.
+
+    - `per_group`: at most so many tasks of a group are leased at a time; 0 means no limit. Tasks without a group have
+      none. A group can be taken from while it has a task that is ready and fewer leased than that.
+    - With a `per_group` of 1 and `hold`, a group keeps its order through retries: a task that failed or was postponed
+      is the next of its group, whatever the others' priority, and while it is delayed, no other task of the group is
+      taken.
+    - `weights`: the others weigh 1. Raises `EngineError` for a weight that is not positive and finite.
+    - `max_size`: the most unfinished tasks of a group, as `Put.max_size` is of the queue; 0 means no limit. A request
+      whose tasks are all of one group waits in the line of this group while it is full or others wait there; then its
+      slots in the group are reserved and it joins the queue of producers. One with tasks of several groups is REFUSED
+      if one of them has no room. Tasks without a group have no limit.
+
+    Turns: self-clocked fair queueing (Golestani, INFOCOM 1994). Each group that can be taken from has a tag, a float.
+    The next task is of the group with the lowest tag, of those the first by name. The virtual time of the queue becomes
+    that tag, and the tag of the group rises by 1 / weight. A group from which tasks can be taken anew starts at the
+    virtual time + 1 / weight. A task that was given back, postponed or lost by its session lowers the tag of its group,
+    if it has one then, by 1 / weight, at most to the virtual time. All tasks without a group are one group, "". While
+    a queue has no unfinished task with a group and no producer that waits for one, there are no tags and no virtual
+    time; afterwards it starts at 0.
+    """
+
+    key: str
+    per_group: int = 0
+    max_size: int = 0
+    weights: tuple[tuple[str, float], ...] = ()
+    hold: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Groups(Operation["GroupPage | Reply"]):
+    """The groups with the most unfinished tasks, then by name; at most `limit` and at most `CAP`. -> GroupPage, MORE
+
+    Its cost may depend on how many groups there are. Raises `ValueError` for a `limit` below 1.
+    """
+
+    key: str
+    limit: int = 20
+
+    def __post_init__(self) -> None:
+        if self.limit < 1:
+            raise ValueError(f"limit must be at least 1, not {self.limit}")
+
+
+class GroupCounts(NamedTuple):
+    """How many tasks of a group are in which state; one that is due counts as delayed until an exchange moves it."""
+
+    group: str
+    waiting: int
+    delayed: int
+    leased: int
+
+
+@dataclass(frozen=True, slots=True)
+class GroupPage:
+    """The longest groups of a queue, of those that have an unfinished task."""
+
+    groups: tuple[GroupCounts, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Count(Operation["QueueCounts | Reply"]):
     """The state of a queue; `recount` counts the rows instead of trusting the counters. -> QueueCounts, GONE, MORE
 
@@ -371,7 +452,8 @@ class Count(Operation["QueueCounts | Reply"]):
 class QueueCounts:
     """put = waiting + delayed + leased + done + dead + cancelled + expired + discarded + purged.
 
-    `reserved` slots belong to producers whose turn has come, `producers` wait; `oldest` is for how many seconds the
+    `reserved` slots belong to producers whose turn has come, `producers` wait, in the lines of groups too; `groups` is
+    how many groups have an unfinished task, "" not among them; `oldest` is for how many seconds the
     longest waiting task has been ready (0: none); `cursors` are the stored (name, value) pairs.
     """
 
@@ -387,6 +469,7 @@ class QueueCounts:
     purged: int
     reserved: int
     producers: int
+    groups: int
     paused: bool
     oldest: float
     cursors: tuple[tuple[str, bytes], ...]

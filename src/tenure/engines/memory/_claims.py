@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from bisect import bisect_left, insort
+from collections import defaultdict
 from dataclasses import dataclass, field
 from heapq import heappop, heappush, nsmallest
 from math import inf
@@ -58,7 +59,12 @@ class Claimer:
     session: Session
     where: Metadata
     quarantine: float
-    ordinal: int
+    group: str
+    rank: Rank = (0, 0)
+
+
+Rank = tuple[int, int]
+"""A place in the line: the number, then the order of coming."""
 
 
 @dataclass(slots=True)
@@ -67,8 +73,35 @@ class Pool:
 
     items: dict[str, Item] = field(default_factory=dict[str, Item])
     claims: dict[str, Item] = field(default_factory=dict[str, Item])
-    waiting: OrderedDict[str, Claimer] = field(default_factory=OrderedDict[str, Claimer])
-    ordinal: int = 0
+    waiting: dict[str, Claimer] = field(default_factory=dict[str, Claimer])
+    line: list[tuple[Rank, str]] = field(default_factory=list[tuple[Rank, str]])
+    """The ranks and holders of those that wait, in order."""
+    numbers: defaultdict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
+    """The numbers of those that wait, by group, in order."""
+    came: int = 0
+
+    def head(self) -> Claimer:
+        return self.waiting[self.line[0][1]]
+
+    def wait(self, claimer: Claimer) -> None:
+        """Join the line."""
+        self.came += 1
+        numbers = self.numbers[claimer.group]
+        least = self.line[0][0][0] if self.line else 0
+        number = max(least, numbers[-1] + 1) if numbers else least
+        claimer.rank = number, self.came
+        numbers.append(number)
+        self.waiting[claimer.holder] = claimer
+        insort(self.line, (claimer.rank, claimer.holder))
+
+    def leave(self, claimer: Claimer) -> None:
+        """Leave the line, served or not."""
+        del self.waiting[claimer.holder]
+        del self.line[bisect_left(self.line, (claimer.rank, claimer.holder))]
+        numbers = self.numbers[claimer.group]
+        numbers.remove(claimer.rank[0])
+        if not numbers:
+            del self.numbers[claimer.group]
 
     def next_rested(self) -> float:
         """When the next resource has rested enough."""
@@ -116,14 +149,12 @@ class Claims:
             if not free and not op.wait:
                 return Reply.REFUSED
             self._pools[op.key] = pool
-            pool.ordinal += 1
-            claimer = Claimer(op.holder, session, op.where, op.quarantine, pool.ordinal)
+            claimer = Claimer(op.holder, session, op.where, op.quarantine, op.group)
             session.attach("claims", op.key, op.holder)
             if free:
                 return self._serve(pool, min(free, key=lambda i: (-i.preference, i.used, i.name)), claimer)
-            pool.waiting[op.holder] = claimer
-        first = next(iter(pool.waiting.values()))
-        return Queued(claimer.ordinal - first.ordinal + 1, self._state.ask_again_in(pool.next_rested()))
+            pool.wait(claimer)
+        return Queued(len(pool.line), self._state.ask_again_in(pool.next_rested()))
 
     def give_back(self, op: GiveBack) -> Reply:
         pool = self._pools.get(op.key)
@@ -212,7 +243,8 @@ class Claims:
     def _offer(self, name: str, pool: Pool, item: Item) -> None:
         """Grant a free resource to the first claimer in the line that it matches."""
         if item.is_free():
-            for claimer in pool.waiting.values():
+            for _, holder in pool.line:
+                claimer = pool.waiting[holder]
                 if item.matches(claimer.where):
                     answer = self._serve(pool, item, claimer)
                     self._state.hint(claimer.session.process, name, claimer.holder, answer)
@@ -221,8 +253,8 @@ class Claims:
 
     def _step_out(self, name: str, pool: Pool, claimer: Claimer) -> None:
         """Leave the line, served or not."""
-        was_head = next(iter(pool.waiting)) == claimer.holder
-        del pool.waiting[claimer.holder]
+        was_head = pool.head() is claimer
+        pool.leave(claimer)
         if was_head:
             self._hint_head(name, pool)
         self._tidy(name, pool)
@@ -230,7 +262,7 @@ class Claims:
     def _hint_head(self, name: str, pool: Pool) -> None:
         """While resources rest, one waiting claimer has to know when to ask again: the head of the line."""
         if pool.waiting and pool.next_rested() < inf:
-            head = next(iter(pool.waiting.values()))
+            head = pool.head()
             self._state.hint(head.session.process, name, head.holder, Notice.ASK)
 
     def _serve(self, pool: Pool, item: Item, claimer: Claimer) -> Claimed:

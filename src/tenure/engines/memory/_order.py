@@ -1,18 +1,19 @@
-"""An order of tasks that can be left at any place: a heap whose dead entries are swept when they are the majority."""
+"""An order that can be left at any place: a heap whose dead entries are swept when they are the majority."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from heapq import heapify, heappop, heappush
+from typing import Any
 
-Rank = tuple[float, ...]
-"""A sort key; its last part is the task's id."""
+Rank = tuple[Any, ...]
+"""A sort key; its last part is the task's id, or the name of a group."""
 
 _SLACK = 64
 
 
 class Order:
-    """Ranks from low to high. `alive` returns whether a rank still stands for a task; `count` how many do."""
+    """Ranks from low to high. `alive` returns whether a rank still stands for something; `count` how many do."""
 
     def __init__(self, alive: Callable[[Rank], bool], count: Callable[[], int]) -> None:
         self._alive = alive

@@ -12,6 +12,7 @@ from operator import itemgetter
 
 from tenure.engine import Record
 
+from ._groups import Groups
 from ._order import Order, Rank
 from ._state import Session
 
@@ -39,6 +40,7 @@ class Task:
     progress: bytes = b""
     failure: bytes = b""
     meta: bytes = b""
+    group: str = ""
 
 
 @dataclass(slots=True)
@@ -59,6 +61,7 @@ class Ended:
     progress: bytes
     failure: bytes
     meta: bytes
+    group: str
 
     def is_over(self, now: float) -> bool:
         """Whether its ttl has passed."""
@@ -67,12 +70,16 @@ class Ended:
 
 @dataclass(slots=True)
 class Producer:
-    """A producer that waits to put `count` tasks, or has that many slots reserved."""
+    """A producer that waits to put `count` tasks, or has that many slots reserved.
+
+    `group` is the one that it waits for, or in which it has slots reserved.
+    """
 
     name: str
     session: Session
     count: int
     ordinal: int
+    group: str
 
 
 class Queue:
@@ -97,21 +104,26 @@ class Queue:
         self.reserved: dict[str, Producer] = {}
         self.reserved_slots = 0
         self.ordinal = 0
+        self.in_groups: dict[str, Producer] = {}
+        self.groups = Groups(self._is_ready, self.tasks)
         self.takers: OrderedDict[str, int] = OrderedDict()
         self.stops: dict[int, Session] = {}
         self._log: list[Ended] = []
-        self._by_priority = Order(self._is_ready, lambda: self.waiting)
-        self._by_age = Order(self._is_ready, lambda: self.waiting)
         self._by_due = Order(self._is_delayed, lambda: self.delayed)
 
     def is_forgotten(self, now: float) -> bool:
         """Whether nothing keeps it any more; idle takers do not."""
         keeps = self.tasks or self.counts["dead"] or self.lasting or self.cursors or self.producers
-        return not (keeps or self.reserved or self.paused) and self.keep_until <= now
+        keeps = keeps or self.reserved or self.in_groups or self.paused or self.groups.have_settings
+        return not keeps and self.keep_until <= now
 
     def forget(self) -> None:
         """Make the counts those of a queue that was never used."""
         self.counts = dict.fromkeys(self.counts, 0)
+
+    def producer(self, name: str) -> Producer | None:
+        """One that waits or has slots reserved."""
+        return self.producers.get(name) or self.in_groups.get(name) or self.reserved.get(name)
 
     # the orders: a rank ends with (ready_at, id); they show whether it still stands
 
@@ -129,10 +141,10 @@ class Queue:
         if task.delayed:
             self.delayed += 1
             self._by_due.add((task.ready_at, task.id))
+            self.groups.rest(task)
         else:
             self.waiting += 1
-            self._by_priority.add((-task.priority, task.ready_at, task.id))
-            self._by_age.add((task.ready_at, task.id))
+            self.groups.add(task)
 
     def step_out(self, task: Task) -> None:
         """The task is no longer waiting or delayed; its ranks die by themselves."""
@@ -140,6 +152,7 @@ class Queue:
             self.delayed -= 1
         else:
             self.waiting -= 1
+            self.groups.remove(task)
         task.delayed = False
 
     def next_due(self) -> float | None:
@@ -156,18 +169,13 @@ class Queue:
             moved += 1
         return moved
 
-    def oldest(self) -> float | None:
-        rank = self._by_age.first()
-        return rank[0] if rank else None
-
     def pop_next(self, now: float, aging: float | None) -> Task | None:
         """Take the next task out of the order."""
-        order = self._by_priority
-        if aging is not None and (oldest := self._by_age.first()) is not None and now - oldest[0] > aging:
-            order = self._by_age
-        if order.first() is None:
+        task_id = self.groups.next(now, aging)
+        if task_id is None:
             return None
-        task = self.tasks[int(order.pop()[-1])]
+        task = self.tasks[task_id]
+        self.groups.lease(task)
         self.step_out(task)
         return task
 
@@ -200,11 +208,11 @@ class Queue:
     def _rank(self, task: Task, state: str) -> Rank:
         match state:
             case "waiting":
-                return (-task.priority, task.ready_at, task.id)
+                return (task.group, -task.priority, task.ready_at, task.id)
             case "delayed":
                 return (task.ready_at, task.id)
             case _:
-                return (task.token, task.id)
+                return (float(task.token), task.id)
 
     def state_of(self, task: Task, now: float) -> str:
         if task.session is not None:
@@ -232,4 +240,5 @@ class Queue:
             progress=task.progress,
             failure=task.failure,
             meta=task.meta,
+            group=task.group,
         )

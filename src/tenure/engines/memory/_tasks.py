@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
+from collections import Counter
 from collections.abc import Sequence
 from heapq import heappop, heappush
 from itertools import islice
 from math import inf
+from typing import Any, cast
 
 from tenure.engine import (
     A_FEW,
@@ -14,6 +17,7 @@ from tenure.engine import (
     Accepted,
     Browse,
     Changed,
+    Conflict,
     Count,
     Duplicate,
     Ends,
@@ -23,6 +27,8 @@ from tenure.engine import (
     GetResult,
     GetTask,
     GoesBack,
+    GroupPage,
+    Groups,
     Leave,
     Move,
     Notice,
@@ -36,10 +42,12 @@ from tenure.engine import (
     Queued,
     Record,
     Reply,
+    SetGroups,
     SetPaused,
     Settle,
     Taken,
     Unfinished,
+    Verdict,
     after_verdict,
     how_many_to_forget,
     without_verdict,
@@ -47,8 +55,12 @@ from tenure.engine import (
 from tenure.errors import EngineError
 
 from ._due import Due
+from ._order import Rank
 from ._queue import Ended, Producer, Queue, Task
 from ._state import ItemKey, Session, State
+
+_UNTRIED = (Verdict.GIVE_BACK, Verdict.POSTPONE)
+_STAYS_AHEAD = (Verdict.RETRY, Verdict.POSTPONE)
 
 
 class Tasks:
@@ -112,46 +124,78 @@ class Tasks:
         self._state.cache_reply(op.session, op.n, name, answer)
         return answer
 
-    def _put(self, queue: Queue, session: Session, request: PutRequest) -> Accepted | Queued | Reply:
+    def _put(
+        self, queue: Queue, session: Session, request: PutRequest
+    ) -> Accepted | Conflict | Queued | Reply:
         name = request.producer
         if (producer := queue.reserved.pop(name, None)) is not None:
             producer.session.detach("producers", queue.name, name)
             queue.reserved_slots -= producer.count
+            queue.groups.reserve(producer.group, -producer.count)
             answer = self._accept(queue, request)
-            self._admit(queue)
+            self._make_room(queue, producer.group)
             return answer
-        if name not in queue.producers:
-            if not request.tasks or (
-                not queue.producers and self._room(queue) >= self._count_new(queue, request)
-            ):
+        producer = queue.producers.get(name) or queue.in_groups.get(name)
+        if producer is None:
+            if self._has_room(queue, request):
                 return self._accept(queue, request)
             if not request.wait or len(request.tasks) > queue.max_size:
                 return Reply.REFUSED
-            queue.ordinal += 1
-            queue.producers[name] = Producer(name, session, len(request.tasks), queue.ordinal)
-            session.attach("producers", queue.name, name)
-        first = next(iter(queue.producers.values()))
-        return Queued(queue.producers[name].ordinal - first.ordinal + 1, self._state.ask_again_in())
+            group = queue.groups.line_of([task.group for task in request.tasks])
+            if group is None:
+                return Reply.REFUSED
+            producer = self._wait(queue, session, request, group)
+        if name in queue.producers:
+            first = next(iter(queue.producers.values()))
+        else:
+            first = queue.in_groups[queue.groups.first_producer(producer.group)]
+        return Queued(producer.ordinal - first.ordinal + 1, self._state.ask_again_in())
+
+    def _wait(self, queue: Queue, session: Session, request: PutRequest, group: str) -> Producer:
+        queue.ordinal += 1
+        producer = Producer(request.producer, session, len(request.tasks), queue.ordinal, group)
+        session.attach("producers", queue.name, producer.name)
+        if queue.groups.room(group) < producer.count:
+            queue.groups.join(group, producer.name, producer.count)
+            queue.in_groups[producer.name] = producer
+        else:
+            queue.groups.reserve(group, producer.count)
+            queue.producers[producer.name] = producer
+        return producer
+
+    def _has_room(self, queue: Queue, request: PutRequest) -> bool:
+        if not request.tasks:
+            return True
+        needs = self._count_new(queue, request)
+        return (
+            not queue.producers
+            and self._room(queue) >= needs.total()
+            and all(queue.groups.room(group) >= count for group, count in needs.items())
+        )
 
     def _room(self, queue: Queue) -> int:
         return queue.max_size - len(queue.tasks) - queue.reserved_slots
 
-    def _count_new(self, queue: Queue, request: PutRequest) -> int:
+    def _count_new(self, queue: Queue, request: PutRequest) -> Counter[str]:
+        """How many tasks of the request are no duplicates, by group."""
         keys: set[str] = set()
-        new = 0
+        new: Counter[str] = Counter()
         for task in request.tasks:
             if task.key is None:
-                new += 1
+                new[task.group] += 1
             elif task.key not in queue.keys and task.key not in keys:
                 keys.add(task.key)
-                new += 1
+                new[task.group] += 1
         return new
 
-    def _accept(self, queue: Queue, request: PutRequest) -> Accepted:
+    def _accept(self, queue: Queue, request: PutRequest) -> Accepted | Conflict:
+        if request.cursor is not None and request.expected is not None:
+            value = queue.cursors.get(request.cursor[0], b"")
+            if value != request.expected:
+                return Conflict(value)
         now = self._state.now
-        due = queue.next_due()
+        due, takeable = queue.next_due(), queue.groups.takeable
         ids: list[int | Duplicate] = []
-        ready = 0
         for new in request.tasks:
             if new.key is not None:
                 if (twin := queue.keys.get(new.key)) is not None:
@@ -160,25 +204,24 @@ class Tasks:
                 queue.keys[new.key] = self._last_id + 1
             self._last_id += 1
             expires = None if new.expires is None else now + new.expires
-            task = Task(
-                self._last_id, new.payload, new.priority, new.key, expires, now + new.delay, meta=new.meta
-            )
+            task = Task(self._last_id, new.payload, new.priority, new.key, expires, now + new.delay)
+            task.meta, task.group = new.meta, new.group
             if expires is not None:
                 heappush(self._expiring, (expires, task.id, queue.name))
             queue.tasks[task.id] = task
+            queue.groups.come(task)
             queue.line_up(task, now)
-            ready += not task.delayed
             ids.append(task.id)
         queue.counts["put"] += sum(isinstance(i, int) for i in ids)
         if request.cursor is not None:
             queue.cursors[request.cursor[0]] = request.cursor[1]
-        self._offer(queue, ready)
+        self._offer(queue, queue.groups.takeable - takeable)
         self._offer_sooner(queue, due)
         return Accepted(tuple(ids))
 
     def leave(self, op: Leave) -> Reply:
         queue = self._find(op.key)
-        producer = (queue.producers.get(op.producer) or queue.reserved.get(op.producer)) if queue else None
+        producer = queue.producer(op.producer) if queue else None
         if queue is None or producer is None:
             return Reply.UNKNOWN
         producer.session.detach("producers", op.key, op.producer)
@@ -187,17 +230,31 @@ class Tasks:
     def drop_producer(self, item: ItemKey) -> None:
         """The session of a producer has ended."""
         queue = self._known(item[0])
-        self._remove_producer(queue, queue.producers.get(item[1]) or queue.reserved[item[1]])
+        producer = queue.producer(item[1])
+        assert producer is not None
+        self._remove_producer(queue, producer)
 
     def _remove_producer(self, queue: Queue, producer: Producer) -> Reply:
-        if queue.producers.pop(producer.name, None) is None:
-            del queue.reserved[producer.name]
-            queue.reserved_slots -= producer.count
-            answer = Reply.RELEASED
+        answer = Reply.LEFT
+        if queue.in_groups.pop(producer.name, None) is not None:
+            queue.groups.leave(producer.group, producer.name)
         else:
-            answer = Reply.LEFT
-        self._admit(queue)
+            queue.groups.reserve(producer.group, -producer.count)
+            if queue.producers.pop(producer.name, None) is None:
+                del queue.reserved[producer.name]
+                queue.reserved_slots -= producer.count
+                answer = Reply.RELEASED
+        self._make_room(queue, producer.group)
         return answer
+
+    def _make_room(self, queue: Queue, *groups: str) -> None:
+        """Something was freed in these groups, and so in the queue."""
+        for group in groups:
+            for name in queue.groups.admit(group):
+                producer = queue.producers[name] = queue.in_groups.pop(name)
+                queue.ordinal += 1
+                producer.ordinal = queue.ordinal
+        self._admit(queue)
 
     def _admit(self, queue: Queue) -> None:
         """Reserve slots for the head of the producers' line, for as long as it fits."""
@@ -218,8 +275,9 @@ class Tasks:
             return known
         queue = self._queue(op.key)
         session = self._state.sessions[op.session]
+        takeable = queue.groups.takeable
         refused = tuple(s.token for s in op.settle if not self._settle(queue, session, s))
-        promoted = queue.promote(self._state.now, self._state.cap)
+        queue.promote(self._state.now, self._state.cap)
         tasks: list[Taken] = []
         while not queue.paused and len(tasks) < op.want:
             task = queue.pop_next(self._state.now, op.aging)
@@ -227,7 +285,7 @@ class Tasks:
                 break
             tasks.append(self._take(queue, session, task, op))
         self._register(queue, session, op.want - len(tasks) if op.wait else 0)
-        self._offer(queue, promoted - len(tasks))
+        self._offer(queue, queue.groups.takeable - takeable)
         stop = tuple(token for token, holder in queue.stops.items() if holder is session)
         due = queue.next_due()
         again = self._state.ask_again_in(inf if due is None else due)
@@ -253,6 +311,7 @@ class Tasks:
             task.progress,
             task.failure,
             task.meta,
+            task.group,
         )
 
     def _register(self, queue: Queue, session: Session, want: int) -> None:
@@ -267,7 +326,7 @@ class Tasks:
         del self._known(item[0]).takers[session.id]
 
     def _offer(self, queue: Queue, count: int) -> None:
-        """Hint idle takers that `count` tasks became ready, as many takers as are needed."""
+        """Hint idle takers that `count` more tasks can be taken, as many takers as are needed."""
         while count > 0 and queue.takers and not queue.paused:
             session, want = queue.takers.popitem(last=False)
             known = self._state.sessions[session]
@@ -290,13 +349,17 @@ class Tasks:
         self._unlease(queue, task)
         task.failure = settle.failure or task.failure
         follows = after_verdict(settle, task.attempts, task.deliveries, stop=task.stop, stop_ttl=task.ttl)
+        if settle.verdict in _STAYS_AHEAD and isinstance(follows, GoesBack):
+            queue.groups.bind(task)
         self._after(queue, task, follows, session)
+        if settle.verdict in _UNTRIED:
+            queue.groups.refund(task)
         return True
 
     def drop(self, item: ItemKey) -> None:
         """The session that held the task has ended."""
         queue = self._known(item[0])
-        task = queue.tasks[int(item[1])]
+        task, takeable = queue.tasks[int(item[1])], queue.groups.takeable
         self._unlease(queue, task, ended=True)
         follows = without_verdict(
             task.attempts,
@@ -307,6 +370,8 @@ class Tasks:
             dead_ttl=task.dead_ttl,
         )
         self._after(queue, task, follows)
+        queue.groups.refund(task)
+        self._offer(queue, queue.groups.takeable - takeable)
 
     def _after(
         self, queue: Queue, task: Task, follows: Ends | GoesBack, session: Session | None = None
@@ -327,15 +392,15 @@ class Tasks:
             task.session.detach("tasks", queue.name, str(task.id))
         queue.stops.pop(task.token, None)
         task.session, task.token = None, 0
+        queue.groups.unlease(task)
 
     def _return(self, queue: Queue, task: Task) -> None:
+        """The task enters the order; the caller offers what can be taken."""
         due = queue.next_due()
         queue.line_up(task, self._state.now)
         self._changed(queue, task)
         if task.delayed:
             self._offer_sooner(queue, due)
-        else:
-            self._offer(queue, 1)
 
     def _end(
         self,
@@ -379,6 +444,7 @@ class Tasks:
                 task.progress,
                 task.failure,
                 task.meta,
+                task.group,
             )
         )
         self._finished(queue, task)
@@ -387,7 +453,8 @@ class Tasks:
         del queue.tasks[task.id]
         if task.key is not None:
             del queue.keys[task.key]
-        self._admit(queue)
+        queue.groups.go(task)
+        self._make_room(queue, task.group)
         if not queue.tasks:
             self._state.fire(("drain", queue.name), queue.name, "", Notice.DRAINED)
 
@@ -455,6 +522,7 @@ class Tasks:
             "purged": self._purge,
         }[op.to]
         after = op.after if op.to == "waiting" else 0
+        takeable = queue.groups.takeable
         moved, left, last = 0, self._state.cap, 0
         for i in op.ids:
             if (one := queue.tasks.get(i) or queue.ended.get(i)) is not None:
@@ -464,6 +532,7 @@ class Tasks:
                 moved += move(queue, one, op)
                 left -= 1
                 last = one.seq if op.to == "waiting" and isinstance(one, Ended) else 0
+        self._offer(queue, queue.groups.takeable - takeable)
         return Changed(moved, left == 0, last if left == 0 else 0)
 
     def _first(self, queue: Queue, state: str, after: int, count: int) -> Sequence[Task | Ended]:
@@ -500,9 +569,11 @@ class Tasks:
         queue.counts["dead"] -= 1
         task = Task(ended.id, ended.payload, ended.priority, ended.key, None, self._state.now)
         task.progress, task.failure, task.meta = ended.progress, ended.failure, ended.meta
+        task.group = ended.group
         if task.key is not None:
             queue.keys[task.key] = task.id
         queue.tasks[task.id] = task
+        queue.groups.come(task)
         self._return(queue, task)
         return True
 
@@ -523,14 +594,15 @@ class Tasks:
         queue = self._find(op.key) or Queue(op.key)
         now = self._state.now
         limit = min(op.limit, CAP)
-        after = _place(op.after)
         if op.state in ("ended", "dead"):
-            endings = list(islice(queue.endings(int(after[0]) if after else 0, now, op.state), limit + 1))
+            (seq,) = _place(f"[{op.after}]", (0,)) if op.after else (0,)
+            endings = list(islice(queue.endings(seq, now, op.state), limit + 1))
             records = tuple(map(self._show, endings[:limit]))
             return Page(records, str(records[-1].seq) if len(endings) > limit else "")
+        after = _place(op.after, ("", 0, 0.0, 0) if op.state == "waiting" else (0.0, 0))
         listed = queue.listed(op.state, after, limit + 1, now)
         records = tuple(queue.record(task, now) for _, task in listed[:limit])
-        return Page(records, " ".join(map(repr, listed[limit - 1][0])) if len(listed) > limit else "")
+        return Page(records, json.dumps(listed[limit - 1][0]) if len(listed) > limit else "")
 
     def _show(self, ended: Ended) -> Record:
         return Record(
@@ -547,13 +619,26 @@ class Tasks:
             ended.progress,
             ended.failure,
             ended.meta,
+            ended.group,
         )
+
+    def set_groups(self, op: SetGroups) -> Reply:
+        queue = self._queue(op.key)
+        takeable = queue.groups.takeable
+        queue.groups.set(op)
+        self._make_room(queue, *queue.groups.with_producers())
+        self._offer(queue, queue.groups.takeable - takeable)
+        return Reply.OK
+
+    def groups(self, op: Groups) -> GroupPage:
+        queue = self._find(op.key)
+        return GroupPage(queue.groups.longest(min(op.limit, CAP)) if queue else ())
 
     def set_paused(self, op: SetPaused) -> Reply:
         queue = self._queue(op.key)
         queue.paused = op.paused
         if not op.paused:
-            self._offer(queue, queue.waiting)
+            self._offer(queue, queue.groups.takeable)
         return Reply.OK
 
     def count(self, op: Count) -> QueueCounts | Reply:
@@ -582,7 +667,8 @@ class Tasks:
             discarded=queue.counts["discarded"],
             purged=queue.counts["purged"],
             reserved=queue.reserved_slots,
-            producers=len(queue.producers),
+            producers=len(queue.producers) + len(queue.in_groups),
+            groups=len({task.group for task in queue.tasks.values()} - {""}),
             paused=queue.paused,
             oldest=max(0.0, now - oldest),
             cursors=tuple(sorted(queue.cursors.items())),
@@ -601,8 +687,10 @@ class Tasks:
             if queue is not None and task is not None and task.session is None and task.expires is not None:
                 if not self._state.step():
                     return
+                takeable = queue.groups.takeable
                 queue.step_out(task)
                 self._end(queue, task, "expired", b"", EXPIRED_TTL)
+                self._offer(queue, queue.groups.takeable - takeable)
             ended = queue.ended.get(task_id) if queue else None
             if queue is not None and ended is not None and ended.state == "dead" and ended.is_over(now):
                 if not self._state.step():
@@ -637,9 +725,14 @@ class Tasks:
         return queue.keep_until if queue.keep_until > now else None
 
 
-def _place(after: str) -> tuple[float, ...]:
-    """The rank after which a page begins."""
+def _place(after: str, pattern: Rank) -> Rank:
+    """The rank after which a page begins: its parts are of the same types as those of the pattern."""
+    if not after:
+        return ()
     try:
-        return tuple(map(float, after.split()))
+        place: Any = json.loads(after)
     except ValueError:
-        raise EngineError(f"no page ended at {after!r}") from None
+        place = None
+    if isinstance(place, list) and list(map(type, cast("list[Any]", place))) == list(map(type, pattern)):
+        return tuple(cast("list[Any]", place))
+    raise EngineError(f"no page ended at {after!r}")

@@ -12,6 +12,7 @@ from ._claims import ClaimContract  # noqa: E402
 from ._counters import CounterContract  # noqa: E402
 from ._durations import DurationContract  # noqa: E402
 from ._forgetting import ForgettingContract  # noqa: E402
+from ._groups import GroupContract  # noqa: E402
 from ._hints import HintContract  # noqa: E402
 from ._holds import HoldContract  # noqa: E402
 from ._odd_arguments import OddArgumentContract  # noqa: E402
@@ -30,6 +31,7 @@ class EngineContract(
     HoldContract,
     ClaimContract,
     TaskContract,
+    GroupContract,
     CounterContract,
     HintContract,
     BatchContract,

@@ -13,6 +13,7 @@ from tenure.engine import (
     Browse,
     Changed,
     CloseSession,
+    Conflict,
     Count,
     Exchange,
     Exchanged,
@@ -57,9 +58,10 @@ class Clerk:
         max_size: int = 10_000,
         wait: bool = True,
         cursor: tuple[str, bytes] | None = None,
-    ) -> Accepted | Queued | Reply:
+        expected: bytes | None = None,
+    ) -> Accepted | Conflict | Queued | Reply:
         """Send one producer's request, and return the answer to it."""
-        request = PutRequest(producer, tasks, wait, cursor)
+        request = PutRequest(producer, tasks, wait, cursor, expected)
         answer = await self.do(Put(self.session, self.do.number(), self.queue, (request,), max_size))
         if isinstance(answer, Reply):
             return answer

@@ -72,8 +72,8 @@ _NUMBERS = (
 )
 _PAYLOADS = (b"", b"\0", bytes(range(256)), b"\xff\xfe" * 2**20, b"\r\n", b"$-1\r\n", b"{}", b"null")
 
-_TASK = e.NewTask(b"payload", 1, 0.001, "key", 100.0, b"meta")
-_PUT = e.PutRequest("producer", (_TASK, e.NewTask(b"")), True, ("cursor", b"value"))
+_TASK = e.NewTask(b"payload", 1, 0.001, "key", 100.0, b"meta", "group")
+_PUT = e.PutRequest("producer", (_TASK, e.NewTask(b"")), True, ("cursor", b"value"), b"")
 _SETTLE = e.Settle(1, 1, e.Verdict.RETRY, b"result", 0.001, 100.0, b"failure")
 _METADATA = (("field", b"value"),)
 
@@ -95,7 +95,7 @@ FAMILIES: dict[str, tuple[Operation[Any], ...]] = {
     ),
     "claims": (
         e.AddResource("pool", "resource", _METADATA, 1),
-        e.Claim("odd", "pool", "holder", _METADATA, 0.001),
+        e.Claim("odd", "pool", "holder", _METADATA, 0.001, True, "group"),
         e.EditClaim("pool", "holder", 1, _METADATA, 0.001, "reason"),
         e.Resources("pool"),
         e.GiveBack("pool", "holder"),
@@ -111,6 +111,7 @@ FAMILIES: dict[str, tuple[Operation[Any], ...]] = {
         e.GetResult("queue", 1, "odd"),
         e.GetTask("queue", 1, "odd", "key"),
         e.SetPaused("queue", False),
+        e.SetGroups("queue", 2, 3, (("group", 2.0),)),
     ),
     "administration": (
         e.Move("queue", (1,), "cancelled", ttl=100.0),
@@ -120,6 +121,7 @@ FAMILIES: dict[str, tuple[Operation[Any], ...]] = {
         e.Move("queue", frozenset({"waiting", "done"}), "purged"),
         *(e.Browse("queue", state, limit=10) for state in ("waiting", "delayed", "leased", "dead", "ended")),
         e.Count("queue", "odd"),
+        e.Groups("queue", 10),
     ),
     "counters": (
         e.Spend("odd", 1, "rate", (e.SpendRequest(1.0, 1.0), e.SpendRequest(2.0)), 2.0, 4.0),

@@ -23,6 +23,7 @@ from tenure.engine import (
     GetResult,
     GetTask,
     GiveBack,
+    Groups,
     Holders,
     Leave,
     Metadata,
@@ -41,6 +42,7 @@ from tenure.engine import (
     ResetBarrier,
     Resize,
     Resources,
+    SetGroups,
     SetPaused,
     Settle,
     SetValue,
@@ -150,6 +152,9 @@ class Draw:
 
     def metadata(self) -> Metadata:
         return self.one_of(_METADATA)
+
+    def tenant(self) -> str:
+        return self.one_of(("", "", "a", "b"))
 
     def duration(self) -> float:
         short = self.one_of((1.0, 1.0, 2.0, 1 / 64, self.number(1, 6 * 64) / 64))
@@ -316,9 +321,9 @@ def claim_operation(d: Draw) -> Operation[Any]:
         case 2:
             return RemoveResource(pool, resource)
         case 3:
-            return Claim(session, pool, holder, d.metadata(), d.delay(), d.flag())
+            return Claim(session, pool, holder, d.metadata(), d.delay(), d.flag(), d.tenant())
         case 4:
-            return Claim(session, pool, holder)
+            return Claim(session, pool, holder, group=d.tenant())
         case 5:
             return GiveBack(pool, holder)
         case _:
@@ -367,7 +372,8 @@ async def rest(d: Draw) -> None:
 async def wait_for_a_match(d: Draw) -> None:
     """Claimers with different needs wait, and something comes for some of them."""
     session, pool = d.session(), d.key()
-    await d.walk.send(*d.some(2, 5, lambda: Claim(session, pool, d.holder(), d.metadata())))
+    how = (0.0, True)
+    await d.walk.send(*d.some(2, 5, lambda: Claim(session, pool, d.holder(), d.metadata(), *how, d.tenant())))
     await d.walk.send(*d.some(1, 2, lambda: AddResource(pool, d.one_of("xyz"), d.metadata())))
 
 
@@ -444,6 +450,7 @@ def queue_operation(d: Draw) -> Operation[Any]:
         Move(queue, frozenset({"dead"}), "waiting", d.one_of((0, *d.walk.ended.get(queue, ())))),
         SetPaused(queue, d.flag()),
         Count(queue, d.watch(), d.flag()),
+        Groups(queue, d.number(1, 3)),
     )
     return d.one_of(operations)
 
@@ -599,6 +606,74 @@ async def fill(d: Draw) -> None:
     await _put(d, other, queue, *requests[:2], max_size=2)
 
 
+def _group(d: Draw) -> str:
+    return d.one_of(("", "a", "a", "b", "c"))
+
+
+async def put_in_groups(d: Draw) -> None:
+    """Tasks of all kinds, some of them delayed or expiring, of one group or several."""
+    one, tasks = _group(d), d.some(1, 4, d.task)
+    groups = [one if d.flag() else _group(d)] * 4 if d.flag() else [_group(d) for _ in range(4)]
+    tasks = tuple(task._replace(group=groups[i]) for i, task in enumerate(tasks))
+    max_size = d.one_of((4, 100, 100))
+    await _put(d, d.session(), d.queue(), PutRequest(d.one_of("mno"), tasks, d.flag()), max_size=max_size)
+
+
+async def set_groups(d: Draw) -> None:
+    """Limits and weights, all of them powers of two: sums of such floats are exact."""
+    weights = d.some(0, 2, lambda: (_group(d), d.one_of((0.25, 2.0, 4.0))))
+    per_group, max_size = d.one_of((0, 1, 1, 1, 2)), d.one_of((0, 0, 1, 2, 3))
+    await d.walk.send(
+        SetGroups(d.queue(), per_group, max_size, tuple(dict(weights).items()), d.number(0, 3) > 0)
+    )
+
+
+async def take_turns(d: Draw) -> None:
+    """Groups of several tasks are taken from, and one task goes back or ends in one of several ways."""
+    session, queue, count = d.session(), d.queue(), d.number(1, 3)
+    for group in d.some(1, 3, lambda: _group(d)):
+        tasks = (NewTask(b"x", d.one_of((0, 0, 1)), group=group),) * count
+        await _put(d, session, queue, PutRequest("m", tasks, wait=False))
+    if d.flag():
+        await set_groups(d)
+    for _ in range(3):
+        tasks = await _exchange(d, session, queue, (), d.number(1, 4), aging=d.aging())
+        settle = [Settle(t.id, t.token, d.verdict(), b"", d.delay(), 5.0) for t in tasks]
+        await _exchange(d, session, queue, settle, d.number(0, 2), wait=d.flag())
+        await d.walk.advance(d.one_of((0.0, 1 / 64, 1.0)))
+    await d.walk.send(Groups(queue, d.number(1, 4)))
+
+
+async def fill_a_group(d: Draw) -> None:
+    """Producers wait for room in groups and in the queue; some of it is made, and they come again."""
+    session, queue, max_size = d.session(), d.queue(), d.one_of((3, 5, 100))
+    await d.walk.send(SetGroups(queue, d.one_of((0, 1)), d.number(1, 2)))
+    requests = [
+        PutRequest("mnopq"[i], (NewTask(b"x", key=d.one_of((None, "d1")), group=_group(d)),) * d.number(1, 2))
+        for i in range(d.number(2, 5))
+    ]
+    for _ in range(2):
+        await _put(d, d.session(), queue, *requests, max_size=max_size)
+        tasks = await _exchange(d, session, queue, (), d.number(1, 2), wait=False)
+        await _exchange(d, session, queue, [Settle(t.id, t.token, d.verdict()) for t in tasks], wait=False)
+        if d.flag():
+            await d.walk.send(
+                d.one_of((Leave(queue, d.one_of("mnopq")), SetGroups(queue, 0, d.number(0, 3))))
+            )
+        requests.reverse()
+    await d.walk.send(Groups(queue), Move(queue, frozenset({"waiting", "delayed"}), "purged"))
+
+
+async def race_for_a_cursor(d: Draw) -> None:
+    """Two write it, each expecting a value that may be another."""
+    session, queue = d.session(), d.queue()
+    for _ in range(2):
+        task, value = NewTask(b"x", group=_group(d)), d.one_of((b"1", b"2"))
+        expected = d.one_of((None, b"", b"1", b"2"))
+        request = PutRequest(d.one_of("mn"), (task,) * d.number(0, 2), d.flag(), ("c", value), expected)
+        await _put(d, session, queue, request, max_size=d.one_of((2, 100)))
+
+
 async def one_task(d: Draw) -> None:
     """It is asked after, cancelled or made ready again."""
     if d.walk.put:
@@ -662,6 +737,13 @@ _TASKS: tuple[Step, ...] = (
     watch,
     grow_old,
     fill,
+    put_in_groups,
+    put_in_groups,
+    set_groups,
+    take_turns,
+    take_turns,
+    fill_a_group,
+    race_for_a_cursor,
     one_task,
     one_taken_task,
 )

@@ -292,7 +292,7 @@ class TaskContract(ClerkBase):
         assert await a.take() == ()
         await advance(0.7)
         again = await a.take_one()
-        assert again == Taken(task, again.token, b"x", 2, 1, 2, self.about(0.2), b"", b"", b"")
+        assert again == Taken(task, again.token, b"x", 2, 1, 2, self.about(0.2), b"", b"", b"", "")
 
     async def test_as_many_verdicts_as_the_cap_fit_in_one_step_and_no_more(self, clerk: OpenClerk) -> None:
         a = await clerk("a")

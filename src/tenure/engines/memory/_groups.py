@@ -1,0 +1,274 @@
+"""The groups of one queue, which take turns: limits, weights and tags. `SetGroups` has the rules."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from heapq import nsmallest
+from typing import Protocol
+
+from tenure.engine import GroupCounts, SetGroups
+
+from ._order import Order, Rank
+
+
+class GroupedTask(Protocol):
+    """What a group needs of a task."""
+
+    id: int
+    priority: int
+    ready_at: float
+    delayed: bool
+    group: str
+
+
+class Group:
+    """Tasks that share their turns; a `tag` is there while one of them can be taken and there are other groups."""
+
+    def __init__(self, name: str, is_ready: Callable[[Rank], bool]) -> None:
+        self.name = name
+        self.unfinished = 0
+        self.waiting = 0
+        self.leased = 0
+        self.takeable = 0
+        self.tag: float | None = None
+        self.bound = 0  # the task that goes before all others, because it has been tried
+        self.reserved = 0
+        self.producers: OrderedDict[str, int] = OrderedDict()
+        """The producers that wait for room in the group, and for how many tasks."""
+        self._by_priority = Order(is_ready, lambda: self.waiting)
+        self._by_age = Order(is_ready, lambda: self.waiting)
+
+    def add(self, task: GroupedTask) -> None:
+        self._by_priority.add((-task.priority, task.ready_at, task.id))
+        self._by_age.add((task.ready_at, task.id))
+
+    def first(self, now: float, aging: float | None) -> int | None:
+        """The id of the task that is next by priority or age."""
+        order = self._by_priority
+        if aging is not None and (oldest := self._by_age.first()) is not None and now - oldest[0] > aging:
+            order = self._by_age
+        rank = order.first()
+        return None if rank is None else int(rank[-1])
+
+
+class Groups:
+    """All groups of a queue; those without a group are `_plain`, which is always there."""
+
+    def __init__(self, is_ready: Callable[[Rank], bool], tasks: Mapping[int, GroupedTask]) -> None:
+        self.takeable = 0
+        """How many tasks can be taken now."""
+        self._is_ready = is_ready
+        self._tasks = tasks
+        self._plain = Group("", is_ready)
+        self._named: dict[str, Group] = {}
+        self._now = 0.0  # the virtual time
+        self._tags = Order(self._stands, lambda: len(self._named) + 1)
+        self._per_group = 0
+        self._max_size = 0
+        self._weights: dict[str, float] = {}
+        self._hold = True
+
+    def __len__(self) -> int:
+        return sum(group.unfinished > 0 for group in self._named.values())
+
+    # settings
+
+    @property
+    def have_settings(self) -> bool:
+        """Whether they differ from the defaults."""
+        return bool(self._per_group or self._max_size or self._weights)
+
+    def set(self, op: SetGroups) -> None:
+        self._per_group, self._max_size, self._hold = op.per_group, op.max_size, op.hold
+        self._weights = dict(op.weights)
+        for group in self._named.values():
+            self._refresh(group)
+
+    def longest(self, limit: int) -> tuple[GroupCounts, ...]:
+        there = (group for group in self._named.values() if group.unfinished)
+        return tuple(
+            GroupCounts(g.name, g.waiting, g.unfinished - g.waiting - g.leased, g.leased)
+            for g in nsmallest(limit, there, key=lambda g: (-g.unfinished, g.name))
+        )
+
+    # tasks come and go
+
+    def come(self, task: GroupedTask) -> None:
+        """There is one unfinished task more."""
+        self._group(task.group).unfinished += 1
+
+    def go(self, task: GroupedTask) -> None:
+        """A task that is neither leased nor waiting is unfinished no more."""
+        group = self._group(task.group)
+        group.unfinished -= 1
+        if group.bound == task.id:
+            group.bound = 0
+        self._refresh(group)
+        self._tidy(group)
+
+    def add(self, task: GroupedTask) -> None:
+        """A task is ready."""
+        group = self._group(task.group)
+        group.waiting += 1
+        group.add(task)
+        self._refresh(group)
+
+    def remove(self, task: GroupedTask) -> None:
+        """A task is ready no more."""
+        group = self._group(task.group)
+        group.waiting -= 1
+        self._refresh(group)
+
+    def rest(self, task: GroupedTask) -> None:
+        """A task is delayed now."""
+        if task.group:
+            self._refresh(self._group(task.group))
+
+    def lease(self, task: GroupedTask) -> None:
+        """The next task is taken; `remove` follows."""
+        group = self._group(task.group)
+        group.leased += 1
+        if group.tag is not None:
+            self._now = group.tag
+            self._set_tag(group, group.tag + self._turn(group))
+
+    def unlease(self, task: GroupedTask) -> None:
+        group = self._group(task.group)
+        group.leased -= 1
+        self._refresh(group)
+
+    def bind(self, task: GroupedTask) -> None:
+        """A task that was tried goes back: it stays ahead of its group where order is kept."""
+        if task.group and self._per_group == 1 and self._hold:
+            group = self._group(task.group)
+            group.bound = task.id
+            self._refresh(group)
+
+    def refund(self, task: GroupedTask) -> None:
+        """The turn of a task that went back untried was none."""
+        group = self._group(task.group)
+        if group.tag is not None:
+            self._set_tag(group, max(self._now, group.tag - self._turn(group)))
+
+    def next(self, now: float, aging: float | None) -> int | None:
+        """The id of the task that is to be taken next."""
+        if not self._named:
+            return self._plain.first(now, aging)
+        if (rank := self._tags.first()) is None:
+            return None
+        group = self._group(rank[-1])
+        return group.bound if self._is_bound(group) else group.first(now, aging)
+
+    # producers
+
+    def room(self, name: str) -> float:
+        """How many tasks a group has room for, if nobody waits for it."""
+        group = self._named.get(name)
+        if not name or not self._max_size:
+            return float("inf")
+        if group is None:
+            return self._max_size
+        return 0 if group.producers else self._max_size - group.unfinished - group.reserved
+
+    def line_of(self, groups: Sequence[str]) -> str | None:
+        """The group in which tasks of these groups, one each, have to wait for room: "" in none, None for never."""
+        if not self._max_size:
+            return ""
+        return (
+            groups[0] if len(set(groups)) == 1 and (not groups[0] or len(groups) <= self._max_size) else None
+        )
+
+    def reserve(self, name: str, count: int) -> None:
+        """Reserve slots, or free them; those without a group need none."""
+        if name:
+            group = self._group(name)
+            group.reserved += count
+            self._tidy(group)
+
+    def join(self, name: str, producer: str, count: int) -> None:
+        """Wait in the line of a group."""
+        self._group(name).producers[producer] = count
+
+    def leave(self, name: str, producer: str) -> None:
+        """Leave the line of a group."""
+        group = self._named[name]
+        del group.producers[producer]
+        self._tidy(group)
+
+    def first_producer(self, name: str) -> str:
+        """The first in the line of a group."""
+        return next(iter(self._named[name].producers))
+
+    def admit(self, name: str) -> list[str]:
+        """Reserve slots for the first in the line of a group, as many as fit; they leave it."""
+        admitted: list[str] = []
+        group = self._named.get(name)
+        while group is not None and group.producers:
+            producer, count = next(iter(group.producers.items()))
+            if self._max_size and count > self._max_size - group.unfinished - group.reserved:
+                break
+            del group.producers[producer]
+            group.reserved += count
+            admitted.append(producer)
+        return admitted
+
+    def with_producers(self) -> list[str]:
+        """The groups for which producers wait."""
+        return sorted(name for name, group in self._named.items() if group.producers)
+
+    # inside
+
+    def _group(self, name: str) -> Group:
+        if not name:
+            return self._plain
+        group = self._named.get(name)
+        if group is None:
+            group = Group(name, self._is_ready)
+            self._named[name] = group
+            if len(self._named) == 1:
+                self._refresh(self._plain)
+        return group
+
+    def _tidy(self, group: Group) -> None:
+        """Forget a group of which nothing is left."""
+        if group.name and not (group.unfinished or group.reserved or group.producers):
+            del self._named[group.name]
+            if not self._named:
+                self._now, self._plain.tag = 0.0, None
+
+    def _refresh(self, group: Group) -> None:
+        takeable = self._takeable(group)
+        self.takeable += takeable - group.takeable
+        group.takeable = takeable
+        if not self._named:
+            return
+        if not takeable:
+            group.tag = None
+        elif group.tag is None:
+            self._set_tag(group, self._now + self._turn(group))
+
+    def _takeable(self, group: Group) -> int:
+        """How many of its tasks can be taken now."""
+        if not group.name or not self._per_group:
+            return group.waiting
+        free = self._per_group - group.leased
+        if group.bound and self._per_group == 1 and self._hold and not self._is_bound(group):
+            return 0
+        return max(0, min(free, group.waiting))
+
+    def _is_bound(self, group: Group) -> bool:
+        """Whether the next task is the one that was tried before."""
+        bound = group.bound and self._per_group == 1 and self._hold
+        return bool(bound) and not self._tasks[group.bound].delayed
+
+    def _turn(self, group: Group) -> float:
+        return 1 / self._weights.get(group.name, 1.0)
+
+    def _set_tag(self, group: Group, tag: float) -> None:
+        group.tag = tag
+        self._tags.add((tag, group.name))
+
+    def _stands(self, rank: Rank) -> bool:
+        group = self._named.get(rank[-1]) if rank[-1] else self._plain
+        return group is not None and group.tag == rank[0]
