@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         BulkheadFull,
         CapacityMismatch,
         CircuitOpen,
+        CursorConflict,
         DuplicateTask,
         EngineError,
         LeaseLost,
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
         Completed,
         Discard,
         Election,
+        GroupStatistics,
         HolderInfo,
         Item,
         Job,
@@ -96,10 +98,12 @@ __all__ = (
     "CircuitOpen",
     "Claim",
     "Completed",
+    "CursorConflict",
     "Discard",
     "DuplicateTask",
     "Election",
     "EngineError",
+    "GroupStatistics",
     "HolderInfo",
     "Item",
     "Job",
@@ -155,15 +159,15 @@ _exported = exports(
     {
         "tenure.engines": "open_store",
         "tenure.errors": """
-            AcquireTimeout BarrierBroken BulkheadFull CapacityMismatch CircuitOpen DuplicateTask
-            EngineError LeaseLost OutcomeUnknown PayloadTooLarge PoolClosed PoolTimeout QueueFull
+            AcquireTimeout BarrierBroken BulkheadFull CapacityMismatch CircuitOpen CursorConflict
+            DuplicateTask EngineError LeaseLost OutcomeUnknown PayloadTooLarge PoolClosed PoolTimeout QueueFull
             ResultUnavailable StoreClosed StoreUnavailable TaskCancelled TaskFailed TenureError
             WouldExceedDeadline
         """,
         "tenure.processor": "Processor",
         "tenure.serving": "serve",
         "tenure.shared": """
-            Arrival Audit Barrier BarrierStatistics Claim Completed Discard Election HolderInfo
+            Arrival Audit Barrier BarrierStatistics Claim Completed Discard Election GroupStatistics HolderInfo
             Item Job LeaderChanges Lease Lock LockStatus LuaGuard PooledResource QueueStatistics RateLimiter
             ResourcePool ResourcePoolStatistics Retry RetryLater RWLock Semaphore SqlGuard Task TaskPage
             TaskChanges TaskRecord Term Worker WorkerStatistics WorkQueue

@@ -107,6 +107,16 @@ class QueueFull(TenureError):
         self.max_size = max_size
 
 
+class CursorConflict(TenureError):
+    """The cursor of a queue has another value than the expected one. Nothing was put or stored."""
+
+    def __init__(self, key: str, name: str, value: object) -> None:
+        super().__init__(f"{key}: the cursor {name!r} has the value {value!r}, which is not the expected one")
+        self.key = key
+        self.name = name
+        self.value = value
+
+
 class PayloadTooLarge(TenureError, ValueError):
     """A payload, result or progress value is larger than the queue allows. Nothing was sent. Sizes are in bytes."""
 

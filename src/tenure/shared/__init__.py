@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from ._claim import Claim
     from ._election import Election, Term
     from ._following import TaskChanges
+    from ._groups import GroupStatistics
     from ._guard import LuaGuard, SqlGuard
     from ._job import Job
     from ._leader_changes import LeaderChanges
@@ -39,6 +40,7 @@ __all__ = (
     "Completed",
     "Discard",
     "Election",
+    "GroupStatistics",
     "Hold",
     "HoldRequest",
     "HolderInfo",
@@ -81,6 +83,7 @@ __getattr__: Callable[[str], Any] = exports(
         "_claim": "Claim",
         "_election": "Election Term",
         "_following": "TaskChanges",
+        "_groups": "GroupStatistics",
         "_guard": "LuaGuard SqlGuard",
         "_job": "Job",
         "_leader_changes": "LeaderChanges",

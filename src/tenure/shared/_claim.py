@@ -31,9 +31,10 @@ class ClaimRequest(LeaseRequest):
 
     where: Metadata = ()
     quarantine: float = 0.0
+    fair_for: str = ""
 
     def ask(self, session: str, name: str) -> Operation[Any]:
-        return engine.Claim(session, self.key, name, self.where, self.quarantine, self.wait)
+        return engine.Claim(session, self.key, name, self.where, self.quarantine, self.wait, self.fair_for)
 
     def undo(self, name: str) -> Operation[Any]:
         return GiveBack(self.key, name)

@@ -59,6 +59,7 @@ class Job(Generic[Params, R]):
         key: str | None = None,
         expires: float | None = None,
         meta: Mapping[str, str] | None = None,
+        group: str | None = None,
     ) -> Self:
         """The same job, whose tasks are put with these options, which are those of `WorkQueue.put`."""
         other = copy.copy(self)
@@ -68,6 +69,7 @@ class Job(Generic[Params, R]):
             "key": key,
             "expires": expires,
             "meta": meta,
+            "group": group,
         }
         return other
 

@@ -6,10 +6,12 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from tenure.engine import CAP, Accepted, Leave, NewTask, Operation, Put, PutRequest, Reply
+from tenure.engine import CAP, Accepted, Conflict, Leave, NewTask, Operation, Put, PutRequest, Reply
 from tenure.errors import OutcomeUnknown, QueueFull, StoreClosed
 from tenure.store import Batcher, Held, Session, Store, Timer
 from tenure.waiting import Line, Waiter
+
+from ._groups import GroupSettings
 
 _MOST_BYTES = 4 * 2**20
 
@@ -26,7 +28,7 @@ class _Request(Held):
         self.sent = False
         self.room = False
         self.queued_in: Session | None = None
-        self.waiter: Waiter[_Request, Accepted]
+        self.waiter: Waiter[_Request, Accepted | Conflict]
 
     def lose(self, reason: str) -> None:
         """Its place is lost with the session: stand in line again. For the session alone."""
@@ -37,11 +39,12 @@ class _Request(Held):
 class Producers:
     """All of this process's puts into one queue."""
 
-    def __init__(self, store: Store, key: str) -> None:
+    def __init__(self, store: Store, key: str, groups: GroupSettings) -> None:
         self.max_size = 0
+        self._groups = groups
         self._store = store
         self._key = key
-        self._line: Line[_Request, Accepted] = Line(self._left)
+        self._line: Line[_Request, Accepted | Conflict] = Line(self._left)
         self._turns = Batcher(store, key, store.ttl, self)
         self._gathered: deque[_Request] = deque()
         self._sent: list[_Request] = []
@@ -52,14 +55,19 @@ class Producers:
         return len(self._line)
 
     async def put(
-        self, tasks: tuple[NewTask, ...], *, wait: bool, cursor: tuple[str, bytes] | None = None
-    ) -> Accepted:
+        self,
+        tasks: tuple[NewTask, ...],
+        *,
+        wait: bool,
+        cursor: tuple[str, bytes] | None = None,
+        expected: bytes | None = None,
+    ) -> Accepted | Conflict:
         """Put tasks, all or none. Raises `QueueFull`, `OutcomeUnknown`, `StoreClosed`, `EngineError`.
 
         Cancellation: what is still here or in the line on the engine is withdrawn; what is under way may be applied.
         """
         session = await self._store.session(self._store.ttl, self._key)
-        request = _Request(PutRequest(session.new_name(), tasks, wait, cursor), self._again)
+        request = _Request(PutRequest(session.new_name(), tasks, wait, cursor, expected), self._again)
         request.waiter = self._line.join(request)
         self._gathered.append(request)
         self._turns.schedule()
@@ -78,12 +86,13 @@ class Producers:
                 size += request.size
         if not self._sent:
             return None
+        self._groups.say(session)
         return Put(session.id, n, self._key, tuple(r.request for r in self._sent), self.max_size)
 
     def on_answer(self, session: Session, answer: Any) -> None:
         sent, self._sent = self._sent, []
         for request, reply in zip(sent, answer.answers, strict=True):
-            if isinstance(reply, Accepted):
+            if isinstance(reply, Accepted | Conflict):
                 self._line.grant(request.waiter, reply)
             elif reply is Reply.REFUSED:
                 self._line.fail(request.waiter, QueueFull(self._key, self.max_size))
@@ -157,7 +166,7 @@ class Producers:
             session, request.queued_in = request.queued_in, None
             session.drop(request)
 
-    def _left(self, waiter: Waiter[_Request, Accepted]) -> None:
+    def _left(self, waiter: Waiter[_Request, Accepted | Conflict]) -> None:
         request = waiter.want
         self._dequeue(request)
         if request.sent and not waiter.granted:

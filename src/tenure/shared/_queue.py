@@ -21,12 +21,16 @@ from tenure.arguments import (
 from tenure.dbapi import Completed, run_enlisted
 from tenure.engine import (
     CAP,
+    Accepted,
     Browse,
     Changed,
+    Conflict,
     Count,
     Duplicate,
     Found,
     GetTask,
+    GroupPage,
+    Groups,
     Hint,
     Move,
     NewTask,
@@ -37,12 +41,21 @@ from tenure.engine import (
     Record,
     Reply,
     SessionItem,
+    SetGroups,
     SetPaused,
 )
-from tenure.errors import DuplicateTask, QueueFull, TaskCancelled, TaskFailed
+from tenure.errors import CursorConflict, DuplicateTask, QueueFull, TaskCancelled, TaskFailed
 from tenure.store import Codec, Session, Store, check_codec, encoded, given_back
 
 from ._following import Feed, TaskChanges
+from ._groups import (
+    GroupSettings,
+    GroupStatistics,
+    OnRetry,
+    check_group,
+    group_statistics,
+    settings,
+)
 from ._meta import encode_meta
 from ._payload import P
 from ._put_span import PutSpan
@@ -66,13 +79,17 @@ MEBIBYTE = 2**20
 PURGEABLE = frozenset({"waiting", "delayed", "dead", "done", "discarded", "cancelled", "expired"})
 
 
+_ANYTHING: Any = object()
+
+
 class _QueueClient:
     """All that this process does with one queue, and the listener for its hints; each user of the queue keeps it."""
 
     def __init__(self, store: Store, key: str) -> None:
-        self.producers = Producers(store, key)
+        self.groups = GroupSettings(store)
+        self.producers = Producers(store, key, self.groups)
         # what the engine has offered to takers that have left since has to be given back: they keep the listener
-        self.takers = Takers(store, key, self)
+        self.takers = Takers(store, key, self, self.groups)
         self.watchers = Watchers(store, key)
 
     def on_hint(self, hint: Hint) -> None:
@@ -126,12 +143,20 @@ class WorkQueue(Generic[P]):
     tasks only with `keep_payloads`. No payload or result may have more than `max_payload` bytes. The record of a failed
     try has its traceback, without the values of variables; with `traceback=False`, it has not.
 
+    Tasks may have a `group`: "tenant-42", an account, an order. Groups take turns by weight (`weights`, 1 by default),
+    so that a long one delays nobody; of each, at most `per_group` tasks are leased at a time, and at most
+    `max_group_size` unfinished. With a `per_group` of 1, its tasks run strictly in order: one that failed or was postponed holds its
+    group until it has ended, unless `on_retry` is "pass". Priority orders within a group. Tasks without a group are one
+    more group, without limits. These settings belong to the queue: those said last count, for all processes, and they
+    are kept; a description without any says nothing. `set_groups` changes them.
+
     Generic in the payload, `WorkQueue[Mail]`, for type checkers; a bare `WorkQueue` takes anything. `codec` encodes the
     payloads of this queue, and determines their type; the store's encodes the rest: results, progress and cursors.
 
     Thread safety: none; a description, to be shared between tasks. Descriptions of one queue in one process should
     agree: the one made last counts. Source: leases fenced by token as in BullMQ and Temporal; one exchange that
-    settles and takes, as BullMQ's fetch on completion, for whole batches.
+    settles and takes, as BullMQ's fetch on completion, for whole batches; the turns of groups by self-clocked fair
+    queueing (Golestani, 1994).
     """
 
     def __init__(
@@ -149,6 +174,10 @@ class WorkQueue(Generic[P]):
         max_payload: int = MEBIBYTE,
         keep_payloads: bool = False,
         traceback: bool = True,
+        per_group: int | None = None,
+        weights: Mapping[str, float] | None = None,
+        max_group_size: int | None = None,
+        on_retry: OnRetry = "hold",
     ) -> None:
         self.name = name
         self.store = store
@@ -170,6 +199,7 @@ class WorkQueue(Generic[P]):
         client.takers.keep = keep_payloads
         client.takers.dead_ttl = self.dead_ttl
         client.takers.user = ref(self)
+        client.groups.change(settings(self.key, per_group, weights, max_group_size, on_retry))
 
     def __repr__(self) -> str:
         return f"<WorkQueue {self.name!r} max_size={self.max_size} taking={len(self.takers)}>"
@@ -184,18 +214,21 @@ class WorkQueue(Generic[P]):
         key: str | None = None,
         expires: float | None = None,
         meta: Mapping[str, str] | None = None,
+        group: str | None = None,
     ) -> int:
         """Put a task and return its id; waits in line while the queue is full.
 
         `priority`: higher first; `delay`: seconds before it may be taken; `key`: refuses a duplicate while a task with
         that key is unfinished; `expires`: seconds after which it is dropped if nobody has taken it; `meta`: a few
-        short texts that travel with it, at most 1 KiB. Raises `DuplicateTask`, `PayloadTooLarge`, `OutcomeUnknown`,
-        `StoreClosed`, `EngineError`, and what the codec raises.
+        short texts that travel with it, at most 1 KiB; `group`: the tasks with which it takes turns. Raises
+        `DuplicateTask`, `PayloadTooLarge`, `OutcomeUnknown`, `StoreClosed`, `EngineError`, and what the codec raises.
         Cancellation: while waiting, nothing is put and no place is kept; when it is under way, it may be put.
         """
         if self.store.reporter.tracing is not None:
-            return await self._put_traced(payload, priority, delay, key, expires, meta, wait=True)
-        return await self._put_one(self._new_task(payload, priority, delay, key, expires, meta), wait=True)
+            return await self._put_traced(payload, priority, delay, key, expires, meta, group, wait=True)
+        return await self._put_one(
+            self._new_task(payload, priority, delay, key, expires, meta, group), wait=True
+        )
 
     async def try_put(
         self,
@@ -205,27 +238,36 @@ class WorkQueue(Generic[P]):
         key: str | None = None,
         expires: float | None = None,
         meta: Mapping[str, str] | None = None,
+        group: str | None = None,
     ) -> int:
         """Like `put`, but raises `QueueFull` instead of waiting. Cancellation: it may be put."""
         if self.store.reporter.tracing is not None:
-            return await self._put_traced(payload, priority, delay, key, expires, meta, wait=False)
-        return await self._put_one(self._new_task(payload, priority, delay, key, expires, meta), wait=False)
+            return await self._put_traced(payload, priority, delay, key, expires, meta, group, wait=False)
+        return await self._put_one(
+            self._new_task(payload, priority, delay, key, expires, meta, group), wait=False
+        )
 
     async def put_many(
-        self, items: Iterable[P | Item[P]], *, cursor: tuple[str, Any] | None = None
+        self,
+        items: Iterable[P | Item[P]],
+        *,
+        cursor: tuple[str, Any] | None = None,
+        expected: Any = _ANYTHING,
     ) -> list[int | DuplicateTask]:
         """Put many tasks, payloads or `Item`s, and return for each its id or the `DuplicateTask` in its way.
 
         They are put in order, in atomic portions of at most 256 (and of `max_size`); each portion waits in line while
         the queue is full. `cursor` is a (name, value) that is stored in the same step as the last portion; `cursors()`
-        returns it. Raises as `put` does, before anything is put if an item is wrong.
+        returns it. With `expected`, nothing is put and `CursorConflict` is raised if the cursor has another value at
+        that moment; None stands for no value. All must then fit in one portion. With a `max_group_size`, a portion has
+        tasks of one group only. Raises as `put` does, before anything is put if an item is wrong.
         Cancellation: portions that were put stay.
         """
         entries = [cast("Item[P]", item) if isinstance(item, Item) else Item(item) for item in items]
         if self.store.reporter.tracing is None:
-            return await self._put_all(entries, cursor)
+            return await self._put_all(entries, cursor, expected)
         with PutSpan(self.store.reporter, self.key, len(entries)) as span:
-            return await self._put_all(entries, cursor, span.meta)
+            return await self._put_all(entries, cursor, expected, span.meta)
 
     def put_in(
         self,
@@ -236,6 +278,7 @@ class WorkQueue(Generic[P]):
         key: str | None = None,
         expires: float | None = None,
         meta: Mapping[str, str] | None = None,
+        group: str | None = None,
     ) -> Completed[int] | Awaitable[int]:
         """Put a task in a transaction of yours, on a connection to the store's own database, and return its id.
 
@@ -249,10 +292,12 @@ class WorkQueue(Generic[P]):
         Cancellation: roll back; it may have been put in the transaction.
         """
         if self.store.reporter.tracing is None:
-            return self._put_in(connection, self._new_task(payload, priority, delay, key, expires, meta))
+            return self._put_in(
+                connection, self._new_task(payload, priority, delay, key, expires, meta, group)
+            )
         span = PutSpan(self.store.reporter, self.key)
         try:
-            task = self._new_task(payload, priority, delay, key, expires, meta, span.meta)
+            task = self._new_task(payload, priority, delay, key, expires, meta, group, span.meta)
             put = self._put_in(connection, task)
         except BaseException as error:
             span.end(error)
@@ -274,6 +319,7 @@ class WorkQueue(Generic[P]):
 
     async def _put_one(self, task: NewTask, *, wait: bool) -> int:
         accepted = await self._client.producers.put((task,), wait=wait)
+        assert isinstance(accepted, Accepted)
         return self._id(task, accepted.ids[0])
 
     async def _put_traced(self, *fields: Any, wait: bool) -> int:
@@ -282,23 +328,57 @@ class WorkQueue(Generic[P]):
             return span.task_id
 
     async def _put_all(
-        self, items: Sequence[Item[P]], cursor: tuple[str, Any] | None, more: Mapping[str, str] | None = None
+        self,
+        items: Sequence[Item[P]],
+        cursor: tuple[str, Any] | None,
+        expected: Any,
+        more: Mapping[str, str] | None = None,
     ) -> list[int | DuplicateTask]:
         tasks = [
-            self._new_task(e.payload, e.priority, e.delay, e.key, e.expires, e.meta, more) for e in items
+            self._new_task(e.payload, e.priority, e.delay, e.key, e.expires, e.meta, e.group, more)
+            for e in items
         ]
-        stored = None
+        portions, stored, value = self._portions(tasks), None, None
         if cursor is not None:
-            name = check_name("cursor: the name", cursor[0])
-            stored = (name, encoded(self.store.codec, f"{self.key}: the cursor", cursor[1]))
-        portion = min(CAP, self._client.producers.max_size)
-        outcomes: list[int | DuplicateTask] = []
-        for start in range(0, max(1, len(tasks)), portion):
-            part = tuple(tasks[start : start + portion])
-            last = start + portion >= len(tasks)
-            accepted = await self._client.producers.put(part, wait=True, cursor=stored if last else None)
-            outcomes += [self._outcome(task, i) for task, i in zip(part, accepted.ids, strict=True)]
-        return outcomes
+            stored = (check_name("cursor: the name", cursor[0]), self._cursor("the cursor", cursor[1]))
+        if expected is not _ANYTHING:
+            if cursor is None or len(portions) > 1:
+                raise ValueError("expected needs a cursor, and items that fit in one portion")
+            value = b"" if expected is None else self._cursor("what is expected", expected)
+        outcomes: dict[int, int | DuplicateTask] = {}
+        for portion in portions:
+            part = tuple(tasks[i] for i in portion)
+            last = portion is portions[-1]
+            answer = await self._client.producers.put(
+                part, wait=True, cursor=stored if last else None, expected=value
+            )
+            if isinstance(answer, Conflict):
+                assert stored is not None
+                found = self.store.codec.decode(answer.value) if answer.value else None
+                raise CursorConflict(self.key, stored[0], found)
+            for i, task, one in zip(portion, part, answer.ids, strict=True):
+                outcomes[i] = self._outcome(task, one)
+        return [outcomes[i] for i in range(len(tasks))]
+
+    def _portions(self, tasks: Sequence[NewTask]) -> list[Sequence[int]]:
+        """Which tasks are put together; there is at least one portion."""
+        rules = self._client.groups.said
+        most = min(CAP, self._client.producers.max_size)
+        if rules is None or not rules.max_size:
+            return [
+                range(start, min(start + most, len(tasks))) for start in range(0, max(1, len(tasks)), most)
+            ]
+        groups: dict[str, list[int]] = {}
+        for i, task in enumerate(tasks):
+            groups.setdefault(task.group, []).append(i)
+        portions: list[Sequence[int]] = []
+        for group, those in groups.items():
+            size = min(most, rules.max_size) if group else most
+            portions += [those[start : start + size] for start in range(0, len(those), size)]
+        return portions or [()]
+
+    def _cursor(self, what: str, value: Any) -> bytes:
+        return encoded(self.store.codec, f"{self.key}: {what}", value)
 
     def _new_task(
         self,
@@ -308,6 +388,7 @@ class WorkQueue(Generic[P]):
         key: str | None,
         expires: float | None,
         meta: Mapping[str, str] | None,
+        group: str | None,
         more: Mapping[str, str] | None = None,
     ) -> NewTask:
         return NewTask(
@@ -317,6 +398,7 @@ class WorkQueue(Generic[P]):
             None if key is None else check_name("key", key),
             check_timeout("expires", expires, least=None),
             b"" if meta is None and more is None else encode_meta(meta, more),
+            check_group(group),
         )
 
     def _outcome(self, task: NewTask, answer: int | Duplicate) -> int | DuplicateTask:
@@ -409,6 +491,32 @@ class WorkQueue(Generic[P]):
         """The queue at this moment."""
         return statistics_of(await self._count(Count(self.key)))
 
+    async def groups(self, limit: int = 20) -> list[GroupStatistics]:
+        """The groups with the most unfinished tasks, then by name, at most `limit` (256 at the most).
+
+        Its cost may grow with the number of groups. Raises `StoreClosed`, `EngineError`.
+        """
+        page = await self.store.call(Groups(self.key, check_count("limit", limit, most=CAP)))
+        assert isinstance(page, GroupPage)
+        return list(map(group_statistics, page.groups))
+
+    async def set_groups(
+        self,
+        *,
+        per_group: int | None = None,
+        weights: Mapping[str, float] | None = None,
+        max_group_size: int | None = None,
+        on_retry: OnRetry = "hold",
+    ) -> None:
+        """Change the settings of the groups for all processes, from now on; those that are not given are the defaults.
+
+        They are those of `WorkQueue(...)`. Raises `StoreClosed`, `EngineError`.
+        Cancellation: it may or may not be applied.
+        """
+        new = settings(self.key, per_group, weights, max_group_size, on_retry) or SetGroups(self.key)
+        await self.store.call(new)
+        self._client.groups.said = new
+
     async def cursors(self) -> dict[str, Any]:
         """The cursors stored by `put_many`, by name."""
         counts = await self._count(Count(self.key))
@@ -423,6 +531,8 @@ class WorkQueue(Generic[P]):
             problems.append("the states do not add up to put")
         if recounted.put != ended_of(recounted) + recounted.unfinished:
             problems.append("the records do not add up to put")
+        if counted.groups != recounted.groups:
+            problems.append(f"{counted.groups} groups were counted, and {recounted.groups} have tasks")
         return Audit(recounted, tuple(problems))
 
     async def browse(self, state: str, *, after: str = "", limit: int = 100) -> TaskPage[P]:

@@ -27,6 +27,7 @@ class Item(Generic[P_co]):
     key: str | None = None
     expires: float | None = None
     meta: Mapping[str, str] | None = None
+    group: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +36,7 @@ class QueueStatistics:
 
     put = waiting + delayed + leased + done + dead + cancelled + expired + discarded + purged. `reserved` slots belong
     to producers whose turn has come, `producers` wait for one; `oldest` is for how many seconds the longest waiting
-    task has been ready.
+    task has been ready; `groups` is how many groups have an unfinished task.
     """
 
     put: int
@@ -52,6 +53,7 @@ class QueueStatistics:
     producers: int
     paused: bool
     oldest: float
+    groups: int = 0
 
     @property
     def unfinished(self) -> int:
@@ -78,7 +80,8 @@ class TaskRecord(Generic[P_co]):
     have failed, `deliveries` times the task was handed out. `age` is since it became ready, or ended, in seconds.
     `result` is that of a done task. `error` says how the last try failed, or why the task has ended otherwise; it is
     empty once the task is done. `traceback` is that of the last failed try, its last 8 KiB; `earlier_errors` has a line
-    for each of up to ten tries before. `progress` is the last report, `meta` what the producer sent along. `rank`
+    for each of up to ten tries before. `progress` is the last report, `meta` what the producer sent along, `group` the
+    one that the task is in, or None. `rank`
     orders what has ended by when it did; it is 0 for an unfinished task. The payload of an ended task is None, unless
     it is dead or the queue keeps payloads. So is one that the queue's codec refuses; `undecoded` has its bytes.
     """
@@ -99,6 +102,7 @@ class TaskRecord(Generic[P_co]):
     earlier_errors: tuple[str, ...] = ()
     meta: Mapping[str, str] = field(default_factory=dict[str, str])
     undecoded: bytes = b""
+    group: str | None = None
 
     @property
     def ended(self) -> bool:
@@ -152,4 +156,5 @@ def record_of(record: Record, payloads: Codec[P], codec: Codec) -> TaskRecord[P]
         earlier_errors=failures.earlier,
         meta=decode_meta(record.meta),
         undecoded=undecoded,
+        group=record.group or None,
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tenure.arguments import LARGEST, check_count, check_name, check_seconds
@@ -96,16 +96,21 @@ class ResourcePool:
         where: Mapping[str, Any] | None = None,
         *,
         quarantine: float | None = None,
+        fair_for: str | None = None,
     ) -> AbstractAsyncContextManager[Claim, None]:
         """Claim a resource for a block, `async with pool.claim() as claim`.
 
         `timeout` in seconds limits the wait (None: for ever; 0: one try). `where` are fields that the metadata must
         have; values are equal if the store's codec makes the same bytes of them. `quarantine` is the pool's by default.
+        Claimers with the same `fair_for` ("tenant-42") are served first come, first served, and take turns with those
+        that have another one, or none: a hundred waiting for one tenant delay another by one claim.
         Entering raises `AcquireTimeout`, `StoreClosed`, `EngineError`; leaving raises `LeaseLost`.
         Cancellation: while waiting, no place is kept and nothing is held.
         """
         rest = self._quarantine if quarantine is None else check_seconds("quarantine", quarantine)
         request = ClaimRequest(self._key, encode(self._store.codec, "where", where), rest)
+        if fair_for is not None:
+            request = replace(request, fair_for=check_name("fair_for", fair_for))
         return claiming(self._store, request, ttl=self._ttl, timeout=timeout, check=self._check)
 
     async def add(

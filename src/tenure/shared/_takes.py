@@ -20,6 +20,7 @@ from tenure.store import Batcher, Held, Session, Store, Timer
 from tenure.waiting import Line, Waiter
 
 from ._demand import Demand
+from ._groups import GroupSettings
 
 _LATER = 30.0
 """Seconds between two looks at whether anybody can still come back to take."""
@@ -47,7 +48,7 @@ class Takers(Held):
     returns the object whose methods may take next, or None once that is gone.
     """
 
-    def __init__(self, store: Store, key: str, listener: object) -> None:
+    def __init__(self, store: Store, key: str, listener: object, groups: GroupSettings) -> None:
         self.aging: float | None = None
         self.max_deliveries = 20
         self.keep = False
@@ -56,6 +57,7 @@ class Takers(Held):
         self._store = store
         self._key = key
         self._listener = listener
+        self._groups = groups
         self._demand = Demand()
         self._line: Line[object, tuple[Session, Taken]] = Line(self._left)
         self._probes: dict[Waiter[object, tuple[Session, Taken]], bool] = {}  # in line too; True: asked for
@@ -156,6 +158,7 @@ class Takers(Held):
         # takers that came for one try wait for this answer only
         self._probes = {probe: True for probe in self._probes if probe.waiting}
         want = demand.ask(waiting, probing=len(self._probes), prefetched=len(self._prefetched))
+        self._groups.say(session)
         return Exchange(
             session.id,
             n,

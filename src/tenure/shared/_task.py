@@ -70,9 +70,10 @@ def encode(codec: Codec[P], key: str, what: str, value: P, limit: int) -> bytes:
 class Task(Guarded, Held, Generic[P_co]):
     """A task in the hands of a handler; generic in its payload.
 
-    `id`, `priority`, `token` (the fence); `attempt` is the number of this try (failures so far + 1), `deliveries` how
-    often the task has been handed out, this time included; `waited` for how many seconds it had been ready; `lost` why
-    the lease was lost, or None; `cancelled` whether its cancellation was requested.
+    `id`, `priority`, `token` (the fence); `group` is the one that it was put into, or None; `attempt` is the number of
+    this try (failures so far + 1), `deliveries` how often the task has been handed out, this time included; `waited`
+    for how many seconds it had been ready; `lost` why the lease was lost, or None; `cancelled` whether its cancellation
+    was requested.
     Thread safety: `payload`, `set_result`, `check`, `complete_in` and the guards may be used in a handler's thread, the
     rest on the event loop.
     """
@@ -95,6 +96,7 @@ class Task(Guarded, Held, Generic[P_co]):
         "attempt",
         "cancelled",
         "deliveries",
+        "group",
         "id",
         "lost",
         "priority",
@@ -106,6 +108,7 @@ class Task(Guarded, Held, Generic[P_co]):
         self.id: int = taken.id
         self.token: int = taken.token
         self.priority: int = taken.priority
+        self.group: str | None = taken.group or None
         self.attempt: int = taken.attempts + 1
         self.deliveries: int = taken.deliveries
         self.waited: float = taken.waited

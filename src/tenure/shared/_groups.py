@@ -1,0 +1,103 @@
+"""The settings of a queue's groups, and how the engine learns of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from tenure.arguments import check_count, check_name, check_number
+from tenure.engine import GroupCounts, Reply, SetGroups
+from tenure.store import Session, Store
+
+OnRetry = Literal["hold", "pass"]
+
+_MOST_WEIGHTS = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class GroupStatistics:
+    """A group of a queue at one moment: how many of its tasks are in which state.
+
+    A delayed task that is due may still count as delayed; the next exchange of any taker moves it.
+    """
+
+    group: str
+    waiting: int
+    delayed: int
+    leased: int
+
+    @property
+    def unfinished(self) -> int:
+        """How many tasks are waiting, delayed or leased."""
+        return self.waiting + self.delayed + self.leased
+
+
+def group_statistics(counts: GroupCounts) -> GroupStatistics:
+    """What the engine has counted, for the user."""
+    return GroupStatistics(counts.group, counts.waiting, counts.delayed, counts.leased)
+
+
+def check_group(group: object) -> str:
+    """The name of a group, "" for None."""
+    return "" if group is None else check_name("group", group)
+
+
+def settings(
+    key: str,
+    per_group: object,
+    weights: Mapping[str, float] | None,
+    max_group_size: object,
+    on_retry: object,
+) -> SetGroups | None:
+    """What a description of a queue says of its groups; None if it says nothing."""
+    if on_retry not in ("hold", "pass"):
+        raise ValueError(f"on_retry must be 'hold' or 'pass', not {on_retry!r}")
+    if per_group is None and weights is None and max_group_size is None:
+        return None
+    return SetGroups(
+        key,
+        0 if per_group is None else check_count("per_group", per_group),
+        0 if max_group_size is None else check_count("max_group_size", max_group_size),
+        _weights({} if weights is None else weights),
+        on_retry == "hold",
+    )
+
+
+def _weights(weights: Mapping[str, float]) -> tuple[tuple[str, float], ...]:
+    if not isinstance(weights, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise TypeError(f"weights must be a mapping of groups to numbers, not {type(weights).__name__}")
+    if len(weights) > _MOST_WEIGHTS:
+        raise ValueError(f"weights must have at most {_MOST_WEIGHTS} groups, not {len(weights)}")
+    return tuple(
+        (
+            check_name("weights: the group", group) if group else "",
+            check_number(f"weights[{group!r}]", weight, least=1e-6, most=1e6),
+        )
+        for group, weight in weights.items()
+    )
+
+
+class GroupSettings:
+    """What this process says of the groups of a queue: once in each session, before it uses the queue."""
+
+    def __init__(self, store: Store) -> None:
+        self.said: SetGroups | None = None
+        """The settings; None if this process says nothing."""
+        self._store = store
+        self._session: Session | None = None
+
+    def say(self, session: Session) -> None:
+        """Send the settings, unless the session has sent them: what is submitted next takes effect after them."""
+        if self.said is not None and self._session is not session:
+            self._session = session
+            self._store.send(self.said, self._on_answer)
+
+    def change(self, new: SetGroups | None) -> None:
+        """Say something else from now on; what was said before stays in force until then."""
+        if new is not None and new != self.said:
+            self.said, self._session = new, None
+
+    def _on_answer(self, answer: object) -> None:
+        if answer is not Reply.OK:
+            self._session = None
