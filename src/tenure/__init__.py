@@ -73,6 +73,7 @@ if TYPE_CHECKING:
         Retry,
         RetryLater,
         RWLock,
+        Schedule,
         Semaphore,
         SqlGuard,
         Task,
@@ -130,6 +131,7 @@ __all__ = (
     "ResultUnavailable",
     "Retry",
     "RetryLater",
+    "Schedule",
     "Semaphore",
     "SqlGuard",
     "Store",
@@ -169,7 +171,7 @@ _exported = exports(
         "tenure.shared": """
             Arrival Audit Barrier BarrierStatistics Claim Completed Discard Election GroupStatistics HolderInfo
             Item Job LeaderChanges Lease Lock LockStatus LuaGuard PooledResource QueueStatistics RateLimiter
-            ResourcePool ResourcePoolStatistics Retry RetryLater RWLock Semaphore SqlGuard Task TaskPage
+            ResourcePool ResourcePoolStatistics Retry RetryLater RWLock Schedule Semaphore SqlGuard Task TaskPage
             TaskChanges TaskRecord Term Worker WorkerStatistics WorkQueue
         """,
         "tenure.store": "MsgspecCodec PydanticCodec Store StoreStatistics",

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from ._retry import Discard, Retry, RetryLater
     from ._runners import Runners
     from ._rwlock import RWLock
+    from ._schedule import Schedule
     from ._semaphore import Semaphore
     from ._task import Task
     from ._worker import Worker, WorkerStatistics
@@ -60,6 +61,7 @@ __all__ = (
     "Retry",
     "RetryLater",
     "Runners",
+    "Schedule",
     "Semaphore",
     "SqlGuard",
     "Task",
@@ -96,6 +98,7 @@ __getattr__: Callable[[str], Any] = exports(
         "_retry": "Discard Retry RetryLater",
         "_runners": "Runners",
         "_rwlock": "RWLock",
+        "_schedule": "Schedule",
         "_semaphore": "Semaphore",
         "_task": "Task",
         "_worker": "Worker WorkerStatistics",

@@ -85,6 +85,8 @@ class _VirtualLoop(asyncio.SelectorEventLoop):
     def __init__(self, virtual: AsyncioTime) -> None:
         self._virtual = virtual
         super().__init__(_VirtualSelector(virtual, self))
+        # that of the real clock is lost in a virtual time of more than 2**24 seconds, and no timer would fire any more
+        self._clock_resolution = 1e-7
         if virtual.is_ordered:
             self._ready = _Ready(virtual)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from math import inf
+from time import time
 from typing import Any
 
 from tenure.engine import A_FEW, CAP, FAMILIES, Broken, Claimed, Granted, Hint, Notice, Reply, Tripped
@@ -53,6 +54,7 @@ class State:
         self.cap = cap
         self.now = 0.0
         self.last_token = 0
+        self._epoch: float | None = None
         self.sessions: dict[str, Session] = {}
         self.soonest_expiry = inf
         self.hints: list[Hint] = []
@@ -63,6 +65,12 @@ class State:
         self._replies: dict[tuple[int, str], CachedReply] = {}
         self._replies_due = Due(self._look_at_reply)
         self._opened = 0
+
+    def wall_time(self) -> float:
+        """Seconds since 1970, by the engine's clock once the host's was read."""
+        if self._epoch is None:
+            self._epoch = time() - self.now
+        return self._epoch + self.now
 
     def token(self) -> int:
         self.last_token = max(self.last_token + 1, int(self.now * 1e6))

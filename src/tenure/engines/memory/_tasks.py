@@ -673,6 +673,7 @@ class Tasks:
             oldest=max(0.0, now - oldest),
             cursors=tuple(sorted(queue.cursors.items())),
             ask_again_in=self._state.ask_again_in(),
+            now=self._state.wall_time(),
         )
 
     # ------------------------------------------------------------------------------------------ clearing up

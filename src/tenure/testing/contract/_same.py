@@ -8,7 +8,7 @@ from dataclasses import fields, is_dataclass, replace
 from math import inf
 from typing import Any, TypeVar, cast
 
-from tenure.engine import Hint, Notice, Queued, SessionItem
+from tenure.engine import Hint, Notice, QueueCounts, Queued, SessionItem
 
 V = TypeVar("V")
 
@@ -75,6 +75,8 @@ class Numbers:
         if isinstance(own, Queued):
             # a place is an upper bound, and an engine may know better
             return own.place <= wanted.place and self.same(own.ask_again_in, wanted.ask_again_in)
+        if isinstance(own, QueueCounts):  # the host's clock, where an engine has none
+            own, wanted = replace(own, now=0.0), replace(wanted, now=0.0)
         if isinstance(own, SessionItem) and own.family == wanted.family == "tasks":
             names = (tuple(map(int, item.name.split())) for item in (own, wanted))
             if not all(map(self.same, *names, ("id", "token"))):

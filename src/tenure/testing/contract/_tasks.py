@@ -279,6 +279,12 @@ class TaskContract(ClerkBase):
         _, first, second = await do.batch(put, take, again)
         assert payloads(first.tasks + second.tasks) == [b"0", b"1"]
 
+    async def test_the_engines_time_goes_on(self, clerk: OpenClerk, advance: Advance) -> None:
+        a = await clerk("a")
+        before = await a.count()
+        await advance(2.0)
+        assert (await a.count()).now - before.now == self.about(2.0)
+
     # settling
 
     async def test_a_retry_comes_after_its_pause_and_counts_an_attempt(
