@@ -59,6 +59,7 @@ def _facts(record: TaskRecord) -> list[tuple[str, str]]:
         ("attempts", str(record.attempts)),
         ("deliveries", str(record.deliveries)),
         ("key", record.key or ""),
+        ("group", record.group or ""),
         *((f"meta {name}", value) for name, value in record.meta.items()),
         *((name, getattr(record, name)) for name in ("payload", "progress", "result", "error")),
     ]

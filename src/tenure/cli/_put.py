@@ -26,9 +26,10 @@ def put(words: Sequence[str]) -> int:
     p.add_argument(
         "payload", metavar="JSON", nargs="?", default="null", help="a JSON value (default: null); - reads it"
     )
-    p.add_argument("--key", type=_key, help="refuse the task while one with this key is unfinished")
+    p.add_argument("--key", type=_name, help="refuse the task while one with this key is unfinished")
     p.add_argument("--delay", metavar="S", type=seconds, default=0.0, help="seconds before it may be taken")
     p.add_argument("--priority", metavar="N", type=_priority, default=0, help="higher first (default: 0)")
+    p.add_argument("--group", type=_name, help="the tasks with which it takes turns: a tenant, an account")
     given = p.parse_intermixed_args(words)
     task_id = with_store(given, partial(_put, given, _payload(given.payload)), may_make=True)
     if given.json:
@@ -38,7 +39,8 @@ def put(words: Sequence[str]) -> int:
 
 
 async def _put(given: argparse.Namespace, payload: Any, store: Store) -> int:
-    return await WorkQueue(store, given.name).put(payload, given.priority, given.delay, given.key)
+    queue = WorkQueue(store, given.name)
+    return await queue.put(payload, given.priority, given.delay, given.key, group=given.group)
 
 
 def _payload(text: str) -> Any:
@@ -59,9 +61,9 @@ def _refuse(name: str) -> NoReturn:
     raise ValueError(f"there is no {name} in JSON")
 
 
-def _key(text: str) -> str:
+def _name(text: str) -> str:
     try:
-        return check_name("a key", text)
+        return check_name("it", text)
     except ValueError as problem:
         raise argparse.ArgumentTypeError(str(problem)) from None
 

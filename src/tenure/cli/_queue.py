@@ -10,13 +10,14 @@ from functools import partial
 from shutil import get_terminal_size
 from typing import Any
 
+from tenure.engine import CAP
 from tenure.errors import EngineError, StoreUnavailable
-from tenure.shared import QueueStatistics, TaskPage, WorkQueue
+from tenure.shared import GroupStatistics, QueueStatistics, TaskPage, WorkQueue
 from tenure.store import Store
 from tenure.web import look_at_queues, names
 
 from ._answer import answer
-from ._arguments import count
+from ._arguments import count, whole_number
 from ._errors import UsageError
 from ._manage import cancel, purge, requeue, set_paused
 from ._one_queue import known, of_one, task_id
@@ -148,6 +149,30 @@ def _dead(words: Sequence[str]) -> int:
     return 0
 
 
+def _groups(words: Sequence[str]) -> int:
+    p = of_one("queue groups", "The groups of a queue with the most unfinished tasks.")
+    p.add_argument(
+        "--limit",
+        metavar="N",
+        type=partial(whole_number, least=1, most=CAP),
+        default=20,
+        help=f"limit of groups shown, at most {CAP} (default: %(default)s)",
+    )
+    given = p.parse_args(words)
+    groups = with_store(given, partial(_look_at_groups, given))
+    if given.json:
+        return answer({"name": given.name, "groups": [asdict(group) for group in groups]})
+    rows = [(short(g.group), g.waiting, g.delayed, g.leased) for g in groups]
+    print(table(("group", "waiting", "delayed", "leased"), rows, nothing="no task has a group"))
+    return 0
+
+
+async def _look_at_groups(given: argparse.Namespace, store: Store) -> list[GroupStatistics]:
+    queue = WorkQueue(store, given.name)
+    await known(queue, given.name)
+    return await queue.groups(given.limit)
+
+
 async def _look_into(given: argparse.Namespace, store: Store) -> tuple[QueueStatistics, TaskPage]:
     of = WorkQueue(store, given.name)
     statistics = await known(of, given.name)
@@ -206,6 +231,7 @@ _COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
     "show": _show,
     "put": put,
     "dead": _dead,
+    "groups": _groups,
     "requeue": requeue,
     "reschedule": reschedule,
     "cancel": cancel,

@@ -95,7 +95,8 @@ class Producers:
             if isinstance(reply, Accepted | Conflict):
                 self._line.grant(request.waiter, reply)
             elif reply is Reply.REFUSED:
-                self._line.fail(request.waiter, QueueFull(self._key, self.max_size))
+                group = next((task.group for task in request.request.tasks if task.group), None)
+                self._line.fail(request.waiter, QueueFull(self._key, self.max_size, group))
             elif not request.waiter.waiting:
                 self._withdraw(request.request.producer)
             elif request.room or session.lost is not None:

@@ -312,7 +312,7 @@ class WorkQueue(Generic[P]):
 
         def judge(answer: int | Duplicate | Reply) -> int:
             if isinstance(answer, Reply):
-                raise QueueFull(self.key, max_size)
+                raise QueueFull(self.key, max_size, task.group or None)
             return self._id(task, answer)
 
         return run_enlisted(connection, self.store.enlist(PutOne(self.key, task, max_size)), judge)
@@ -538,7 +538,7 @@ class WorkQueue(Generic[P]):
     async def browse(self, state: str, *, after: str = "", limit: int = 100) -> TaskPage[P]:
         """Look at tasks that are "waiting", "delayed", "leased", "dead" or "ended" (in any way), `limit` at a time.
 
-        Waiting tasks come in the order of taking, without aging; delayed ones in the order in which they are due,
+        Waiting tasks come by group, in one in the order of taking without aging; delayed ones as they become due,
         leased ones in that in which they were taken, others in that in which they ended. `after` is the `next` of the
         page before; for ended and dead tasks a `rank` will do, as a str. A task that is in the state from the first
         page to the last is listed; what comes or goes meanwhile may be missed or come twice. Payloads of ended tasks

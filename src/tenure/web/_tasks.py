@@ -34,7 +34,7 @@ class Tasks:
     errors: bool = True
 
     async def listing(self, queue: str, state: str, after: str, limit: int, find: str) -> dict[str, Any]:
-        """A page of the tasks in a state; with `find`, those with this id, or this in their key or error.
+        """A page of the tasks in a state; with `find`, those with this id, or this in their key, group or error.
 
         The task with that id, or the unfinished one with exactly that key, comes first, whatever its state. Raises
         `ValueError`, `EngineError`.
@@ -72,7 +72,7 @@ class Tasks:
 
     def _described(self, record: Record, *, whole: bool = False) -> dict[str, Any]:
         task = seen(record, self.store, payloads=self.payloads)
-        described = {name: getattr(task, name) for name in ("id", "state", "priority", "key")}
+        described = {name: getattr(task, name) for name in ("id", "state", "priority", "key", "group")}
         described |= {name: getattr(task, name) for name in ("attempts", "deliveries", "age", "rank")}
         if self.errors:
             described["error"] = task.error
@@ -113,4 +113,4 @@ class _Texts:
 
 def _has(task: dict[str, Any], find: str) -> bool:
     find = find.casefold()
-    return not find or any(find in (task.get(name) or "").casefold() for name in ("key", "error"))
+    return not find or any(find in (task.get(name) or "").casefold() for name in ("key", "group", "error"))

@@ -29,7 +29,7 @@ function searchForm(where) {
   const form = element("form", {role: "search"},
     element("label", {}, "state", element("select", {name: "state"}, ...STATES.map(
       state => element("option", {value: state, selected: state === (where.state || "waiting") ? "" : null}, state)))),
-    element("label", {}, "id, key, or text of the error", element("input", {type: "search", name: "find"})),
+    element("label", {}, "id, key, group, or text of the error", element("input", {type: "search", name: "find"})),
     element("button", {}, "Search"));
   form.elements.find.value = where.find || "";
   const go = () => { location.hash = new URLSearchParams({queue: where.queue, state: form.elements.state.value, find: form.elements.find.value.trim()}); };
@@ -57,11 +57,11 @@ const queueActions = queue => !MAY_ACT ? [] : [element("p", {class: "bar"}, butt
   button("Resume", {action: "resume", queue}), button("Requeue all dead tasks", {action: "requeue", queue, all: true}),
   ...STATES.filter(state => state !== "leased" && state !== "ended").map(state => button(`Purge ${state} tasks`, {action: "purge", queue, states: [state]}, true)))];
 function tasksFound(where, said) {
-  const rows = said.tasks.map(t => [link(String(t.id), {queue: where.queue, task: t.id}), t.state, spoken(Math.max(t.age, 0)), count(t.attempts), t.key || "-",
+  const rows = said.tasks.map(t => [link(String(t.id), {queue: where.queue, task: t.id}), t.state, spoken(Math.max(t.age, 0)), count(t.attempts), t.key || "-", t.group || "-",
     t.error ? shortened(t.error, 120) : "-"]);
   const more = said.next ? element("p", {}, link("More", {...where, after: said.next})) : null;
   const looked = where.find ? element("p", {class: "empty"}, `${count(said.looked_at)} ${said.state} tasks were looked at`) : null;
-  return [...queueActions(where.queue), table([" id", " state", "age", "attempts", " key", " error"], rows), looked, more].filter(Boolean);
+  return [...queueActions(where.queue), table([" id", " state", "age", "attempts", " key", " group", " error"], rows), looked, more].filter(Boolean);
 }
 const clock = () => new Date().toLocaleTimeString("en-GB");
 function historyOf(place) {
@@ -72,7 +72,7 @@ function taskFound(where, t) {
   const now = `${t.state}, ${t.attempts} failed, ${t.deliveries} deliveries${t.progress ? `, progress ${shortened(t.progress, 80)}` : ""}`;
   if (!seen.length || seen[seen.length - 1][1] !== now) seen.push([clock(), now]);
   const facts = [["state", t.state], ["age", spoken(Math.max(t.age, 0))], ["priority", count(t.priority)], ["failed tries", count(t.attempts)], ["deliveries", count(t.deliveries)],
-    ["key", t.key], ["progress", t.progress], ["payload", t.payload], ["result", t.result], ["error", t.error],
+    ["key", t.key], ["group", t.group], ["progress", t.progress], ["payload", t.payload], ["result", t.result], ["error", t.error],
     ...Object.entries(t.meta).map(([name, value]) => [`meta ${name}`, value])].filter(([, value]) => value !== null && value !== undefined && value !== "");
   const acts = !MAY_ACT ? [] : t.state === "dead" ? [button("Requeue", {action: "requeue", queue: where.queue, ids: [t.id]})]
     : t.rank ? [] : [button("Cancel the task", {action: "cancel", queue: where.queue, ids: [t.id]}, true)];
