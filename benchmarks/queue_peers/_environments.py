@@ -24,6 +24,10 @@ POSTGRES_PEERS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "procrastinate": (("procrastinate", "psycopg[binary]"), ("asyncio",)),
     "saq_postgres": (("saq[postgres]", "psycopg[binary]", "typing_extensions"), ("asyncio",)),
 }
+GROUP_PEERS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "groups_docket": (("pydocket",), ("asyncio",)),
+    "groups_procrastinate": (("procrastinate", "psycopg[binary]"), ("asyncio",)),
+}
 _HARNESS = ("anyio", "trio", "uvloop", "hiredis")
 
 
@@ -41,7 +45,7 @@ def python_with(peer: str) -> Path | None:
         shutil.rmtree(folder, ignore_errors=True)
         print(f"installing {peer} ...", file=sys.stderr, flush=True)
         venv.create(folder, with_pip=True)
-        packages = (*(PEERS | POSTGRES_PEERS)[peer][0], *_HARNESS)
+        packages = (*(PEERS | POSTGRES_PEERS | GROUP_PEERS)[peer][0], *_HARNESS)
         if subprocess.run([python, "-m", "pip", "install", "-qq", *packages], check=False).returncode:
             return None
         complete.touch()

@@ -38,11 +38,6 @@ def group_statistics(counts: GroupCounts) -> GroupStatistics:
     return GroupStatistics(counts.group, counts.waiting, counts.delayed, counts.leased)
 
 
-def check_group(group: object) -> str:
-    """The name of a group, "" for None."""
-    return "" if group is None else check_name("group", group)
-
-
 def settings(
     key: str,
     per_group: object,

@@ -52,7 +52,6 @@ from ._groups import (
     GroupSettings,
     GroupStatistics,
     OnRetry,
-    check_group,
     group_statistics,
     settings,
 )
@@ -347,7 +346,7 @@ class WorkQueue(Generic[P]):
             value = b"" if expected is None else self._cursor("what is expected", expected)
         outcomes: dict[int, int | DuplicateTask] = {}
         for portion in portions:
-            part = tuple(tasks[i] for i in portion)
+            part = tuple(map(tasks.__getitem__, portion))
             last = portion is portions[-1]
             answer = await self._client.producers.put(
                 part, wait=True, cursor=stored if last else None, expected=value
@@ -398,7 +397,7 @@ class WorkQueue(Generic[P]):
             None if key is None else check_name("key", key),
             check_timeout("expires", expires, least=None),
             b"" if meta is None and more is None else encode_meta(meta, more),
-            check_group(group),
+            "" if group is None else check_name("group", group),
         )
 
     def _outcome(self, task: NewTask, answer: int | Duplicate) -> int | DuplicateTask:

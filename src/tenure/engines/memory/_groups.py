@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from heapq import nsmallest
 from typing import Protocol
@@ -36,28 +36,24 @@ class Group:
         self.reserved = 0
         self.producers: OrderedDict[str, int] = OrderedDict()
         """The producers that wait for room in the group, and for how many tasks."""
-        self._by_priority = Order(is_ready, lambda: self.waiting)
-        self._by_age = Order(is_ready, lambda: self.waiting)
+        self.by_priority = Order(is_ready, lambda: self.waiting)
+        self.by_age = Order(is_ready, lambda: self.waiting)
 
-    def add(self, task: GroupedTask) -> None:
-        self._by_priority.add((-task.priority, task.ready_at, task.id))
-        self._by_age.add((task.ready_at, task.id))
-
-    def first(self, now: float, aging: float | None) -> int | None:
-        """The id of the task that is next by priority or age."""
-        order = self._by_priority
-        if aging is not None and (oldest := self._by_age.first()) is not None and now - oldest[0] > aging:
-            order = self._by_age
-        rank = order.first()
-        return None if rank is None else int(rank[-1])
+    def pop(self, now: float, aging: float | None) -> int | None:
+        """The id of the task that is next by priority or age; it leaves that order."""
+        order = self.by_priority
+        if aging is not None and (oldest := self.by_age.first()) is not None and now - oldest[0] > aging:
+            order = self.by_age
+        return None if order.first() is None else int(order.pop()[-1])
 
 
 class Groups:
     """All groups of a queue; those without a group are `_plain`, which is always there."""
 
     def __init__(self, is_ready: Callable[[Rank], bool], tasks: Mapping[int, GroupedTask]) -> None:
-        self.takeable = 0
-        """How many tasks can be taken now."""
+        self.take_turns = False
+        """Whether there is any group but that of the tasks without one."""
+        self._takeable_of_all = 0
         self._is_ready = is_ready
         self._tasks = tasks
         self._plain = Group("", is_ready)
@@ -69,8 +65,10 @@ class Groups:
         self._weights: dict[str, float] = {}
         self._hold = True
 
-    def __len__(self) -> int:
-        return sum(group.unfinished > 0 for group in self._named.values())
+    @property
+    def takeable(self) -> int:
+        """How many tasks can be taken now."""
+        return self._takeable_of_all if self._named else self._plain.waiting
 
     # settings
 
@@ -95,12 +93,12 @@ class Groups:
     # tasks come and go
 
     def come(self, task: GroupedTask) -> None:
-        """There is one unfinished task more."""
+        """There is one unfinished task more, which has a group."""
         self._group(task.group).unfinished += 1
 
     def go(self, task: GroupedTask) -> None:
-        """A task that is neither leased nor waiting is unfinished no more."""
-        group = self._group(task.group)
+        """A task that has a group, and is neither leased nor waiting, is unfinished no more."""
+        group = self._named[task.group]
         group.unfinished -= 1
         if group.bound == task.id:
             group.bound = 0
@@ -109,24 +107,26 @@ class Groups:
 
     def add(self, task: GroupedTask) -> None:
         """A task is ready."""
-        group = self._group(task.group)
+        group = self._group(task.group) if task.group else self._plain
         group.waiting += 1
-        group.add(task)
-        self._refresh(group)
+        group.by_priority.add((-task.priority, task.ready_at, task.id))
+        group.by_age.add((task.ready_at, task.id))
+        if self._named:
+            self._refresh(group)
 
     def remove(self, task: GroupedTask) -> None:
         """A task is ready no more."""
-        group = self._group(task.group)
+        group = self._group(task.group) if task.group else self._plain
         group.waiting -= 1
-        self._refresh(group)
+        if self._named:
+            self._refresh(group)
 
     def rest(self, task: GroupedTask) -> None:
-        """A task is delayed now."""
-        if task.group:
-            self._refresh(self._group(task.group))
+        """A task that has a group is delayed now."""
+        self._refresh(self._group(task.group))
 
     def lease(self, task: GroupedTask) -> None:
-        """The next task is taken; `remove` follows."""
+        """The next task is taken; `remove` follows. Only while there are groups."""
         group = self._group(task.group)
         group.leased += 1
         if group.tag is not None:
@@ -134,7 +134,8 @@ class Groups:
             self._set_tag(group, group.tag + self._turn(group))
 
     def unlease(self, task: GroupedTask) -> None:
-        group = self._group(task.group)
+        """A task that has a group is leased no more."""
+        group = self._named[task.group]
         group.leased -= 1
         self._refresh(group)
 
@@ -151,16 +152,22 @@ class Groups:
         if group is not None and group.tag is not None:
             self._set_tag(group, max(self._now, group.tag - self._turn(group)))
 
-    def next(self, now: float, aging: float | None) -> int | None:
-        """The id of the task that is to be taken next."""
+    def pop(self, now: float, aging: float | None) -> int | None:
+        """The id of the next task, which the caller takes."""
         if not self._named:
-            return self._plain.first(now, aging)
+            return self._plain.pop(now, aging)
         if (rank := self._tags.first()) is None:
             return None
         group = self._group(rank[-1])
-        return group.bound if self._is_bound(group) else group.first(now, aging)
+        return group.bound if self._is_bound(group) else group.pop(now, aging)
 
     # producers
+
+    def have_room(self, tasks: Sequence[str]) -> bool:
+        """Whether there is room for tasks of these groups, each named once for each task."""
+        if not self._max_size:
+            return True
+        return all(self.room(name) >= count for name, count in Counter(tasks).items())
 
     def room(self, name: str) -> float:
         """How many tasks a group has room for, if nobody waits for it."""
@@ -227,6 +234,8 @@ class Groups:
             group = Group(name, self._is_ready)
             self._named[name] = group
             if len(self._named) == 1:
+                self.take_turns = True
+                self._takeable_of_all = self._plain.takeable = 0
                 self._refresh(self._plain)
         return group
 
@@ -235,14 +244,13 @@ class Groups:
         if group.name and not (group.unfinished or group.reserved or group.producers):
             del self._named[group.name]
             if not self._named:
+                self.take_turns = False
                 self._now, self._plain.tag = 0.0, None
 
     def _refresh(self, group: Group) -> None:
         takeable = self._takeable(group)
-        self.takeable += takeable - group.takeable
+        self._takeable_of_all += takeable - group.takeable
         group.takeable = takeable
-        if not self._named:
-            return
         if not takeable:
             group.tag = None
         elif group.tag is None:

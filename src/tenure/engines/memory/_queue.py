@@ -141,7 +141,8 @@ class Queue:
         if task.delayed:
             self.delayed += 1
             self._by_due.add((task.ready_at, task.id))
-            self.groups.rest(task)
+            if task.group:
+                self.groups.rest(task)
         else:
             self.waiting += 1
             self.groups.add(task)
@@ -171,11 +172,12 @@ class Queue:
 
     def pop_next(self, now: float, aging: float | None) -> Task | None:
         """Take the next task out of the order."""
-        task_id = self.groups.next(now, aging)
+        task_id = self.groups.pop(now, aging)
         if task_id is None:
             return None
         task = self.tasks[task_id]
-        self.groups.lease(task)
+        if self.groups.take_turns:
+            self.groups.lease(task)
         self.step_out(task)
         return task
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Sequence
 from heapq import heappop, heappush
 from itertools import islice
@@ -133,7 +132,7 @@ class Tasks:
             queue.reserved_slots -= producer.count
             queue.groups.reserve(producer.group, -producer.count)
             answer = self._accept(queue, request)
-            self._make_room(queue, producer.group)
+            self._admit(queue, producer.group)
             return answer
         producer = queue.producers.get(name) or queue.in_groups.get(name)
         if producer is None:
@@ -166,26 +165,22 @@ class Tasks:
     def _has_room(self, queue: Queue, request: PutRequest) -> bool:
         if not request.tasks:
             return True
-        needs = self._count_new(queue, request)
-        return (
-            not queue.producers
-            and self._room(queue) >= needs.total()
-            and all(queue.groups.room(group) >= count for group, count in needs.items())
-        )
+        new = self._new(queue, request)
+        return not queue.producers and self._room(queue) >= len(new) and queue.groups.have_room(new)
 
     def _room(self, queue: Queue) -> int:
         return queue.max_size - len(queue.tasks) - queue.reserved_slots
 
-    def _count_new(self, queue: Queue, request: PutRequest) -> Counter[str]:
-        """How many tasks of the request are no duplicates, by group."""
+    def _new(self, queue: Queue, request: PutRequest) -> list[str]:
+        """The groups of the tasks of the request that are no duplicates."""
         keys: set[str] = set()
-        new: Counter[str] = Counter()
+        new: list[str] = []
         for task in request.tasks:
             if task.key is None:
-                new[task.group] += 1
+                new.append(task.group)
             elif task.key not in queue.keys and task.key not in keys:
                 keys.add(task.key)
-                new[task.group] += 1
+                new.append(task.group)
         return new
 
     def _accept(self, queue: Queue, request: PutRequest) -> Accepted | Conflict:
@@ -209,7 +204,8 @@ class Tasks:
             if expires is not None:
                 heappush(self._expiring, (expires, task.id, queue.name))
             queue.tasks[task.id] = task
-            queue.groups.come(task)
+            if task.group:
+                queue.groups.come(task)
             queue.line_up(task, now)
             ids.append(task.id)
         queue.counts["put"] += sum(isinstance(i, int) for i in ids)
@@ -244,20 +240,16 @@ class Tasks:
                 del queue.reserved[producer.name]
                 queue.reserved_slots -= producer.count
                 answer = Reply.RELEASED
-        self._make_room(queue, producer.group)
+        self._admit(queue, producer.group)
         return answer
 
-    def _make_room(self, queue: Queue, *groups: str) -> None:
-        """Something was freed in these groups, and so in the queue."""
-        for group in groups:
+    def _admit(self, queue: Queue, *groups: str) -> None:
+        """Reserve slots for the heads of the lines of these groups and of the queue, for as long as they fit."""
+        for group in groups if queue.in_groups else ():
             for name in queue.groups.admit(group):
                 producer = queue.producers[name] = queue.in_groups.pop(name)
                 queue.ordinal += 1
                 producer.ordinal = queue.ordinal
-        self._admit(queue)
-
-    def _admit(self, queue: Queue) -> None:
-        """Reserve slots for the head of the producers' line, for as long as it fits."""
         while queue.producers:
             producer = next(iter(queue.producers.values()))
             if producer.count > self._room(queue):
@@ -392,7 +384,8 @@ class Tasks:
             task.session.detach("tasks", queue.name, str(task.id))
         queue.stops.pop(task.token, None)
         task.session, task.token = None, 0
-        queue.groups.unlease(task)
+        if task.group:
+            queue.groups.unlease(task)
 
     def _return(self, queue: Queue, task: Task) -> None:
         """The task enters the order; the caller offers what can be taken."""
@@ -453,8 +446,9 @@ class Tasks:
         del queue.tasks[task.id]
         if task.key is not None:
             del queue.keys[task.key]
-        queue.groups.go(task)
-        self._make_room(queue, task.group)
+        if task.group:
+            queue.groups.go(task)
+        self._admit(queue, task.group)
         if not queue.tasks:
             self._state.fire(("drain", queue.name), queue.name, "", Notice.DRAINED)
 
@@ -573,7 +567,8 @@ class Tasks:
         if task.key is not None:
             queue.keys[task.key] = task.id
         queue.tasks[task.id] = task
-        queue.groups.come(task)
+        if task.group:
+            queue.groups.come(task)
         self._return(queue, task)
         return True
 
@@ -626,7 +621,7 @@ class Tasks:
         queue = self._queue(op.key)
         takeable = queue.groups.takeable
         queue.groups.set(op)
-        self._make_room(queue, *queue.groups.with_producers())
+        self._admit(queue, *queue.groups.with_producers())
         self._offer(queue, queue.groups.takeable - takeable)
         return Reply.OK
 
