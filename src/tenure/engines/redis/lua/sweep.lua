@@ -52,7 +52,11 @@ local function drop_task(session, name)
     else
         rare().return_task(queue, task, task.since)
     end
+    if queue.grouped > 0 then
+        groups().refund(queue, task.group)
+    end
     write_endings()
+    offer_gained(queue)
     if call('EXISTS', P .. session .. ' ' .. name .. ':leases') == 0 then
         leave_lessees(queue, session)
     end
@@ -116,7 +120,7 @@ local function serve_the_unserved()
     if name then
         local queue = read_queue(name)
         call('SREM', P .. 'unadmitted', name)
-        rare().admit(queue)
+        rare().admit_everywhere(queue)
         save_queue(queue)
         unfinished = call('EXISTS', P .. 'unadmitted') == 1
     end
@@ -176,6 +180,7 @@ local function expire_task(member)
         rare().step_out(queue, task)
         end_task(queue, task, 'expired', '', 3600e6)
         write_endings()
+        offer_gained(queue)
     end
     save_queue(queue)
 end
