@@ -6,8 +6,8 @@
 -- values}. Of the pool, `resources` is a sorted set of all names, `free` of the free ones by preference and last use,
 -- `resting` of those that rest by the time when they may be claimed; `claimed` a hash of holder -> resource; `claiming` a
 -- sorted set of waiting claimers in the order of the line, all with the score 0: the number and the order of coming (`line` is
--- the last), each as 16 digits, and the holder; `numbers` the same of each group: the group, then its numbers and orders of
--- coming; `claimers` a hash of holder -> quarantine, session, what the metadata must have, number and order of coming, and the
+-- the last), each as 16 digits, and the holder; `numbers` the same of each group: the group, then its numbers, counted
+-- down from 1e15, and orders of coming; `claimers` a hash of holder -> quarantine, session, what the metadata must have, number and order of coming, and the
 -- group, as JSON; `looking` a hash of holder -> the last free resource that it has been compared
 -- with, while it has not been with all of them. `pools`, `cooling` are sorted sets of the shard: all pools, all that rest.
 
@@ -117,19 +117,24 @@ local function head_of_line(pool)
     return head and sub(head, 33), head
 end
 
--- What stands for a claimer among those of its group.
+-- What the members of a group in `numbers` begin with.
+local function prefix_of(claimer)
+    return string.gsub(claimer.group, '%z', '\0\1') .. '\0\0'
+end
+
+-- What stands for a claimer among those of its group: the last comes first.
 local function place_in_group(claimer)
-    return string.gsub(claimer.group, '%z', '\0\1') .. '\0\0' .. claimer.place
+    return prefix_of(claimer) .. format('%016d', 1e15 - sub(claimer.place, 1, 16)) .. sub(claimer.place, 17)
 end
 
 -- A claimer joins the line: behind the others of its group, and no sooner than the head.
 local function join_line(pool, claimer)
     local _, head = head_of_line(pool)
-    claimer.place = ''
-    local prefix = place_in_group(claimer)
-    local last = call('ZREVRANGEBYLEX', P .. pool .. ':numbers', '(' .. sub(prefix, 1, -2) .. '\1', '[' .. prefix, 'LIMIT', 0, 1)[1]
-    local least = head and tonumber(sub(head, 1, 16)) or 0
-    local number = last and math.max(least, sub(last, #prefix + 1, #prefix + 16) + 1) or least
+    local prefix, number = prefix_of(claimer), head and tonumber(sub(head, 1, 16)) or 0
+    local last = call('ZRANGEBYLEX', P .. pool .. ':numbers', '[' .. prefix, '(' .. sub(prefix, 1, -2) .. '\1', 'LIMIT', 0, 1)[1]
+    if last then
+        number = math.max(number, 1e15 - sub(last, #prefix + 1, #prefix + 16) + 1)
+    end
     claimer.place = format('%016d%016d', number, call('INCR', P .. pool .. ':line'))
     call('ZADD', P .. pool .. ':claiming', 0, claimer.place .. claimer.holder)
     call('ZADD', P .. pool .. ':numbers', 0, place_in_group(claimer))

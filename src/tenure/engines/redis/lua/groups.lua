@@ -186,7 +186,7 @@ local function go(queue, task)
     refresh(queue, group)
     tidy_group(queue, group)
     if group.lined > 0 then
-        rare().admit_in_group(queue, group, CAP)
+        rare().admit_in_group(queue, group, 256)
     end
 end
 

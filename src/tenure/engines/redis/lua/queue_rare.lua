@@ -120,7 +120,8 @@ local function drop_producer(queue, producer, place)
     end
 end
 
--- Let the first in the line of a group join that of the queue, as many as fit and at most so many -> how many more might
+-- Let the first in the line of a group join that of the queue, as many as fit and at most so many -> how many are left of these; the
+-- sweep goes on where there are very many.
 local function admit_in_group(queue, group, most)
     local size = groups().known_groups(queue).size
     while group.lined > 0 and most > 0 do
@@ -134,24 +135,23 @@ local function admit_in_group(queue, group, most)
         join_line(queue, producer, place)
         most = most - 1
     end
+    if most == 0 then
+        call('SADD', P .. 'unadmitted', queue.name)
+        due_at(0)
+    end
     return most
 end
 
--- The same in all groups, and in the queue; the sweep goes on where there are very many.
+-- The same in all groups, and in the queue.
 local function admit_everywhere(queue)
-    local from, most = '-', CAP
-    while queue.lined > 0 do
+    local from, most = '-', 256
+    while queue.lined > 0 and most > 0 do
         local member = call('ZRANGEBYLEX', queue.key .. ':lines', from, '+', 'LIMIT', 0, 1)[1]
         if not member then
             break
         end
         local group = groups().read_group(queue, (groups().split_member(member)))
         most = admit_in_group(queue, group, most)
-        if most == 0 then
-            call('SADD', P .. 'unadmitted', queue.name)
-            due_at(0)
-            break
-        end
         from = '[' .. sub(group.prefix, 1, -2) .. '\1'
     end
     admit(queue)
@@ -161,7 +161,7 @@ end
 local function make_room(queue, name)
     local group = name ~= '' and groups().read_group(queue, name)
     if group and group.lined > 0 then
-        admit_in_group(queue, group, CAP)
+        admit_in_group(queue, group, 256)
     end
     admit(queue)
 end

@@ -460,7 +460,7 @@ end
 
 -- ARGV: queue, limit -> groups: the name, and how many tasks are waiting, delayed and leased
 function operations.groups(name)
-    local answer, names = {}, call('ZRANGE', P .. name .. ':sizes', 0, math.min(tonumber(ARGV[5]), CAP) - 1)
+    local answer, names = {}, call('ZRANGE', P .. name .. ':sizes', 0, math.min(tonumber(ARGV[5]), 256) - 1)
     for i, packed in ipairs(#names > 0 and call('HMGET', P .. name .. ':groups', unpack(names)) or {}) do
         local group = groups().unpack_group(names[i], packed)
         answer[i] = {group.name, group.waiting, group.unfinished - group.waiting - group.leased, group.leased}
