@@ -72,18 +72,18 @@ for i = 12, #ARGV do
         elseif verdict == 'retry' then
             task.attempts = task.attempts + 1
             if task.group ~= '' then
-                groups().bind(queue, task)
+                rare('groups').bind(queue, task)
             end
             rare().return_task(queue, task, now + time)
         else
             task.deliveries = task.deliveries - 1
             if verdict == 'postpone' and task.group ~= '' then
-                groups().bind(queue, task)
+                rare('groups').bind(queue, task)
             end
             rare().return_task(queue, task, verdict == 'postpone' and now + time or task.since)
         end
         if queue.grouped > 0 and (verdict == 'give back' or verdict == 'postpone') then
-            groups().refund(queue, task.group)
+            rare('groups').refund(queue, task.group)
         end
     end
 end
@@ -146,7 +146,7 @@ if more > 0 then
 elseif queue.takers > 0 and call('ZSCORE', queue.key .. ':takers', session) then
     forget_taker(queue, session)
 end
-offer_gained(queue)
+offer_tasks(queue, gained)
 
 local stop = {}
 for _, place in ipairs(call('ZRANGE', P .. session .. ':stops', 0, -1)) do

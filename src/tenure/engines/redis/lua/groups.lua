@@ -1,21 +1,20 @@
--- The groups of a queue, which take turns: `SetGroups` of the contract has the rules. They are made when a task or a
--- producer of a group comes, and `save_groups` follows any change.
+-- The groups of a queue, which take turns: `SetGroups` of the contract has the rules. `save_groups` follows any change.
 --
 -- `groups` is a hash of the groups, what it holds is packed, see PACKED. `tags` is a sorted set of those that can be taken
 -- from, by tag; "" stands for the tasks without a group, whose other keys are those of a queue without groups. `sizes` is
 -- one of those that have unfinished tasks, by how many (negated). `turns` is one of the ready tasks of all groups, and
 -- `elders` of those with a priority; all scores are 0, so they are in the order of the members: the group, then the priority
 -- as 16 digits, since when, and the id; in `elders` the priority comes last. `ages` has the ids of the ready tasks of all
--- groups, by since when. `lines` has the producers that wait for room in
--- a group: the group, the place as 16 digits, and the producer. `settings` is a hash {per_group, size, hold, weighted: 1 if
--- the hash `weights` has any}. Of the queue: `grouped`, how many groups there are; `lined`, how many producers are in
--- `lines`; `virtual`, the virtual time.
+-- groups, by since when. `lines` has the producers that wait for room in a group: the group, the place as 16 digits, and the
+-- producer. `settings` is a hash {per_group, size, hold, weighted: 1 if the hash `weights` has any}. Of the queue: `grouped`,
+-- how many groups there are; `lined`, how many producers are in `lines`; `virtual`, the virtual time.
 
--- unfinished, waiting and leased tasks, reserved slots, producers in the line, the id of the bound task (0: none), which was
--- tried before and comes first, and whether that is delayed
+-- Unfinished, waiting and leased tasks, reserved slots, producers in the line, the id of the bound task (0: none), which was
+-- tried before and comes first, and whether that is delayed.
 local PACKED = '>I4I4I4I4I4I8B'
 local MIDDLE = 2 ^ 52 -- the rank of priority 0; beyond twice that a number of Lua does not count by one
 local USUAL = format('%016d', MIDDLE)
+local known_groups = {} -- queue -> its settings, and the groups that were read
 
 -- What the members of a group begin with, so that they are in the order of its bytes.
 local function prefix_of(name)
@@ -36,46 +35,52 @@ local function priority_of(rank)
     return MIDDLE - rank
 end
 
--- The first members of a group, at most so many; `start` and `stop` are behind its prefix.
-local function first_members(queue, key, group, most, start, stop)
-    local from, to = '[' .. group.prefix .. (start or ''), stop and '(' .. group.prefix .. stop or '(' .. sub(group.prefix, 1, -2) .. '\1'
-    return call('ZRANGEBYLEX', queue.key .. key, from, to, 'LIMIT', 0, most)
+-- The first members of a group, at most so many; `from` and `to` are behind its prefix.
+local function first_members(queue, key, group, most, from, to)
+    local prefix = group.prefix
+    return call('ZRANGEBYLEX', queue.key .. key, from and '[' .. prefix .. from or '[' .. prefix,
+        to and '(' .. prefix .. to or '(' .. sub(prefix, 1, -2) .. '\1', 'LIMIT', 0, most)
 end
 
--- What is known of the groups in this script.
-local function known_groups(queue)
-    if not queue.groups then
+local function known_of(queue)
+    local known = known_groups[queue]
+    if not known then
         local found = call('HMGET', queue.key .. ':settings', 'per_group', 'size', 'hold', 'weighted')
-        queue.groups = {
+        known = {
             of = {}, touched = {}, per_group = tonumber(found[1] or 0), size = tonumber(found[2] or 0), hold = found[3] == '1',
             weighted = found[4],
         }
+        known_groups[queue] = known
     end
-    return queue.groups
+    return known
 end
 
-local function is_bound(settings, group)
-    return group.bound > 0 and settings.per_group == 1 and settings.hold
+local function is_bound(known, group)
+    return group.bound > 0 and known.per_group == 1 and known.hold
 end
 
 -- How many tasks of a group can be taken now.
-local function takeable(settings, group)
-    if group.name == '' or settings.per_group == 0 then
+local function takeable(known, group)
+    if known.per_group == 0 or group.name == '' then
         return group.waiting
-    elseif group.resting and is_bound(settings, group) then
+    elseif group.resting and is_bound(known, group) then
         return 0
     end
-    return math.max(0, math.min(settings.per_group - group.leased, group.waiting))
+    return math.max(0, math.min(known.per_group - group.leased, group.waiting))
 end
 
+-- A group as it is stored. Its tag is false if it has none, and true while it is not known; `saved` is the one in `tags`.
 local function unpack_group(name, packed)
-    local group = {name = name, unfinished = 0, waiting = 0, leased = 0, reserved = 0, lined = 0, bound = 0, resting = false}
+    local unfinished, waiting, leased, reserved, lined, bound, resting = 0, 0, 0, 0, 0, 0, 0
     if packed then
-        local resting
-        group.unfinished, group.waiting, group.leased, group.reserved, group.lined, group.bound, resting = struct.unpack(PACKED, packed)
-        group.resting, group.is_there, group.is_stored, group.size = resting == 1, true, true, group.unfinished
+        unfinished, waiting, leased, reserved, lined, bound, resting = struct.unpack(PACKED, packed)
     end
-    return group
+    -- 16 fields: a table of more takes twice the space
+    return {
+        name = name, prefix = name ~= '' and prefix_of(name), packed = packed, is_there = packed and true, size = unfinished,
+        unfinished = unfinished, waiting = waiting, leased = leased, reserved = reserved, lined = lined, bound = bound,
+        resting = resting == 1, takeable = 0, tag = false, saved = false, turn = false,
+    }
 end
 
 local function add_group(queue, known, name, packed)
@@ -83,32 +88,30 @@ local function add_group(queue, known, name, packed)
     if name == '' then
         write()
         group.waiting = call('ZCARD', queue.key .. ':ready') + queue.ranked
-    else
-        group.prefix = prefix_of(name)
     end
     group.takeable = takeable(known, group)
-    group.is_tagged = group.takeable > 0 and queue.grouped > 0
-    group.has_tag = group.is_tagged -- in `tags`
+    group.tag = group.takeable > 0 and queue.grouped > 0
+    group.saved = group.tag
     known.of[name] = group
     return group
 end
 
 local function read_group(queue, name)
-    local known = known_groups(queue)
+    local known = known_groups[queue] or known_of(queue)
     return known.of[name] or add_group(queue, known, name, name ~= '' and call('HGET', queue.key .. ':groups', name))
 end
 
 -- Read many at once.
 local function read_groups(queue, names)
-    local known, missing = known_groups(queue), {}
+    local known, missing = known_of(queue), {}
     for _, name in ipairs(names) do
         if name ~= '' and not known.of[name] then
             missing[#missing + 1] = name
         end
     end
     for i = 1, #missing, CAP do
-        local last = math.min(i + CAP - 1, #missing)
-        for j, packed in ipairs(call('HMGET', queue.key .. ':groups', unpack(missing, i, last))) do
+        local found = call('HMGET', queue.key .. ':groups', unpack(missing, i, math.min(i + CAP - 1, #missing)))
+        for j, packed in ipairs(found) do
             add_group(queue, known, missing[i + j - 1], packed)
         end
     end
@@ -117,20 +120,20 @@ end
 -- The part of a turn that a task of the group takes.
 local function turn_of(queue, group)
     if not group.turn then
-        group.turn = 1 / (queue.groups.weighted and tonumber(call('HGET', queue.key .. ':weights', group.name) or 1) or 1)
+        group.turn = 1 / (known_groups[queue].weighted and tonumber(call('HGET', queue.key .. ':weights', group.name) or 1) or 1)
     end
     return group.turn
 end
 
 -- How many tasks of a group can be taken has changed, perhaps.
 local function refresh(queue, group)
-    local known = queue.groups
+    local known = known_groups[queue]
     local count = takeable(known, group)
     gained, group.takeable, known.touched[group] = gained + count - group.takeable, count, true
     if count == 0 then
-        group.is_tagged, group.tag = false, nil
-    elseif not group.is_tagged and queue.grouped > 0 then
-        group.is_tagged, group.tag = true, queue.virtual + turn_of(queue, group)
+        group.tag = false
+    elseif not group.tag and queue.grouped > 0 then
+        group.tag = queue.virtual + turn_of(queue, group)
     end
 end
 
@@ -149,7 +152,7 @@ end
 
 -- Forget a group of which nothing is left.
 local function tidy_group(queue, group)
-    local known = queue.groups
+    local known = known_groups[queue]
     known.touched[group] = true
     if not group.is_there or group.unfinished + group.reserved + group.lined > 0 then
         return
@@ -160,7 +163,7 @@ local function tidy_group(queue, group)
         set(queue, 'virtual', 0)
         call('DEL', queue.key .. ':tags')
         for _, other in pairs(known.of) do
-            other.is_tagged, other.has_tag, other.tag, other.saved = false, false, nil, nil
+            other.tag, other.saved = false, false
         end
         known.of[''] = nil
     end
@@ -173,14 +176,14 @@ local function come(queue, name)
     local group = read_group(queue, name)
     make_group(queue, group)
     group.unfinished = group.unfinished + 1
-    queue.groups.touched[group] = true
+    known_groups[queue].touched[group] = true
 end
 
 -- A task that is in no order and not leased is unfinished no more.
 local function go(queue, task)
     local group = read_group(queue, task.group)
     group.unfinished = group.unfinished - 1
-    if group.bound == tonumber(task.id) then
+    if group.bound > 0 and group.bound == tonumber(task.id) then
         group.bound, group.resting = 0, false
     end
     refresh(queue, group)
@@ -204,11 +207,11 @@ local function members_of(group, priority, since, task_id)
     return group.prefix .. rank .. since .. task_id, rank ~= USUAL and group.prefix .. since .. task_id .. rank
 end
 
--- A task of a group is ready.
-local function enter(queue, task, since)
-    local turn, elder = members_of(count_ready(queue, task.group, 1), task.priority, format('%016d', since), task.id)
+-- A task of a group is ready since a time, which has 16 digits.
+local function enter(queue, name, priority, since, task_id)
+    local turn, elder = members_of(count_ready(queue, name, 1), priority, since, task_id)
     add_soon(queue.key .. ':turns', 0, turn)
-    add_soon(queue.key .. ':ages', since, task.id)
+    add_soon(queue.key .. ':ages', since, task_id)
     if elder then
         add_soon(queue.key .. ':elders', 0, elder)
     end
@@ -235,29 +238,28 @@ local function rest(queue, task, is_delayed)
     end
 end
 
-local function count_unleased(queue, name)
+-- A task is leased no more; then it comes into the order, or goes.
+local function unlease_in(queue, name)
     local group = read_group(queue, name)
     group.leased = group.leased - 1
-    refresh(queue, group)
 end
 
 -- A task that was tried goes back: it stays ahead of its group where order is kept.
 local function bind(queue, task)
-    local known = known_groups(queue)
+    local known = known_of(queue)
     if known.per_group == 1 and known.hold then
         local group = read_group(queue, task.group)
         group.bound, group.resting = tonumber(task.id), false
-        refresh(queue, group)
     end
 end
 
 -- The turn of a task that went back untried was none.
 local function refund(queue, name)
     local group = read_group(queue, name)
-    if group.is_tagged then
-        local tag = group.tag or tonumber(call('ZSCORE', queue.key .. ':tags', name))
+    if group.tag then
+        local tag = group.tag == true and tonumber(call('ZSCORE', queue.key .. ':tags', name)) or group.tag
         group.tag = math.max(queue.virtual, tag - turn_of(queue, group))
-        queue.groups.touched[group] = true
+        known_groups[queue].touched[group] = true
     end
 end
 
@@ -270,14 +272,15 @@ local function in_parts(command, key, some)
 end
 
 local function save_tags(queue)
-    local tags, gone = {}, {}
-    for group in pairs(queue.groups.touched) do
-        if group.is_tagged and group.tag ~= group.saved then
-            tags[#tags + 1], tags[#tags + 2] = group.tag, group.name
-            group.has_tag, group.saved = true, group.tag
-        elseif not group.is_tagged and group.has_tag then
-            gone[#gone + 1] = group.name
-            group.has_tag, group.saved = false, nil
+    local tags, gone, last = {}, {}, 0
+    for group in pairs(known_groups[queue].touched) do
+        if group.tag ~= group.saved then
+            if group.tag then
+                tags[last + 1], tags[last + 2], last = group.tag, group.name, last + 2
+            else
+                gone[#gone + 1] = group.name
+            end
+            group.saved = group.tag
         end
     end
     in_parts('ZADD', queue.key .. ':tags', tags)
@@ -285,29 +288,33 @@ local function save_tags(queue)
 end
 
 local function save_groups(queue)
+    local known = known_groups[queue]
+    if not known then
+        return
+    end
     save_tags(queue)
-    local groups, sizes, gone, empty = {}, {}, {}, {}
-    for group in pairs(queue.groups.touched) do
-        local name = group.name
-        local size = group.unfinished > 0 and group.unfinished or nil
+    local groups, sizes, gone, empty, last = {}, {}, {}, {}, 0
+    for group in pairs(known.touched) do
+        local name, unfinished, packed = group.name, group.unfinished, group.packed
         if name ~= '' and group.is_there then
-            groups[#groups + 1], groups[#groups + 2] = name, struct.pack(PACKED, group.unfinished, group.waiting, group.leased,
-                group.reserved, group.lined, group.bound, group.resting and 1 or 0)
-        elseif group.is_stored then
-            gone[#gone + 1] = name
+            packed = struct.pack(PACKED, unfinished, group.waiting, group.leased, group.reserved, group.lined, group.bound,
+                group.resting and 1 or 0)
+            groups[last + 1], groups[last + 2], last = name, packed, last + 2
+        elseif packed then
+            gone[#gone + 1], packed = name, false
         end
-        if name ~= '' and size ~= group.size then
-            if size then
-                sizes[#sizes + 1], sizes[#sizes + 2] = -size, name
+        if unfinished ~= group.size then
+            if unfinished > 0 then
+                sizes[#sizes + 1], sizes[#sizes + 2] = -unfinished, name
             else
                 empty[#empty + 1] = name
             end
         end
-        group.is_stored, group.size = group.is_there, size
+        group.packed, group.size = packed, unfinished
     end
     in_parts('HSET', queue.key .. ':groups', groups)
     in_parts('HDEL', queue.key .. ':groups', gone)
     in_parts('ZADD', queue.key .. ':sizes', sizes)
     in_parts('ZREM', queue.key .. ':sizes', empty)
-    queue.groups.touched = {}
+    known.touched = {}
 end

@@ -7,7 +7,7 @@ if task.expires then
 end
 set(queue, 'tasks', queue.tasks - 1)
 if task.group ~= '' then
-    groups().go(queue, task)
+    rare('groups').go(queue, task)
 end
 if queue.producers > 0 then
     rare().admit(queue)

@@ -15,12 +15,8 @@ if known then
     return known
 end
 
-local queue = read_queue(name)
+local queue, size = read_queue(name)
 local next_argument, answer, next_id, delayed = 8, {'put'}, nil, 0
-
-local function twin_of(key)
-    return tonumber(call('HGET', queue.key .. ':keys', key) or nil)
-end
 
 -- Read the next task, and put it unless it is only looked at and counted for its group; -> 1 if it is new
 local function take_in(seen, needs)
@@ -35,7 +31,7 @@ local function take_in(seen, needs)
         key, expires, meta, group = ARGV[next_argument + 5], ARGV[next_argument + 6], ARGV[next_argument + 7], ARGV[next_argument + 8]
         next_argument = next_argument + 9
     end
-    local twin = keyed and twin_of(key)
+    local twin = keyed and tonumber(call('HGET', queue.key .. ':keys', key) or nil)
     if seen then
         local is_new = not twin and not (keyed and seen[key])
         seen[key or ''] = keyed
@@ -53,7 +49,7 @@ local function take_in(seen, needs)
         call('HSET', hash, 'payload', payload)
     else
         call('HSET', hash, 'payload', payload, 'group', group, 'ready', format('%016d', now + delay))
-        groups().come(queue, group)
+        rare('groups').come(queue, group)
     end
     if meta ~= '' then
         call('HSET', hash, 'meta', meta)
@@ -71,7 +67,7 @@ local function take_in(seen, needs)
         due_at(now + expires)
     end
     if delay == '0' and group ~= '' then
-        groups().enter(queue, {id = task_id, priority = tonumber(priority), group = group}, NOW)
+        rare('groups').enter(queue, group, tonumber(priority), NOW, task_id)
     elseif delay == '0' and priority == '0' and queue.grouped == 0 then
         gained = gained + 1
         add_soon(queue.key .. ':ready', NOW, task_id)
@@ -117,26 +113,18 @@ local function accept(count, cursor, value, expected)
     gained = 0
 end
 
--- How many of the next tasks are new; they are counted by group too.
-local function count_new(count, needs)
-    local start, seen, new = next_argument, {}, 0
+-- Whether there is room for those of the next tasks that are new.
+local function has_room(count, of)
+    local room = queue.size - queue.tasks - queue.reserved
+    if queue.producers > 0 or of == '' and room >= count then
+        return queue.producers == 0
+    end
+    local start, seen, needs, new = next_argument, {}, {}, 0
     for _ = 1, count do
         new = new + take_in(seen, needs)
     end
     next_argument = start
-    return new
-end
-
-local function has_room(count, of)
-    local needs, room = {}, queue.size - queue.tasks - queue.reserved
-    if queue.producers > 0 or room < count and room < count_new(count, needs) then
-        return false
-    elseif of == '' then
-        return true
-    end
-    needs = {}
-    count_new(count, needs)
-    return rare().groups_have_room(queue, needs)
+    return room >= new and (of == '' or rare().groups_have_room(queue, needs))
 end
 
 local function put_request()
@@ -166,7 +154,10 @@ local function put_request()
     answer[#answer + 1] = {rare().place_of_producer(queue, producer, place), expiry - now}
 end
 
-set(queue, 'size', tonumber(ARGV[7]))
+queue.size = tonumber(ARGV[7])
+if size ~= ARGV[7] then
+    queue.changed.size = ARGV[7]
+end
 if queue.producers > 0 then
     rare().admit(queue)
 end

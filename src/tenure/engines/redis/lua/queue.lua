@@ -5,7 +5,7 @@
 -- until when the queue is remembered once it is empty; expires and listed, see `save_queue`; grouped, lined and virtual, see
 -- `groups.lua`}.
 
-local rare, groups -- functions, see rare.lua
+local rare -- a function, see rare.lua
 
 -- Fields that were not read together are read when they are asked for; one that is missing is 0.
 local LAZY = {
@@ -21,25 +21,25 @@ local function is_over(queue)
         and queue.reserved == 0 and queue.grouped == 0 and call('EXISTS', queue.key .. ':cursors', queue.key .. ':settings') == 0
 end
 
+-- -> the queue, and its size as text
 local function read_queue(name)
     local found = call('HMGET', P .. name .. ':queue', 'tasks', 'put', 'takers', 'delayed', 'ranked', 'producers', 'reserved',
-        'paused', 'watched', 'keep', 'listed', 'size', 'grouped')
+        'paused', 'watched', 'keep', 'listed', 'grouped', 'size')
     local queue = setmetatable({
         name = name, key = P .. name, changed = {}, tasks = tonumber(found[1] or 0), put = tonumber(found[2] or 0),
         takers = found[3] and tonumber(found[3]) or 0, delayed = found[4] and tonumber(found[4]) or 0,
         ranked = found[5] and tonumber(found[5]) or 0, producers = found[6] and tonumber(found[6]) or 0,
         reserved = found[7] and tonumber(found[7]) or 0, paused = found[8] and tonumber(found[8]) or 0,
         watched = found[9] and 1 or 0, keep = found[10] and tonumber(found[10]) or 0,
-        listed = found[11] and tonumber(found[11]) or 0, size = tonumber(found[12] or 0),
-        grouped = found[13] and tonumber(found[13]) or 0, groups = false,
-    }, LAZY)
+        listed = found[11] and tonumber(found[11]) or 0, grouped = found[12] and tonumber(found[12]) or 0,
+    }, LAZY) -- these and one more: a table of more than 16 fields takes twice the space
     if queue.tasks == 0 and queue.put > 0 and queue.keep <= now and is_over(queue) then
         -- it was to be forgotten
         for _, field in ipairs({'put', 'done', 'cancelled', 'expired', 'discarded', 'purged', 'keep'}) do
             queue[field], queue.changed[field] = 0, 0
         end
     end
-    return queue
+    return queue, found[13]
 end
 
 local function set(queue, field, value)
@@ -52,8 +52,8 @@ end
 
 -- Write what has changed. A queue for which nothing has to be remembered expires.
 local function save_queue(queue)
-    if queue.groups then
-        groups().save_groups(queue)
+    if queue.grouped > 0 or queue.changed.grouped then
+        rare('groups').save_groups(queue)
     end
     local fields, QUEUE, over = {}, queue.key .. ':queue', queue.tasks == 0 and is_over(queue)
     local listed = queue.put == 0 and 0 or over and queue.keep or -1

@@ -75,7 +75,7 @@ local function place_of_producer(queue, producer, place)
     local LINE = queue.key .. ':line'
     local own, head
     if place.state == '2' then
-        own, head = place.ordinal, first_in_group(queue, groups().read_group(queue, place.group))
+        own, head = place.ordinal, first_in_group(queue, rare('groups').read_group(queue, place.group))
     else
         own, head = call('ZSCORE', LINE, producer), call('ZRANGE', LINE, 0, 0, 'WITHSCORES')[2]
     end
@@ -123,7 +123,7 @@ end
 -- Let the first in the line of a group join that of the queue, as many as fit and at most so many -> how many are left of these; the
 -- sweep goes on where there are very many.
 local function admit_in_group(queue, group, most)
-    local size = groups().known_groups(queue).size
+    local size = rare('groups').known_of(queue).size
     while group.lined > 0 and most > 0 do
         local _, producer = first_in_group(queue, group)
         local place = read_producer(queue, producer)
@@ -150,7 +150,7 @@ local function admit_everywhere(queue)
         if not member then
             break
         end
-        local group = groups().read_group(queue, (groups().split_member(member)))
+        local group = rare('groups').read_group(queue, (rare('groups').split_member(member)))
         most = admit_in_group(queue, group, most)
         from = '[' .. sub(group.prefix, 1, -2) .. '\1'
     end
@@ -159,7 +159,7 @@ end
 
 -- Something was freed in a group, and so in the queue.
 local function make_room(queue, name)
-    local group = name ~= '' and groups().read_group(queue, name)
+    local group = name ~= '' and rare('groups').read_group(queue, name)
     if group and group.lined > 0 then
         admit_in_group(queue, group, 256)
     end

@@ -1,9 +1,20 @@
--- What is seldom needed is made only when it is: to make a function costs as much as a small command.
+-- What is seldom needed is made only when it is: to make a function costs as much as a small command. There are two parts;
+-- `rare('groups')` is that of the groups.
 
-local made, groups_made
+local made, made_groups
 
-rare = function()
-    if not made then
+rare = function(part)
+    if part and not made_groups then
+        -- include groups
+        made_groups = {
+            add_group = add_group, bind = bind, come = come, count_ready = count_ready, enter = enter,
+            first_members = first_members, go = go, is_bound = is_bound, known_of = known_of, leave = leave,
+            make_group = make_group, members_of = members_of, prefix_of = prefix_of, priority_of = priority_of,
+            read_group = read_group, read_groups = read_groups, refresh = refresh, refund = refund, rest = rest,
+            save_groups = save_groups, save_tags = save_tags, split_member = split_member, takeable = takeable,
+            tidy_group = tidy_group, turn_of = turn_of, unlease_in = unlease_in, unpack_group = unpack_group, usual = USUAL,
+        }
+    elseif not part and not made then
         -- include session_items
         -- include group_lines
         -- include queue_rare
@@ -20,21 +31,5 @@ rare = function()
             write_producer,
         }
     end
-    return made
-end
-
-groups = function()
-    if not groups_made then
-        -- include groups
-        groups_made = {
-            add_group = add_group, usual = USUAL, priority_of = priority_of,
-            bind = bind, come = come, count_ready = count_ready, count_unleased = count_unleased, enter = enter,
-            first_members = first_members, go = go, is_bound = is_bound, known_groups = known_groups, leave = leave,
-            make_group = make_group, members_of = members_of, prefix_of = prefix_of, read_group = read_group,
-            read_groups = read_groups, refresh = refresh, refund = refund, rest = rest, save_groups = save_groups,
-            save_tags = save_tags, split_member = split_member, takeable = takeable, tidy_group = tidy_group, turn_of = turn_of,
-            unpack_group = unpack_group,
-        }
-    end
-    return groups_made
+    return part and made_groups or made
 end

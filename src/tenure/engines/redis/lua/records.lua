@@ -123,7 +123,7 @@ local function revive(queue, task_id)
     R.leave_the_dead(queue, task_id, seq)
     set(queue, 'tasks', queue.tasks + 1)
     if found[5] then
-        groups().come(queue, found[5])
+        rare('groups').come(queue, found[5])
     end
     R.line_up(queue, {id = task_id, priority = tonumber(found[3] or 0), group = found[5] or ''}, now)
     write()
@@ -173,7 +173,8 @@ local function waiting(queue, place, limit)
     local due_ids = call('ZRANGEBYSCORE', queue.key .. ':delayed', '-inf', now, 'WITHSCORES', 'LIMIT', 0, 257)
     if #due_ids == 514 then
         R.promote(queue, 256)
-        offer_gained(queue)
+        offer_tasks(queue, gained)
+        gained = 0
         return
     end
     local found = {}
@@ -204,7 +205,7 @@ local function waiting(queue, place, limit)
         end
     end
     if queue.grouped > 0 then
-        local G = groups()
+        local G = rare('groups')
         local from = in_plain and '-' or '(' .. G.members_of({prefix = G.prefix_of(place[4])}, -priority, format('%016d', since), task_id)
         for _, member in ipairs(call('ZRANGEBYLEX', queue.key .. ':turns', from, '+', 'LIMIT', 0, limit)) do
             local group, rest = G.split_member(member)
@@ -285,7 +286,7 @@ function operations.move(name)
             end
         end
     end
-    offer_gained(queue)
+    offer_tasks(queue, gained)
     save_queue(queue)
     return {'changed', count, last and 1 or 0, ARGV[5] == 'waiting' and last or 0}
 end
@@ -426,8 +427,8 @@ end
 
 -- ARGV: queue, tasks of a group leased at a time (0: any), unfinished ones (0: any), hold (0 or 1), then names and weights -> ok
 function operations.set_groups(name)
-    local queue, G = read_queue(name), groups()
-    local SETTINGS, WEIGHTS, known, weighted = P .. name .. ':settings', P .. name .. ':weights', G.known_groups(queue), #ARGV > 7
+    local queue, G = read_queue(name), rare('groups')
+    local SETTINGS, WEIGHTS, known, weighted = P .. name .. ':settings', P .. name .. ':weights', G.known_of(queue), #ARGV > 7
     local per_group, size, hold, changed = tonumber(ARGV[5]), tonumber(ARGV[6]), ARGV[7] == '1', {}
     if queue.grouped > 0 and (per_group ~= known.per_group or hold ~= known.hold) then
         local all, new = call('HGETALL', queue.key .. ':groups'), {per_group = per_group, hold = hold}
@@ -453,7 +454,7 @@ function operations.set_groups(name)
         G.refresh(queue, group)
     end
     R.admit_everywhere(queue)
-    offer_gained(queue)
+    offer_tasks(queue, gained)
     save_queue(queue)
     return 'ok'
 end
@@ -462,7 +463,7 @@ end
 function operations.groups(name)
     local answer, names = {}, call('ZRANGE', P .. name .. ':sizes', 0, math.min(tonumber(ARGV[5]), 256) - 1)
     for i, packed in ipairs(#names > 0 and call('HMGET', P .. name .. ':groups', unpack(names)) or {}) do
-        local group = groups().unpack_group(names[i], packed)
+        local group = rare('groups').unpack_group(names[i], packed)
         answer[i] = {group.name, group.waiting, group.unfinished - group.waiting - group.leased, group.leased}
     end
     return {'groups', answer}
@@ -475,9 +476,9 @@ local function count_takeable(queue, most)
         return plain
     end
     local names, count = call('ZRANGE', queue.key .. ':tags', 0, most - 1), 0
-    groups().read_groups(queue, names)
+    rare('groups').read_groups(queue, names)
     for _, name in ipairs(names) do
-        count = count + groups().read_group(queue, name).takeable
+        count = count + rare('groups').read_group(queue, name).takeable
     end
     return count
 end

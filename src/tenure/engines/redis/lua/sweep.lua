@@ -53,10 +53,11 @@ local function drop_task(session, name)
         rare().return_task(queue, task, task.since)
     end
     if queue.grouped > 0 then
-        groups().refund(queue, task.group)
+        rare('groups').refund(queue, task.group)
     end
     write_endings()
-    offer_gained(queue)
+    offer_tasks(queue, gained)
+    gained = 0
     if call('EXISTS', P .. session .. ' ' .. name .. ':leases') == 0 then
         leave_lessees(queue, session)
     end
@@ -180,7 +181,8 @@ local function expire_task(member)
         rare().step_out(queue, task)
         end_task(queue, task, 'expired', '', 3600e6)
         write_endings()
-        offer_gained(queue)
+        offer_tasks(queue, gained)
+        gained = 0
     end
     save_queue(queue)
 end

@@ -14,11 +14,11 @@ local function is_before(one, other)
     return #one.name < #other.name
 end
 
-local G, left = groups(), want
+local G, left = rare('groups'), want
 write()
-local settings = G.known_groups(queue)
+local settings = G.known_of(queue)
 G.save_tags(queue)
-local line, at, names = {}, 1, {}
+local line, at, names, heads = {}, 1, {}, {} -- `heads`: the first members of a group in `turns`
 local tags = call('ZRANGE', queue.key .. ':tags', 0, want - 1, 'WITHSCORES')
 for i = 1, #tags, 2 do
     names[#names + 1] = tags[i]
@@ -67,18 +67,23 @@ local function take_first(group)
     if task_id then
         return task_id, since
     end
-    if not group.heads or #group.heads == 0 then
-        if group.heads then
+    local some = heads[group]
+    if not some or #some == some.taken then
+        if some then
             write()
         end
-        local some = G.first_members(queue, ':turns', group, aging and 1 or math.min(group.takeable, left, 32))
-        group.heads = {}
-        for i = #some, 1, -1 do
-            group.heads[#group.heads + 1] = some[i]
-        end
+        some = G.first_members(queue, ':turns', group, aging and 1 or math.min(group.takeable, left, 32))
+        heads[group], some.taken = some, 0
     end
-    local member = table.remove(group.heads)
-    return take_out(group, G.priority_of(sub(member, -44, -29)), sub(member, -28, -13), sub(member, -12))
+    some.taken = some.taken + 1
+    local member = some[some.taken]
+    task_id, since = sub(member, -12), sub(member, -28, -13)
+    if sub(member, -44, -29) ~= G.usual then
+        return take_out(group, G.priority_of(sub(member, -44, -29)), since, task_id)
+    end
+    remove_soon(queue.key .. ':turns', member)
+    remove_soon(queue.key .. ':ages', task_id)
+    return task_id, since
 end
 
 -- A group stands in the line again.
@@ -108,7 +113,7 @@ while left > 0 and line[at] do
     end
     left = left - 1
     G.count_ready(queue, group.name, -1)
-    if group.is_tagged then
+    if group.tag then
         insert(group)
     end
 end

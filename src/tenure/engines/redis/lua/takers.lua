@@ -34,12 +34,6 @@ local function offer_tasks(queue, count)
     end
 end
 
--- At the end of an operation: the same for all that it made ready and did not take.
-local function offer_gained(queue)
-    offer_tasks(queue, gained)
-    gained = 0
-end
-
 -- The session has no task of the queue any more.
 local function leave_lessees(queue, session)
     call('SREM', queue.key .. ':lessees', session)

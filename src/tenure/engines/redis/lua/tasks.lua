@@ -81,7 +81,7 @@ local function unlease(queue, task)
         remove_soon(P .. task.session .. ':stops', task.token .. ' ' .. queue.name)
     end
     if task.group ~= '' then
-        groups().count_unleased(queue, task.group)
+        rare('groups').unlease_in(queue, task.group)
     end
 end
 

@@ -8,7 +8,7 @@ end
 -- So many tasks without a group are ready, more or less than before.
 local function count_plain(queue, count)
     if queue.grouped > 0 then
-        groups().count_ready(queue, '', count)
+        rare('groups').count_ready(queue, '', count)
     else
         gained = gained + count
     end
@@ -20,12 +20,13 @@ local function line_up(queue, task, since)
         add_soon(queue.key .. ':delayed', since, task.id)
         add(queue, 'delayed', 1)
         if task.group ~= '' then
-            groups().rest(queue, task, true)
+            rare('groups').rest(queue, task, true)
         end
         return true
     elseif task.group ~= '' then
-        groups().enter(queue, task, since)
-        call('HSET', queue.key .. ':' .. task.id, 'ready', format('%016d', since))
+        since = format('%016d', since)
+        rare('groups').enter(queue, task.group, task.priority, since, task.id)
+        call('HSET', queue.key .. ':' .. task.id, 'ready', since)
         return false
     end
     count_plain(queue, 1)
@@ -45,11 +46,11 @@ local function step_out(queue, task)
     if call('ZREM', queue.key .. ':delayed', task.id) == 1 then
         add(queue, 'delayed', -1)
         if task.group ~= '' then
-            groups().rest(queue, task, false)
+            rare('groups').rest(queue, task, false)
         end
         return
     elseif task.group ~= '' then
-        return groups().leave(queue, task)
+        return rare('groups').leave(queue, task)
     end
     count_plain(queue, -1)
     if task.priority == 0 then
@@ -74,7 +75,7 @@ local function promote(queue, most)
         local found = call('HMGET', queue.key .. ':' .. task_id, 'priority', 'group')
         local task = {id = task_id, priority = tonumber(found[1] or 0), group = found[2] or ''}
         if task.group ~= '' then
-            groups().rest(queue, task, false)
+            rare('groups').rest(queue, task, false)
         end
         line_up(queue, task, time)
         most = most - 1
