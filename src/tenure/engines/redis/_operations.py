@@ -22,6 +22,7 @@ from tenure.engine import (
     GetResult,
     GetTask,
     GiveBack,
+    Groups,
     Holders,
     Leave,
     ListKeys,
@@ -38,6 +39,7 @@ from tenure.engine import (
     ResetBarrier,
     Resize,
     Resources,
+    SetGroups,
     SetPaused,
     SetValue,
     Spend,
@@ -46,7 +48,7 @@ from tenure.engine import (
 
 from ._codec import Codecs, codec
 from ._health import health
-from ._tasks import exchange, exchanged, move, put, put_answer
+from ._tasks import exchange, exchanged, move, put, put_answer, set_groups
 
 _SCRIPTS: dict[type[Operation[Any]], str] = {
     AddResource: "claims add",
@@ -63,6 +65,7 @@ _SCRIPTS: dict[type[Operation[Any]], str] = {
     GetResult: "records result",
     GetTask: "records get",
     GiveBack: "claims give_back",
+    Groups: "records groups",
     Holders: "holds holders",
     Leave: "records leave",
     ListKeys: "survey survey",
@@ -85,6 +88,7 @@ CODECS: Codecs = {
     **{operation: codec(script, operation) for operation, script in _SCRIPTS.items()},
     CheckHealth: codec("survey examine", CheckHealth, answer=health),
     Move: codec("records", Move, arguments=move),
+    SetGroups: codec("records", SetGroups, arguments=set_groups),
     # what each lock needs, without the loop over the fields
     Acquire: codec(
         "acquire",

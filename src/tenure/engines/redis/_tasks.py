@@ -5,23 +5,26 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from struct import Struct
-from typing import Any
+from typing import Any, cast
 
 from tenure.engine import (
     Accepted,
+    Conflict,
     Duplicate,
     Exchange,
     Exchanged,
     Move,
+    NewTask,
     Put,
     PutAnswer,
     Queued,
     Reply,
+    SetGroups,
     Taken,
     Verdict,
 )
 
-from ._codec import Argument, microseconds, seconds
+from ._codec import Argument, microseconds, seconds, text
 
 _SETTLEMENT = Struct(">QQqcI")
 _LETTERS = {
@@ -33,8 +36,6 @@ _LETTERS = {
     Verdict.POSTPONE: b"p",
     Verdict.CANCEL: b"c",
 }
-_NO_MORE = (b"", b"", b"")  # progress, failure and meta
-
 
 def _or_nothing(duration: float | None) -> Argument:
     return "" if duration is None else microseconds(duration)
@@ -45,28 +46,47 @@ def move(op: Move) -> Iterable[Argument]:
     return ("move", op.key, op.to, op.after, _or_nothing(op.ttl), microseconds(op.delay), *op.ids, *op.states)
 
 
+def set_groups(op: SetGroups) -> Iterator[Argument]:
+    """The arguments of the operation in `records.lua`."""
+    yield from ("set_groups", op.key, op.per_group, op.max_size, int(op.hold))
+    for group, weight in op.weights:
+        yield from (group, repr(float(weight)))
+
+
 def put(op: Put) -> Iterator[Argument]:
     """The arguments of `put.lua`."""
     yield from (op.session, op.n, op.key, len(op.requests), op.max_size)
     for request in op.requests:
-        yield from (request.producer, int(request.wait), *(request.cursor or ("", "")), len(request.tasks))
-        for payload, priority, delay, key, expires, meta in request.tasks:
+        yield from (request.producer, int(request.wait), *(request.cursor or ("", "")))
+        yield b"" if request.expected is None or request.cursor is None else b"=" + request.expected
+        yield from (_groups(request.tasks), len(request.tasks))
+        for payload, priority, delay, key, expires, meta, group in request.tasks:
             if priority or delay or key is not None or expires is not None or meta:
                 yield from (payload, "+", priority, microseconds(delay))
-                yield from (int(key is not None), key or "", _or_nothing(expires), meta)
+                yield from (int(key is not None), key or "", _or_nothing(expires), meta, group)
             else:
-                yield from (payload, "")
+                yield from (payload, group and "=" + group)
+
+
+def _groups(tasks: Sequence[NewTask]) -> str:
+    groups = {task.group for task in tasks}
+    if len(groups) > 1:
+        return "+"
+    group = "".join(groups)
+    return group and "=" + group
 
 
 def put_answer(raw: Sequence[Any]) -> PutAnswer:
     """What `put.lua` returns."""
-    answers: list[Accepted | Queued | Reply] = []
+    answers: list[Accepted | Conflict | Queued | Reply] = []
     rest = iter(raw[1:])
     for answer in rest:
         match answer:
             case int(count):
                 ids = islice(rest, count)
                 answers.append(Accepted(tuple(it if isinstance(it, int) else Duplicate(*it) for it in ids)))
+            case [value]:
+                answers.append(Conflict(value))
             case [place, ask_again_in]:
                 answers.append(Queued(place, seconds(ask_again_in)))
             case _:
@@ -84,6 +104,14 @@ def exchange(op: Exchange) -> Iterator[Argument]:
         yield _SETTLEMENT.pack(task, token, left, _LETTERS[verdict], len(failure)) + failure + result
 
 
+def _more(more: Any) -> tuple[bytes, bytes, bytes, str]:
+    """The progress, failure, meta and group of a task; of most there is only the last."""
+    if not isinstance(more, list):
+        return b"", b"", b"", text(more)
+    progress, failure, meta, group = cast("list[bytes]", more)
+    return progress, failure, meta, text(group)
+
+
 def exchanged(raw: Sequence[Any]) -> Exchanged:
     """What `exchange.lua` returns."""
     _, tasks, refused, stop, paused, ask_again_in, now = raw
@@ -93,7 +121,7 @@ def exchanged(raw: Sequence[Any]) -> Exchanged:
             Taken(
                 *(int(task), int(token), payload, int(priority), int(attempts), int(deliveries)),
                 max(0, now - int(since)) / 1e6,
-                *(more or _NO_MORE),
+                *_more(more),
             )
             for task, token, payload, priority, attempts, deliveries, since, more in zip(
                 *[iter(tasks)] * 8, strict=True

@@ -5,8 +5,10 @@
 -- quarantine while claimed; rests; rest_until; retired, with the reason; removed; metadata, a JSON array of names and
 -- values}. Of the pool, `resources` is a sorted set of all names, `free` of the free ones by preference and last use,
 -- `resting` of those that rest by the time when they may be claimed; `claimed` a hash of holder -> resource; `claiming` a
--- sorted set of waiting claimers by their places (`line` is the last one given), `claimers` a hash of holder -> quarantine,
--- session and what the metadata must have, as JSON; `looking` a hash of holder -> the last free resource that it has been compared
+-- sorted set of waiting claimers in the order of the line, all with the score 0: the number and the order of coming (`line` is
+-- the last), each as 16 digits, and the holder; `numbers` the same of each group: the group, then its numbers, counted
+-- down from 1e15, and orders of coming; `claimers` a hash of holder -> quarantine, session, what the metadata must have, number and order of coming, and the
+-- group, as JSON; `looking` a hash of holder -> the last free resource that it has been compared
 -- with, while it has not been with all of them. `pools`, `cooling` are sorted sets of the shard: all pools, all that rest.
 
 local operations = {}
@@ -104,14 +106,45 @@ end
 local function read_claimer(pool, holder)
     local text = call('HGET', P .. pool .. ':claimers', holder)
     if text then
-        local quarantine, session, where = unpack(cjson.decode(text))
-        return {holder = holder, quarantine = tonumber(quarantine), session = session, where = where}
+        local quarantine, session, where, place, group = unpack(cjson.decode(text))
+        return {holder = holder, quarantine = tonumber(quarantine), session = session, where = where, place = place, group = group}
     end
+end
+
+-- The claimer at the head of the line.
+local function head_of_line(pool)
+    local head = call('ZRANGEBYLEX', P .. pool .. ':claiming', '-', '+', 'LIMIT', 0, 1)[1]
+    return head and sub(head, 33), head
+end
+
+-- What the members of a group in `numbers` begin with.
+local function prefix_of(claimer)
+    return string.gsub(claimer.group, '%z', '\0\1') .. '\0\0'
+end
+
+-- What stands for a claimer among those of its group: the last comes first.
+local function place_in_group(claimer)
+    return prefix_of(claimer) .. format('%016d', 1e15 - sub(claimer.place, 1, 16)) .. sub(claimer.place, 17)
+end
+
+-- A claimer joins the line: behind the others of its group, and no sooner than the head.
+local function join_line(pool, claimer)
+    local _, head = head_of_line(pool)
+    local prefix, number = prefix_of(claimer), head and tonumber(sub(head, 1, 16)) or 0
+    local last = call('ZRANGEBYLEX', P .. pool .. ':numbers', '[' .. prefix, '(' .. sub(prefix, 1, -2) .. '\1', 'LIMIT', 0, 1)[1]
+    if last then
+        number = math.max(number, 1e15 - sub(last, #prefix + 1, #prefix + 16) + 1)
+    end
+    claimer.place = format('%016d%016d', number, call('INCR', P .. pool .. ':line'))
+    call('ZADD', P .. pool .. ':claiming', 0, claimer.place .. claimer.holder)
+    call('ZADD', P .. pool .. ':numbers', 0, place_in_group(claimer))
+    call('HSET', P .. pool .. ':claimers', claimer.holder,
+        cjson.encode({claimer.quarantine, claimer.session, claimer.where, claimer.place, claimer.group}))
 end
 
 -- While resources rest, one claimer must know when to ask: the head of the line.
 local function hint_head(pool)
-    local head = call('ZRANGE', P .. pool .. ':claiming', 0, 0)[1]
+    local head = head_of_line(pool)
     if head and next_rested(pool) then
         hint(process_of(read_claimer(pool, head).session), pool, head, 'ask')
     end
@@ -127,11 +160,12 @@ local function tidy_pool(pool)
 end
 
 -- Leave the place in the line; true for the head.
-local function leave_line(pool, holder)
-    local was_head = call('ZRANGE', P .. pool .. ':claiming', 0, 0)[1] == holder
-    call('ZREM', P .. pool .. ':claiming', holder)
-    call('HDEL', P .. pool .. ':claimers', holder)
-    call('HDEL', P .. pool .. ':looking', holder)
+local function leave_line(pool, claimer)
+    local was_head = head_of_line(pool) == claimer.holder
+    call('ZREM', P .. pool .. ':claiming', claimer.place .. claimer.holder)
+    call('ZREM', P .. pool .. ':numbers', place_in_group(claimer))
+    call('HDEL', P .. pool .. ':claimers', claimer.holder)
+    call('HDEL', P .. pool .. ':looking', claimer.holder)
     return was_head
 end
 
@@ -146,7 +180,7 @@ end
 
 -- Hand a resource over to a waiting claimer.
 local function serve_claimer(pool, item, claimer)
-    local was_head = leave_line(pool, claimer.holder)
+    local was_head = leave_line(pool, claimer)
     hand_over(pool, item, claimer)
     hint(process_of(claimer.session), pool, claimer.holder, 'claimed', item.name, item.metadata, token)
     if was_head then
@@ -158,15 +192,15 @@ end
 -- are compared at a time, from the place `after`; the sweep goes on before anything else is done.
 local function offer(pool, item, after)
     for _ = 1, 4 do
-        local some = call('ZRANGEBYSCORE', P .. pool .. ':claiming', after, '+inf', 'WITHSCORES', 'LIMIT', 0, 64)
-        for i = 1, #some, 2 do
-            local claimer = read_claimer(pool, some[i])
+        local some = call('ZRANGEBYLEX', P .. pool .. ':claiming', after, '+', 'LIMIT', 0, 64)
+        for _, member in ipairs(some) do
+            local claimer = read_claimer(pool, sub(member, 33))
             if matches(item.metadata, claimer.where) then
                 return serve_claimer(pool, item, claimer)
             end
-            after = '(' .. some[i + 1]
+            after = '(' .. member
         end
-        if #some < 128 then
+        if #some < 64 then
             call('ZADD', P .. pool .. ':free', -item.preference, free_place(item))
             return
         end
@@ -201,7 +235,7 @@ local function free(pool, item)
             hint_head(pool)
         end
     else
-        offer(pool, item, '-inf')
+        offer(pool, item, '-')
     end
 end
 
@@ -211,7 +245,7 @@ local function remove_claim(pool, holder, ended)
     local claimer = read_claimer(pool, holder)
     if claimer then
         detach(claimer.session, claim_item(pool, holder))
-        if leave_line(pool, holder) then
+        if leave_line(pool, claimer) then
             hint_head(pool)
         end
         tidy_pool(pool)
@@ -235,7 +269,7 @@ local function end_rest(pool, resource)
     local item = read_resource(pool, resource)
     if item then
         stop_resting(pool, item)
-        offer(pool, item, '-inf')
+        offer(pool, item, '-')
     end
     return item
 end
@@ -256,7 +290,7 @@ function operations.add(pool)
     })
     set_metadata(pool, item, 8)
     if not (item.token or item.rests or item.retired) then
-        offer(pool, item, '-inf')
+        offer(pool, item, '-')
     end
     return 'ok'
 end
@@ -303,16 +337,13 @@ local function best(pool, where, last)
     until #some < 64
 end
 
--- The first claimer before `place` that is still looking and that the resource suits.
+-- The first claimer, before `place` if that is not nil, that is still looking and that the resource suits.
 local function first_looking(pool, item, place)
     local looking, first = call('HGETALL', P .. pool .. ':looking')
     for i = 1, #looking, 2 do
-        local its_place = tonumber(call('ZSCORE', P .. pool .. ':claiming', looking[i]))
-        if its_place < place then
-            local claimer = read_claimer(pool, looking[i])
-            if matches(item.metadata, claimer.where) then
-                first, place = claimer, its_place
-            end
+        local claimer = read_claimer(pool, looking[i])
+        if (not place or claimer.place < place) and matches(item.metadata, claimer.where) then
+            first, place = claimer, claimer.place
         end
     end
     return first
@@ -320,9 +351,9 @@ end
 
 -- One that is still looking, see `best`, is in the line: what becomes free meanwhile is offered to it.
 --
--- ARGV: pool, session, holder, quarantine, wait, then names and values to match -> claimed, queued, refused, gone, more
+-- ARGV: pool, session, holder, quarantine, wait, group, then names and values to match -> claimed, queued, refused, gone, more
 function operations.claim(pool)
-    local session, holder, CLAIMING = ARGV[5], ARGV[6], P .. pool .. ':claiming'
+    local session, holder = ARGV[5], ARGV[6]
     if not process_of(session) then
         return 'gone'
     end
@@ -331,13 +362,13 @@ function operations.claim(pool)
         local item = read_resource(pool, resource)
         return {'claimed', resource, item.metadata, item.token}
     end
-    local place = tonumber(call('ZSCORE', CLAIMING, holder) or nil)
-    local last = place and call('HGET', P .. pool .. ':looking', holder)
-    if not place or last then
-        local claimer = place and read_claimer(pool, holder)
-            or {holder = holder, session = session, quarantine = tonumber(ARGV[7]), where = {unpack(ARGV, 9)}}
+    local waiting = read_claimer(pool, holder)
+    local last = waiting and call('HGET', P .. pool .. ':looking', holder)
+    if not waiting or last then
+        local claimer = waiting
+            or {holder = holder, session = session, quarantine = tonumber(ARGV[7]), where = {unpack(ARGV, 10)}, group = ARGV[9]}
         local item, seen = best(pool, claimer.where, last)
-        local other = item and first_looking(pool, item, place or math.huge)
+        local other = item and first_looking(pool, item, claimer.place)
         if item then
             call('ZREM', P .. pool .. ':free', free_place(item))
         end
@@ -345,23 +376,21 @@ function operations.claim(pool)
             serve_claimer(pool, item, other)
             return 'more'
         elseif not item and not seen and ARGV[8] == '0' then
-            if place then
+            if waiting then
                 remove_claim(pool, holder)
             end
             return 'refused'
-        elseif item and place then
-            if leave_line(pool, holder) then
+        elseif item and waiting then
+            if leave_line(pool, claimer) then
                 hint_head(pool)
             end
             return hand_over(pool, item, claimer)
-        elseif not place then
-            place = call('INCR', P .. pool .. ':line')
+        elseif not waiting then
             attach(session, CLAIM, claim_item(pool, holder))
             if item then
                 return hand_over(pool, item, claimer)
             end
-            call('ZADD', CLAIMING, place, holder)
-            call('HSET', P .. pool .. ':claimers', holder, cjson.encode({ARGV[7], session, claimer.where}))
+            join_line(pool, claimer)
         end
         if seen then
             call('HSET', P .. pool .. ':looking', holder, seen)
@@ -369,8 +398,7 @@ function operations.claim(pool)
         end
         call('HDEL', P .. pool .. ':looking', holder)
     end
-    local head = tonumber(call('ZRANGE', CLAIMING, 0, 0, 'WITHSCORES')[2])
-    return {'queued', place - head + 1, ask_again_in(next_rested(pool))}
+    return {'queued', call('ZCARD', P .. pool .. ':claiming'), ask_again_in(next_rested(pool))}
 end
 
 -- ARGV: pool, holder -> released, left, unknown

@@ -5,7 +5,7 @@
 -- failure, the failure, and the result
 -- -> exchanged: tasks, refused, stop, paused, ask again in, now; gone. A task is eight values, one behind the other, since a
 -- table for each would cost more than all the rest: id, token, payload, priority, attempts, deliveries, ready since, and
--- {progress, failure, meta}, or "" if there is none of them
+-- {progress, failure, meta, group}; or the group, if there is none of the others, which may be ""
 
 local VERDICTS = {o = 'done', i = 'discarded', c = 'cancelled', d = 'dead', r = 'retry', p = 'postpone', g = 'give back'}
 
@@ -17,20 +17,22 @@ local fields, taken = {}, {}
 local function show(task_id, its_token, since, task, attempts, deliveries)
     local last = #fields
     fields[last + 1], fields[last + 2], fields[last + 3], fields[last + 4] = task_id, its_token, task.payload or '', task.priority or '0'
-    local has_more = task.progress or task.failure or task.meta
+    local has_more, group = task.progress or task.failure or task.meta, task.group or ''
     fields[last + 5], fields[last + 6], fields[last + 7], fields[last + 8] = attempts, deliveries, since,
-        has_more and {task.progress or '', task.failure or '', task.meta or ''} or ''
+        has_more and {task.progress or '', task.failure or '', task.meta or '', group} or group
     taken[#taken + 1], taken[#taken + 2] = task_id, since
 end
 
--- The fields of a task, and whether there are more than the payload and meta, which need no care when it ends.
+-- The fields of a task, and whether there are more than the payload, the meta, the group and since when, which need no care
+-- when it ends.
 local function fields_of(hash)
     local found = call('HGETALL', hash)
     local task = {}
     for i = 1, #found, 2 do
         task[found[i]] = found[i + 1]
     end
-    return task, #found > (task.meta and 4 or 2) and '1' or '0'
+    local usual = task.meta and 4 or 2
+    return task, #found > (task.group and usual + 4 or usual) and '1' or '0'
 end
 
 if known then
@@ -69,16 +71,27 @@ for i = 12, #ARGV do
             end_task(queue, task, 'cancelled', '', task.stop >= 0 and task.stop or nil, ttl)
         elseif verdict == 'retry' then
             task.attempts = task.attempts + 1
+            if task.group ~= '' then
+                rare('groups').bind(queue, task)
+            end
             rare().return_task(queue, task, now + time)
         else
             task.deliveries = task.deliveries - 1
+            if verdict == 'postpone' and task.group ~= '' then
+                rare('groups').bind(queue, task)
+            end
             rare().return_task(queue, task, verdict == 'postpone' and now + time or task.since)
+        end
+        if queue.grouped > 0 and (verdict == 'give back' or verdict == 'postpone') then
+            rare('groups').refund(queue, task.group)
         end
     end
 end
 write_endings()
 
-local promoted = queue.delayed > 0 and rare().promote(queue, CAP) or 0
+if queue.delayed > 0 then
+    rare().promote(queue, CAP)
+end
 
 -- Lease a task that was ready since a time.
 local function lease(task_id, since)
@@ -86,7 +99,8 @@ local function lease(task_id, since)
     local task, more = fields_of(hash)
     local attempts, deliveries = task.attempts or '0', task.deliveries and format('%d', task.deliveries + 1) or '1'
     new_token()
-    call('HSET', hash, 'lease', token .. ' ' .. since .. limit_and_keep .. more .. ' ' .. deliveries .. ' ' .. attempts .. ' ' .. session)
+    local holder = task.group and session .. '\255' .. task.group or session
+    call('HSET', hash, 'lease', token .. ' ' .. since .. limit_and_keep .. more .. ' ' .. deliveries .. ' ' .. attempts .. ' ' .. holder)
     add_soon(LEASES, token, task_id)
     if task.followed then
         rare().announce(queue, {id = task_id, hash = hash, followed = true})
@@ -94,51 +108,27 @@ local function lease(task_id, since)
     show(task_id, token, since, task, attempts, deliveries)
 end
 
--- Lease a task that has a priority; a member is since when (16 digits) and the id.
-local function lease_ranked(member)
-    call('ZREM', queue.key .. ':ranked', member)
-    call('ZREM', queue.key .. ':aged', sub(member, 17))
-    set(queue, 'ranked', queue.ranked - 1)
-    lease(sub(member, 17), sub(member, 1, 16))
-end
-
-local function take_ranked(from, to)
-    for _, member in ipairs(call('ZRANGEBYSCORE', queue.key .. ':ranked', from, to, 'LIMIT', 0, want - #taken / 2)) do
-        lease_ranked(member)
-    end
-end
-
-local function take_aged()
-    while #taken < 2 * want do
-        local plain = call('ZRANGE', queue.key .. ':ready', 0, 0, 'WITHSCORES')
-        local other = queue.ranked > 0 and call('ZRANGE', queue.key .. ':aged', 0, 0, 'WITHSCORES') or {}
-        local since, its_since = tonumber(plain[2] or math.huge), tonumber(other[2] or math.huge)
-        if now - math.min(since, its_since) <= aging then
-            return
-        elseif since < its_since or since == its_since and plain[1] < other[1] then
-            call('ZREM', queue.key .. ':ready', plain[1])
-            lease(plain[1], plain[2])
-        else
-            lease_ranked(format('%016d', its_since) .. other[1])
-        end
-    end
-end
-
-if queue.paused == 0 and want > 0 then
-    if aging then
-        take_aged()
-    end
-    if queue.ranked > 0 and #taken < 2 * want then
-        take_ranked('-inf', '(0')
-    end
-    if #taken < 2 * want then
-        local plain = call('ZPOPMIN', queue.key .. ':ready', want - #taken / 2)
+-- Take tasks without a group, at most so many.
+local function take_plain(most)
+    local last = #taken + 2 * most
+    -- include take_ranked
+    if #taken < last then
+        local plain = call('ZPOPMIN', queue.key .. ':ready', (last - #taken) / 2)
         for i = 1, #plain, 2 do
             lease(plain[i], plain[i + 1])
         end
     end
-    if queue.ranked > 0 and #taken < 2 * want then
+    if take_ranked and #taken < last then
         take_ranked('(0', '+inf')
+    end
+end
+
+if queue.paused == 0 and want > 0 then
+    if queue.grouped > 0 then
+        -- include take_turns
+    else
+        take_plain(want)
+        gained = gained - #taken / 2
     end
 end
 write()
@@ -156,9 +146,7 @@ if more > 0 then
 elseif queue.takers > 0 and call('ZSCORE', queue.key .. ':takers', session) then
     forget_taker(queue, session)
 end
-if queue.takers > 0 and promoted > #taken / 2 then
-    offer_tasks(queue, promoted - #taken / 2)
-end
+offer_tasks(queue, gained)
 
 local stop = {}
 for _, place in ipairs(call('ZRANGE', P .. session .. ':stops', 0, -1)) do

@@ -6,6 +6,9 @@ if task.expires then
     call('ZREM', P .. 'expiring', task.id .. queue.name)
 end
 set(queue, 'tasks', queue.tasks - 1)
+if task.group ~= '' then
+    rare('groups').go(queue, task)
+end
 if queue.producers > 0 then
     rare().admit(queue)
 end

@@ -1,10 +1,11 @@
 -- Puts tasks, for several producers; one that finds no room gets a place in the line.
 --
--- ARGV: session, n, queue, number of requests, size, then the requests: producer, wait, cursor ("": none), its value, number
--- of tasks, and for each its payload and "", or "+" and then priority, delay, 1 if it has a key, the key, expires ("": never),
--- meta
+-- ARGV: session, n, queue, number of requests, size, then the requests: producer, wait, cursor ("": none), its value, "=" and
+-- the value that it must have now ("": any), "=" and the group of all its tasks ("": of none of them, "+": several), number of
+-- tasks, and for each its payload and "", or "=" and its group, or "+" and then priority, delay, 1 if it has a key, the key,
+-- expires ("": never), meta, group
 -- -> put: one behind the other for each request how many tasks and for each its id, or {id} of the one whose duplicate it is;
--- "refused"; or {place in the line, ask again in}; gone
+-- {value} of the cursor if that is another; "refused"; or {place in the line, ask again in}; gone
 
 local session, n, name = ARGV[3], ARGV[4], ARGV[5]
 local object = name .. ':put'
@@ -14,28 +15,27 @@ if known then
     return known
 end
 
-local queue = read_queue(name)
-local next_argument, answer, next_id, ready, delayed = 8, {'put'}, nil, 0, 0
+local queue, size = read_queue(name)
+local next_argument, answer, next_id, delayed = 8, {'put'}, nil, 0
 
-local function twin_of(key)
-    return tonumber(call('HGET', queue.key .. ':keys', key) or nil)
-end
-
--- Read the next task, and put it unless it is only looked at; -> 1 if it is new
-local function take_in(seen)
-    local payload, plain = ARGV[next_argument], ARGV[next_argument + 1] == ''
-    local priority, delay, keyed, key, expires, meta = '0', '0', false, nil, '', ''
-    if plain then
+-- Read the next task, and put it unless it is only looked at and counted for its group; -> 1 if it is new
+local function take_in(seen, needs)
+    local payload, how = ARGV[next_argument], ARGV[next_argument + 1]
+    local priority, delay, keyed, key, expires, meta, group = '0', '0', false, nil, '', '', ''
+    if how == '' then
         next_argument = next_argument + 2
+    elseif how ~= '+' then
+        group, next_argument = sub(how, 2), next_argument + 2
     else
         priority, delay, keyed = ARGV[next_argument + 2], ARGV[next_argument + 3], ARGV[next_argument + 4] == '1'
-        key, expires, meta = ARGV[next_argument + 5], ARGV[next_argument + 6], ARGV[next_argument + 7]
-        next_argument = next_argument + 8
+        key, expires, meta, group = ARGV[next_argument + 5], ARGV[next_argument + 6], ARGV[next_argument + 7], ARGV[next_argument + 8]
+        next_argument = next_argument + 9
     end
-    local twin = keyed and twin_of(key)
+    local twin = keyed and tonumber(call('HGET', queue.key .. ':keys', key) or nil)
     if seen then
         local is_new = not twin and not (keyed and seen[key])
         seen[key or ''] = keyed
+        needs[group] = (needs[group] or 0) + (is_new and 1 or 0)
         return is_new and 1 or 0
     elseif twin then
         answer[#answer + 1] = {twin}
@@ -45,7 +45,12 @@ local function take_in(seen)
     answer[#answer + 1] = next_id
     local task_id = format('%012d', next_id)
     local hash = queue.key .. ':' .. task_id
-    call('HSET', hash, 'payload', payload)
+    if group == '' then
+        call('HSET', hash, 'payload', payload)
+    else
+        call('HSET', hash, 'payload', payload, 'group', group, 'ready', format('%016d', now + delay))
+        rare('groups').come(queue, group)
+    end
     if meta ~= '' then
         call('HSET', hash, 'meta', meta)
     end
@@ -61,21 +66,32 @@ local function take_in(seen)
         call('ZADD', P .. 'expiring', now + expires, task_id .. name)
         due_at(now + expires)
     end
-    if priority == '0' and delay == '0' then
+    if delay == '0' and group ~= '' then
+        rare('groups').enter(queue, group, tonumber(priority), NOW, task_id)
+    elseif delay == '0' and priority == '0' and queue.grouped == 0 then
+        gained = gained + 1
         add_soon(queue.key .. ':ready', NOW, task_id)
-        ready = ready + 1
-    elseif rare().line_up(queue, {id = task_id, priority = tonumber(priority)}, now + delay) then
+    elseif rare().line_up(queue, {id = task_id, priority = tonumber(priority), group = group}, now + delay) then
         delayed = delayed + 1
-    else
-        ready = ready + 1
     end
     return 1
 end
 
+local function pass_over(count)
+    for _ = 1, count do
+        next_argument = next_argument + (ARGV[next_argument + 1] == '+' and 9 or 2)
+    end
+end
+
 -- Put the tasks of a request.
-local function accept(count, cursor, value)
+local function accept(count, cursor, value, expected)
+    local is_value = expected ~= '' and (call('HGET', queue.key .. ':cursors', cursor) or '')
+    if is_value and '=' .. is_value ~= expected then
+        answer[#answer + 1] = {is_value}
+        return pass_over(count)
+    end
     local before, new = queue.takers > 0 and queue.delayed > 0 and rare().first_delayed(queue), 0
-    ready, delayed, answer[#answer + 1] = 0, 0, count
+    delayed, answer[#answer + 1] = 0, count
     for i = 1, count do
         new = new + take_in()
         if i % CAP == 0 then
@@ -89,63 +105,59 @@ local function accept(count, cursor, value)
     end
     write()
     if queue.takers > 0 then
-        offer_tasks(queue, ready)
+        offer_tasks(queue, gained)
         if delayed > 0 then
             rare().offer_sooner(queue, before)
         end
     end
+    gained = 0
 end
 
--- How many of the next tasks are new.
-local function count_new(count)
-    local start, seen, new = next_argument, {}, 0
+-- Whether there is room for those of the next tasks that are new.
+local function has_room(count, of)
+    local room = queue.size - queue.tasks - queue.reserved
+    if queue.producers > 0 or of == '' and room >= count then
+        return queue.producers == 0
+    end
+    local start, seen, needs, new = next_argument, {}, {}, 0
     for _ = 1, count do
-        new = new + take_in(seen)
+        new = new + take_in(seen, needs)
     end
     next_argument = start
-    return new
-end
-
-local function pass_over(count)
-    for _ = 1, count do
-        next_argument = next_argument + (ARGV[next_argument + 1] == '' and 2 or 8)
-    end
+    return room >= new and (of == '' or rare().groups_have_room(queue, needs))
 end
 
 local function put_request()
     local producer, wait, cursor, value = ARGV[next_argument], ARGV[next_argument + 1] == '1',
         ARGV[next_argument + 2], ARGV[next_argument + 3]
-    local count = tonumber(ARGV[next_argument + 4])
-    next_argument = next_argument + 5
-    local place = queue.producers + queue.reserved > 0 and rare().read_producer(queue, producer)
-    if place and place.reserved then
+    local expected, of, count = ARGV[next_argument + 4], ARGV[next_argument + 5], tonumber(ARGV[next_argument + 6])
+    next_argument = next_argument + 7
+    local may_stand = queue.producers + queue.reserved > 0 or queue.grouped > 0 and queue.lined > 0
+    local place = may_stand and rare().read_producer(queue, producer)
+    if place and place.state == '1' then
         rare().drop_producer(queue, producer, place)
-        accept(count, cursor, value)
-        return rare().admit(queue)
-    elseif not place then
-        local room = queue.size - queue.tasks - queue.reserved
-        if count == 0 or queue.producers == 0 and (room >= count or room >= count_new(count)) then
-            return accept(count, cursor, value)
-        end
-        pass_over(count)
-        if not wait or count > queue.size then
+        accept(count, cursor, value, expected)
+        return rare().make_room(queue, place.group)
+    elseif not place and (count == 0 or has_room(count, of)) then
+        return accept(count, cursor, value, expected)
+    end
+    pass_over(count)
+    if not place then
+        local group = of ~= '' and rare().line_of(queue, of, count) or of == '' and ''
+        if not wait or count > queue.size or not group then
             answer[#answer + 1] = 'refused'
             return
         end
-        set(queue, 'line', queue.line + 1)
-        set(queue, 'producers', queue.producers + 1)
         rare().attach(session, 3e15, rare().producer_item(name, producer))
-        call('ZADD', queue.key .. ':line', queue.line, producer)
-        call('HSET', queue.key .. ':producers', producer, count .. ' 0 ' .. session)
-    else
-        pass_over(count)
+        place = rare().new_producer(queue, producer, count, group, session)
     end
-    local own = tonumber(call('ZSCORE', queue.key .. ':line', producer))
-    local head = tonumber(call('ZRANGE', queue.key .. ':line', 0, 0, 'WITHSCORES')[2])
-    answer[#answer + 1] = {own - head + 1, expiry - now}
+    answer[#answer + 1] = {rare().place_of_producer(queue, producer, place), expiry - now}
 end
 
-set(queue, 'size', tonumber(ARGV[7]))
+queue.size = tonumber(ARGV[7])
+if size ~= ARGV[7] then
+    queue.changed.size = ARGV[7]
+end
 if queue.producers > 0 then
     rare().admit(queue)
 end

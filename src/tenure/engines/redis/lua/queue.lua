@@ -2,7 +2,8 @@
 --
 -- `queue` is a hash {size, paused, tasks, delayed, ranked, reserved, producers, line, takers, watched; how many were put,
 -- done, dead, cancelled, expired, discarded, purged; kept, how many records other than dead letters are kept for good; keep,
--- until when the queue is remembered once it is empty; expires and listed, see `save_queue`}.
+-- until when the queue is remembered once it is empty; expires and listed, see `save_queue`; grouped, lined and virtual, see
+-- `groups.lua`}.
 
 local rare -- a function, see rare.lua
 
@@ -17,27 +18,28 @@ local LAZY = {
 
 local function is_over(queue)
     return queue.tasks == 0 and queue.dead == 0 and queue.kept == 0 and queue.paused == 0 and queue.producers == 0
-        and queue.reserved == 0 and call('EXISTS', queue.key .. ':cursors') == 0
+        and queue.reserved == 0 and queue.grouped == 0 and call('EXISTS', queue.key .. ':cursors', queue.key .. ':settings') == 0
 end
 
+-- -> the queue, and its size as text
 local function read_queue(name)
     local found = call('HMGET', P .. name .. ':queue', 'tasks', 'put', 'takers', 'delayed', 'ranked', 'producers', 'reserved',
-        'paused', 'watched', 'keep', 'listed', 'size')
+        'paused', 'watched', 'keep', 'listed', 'grouped', 'size')
     local queue = setmetatable({
         name = name, key = P .. name, changed = {}, tasks = tonumber(found[1] or 0), put = tonumber(found[2] or 0),
         takers = found[3] and tonumber(found[3]) or 0, delayed = found[4] and tonumber(found[4]) or 0,
         ranked = found[5] and tonumber(found[5]) or 0, producers = found[6] and tonumber(found[6]) or 0,
         reserved = found[7] and tonumber(found[7]) or 0, paused = found[8] and tonumber(found[8]) or 0,
         watched = found[9] and 1 or 0, keep = found[10] and tonumber(found[10]) or 0,
-        listed = found[11] and tonumber(found[11]) or 0, size = tonumber(found[12] or 0),
-    }, LAZY)
+        listed = found[11] and tonumber(found[11]) or 0, grouped = found[12] and tonumber(found[12]) or 0,
+    }, LAZY) -- these and one more: a table of more than 16 fields takes twice the space
     if queue.tasks == 0 and queue.put > 0 and queue.keep <= now and is_over(queue) then
         -- it was to be forgotten
         for _, field in ipairs({'put', 'done', 'cancelled', 'expired', 'discarded', 'purged', 'keep'}) do
             queue[field], queue.changed[field] = 0, 0
         end
     end
-    return queue
+    return queue, found[13]
 end
 
 local function set(queue, field, value)
@@ -50,6 +52,9 @@ end
 
 -- Write what has changed. A queue for which nothing has to be remembered expires.
 local function save_queue(queue)
+    if queue.grouped > 0 or queue.changed.grouped then
+        rare('groups').save_groups(queue)
+    end
     local fields, QUEUE, over = {}, queue.key .. ':queue', queue.tasks == 0 and is_over(queue)
     local listed = queue.put == 0 and 0 or over and queue.keep or -1
     if over or listed ~= queue.listed then

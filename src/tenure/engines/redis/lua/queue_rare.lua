@@ -1,7 +1,8 @@
 -- What is seldom done with a work queue.
 --
 -- `line` is a sorted set of the producers that wait, `producers` a hash of them and of those with reserved slots: how many
--- tasks, 1 if they are reserved, the session; `cursors` is a hash.
+-- tasks; 0 in the line, 1 if they are reserved, 2 in the line of a group; the session; and if they wait or have slots
+-- reserved in a group, byte 255, their place in its line as 16 digits, and the group. `cursors` is a hash.
 
 local function add(queue, field, number)
     set(queue, field, queue[field] + number)
@@ -35,13 +36,50 @@ local function room(queue)
     return queue.size - queue.tasks - queue.reserved
 end
 
--- -> {count, reserved, session}
+-- -> {count, state, session, group, ordinal}
 local function read_producer(queue, producer)
-    local text = queue.producers + queue.reserved > 0 and call('HGET', queue.key .. ':producers', producer)
+    local text = queue.producers + queue.reserved + queue.grouped > 0 and call('HGET', queue.key .. ':producers', producer)
     if text then
-        local count, reserved, session = match(text, '^(%d+) (%d) (.*)$')
-        return {count = tonumber(count), reserved = reserved == '1', session = session}
+        local count, state, session, more = match(text, '^(%d+) (%d) ([^\255]*)\255?(.*)$')
+        return {count = tonumber(count), state = state, session = session, ordinal = sub(more, 1, 16), group = sub(more, 17)}
     end
+end
+
+local function write_producer(queue, producer, place)
+    local more = place.group == '' and '' or '\255' .. place.ordinal .. place.group
+    call('HSET', queue.key .. ':producers', producer, place.count .. ' ' .. place.state .. ' ' .. place.session .. more)
+end
+
+-- A producer, new or from the line of a group, is the last in the line of the queue.
+local function join_line(queue, producer, place)
+    place.state = '0'
+    add(queue, 'line', 1)
+    add(queue, 'producers', 1)
+    call('ZADD', queue.key .. ':line', queue.line, producer)
+    write_producer(queue, producer, place)
+end
+
+-- A producer begins to wait, in the line of the group that it needs room in, or in that of the queue.
+local function new_producer(queue, producer, count, group, session)
+    local place = {count = count, session = session, group = group, ordinal = ''}
+    if group ~= '' and join_group(queue, producer, place) then
+        write_producer(queue, producer, place)
+    else
+        join_line(queue, producer, place)
+    end
+    return place
+end
+
+-- How far a producer is from the head of its line.
+local function place_of_producer(queue, producer, place)
+    local LINE = queue.key .. ':line'
+    local own, head
+    if place.state == '2' then
+        own, head = place.ordinal, first_in_group(queue, rare('groups').read_group(queue, place.group))
+    else
+        own, head = call('ZSCORE', LINE, producer), call('ZRANGE', LINE, 0, 0, 'WITHSCORES')[2]
+    end
+    return own - head + 1
 end
 
 -- Reserve slots for the head of the producers' line, for as long as it fits; the sweep goes on where there are very many.
@@ -59,7 +97,8 @@ local function admit(queue)
             return
         end
         call('ZREM', queue.key .. ':line', producer)
-        call('HSET', queue.key .. ':producers', producer, place.count .. ' 1 ' .. place.session)
+        place.state = '1'
+        write_producer(queue, producer, place)
         add(queue, 'producers', -1)
         add(queue, 'reserved', place.count)
         hint(process_of(place.session), queue.name, producer, 'room')
@@ -70,12 +109,61 @@ end
 local function drop_producer(queue, producer, place)
     detach(place.session, producer_item(queue.name, producer))
     call('HDEL', queue.key .. ':producers', producer)
-    if place.reserved then
+    if place.group ~= '' then
+        leave_group(queue, producer, place)
+    end
+    if place.state == '1' then
         add(queue, 'reserved', -place.count)
-    else
+    elseif place.state == '0' then
         call('ZREM', queue.key .. ':line', producer)
         add(queue, 'producers', -1)
     end
+end
+
+-- Let the first in the line of a group join that of the queue, as many as fit and at most so many -> how many are left of these; the
+-- sweep goes on where there are very many.
+local function admit_in_group(queue, group, most)
+    local size = rare('groups').known_of(queue).size
+    while group.lined > 0 and most > 0 do
+        local _, producer = first_in_group(queue, group)
+        local place = read_producer(queue, producer)
+        if size > 0 and place.count > size - group.unfinished - group.reserved then
+            break
+        end
+        reserve_in(queue, group, place.count)
+        leave_group(queue, producer, place)
+        join_line(queue, producer, place)
+        most = most - 1
+    end
+    if most == 0 then
+        call('SADD', P .. 'unadmitted', queue.name)
+        due_at(0)
+    end
+    return most
+end
+
+-- The same in all groups, and in the queue.
+local function admit_everywhere(queue)
+    local from, most = '-', 256
+    while queue.lined > 0 and most > 0 do
+        local member = call('ZRANGEBYLEX', queue.key .. ':lines', from, '+', 'LIMIT', 0, 1)[1]
+        if not member then
+            break
+        end
+        local group = rare('groups').read_group(queue, (rare('groups').split_member(member)))
+        most = admit_in_group(queue, group, most)
+        from = '[' .. sub(group.prefix, 1, -2) .. '\1'
+    end
+    admit(queue)
+end
+
+-- Something was freed in a group, and so in the queue.
+local function make_room(queue, name)
+    local group = name ~= '' and rare('groups').read_group(queue, name)
+    if group and group.lined > 0 then
+        admit_in_group(queue, group, 256)
+    end
+    admit(queue)
 end
 
 -- A producer leaves -> left, released, unknown
@@ -85,6 +173,6 @@ local function remove_producer(queue, producer)
         return 'unknown'
     end
     drop_producer(queue, producer, place)
-    admit(queue)
-    return place.reserved and 'released' or 'left'
+    make_room(queue, place.group)
+    return place.state == '1' and 'released' or 'left'
 end

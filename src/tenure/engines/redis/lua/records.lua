@@ -114,7 +114,7 @@ end
 -- A dead task is ready again; false if its key is in use.
 local function revive(queue, task_id)
     local key = queue.key .. ':' .. task_id
-    local found = call('HMGET', key, 'state', 'ended', 'priority', 'key')
+    local found = call('HMGET', key, 'state', 'ended', 'priority', 'key', 'group')
     if found[1] ~= 'dead' or found[4] and call('HSETNX', queue.key .. ':keys', found[4], tonumber(task_id)) == 0 then
         return false
     end
@@ -122,9 +122,11 @@ local function revive(queue, task_id)
     local _, seq = R.ending_of(found[2])
     R.leave_the_dead(queue, task_id, seq)
     set(queue, 'tasks', queue.tasks + 1)
-    R.line_up(queue, {id = task_id, priority = tonumber(found[3] or 0)}, now)
+    if found[5] then
+        rare('groups').come(queue, found[5])
+    end
+    R.line_up(queue, {id = task_id, priority = tonumber(found[3] or 0), group = found[5] or ''}, now)
     write()
-    offer_tasks(queue, 1)
     return true
 end
 
@@ -146,49 +148,71 @@ local function page_from(key, start, limit)
     return call('ZRANGE', key, start, start + limit - 1, 'WITHSCORES')
 end
 
--- The first tasks that wait behind a place in the order, which is priority (negated), since when, and id
--- -> {priority, since, id}...; nil while too many delayed ones are due and not yet ready
-local function waiting(queue, priority, since, task_id, limit)
+-- Whether a task stands behind another in the order, which is the group, priority (negated), since when, and id. The names of
+-- groups are compared by their bytes: `<` follows the locale of the server.
+local function is_behind(one, other)
+    local its, others = one[4], other[4]
+    for i = 1, its == others and 0 or math.min(#its, #others) do
+        local a, b = string.byte(its, i), string.byte(others, i)
+        if a ~= b then
+            return a > b
+        end
+    end
+    for i = 1, 3 do
+        local a, b = i == 1 and #its or one[i - 1], i == 1 and #others or other[i - 1]
+        if a ~= b then
+            return a > b
+        end
+    end
+    return one[3] > other[3]
+end
+
+-- The first tasks that wait behind a place in the order, {priority, since, id, group} -> some of them, in order; nil while too
+-- many delayed ones are due and not yet ready
+local function waiting(queue, place, limit)
     local due_ids = call('ZRANGEBYSCORE', queue.key .. ':delayed', '-inf', now, 'WITHSCORES', 'LIMIT', 0, 257)
     if #due_ids == 514 then
-        offer_tasks(queue, R.promote(queue, 256))
+        R.promote(queue, 256)
+        offer_tasks(queue, gained)
+        gained = 0
         return
     end
     local found = {}
-    local function add_task(its_priority, its_since, its_id)
-        found[#found + 1] = {its_priority, its_since, its_id}
+    local function add_task(priority, since, task_id, group)
+        local one = {priority, since, task_id, group}
+        if not place or is_behind(one, place) then
+            found[#found + 1] = one
+        end
     end
     for i = 1, #due_ids, 2 do
-        local its_priority = -tonumber(call('HGET', queue.key .. ':' .. due_ids[i], 'priority') or 0)
-        local its_since = tonumber(due_ids[i + 1])
-        local later = not priority or its_priority > priority or its_priority == priority
-            and (its_since > since or its_since == since and due_ids[i] > task_id)
-        if later then
-            add_task(its_priority, its_since, due_ids[i])
-        end
+        local fields = call('HMGET', queue.key .. ':' .. due_ids[i], 'priority', 'group')
+        add_task(-tonumber(fields[1] or 0), tonumber(due_ids[i + 1]), due_ids[i], fields[2] or '')
     end
-    if queue.ranked > 0 then
-        local start = priority and place_of(queue.key .. ':ranked', priority, format('%016d', since) .. task_id) or 0
+    local priority, since, task_id = unpack(place or {})
+    local in_plain = not place or place[4] == ''
+    if in_plain and queue.ranked > 0 then
+        local start = place and place_of(queue.key .. ':ranked', priority, format('%016d', since) .. task_id) or 0
         local some = page_from(queue.key .. ':ranked', start, limit)
         for i = 1, #some, 2 do
-            add_task(tonumber(some[i + 1]), tonumber(sub(some[i], 1, 16)), sub(some[i], 17))
+            add_task(tonumber(some[i + 1]), tonumber(sub(some[i], 1, 16)), sub(some[i], 17), '')
         end
     end
-    if not priority or priority <= 0 then
+    if in_plain and (not place or priority <= 0) then
         local start = priority == 0 and place_of(queue.key .. ':ready', since, task_id) or 0
         local some = page_from(queue.key .. ':ready', start, limit)
         for i = 1, #some, 2 do
-            add_task(0, tonumber(some[i + 1]), some[i])
+            add_task(0, tonumber(some[i + 1]), some[i], '')
         end
     end
-    table.sort(found, function(one, other)
-        if one[1] ~= other[1] then
-            return one[1] < other[1]
-        elseif one[2] ~= other[2] then
-            return one[2] < other[2]
+    if queue.grouped > 0 then
+        local G = rare('groups')
+        local from = in_plain and '-' or '(' .. G.members_of({prefix = G.prefix_of(place[4])}, -priority, format('%016d', since), task_id)
+        for _, member in ipairs(call('ZRANGEBYLEX', queue.key .. ':turns', from, '+', 'LIMIT', 0, limit)) do
+            local group, rest = G.split_member(member)
+            add_task(-G.priority_of(sub(rest, 1, 16)), tonumber(sub(rest, 17, 32)), sub(rest, 33), group)
         end
-        return one[3] < other[3]
-    end)
+    end
+    table.sort(found, function(one, other) return is_behind(other, one) end)
     for i = #found, limit + 1, -1 do
         found[i] = nil
     end
@@ -229,7 +253,7 @@ local function first_unfinished(queue, state, limit)
     if state == 'delayed' then
         return call('ZRANGEBYSCORE', queue.key .. ':delayed', format('(%d', now), '+inf', 'LIMIT', 0, limit)
     end
-    local ids, found = {}, waiting(queue, nil, nil, nil, limit)
+    local ids, found = {}, waiting(queue, nil, limit)
     unfinished = not found
     for i, one in ipairs(found or ids) do
         ids[i] = one[3]
@@ -262,6 +286,7 @@ function operations.move(name)
             end
         end
     end
+    offer_tasks(queue, gained)
     save_queue(queue)
     return {'changed', count, last and 1 or 0, ARGV[5] == 'waiting' and last or 0}
 end
@@ -269,7 +294,7 @@ end
 -- A task as it is listed. The state of an unfinished one, and since when, are given; nil for a record that has expired.
 local function record(queue, task_id, state, since)
     local found = call('HMGET', queue.key .. ':' .. task_id, 'payload', 'priority', 'key', 'attempts', 'deliveries', 'result',
-        'state', 'expires', 'ended', 'lease', 'progress', 'failure', 'meta')
+        'state', 'expires', 'ended', 'lease', 'progress', 'failure', 'meta', 'group')
     local deliveries, attempts = match(found[10] or '', '^%d+ %d+ %d+ %d* %d %d (%d+) (%d+)')
     local seq = 0
     if not state and (not found[7] or found[8] and tonumber(found[8]) <= now) then
@@ -280,7 +305,7 @@ local function record(queue, task_id, state, since)
     return {
         seq, tonumber(task_id), state or found[7], found[1] or '', tonumber(found[2] or 0), found[3],
         tonumber(attempts or found[4] or 0), tonumber(deliveries or found[5] or 0), found[6] or '', math.max(0, now - since),
-        found[11] or '', found[12] or '', found[13] or '',
+        found[11] or '', found[12] or '', found[13] or '', found[14] or '',
     }
 end
 
@@ -336,8 +361,8 @@ local function browse_ended(queue, after, limit, states)
 end
 
 local function browse_waiting(queue, after, limit)
-    local priority, since, task_id = match(after, '^(%-?%d+) (%d+) (%d+)$')
-    local found = waiting(queue, tonumber(priority), tonumber(since), task_id, limit + 1)
+    local priority, since, task_id, group = match(after, '^(%-?%d+) (%d+) (%d+) ?(.*)$')
+    local found = waiting(queue, priority and {tonumber(priority), tonumber(since), task_id, group}, limit + 1)
     if not found then
         save_queue(queue)
         unfinished = true
@@ -348,7 +373,7 @@ local function browse_waiting(queue, after, limit)
         records[i] = record(queue, found[i][3], 'waiting', found[i][2])
     end
     local last = found[limit]
-    return {'page', records, #found > limit and format('%d %d ', last[1], last[2]) .. last[3] or ''}
+    return {'page', records, #found > limit and format('%d %d ', last[1], last[2]) .. last[3] .. ' ' .. last[4] or ''}
 end
 
 local function browse_delayed(queue, after, limit)
@@ -382,7 +407,7 @@ end
 
 -- For each state how `after` looks, which is "" for the first page, and what reads a page.
 local PAGES = {
-    waiting = {'^%-?%d* ?%d* ?%d*$', browse_waiting},
+    waiting = {'^%-?%d+ %d+ %d+ ', browse_waiting},
     delayed = {'^%d* ?%d*$', browse_delayed},
     leased = {'^%d*$', browse_leased},
     dead = {'^%d*$', browse_ended, {'dead'}},
@@ -394,22 +419,99 @@ function operations.browse(name)
     local page, after = PAGES[ARGV[5]], ARGV[6]
     if not page then
         return {'page', {}, ''}
-    elseif not match(after, page[1]) then
+    elseif after ~= '' and not match(after, page[1]) then
         return redis.error_reply('ERR no page ends at ' .. after)
     end
     return page[2](read_queue(name), after, math.min(tonumber(ARGV[7]), CAP), page[3])
+end
+
+-- ARGV: queue, tasks of a group leased at a time (0: any), unfinished ones (0: any), hold (0 or 1), then names and weights -> ok
+function operations.set_groups(name)
+    local queue, G = read_queue(name), rare('groups')
+    local SETTINGS, WEIGHTS, known, weighted = P .. name .. ':settings', P .. name .. ':weights', G.known_of(queue), #ARGV > 7
+    local per_group, size, hold, changed = tonumber(ARGV[5]), tonumber(ARGV[6]), ARGV[7] == '1', {}
+    if queue.grouped > 0 and (per_group ~= known.per_group or hold ~= known.hold) then
+        local all, new = call('HGETALL', queue.key .. ':groups'), {per_group = per_group, hold = hold}
+        for i = 1, #all, 2 do
+            local group = G.unpack_group(all[i], all[i + 1])
+            if G.takeable(known, group) ~= G.takeable(new, group) then
+                changed[#changed + 1] = G.add_group(queue, known, all[i], all[i + 1])
+            end
+        end
+    end
+    known.per_group, known.size, known.hold, known.weighted = per_group, size, hold, weighted
+    call('DEL', SETTINGS, WEIGHTS)
+    if per_group ~= 0 or size ~= 0 or weighted then
+        call('HSET', SETTINGS, 'per_group', per_group, 'size', size, 'hold', ARGV[7])
+    end
+    if weighted then
+        call('HSET', SETTINGS, 'weighted', 1)
+        for i = 8, #ARGV, 2 * CAP do
+            call('HSET', WEIGHTS, unpack(ARGV, i, math.min(i + 2 * CAP - 1, #ARGV)))
+        end
+    end
+    for _, group in ipairs(changed) do
+        G.refresh(queue, group)
+    end
+    R.admit_everywhere(queue)
+    offer_tasks(queue, gained)
+    save_queue(queue)
+    return 'ok'
+end
+
+-- ARGV: queue, limit -> groups: the name, and how many tasks are waiting, delayed and leased
+function operations.groups(name)
+    local answer, names = {}, call('ZRANGE', P .. name .. ':sizes', 0, math.min(tonumber(ARGV[5]), 256) - 1)
+    for i, packed in ipairs(#names > 0 and call('HMGET', P .. name .. ':groups', unpack(names)) or {}) do
+        local group = rare('groups').unpack_group(names[i], packed)
+        answer[i] = {group.name, group.waiting, group.unfinished - group.waiting - group.leased, group.leased}
+    end
+    return {'groups', answer}
+end
+
+-- How many tasks can be taken, at most about so many.
+local function count_takeable(queue, most)
+    local plain = call('ZCARD', queue.key .. ':ready') + queue.ranked
+    if queue.grouped == 0 then
+        return plain
+    end
+    local names, count = call('ZRANGE', queue.key .. ':tags', 0, most - 1), 0
+    rare('groups').read_groups(queue, names)
+    for _, name in ipairs(names) do
+        count = count + rare('groups').read_group(queue, name).takeable
+    end
+    return count
 end
 
 -- ARGV: queue, paused (0 or 1) -> ok
 function operations.set_paused(name)
     local queue = read_queue(name)
     set(queue, 'paused', tonumber(ARGV[5]))
-    local ready = call('ZCARD', queue.key .. ':ready') + queue.ranked
+    local ready = count_takeable(queue, MOST + 1)
     offer_tasks(queue, math.min(ready, MOST))
     -- very many takers are hinted in several operations
     unfinished = ready > MOST and queue.takers > 0 and queue.paused == 0
     save_queue(queue)
     return 'ok'
+end
+
+-- How many groups have a task: one that is ready, delayed or leased.
+local function count_groups(queue)
+    local seen, count = {[''] = true}, 0
+    local function see(name)
+        count, seen[name] = count + (seen[name] and 0 or 1), true
+    end
+    local function see_all(key)
+        for _, task_id in ipairs(call('ZRANGE', key, 0, -1)) do
+            see(call('HGET', queue.key .. ':' .. task_id, 'group') or '')
+        end
+    end
+    see_all(queue.key .. ':ages')
+    see_all(queue.key .. ':delayed')
+    for _, session in ipairs(call('SMEMBERS', queue.key .. ':lessees')) do
+        see_all(P .. session .. ' ' .. queue.name .. ':leases')
+    end
+    return count
 end
 
 -- ARGV: queue, session that watches ("": none), recount (0 or 1) -> counts, gone
@@ -423,10 +525,11 @@ function operations.count(name)
             watch(ARGV[5], queue.key .. ':queue', 'watch')
         end
     end
-    local ready, delayed = call('ZCARD', queue.key .. ':ready') + queue.ranked, queue.delayed
+    local in_turns = call('ZCARD', queue.key .. ':turns')
+    local ready, delayed, grouped = call('ZCARD', queue.key .. ':ready') + queue.ranked + in_turns, queue.delayed, nil
     local tasks, dead = queue.tasks, queue.dead
     if ARGV[6] == '1' then
-        ready = call('ZCARD', queue.key .. ':ready') + call('ZCARD', queue.key .. ':ranked')
+        ready, grouped = call('ZCARD', queue.key .. ':ready') + call('ZCARD', queue.key .. ':ranked') + in_turns, count_groups(queue)
         delayed = call('ZCARD', queue.key .. ':delayed')
         tasks, dead = ready + delayed, 0
         for _, session in ipairs(call('SMEMBERS', queue.key .. ':lessees')) do
@@ -438,13 +541,14 @@ function operations.count(name)
     end
     local soon = delayed > 0 and call('ZCOUNT', queue.key .. ':delayed', '-inf', now) or 0
     local oldest = now
-    for _, set_name in ipairs({'ready', 'aged', 'delayed'}) do
+    for _, set_name in ipairs({'ready', 'aged', 'ages', 'delayed'}) do
         local since = call('ZRANGE', queue.key .. ':' .. set_name, 0, 0, 'WITHSCORES')[2]
         oldest = math.min(oldest, tonumber(since or now))
     end
     return {
         'counts', queue.put, ready + soon, delayed - soon, tasks - ready - delayed, queue.done, dead, queue.cancelled,
-        queue.expired, queue.discarded, queue.purged, queue.reserved, queue.producers, queue.paused, now - oldest,
+        queue.expired, queue.discarded, queue.purged, queue.reserved, queue.producers + queue.lined,
+        grouped or call('ZCARD', queue.key .. ':sizes'), queue.paused, now - oldest,
         call('HGETALL', queue.key .. ':cursors'),
         ask_again_in(),
     }

@@ -52,7 +52,12 @@ local function drop_task(session, name)
     else
         rare().return_task(queue, task, task.since)
     end
+    if queue.grouped > 0 then
+        rare('groups').refund(queue, task.group)
+    end
     write_endings()
+    offer_tasks(queue, gained)
+    gained = 0
     if call('EXISTS', P .. session .. ' ' .. name .. ':leases') == 0 then
         leave_lessees(queue, session)
     end
@@ -116,7 +121,7 @@ local function serve_the_unserved()
     if name then
         local queue = read_queue(name)
         call('SREM', P .. 'unadmitted', name)
-        rare().admit(queue)
+        rare().admit_everywhere(queue)
         save_queue(queue)
         unfinished = call('EXISTS', P .. 'unadmitted') == 1
     end
@@ -176,6 +181,8 @@ local function expire_task(member)
         rare().step_out(queue, task)
         end_task(queue, task, 'expired', '', 3600e6)
         write_endings()
+        offer_tasks(queue, gained)
+        gained = 0
     end
     save_queue(queue)
 end

@@ -2,6 +2,8 @@
 
 -- include detach
 
+local gained = 0 -- how many tasks can be taken now and could not be before the operation
+
 -- -> how much it wanted
 local function forget_taker(queue, session)
     local want = tonumber(call('HGET', queue.key .. ':wants', session))
@@ -22,7 +24,7 @@ local function add_taker(queue, session, want)
     end
 end
 
--- Hint idle takers that `count` tasks became ready, as many takers as are needed.
+-- Hint idle takers that `count` more tasks can be taken, as many takers as are needed.
 local function offer_tasks(queue, count)
     while count > 0 and queue.takers > 0 and queue.paused == 0 do
         local session = call('ZRANGE', queue.key .. ':takers', 0, 0)[1]

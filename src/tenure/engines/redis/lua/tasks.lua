@@ -1,21 +1,21 @@
 -- The tasks of a queue: read, and ended. `write_endings` follows, which writes what many tasks change.
 --
 -- A task is a hash, the name of the queue with the id, which has 12 digits: {payload; priority, attempts, deliveries unless
--- 0; key; expires; progress; failure; meta; ready, since when, if it has a priority; keep, 1 if its record shall hold the
+-- 0; key; expires; progress; failure; meta; group; ready, since when, if it has a priority or a group; keep, 1 if its record shall hold the
 -- payload; watched, followed; lease while it is leased: token, ready since, limit of deliveries, the ttl of a dead letter ("":
--- for good), keep, 1 if it has more fields than the usual ones, deliveries, attempts, session; stop, the ttl of its record (-1:
+-- for good), keep, 1 if it has more fields than the usual ones, deliveries, attempts, session, byte 255 and the group; stop, the ttl of its record (-1:
 -- for good), when it shall be cancelled}. Once it has ended it is its record: {state, result, ended: when, and the number of
 -- the ending; expires, ...}. It expires, but for a dead letter, which the sweep deletes.
 --
--- Sorted sets of ids: `ready` by since when, of the tasks with priority 0; `ranked` of the others, by priority, then since
--- when and id; `aged` of those by since when; `delayed` by due time; `<session> <queue>:leases` by token, of the tasks that a
+-- Sorted sets of ids, of those without a group: `ready` by since when, of the tasks with priority 0; `ranked` of the others, by priority, then since
+-- when and id; `aged` of those by since when. Of all tasks: `delayed` by due time; `<session> <queue>:leases` by token, of the tasks that a
 -- session has, and `lessees` a set of the sessions that have any. `done`, `dead`, `cancelled`,
 -- `expired` and `discarded` list the records in parts of 4096 endings: each is a sorted set of the numbers of its parts,
 -- and `done:<number>` one of ids by seq, which expires with the last of its records. `keys` is a hash of key -> id.
 -- Of the shard: `expiring`, a sorted set of tasks and dead letters by the time when they expire; of a session: `stops`.
 
 local PART = 4096
-local LEFT, NONE = {'stop', 'keep', 'expires', 'ready'}, {}
+local LEFT, SINCE, NONE = {'stop', 'keep', 'expires', 'ready'}, {'ready'}, {}
 local adding, removing = {}, {} -- to sorted sets: scores and members; members
 
 local function add_soon(key, score, member)
@@ -49,17 +49,17 @@ end
 
 -- What is known of a task that has not ended, or nil.
 local function read_task(queue, task_id)
-    local task = {id = task_id, hash = queue.key .. ':' .. task_id, priority = 0}
+    local task = {id = task_id, hash = queue.key .. ':' .. task_id, priority = 0, group = ''}
     local text, more = call('HGET', task.hash, 'lease'), '1'
     if text then
-        task.token, task.since, task.limit, task.keep, more, task.deliveries, task.attempts, task.session =
-            match(text, '^(%d+) (%d+) (%d+ %d*) (%d) (%d) (%d+) (%d+) (.*)$')
+        task.token, task.since, task.limit, task.keep, more, task.deliveries, task.attempts, task.session, task.group =
+            match(text, '^(%d+) (%d+) (%d+ %d*) (%d) (%d) (%d+) (%d+) ([^\255]*)\255?(.*)$')
         task.keep = task.keep == '1'
     end
     if more == '1' then
         task.more = true
         local found = call('HMGET', task.hash, 'payload', 'state', 'priority', 'key', 'expires', 'stop', 'watched', 'ready', 'keep',
-            'attempts', 'deliveries', 'followed')
+            'attempts', 'deliveries', 'followed', 'group')
         if found[2] or not found[1] then
             return
         end
@@ -68,6 +68,7 @@ local function read_task(queue, task_id)
         task.stop = found[6] and tonumber(found[6])
         if not text then
             task.since, task.keep, task.attempts, task.deliveries = found[8], found[9], found[10] or '0', found[11] or '0'
+            task.group = found[13] or ''
         end
     end
     return task
@@ -78,6 +79,9 @@ local function unlease(queue, task)
     remove_soon(P .. task.session .. ' ' .. queue.name .. ':leases', task.id)
     if task.stop then
         remove_soon(P .. task.session .. ':stops', task.token .. ' ' .. queue.name)
+    end
+    if task.group ~= '' then
+        rare('groups').unlease_in(queue, task.group)
     end
 end
 
@@ -122,7 +126,7 @@ local function end_task(queue, task, state, result, ttl, session_ttl)
     add_soon(part, seq, task.id)
 
     local payload = (task.keep or state == 'dead') and 'lease' or 'payload'
-    call('HDEL', task.hash, 'lease', payload, unpack(task.more and LEFT or NONE))
+    call('HDEL', task.hash, 'lease', payload, unpack(task.more and LEFT or task.group ~= '' and SINCE or NONE))
     if expires then
         texts[expires] = texts[expires] or format('%016d', expires)
     end

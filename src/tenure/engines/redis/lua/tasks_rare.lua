@@ -5,13 +5,32 @@ local function rank(task, since)
     return -task.priority, format('%016d', since) .. task.id
 end
 
+-- So many tasks without a group are ready, more or less than before.
+local function count_plain(queue, count)
+    if queue.grouped > 0 then
+        rare('groups').count_ready(queue, '', count)
+    else
+        gained = gained + count
+    end
+end
+
 -- Let a task that is not leased be ready or delayed; true if it is delayed.
 local function line_up(queue, task, since)
     if tonumber(since) > now then
         add_soon(queue.key .. ':delayed', since, task.id)
         add(queue, 'delayed', 1)
+        if task.group ~= '' then
+            rare('groups').rest(queue, task, true)
+        end
         return true
-    elseif task.priority == 0 then
+    elseif task.group ~= '' then
+        since = format('%016d', since)
+        rare('groups').enter(queue, task.group, task.priority, since, task.id)
+        call('HSET', queue.key .. ':' .. task.id, 'ready', since)
+        return false
+    end
+    count_plain(queue, 1)
+    if task.priority == 0 then
         add_soon(queue.key .. ':ready', since, task.id)
     else
         add_soon(queue.key .. ':ranked', rank(task, since))
@@ -26,7 +45,15 @@ end
 local function step_out(queue, task)
     if call('ZREM', queue.key .. ':delayed', task.id) == 1 then
         add(queue, 'delayed', -1)
-    elseif task.priority == 0 then
+        if task.group ~= '' then
+            rare('groups').rest(queue, task, false)
+        end
+        return
+    elseif task.group ~= '' then
+        return rare('groups').leave(queue, task)
+    end
+    count_plain(queue, -1)
+    if task.priority == 0 then
         call('ZREM', queue.key .. ':ready', task.id)
     else
         local _, member = rank(task, task.since)
@@ -36,22 +63,24 @@ local function step_out(queue, task)
     end
 end
 
--- Move delayed tasks that are due to the ready ones, at most so many; -> how many
+-- Move delayed tasks that are due to the ready ones, at most so many.
 local function promote(queue, most)
-    local moved = 0
-    while moved < most and queue.delayed > 0 do
+    while most > 0 and queue.delayed > 0 do
         local time, task_id = first_delayed(queue)
         if time > now then
             break
         end
         call('ZREM', queue.key .. ':delayed', task_id)
         add(queue, 'delayed', -1)
-        local priority = tonumber(call('HGET', queue.key .. ':' .. task_id, 'priority') or 0)
-        line_up(queue, {id = task_id, priority = priority}, time)
-        moved = moved + 1
+        local found = call('HMGET', queue.key .. ':' .. task_id, 'priority', 'group')
+        local task = {id = task_id, priority = tonumber(found[1] or 0), group = found[2] or ''}
+        if task.group ~= '' then
+            rare('groups').rest(queue, task, false)
+        end
+        line_up(queue, task, time)
+        most = most - 1
     end
     write()
-    return moved
 end
 
 -- Hint the sessions that follow a task, and those that wait for its end if it has ended.
@@ -61,7 +90,7 @@ local function announce(queue, task, ended)
     fire_if(task.followed, task.hash, queue.name, name, 'changed', 'follow')
 end
 
--- A task that is in no order stands in one again.
+-- A task that is in no order stands in one again; the caller offers what can be taken.
 local function stand_again(queue, task, since)
     local before = queue.takers > 0 and first_delayed(queue)
     if task.followed then
@@ -70,8 +99,6 @@ local function stand_again(queue, task, since)
     if line_up(queue, task, since) then
         write()
         offer_sooner(queue, before)
-    else
-        offer_tasks(queue, 1)
     end
 end
 

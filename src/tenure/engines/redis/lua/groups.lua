@@ -1,0 +1,320 @@
+-- The groups of a queue, which take turns: `SetGroups` of the contract has the rules. `save_groups` follows any change.
+--
+-- `groups` is a hash of the groups, what it holds is packed, see PACKED. `tags` is a sorted set of those that can be taken
+-- from, by tag; "" stands for the tasks without a group, whose other keys are those of a queue without groups. `sizes` is
+-- one of those that have unfinished tasks, by how many (negated). `turns` is one of the ready tasks of all groups, and
+-- `elders` of those with a priority; all scores are 0, so they are in the order of the members: the group, then the priority
+-- as 16 digits, since when, and the id; in `elders` the priority comes last. `ages` has the ids of the ready tasks of all
+-- groups, by since when. `lines` has the producers that wait for room in a group: the group, the place as 16 digits, and the
+-- producer. `settings` is a hash {per_group, size, hold, weighted: 1 if the hash `weights` has any}. Of the queue: `grouped`,
+-- how many groups there are; `lined`, how many producers are in `lines`; `virtual`, the virtual time.
+
+-- Unfinished, waiting and leased tasks, reserved slots, producers in the line, the id of the bound task (0: none), which was
+-- tried before and comes first, and whether that is delayed.
+local PACKED = '>I4I4I4I4I4I8B'
+local MIDDLE = 2 ^ 52 -- the rank of priority 0; beyond twice that a number of Lua does not count by one
+local USUAL = format('%016d', MIDDLE)
+local known_groups = {} -- queue -> its settings, and the groups that were read
+
+-- What the members of a group begin with, so that they are in the order of its bytes.
+local function prefix_of(name)
+    return string.gsub(name, '%z', '\0\1') .. '\0\0'
+end
+
+-- The name of the group of a member, and what follows.
+local function split_member(member)
+    local last = find(member, '\0\0', 1, true)
+    return (string.gsub(sub(member, 1, last - 1), '%z\1', '\0')), sub(member, last + 2)
+end
+
+local function rank_of(priority)
+    return priority == 0 and USUAL or format('%016d', MIDDLE - math.max(-MIDDLE, math.min(MIDDLE, priority)))
+end
+
+local function priority_of(rank)
+    return MIDDLE - rank
+end
+
+-- The first members of a group, at most so many; `from` and `to` are behind its prefix.
+local function first_members(queue, key, group, most, from, to)
+    local prefix = group.prefix
+    return call('ZRANGEBYLEX', queue.key .. key, from and '[' .. prefix .. from or '[' .. prefix,
+        to and '(' .. prefix .. to or '(' .. sub(prefix, 1, -2) .. '\1', 'LIMIT', 0, most)
+end
+
+local function known_of(queue)
+    local known = known_groups[queue]
+    if not known then
+        local found = call('HMGET', queue.key .. ':settings', 'per_group', 'size', 'hold', 'weighted')
+        known = {
+            of = {}, touched = {}, per_group = tonumber(found[1] or 0), size = tonumber(found[2] or 0), hold = found[3] == '1',
+            weighted = found[4],
+        }
+        known_groups[queue] = known
+    end
+    return known
+end
+
+local function is_bound(known, group)
+    return group.bound > 0 and known.per_group == 1 and known.hold
+end
+
+-- How many tasks of a group can be taken now.
+local function takeable(known, group)
+    if known.per_group == 0 or group.name == '' then
+        return group.waiting
+    elseif group.resting and is_bound(known, group) then
+        return 0
+    end
+    return math.max(0, math.min(known.per_group - group.leased, group.waiting))
+end
+
+-- A group as it is stored. Its tag is false if it has none, and true while it is not known; `saved` is the one in `tags`.
+local function unpack_group(name, packed)
+    local unfinished, waiting, leased, reserved, lined, bound, resting = 0, 0, 0, 0, 0, 0, 0
+    if packed then
+        unfinished, waiting, leased, reserved, lined, bound, resting = struct.unpack(PACKED, packed)
+    end
+    -- 16 fields: a table of more takes twice the space
+    return {
+        name = name, prefix = name ~= '' and prefix_of(name), packed = packed, is_there = packed and true, size = unfinished,
+        unfinished = unfinished, waiting = waiting, leased = leased, reserved = reserved, lined = lined, bound = bound,
+        resting = resting == 1, takeable = 0, tag = false, saved = false, turn = false,
+    }
+end
+
+local function add_group(queue, known, name, packed)
+    local group = unpack_group(name, packed)
+    if name == '' then
+        write()
+        group.waiting = call('ZCARD', queue.key .. ':ready') + queue.ranked
+    end
+    group.takeable = takeable(known, group)
+    group.tag = group.takeable > 0 and queue.grouped > 0
+    group.saved = group.tag
+    known.of[name] = group
+    return group
+end
+
+local function read_group(queue, name)
+    local known = known_groups[queue] or known_of(queue)
+    return known.of[name] or add_group(queue, known, name, name ~= '' and call('HGET', queue.key .. ':groups', name))
+end
+
+-- Read many at once.
+local function read_groups(queue, names)
+    local known, missing = known_of(queue), {}
+    for _, name in ipairs(names) do
+        if name ~= '' and not known.of[name] then
+            missing[#missing + 1] = name
+        end
+    end
+    for i = 1, #missing, CAP do
+        local found = call('HMGET', queue.key .. ':groups', unpack(missing, i, math.min(i + CAP - 1, #missing)))
+        for j, packed in ipairs(found) do
+            add_group(queue, known, missing[i + j - 1], packed)
+        end
+    end
+end
+
+-- The part of a turn that a task of the group takes.
+local function turn_of(queue, group)
+    if not group.turn then
+        group.turn = 1 / (known_groups[queue].weighted and tonumber(call('HGET', queue.key .. ':weights', group.name) or 1) or 1)
+    end
+    return group.turn
+end
+
+-- How many tasks of a group can be taken has changed, perhaps.
+local function refresh(queue, group)
+    local known = known_groups[queue]
+    local count = takeable(known, group)
+    gained, group.takeable, known.touched[group] = gained + count - group.takeable, count, true
+    if count == 0 then
+        group.tag = false
+    elseif not group.tag and queue.grouped > 0 then
+        group.tag = queue.virtual + turn_of(queue, group)
+    end
+end
+
+-- A group of which there was nothing.
+local function make_group(queue, group)
+    if group.is_there then
+        return
+    end
+    group.is_there = true
+    local plain = queue.grouped == 0 and read_group(queue, '')
+    set(queue, 'grouped', queue.grouped + 1)
+    if plain then
+        refresh(queue, plain)
+    end
+end
+
+-- Forget a group of which nothing is left.
+local function tidy_group(queue, group)
+    local known = known_groups[queue]
+    known.touched[group] = true
+    if not group.is_there or group.unfinished + group.reserved + group.lined > 0 then
+        return
+    end
+    group.is_there = false
+    set(queue, 'grouped', queue.grouped - 1)
+    if queue.grouped == 0 then
+        set(queue, 'virtual', 0)
+        call('DEL', queue.key .. ':tags')
+        for _, other in pairs(known.of) do
+            other.tag, other.saved = false, false
+        end
+        known.of[''] = nil
+    end
+end
+
+-- tasks
+
+-- There is one unfinished task more.
+local function come(queue, name)
+    local group = read_group(queue, name)
+    make_group(queue, group)
+    group.unfinished = group.unfinished + 1
+    known_groups[queue].touched[group] = true
+end
+
+-- A task that is in no order and not leased is unfinished no more.
+local function go(queue, task)
+    local group = read_group(queue, task.group)
+    group.unfinished = group.unfinished - 1
+    if group.bound > 0 and group.bound == tonumber(task.id) then
+        group.bound, group.resting = 0, false
+    end
+    refresh(queue, group)
+    tidy_group(queue, group)
+    if group.lined > 0 then
+        rare().admit_in_group(queue, group, 256)
+    end
+end
+
+-- So many tasks of a group are ready, more or less than before.
+local function count_ready(queue, name, count)
+    local group = read_group(queue, name)
+    group.waiting = group.waiting + count
+    refresh(queue, group)
+    return group
+end
+
+-- The members of a ready task of a group in `turns` and, if it has a priority, `elders`.
+local function members_of(group, priority, since, task_id)
+    local rank = rank_of(priority)
+    return group.prefix .. rank .. since .. task_id, rank ~= USUAL and group.prefix .. since .. task_id .. rank
+end
+
+-- A task of a group is ready since a time, which has 16 digits.
+local function enter(queue, name, priority, since, task_id)
+    local turn, elder = members_of(count_ready(queue, name, 1), priority, since, task_id)
+    add_soon(queue.key .. ':turns', 0, turn)
+    add_soon(queue.key .. ':ages', since, task_id)
+    if elder then
+        add_soon(queue.key .. ':elders', 0, elder)
+    end
+end
+
+-- It is ready no more.
+local function leave(queue, task)
+    local turn, elder = members_of(count_ready(queue, task.group, -1), task.priority, task.since, task.id)
+    call('ZREM', queue.key .. ':turns', turn)
+    call('ZREM', queue.key .. ':ages', task.id)
+    if elder then
+        call('ZREM', queue.key .. ':elders', elder)
+    end
+end
+
+-- A task is delayed now, or no more; then it comes into the order, or goes.
+local function rest(queue, task, is_delayed)
+    local group = read_group(queue, task.group)
+    if group.bound == tonumber(task.id) then
+        group.resting = is_delayed
+    end
+    if is_delayed then
+        refresh(queue, group)
+    end
+end
+
+-- A task is leased no more; then it comes into the order, or goes.
+local function unlease_in(queue, name)
+    local group = read_group(queue, name)
+    group.leased = group.leased - 1
+end
+
+-- A task that was tried goes back: it stays ahead of its group where order is kept.
+local function bind(queue, task)
+    local known = known_of(queue)
+    if known.per_group == 1 and known.hold then
+        local group = read_group(queue, task.group)
+        group.bound, group.resting = tonumber(task.id), false
+    end
+end
+
+-- The turn of a task that went back untried was none.
+local function refund(queue, name)
+    local group = read_group(queue, name)
+    if group.tag then
+        local tag = group.tag == true and tonumber(call('ZSCORE', queue.key .. ':tags', name)) or group.tag
+        group.tag = math.max(queue.virtual, tag - turn_of(queue, group))
+        known_groups[queue].touched[group] = true
+    end
+end
+
+-- write
+
+local function in_parts(command, key, some)
+    for i = 1, #some, 2 * CAP do
+        call(command, key, unpack(some, i, math.min(i + 2 * CAP - 1, #some)))
+    end
+end
+
+local function save_tags(queue)
+    local tags, gone, last = {}, {}, 0
+    for group in pairs(known_groups[queue].touched) do
+        if group.tag ~= group.saved then
+            if group.tag then
+                tags[last + 1], tags[last + 2], last = group.tag, group.name, last + 2
+            else
+                gone[#gone + 1] = group.name
+            end
+            group.saved = group.tag
+        end
+    end
+    in_parts('ZADD', queue.key .. ':tags', tags)
+    in_parts('ZREM', queue.key .. ':tags', gone)
+end
+
+local function save_groups(queue)
+    local known = known_groups[queue]
+    if not known then
+        return
+    end
+    save_tags(queue)
+    local groups, sizes, gone, empty, last = {}, {}, {}, {}, 0
+    for group in pairs(known.touched) do
+        local name, unfinished, packed = group.name, group.unfinished, group.packed
+        if name ~= '' and group.is_there then
+            packed = struct.pack(PACKED, unfinished, group.waiting, group.leased, group.reserved, group.lined, group.bound,
+                group.resting and 1 or 0)
+            groups[last + 1], groups[last + 2], last = name, packed, last + 2
+        elseif packed then
+            gone[#gone + 1], packed = name, false
+        end
+        if unfinished ~= group.size then
+            if unfinished > 0 then
+                sizes[#sizes + 1], sizes[#sizes + 2] = -unfinished, name
+            else
+                empty[#empty + 1] = name
+            end
+        end
+        group.packed, group.size = packed, unfinished
+    end
+    in_parts('HSET', queue.key .. ':groups', groups)
+    in_parts('HDEL', queue.key .. ':groups', gone)
+    in_parts('ZADD', queue.key .. ':sizes', sizes)
+    in_parts('ZREM', queue.key .. ':sizes', empty)
+    known.touched = {}
+end
