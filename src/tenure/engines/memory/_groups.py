@@ -147,8 +147,8 @@ class Groups:
 
     def refund(self, task: GroupedTask) -> None:
         """The turn of a task that went back untried was none."""
-        group = self._group(task.group)
-        if group.tag is not None:
+        group = self._named.get(task.group) if task.group else self._plain
+        if group is not None and group.tag is not None:
             self._set_tag(group, max(self._now, group.tag - self._turn(group)))
 
     def next(self, now: float, aging: float | None) -> int | None:
