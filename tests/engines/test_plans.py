@@ -10,7 +10,7 @@ import pytest
 from tenure.engines.sqlite import _sql
 from tenure.engines.sqlite._opening import create
 
-FILES = ("holds", "claims", "counters", "hints", "queues", "sessions", "tasks")
+FILES = ("holds", "claims", "counters", "groups", "hints", "queues", "sessions", "tasks")
 
 # What these go through is small, or is the very thing that is asked for.
 SCANS = {
@@ -25,6 +25,8 @@ SCANS = {
 }
 SORTS = {
     "sessions.task_watchers": "the watchers of the tasks of one operation",
+    "groups.longest": "the groups of a queue, whose cost the contract allows",
+    "tasks.recount": "as it says, it counts the rows",
 }
 
 
@@ -76,8 +78,11 @@ def test_a_statement_that_does_not_exist():
 HOT = {
     "due": "task_due (queue=?)",
     "due_beside": "task_due (queue=?)",
-    "first_by_priority": "task_priority (queue=?)",
-    "first_by_age": "task_age (queue=? AND ready_at<?)",
+    "first_by_priority": "task_priority (queue=? AND group_name=?)",
+    "first_by_age": "task_age (queue=? AND group_name=? AND ready_at<?)",
+    "these": "INTEGER PRIMARY KEY (rowid=?)",
+    "group_by_priority": "task_priority (queue=? AND group_name=?)",
+    "group_by_age": "task_age (queue=? AND group_name=? AND ready_at<?)",
     "promote": "task_due (queue=? AND ready_at<?)",
     "leased": "INTEGER PRIMARY KEY (rowid=?)",
     "lease": "INTEGER PRIMARY KEY (rowid=?)",
@@ -88,10 +93,12 @@ HOT = {
     "stops": "task_stop (session=? AND queue=? AND stop>?)",
     "next_of_session": "task_lease (session=?)",
     "expired": "task_expiry (expires<?)",
-    "oldest": "task_age (queue=?)",
-    "waiting_same_time": "task_priority (queue=? AND priority=? AND ready_at=? AND rowid>?)",
-    "waiting_later": "task_priority (queue=? AND priority=? AND ready_at>?)",
-    "waiting_lower": "task_priority (queue=? AND priority<?)",
+    "oldest": "task_age (queue=? AND group_name=?)",
+    "oldest_in_groups": "task_age_in_groups (queue=?)",
+    "waiting_same_time": "task_priority (queue=? AND group_name=? AND priority=? AND ready_at=? AND rowid>?)",
+    "waiting_later": "task_priority (queue=? AND group_name=? AND priority=? AND ready_at>?)",
+    "waiting_lower": "task_priority (queue=? AND group_name=? AND priority<?)",
+    "waiting_next": "task_priority (queue=? AND group_name>?)",
     "delayed_same_time": "task_due (queue=? AND ready_at=? AND rowid>?)",
     "delayed_later": "task_due (queue=? AND ready_at>?)",
     "are_due": "task_due (queue=? AND ready_at<?)",

@@ -244,6 +244,17 @@ VERSION_1 = """
     ALTER TABLE ended DROP COLUMN meta;
     CREATE INDEX ended_expiry ON ended (expires) WHERE expires IS NOT NULL;
     CREATE INDEX watch_topic ON watch (kind, key, task);
+    DROP TABLE grouping; DROP TABLE task_group;
+    DROP INDEX producer_waiting; DROP INDEX producer_in_group; DROP INDEX claim_waiting; DROP INDEX claim_group;
+    DROP INDEX task_priority; DROP INDEX task_age; DROP INDEX task_age_in_groups;
+    ALTER TABLE queue DROP COLUMN has_groups; ALTER TABLE producer DROP COLUMN group_name;
+    ALTER TABLE producer RENAME COLUMN place TO reserved;
+    ALTER TABLE task DROP COLUMN group_name; ALTER TABLE ended DROP COLUMN group_name;
+    ALTER TABLE claim DROP COLUMN group_name; ALTER TABLE claim DROP COLUMN number;
+    CREATE INDEX producer_waiting ON producer (queue, ordinal) WHERE reserved = 0;
+    CREATE INDEX claim_waiting ON claim (pool, ordinal) WHERE resource IS NULL;
+    CREATE INDEX task_priority ON task (queue, priority DESC, ready_at) WHERE place = 0;
+    CREATE INDEX task_age ON task (queue, ready_at) WHERE place = 0;
     PRAGMA user_version = 1;
 """
 
@@ -253,7 +264,7 @@ def schema_of(path):
     indexes = db.execute("SELECT name, sql FROM sqlite_master WHERE type = 'index' ORDER BY name").fetchall()
     columns = {
         table: sorted(row[1] for row in db.execute(f"PRAGMA table_info({table})"))
-        for table in ("barrier", "queue", "task", "ended")
+        for table in ("barrier", "queue", "grouping", "task_group", "producer", "task", "ended", "claim")
     }
     db.close()
     return indexes, columns

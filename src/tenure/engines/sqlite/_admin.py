@@ -2,9 +2,22 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
-from tenure.engine import CAP, Browse, Changed, Count, Move, Notice, Page, QueueCounts, Reply
+from tenure.engine import (
+    CAP,
+    Browse,
+    Changed,
+    Count,
+    GroupPage,
+    Groups,
+    Move,
+    Notice,
+    Page,
+    QueueCounts,
+    Reply,
+)
 from tenure.errors import EngineError
 
 from ._clock import micros, seconds
@@ -18,7 +31,7 @@ from ._tasks import Task, micros_or_none
 _ENDED_STATES = ("done", "dead", "discarded", "cancelled", "expired")
 _HIGHEST = 2**63 - 1
 _PARTS = {"waiting": 3, "delayed": 2, "leased": 1, "dead": 1, "ended": 1}
-"""Of how many numbers a place in a listing is made."""
+"""Of how many numbers a place in a listing is made, beside the group of one that waits."""
 
 
 class Admin:
@@ -33,6 +46,12 @@ class Admin:
         queue = self._queues.find(op.key)
         if queue is None:
             return Changed(0, more=False)
+        takeable = queue.takeable
+        changed = self._move(queue, op)
+        self._queues.offer(queue, queue.takeable - takeable)
+        return changed
+
+    def _move(self, queue: Queue, op: Move) -> Changed:
         if op.to == "purged":
             return self._purge(queue, op.states)
         if op.to == "cancelled":
@@ -57,7 +76,9 @@ class Admin:
             return False
         task = Task(*row)
         if task.place != LEASED:
-            self._endings.end_in_order(queue, task.id, task.place, "cancelled", task.attempts, ttl)
+            self._endings.end_in_order(
+                queue, task.id, task.group, task.place, "cancelled", task.attempts, ttl
+            )
             self._endings.write()
         elif not task.stop:
             state.run(TASKS.stop, id=task.id, stop=state.rank(), ttl=ttl)
@@ -74,16 +95,16 @@ class Admin:
         task = Task(*row)
         if task.place == LEASED:
             return False
-        queue.step_out(task.place)
+        queue.step_out(task.place, task.group)
         if task.place == DELAYED:
             # as long as it is not written, it is still found among the delayed ones
             (queue.known_due,) = state.one(TASKS.due_beside, queue=queue.id, id=task.id)
             queue.due_is_known = True
-        self._endings.give_back(queue, task.id, ready_at, task.attempts, task.deliveries)
+        self._endings.give_back(queue, task.id, task.group, ready_at, task.attempts, task.deliveries)
         self._endings.write()
         return True
 
-    def _revive(self, queue: Queue, task: int, key: bytes | None, expires: int | None) -> bool:
+    def _revive(self, queue: Queue, task: int, key: bytes | None, expires: int | None, group: bytes) -> bool:
         """Make a dead task ready, unless its key is in use."""
         state = self._state
         if key is not None and state.one(TASKS.twin, queue=queue.id, key=key) is not None:
@@ -93,8 +114,9 @@ class Admin:
         queue.dead -= 1
         queue.lasting -= expires is None
         queue.live += 1
-        queue.waiting += 1
-        self._queues.offer(queue, 1)
+        if group:
+            self._queues.groups(queue).come(group)
+        queue.line_up(task, group, state.wall, state.wall)
         return True
 
     def _purge(self, queue: Queue, states: tuple[str, ...]) -> Changed:
@@ -112,11 +134,13 @@ class Admin:
     def _purge_unfinished(self, queue: Queue, name: str, count: int) -> int:
         tasks = self._listed(queue, name, (), count)
         ids = [task for *_, task, _ in tasks]
+        groups = queue.groups.of_tasks(ids) if queue.groups is not None else {}
         self._endings.expect(queue, ids)
         for *_, task, place in tasks:
-            queue.step_out(place)
+            group = groups.get(task, b"")
+            queue.step_out(place, group)
             queue.purged += 1
-            self._endings.remove(queue)
+            self._endings.remove(queue, task, group)
             self._endings.finished(queue, task)
         self._endings.write()
         if ids:
@@ -142,23 +166,28 @@ class Admin:
 
     def browse(self, op: Browse) -> Page:
         limit = min(op.limit, CAP)
-        after = _place(op)
+        group, after = _place(op)
         queue = self._queues.find(op.key)
         if queue is None:
             return Page(())
         if op.state in ("ended", "dead"):
             return self._browse_ended(queue, op.state, after[0] if after else 0, limit)
-        listed = self._listed(queue, op.state, after, limit + 1)
+        listed = self._listed(queue, op.state, after, limit + 1, group)
         ids = str([task for *_, task, _ in listed[:limit]])
         records = tuple(
             unfinished_record(self._state, op.state, *row) for row in self._state.all(TASKS.show, ids=ids)
         )
         if len(listed) <= limit:
             return Page(records)
-        last = listed[limit - 1]
-        return Page(records, " ".join(map(str, last[: 1 if op.state == "leased" else -1])))
+        *last, task, _ = listed[limit - 1]
+        if op.state == "waiting":
+            group, *last = last
+            return Page(records, " ".join(map(str, [*last, task, "g" + group.hex()])))
+        return Page(records, " ".join(map(str, last if op.state == "leased" else [*last, task])))
 
-    def _listed(self, queue: Queue, name: str, after: tuple[int, ...], limit: int) -> list[Any]:
+    def _listed(
+        self, queue: Queue, name: str, after: tuple[int, ...], limit: int, group: bytes = b""
+    ) -> list[Any]:
         """The first tasks in the state behind a place: rows that end with the id and the place in the order."""
         run, about = self._state.all, {"queue": queue.id, "limit": limit}
         if name == "leased":
@@ -167,21 +196,24 @@ class Admin:
         rows: list[Any] = []
         if name == "delayed":
             # due tasks that are not moved yet count as waiting, as many as an exchange would move
-            places = [row[1:3] for row in due[-1:]]
+            places = [row[2:4] for row in due[-1:]]
             ready_at, task = max([*places, after or (-1, -1)])
             rows += run(TASKS.delayed_same_time, **about, ready_at=ready_at, id=task)
             if len(rows) < limit:
                 rows += run(TASKS.delayed_later, **about, ready_at=ready_at)
             return rows[:limit]
+        of_group = {**about, "group": group}
         if after:
             priority, ready_at, task = after
-            rows += run(TASKS.waiting_same_time, **about, priority=priority, ready_at=ready_at, id=task)
+            rows += run(TASKS.waiting_same_time, **of_group, priority=priority, ready_at=ready_at, id=task)
             if len(rows) < limit:
-                rows += run(TASKS.waiting_later, **about, priority=priority, ready_at=ready_at)
-            due = [row for row in due if (-row[0], *row[1:3]) > (-priority, ready_at, task)]
+                rows += run(TASKS.waiting_later, **of_group, priority=priority, ready_at=ready_at)
+            due = [row for row in due if _rank(row) > (group, -priority, ready_at, task)]
         if len(rows) < limit:
-            rows += run(TASKS.waiting_lower, **about, priority=after[0] if after else _HIGHEST)
-        return sorted(rows + due, key=lambda row: (-row[0], *row[1:3]))[:limit]
+            rows += run(TASKS.waiting_lower, **of_group, priority=after[0] if after else _HIGHEST)
+        if len(rows) < limit:
+            rows += run(TASKS.waiting_next, **of_group)
+        return sorted(rows + due, key=_rank)[:limit]
 
     def _browse_ended(self, queue: Queue, state: str, after: int, limit: int) -> Page:
         rows: list[Any] = []
@@ -200,13 +232,14 @@ class Admin:
         session = state.session(op.watch) if op.watch else None
         if op.watch and session is None:
             return Reply.GONE
-        queue = self._queues.find(op.key) or Queue(0, op.key, *[0] * 20)
+        queue = self._queues.find(op.key) or Queue(0, op.key, *[0] * 21)
+        groups = queue.groups
         if session is not None and queue.live:
             state.watch("drain", op.key, 0, session)
         waiting, delayed, leased = queue.waiting, queue.delayed, queue.live - queue.waiting - queue.delayed
-        dead, due = queue.dead, 0
+        dead, due, unfinished = queue.dead, 0, groups.unfinished if groups is not None else 0
         if op.recount:
-            waiting, delayed, leased, dead = state.one(TASKS.recount, queue=queue.id)
+            waiting, delayed, leased, dead, unfinished = state.one(TASKS.recount, queue=queue.id)
         if delayed:
             due = len(state.all(TASKS.are_due, queue=queue.id, now=state.wall, limit=CAP))
         return QueueCounts(
@@ -221,7 +254,8 @@ class Admin:
             discarded=queue.discarded,
             purged=queue.purged,
             reserved=queue.reserved,
-            producers=queue.producers,
+            producers=queue.producers + (groups.producers if groups is not None else 0),
+            groups=unfinished,
             paused=bool(queue.paused),
             oldest=self._oldest(queue),
             cursors=tuple(sorted(state.all(QUEUES.cursors, queue=queue.id))),
@@ -232,17 +266,34 @@ class Admin:
         """For how many seconds the longest waiting task has been ready."""
         moments = [self._state.wall]
         if queue.waiting:
-            moments += self._state.one(TASKS.oldest, queue=queue.id)
+            rows = [self._state.one(TASKS.oldest, queue=queue.id)]
+            if queue.groups is not None:
+                rows.append(self._state.one(TASKS.oldest_in_groups, queue=queue.id))
+            moments += [moment for (moment,) in rows if moment is not None]
         if (due := self._queues.due(queue)) is not None:
             moments.append(due)
         return seconds(self._state.wall - min(moments))
 
+    def groups(self, op: Groups) -> GroupPage:
+        queue = self._queues.find(op.key)
+        if queue is None or queue.groups is None:
+            return GroupPage(())
+        return GroupPage(queue.groups.longest(min(op.limit, CAP)))
 
-def _place(op: Browse) -> tuple[int, ...]:
-    try:
-        place = tuple(map(int, op.after.split()))
-    except ValueError:
-        place = (0,) * 4
-    if place and len(place) != _PARTS[op.state]:
-        raise EngineError(f"no page of {op.state} tasks ended at {op.after!r}")
-    return place
+
+def _rank(row: Any) -> tuple[bytes, int, int, int]:
+    """The rank of a task that waits, from a row of `waiting_same_time`."""
+    group, priority, ready_at, task, _ = row
+    return group, -priority, ready_at, task
+
+
+def _place(op: Browse) -> tuple[bytes, tuple[int, ...]]:
+    """The group and the numbers of which `after` is made."""
+    parts, group = op.after.split(), "g"
+    if op.state == "waiting" and parts:
+        *parts, group = parts
+    with suppress(ValueError):
+        place = tuple(map(int, parts))
+        if len(place) in (0, _PARTS[op.state]) and group[:1] == "g" and bool(place) == bool(op.after.split()):
+            return bytes.fromhex(group[1:]), place
+    raise EngineError(f"no page of {op.state} tasks ended at {op.after!r}")

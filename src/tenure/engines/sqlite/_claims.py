@@ -25,6 +25,7 @@ from tenure.engine import (
 )
 
 from ._clock import micros, seconds
+from ._records import encoded_name
 from ._sql import CLAIMS
 from ._state import State
 
@@ -52,6 +53,7 @@ class Claimer(NamedTuple):
 
     id: int
     quarantine: int
+    number: int
     ordinal: int
     resource: int | None
 
@@ -106,6 +108,7 @@ class Claims:
             if free is None and not op.wait:
                 return Reply.REFUSED
             pool.ordinal += 1
+            group = encoded_name(op.group)
             claim = state.run(
                 CLAIMS.new_claim,
                 pool=op.key,
@@ -113,6 +116,8 @@ class Claims:
                 session=session.id,
                 wanted=encode(op.where),
                 quarantine=micros(op.quarantine),
+                group=group,
+                number=self._number(pool, group) if free is None else 0,
                 ordinal=pool.ordinal,
             ).lastrowid
             assert claim is not None
@@ -120,9 +125,7 @@ class Claims:
             self._save(pool)
             if free is not None:
                 return self._serve(free, claim)
-            claimer = Claimer(claim, 0, pool.ordinal, None)
-        head = state.one(CLAIMS.head, pool=op.key)[0]
-        return Queued(claimer.ordinal - head + 1, state.ask_again_in(self._next_rested(op.key)))
+        return Queued(pool.waiting, state.ask_again_in(self._next_rested(op.key)))
 
     def give_back(self, op: GiveBack) -> Reply:
         claimer = self._claimer(op.key, op.holder)
@@ -178,7 +181,7 @@ class Claims:
             pool.waiting -= 1
             self._save(pool)
             self._tidy(pool)
-            if pool.waiting and state.one(CLAIMS.head, pool=name)[0] > claimer.ordinal:
+            if pool.waiting and state.one(CLAIMS.head, pool=name) > (claimer.number, claimer.ordinal):
                 self._hint_head(pool)
             return Reply.LEFT
         item = self._item_by_id(claimer.resource)
@@ -222,6 +225,11 @@ class Claims:
         if pool.waiting and self._next_rested(pool.name) is not None:
             _, holder, process, _ = self._state.one(CLAIMS.waiting, pool=pool.name)
             self._state.hint(process, pool.name, holder, Notice.ASK)
+
+    def _number(self, pool: Pool, group: bytes) -> int:
+        """The number of a claimer that begins to wait: those of a group come one after the other."""
+        least, last = self._state.one(CLAIMS.numbers, pool=pool.name, group=group)
+        return max(least or 0, 0 if last is None else last + 1)
 
     def _next_rested(self, pool: str) -> int | None:
         return self._state.one(CLAIMS.rest_in_pool, pool=pool)[0]

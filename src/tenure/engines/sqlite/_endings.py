@@ -38,6 +38,7 @@ class Endings:
         self,
         queue: Queue,
         task: int,
+        group: bytes,
         state: str,
         attempts: int,
         result: bytes,
@@ -48,7 +49,7 @@ class Endings:
 
         `ttl` None keeps the record for good.
         """
-        self.remove(queue)
+        self.remove(queue, task, group)
         queue.count(state)
         own = self._state
         queue.lasting += ttl is None
@@ -68,17 +69,19 @@ class Endings:
         self.finished(queue, task)
 
     def end_in_order(
-        self, queue: Queue, task: int, place: int, state: str, attempts: int, ttl: int | None
+        self, queue: Queue, task: int, group: bytes, place: int, state: str, attempts: int, ttl: int | None
     ) -> None:
         """A task that nobody has taken has ended."""
-        queue.step_out(place)
+        queue.step_out(place, group)
         self.expect(queue, [task])
-        self.end(queue, task, state, attempts, b"", ttl)
+        self.end(queue, task, group, state, attempts, b"", ttl)
 
-    def remove(self, queue: Queue) -> None:
+    def remove(self, queue: Queue, task: int, group: bytes) -> None:
         """There is one unfinished task less."""
         queue.live -= 1
-        self._queues.admit(queue)
+        if queue.groups is not None:
+            queue.groups.go(group, task)
+        self._queues.make_room(queue, group)
         if not queue.live:
             self._state.fire("drain", queue.name, Notice.DRAINED)
 
@@ -90,15 +93,15 @@ class Endings:
             for process in watchers:
                 self._state.hint(process, queue.name, str(task), Notice.FINISHED)
 
-    def give_back(self, queue: Queue, task: int, ready_at: int, attempts: int, deliveries: int) -> None:
-        """A task that is in no order goes back into it."""
+    def give_back(
+        self, queue: Queue, task: int, group: bytes, ready_at: int, attempts: int, deliveries: int
+    ) -> None:
+        """A task that is in no order goes back into it; the caller offers what can be taken."""
         due = self._queues.due(queue)
-        place = queue.line_up(ready_at, self._state.wall)
+        place = queue.line_up(task, group, ready_at, self._state.wall)
         self._returned.append((task, place, ready_at, attempts, deliveries))
         if place == DELAYED:
             self._queues.offer_sooner(queue, due)
-        else:
-            self._queues.offer(queue, 1)
 
     def write(self) -> None:
         """Store what was decided since."""

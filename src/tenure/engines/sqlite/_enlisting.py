@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -51,7 +51,7 @@ class _Guest:
     def __init__(self, db: sqlite3.Connection) -> None:
         self._db = db
 
-    def execute(self, sql: str, values: Mapping[str, Any] | None = None) -> sqlite3.Cursor:
+    def execute(self, sql: str, values: Mapping[str, Any] | Sequence[Any] = ()) -> sqlite3.Cursor:
         cursor = self._db.cursor(sqlite3.Cursor)
         cursor.row_factory = None
-        return cursor.execute(sql, values or {})
+        return cursor.execute(sql, values)

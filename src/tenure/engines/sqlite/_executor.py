@@ -193,13 +193,14 @@ class Executor:
         state = self._state
         if state.unserved:
             self._holds.go_on()
-        # one after the other: a task that an ended session still seems to have would not expire
-        for due, now, clear_up in (
-            (state.soonest.session, state.boot, self._sessions.end_expired),
-            (state.soonest.task, state.wall, self._tasks.clear_up),
-            (state.soonest.letter, state.wall, self._tasks.delete_letters),
-            (state.soonest.rest, state.wall, self._claims.clear_up),
+        # one after the other: an ended session leaves tasks that expire, and dead letters that may be outdated at once
+        for what, now, clear_up in (
+            ("session", state.boot, self._sessions.end_expired),
+            ("task", state.wall, self._tasks.clear_up),
+            ("letter", state.wall, self._tasks.delete_letters),
+            ("rest", state.wall, self._claims.clear_up),
         ):
+            due = getattr(state.soonest, what)
             if not state.unfinished and due is not None and due <= now:
                 clear_up()
 

@@ -43,7 +43,26 @@ _STEPS: dict[int, tuple[str, ...]] = {
         "ALTER TABLE ended ADD COLUMN meta BLOB NOT NULL DEFAULT x''",
         "DROP INDEX ended_expiry",
         "DROP INDEX watch_topic",
-        *(SCHEMA.named[name] for name in ("ended_expiry", "ended_letters", "watch_topic")),
+        "ALTER TABLE queue ADD COLUMN has_groups INTEGER NOT NULL DEFAULT 0",
+        *(
+            f"ALTER TABLE {table} ADD COLUMN group_name BLOB NOT NULL DEFAULT x''"
+            for table in ("task", "ended", "producer", "claim")
+        ),
+        "ALTER TABLE claim ADD COLUMN number INTEGER NOT NULL DEFAULT 0",
+        "DROP INDEX producer_waiting",
+        "ALTER TABLE producer RENAME COLUMN reserved TO place",
+        "DROP INDEX claim_waiting",
+        "DROP INDEX task_priority",
+        "DROP INDEX task_age",
+        *(
+            SCHEMA.named[name]
+            for name in (
+                *("ended_expiry", "ended_letters", "watch_topic"),
+                *("producer_waiting", "producer_in_group", "claim_waiting", "claim_group"),
+                *("task_priority", "task_age", "task_age_in_groups"),
+                *("grouping", "task_group", "task_group_turn"),
+            )
+        ),
     ),
 }
 """By version, what it changes in a file of the version before."""

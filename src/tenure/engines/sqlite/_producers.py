@@ -3,13 +3,26 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from typing import Any
 
-from tenure.engine import Accepted, Duplicate, Leave, Put, PutAnswer, PutOne, PutRequest, Queued, Reply
+from tenure.engine import (
+    Accepted,
+    Conflict,
+    Duplicate,
+    Leave,
+    NewTask,
+    Put,
+    PutAnswer,
+    PutOne,
+    PutRequest,
+    Queued,
+    Reply,
+)
 
 from ._clock import micros
-from ._queue import Queue, Queues
-from ._records import encoded_key
+from ._queue import IN_GROUP, IN_LINE, RESERVED, Queue, Queues
+from ._records import encoded_name
 from ._session import Session
 from ._sql import QUEUES, TASKS, joined
 from ._state import State, sooner
@@ -34,6 +47,7 @@ class Producers:
         queue.max_size = op.max_size
         self._queues.admit(queue)
         batch = Batch(state, queue)
+        self._expect_groups(queue, [task for request in op.requests for task in request.tasks])
         answer = PutAnswer(tuple(self._put(queue, session, request, batch) for request in op.requests))
         batch.insert()
         state.replies.cache(session, op.n, name, answer)
@@ -45,52 +59,99 @@ class Producers:
         queue.max_size = op.max_size
         self._queues.admit(queue)
         batch = Batch(self._state, queue)
+        self._expect_groups(queue, [op.task])
         # a placeholder: without waiting, no session is needed
         answer = self._put(queue, Session(0, "", 0), PutRequest("", (op.task,), wait=False), batch)
         batch.insert()
         return answer.ids[0] if isinstance(answer, Accepted) else Reply.REFUSED
 
+    def _expect_groups(self, queue: Queue, tasks: list[NewTask]) -> None:
+        names = {task.group for task in tasks}
+        if names != {""} and names:
+            self._queues.groups(queue).expect(map(encoded_name, names))
+
     def _put(
         self, queue: Queue, session: Session, request: PutRequest, batch: Batch
-    ) -> Accepted | Queued | Reply:
+    ) -> Accepted | Conflict | Queued | Reply:
         state = self._state
         known = None
-        if queue.producers or queue.reserved:
+        if queue.producers or queue.reserved or (queue.groups is not None and queue.groups.producers):
             known = state.one(QUEUES.producer, queue=queue.id, name=request.producer)
-        if known is not None and known[3]:
-            state.run(QUEUES.delete_producer, id=known[0])
-            queue.reserved -= known[1]
-            answer = self._accept(queue, request, batch)
-            self._queues.admit(queue)
-            return answer
         if known is None:
-            if not request.tasks or (not queue.producers and queue.room >= batch.count_new(request)):
+            if self._has_room(queue, request, batch):
                 return self._accept(queue, request, batch)
-            if not request.wait or len(request.tasks) > queue.max_size:
+            known = self._wait(queue, session, request)
+            if known is None:
                 return Reply.REFUSED
-            queue.ordinal += 1
-            count = len(request.tasks)
-            state.run(
-                QUEUES.new_producer,
-                queue=queue.id,
-                name=request.producer,
-                session=session.id,
-                count=count,
-                ordinal=queue.ordinal,
-            )
-            queue.producers += 1
-        ordinal = queue.ordinal if known is None else known[2]
-        head = state.one(QUEUES.producers_head, queue=queue.id)[0]
+        producer, count, ordinal, place, group = known
+        if place == RESERVED:
+            state.run(QUEUES.delete_producer, id=producer)
+            queue.reserved -= count
+            if queue.groups is not None:
+                queue.groups.reserve(group, -count)
+            answer = self._accept(queue, request, batch)
+            self._queues.make_room(queue, group)
+            return answer
+        if place == IN_LINE:
+            (head,) = state.one(QUEUES.producers_head, queue=queue.id)
+        else:
+            *_, head = state.one(QUEUES.first_in_group, queue=queue.id, group=group)
         return Queued(ordinal - head + 1, state.ask_again_in())
 
-    def _accept(self, queue: Queue, request: PutRequest, batch: Batch) -> Accepted:
-        due = self._queues.due(queue)
-        ids, ready = batch.add(request)
+    def _has_room(self, queue: Queue, request: PutRequest, batch: Batch) -> bool:
+        if not request.tasks:
+            return True
+        if queue.producers or queue.room < batch.count_new(request):
+            return False
+        groups = queue.groups
+        if groups is None or not groups.max_size:
+            return True
+        needs = Counter(encoded_name(task.group) for task in batch.new(request))
+        return all(groups.room(group) >= count for group, count in needs.items())
+
+    def _wait(self, queue: Queue, session: Session, request: PutRequest) -> Any:
+        """Join a line, if the request may wait; returns the row of the producer."""
+        count, group, place = len(request.tasks), b"", IN_LINE
+        if not request.wait or count > queue.max_size:
+            return None
+        groups = queue.groups
+        if groups is not None:
+            line = groups.line_of([encoded_name(task.group) for task in request.tasks])
+            if line is None:
+                return None
+            group = line
+            if groups.room(group) < count:
+                groups.join(group)
+                place = IN_GROUP
+            else:
+                groups.reserve(group, count)
+        queue.ordinal += 1
+        queue.producers += place == IN_LINE
+        self._state.run(
+            QUEUES.new_producer,
+            queue=queue.id,
+            name=request.producer,
+            session=session.id,
+            count=count,
+            ordinal=queue.ordinal,
+            place=place,
+            group=group,
+        )
+        return 0, count, queue.ordinal, place, group
+
+    def _accept(self, queue: Queue, request: PutRequest, batch: Batch) -> Accepted | Conflict:
+        if request.cursor is not None and request.expected is not None:
+            row = self._state.one(QUEUES.cursor, queue=queue.id, name=request.cursor[0])
+            value = b"" if row is None else row[0]
+            if value != request.expected:
+                return Conflict(value)
+        due, takeable = self._queues.due(queue), queue.takeable
+        ids = batch.add(request)
         if request.cursor is not None:
             name, value = request.cursor
             self._state.run(QUEUES.set_cursor, queue=queue.id, name=name, value=value)
         if queue.takers:
-            self._queues.offer(queue, ready)
+            self._queues.offer(queue, queue.takeable - takeable)
             self._queues.offer_sooner(queue, due)
         return Accepted(ids)
 
@@ -99,14 +160,18 @@ class Producers:
         known = queue and self._state.one(QUEUES.producer, queue=queue.id, name=op.producer)
         if queue is None or known is None:
             return Reply.UNKNOWN
-        producer, count, _, reserved = known
+        producer, count, _, place, group = known
         self._state.run(QUEUES.delete_producer, id=producer)
-        if reserved:
+        if queue.groups is not None and place == IN_GROUP:
+            queue.groups.leave(group)
+        elif queue.groups is not None:
+            queue.groups.reserve(group, -count)
+        if place == RESERVED:
             queue.reserved -= count
-        else:
+        elif place == IN_LINE:
             queue.producers -= 1
-        self._queues.admit(queue)
-        return Reply.RELEASED if reserved else Reply.LEFT
+        self._queues.make_room(queue, group)
+        return Reply.RELEASED if place == RESERVED else Reply.LEFT
 
     def drop(self, thing: Any) -> None:
         """The session of a producer has ended."""
@@ -114,8 +179,8 @@ class Producers:
         self.leave(Leave(queue, producer))
 
 
-Order = tuple[int, int, int, int | None, bytes, str | None]
-"""What a new task is but for its payload: place, priority, ready_at, expires, meta and key."""
+Order = tuple[int, int, int, int | None, bytes, bytes, str | None]
+"""What a new task is but for its payload: place, priority, ready_at, expires, meta, group and key."""
 
 
 class Batch:
@@ -130,20 +195,24 @@ class Batch:
 
     def count_new(self, request: PutRequest) -> int:
         """How many tasks of a request are no duplicates."""
+        return len(self.new(request))
+
+    def new(self, request: PutRequest) -> list[NewTask]:
+        """The tasks of a request that are no duplicates."""
         keys: set[str] = set()
-        new = 0
+        new: list[NewTask] = []
         for task in request.tasks:
-            if task.key is None:
-                new += 1
-            elif task.key not in keys and self._twin(task.key) is None:
+            if task.key is not None:
+                if task.key in keys or self._twin(task.key) is not None:
+                    continue
                 keys.add(task.key)
-                new += 1
+            new.append(task)
         return new
 
-    def add(self, request: PutRequest) -> tuple[tuple[int | Duplicate, ...], int]:
-        """The ids, or duplicates, of a request's tasks, and how many are ready."""
+    def add(self, request: PutRequest) -> tuple[int | Duplicate, ...]:
+        """The ids, or duplicates, of a request's tasks."""
         state, queue = self._state, self._queue
-        waiting = queue.waiting
+        groups = queue.groups
         ids: list[int | Duplicate] = []
         for new in request.tasks:
             if new.key is not None:
@@ -157,20 +226,24 @@ class Batch:
             if new.expires is not None:
                 expires = state.wall + micros(new.expires)
                 state.soonest.task = sooner(expires, state.soonest.task)
-            place = queue.line_up(ready_at, state.wall)
-            self._orders.append((place, new.priority, ready_at, expires, new.meta, new.key))
+            group = b""
+            if new.group and groups is not None:
+                group = encoded_name(new.group)
+                groups.come(group)
+            place = queue.line_up(state.last.task, group, ready_at, state.wall)
+            self._orders.append((place, new.priority, ready_at, expires, new.meta, group, new.key))
             self._payloads.append(new.payload)
             ids.append(state.last.task)
             queue.put += 1
             queue.live += 1
-        return tuple(ids), queue.waiting - waiting
+        return tuple(ids)
 
     def insert(self) -> None:
         """Insert what was added, in one statement."""
         if not self._orders:
             return
         kinds = set(self._orders)
-        place, priority, ready_at, expires, meta, key = kinds.pop()
+        place, priority, ready_at, expires, meta, group, key = kinds.pop()
         if kinds or key is not None:
             self._insert_each()
             return
@@ -188,26 +261,31 @@ class Batch:
             ready_at=ready_at,
             expires=expires,
             meta=meta,
+            group=group,
             rows=str(rows),
             bytes=joined(self._payloads),
         )
 
     def _insert_each(self) -> None:
         parts: list[bytes] = []
-        rows: list[tuple[int | None, ...]] = []
+        rows: list[list[int | None]] = []
         end = 1
         tasks = zip(self._orders, self._payloads, strict=True)
-        for task, ((*order, meta, key), payload) in enumerate(tasks, self._first_id):
+        for task, ((*order, meta, group, key), payload) in enumerate(tasks, self._first_id):
             key_at = key_size = None
             if key is not None:
-                encoded = encoded_key(key)
+                encoded = encoded_name(key)
                 parts.append(encoded)
                 key_at, key_size = end, len(encoded)
                 end += key_size
             parts += meta, payload
             payload_at = end + len(meta)
-            rows.append((task, *order, key_at, key_size, end, len(meta), payload_at, len(payload)))
+            rows.append([task, *order, key_at, key_size, end, len(meta), payload_at, len(payload)])
             end = payload_at + len(payload)
+            if group:
+                parts.append(group)
+                rows[-1] += end, len(group)
+                end += len(group)
         self._state.run(TASKS.insert, queue=self._queue.id, rows=json.dumps(rows), bytes=joined(parts))
 
     @property
@@ -216,6 +294,6 @@ class Batch:
 
     def _twin(self, key: str) -> int | None:
         if key not in self._twins:
-            row = self._state.one(TASKS.twin, queue=self._queue.id, key=encoded_key(key))
+            row = self._state.one(TASKS.twin, queue=self._queue.id, key=encoded_name(key))
             self._twins[key] = row and row[0]
         return self._twins[key]

@@ -8,12 +8,16 @@ from typing import Any
 
 from tenure.engine import Notice
 
+from ._groups import Groups
 from ._session import Session
 from ._sql import QUEUES, TASKS
 from ._state import State
 
 WAITING, DELAYED, LEASED = 0, 1, 2
 """The places of a task."""
+
+IN_LINE, RESERVED, IN_GROUP = 0, 1, 2
+"""The places of a producer."""
 
 
 @dataclass(slots=True)
@@ -42,6 +46,7 @@ class Row:
     lasting: int
     keep_until: int
     look_at: int | None
+    has_groups: int
 
 
 _COLUMNS = tuple(field.name for field in fields(Row))
@@ -49,15 +54,25 @@ _row_of: attrgetter[tuple[Any, ...]] = attrgetter(*_COLUMNS)
 
 
 class Queue(Row):
-    """One queue; `known_due` is the due time of its next delayed task, as long as `due_is_known`."""
+    """One queue; `known_due` is the due time of its next delayed task, as long as `due_is_known`.
 
-    __slots__ = ("due_is_known", "known_due", "stored")
+    It has `groups` if one is named or there are settings for them.
+    """
+
+    __slots__ = ("due_is_known", "groups", "known_due", "stored")
 
     def __init__(self, *row: Any) -> None:
         super().__init__(*row)
         self.stored: tuple[Any, ...] = row
         self.known_due: int | None = None
         self.due_is_known = False
+        self.groups: Groups | None = None
+
+    @property
+    def takeable(self) -> int:
+        """How many tasks can be taken now."""
+        groups = self.groups
+        return self.waiting if groups is None or not groups.named else groups.takeable
 
     @property
     def room(self) -> int:
@@ -66,23 +81,29 @@ class Queue(Row):
     def count(self, state: str) -> None:
         setattr(self, state, getattr(self, state) + 1)
 
-    def line_up(self, ready_at: int, now: int) -> int:
+    def line_up(self, task: int, group: bytes, ready_at: int, now: int) -> int:
         """A task enters the order; returns its place."""
         if ready_at <= now:
             self.waiting += 1
+            if self.groups is not None:
+                self.groups.add(group, task)
             return WAITING
         self.delayed += 1
         if self.known_due is None or ready_at < self.known_due:
             self.known_due = ready_at
+        if self.groups is not None:
+            self.groups.rest(group, task)
         return DELAYED
 
-    def step_out(self, place: int) -> None:
+    def step_out(self, place: int, group: bytes) -> None:
         """A task leaves the order."""
         if place == DELAYED:
             self.delayed -= 1
             self.due_is_known = False
         elif place == WAITING:
             self.waiting -= 1
+            if self.groups is not None:
+                self.groups.remove(group)
 
 
 class Queues:
@@ -97,6 +118,8 @@ class Queues:
 
     def save(self) -> None:
         for queue in list(self._queues.values()):
+            if queue.groups is not None:
+                queue.has_groups = int(queue.groups.save())
             if queue.keep_until <= self._state.wall and not queue.takers and self._is_idle(queue):
                 del self._queues[queue.name]
                 self._state.run(QUEUES.delete, id=queue.id)
@@ -110,6 +133,7 @@ class Queues:
     def _is_idle(self, queue: Queue) -> bool:
         """Whether nothing but time keeps it; idle takers do not."""
         keeps = queue.live or queue.dead or queue.lasting or queue.producers or queue.reserved or queue.paused
+        keeps = keeps or (queue.groups is not None and queue.groups.are_kept)
         return not keeps and not self._state.one(QUEUES.any_cursor, queue=queue.id)[0]
 
     def forget(self, count: int) -> None:
@@ -128,6 +152,8 @@ class Queues:
             if row is None:
                 return None
             queue = self._queues[name] = Queue(*row)
+            if queue.has_groups:
+                self.groups(queue)
         if queue.put and queue.keep_until <= self._state.wall and self._is_idle(queue):
             queue.put = queue.done = queue.cancelled = queue.expired = queue.discarded = queue.purged = 0
         return queue
@@ -140,6 +166,12 @@ class Queues:
             assert queue is not None
         return queue
 
+    def groups(self, queue: Queue) -> Groups:
+        """The groups of a queue, which may have had none."""
+        if queue.groups is None:
+            queue.groups = Groups(self._state, lambda: queue.waiting, queue.id)
+        return queue.groups
+
     # delayed tasks
 
     def due(self, queue: Queue) -> int | None:
@@ -150,6 +182,20 @@ class Queues:
         return queue.known_due
 
     # producers
+
+    def make_room(self, queue: Queue, group: bytes) -> None:
+        """Something was freed in this group, and so in the queue."""
+        groups = queue.groups
+        while groups is not None and groups.has_line(group):
+            producer, count, _ = self._state.one(QUEUES.first_in_group, queue=queue.id, group=group)
+            if not groups.admits(group, count):
+                break
+            groups.reserve(group, count)
+            groups.leave(group)
+            queue.ordinal += 1
+            queue.producers += 1
+            self._state.run(QUEUES.leave_group, id=producer, ordinal=queue.ordinal)
+        self.admit(queue)
 
     def admit(self, queue: Queue) -> None:
         """Reserve slots for the head of the producers' line, for as long as it fits."""
@@ -180,7 +226,7 @@ class Queues:
         queue.takers -= 1
 
     def offer(self, queue: Queue, count: int) -> None:
-        """Hint idle takers that `count` tasks became ready, as many takers as are needed."""
+        """Hint idle takers that `count` more tasks can be taken, as many takers as are needed."""
         while count > 0 and queue.takers and not queue.paused:
             taker, process, want = self._state.one(QUEUES.first_taker, queue=queue.id)
             self.drop_taker(queue, taker)

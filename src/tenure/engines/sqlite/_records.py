@@ -18,10 +18,14 @@ def unfinished_record(
     attempts: int,
     deliveries: int,
     ready_at: int,
-    *notes: bytes,
+    progress: bytes,
+    failure: bytes,
+    meta: bytes,
+    group: bytes,
 ) -> Record:
     """An unfinished task in the state `shown`, from a row of `show`."""
     age = seconds(state.wall - ready_at)
+    notes = (progress, failure, meta, decoded_name(group))
     return Record(0, task, shown, payload, priority, _key(key), attempts, deliveries, b"", age, *notes)
 
 
@@ -37,17 +41,26 @@ def ended_record(
     deliveries: int,
     result: bytes,
     ended_at: int,
-    *notes: bytes,
+    progress: bytes,
+    failure: bytes,
+    meta: bytes,
+    group: bytes,
 ) -> Record:
     """A task that has ended, from a row of `ended_task`."""
     age = seconds(state.wall - ended_at)
+    notes = (progress, failure, meta, decoded_name(group))
     return Record(seq, task, shown, payload, priority, _key(key), attempts, deliveries, result, age, *notes)
 
 
-def encoded_key(key: str) -> bytes:
-    """The key of a task, as it is stored."""
-    return key.encode("utf-8", "surrogatepass")
+def encoded_name(name: str) -> bytes:
+    """The key of a task, or the name of a group, as it is stored: it may hold what is no text, and sorts the same."""
+    return name.encode("utf-8", "surrogatepass")
+
+
+def decoded_name(name: bytes) -> str:
+    """The reverse of `encoded_name`."""
+    return name.decode("utf-8", "surrogatepass")
 
 
 def _key(key: bytes | None) -> str | None:
-    return None if key is None else key.decode("utf-8", "surrogatepass")
+    return None if key is None else decoded_name(key)

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import cache
 from importlib.resources import files
 
 _ROOM = "tenure.engines.sqlite"
 _BLOCK = re.compile(r"^-- (\w+): .*\n(?:--.*\n)*((?:.+\n)+)", re.MULTILINE)
+_PARAMETERS = re.compile(r"\(:[^()]*\)")
 
 
 class Statements:
@@ -34,9 +36,16 @@ def joined(parts: Sequence[bytes]) -> bytes:
     return b"".join((*parts, b"."))
 
 
+@cache
+def repeated(sql: str, count: int) -> str:
+    """A statement with its one row of parameters, `(:a, :b)`, so many times; the parameters have no names any more."""
+    return _PARAMETERS.sub(lambda row: ", ".join([re.sub(r":\w+", "?", row[0])] * count), sql)
+
+
 HOLDS = Statements("holds")
 CLAIMS = Statements("claims")
 COUNTERS = Statements("counters")
+GROUPS = Statements("groups")
 HINTS = Statements("hints")
 QUEUES = Statements("queues")
 SCHEMA = Statements("schema")

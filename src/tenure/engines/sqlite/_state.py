@@ -6,6 +6,7 @@ What is read here stays true until the transaction ends, since there is only one
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf
 from typing import Any
@@ -15,7 +16,10 @@ from tenure.engine import Broken, Claimed, Granted, Hint, Notice, Tripped
 from ._clock import FAR, Clocks
 from ._replies import CachedReplies
 from ._session import Session
-from ._sql import SESSIONS
+from ._sql import SESSIONS, repeated
+
+_MOST = 64
+"""The most rows of parameters that a statement has. They are powers of two, so that few are to be prepared."""
 
 
 @dataclass(slots=True)
@@ -107,6 +111,20 @@ class State:
 
     def all(self, sql: str, **values: Any) -> list[Any]:
         return self.db.execute(sql, values).fetchall()
+
+    def many(self, sql: str, rows: Sequence[tuple[Any, ...]]) -> list[Any]:
+        """Run a statement for several rows of parameters at once; the rows that it returns.
+
+        Each step of a statement may wait for Python's lock, so there are to be few.
+        """
+        found: list[Any] = []
+        done = 0
+        while left := len(rows) - done:
+            count = min(_MOST, 1 << left.bit_length() - 1)
+            values = [value for row in rows[done : done + count] for value in row]
+            found += self.db.execute(repeated(sql, count), values).fetchall()
+            done += count
+        return found
 
     # numbers, hints and steps
 

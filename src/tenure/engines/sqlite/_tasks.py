@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Iterable, Iterator
+from itertools import repeat
 from typing import Any, NamedTuple
 
 from tenure.engine import (
@@ -19,10 +21,12 @@ from tenure.engine import (
     Outcome,
     Progress,
     Reply,
+    SetGroups,
     SetPaused,
     Settle,
     Taken,
     Unfinished,
+    Verdict,
     after_verdict,
     how_many_to_forget,
     without_verdict,
@@ -30,13 +34,16 @@ from tenure.engine import (
 
 from ._clock import micros, seconds
 from ._endings import Endings
+from ._groups import Turn
 from ._queue import LEASED, Queue, Queues
-from ._records import encoded_key, ended_record, unfinished_record
+from ._records import decoded_name, encoded_name, ended_record, unfinished_record
 from ._session import Session
 from ._sql import QUEUES, TASKS
 from ._state import State
 
 _PAGE = 64
+_UNTRIED = (Verdict.GIVE_BACK, Verdict.POSTPONE)
+_STAYS_AHEAD = (Verdict.RETRY, Verdict.POSTPONE)
 
 
 class Task(NamedTuple):
@@ -54,6 +61,7 @@ class Task(NamedTuple):
     max_deliveries: int
     dead_ttl: int | None
     expires: int | None
+    group: bytes
 
 
 class Lease(NamedTuple):
@@ -66,6 +74,7 @@ class Lease(NamedTuple):
     ready_at: int
     stop: int | None
     stop_ttl: int | None
+    group: bytes = b""
 
 
 class Tasks:
@@ -87,11 +96,12 @@ class Tasks:
         if known is not None:
             return known
         queue = queues.get(op.key)
+        takeable = queue.takeable
         refused = self._settle_all(queue, session, op.settle)
-        promoted = self._promote(queue)
+        self._promote(queue)
         tasks = self._take(queue, session, op)
         queues.register(queue, session, op.want - len(tasks) if op.wait else 0)
-        queues.offer(queue, promoted - len(tasks))
+        queues.offer(queue, queue.takeable - takeable)
         stop: list[Any] = []
         if queue.stops:
             stop = state.all(TASKS.stops, queue=queue.id, session=session.id)
@@ -100,21 +110,26 @@ class Tasks:
         state.replies.cache(session, op.n, name, answer)
         return answer
 
-    def _promote(self, queue: Queue) -> int:
+    def _promote(self, queue: Queue) -> None:
         due = self._queues.due(queue)
         if due is None or due > self._state.wall:
-            return 0
+            return
         state = self._state
+        if queue.groups is not None and queue.groups.named:
+            rows = state.all(TASKS.are_due, queue=queue.id, now=state.wall, limit=state.cap)
+            for task, group in queue.groups.of_tasks(row[3] for row in rows).items():
+                queue.groups.add(group, task)
         moved = state.run(TASKS.promote, queue=queue.id, now=state.wall, count=state.cap).rowcount
         queue.delayed -= moved
         queue.waiting += moved
         queue.due_is_known = False
-        return moved
 
     def _take(self, queue: Queue, session: Session, op: Exchange) -> list[Taken]:
         tasks: list[Taken] = []
         if queue.paused or not queue.waiting or op.want <= 0:
             return tasks
+        if queue.groups is not None and queue.groups.named:
+            return self._take_turns(queue, session, op, queue.groups.take(op.want))
         if op.aging is not None:
             before = self._state.wall - micros(op.aging)
             found = self._state.one(TASKS.first_by_age, queue=queue.id, count=op.want, before=before)
@@ -124,7 +139,38 @@ class Tasks:
             tasks += self._lease(queue, session, op, found)
         return tasks
 
-    def _lease(self, queue: Queue, session: Session, op: Exchange, found: Any) -> list[Taken]:
+    def _take_turns(self, queue: Queue, session: Session, op: Exchange, turns: list[Turn]) -> list[Taken]:
+        """Take the next tasks of groups, in the order of their turns."""
+        count = Counter(turn.group for turn in turns)
+        before = None if op.aging is None else self._state.wall - micros(op.aging)
+        next_in: dict[bytes, Iterator[int]] = {}
+        ids: list[int] = []
+        for turn in turns:
+            if turn.bound:
+                ids.append(turn.bound)
+            elif count[turn.group] == 1 and before is None:
+                ids.append(turn.first)
+            else:
+                if turn.group not in next_in:
+                    next_in[turn.group] = self._next_in(queue, turn.group, count[turn.group], before)
+                ids.append(next(next_in[turn.group]))
+        names = [decoded_name(turn.group) for turn in turns]
+        return self._lease(queue, session, op, self._state.one(TASKS.these, ids=str(ids)), names)
+
+    def _next_in(self, queue: Queue, group: bytes, count: int, before: int | None) -> Iterator[int]:
+        """The next tasks of a group: those that have been ready for long, and then the others by priority."""
+        about = {"queue": queue.id, "group": group, "count": count}
+        old: list[Any] = []
+        if before is not None:
+            old = self._state.all(TASKS.group_by_age, **about, before=before)
+        rows = old
+        if len(old) < count:
+            rows = dict.fromkeys([*old, *self._state.all(TASKS.group_by_priority, **about)])
+        return (row[0] for row in rows)
+
+    def _lease(
+        self, queue: Queue, session: Session, op: Exchange, found: Any, groups: Iterable[str] = repeat("")
+    ) -> list[Taken]:
         rows = json.loads(found[0])
         if not rows:
             return []
@@ -132,7 +178,9 @@ class Tasks:
         at = 0
         tasks: list[Taken] = []
         ids: list[int] = []
-        for task, priority, attempts, deliveries, ready_at, size, sizes in rows:
+        for (task, priority, attempts, deliveries, ready_at, size, sizes), group in zip(
+            rows, groups, strict=False
+        ):
             payload = parts[at : (at := at + size)]
             progress = failure = meta = b""
             if sizes:
@@ -152,6 +200,7 @@ class Tasks:
                     progress,
                     failure,
                     meta,
+                    group,
                 )
             )
         state.run(
@@ -180,6 +229,9 @@ class Tasks:
         ids = str([settle.id for settle in settles])
         found = self._state.one(TASKS.leased, ids=ids, queue=queue.id, session=session.id)
         leases = {row[0]: Lease(*row) for row in json.loads(found[0])}
+        if queue.groups is not None:
+            for task, group in queue.groups.of_tasks(leases).items():
+                leases[task] = leases[task]._replace(group=group)
         self._endings.expect(queue, list(leases))
         refused: list[int] = []
         for settle in settles:
@@ -199,14 +251,26 @@ class Tasks:
         session = self._state.session(op.session)
         if session is None:
             return Reply.GONE
-        refused = self._settle_all(self._queues.get(op.key), session, (op.settle,))
+        queue = self._queues.get(op.key)
+        takeable = queue.takeable
+        refused = self._settle_all(queue, session, (op.settle,))
+        self._queues.offer(queue, queue.takeable - takeable)
         return Reply.REFUSED if refused else Reply.OK
 
     def _settle(self, queue: Queue, session: Session, lease: Lease, settle: Settle) -> None:
         stop = bool(lease.stop)
         stop_ttl = _seconds_or_none(lease.stop_ttl)
         follows = after_verdict(settle, lease.attempts, lease.deliveries, stop=stop, stop_ttl=stop_ttl)
+        groups = queue.groups
+        if groups is None:
+            self._after(queue, lease, follows, session)
+            return
+        groups.unlease(lease.group)
+        if settle.verdict in _STAYS_AHEAD and isinstance(follows, GoesBack):
+            groups.bind(lease.group, lease.id)
         self._after(queue, lease, follows, session)
+        if settle.verdict in _UNTRIED:
+            groups.refund(lease.group)
 
     def drop(self, thing: Any) -> None:
         """The session that held the task has ended."""
@@ -214,6 +278,9 @@ class Tasks:
         queue = self._queues.get(name)
         task = self._task(queue, task_id)
         assert task is not None
+        takeable = queue.takeable
+        if queue.groups is not None:
+            queue.groups.unlease(task.group)
         self._endings.expect(queue, [task.id])
         follows = without_verdict(
             task.attempts,
@@ -224,7 +291,10 @@ class Tasks:
             dead_ttl=_seconds_or_none(task.dead_ttl),
         )
         self._after(queue, task, follows)
+        if queue.groups is not None:
+            queue.groups.refund(task.group)
         self._endings.write()
+        self._queues.offer(queue, queue.takeable - takeable)
 
     def _after(
         self, queue: Queue, task: Lease | Task, follows: Ends | GoesBack, session: Session | None = None
@@ -232,10 +302,11 @@ class Tasks:
         queue.stops -= bool(task.stop)
         match follows:
             case Ends(state, attempts, result, ttl):
-                self._endings.end(queue, task.id, state, attempts, result, micros_or_none(ttl), session)
+                ttl_of_record = micros_or_none(ttl)
+                self._endings.end(queue, task.id, task.group, state, attempts, result, ttl_of_record, session)
             case GoesBack(attempts, deliveries, delay):
                 ready_at = task.ready_at if delay is None else self._state.wall + micros(delay)
-                self._endings.give_back(queue, task.id, ready_at, attempts, deliveries)
+                self._endings.give_back(queue, task.id, task.group, ready_at, attempts, deliveries)
 
     # ------------------------------------------------------------------------------------------ single tasks
 
@@ -274,7 +345,7 @@ class Tasks:
             return Reply.UNKNOWN
         task_id = op.id
         if op.unique:
-            twin = state.one(TASKS.twin, queue=queue.id, key=encoded_key(op.unique))
+            twin = state.one(TASKS.twin, queue=queue.id, key=encoded_name(op.unique))
             if twin is None:
                 return Reply.UNKNOWN
             (task_id,) = twin
@@ -298,7 +369,16 @@ class Tasks:
         queue = self._queues.get(op.key)
         queue.paused = int(op.paused)
         if not op.paused:
-            self._queues.offer(queue, queue.waiting)
+            self._queues.offer(queue, queue.takeable)
+        return Reply.OK
+
+    def set_groups(self, op: SetGroups) -> Reply:
+        queue = self._queues.get(op.key)
+        takeable = queue.takeable
+        self._queues.groups(queue).set(op)
+        for (group,) in self._state.all(QUEUES.waited_for, queue=queue.id):
+            self._queues.make_room(queue, group)
+        self._queues.offer(queue, queue.takeable - takeable)
         return Reply.OK
 
     # ------------------------------------------------------------------------------------------ clearing up
@@ -307,7 +387,7 @@ class Tasks:
         """Expire tasks, in the order of their time and id; those that had been taken by then stay."""
         state = self._state
         while expired := state.all(TASKS.expired, now=state.wall, count=_PAGE):
-            for task, name, place, attempts in expired:
+            for task, name, place, attempts, group in expired:
                 if place == LEASED:
                     state.run(TASKS.expire_no_more, id=task)
                     continue
@@ -315,7 +395,11 @@ class Tasks:
                     self._endings.write()
                     return
                 queue = self._queues.get(name)
-                self._endings.end_in_order(queue, task, place, "expired", attempts, micros(EXPIRED_TTL))
+                takeable = queue.takeable
+                self._endings.end_in_order(
+                    queue, task, group, place, "expired", attempts, micros(EXPIRED_TTL)
+                )
+                self._queues.offer(queue, queue.takeable - takeable)
             self._endings.write()
         state.soonest.task = state.one(TASKS.soonest)[0]
 

@@ -80,13 +80,13 @@ SELECT min(rest_until) FROM resource WHERE rests = 1
 
 -- claim: One claimer.
 -- in: pool, holder
--- out: id, quarantine, ordinal, resource
-SELECT id, quarantine, ordinal, resource FROM claim WHERE pool = :pool AND holder = :holder
+-- out: id, quarantine, number, ordinal, resource
+SELECT id, quarantine, number, ordinal, resource FROM claim WHERE pool = :pool AND holder = :holder
 
 -- new_claim: Come to claim or to wait.
--- in: pool, holder, session, wanted, quarantine, ordinal
-INSERT INTO claim (pool, holder, session, wanted, quarantine, ordinal)
-VALUES (:pool, :holder, :session, :wanted, :quarantine, :ordinal)
+-- in: pool, holder, session, wanted, quarantine, group, number, ordinal
+INSERT INTO claim (pool, holder, session, wanted, quarantine, group_name, number, ordinal)
+VALUES (:pool, :holder, :session, :wanted, :quarantine, :group, :number, :ordinal)
 
 -- serve: A claimer gets a resource.
 -- in: id, resource
@@ -96,16 +96,22 @@ UPDATE claim SET resource = :resource WHERE id = :id
 -- in: id
 DELETE FROM claim WHERE id = :id
 
--- head: The ordinal of the first that waits.
+-- head: The place of the first that waits.
 -- in: pool
--- out: ordinal
-SELECT min(ordinal) FROM claim WHERE pool = :pool AND resource IS NULL
+-- out: number, ordinal
+SELECT number, ordinal FROM claim WHERE pool = :pool AND resource IS NULL ORDER BY number, ordinal LIMIT 1
+
+-- numbers: The lowest number of those that wait, and the highest of a group.
+-- in: pool, group
+-- out: two numbers; NULL if nobody waits
+SELECT (SELECT min(number) FROM claim WHERE pool = :pool AND resource IS NULL),
+  (SELECT max(number) FROM claim WHERE pool = :pool AND group_name = :group AND resource IS NULL)
 
 -- waiting: The line of claimers, in order.
 -- in: pool
 -- out: id, holder, process, wanted
 SELECT claim.id, holder, process, wanted FROM claim JOIN session ON session.id = claim.session
-WHERE pool = :pool AND resource IS NULL ORDER BY ordinal
+WHERE pool = :pool AND resource IS NULL ORDER BY number, ordinal
 
 -- next_of_session: The first that a session claims or waits for.
 -- in: session

@@ -2,7 +2,7 @@
 -- in: name
 -- out: all columns
 SELECT id, name, paused, max_size, live, waiting, delayed, put, done, dead, cancelled, expired, discarded, purged,
-  reserved, producers, takers, stops, ordinal, lasting, keep_until, look_at
+  reserved, producers, takers, stops, ordinal, lasting, keep_until, look_at, has_groups
 FROM queue WHERE name = :name
 
 -- name: The name of a queue.
@@ -19,7 +19,7 @@ INSERT INTO queue (name) VALUES (:name)
 UPDATE queue SET paused = :paused, max_size = :max_size, live = :live, waiting = :waiting, delayed = :delayed,
   put = :put, done = :done, dead = :dead, cancelled = :cancelled, expired = :expired, discarded = :discarded,
   purged = :purged, reserved = :reserved, producers = :producers, takers = :takers, stops = :stops, ordinal = :ordinal,
-  lasting = :lasting, keep_until = :keep_until, look_at = :look_at
+  lasting = :lasting, keep_until = :keep_until, look_at = :look_at, has_groups = :has_groups
 WHERE id = :id
 
 -- delete: Forget a queue.
@@ -41,34 +41,53 @@ SELECT EXISTS (SELECT 1 FROM cursor WHERE queue = :queue)
 -- out: name, value
 SELECT name, value FROM cursor WHERE queue = :queue
 
+-- cursor: One position that a producer stored.
+-- in: queue, name
+-- out: value
+SELECT value FROM cursor WHERE queue = :queue AND name = :name
+
 -- set_cursor: Store a position.
 -- in: queue, name, value
 INSERT INTO cursor VALUES (:queue, :name, :value) ON CONFLICT (queue, name) DO UPDATE SET value = excluded.value
 
 -- producer: One producer by its name.
 -- in: queue, name
--- out: id, count, ordinal, reserved
-SELECT id, count, ordinal, reserved FROM producer WHERE queue = :queue AND name = :name
+-- out: id, count, ordinal, place, group_name
+SELECT id, count, ordinal, place, group_name FROM producer WHERE queue = :queue AND name = :name
 
--- new_producer: A producer joins the line.
--- in: queue, name, session, count, ordinal
-INSERT INTO producer (queue, name, session, count, ordinal, reserved)
-VALUES (:queue, :name, :session, :count, :ordinal, 0)
+-- new_producer: A producer joins the line of the queue, or that of its group.
+-- in: queue, name, session, count, ordinal, place, group
+INSERT INTO producer (queue, name, session, count, ordinal, place, group_name)
+VALUES (:queue, :name, :session, :count, :ordinal, :place, :group)
 
 -- producers_head: The ordinal of the head of the producers' line.
 -- in: queue
 -- out: ordinal
-SELECT min(ordinal) FROM producer WHERE queue = :queue AND reserved = 0
+SELECT min(ordinal) FROM producer WHERE queue = :queue AND place = 0
+
+-- first_in_group: The head of the line of a group.
+-- in: queue, group
+-- out: id, count, ordinal
+SELECT id, count, ordinal FROM producer WHERE queue = :queue AND group_name = :group AND place = 2 ORDER BY ordinal LIMIT 1
+
+-- leave_group: It goes from the line of its group to that of the queue.
+-- in: id, ordinal
+UPDATE producer SET place = 0, ordinal = :ordinal WHERE id = :id
+
+-- waited_for: The groups for which producers wait.
+-- in: queue
+-- out: group_name
+SELECT DISTINCT group_name FROM producer WHERE queue = :queue AND place = 2 ORDER BY group_name
 
 -- first_producer: The head of the producers' line.
 -- in: queue
 -- out: id, name, process, count
 SELECT producer.id, producer.name, process, count FROM producer JOIN session ON session.id = producer.session
-WHERE queue = :queue AND reserved = 0 ORDER BY ordinal LIMIT 1
+WHERE queue = :queue AND place = 0 ORDER BY ordinal LIMIT 1
 
 -- reserve: Its slots are reserved.
 -- in: id
-UPDATE producer SET reserved = 1 WHERE id = :id
+UPDATE producer SET place = 1 WHERE id = :id
 
 -- delete_producer: It leaves, or has put its tasks.
 -- in: id

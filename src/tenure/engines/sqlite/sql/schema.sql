@@ -133,13 +133,18 @@ CREATE TABLE claim (
   session INTEGER NOT NULL,
   wanted TEXT NOT NULL,
   quarantine INTEGER NOT NULL,
+  group_name BLOB NOT NULL,
+  number INTEGER NOT NULL,
   ordinal INTEGER NOT NULL,
   resource INTEGER,
   UNIQUE (pool, holder)
 )
 
 -- claim_waiting: The line of a pool, in order.
-CREATE INDEX claim_waiting ON claim (pool, ordinal) WHERE resource IS NULL
+CREATE INDEX claim_waiting ON claim (pool, number, ordinal) WHERE resource IS NULL
+
+-- claim_group: The numbers of those of a group that wait.
+CREATE INDEX claim_group ON claim (pool, group_name, number) WHERE resource IS NULL
 
 -- claim_session: What a session claims, in the order in which it was made.
 CREATE INDEX claim_session ON claim (session)
@@ -187,7 +192,7 @@ CREATE INDEX arrival_waiting ON arrival (key) WHERE generation IS NULL
 CREATE INDEX arrival_session ON arrival (session)
 
 -- queue: The counters of a queue. live are unfinished; waiting and delayed as they stand in the order of tasks; lasting
--- are records that are kept for good. An id is never used again: records may outlive a queue for a while.
+-- are records that are kept for good; has_groups: it has a row of `grouping`. An id is never used again: records may outlive a queue for a while.
 CREATE TABLE queue (
   id INTEGER PRIMARY KEY AUTOINCREMENT,
   name TEXT NOT NULL UNIQUE,
@@ -210,7 +215,8 @@ CREATE TABLE queue (
   ordinal INTEGER NOT NULL DEFAULT 0,
   lasting INTEGER NOT NULL DEFAULT 0,
   keep_until INTEGER NOT NULL DEFAULT 0,
-  look_at INTEGER
+  look_at INTEGER,
+  has_groups INTEGER NOT NULL DEFAULT 0
 )
 
 -- queue_look: As for barriers.
@@ -224,7 +230,45 @@ CREATE TABLE cursor (
   PRIMARY KEY (queue, name)
 ) WITHOUT ROWID
 
--- producer: A producer that waits to put `count` tasks, or has that many slots reserved.
+-- grouping: What a queue has for all its groups together, while it has a named one or settings: how many are named, how
+-- many of these have an unfinished task, how many tasks can be taken, how many producers wait in the lines of groups; the
+-- virtual time; the settings, with the weights as JSON, by name in hexadecimal digits.
+CREATE TABLE grouping (
+  queue INTEGER PRIMARY KEY,
+  named INTEGER NOT NULL,
+  unfinished INTEGER NOT NULL,
+  takeable INTEGER NOT NULL,
+  producers INTEGER NOT NULL,
+  virtual_time REAL NOT NULL,
+  per_group INTEGER NOT NULL,
+  max_size INTEGER NOT NULL,
+  hold INTEGER NOT NULL,
+  weights TEXT NOT NULL
+)
+
+-- task_group: A group of a queue that has a named one; the name x'' is that of the tasks without a group, of which only
+-- waiting, takeable and tag count. The tag is there while a task can be taken. bound is the task that goes before the
+-- others because it has been tried; it rests while that is delayed. reserved are slots, producers those in its line.
+CREATE TABLE task_group (
+  queue INTEGER NOT NULL,
+  name BLOB NOT NULL,
+  unfinished INTEGER NOT NULL,
+  waiting INTEGER NOT NULL,
+  leased INTEGER NOT NULL,
+  takeable INTEGER NOT NULL,
+  bound INTEGER NOT NULL,
+  rests INTEGER NOT NULL,
+  reserved INTEGER NOT NULL,
+  producers INTEGER NOT NULL,
+  tag REAL,
+  PRIMARY KEY (queue, name)
+) WITHOUT ROWID
+
+-- task_group_turn: The groups that can be taken from, in the order of their turns.
+CREATE INDEX task_group_turn ON task_group (queue, tag, name) WHERE tag IS NOT NULL
+
+-- producer: A producer that waits to put `count` tasks (place 0: in the line of the queue, 2: in that of its group), or has
+-- that many slots reserved (place 1). The group is the one that it waits for, or in which it has slots reserved.
 CREATE TABLE producer (
   id INTEGER PRIMARY KEY,
   queue INTEGER NOT NULL,
@@ -232,12 +276,16 @@ CREATE TABLE producer (
   session INTEGER NOT NULL,
   count INTEGER NOT NULL,
   ordinal INTEGER NOT NULL,
-  reserved INTEGER NOT NULL,
+  place INTEGER NOT NULL,
+  group_name BLOB NOT NULL DEFAULT x'',
   UNIQUE (queue, name)
 )
 
 -- producer_waiting: The producers' line.
-CREATE INDEX producer_waiting ON producer (queue, ordinal) WHERE reserved = 0
+CREATE INDEX producer_waiting ON producer (queue, ordinal) WHERE place = 0
+
+-- producer_in_group: The lines of groups.
+CREATE INDEX producer_in_group ON producer (queue, group_name, ordinal) WHERE place = 2
 
 -- producer_session: The places and slots of a session, in the order in which they were made.
 CREATE INDEX producer_session ON producer (session)
@@ -274,6 +322,7 @@ CREATE TABLE task (
   max_deliveries INTEGER NOT NULL DEFAULT 0,
   keep INTEGER NOT NULL DEFAULT 0,
   dead_ttl INTEGER,
+  group_name BLOB NOT NULL DEFAULT x'',
   key BLOB,
   expires INTEGER,
   progress BLOB NOT NULL DEFAULT x'',
@@ -282,11 +331,14 @@ CREATE TABLE task (
   payload BLOB NOT NULL
 )
 
--- task_priority: Those that wait, in the order of priority.
-CREATE INDEX task_priority ON task (queue, priority DESC, ready_at) WHERE place = 0
+-- task_priority: Those that wait, by group and in the order of priority.
+CREATE INDEX task_priority ON task (queue, group_name, priority DESC, ready_at) WHERE place = 0
 
--- task_age: Those that wait, in the order of age.
-CREATE INDEX task_age ON task (queue, ready_at) WHERE place = 0
+-- task_age: Those that wait, by group and in the order of age.
+CREATE INDEX task_age ON task (queue, group_name, ready_at) WHERE place = 0
+
+-- task_age_in_groups: Those of all named groups that wait, in the order of age.
+CREATE INDEX task_age_in_groups ON task (queue, ready_at) WHERE place = 0 AND group_name > x''
 
 -- task_due: The delayed ones, in the order in which they become due.
 CREATE INDEX task_due ON task (queue, ready_at) WHERE place = 1
@@ -317,6 +369,7 @@ CREATE TABLE ended (
   deliveries INTEGER NOT NULL,
   ended_at INTEGER NOT NULL,
   expires INTEGER,
+  group_name BLOB NOT NULL DEFAULT x'',
   key BLOB,
   progress BLOB NOT NULL DEFAULT x'',
   failure BLOB NOT NULL DEFAULT x'',

@@ -32,7 +32,7 @@ UNION ALL SELECT * FROM (
   SELECT 2, id, key, participant, generation IS NOT NULL, 0 FROM arrival
   WHERE session = :session AND (2, id) > (:rank, :number) ORDER BY id LIMIT :limit)
 UNION ALL SELECT * FROM (
-  SELECT 3, producer.id, queue.name, producer.name, producer.reserved, 0 FROM producer JOIN queue ON queue.id = producer.queue
+  SELECT 3, producer.id, queue.name, producer.name, producer.place = 1, 0 FROM producer JOIN queue ON queue.id = producer.queue
   WHERE producer.session = :session AND (3, producer.id) > (:rank, :number) ORDER BY producer.id LIMIT :limit)
 UNION ALL SELECT * FROM (
   SELECT 4, task.token, queue.name, task.id || ' ' || task.token, 1, task.token FROM task JOIN queue ON queue.id = task.queue

@@ -1,19 +1,20 @@
 -- insert: Put tasks. One statement for all of them, since each step of a statement may wait for Python's lock.
 -- in: queue, rows (JSON arrays of id, place, priority, ready_at, expires, and the offset and length of the key, of the
---     meta and of the payload in bytes), bytes
-INSERT INTO task (id, queue, place, priority, ready_at, expires, key, meta, payload)
+--     meta, of the payload and, if there is one, of the group in bytes), bytes
+INSERT INTO task (id, queue, place, priority, ready_at, expires, key, meta, payload, group_name)
 SELECT json_extract(value, '$[0]'), :queue, json_extract(value, '$[1]'), json_extract(value, '$[2]'),
   json_extract(value, '$[3]'), json_extract(value, '$[4]'),
   substr(:bytes, json_extract(value, '$[5]'), json_extract(value, '$[6]')),
   substr(:bytes, json_extract(value, '$[7]'), json_extract(value, '$[8]')),
-  substr(:bytes, json_extract(value, '$[9]'), json_extract(value, '$[10]'))
+  substr(:bytes, json_extract(value, '$[9]'), json_extract(value, '$[10]')),
+  coalesce(substr(:bytes, json_extract(value, '$[11]'), json_extract(value, '$[12]')), x'')
 FROM json_each(:rows)
 
 -- insert_alike: Put tasks that differ in their payload alone, and have no key: far less JSON to take apart.
--- in: queue, id (of the first, the others follow), place, priority, ready_at, expires, meta, rows (JSON arrays of the
---     offset and length of the payload in bytes), bytes
-INSERT INTO task (id, queue, place, priority, ready_at, expires, meta, payload)
-SELECT :id + key, :queue, :place, :priority, :ready_at, :expires, :meta,
+-- in: queue, id (of the first, the others follow), place, priority, ready_at, expires, meta, group, rows (JSON arrays of
+--     the offset and length of the payload in bytes), bytes
+INSERT INTO task (id, queue, place, priority, ready_at, expires, meta, group_name, payload)
+SELECT :id + key, :queue, :place, :priority, :ready_at, :expires, :meta, :group,
   substr(:bytes, json_extract(value, '$[0]'), json_extract(value, '$[1]'))
 FROM json_each(:rows)
 
@@ -37,7 +38,7 @@ SELECT min(ready_at) FROM task WHERE queue = :queue AND place = 1 AND id <> :id
 UPDATE task SET place = 0 WHERE id IN
   (SELECT id FROM task WHERE queue = :queue AND place = 1 AND ready_at <= :now ORDER BY ready_at, id LIMIT :count)
 
--- first_by_priority: The next tasks in the order of priority.
+-- first_by_priority: The next tasks without a group in the order of priority.
 -- in: queue, count
 -- out: JSON arrays of id, priority, attempts, deliveries, ready_at, the length of the payload, and those of progress,
 --      failure and meta in one text (NULL if all are empty, as they usually are: that costs nothing); the bytes of all four
@@ -46,9 +47,10 @@ SELECT json_group_array(json_array(id, priority, attempts, deliveries, ready_at,
     ELSE length(progress) || ' ' || length(failure) || ' ' || length(meta) END)),
   CAST(group_concat(CASE WHEN progress = x'' AND failure = x'' AND meta = x'' THEN payload
     ELSE payload || progress || failure || meta END, '') AS BLOB)
-FROM (SELECT * FROM task WHERE queue = :queue AND place = 0 ORDER BY priority DESC, ready_at, id LIMIT :count)
+FROM (SELECT * FROM task WHERE queue = :queue AND group_name = x'' AND place = 0
+  ORDER BY priority DESC, ready_at, id LIMIT :count)
 
--- first_by_age: The next tasks in the order of age, among those that were ready before a moment.
+-- first_by_age: The next tasks without a group in the order of age, among those that were ready before a moment.
 -- in: queue, count, before
 -- out: as `first_by_priority`
 SELECT json_group_array(json_array(id, priority, attempts, deliveries, ready_at, length(payload),
@@ -56,7 +58,30 @@ SELECT json_group_array(json_array(id, priority, attempts, deliveries, ready_at,
     ELSE length(progress) || ' ' || length(failure) || ' ' || length(meta) END)),
   CAST(group_concat(CASE WHEN progress = x'' AND failure = x'' AND meta = x'' THEN payload
     ELSE payload || progress || failure || meta END, '') AS BLOB)
-FROM (SELECT * FROM task WHERE queue = :queue AND place = 0 AND ready_at < :before ORDER BY ready_at, id LIMIT :count)
+FROM (SELECT * FROM task WHERE queue = :queue AND group_name = x'' AND place = 0 AND ready_at < :before
+  ORDER BY ready_at, id LIMIT :count)
+
+-- these: Tasks to be taken, in their order.
+-- in: ids (a JSON array)
+-- out: as `first_by_priority`
+SELECT json_group_array(json_array(task.id, priority, attempts, deliveries, ready_at, length(payload),
+    CASE WHEN progress = x'' AND failure = x'' AND meta = x'' THEN NULL
+    ELSE length(progress) || ' ' || length(failure) || ' ' || length(meta) END)),
+  CAST(group_concat(CASE WHEN progress = x'' AND failure = x'' AND meta = x'' THEN payload
+    ELSE payload || progress || failure || meta END, '') AS BLOB)
+FROM json_each(:ids) AS taken CROSS JOIN task ON task.id = taken.value
+
+-- group_by_priority: The next tasks of a group in the order of priority.
+-- in: queue, group, count
+-- out: id
+SELECT id FROM task WHERE queue = :queue AND group_name = :group AND place = 0
+ORDER BY priority DESC, ready_at, id LIMIT :count
+
+-- group_by_age: The next tasks of a group in the order of age, among those that were ready before a moment.
+-- in: queue, group, count, before
+-- out: id
+SELECT id FROM task WHERE queue = :queue AND group_name = :group AND place = 0 AND ready_at < :before
+ORDER BY ready_at, id LIMIT :count
 
 -- lease: A session takes tasks; their tokens follow one another.
 -- in: ids (a JSON array), session, token (the first), max_deliveries, keep, dead_ttl
@@ -82,10 +107,10 @@ FROM json_each(:rows) AS released WHERE task.id = json_extract(released.value, '
 
 -- record: Keep a record of tasks that end.
 -- in: rows (JSON arrays of id, state, seq, attempts, expires, offset and length of the result in bytes), bytes, now
-INSERT INTO ended (id, queue, state, seq, priority, attempts, deliveries, ended_at, expires, key, progress, failure,
-  meta, result, payload)
+INSERT INTO ended (id, queue, state, seq, priority, attempts, deliveries, ended_at, expires, group_name, key, progress,
+  failure, meta, result, payload)
 SELECT task.id, queue, json_extract(value, '$[1]'), json_extract(value, '$[2]'), priority, json_extract(value, '$[3]'),
-  deliveries, :now, json_extract(value, '$[4]'), task.key, progress, failure, meta,
+  deliveries, :now, json_extract(value, '$[4]'), group_name, task.key, progress, failure, meta,
   substr(:bytes, json_extract(value, '$[5]'), json_extract(value, '$[6]')),
   CASE WHEN keep OR json_extract(value, '$[1]') = 'dead' THEN payload ELSE x'' END
 FROM json_each(:rows) AS ending CROSS JOIN task ON task.id = json_extract(ending.value, '$[0]')
@@ -96,8 +121,10 @@ DELETE FROM task WHERE id IN (SELECT value FROM json_each(:ids))
 
 -- task: One unfinished task.
 -- in: id, queue
--- out: id, place, ready_at, attempts, deliveries, session, token, stop, stop_ttl, max_deliveries, dead_ttl, expires
-SELECT id, place, ready_at, attempts, deliveries, session, token, stop, stop_ttl, max_deliveries, dead_ttl, expires
+-- out: id, place, ready_at, attempts, deliveries, session, token, stop, stop_ttl, max_deliveries, dead_ttl, expires,
+--      group_name
+SELECT id, place, ready_at, attempts, deliveries, session, token, stop, stop_ttl, max_deliveries, dead_ttl, expires,
+  group_name
 FROM task WHERE id = :id AND +queue = :queue
 
 -- set_progress: What the holder reports.
@@ -126,8 +153,8 @@ WHERE session = :session AND place = 2 ORDER BY token LIMIT 1
 
 -- expired: Tasks that have expired, in the order of their time and id.
 -- in: now, count
--- out: id, queue (its name), place, attempts
-SELECT task.id, queue.name, place, attempts FROM task JOIN queue ON queue.id = task.queue
+-- out: id, queue (its name), place, attempts, group_name
+SELECT task.id, queue.name, place, attempts, group_name FROM task JOIN queue ON queue.id = task.queue
 WHERE expires <= :now ORDER BY expires, task.id LIMIT :count
 
 -- expire_no_more: It had been taken when its time came.
@@ -146,8 +173,9 @@ WHERE id = :id AND queue = :queue AND (expires IS NULL OR expires > :now)
 
 -- ended_task: The whole record of a task that has ended.
 -- in: id, queue, now
--- out: seq, id, state, payload, priority, key, attempts, deliveries, result, ended_at, progress, failure, meta
-SELECT seq, id, state, payload, priority, key, attempts, deliveries, result, ended_at, progress, failure, meta FROM ended
+-- out: seq, id, state, payload, priority, key, attempts, deliveries, result, ended_at, progress, failure, meta, group_name
+SELECT seq, id, state, payload, priority, key, attempts, deliveries, result, ended_at, progress, failure, meta, group_name
+FROM ended
 WHERE id = :id AND queue = :queue AND (expires IS NULL OR expires > :now)
 
 -- forget: Delete outdated records, a few at a time.
@@ -168,14 +196,14 @@ SELECT min(expires) FROM ended WHERE expires IS NOT NULL AND state = 'dead'
 
 -- dead: Dead tasks in the order in which they ended.
 -- in: queue, after, count
--- out: seq, id, key, expires
-SELECT seq, id, key, expires FROM ended
+-- out: seq, id, key, expires, group_name
+SELECT seq, id, key, expires, group_name FROM ended
 WHERE queue = :queue AND state = 'dead' AND seq > :after ORDER BY seq LIMIT :count
 
 -- revive: A dead task is unfinished again.
 -- in: id, now
-INSERT INTO task (id, queue, place, priority, ready_at, key, progress, failure, meta, payload)
-SELECT id, queue, 0, priority, :now, key, progress, failure, meta, payload FROM ended WHERE id = :id
+INSERT INTO task (id, queue, place, priority, ready_at, group_name, key, progress, failure, meta, payload)
+SELECT id, queue, 0, priority, :now, group_name, key, progress, failure, meta, payload FROM ended WHERE id = :id
 
 -- forget_one: Delete a record.
 -- in: id
@@ -190,26 +218,36 @@ RETURNING expires
 
 -- dead_one: A dead task.
 -- in: id, queue
--- out: key, expires
-SELECT key, expires FROM ended WHERE id = :id AND +queue = :queue AND state = 'dead'
+-- out: key, expires, group_name
+SELECT key, expires, group_name FROM ended WHERE id = :id AND +queue = :queue AND state = 'dead'
 
--- waiting_same_time: Those that wait behind a task of the same priority that was ready at the same time.
--- in: queue, priority, ready_at, id, limit
--- out: priority, ready_at, id, place
-SELECT priority, ready_at, id, place FROM task
-WHERE queue = :queue AND place = 0 AND priority = :priority AND ready_at = :ready_at AND id > :id ORDER BY id LIMIT :limit
+-- waiting_same_time: Those that wait behind a task of the same group and priority that was ready at the same time.
+-- in: queue, group, priority, ready_at, id, limit
+-- out: group_name, priority, ready_at, id, place
+SELECT group_name, priority, ready_at, id, place FROM task
+WHERE queue = :queue AND group_name = :group AND place = 0 AND priority = :priority AND ready_at = :ready_at AND id > :id
+ORDER BY id LIMIT :limit
 
--- waiting_later: Those of the same priority that were ready later.
--- in: queue, priority, ready_at, limit
+-- waiting_later: Those of the same group and priority that were ready later.
+-- in: queue, group, priority, ready_at, limit
 -- out: as `waiting_same_time`
-SELECT priority, ready_at, id, place FROM task
-WHERE queue = :queue AND place = 0 AND priority = :priority AND ready_at > :ready_at ORDER BY ready_at, id LIMIT :limit
+SELECT group_name, priority, ready_at, id, place FROM task
+WHERE queue = :queue AND group_name = :group AND place = 0 AND priority = :priority AND ready_at > :ready_at
+ORDER BY ready_at, id LIMIT :limit
 
--- waiting_lower: Those of a lower priority.
--- in: queue, priority, limit
+-- waiting_lower: Those of the same group and a lower priority.
+-- in: queue, group, priority, limit
 -- out: as `waiting_same_time`
-SELECT priority, ready_at, id, place FROM task
-WHERE queue = :queue AND place = 0 AND priority < :priority ORDER BY priority DESC, ready_at, id LIMIT :limit
+SELECT group_name, priority, ready_at, id, place FROM task
+WHERE queue = :queue AND group_name = :group AND place = 0 AND priority < :priority
+ORDER BY priority DESC, ready_at, id LIMIT :limit
+
+-- waiting_next: Those of the groups behind one.
+-- in: queue, group, limit
+-- out: as `waiting_same_time`
+SELECT group_name, priority, ready_at, id, place FROM task
+WHERE queue = :queue AND group_name > :group AND place = 0
+ORDER BY group_name, priority DESC, ready_at, id LIMIT :limit
 
 -- delayed_same_time: Delayed tasks behind one that is due at the same time.
 -- in: queue, ready_at, id, limit
@@ -226,7 +264,7 @@ WHERE queue = :queue AND place = 1 AND ready_at > :ready_at ORDER BY ready_at, i
 -- are_due: Delayed tasks that are due, in the order in which they became so.
 -- in: queue, now, limit
 -- out: as `waiting_same_time`
-SELECT priority, ready_at, id, place FROM task
+SELECT group_name, priority, ready_at, id, place FROM task
 WHERE queue = :queue AND place = 1 AND ready_at <= :now ORDER BY ready_at, id LIMIT :limit
 
 -- leased_in_queue: Leased tasks behind a token.
@@ -236,26 +274,37 @@ SELECT token, id, place FROM task WHERE queue = :queue AND place = 2 AND token >
 
 -- show: What is shown of these tasks, in their order.
 -- in: ids (a JSON array)
--- out: id, payload, priority, key, attempts, deliveries, ready_at, progress, failure, meta
-SELECT task.id, payload, priority, task.key, attempts, deliveries, ready_at, progress, failure, meta
+-- out: id, payload, priority, key, attempts, deliveries, ready_at, progress, failure, meta, group_name
+SELECT task.id, payload, priority, task.key, attempts, deliveries, ready_at, progress, failure, meta, group_name
 FROM json_each(:ids) AS shown CROSS JOIN task ON task.id = shown.value
 
 -- browse_ended: Records of a state in the order of the endings.
 -- in: queue, state, after, limit
--- out: seq, id, state, payload, priority, key, attempts, deliveries, result, ended_at, progress, failure, meta, expires
-SELECT seq, id, state, payload, priority, key, attempts, deliveries, result, ended_at, progress, failure, meta, expires
+-- out: as `ended_task`, and expires
+SELECT seq, id, state, payload, priority, key, attempts, deliveries, result, ended_at, progress, failure, meta, group_name,
+  expires
 FROM ended
 WHERE queue = :queue AND state = :state AND seq > :after ORDER BY seq LIMIT :limit
 
--- oldest: When the longest waiting task became ready.
+-- oldest: When the longest waiting task without a group became ready.
 -- in: queue
 -- out: ready_at
-SELECT min(ready_at) FROM task WHERE queue = :queue AND place = 0
+SELECT min(ready_at) FROM task WHERE queue = :queue AND group_name = x'' AND place = 0
+
+-- oldest_in_groups: When the longest waiting task of all groups became ready.
+-- in: queue
+-- out: ready_at
+SELECT min(ready_at) FROM task INDEXED BY task_age_in_groups
+WHERE queue = :queue AND group_name > x'' AND place = 0
 
 -- recount: The rows of a queue.
 -- in: queue
--- out: waiting and delayed as they stand in the order, leased, dead
+-- out: waiting and delayed as they stand in the order, leased, dead, groups
 SELECT (SELECT count(*) FROM task WHERE queue = :queue AND place = 0),
   (SELECT count(*) FROM task WHERE queue = :queue AND place = 1),
   (SELECT count(*) FROM task WHERE queue = :queue AND place = 2),
-  (SELECT count(*) FROM ended WHERE queue = :queue AND state = 'dead')
+  (SELECT count(*) FROM ended WHERE queue = :queue AND state = 'dead'),
+  (SELECT count(*) FROM (
+    SELECT group_name FROM task WHERE queue = :queue AND place = 0 AND group_name > x''
+    UNION SELECT group_name FROM task WHERE queue = :queue AND place = 1 AND group_name > x''
+    UNION SELECT group_name FROM task WHERE queue = :queue AND place = 2 AND group_name > x''))

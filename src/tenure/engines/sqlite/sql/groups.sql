@@ -1,0 +1,68 @@
+-- grouping: What a queue has for all its groups together.
+-- in: queue
+-- out: all columns but the queue
+SELECT named, unfinished, takeable, producers, virtual_time, per_group, max_size, hold, weights
+FROM grouping WHERE queue = :queue
+
+-- save_grouping: Keep it.
+-- in: all columns
+REPLACE INTO grouping VALUES (:queue, :named, :unfinished, :takeable, :producers, :virtual_time, :per_group, :max_size,
+  :hold, :weights)
+
+-- delete_grouping: Forget it.
+-- in: queue
+DELETE FROM grouping WHERE queue = :queue
+
+-- find: Groups by their names. `repeated` makes one row of parameters several.
+-- in: queue, name
+-- out: all columns but the queue
+SELECT name, unfinished, waiting, leased, takeable, bound, rests, reserved, producers, tag
+FROM task_group WHERE (queue, name) IN (VALUES (:queue, :name))
+
+-- save: Keep groups. They are parameters since a tag would lose its last bits in JSON; repeated as for `find`.
+-- in: all columns
+REPLACE INTO task_group VALUES (:queue, :name, :unfinished, :waiting, :leased, :takeable, :bound, :rests, :reserved,
+  :producers, :tag)
+
+-- delete: Forget groups; repeated as for `find`.
+-- in: queue, name
+DELETE FROM task_group WHERE (queue, name) IN (VALUES (:queue, :name))
+
+-- of_tasks: The groups of tasks.
+-- in: ids (a JSON array)
+-- out: id of the task, and all columns of its group but the queue, NULL for one that is not written yet
+SELECT task.id, group_name, unfinished, task_group.waiting, leased, takeable, bound, rests, reserved, producers, tag
+FROM json_each(:ids) AS these CROSS JOIN task ON task.id = these.value
+LEFT JOIN task_group ON task_group.queue = task.queue AND task_group.name = task.group_name
+
+-- next: The groups whose turns are next.
+-- in: queue, count
+-- out: all columns but the queue, and the id of its first task by priority
+SELECT name, unfinished, waiting, leased, takeable, bound, rests, reserved, producers, tag,
+  (SELECT id FROM task WHERE task.queue = :queue AND group_name = task_group.name AND place = 0
+    ORDER BY priority DESC, ready_at, id LIMIT 1)
+FROM task_group WHERE queue = :queue AND tag IS NOT NULL ORDER BY tag, name LIMIT :count
+
+-- refresh: Settings have changed: how many tasks of each named group can be taken now.
+-- in: queue, per_group, hold
+UPDATE task_group SET takeable = CASE
+  WHEN :per_group = 0 THEN waiting
+  WHEN :per_group = 1 AND :hold AND rests THEN 0
+  ELSE max(0, min(:per_group - leased, waiting)) END
+WHERE queue = :queue AND name > x''
+
+-- set_tags: Groups have a tag while they can be taken from.
+-- in: queue, tag (of those that can be taken from anew)
+UPDATE task_group SET tag = CASE WHEN takeable > 0 THEN coalesce(tag, :tag) END
+WHERE queue = :queue AND (tag IS NULL) = (takeable > 0)
+
+-- takeable: How many tasks can be taken.
+-- in: queue
+-- out: sum
+SELECT total(takeable) FROM task_group WHERE queue = :queue
+
+-- longest: The groups with the most unfinished tasks.
+-- in: queue, limit
+-- out: name, waiting, delayed, leased
+SELECT name, waiting, unfinished - waiting - leased, leased FROM task_group
+WHERE queue = :queue AND name > x'' AND unfinished > 0 ORDER BY unfinished DESC, name LIMIT :limit
