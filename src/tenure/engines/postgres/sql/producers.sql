@@ -34,14 +34,17 @@ BEGIN
         RETURNING delayed, group_name
     )
     SELECT count(*) AS number, count(*) FILTER (WHERE NOT p.delayed) AS ready,
-        array_agg(p.group_name) FILTER (WHERE has_groups AND NOT p.delayed) AS ready_groups,
-        array_agg(p.group_name) FILTER (WHERE has_groups AND p.delayed) AS delayed_groups
+        array_agg(p.group_name) FILTER (WHERE has_groups) AS groups,
+        array_agg(p.group_name) FILTER (WHERE has_groups AND NOT p.delayed) AS ready_groups
     INTO added FROM put p;
-    IF added.ready_groups IS NOT NULL THEN
-        _q := tenure.regroup(_q, added.ready_groups, 1, 1, 0);
-    END IF;
-    IF added.delayed_groups IS NOT NULL THEN
-        _q := tenure.regroup(_q, added.delayed_groups, 1, 0, 0);
+    IF has_groups AND added.number = added.ready AND added.number > 0 THEN
+        _q := tenure.regroup(_q, added.groups, 1, 1, 0);
+    ELSIF has_groups AND added.number > 0 THEN
+        _q := tenure.regroup(_q, added.groups, 1, 0, 0);
+        -- unless no task has a group
+        IF added.ready > 0 AND _q.named > 0 THEN
+            _q := tenure.regroup(_q, added.ready_groups, 0, 1, 0);
+        END IF;
     END IF;
     _q.put := _q.put + added.number;
     _q.live := _q.live + added.number;
