@@ -8,66 +8,88 @@ RETURNS bigint LANGUAGE sql IMMUTABLE
     RETURN CASE WHEN _limit = 0 OR _name = '' THEN _waiting WHEN _rests THEN 0
         ELSE greatest(0, least(_limit - _leased, _waiting)) END;
 
--- Tasks came to these groups or left them: each name stands for one task, and the numbers say what each of them changes.
--- Call it behind the change of the tasks, and before that of the counters of the queue.
+-- What a turn of a group costs.
+CREATE FUNCTION tenure.cost_of(_queue bytea, _name bytea) RETURNS double precision LANGUAGE plpgsql AS $$
+BEGIN
+    RETURN coalesce((SELECT t.cost FROM tenure.turn t WHERE t.queue = _queue AND t.name = _name), 1);
+END $$;
+
+-- Some of a group changed, by so many: call it behind the change of the tasks, and before that of the counters of the
+-- queue.
 CREATE FUNCTION tenure.regroup(
-    _q tenure.queue, _groups bytea[], _live bigint, _waiting bigint, _leased bigint, _reserved bigint DEFAULT 0,
+    _q tenure.queue, _name bytea, _live bigint, _waiting bigint, _leased bigint, _reserved bigint DEFAULT 0,
     _producers bigint DEFAULT 0
 ) RETURNS tenure.queue LANGUAGE plpgsql AS $$
 DECLARE
-    sums record;
+    former tenure.task_group;
+    g tenure.task_group;
+    rests boolean := false;
+    free bigint;
 BEGIN
-    IF _q.named = 0 AND _q.live > 0 THEN
+    IF _q.named = 0 AND _name = '' THEN
+        RETURN _q;
+    ELSIF _q.named = 0 AND _q.live > 0 THEN
+        -- those without a group are one from now on
+        g.cost := tenure.cost_of(_q.name, '');
         INSERT INTO tenure.task_group (queue, name, live, waiting, leased, cost, tag)
-        SELECT _q.name, '', _q.live, _q.waiting, _q.live - _q.waiting - _q.delayed, c.cost,
-            CASE WHEN _q.waiting > 0 THEN c.cost END
-        FROM coalesce((SELECT t.cost FROM tenure.turn t WHERE t.queue = _q.name AND t.name = ''), 1) c (cost);
+        VALUES (_q.name, '', _q.live, _q.waiting, _q.live - _q.waiting - _q.delayed, g.cost,
+            CASE WHEN _q.waiting > 0 THEN g.cost END);
     END IF;
-    WITH counted AS (
-        SELECT c.name, g.place, g.live AS former_live, g.held AS former_held, g.tag, coalesce(g.cost, t.cost, 1) AS cost,
-            coalesce(g.live, 0) + c.n * _live AS live, coalesce(g.waiting, 0) + c.n * _waiting AS waiting,
-            coalesce(g.leased, 0) + c.n * _leased AS leased, coalesce(g.reserved, 0) + _reserved AS reserved,
-            coalesce(g.producers, 0) + _producers AS producers,
-            -- the bound task may be gone
-            CASE WHEN b.delayed IS NULL THEN 0 ELSE g.bound END AS bound,
-            coalesce(b.delayed AND _q.per_group = 1 AND _q.keep_order, false) AS rests
-        FROM (SELECT u.name, count(*) AS n FROM unnest(_groups) u (name) GROUP BY u.name) c
-            LEFT JOIN LATERAL (SELECT o.*, o.ctid AS place FROM tenure.task_group o
-                WHERE o.queue = _q.name AND o.name = c.name LIMIT 1) g ON true
-            LEFT JOIN LATERAL (SELECT o.delayed FROM tenure.task o
-                WHERE g.bound > 0 AND o.queue = _q.name AND o.id = g.bound LIMIT 1) b ON true
-            LEFT JOIN LATERAL (SELECT o.cost FROM tenure.turn o
-                WHERE g.place IS NULL AND o.queue = _q.name AND o.name = c.name LIMIT 1) t ON true
-    ), now AS (
-        SELECT c.*, c.live + c.reserved + c.producers = 0 AS is_empty,
-            tenure.takeable(_q.per_group, c.name, c.waiting, c.leased, c.rests) AS takeable
-        FROM counted c
-    ), gone AS (
-        DELETE FROM tenure.task_group g USING now n WHERE g.ctid = n.place AND n.is_empty
-    ), kept AS (
-        UPDATE tenure.task_group g SET live = n.live, waiting = n.waiting, leased = n.leased, held = n.waiting - n.takeable,
-            bound = n.bound, reserved = n.reserved, producers = n.producers,
-            tag = CASE WHEN n.takeable > 0 THEN coalesce(n.tag, _q.virtual_time + n.cost) END
-        FROM now n WHERE g.ctid = n.place AND NOT n.is_empty
-    ), born AS (
-        INSERT INTO tenure.task_group (queue, name, live, waiting, leased, held, reserved, producers, cost, tag)
-        SELECT _q.name, n.name, n.live, n.waiting, n.leased, n.waiting - n.takeable, n.reserved, n.producers, n.cost,
-            CASE WHEN n.takeable > 0 THEN _q.virtual_time + n.cost END
-        FROM now n WHERE n.place IS NULL
-    )
-    SELECT count(*) FILTER (WHERE n.place IS NULL AND n.name <> '')
-            - count(*) FILTER (WHERE n.is_empty AND n.name <> '') AS named,
-        count(*) FILTER (WHERE n.live > 0 AND n.name <> '')
-            - count(*) FILTER (WHERE n.former_live > 0 AND n.name <> '') AS groups,
-        coalesce(sum(n.waiting - n.takeable - coalesce(n.former_held, 0)), 0) AS held
-    INTO sums FROM now n;
-    _q.named := _q.named + sums.named;
-    _q.groups := _q.groups + sums.groups;
-    _q.held := _q.held + sums.held;
-    IF _q.named = 0 THEN
-        DELETE FROM tenure.task_group g WHERE g.queue = _q.name AND g.name = '';
-        _q.virtual_time := 0;
+    SELECT * INTO former FROM tenure.task_group o WHERE o.queue = _q.name AND o.name = _name;
+    g := former;
+    IF former.name IS NULL THEN
+        g := ROW(_q.name, _name, 0, 0, 0, 0, 0, 0, 0, tenure.cost_of(_q.name, _name), NULL);
     END IF;
+    g.live := g.live + _live;
+    g.waiting := g.waiting + _waiting;
+    g.leased := g.leased + _leased;
+    g.reserved := g.reserved + _reserved;
+    g.producers := g.producers + _producers;
+    IF g.bound > 0 THEN
+        SELECT t.delayed AND _q.per_group = 1 AND _q.keep_order INTO rests FROM tenure.task t
+        WHERE t.queue = _q.name AND t.id = g.bound;
+        IF NOT FOUND THEN
+            g.bound := 0;
+        END IF;
+    END IF;
+    free := tenure.takeable(_q.per_group, _name, g.waiting, g.leased, coalesce(rests, false));
+    g.held := g.waiting - free;
+    g.tag := CASE WHEN free > 0 THEN coalesce(g.tag, _q.virtual_time + g.cost) END;
+    IF g.live + g.reserved + g.producers = 0 THEN
+        DELETE FROM tenure.task_group o WHERE o.queue = _q.name AND o.name = _name;
+    ELSIF former.name IS NULL THEN
+        INSERT INTO tenure.task_group VALUES (g.*);
+    ELSE
+        UPDATE tenure.task_group o SET live = g.live, waiting = g.waiting, leased = g.leased, held = g.held,
+            bound = g.bound, reserved = g.reserved, producers = g.producers, tag = g.tag
+        WHERE o.queue = _q.name AND o.name = _name;
+    END IF;
+    _q.held := _q.held + g.held - coalesce(former.held, 0);
+    IF _name <> '' THEN
+        _q.groups := _q.groups + (g.live > 0)::int - (coalesce(former.live, 0) > 0)::int;
+        _q.named := _q.named + (g.live + g.reserved + g.producers > 0)::int - (former.name IS NOT NULL)::int;
+        IF _q.named = 0 THEN
+            DELETE FROM tenure.task_group o WHERE o.queue = _q.name;
+            _q.virtual_time := 0;
+        END IF;
+    END IF;
+    RETURN _q;
+END $$;
+
+-- The same for several tasks, each of the group at its place; a number is what each task changes.
+CREATE FUNCTION tenure.regroup_all(
+    _q tenure.queue, _groups bytea[], _live bigint, _waiting bigint, _leased bigint
+) RETURNS tenure.queue LANGUAGE plpgsql AS $$
+DECLARE
+    one record;
+BEGIN
+    IF cardinality(_groups) = 1 THEN
+        RETURN tenure.regroup(_q, _groups[1], _live, _waiting, _leased);
+    END IF;
+    -- those without a group behind those that make it one
+    FOR one IN SELECT u.name, count(*) AS n FROM unnest(_groups) u (name) GROUP BY u.name ORDER BY u.name DESC LOOP
+        _q := tenure.regroup(_q, one.name, one.n * _live, one.n * _waiting, one.n * _leased);
+    END LOOP;
     RETURN _q;
 END $$;
 
@@ -181,7 +203,7 @@ BEGIN
     END IF;
     IF wanted <> '' THEN
         is_full := NOT tenure.have_room(_q, _groups, NULL, NULL);
-        _q := tenure.regroup(_q, ARRAY[wanted], 0, 0, 0, CASE WHEN is_full THEN 0 ELSE _count END, is_full::int);
+        _q := tenure.regroup(_q, wanted, 0, 0, 0, CASE WHEN is_full THEN 0 ELSE _count END, is_full::int);
     END IF;
     _q.ordinal := _q.ordinal + 1;
     _q.producers := _q.producers + 1;
@@ -240,7 +262,7 @@ BEGIN
         UPDATE tenure.task_group g SET cost = coalesce(t.cost, 1)
         FROM tenure.task_group o LEFT JOIN tenure.turn t ON t.queue = o.queue AND t.name = o.name
         WHERE g.queue = _queue AND o.queue = _queue AND o.name = g.name AND g.cost <> coalesce(t.cost, 1);
-        queue := tenure.regroup(
+        queue := tenure.regroup_all(
             queue, ARRAY(SELECT g.name FROM tenure.task_group g WHERE g.queue = _queue), 0, 0, 0);
         queue := tenure.make_room(queue, ARRAY(
             SELECT g.name FROM tenure.task_group g WHERE g.queue = _queue AND g.producers > 0 ORDER BY g.name));

@@ -37,14 +37,11 @@ BEGIN
         array_agg(p.group_name) FILTER (WHERE has_groups) AS groups,
         array_agg(p.group_name) FILTER (WHERE has_groups AND NOT p.delayed) AS ready_groups
     INTO added FROM put p;
-    IF has_groups AND added.number = added.ready AND added.number > 0 THEN
-        _q := tenure.regroup(_q, added.groups, 1, 1, 0);
-    ELSIF has_groups AND added.number > 0 THEN
-        _q := tenure.regroup(_q, added.groups, 1, 0, 0);
-        -- unless no task has a group
-        IF added.ready > 0 AND _q.named > 0 THEN
-            _q := tenure.regroup(_q, added.ready_groups, 0, 1, 0);
-        END IF;
+    IF has_groups AND added.ready = added.number THEN
+        _q := tenure.regroup_all(_q, added.groups, 1, 1, 0);
+    ELSIF has_groups THEN
+        _q := tenure.regroup_all(_q, added.groups, 1, 0, 0);
+        _q := tenure.regroup_all(_q, added.ready_groups, 0, 1, 0);
     END IF;
     _q.put := _q.put + added.number;
     _q.live := _q.live + added.number;
@@ -148,7 +145,7 @@ BEGIN
                 DELETE FROM tenure.producer p WHERE p.queue = _queue AND p.name = _producers[i];
                 queue.reserved := queue.reserved - place.count;
                 IF place.group_name <> '' THEN
-                    queue := tenure.regroup(queue, ARRAY[place.group_name], 0, 0, 0, -place.count);
+                    queue := tenure.regroup(queue, place.group_name, 0, 0, 0, -place.count);
                 END IF;
             ELSIF _counts[i] > 0 AND (queue.max_size - queue.live - queue.reserved < new_ones
                     OR (queue.producers > 0 AND tenure.has_line(queue))

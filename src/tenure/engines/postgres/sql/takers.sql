@@ -93,7 +93,7 @@ BEGIN
             WHERE s.id <> ALL (ends.ids) ORDER BY s.i);
     END IF;
     IF ends.groups IS NOT NULL THEN
-        _q := tenure.regroup(_q, ends.groups, -1, 0, -1);
+        _q := tenure.regroup_all(_q, ends.groups, -1, 0, -1);
     END IF;
     _q.live := _q.live - ends.live;
     _q.done := _q.done + ends.done;
@@ -156,7 +156,7 @@ BEGIN
     )
     SELECT count(*) AS number, array_agg(m.group_name) FILTER (WHERE _q.named > 0) AS groups INTO promoted FROM moved m;
     IF promoted.groups IS NOT NULL THEN
-        _q := tenure.regroup(_q, promoted.groups, 0, 1, 0);
+        _q := tenure.regroup_all(_q, promoted.groups, 0, 1, 0);
     END IF;
     _q.delayed := _q.delayed - promoted.number;
     _q.waiting := _q.waiting + promoted.number;

@@ -142,7 +142,7 @@ BEGIN
         queue.producers := queue.producers - 1;
     END IF;
     IF place.group_name <> '' THEN
-        queue := tenure.regroup(queue, ARRAY[place.group_name], 0, 0, 0,
+        queue := tenure.regroup(queue, place.group_name, 0, 0, 0,
             CASE WHEN place.for_group THEN 0 ELSE -place.count END, -place.for_group::int);
     END IF;
     PERFORM tenure.save(_now, tenure.make_room(queue, ARRAY[place.group_name]));
@@ -162,7 +162,7 @@ BEGIN
     RETURNING t.group_name, (t.session IS NOT NULL)::int, (t.session IS NULL AND NOT t.delayed)::int
     INTO its_group, leased, waiting;
     IF _q.named > 0 THEN
-        _q := tenure.regroup(_q, ARRAY[its_group], -1, -waiting, -leased);
+        _q := tenure.regroup(_q, its_group, -1, -waiting, -leased);
     END IF;
     _q.live := _q.live - 1;
     IF _q.producers > 0 THEN
@@ -257,7 +257,7 @@ BEGIN
     END IF;
     IF _q.named > 0 THEN
         _q := tenure.regroup(
-            _q, ARRAY[_task.group_name], 0, (_task.ready_at <= _now)::int, -(_task.session IS NOT NULL)::int);
+            _q, _task.group_name, 0, (_task.ready_at <= _now)::int, -(_task.session IS NOT NULL)::int);
     END IF;
     IF _task.ready_at > _now THEN
         _q.delayed := _q.delayed + 1;
