@@ -75,7 +75,7 @@ STEPS: dict[int, str] = {
         ALTER TABLE tenure.queue ADD named bigint NOT NULL DEFAULT 0, ADD groups bigint NOT NULL DEFAULT 0,
             ADD held bigint NOT NULL DEFAULT 0, ADD virtual_time double precision NOT NULL DEFAULT 0,
             ADD per_group bigint NOT NULL DEFAULT 0, ADD group_size bigint NOT NULL DEFAULT 0,
-            ADD keep_order boolean NOT NULL DEFAULT true;
+            ADD weights bigint NOT NULL DEFAULT 0, ADD keep_order boolean NOT NULL DEFAULT true;
         CREATE TABLE tenure.turn (
             queue bytea NOT NULL, name bytea NOT NULL, cost double precision NOT NULL, PRIMARY KEY (queue, name)
         );

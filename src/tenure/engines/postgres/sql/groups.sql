@@ -9,9 +9,12 @@ RETURNS bigint LANGUAGE sql IMMUTABLE
         ELSE greatest(0, least(_limit - _leased, _waiting)) END;
 
 -- What a turn of a group costs.
-CREATE FUNCTION tenure.cost_of(_queue bytea, _name bytea) RETURNS double precision LANGUAGE plpgsql AS $$
+CREATE FUNCTION tenure.cost_of(_q tenure.queue, _name bytea) RETURNS double precision LANGUAGE plpgsql AS $$
 BEGIN
-    RETURN coalesce((SELECT t.cost FROM tenure.turn t WHERE t.queue = _queue AND t.name = _name), 1);
+    IF _q.weights = 0 THEN
+        RETURN 1;
+    END IF;
+    RETURN coalesce((SELECT t.cost FROM tenure.turn t WHERE t.queue = _q.name AND t.name = _name), 1);
 END $$;
 
 -- Some of a group changed, by so many: call it behind the change of the tasks, and before that of the counters of the
@@ -30,7 +33,7 @@ BEGIN
         RETURN _q;
     ELSIF _q.named = 0 AND _q.live > 0 THEN
         -- those without a group are one from now on
-        g.cost := tenure.cost_of(_q.name, '');
+        g.cost := tenure.cost_of(_q, '');
         INSERT INTO tenure.task_group (queue, name, live, waiting, leased, cost, tag)
         VALUES (_q.name, '', _q.live, _q.waiting, _q.live - _q.waiting - _q.delayed, g.cost,
             CASE WHEN _q.waiting > 0 THEN g.cost END);
@@ -38,7 +41,7 @@ BEGIN
     SELECT * INTO former FROM tenure.task_group o WHERE o.queue = _q.name AND o.name = _name;
     g := former;
     IF former.name IS NULL THEN
-        g := ROW(_q.name, _name, 0, 0, 0, 0, 0, 0, 0, tenure.cost_of(_q.name, _name), NULL);
+        g := ROW(_q.name, _name, 0, 0, 0, 0, 0, 0, 0, tenure.cost_of(_q, _name), NULL);
     END IF;
     g.live := g.live + _live;
     g.waiting := g.waiting + _waiting;
@@ -256,6 +259,7 @@ BEGIN
     queue.per_group := _per_group;
     queue.group_size := _max_size;
     queue.keep_order := _keep_order;
+    queue.weights := cardinality(_groups);
     DELETE FROM tenure.turn t WHERE t.queue = _queue;
     INSERT INTO tenure.turn (queue, name, cost) SELECT _queue, u.name, u.cost FROM unnest(_groups, _costs) u (name, cost);
     IF queue.named > 0 THEN

@@ -170,7 +170,8 @@ CREATE INDEX party_session ON tenure.party (session, made);
 --
 -- Groups: `named` are the rows of task_group but for that of tasks without a group, `groups` those of them that have an
 -- unfinished task; `held` are the waiting tasks that nobody can take now, because of the limits of their groups;
--- `virtual_time` is that of the turns. While `named` is 0, so are the others, and there is no row in task_group.
+-- `virtual_time` is that of the turns. While `named` is 0, so are these, and there is no row in task_group. `weights` are
+-- the rows of turn.
 CREATE TABLE tenure.queue (
     name bytea PRIMARY KEY,
     paused boolean NOT NULL DEFAULT false,
@@ -200,6 +201,7 @@ CREATE TABLE tenure.queue (
     virtual_time double precision NOT NULL DEFAULT 0,
     per_group bigint NOT NULL DEFAULT 0,
     group_size bigint NOT NULL DEFAULT 0,
+    weights bigint NOT NULL DEFAULT 0,
     keep_order boolean NOT NULL DEFAULT true
 ) WITH (fillfactor = 30);
 CREATE INDEX queue_look ON tenure.queue (look_at) WHERE look_at IS NOT NULL;

@@ -6,9 +6,8 @@
 CREATE FUNCTION tenure.is_idle(_q tenure.queue) RETURNS boolean LANGUAGE plpgsql AS $$
 BEGIN
     RETURN _q.live = 0 AND _q.lasting = 0 AND _q.dead = 0 AND _q.producers = 0 AND _q.reserved = 0 AND NOT _q.paused
-        AND _q.per_group = 0 AND _q.group_size = 0
-        AND NOT EXISTS (SELECT FROM tenure.cursor c WHERE c.queue = _q.name)
-        AND NOT EXISTS (SELECT FROM tenure.turn t WHERE t.queue = _q.name);
+        AND _q.per_group = 0 AND _q.group_size = 0 AND _q.weights = 0
+        AND NOT EXISTS (SELECT FROM tenure.cursor c WHERE c.queue = _q.name);
 END $$;
 
 -- The queue as it is now: a row that is no longer needed counts as new; if there is none, all is NULL.
@@ -54,7 +53,8 @@ BEGIN
         cancelled = _q.cancelled, expired = _q.expired, discarded = _q.discarded, purged = _q.purged, reserved = _q.reserved,
         producers = _q.producers, takers = _q.takers, ordinal = _q.ordinal, lasting = _q.lasting,
         keep_until = _q.keep_until, look_at = _q.look_at, named = _q.named, groups = _q.groups, held = _q.held,
-        virtual_time = _q.virtual_time, per_group = _q.per_group, group_size = _q.group_size, keep_order = _q.keep_order
+        virtual_time = _q.virtual_time, per_group = _q.per_group, group_size = _q.group_size, weights = _q.weights,
+        keep_order = _q.keep_order
     WHERE name = _q.name;
 END $$;
 
