@@ -123,30 +123,31 @@ DECLARE
 BEGIN
     WITH RECURSIVE first AS (
         -- no tag is below the virtual time: so the index entries of former tags are passed over
-        SELECT g.*, g.ctid AS place FROM tenure.task_group g
+        SELECT g.name, g.tag, g.cost, g.waiting, g.leased, g.held, g.bound, g.ctid AS place FROM tenure.task_group g
         WHERE g.queue = _q.name AND g.tag >= _q.virtual_time AND g.tag IS NOT NULL ORDER BY g.tag, g.name LIMIT _want
     ), last AS (
         SELECT f.tag, f.name FROM first f ORDER BY f.tag, f.name OFFSET _want - 1
-    ), turn (name, tag, n, cost, takeable) AS (
-        SELECT f.name, f.tag, 1::bigint, f.cost, least(f.waiting - f.held, _want) FROM first f
+    ), turn AS (
+        SELECT f.*, 1::bigint AS n FROM first f
         UNION ALL
-        SELECT t.name, t.tag + t.cost, t.n + 1, t.cost, t.takeable FROM turn t
-        WHERE t.n < t.takeable AND NOT EXISTS (SELECT FROM last l WHERE (t.tag + t.cost, t.name) > (l.tag, l.name))
+        SELECT t.name, t.tag + t.cost, t.cost, t.waiting, t.leased, t.held, t.bound, t.place, t.n + 1 FROM turn t
+        WHERE t.n < least(t.waiting - t.held, _want)
+            AND NOT EXISTS (SELECT FROM last l WHERE (t.tag + t.cost, t.name) > (l.tag, l.name))
     ), picked AS (
         SELECT t.*, row_number() OVER (ORDER BY t.tag, t.name, t.n) AS rank FROM turn t
         ORDER BY t.tag, t.name, t.n LIMIT _want
     ), taken AS (
-        SELECT f.*, p.count, p.last + f.cost AS next,
-            tenure.takeable(_q.per_group, f.name, f.waiting - p.count, f.leased + p.count, false) AS rest
-        FROM (SELECT p.name, count(*) AS count, max(p.tag) AS last FROM picked p GROUP BY p.name) p
-            JOIN first f ON f.name = p.name
+        SELECT p.name, p.place, p.held, p.bound, array_agg(p.rank ORDER BY p.n) AS ranks, count(*) AS count,
+            max(p.tag) AS last, max(p.tag) + p.cost AS next, p.waiting - count(*) AS waiting, p.leased + count(*) AS leased,
+            tenure.takeable(_q.per_group, p.name, p.waiting - count(*), p.leased + count(*), false) AS free
+        FROM picked p GROUP BY p.name, p.place, p.cost, p.waiting, p.leased, p.held, p.bound
     ), turned AS (
-        UPDATE tenure.task_group g SET waiting = g.waiting - t.count, leased = g.leased + t.count,
-            held = g.waiting - t.count - t.rest, tag = CASE WHEN t.rest > 0 THEN t.next END
+        UPDATE tenure.task_group g SET waiting = t.waiting, leased = t.leased, held = t.waiting - t.free,
+            tag = CASE WHEN t.free > 0 THEN t.next END
         FROM taken t WHERE g.ctid = t.place
     ), found AS (
-        SELECT t.name, o.place, row_number() OVER (PARTITION BY t.name
-            ORDER BY o.step, CASE o.step WHEN 3 THEN o.priority END DESC, o.ready_at, o.id) AS n
+        SELECT o.place, t.ranks[row_number() OVER (PARTITION BY t.place
+            ORDER BY o.step, CASE o.step WHEN 3 THEN o.priority END DESC, o.ready_at, o.id)] AS rank
         FROM taken t CROSS JOIN LATERAL (
             (SELECT 1 AS step, b.ctid AS place, b.priority, b.ready_at, b.id FROM tenure.task b
                 WHERE t.bound > 0 AND _q.per_group = 1 AND _q.keep_order AND b.queue = _q.name AND b.id = t.bound LIMIT 1)
@@ -164,9 +165,9 @@ BEGIN
             ) y WHERE _aging IS NULL OR y.ready_at >= _now - _aging)
         ) o
     )
-    SELECT array_agg(f.place ORDER BY p.rank) AS places, max(p.tag) AS reached,
-        (SELECT sum(t.waiting - t.count - t.rest - t.held) FROM taken t) AS held
-    INTO sums FROM picked p JOIN found f ON f.name = p.name AND f.n = p.n;
+    SELECT array_agg(f.place ORDER BY f.rank) FILTER (WHERE f.rank IS NOT NULL) AS places,
+        (SELECT max(t.last) FROM taken t) AS reached, (SELECT sum(t.waiting - t.free - t.held) FROM taken t) AS held
+    INTO sums FROM found f;
     _places := sums.places;
     _q.virtual_time := sums.reached;
     _q.held := _q.held + sums.held;
