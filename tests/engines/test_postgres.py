@@ -288,9 +288,20 @@ VERSION_1 = """
     DROP INDEX fresh.task_leased;
     UPDATE fresh.meta SET version = 1;
 """
-# Before version 9 a claim was called a wish, and a task had no meta and no followers.
+# Before version 9 a claim was called a wish, a task had no meta and no followers, and nothing had a group.
 VERSION_8 = """
     DROP FUNCTION fresh.is_head, fresh.lend, fresh.remove_claim, fresh.hint_head;
+    DROP TABLE fresh.turn, fresh.task_group;
+    ALTER TABLE fresh.claim DROP COLUMN group_name, DROP COLUMN number;
+    ALTER TABLE fresh.producer DROP COLUMN group_name, DROP COLUMN for_group;
+    ALTER TABLE fresh.queue DROP COLUMN named, DROP COLUMN groups, DROP COLUMN held, DROP COLUMN virtual_time,
+        DROP COLUMN per_group, DROP COLUMN group_size, DROP COLUMN weights, DROP COLUMN keep_order;
+    ALTER TABLE fresh.task DROP COLUMN group_name;
+    ALTER TABLE fresh.ended DROP COLUMN group_name;
+    CREATE INDEX claim_waits ON fresh.claim (pool, ordinal) WHERE resource IS NULL;
+    CREATE INDEX producer_waits ON fresh.producer (queue, ordinal) WHERE NOT reserved;
+    CREATE INDEX task_priority ON fresh.task (queue, priority DESC, ready_at, id) WHERE session IS NULL AND NOT delayed;
+    CREATE INDEX task_age ON fresh.task (queue, ready_at, id) WHERE session IS NULL AND NOT delayed;
     ALTER TABLE fresh.claim RENAME TO wish;
     ALTER INDEX fresh.claim_pkey RENAME TO wish_pkey;
     ALTER INDEX fresh.claim_waits RENAME TO wish_waits;

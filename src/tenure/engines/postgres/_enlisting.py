@@ -17,7 +17,8 @@ _COMPLETE = (
 _PUT = (
     "SELECT word, n FROM {schema}.put_one(CAST(:clock AS bigint), CAST(:queue AS bytea), CAST(:max_size AS bigint), "
     "CAST(:payload AS bytea), CAST(:priority AS bigint), CAST(:delay AS bigint), CAST(:key AS bytea), "
-    "CAST(:expires AS bigint), CAST(:meta AS bytea))"
+    "CAST(:expires AS bigint), CAST(:meta AS bytea), "
+    "CAST(:group AS bytea))"
 )
 
 
@@ -54,6 +55,7 @@ def _put(op: PutOne) -> tuple[str, dict[str, Any]]:
         "key": None if task.key is None else name(task.key),
         "expires": -1 if task.expires is None else microseconds(task.expires),
         "meta": task.meta or None,
+        "group": name(task.group),
     }
 
 

@@ -12,7 +12,7 @@ from ._pipeline import Statement
 from ._version import STEPS, VERSION
 
 _FUNCTIONS = (
-    *("state", "links", "sessions", "holds", "claims", "counters", "tasks", "producers", "takers"),
+    *("state", "links", "sessions", "holds", "claims", "counters", "groups", "tasks", "producers", "takers"),
     *("records", "survey", "sweep", "enlisting"),
 )
 _NAME = re.compile(r"[a-z_][a-z0-9_]{0,29}")

@@ -8,6 +8,7 @@ from tenure.engine import (
     CAP,
     Accepted,
     Browse,
+    Conflict,
     Count,
     Duplicate,
     Exchange,
@@ -15,6 +16,9 @@ from tenure.engine import (
     Found,
     GetResult,
     GetTask,
+    GroupCounts,
+    GroupPage,
+    Groups,
     Leave,
     Move,
     Page,
@@ -25,12 +29,13 @@ from tenure.engine import (
     Queued,
     Record,
     Reply,
+    SetGroups,
     SetPaused,
     Taken,
 )
 from tenure.errors import EngineError
 
-from ._binary import Blobs, Ints, Texts, Value
+from ._binary import Blobs, Floats, Ints, Texts, Value
 from ._codec import Codec, Codecs, Row, answer_of, decoded
 from ._values import microseconds, name, seconds, text
 
@@ -58,6 +63,7 @@ def _put(op: Put) -> tuple[Value, ...]:
     cursors = [request.cursor or (None, None) for request in requests]
     tasks = [task for request in requests for task in request.tasks]
     keyed = any(task.key is not None for task in tasks)
+    expected = [None if request.cursor is None else request.expected for request in requests]
     return (
         name(op.session),
         op.n,
@@ -74,12 +80,16 @@ def _put(op: Put) -> tuple[Value, ...]:
         Blobs([_or_null(task.key) for task in tasks]) if keyed else None,
         Ints([_or_never(task.expires) for task in tasks]),
         _unless_empty([task.meta for task in tasks]),
+        Blobs([name(task.group) for task in tasks]) if any(task.group for task in tasks) else None,
+        Blobs(expected) if any(value is not None for value in expected) else None,
     )
 
 
-def _put_answer(row: Row) -> Accepted | Queued | Reply:
+def _put_answer(row: Row) -> Accepted | Conflict | Queued | Reply:
     if row.word == "accepted":
         return Accepted(tuple(Duplicate(-number) if number < 0 else number for number in row.n))
+    if row.word == "conflict":
+        return Conflict(row.b[0])
     return answer_of(row)
 
 
@@ -107,7 +117,7 @@ def _exchange(op: Exchange) -> tuple[Value, ...]:
 
 def _taken(row: Row) -> Taken:
     task, token, priority, attempts, deliveries, waited = row.n
-    progress, payload, failure, meta = row.b
+    progress, payload, failure, meta, group = row.b
     return Taken(
         task,
         token,
@@ -119,6 +129,7 @@ def _taken(row: Row) -> Taken:
         progress,
         failure or b"",
         meta or b"",
+        text(group),
     )
 
 
@@ -147,21 +158,41 @@ def _found(rows: Sequence[Row]) -> Found:
 
 
 _PARTS = {"waiting": 3, "delayed": 2, "leased": 1, "dead": 1, "ended": 1}
-"""Of how many numbers a place in a listing is made."""
+"""Of how many numbers a place in a listing is made; of those that wait, the group follows in hexadecimal."""
 
 
-def _place(op: Browse) -> list[int]:
+def _browse(op: Browse) -> tuple[Value, ...]:
+    numbers, colon, group = op.after.partition(":")
     try:
-        place = list(map(int, op.after.split()))
+        place, raw = list(map(int, numbers.split())), bytes.fromhex(group)
     except ValueError:
-        place = [0, 0, 0, 0]
-    if place and len(place) != _PARTS[op.state]:
+        place, raw = [0, 0, 0, 0], b""
+    if op.after and (len(place) != _PARTS[op.state] or bool(colon) != (op.state == "waiting")):
         raise EngineError(f"no page of {op.state} tasks ended at {op.after!r}")
-    return place
+    return name(op.key), op.state, raw, Ints(place), min(op.limit, CAP)
 
 
 def _page(rows: Sequence[Row]) -> Page:
-    return Page(tuple(decoded(Record, row) for row in rows[1:]), " ".join(map(str, rows[0].n)))
+    _, place, groups = rows[0]
+    after = " ".join(map(str, place)) + "".join(f":{group.hex()}" for group in groups)
+    return Page(tuple(decoded(Record, row) for row in rows[1:]), after)
+
+
+def _set_groups(op: SetGroups) -> tuple[Value, ...]:
+    # beyond these a sum would be refused
+    costs = {group: min(1 / weight, 1e300) for group, weight in op.weights}
+    return (
+        name(op.key),
+        op.per_group,
+        op.max_size,
+        Blobs(map(name, costs)),
+        Floats(costs.values()),
+        op.hold,
+    )
+
+
+def _groups(rows: Sequence[Row]) -> GroupPage:
+    return GroupPage(tuple(GroupCounts(text(group), *row.n) for row in rows[1:] for group in row.b))
 
 
 def _counts(rows: Sequence[Row]) -> QueueCounts:
@@ -177,9 +208,9 @@ TASKS: Codecs = {
     GetResult: Codec("get_result"),
     GetTask: Codec("get_task", answer=_found),
     Move: Codec("move", _move),
-    Browse: Codec(
-        "browse_tasks", lambda op: (name(op.key), op.state, Ints(_place(op)), min(op.limit, CAP)), _page
-    ),
+    Browse: Codec("browse_tasks", _browse, _page),
     SetPaused: Codec("set_paused"),
+    SetGroups: Codec("set_groups", _set_groups),
+    Groups: Codec("longest_groups", lambda op: (name(op.key), min(op.limit, CAP)), _groups),
     Count: Codec("count_tasks", answer=_counts),
 }

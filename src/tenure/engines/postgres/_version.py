@@ -45,10 +45,11 @@ STEPS: dict[int, str] = {
     # the remembered answer of an exchange says which tokens it leased, not the tasks; a wish is called a claim; a task
     # has meta, the record of its failed tries and followers, and a dead one may expire; `move`, `get_result` and
     # `browse_tasks` instead of `cancel`, `requeue`, `purge`, `result` and `browse`. These stay for processes of the
-    # release before, and the `exchange` that they know calls the new one
+    # release before, and the `exchange` that they know calls the new one. Groups of tasks and of claimers; the new
+    # arguments of `put`, `put_one` and `claim` have defaults
     9: """
         DROP FUNCTION IF EXISTS tenure.lease, tenure.exchanged, tenure.is_head, tenure.lend, tenure.remove_wish,
-            tenure.tell_head;
+            tenure.tell_head, tenure.put, tenure.accept, tenure.claim, tenure.put_one;
         ALTER TABLE tenure.wish RENAME TO claim;
         ALTER INDEX tenure.wish_pkey RENAME TO claim_pkey;
         ALTER INDEX tenure.wish_waits RENAME TO claim_waits;
@@ -67,6 +68,37 @@ STEPS: dict[int, str] = {
         CREATE INDEX todo_due ON tenure.todo (due, id);
         INSERT INTO tenure.todo (due, id, name) SELECT 0, 0, u.key FROM tenure.unserved u;
         DROP TABLE tenure.unserved;
+        ALTER TABLE tenure.claim ADD group_name bytea NOT NULL DEFAULT '', ADD number bigint NOT NULL DEFAULT 0;
+        DROP INDEX tenure.claim_waits;
+        CREATE INDEX claim_waits ON tenure.claim (pool, number, ordinal) WHERE resource IS NULL;
+        CREATE INDEX claim_group ON tenure.claim (pool, group_name, number) WHERE resource IS NULL;
+        ALTER TABLE tenure.queue ADD named bigint NOT NULL DEFAULT 0, ADD groups bigint NOT NULL DEFAULT 0,
+            ADD held bigint NOT NULL DEFAULT 0, ADD virtual_time double precision NOT NULL DEFAULT 0,
+            ADD per_group bigint NOT NULL DEFAULT 0, ADD group_size bigint NOT NULL DEFAULT 0,
+            ADD weights bigint NOT NULL DEFAULT 0, ADD keep_order boolean NOT NULL DEFAULT true;
+        CREATE TABLE tenure.turn (
+            queue bytea NOT NULL, name bytea NOT NULL, cost double precision NOT NULL, PRIMARY KEY (queue, name)
+        );
+        CREATE TABLE tenure.task_group (
+            queue bytea NOT NULL, name bytea NOT NULL, live bigint NOT NULL, waiting bigint NOT NULL,
+            leased bigint NOT NULL, held bigint NOT NULL DEFAULT 0, bound bigint NOT NULL DEFAULT 0,
+            reserved bigint NOT NULL DEFAULT 0, producers bigint NOT NULL DEFAULT 0,
+            cost double precision NOT NULL DEFAULT 1, tag double precision, PRIMARY KEY (queue, name)
+        ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cost_delay = 0);
+        CREATE INDEX task_group_turn ON tenure.task_group (queue, tag, name) WHERE tag IS NOT NULL;
+        ALTER TABLE tenure.producer ADD group_name bytea NOT NULL DEFAULT '',
+            ADD for_group boolean NOT NULL DEFAULT false;
+        DROP INDEX tenure.producer_waits;
+        CREATE INDEX producer_waits ON tenure.producer (queue, ordinal) WHERE NOT reserved AND NOT for_group;
+        CREATE INDEX producer_for_group ON tenure.producer (queue, group_name, ordinal) WHERE for_group;
+        ALTER TABLE tenure.task ADD group_name bytea NOT NULL DEFAULT '';
+        ALTER TABLE tenure.ended ADD group_name bytea NOT NULL DEFAULT '';
+        DROP INDEX tenure.task_priority, tenure.task_age;
+        CREATE INDEX task_priority ON tenure.task (queue, group_name, priority DESC, ready_at, id)
+            WHERE session IS NULL AND NOT delayed;
+        CREATE INDEX task_age ON tenure.task (queue, group_name, ready_at, id) WHERE session IS NULL AND NOT delayed;
+        CREATE INDEX task_oldest ON tenure.task (queue, ready_at)
+            WHERE session IS NULL AND NOT delayed AND group_name <> '';
         CREATE OR REPLACE FUNCTION tenure.exchange(
             _clock bigint, _cap bigint, _session bytea, _n bigint, _queue bytea,
             _ids bigint[], _tokens bigint[], _verdicts text[], _results bytea[], _delays bigint[], _ttls bigint[],

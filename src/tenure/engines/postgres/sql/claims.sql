@@ -1,4 +1,5 @@
--- Claims: a pool of named resources, matched by metadata, least recently used first, with a line of waiters.
+-- Claims: a pool of named resources, matched by metadata, least recently used first, with a line of waiters. It is
+-- in the order of number and ordinal.
 
 -- When the next resource of the pool has rested enough; NULL when none rests.
 CREATE FUNCTION tenure.next_rested(_pool bytea) RETURNS bigint LANGUAGE plpgsql AS $$
@@ -11,7 +12,8 @@ CREATE FUNCTION tenure.hint_head(_pool bytea) RETURNS void LANGUAGE plpgsql AS $
 DECLARE
     head tenure.claim;
 BEGIN
-    SELECT * INTO head FROM tenure.claim c WHERE c.pool = _pool AND c.resource IS NULL ORDER BY c.ordinal LIMIT 1;
+    SELECT * INTO head FROM tenure.claim c WHERE c.pool = _pool AND c.resource IS NULL
+    ORDER BY c.number, c.ordinal LIMIT 1;
     IF FOUND AND tenure.next_rested(_pool) IS NOT NULL THEN
         PERFORM tenure.hint(head.process, _pool, head.holder, 'ask');
     END IF;
@@ -20,7 +22,8 @@ END $$;
 CREATE FUNCTION tenure.is_head(_claim tenure.claim) RETURNS boolean LANGUAGE plpgsql AS $$
 BEGIN
     RETURN _claim.ordinal = (
-        SELECT c.ordinal FROM tenure.claim c WHERE c.pool = _claim.pool AND c.resource IS NULL ORDER BY c.ordinal LIMIT 1);
+        SELECT c.ordinal FROM tenure.claim c WHERE c.pool = _claim.pool AND c.resource IS NULL
+        ORDER BY c.number, c.ordinal LIMIT 1);
 END $$;
 
 -- The resource is claimed -> its token
@@ -49,7 +52,7 @@ BEGIN
         RETURN;
     END IF;
     SELECT * INTO first FROM tenure.claim c
-    WHERE c.pool = _pool AND c.resource IS NULL AND c.wanted <@ item.metadata ORDER BY c.ordinal LIMIT 1;
+    WHERE c.pool = _pool AND c.resource IS NULL AND c.wanted <@ item.metadata ORDER BY c.number, c.ordinal LIMIT 1;
     IF FOUND THEN
         was_head := tenure.is_head(first);
         token := tenure.lend(_now, _resource, first);
@@ -162,10 +165,22 @@ BEGIN
     RETURN tenure.word(CASE WHEN FOUND THEN 'ok' ELSE 'unknown' END);
 END $$;
 
+-- The number of one that begins to wait: that of the head, or one more than the highest of its group.
+CREATE FUNCTION tenure.next_number(_pool bytea, _group bytea) RETURNS bigint LANGUAGE plpgsql AS $$
+BEGIN
+    RETURN greatest(
+        0,
+        (SELECT c.number FROM tenure.claim c WHERE c.pool = _pool AND c.resource IS NULL
+            ORDER BY c.number, c.ordinal LIMIT 1),
+        1 + (SELECT c.number FROM tenure.claim c WHERE c.pool = _pool AND c.resource IS NULL AND c.group_name = _group
+            ORDER BY c.number DESC LIMIT 1)
+    );
+END $$;
+
 -- -> claimed(token; resource, metadata...), queued(place, again), refused, gone, more
 CREATE FUNCTION tenure.claim(
     _clock bigint, _cap bigint, _session bytea, _pool bytea, _holder bytea, _wanted bytea[],
-    _quarantine bigint, _wait boolean
+    _quarantine bigint, _wait boolean, _group bytea DEFAULT ''
 ) RETURNS tenure.answer LANGUAGE plpgsql AS $$
 DECLARE
     now bigint;
@@ -196,14 +211,14 @@ BEGIN
         END IF;
         INSERT INTO tenure.pool AS p (name, ordinal) VALUES (_pool, 1)
         ON CONFLICT (name) DO UPDATE SET ordinal = p.ordinal + 1 RETURNING p.ordinal INTO place;
-        INSERT INTO tenure.claim AS c (pool, holder, session, process, wanted, quarantine, ordinal)
-        VALUES (_pool, _holder, mine.id, mine.process, _wanted, _quarantine, place) RETURNING c.* INTO claim;
+        INSERT INTO tenure.claim AS c (pool, holder, session, process, wanted, quarantine, ordinal, group_name, number)
+        VALUES (_pool, _holder, mine.id, mine.process, _wanted, _quarantine, place, _group,
+            tenure.next_number(_pool, _group)) RETURNING c.* INTO claim;
         IF item.name IS NOT NULL THEN
             RETURN ROW('claimed', ARRAY[tenure.lend(now, item.name, claim)], item.name || item.metadata)::tenure.answer;
         END IF;
     END IF;
-    place := claim.ordinal + 1 - (
-        SELECT c.ordinal FROM tenure.claim c WHERE c.pool = _pool AND c.resource IS NULL ORDER BY c.ordinal LIMIT 1);
+    place := (SELECT count(*) FROM tenure.claim c WHERE c.pool = _pool AND c.resource IS NULL);
     RETURN ROW('queued', ARRAY[place, tenure.again(now, tenure.next_rested(_pool))], NULL)::tenure.answer;
 END $$;
 

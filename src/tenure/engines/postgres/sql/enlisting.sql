@@ -30,6 +30,8 @@ CREATE FUNCTION tenure.complete(
 DECLARE
     now bigint;
     mine tenure.session;
+    queue tenure.queue;
+    before bigint;
     settled record;
 BEGIN
     PERFORM tenure.keep(_session);
@@ -39,24 +41,27 @@ BEGIN
     IF NOT FOUND THEN
         RETURN tenure.word('gone');
     END IF;
+    queue := tenure.queue_of(now, _queue);
+    before := queue.waiting - queue.held;
     SELECT * INTO settled FROM tenure.settle(
-        now, tenure.queue_of(now, _queue), mine, _id, _token, _verdict, _result, _delay, _ttl,
-        _failure);
+        now, queue, mine, _id, _token, _verdict, _result, _delay, _ttl, _failure);
     IF NOT settled._in_time THEN
         RETURN tenure.word('refused');
     END IF;
-    PERFORM tenure.save(now, settled._q);
+    queue := settled._q;
+    PERFORM tenure.save(now, tenure.offer_tasks(queue, queue.waiting - queue.held - before));
     RETURN tenure.word('ok');
 END $$;
 
 -- An expiry below zero is none. -> accepted(id, or -twin), refused
 CREATE FUNCTION tenure.put_one(
     _clock bigint, _queue bytea, _max_size bigint, _payload bytea, _priority bigint, _delay bigint, _key bytea,
-    _expires bigint, _meta bytea
+    _expires bigint, _meta bytea DEFAULT NULL, _group bytea DEFAULT ''
 ) RETURNS tenure.answer LANGUAGE plpgsql AS $$
 DECLARE
     now bigint;
     queue tenure.queue;
+    groups bytea[] := CASE WHEN _group <> '' THEN ARRAY[_group] END;
     twin bigint;
     accepted record;
 BEGIN
@@ -65,12 +70,14 @@ BEGIN
     queue.max_size := _max_size;
     queue := tenure.admit(queue);
     SELECT t.id INTO twin FROM tenure.task t WHERE t.queue = _queue AND t.key = _key;
-    IF queue.producers > 0 OR queue.max_size - queue.live - queue.reserved < (twin IS NULL)::int THEN
+    IF (queue.producers > 0 AND tenure.has_line(queue))
+            OR queue.max_size - queue.live - queue.reserved < (twin IS NULL)::int
+            OR (queue.group_size > 0 AND NOT tenure.have_room(queue, groups, ARRAY[twin], NULL)) THEN
         PERFORM tenure.save(now, queue);
         RETURN tenure.word('refused');
     END IF;
     SELECT * INTO accepted FROM tenure.accept(now, queue, ARRAY[_payload], ARRAY[_priority], ARRAY[_delay],
-        ARRAY[_key], ARRAY[_expires], ARRAY[_meta], ARRAY[twin], ARRAY[1]::bigint[]);
+        ARRAY[_key], ARRAY[_expires], ARRAY[_meta], groups, ARRAY[twin], ARRAY[1]::bigint[]);
     PERFORM tenure.save(now, accepted._q);
     RETURN ROW('accepted', accepted._ids, NULL)::tenure.answer;
 END $$;

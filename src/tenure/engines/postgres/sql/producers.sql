@@ -3,15 +3,16 @@
 -- The tasks are put, duplicates are not. -> the queue, and of each task its id, or that of its twin below zero
 CREATE FUNCTION tenure.accept(
     _now bigint, INOUT _q tenure.queue, _payloads bytea[], _priorities bigint[], _delays bigint[], _keys bytea[],
-    _expires bigint[], _metas bytea[], _twins bigint[], _firsts bigint[], OUT _ids bigint[]
+    _expires bigint[], _metas bytea[], _groups bytea[], _twins bigint[], _firsts bigint[], OUT _ids bigint[]
 ) LANGUAGE plpgsql AS $$
 DECLARE
-    before bigint;
-    ready bigint;
-    added bigint;
+    due bigint;
+    before bigint := _q.waiting - _q.held;
+    has_groups boolean := _groups IS NOT NULL OR _q.named > 0;
+    added record;
 BEGIN
     IF _q.takers > 0 THEN
-        before := tenure.next_due(_q);
+        due := tenure.next_due(_q);
     END IF;
     IF _keys IS NULL THEN
         _ids := ARRAY(SELECT nextval('tenure.last_task') FROM generate_series(1, cardinality(_payloads)));
@@ -24,31 +25,65 @@ BEGIN
         FROM generate_series(1, cardinality(_payloads)) i;
     END IF;
     WITH put AS (
-        INSERT INTO tenure.task (id, queue, priority, ready_at, delayed, key, expires, payload, meta)
+        INSERT INTO tenure.task (id, queue, priority, ready_at, delayed, key, expires, payload, meta, group_name)
         SELECT _ids[i], _q.name, n.priority, _now + n.delay, n.delay > 0, _keys[i],
-            CASE WHEN n.expires >= 0 THEN _now + n.expires END, n.payload, n.meta
-        FROM unnest(_payloads, _priorities, _delays, _expires, _metas)
-            WITH ORDINALITY AS n (payload, priority, delay, expires, meta, i)
+            CASE WHEN n.expires >= 0 THEN _now + n.expires END, n.payload, n.meta, coalesce(n.group_name, '')
+        FROM unnest(_payloads, _priorities, _delays, _expires, _metas, _groups)
+            WITH ORDINALITY AS n (payload, priority, delay, expires, meta, group_name, i)
         WHERE _ids[i] > 0
-        RETURNING delayed
+        RETURNING delayed, group_name
     )
-    SELECT count(*) FILTER (WHERE NOT p.delayed), count(*) INTO ready, added FROM put p;
-    _q.put := _q.put + added;
-    _q.live := _q.live + added;
-    _q.waiting := _q.waiting + ready;
-    _q.delayed := _q.delayed + added - ready;
+    SELECT count(*) AS number, count(*) FILTER (WHERE NOT p.delayed) AS ready,
+        array_agg(p.group_name) FILTER (WHERE has_groups) AS groups,
+        array_agg(p.group_name) FILTER (WHERE has_groups AND NOT p.delayed) AS ready_groups
+    INTO added FROM put p;
+    IF has_groups AND added.ready = added.number THEN
+        _q := tenure.regroup_all(_q, added.groups, 1, 1, 0);
+    ELSIF has_groups THEN
+        _q := tenure.regroup_all(_q, added.groups, 1, 0, 0);
+        _q := tenure.regroup_all(_q, added.ready_groups, 0, 1, 0);
+    END IF;
+    _q.put := _q.put + added.number;
+    _q.live := _q.live + added.number;
+    _q.waiting := _q.waiting + added.ready;
+    _q.delayed := _q.delayed + added.number - added.ready;
     IF _q.takers > 0 THEN
-        _q := tenure.offer_sooner(tenure.offer_tasks(_q, ready), before);
+        _q := tenure.offer_sooner(tenure.offer_tasks(_q, _q.waiting - _q.held - before), due);
     END IF;
 END $$;
 
--- Requests with their numbers of tasks; the tasks stand one behind the other; `_keys` and `_metas` are NULL when no task
--- has one, an expiry below zero is none. -> put, then of each request: accepted(id or -twin...), queued(place, again), refused;
--- gone, more
+-- The value of a cursor; empty if there is none.
+CREATE FUNCTION tenure.cursor_of(_queue bytea, _name bytea) RETURNS bytea LANGUAGE plpgsql AS $$
+BEGIN
+    RETURN coalesce((SELECT c.value FROM tenure.cursor c WHERE c.queue = _queue AND c.name = _name), '');
+END $$;
+
+-- Whether producers wait for room in the queue, and not only in a group.
+CREATE FUNCTION tenure.has_line(_q tenure.queue) RETURNS boolean LANGUAGE plpgsql AS $$
+BEGIN
+    RETURN EXISTS (SELECT FROM tenure.producer p WHERE p.queue = _q.name AND NOT p.reserved AND NOT p.for_group);
+END $$;
+
+-- The ordinal of the first in the line in which a producer waits.
+CREATE FUNCTION tenure.first_of_line(_place tenure.producer) RETURNS bigint LANGUAGE plpgsql AS $$
+BEGIN
+    IF _place.for_group THEN
+        RETURN (SELECT p.ordinal FROM tenure.producer p
+            WHERE p.queue = _place.queue AND p.for_group AND p.group_name = _place.group_name
+            ORDER BY p.ordinal LIMIT 1);
+    END IF;
+    RETURN (SELECT p.ordinal FROM tenure.producer p
+        WHERE p.queue = _place.queue AND NOT p.reserved AND NOT p.for_group ORDER BY p.ordinal LIMIT 1);
+END $$;
+
+-- Requests with their numbers of tasks; the tasks stand one behind the other; `_keys`, `_metas`, `_groups` and
+-- `_expected` are NULL when none has one, an expiry below zero is none. -> put, then of each request: accepted(id or
+-- -twin...), conflict(; value of the cursor), queued(place, again), refused; gone, more
 CREATE FUNCTION tenure.put(
     _clock bigint, _cap bigint, _session bytea, _n bigint, _queue bytea, _max_size bigint,
     _producers bytea[], _waits bigint[], _cursors bytea[], _values bytea[], _counts bigint[],
-    _payloads bytea[], _priorities bigint[], _delays bigint[], _keys bytea[], _expires bigint[], _metas bytea[]
+    _payloads bytea[], _priorities bigint[], _delays bigint[], _keys bytea[], _expires bigint[],
+    _metas bytea[] DEFAULT NULL, _groups bytea[] DEFAULT NULL, _expected bytea[] DEFAULT NULL
 ) RETURNS SETOF tenure.answer LANGUAGE plpgsql AS $$
 DECLARE
     now bigint;
@@ -58,6 +93,7 @@ DECLARE
     place tenure.producer;
     first bigint;
     last bigint := 0;
+    joined record;
     accepted record;
     twins bigint[];
     firsts bigint[];
@@ -108,35 +144,48 @@ BEGIN
             IF place.reserved THEN
                 DELETE FROM tenure.producer p WHERE p.queue = _queue AND p.name = _producers[i];
                 queue.reserved := queue.reserved - place.count;
-            ELSIF _counts[i] > 0
-                    AND (queue.producers > 0 OR queue.max_size - queue.live - queue.reserved < new_ones) THEN
+                IF place.group_name <> '' THEN
+                    queue := tenure.regroup(queue, place.group_name, 0, 0, 0, -place.count);
+                END IF;
+            ELSIF _counts[i] > 0 AND (queue.max_size - queue.live - queue.reserved < new_ones
+                    OR (queue.producers > 0 AND tenure.has_line(queue))
+                    OR (queue.group_size > 0 AND _groups IS NOT NULL
+                        AND NOT tenure.have_room(queue, _groups[first:last], twins, firsts))) THEN
                 IF _waits[i] = 0 OR _counts[i] > _max_size THEN
                     known := known || tenure.word('refused');
                     CONTINUE;
                 END IF;
-                queue.ordinal := queue.ordinal + 1;
-                queue.producers := queue.producers + 1;
-                INSERT INTO tenure.producer AS p (queue, name, session, process, count, ordinal)
-                VALUES (_queue, _producers[i], mine.id, mine.process, _counts[i], queue.ordinal) RETURNING * INTO place;
+                joined := tenure.join_line(queue, mine, _producers[i], _counts[i], _groups[first:last]);
+                queue := joined._q;
+                place := joined._place;
+                IF place.name IS NULL THEN
+                    known := known || tenure.word('refused');
+                    CONTINUE;
+                END IF;
             END IF;
             IF place.name IS NULL OR place.reserved THEN
-                accepted := tenure.accept(now, queue, _payloads[first:last], _priorities[first:last],
-                    _delays[first:last], _keys[first:last], _expires[first:last], _metas[first:last], twins, firsts);
-                queue := accepted._q;
-                IF _cursors[i] IS NOT NULL THEN
-                    INSERT INTO tenure.cursor (queue, name, value) VALUES (_queue, _cursors[i], _values[i])
-                    ON CONFLICT ON CONSTRAINT cursor_pkey DO UPDATE SET value = excluded.value;
+                IF _expected[i] IS NOT NULL AND _expected[i] <> tenure.cursor_of(_queue, _cursors[i]) THEN
+                    known := known
+                        || ROW('conflict', NULL, ARRAY[tenure.cursor_of(_queue, _cursors[i])])::tenure.answer;
+                ELSE
+                    accepted := tenure.accept(now, queue, _payloads[first:last], _priorities[first:last],
+                        _delays[first:last], _keys[first:last], _expires[first:last], _metas[first:last],
+                        _groups[first:last], twins, firsts);
+                    queue := accepted._q;
+                    IF _cursors[i] IS NOT NULL THEN
+                        INSERT INTO tenure.cursor (queue, name, value) VALUES (_queue, _cursors[i], _values[i])
+                        ON CONFLICT ON CONSTRAINT cursor_pkey DO UPDATE SET value = excluded.value;
+                    END IF;
+                    known := known || ROW('accepted', accepted._ids, NULL)::tenure.answer;
                 END IF;
                 IF place.reserved THEN
-                    queue := tenure.admit(queue);
+                    queue := tenure.make_room(queue, ARRAY[place.group_name]);
                 END IF;
-                known := known || ROW('accepted', accepted._ids, NULL)::tenure.answer;
                 CONTINUE;
             END IF;
         END IF;
         known := known || ROW('queued', ARRAY[
-            place.ordinal + 1 - (SELECT p.ordinal FROM tenure.producer p
-                WHERE p.queue = _queue AND NOT p.reserved ORDER BY p.ordinal LIMIT 1),
+            place.ordinal + 1 - tenure.first_of_line(place),
             tenure.again(now, NULL)
         ], NULL)::tenure.answer;
     END LOOP;

@@ -57,14 +57,14 @@ BEGIN
 END $$;
 
 -- A task as it is shown: record(seq, id, priority, attempts, deliveries, age; state, payload, key or NULL, result,
--- progress, failure, meta)
+-- progress, failure, meta, group)
 CREATE FUNCTION tenure.record_of(_now bigint, _state text, _task tenure.task) RETURNS tenure.answer
 LANGUAGE plpgsql AS $$
 BEGIN
     RETURN ROW('record',
         ARRAY[0, _task.id, _task.priority, _task.attempts, _task.deliveries, greatest(0, _now - _task.ready_at)],
         ARRAY[_state::bytea, _task.payload, _task.key, '', _task.progress, coalesce(_task.failure, ''),
-            coalesce(_task.meta, '')])::tenure.answer;
+            coalesce(_task.meta, ''), _task.group_name])::tenure.answer;
 END $$;
 
 -- The same, of one that has ended.
@@ -74,7 +74,7 @@ BEGIN
         ARRAY[_ended.seq, _ended.id, _ended.priority, _ended.attempts, _ended.deliveries,
             greatest(0, _now - _ended.ended_at)],
         ARRAY[_ended.state::bytea, _ended.payload, _ended.key, _ended.result, coalesce(_ended.progress, ''),
-            coalesce(_ended.failure, ''), coalesce(_ended.meta, '')])::tenure.answer;
+            coalesce(_ended.failure, ''), coalesce(_ended.meta, ''), _ended.group_name])::tenure.answer;
 END $$;
 
 -- The task with the id, or the unfinished one with the key `_unique` unless that is empty. -> found(again), then its
@@ -152,6 +152,9 @@ BEGIN
     _done := FOUND;
     IF _done THEN
         _q := tenure.step_out(_q, task.delayed);
+        IF _q.named > 0 AND NOT task.delayed THEN
+            _q := tenure.regroup(_q, task.group_name, 0, -1, 0);
+        END IF;
         -- so that it is not the one that is due next
         UPDATE tenure.task t SET delayed = false WHERE t.queue = _q.name AND t.id = _id AND t.delayed;
         task.ready_at := _now + _delay;
@@ -171,9 +174,12 @@ BEGIN
     END IF;
     DELETE FROM tenure.ended e WHERE e.id = _ended.id;
     DELETE FROM tenure.todo t WHERE t.due = _ended.expires AND t.id = _ended.id;
-    INSERT INTO tenure.task AS t (id, queue, priority, ready_at, key, payload, progress, failure, meta)
+    INSERT INTO tenure.task AS t (id, queue, priority, ready_at, key, payload, progress, failure, meta, group_name)
     VALUES (_ended.id, _q.name, _ended.priority, _now, _ended.key, _ended.payload, coalesce(_ended.progress, ''),
-        _ended.failure, _ended.meta) RETURNING * INTO task;
+        _ended.failure, _ended.meta, _ended.group_name) RETURNING * INTO task;
+    IF _q.named > 0 OR task.group_name <> '' THEN
+        _q := tenure.regroup(_q, task.group_name, 1, 0, 0);
+    END IF;
     _q.dead := _q.dead - 1;
     _q.lasting := _q.lasting - (_ended.expires IS NULL)::int;
     _q.live := _q.live + 1;
@@ -190,28 +196,34 @@ BEGIN
         ORDER BY t.ready_at, t.id LIMIT _limit;
 END $$;
 
--- Up to `_limit` tasks in a state, behind a place: (priority, ready_at, id), (ready_at, id) or (token).
-CREATE FUNCTION tenure.listed(_now bigint, _queue bytea, _state text, _after bigint[], _limit bigint)
-RETURNS SETOF tenure.task LANGUAGE plpgsql AS $$
+-- Up to `_limit` tasks in a state, behind a place: group and (priority, ready_at, id), (ready_at, id) or (token).
+CREATE FUNCTION tenure.listed(
+    _now bigint, _queue bytea, _state text, _group bytea, _after bigint[], _limit bigint
+) RETURNS SETOF tenure.task LANGUAGE plpgsql AS $$
 DECLARE
     last tenure.task;
 BEGIN
     IF _state = 'waiting' THEN
-        -- from the two indexes each in its order: those of the same priority, and those of lower ones
+        -- each in the order of the index: those of the same group and priority, those of lower ones, and other groups
         RETURN QUERY SELECT * FROM (
             (SELECT * FROM tenure.task t
-                WHERE t.queue = _queue AND t.session IS NULL AND NOT t.delayed
+                WHERE t.queue = _queue AND t.group_name = _group AND t.session IS NULL AND NOT t.delayed
                     AND t.priority = _after[1] AND (t.ready_at, t.id) > (_after[2], _after[3])
                 ORDER BY t.ready_at, t.id LIMIT _limit)
             UNION ALL
             (SELECT * FROM tenure.task t
-                WHERE t.queue = _queue AND t.session IS NULL AND NOT t.delayed
+                WHERE t.queue = _queue AND t.group_name = _group AND t.session IS NULL AND NOT t.delayed
                     AND t.priority < coalesce(_after[1], 9223372036854775807)
                 ORDER BY t.priority DESC, t.ready_at, t.id LIMIT _limit)
             UNION ALL
+            (SELECT * FROM tenure.task t
+                WHERE t.queue = _queue AND t.group_name > _group AND t.session IS NULL AND NOT t.delayed
+                ORDER BY t.group_name, t.priority DESC, t.ready_at, t.id LIMIT _limit)
+            UNION ALL
             (SELECT * FROM tenure.due(_now, _queue) d
-                WHERE cardinality(_after) = 0 OR (-d.priority, d.ready_at, d.id) > (-_after[1], _after[2], _after[3]))
-        ) w ORDER BY w.priority DESC, w.ready_at, w.id LIMIT _limit;
+                WHERE cardinality(_after) = 0
+                    OR (d.group_name, -d.priority, d.ready_at, d.id) > (_group, -_after[1], _after[2], _after[3]))
+        ) w ORDER BY w.group_name, w.priority DESC, w.ready_at, w.id LIMIT _limit;
     ELSIF _state = 'delayed' THEN
         SELECT * INTO last FROM tenure.due(_now, _queue) d ORDER BY d.ready_at DESC, d.id DESC LIMIT 1;
         RETURN QUERY SELECT * FROM tenure.task t
@@ -264,6 +276,7 @@ DECLARE
     count bigint := 0;
     rest bigint := _cap;
     looks bigint := _cap;
+    before bigint;
 BEGIN
     IF now IS NULL THEN
         RETURN tenure.word('more');
@@ -272,6 +285,7 @@ BEGIN
     IF queue.name IS NULL THEN
         RETURN ROW('changed', ARRAY[0, 0, 0], NULL)::tenure.answer;
     END IF;
+    before := queue.waiting - queue.held;
     FOR i IN 1 .. cardinality(_ids) LOOP
         IF _to = 'cancelled' THEN
             moved := tenure.cancel_task(now, queue, _ids[i], _ttl);
@@ -297,7 +311,7 @@ BEGIN
                 count := count + moved._done::int;
             END LOOP;
         ELSIF one IN ('waiting', 'delayed') THEN
-            FOR task IN SELECT * FROM tenure.listed(now, _queue, one, '{}', rest) LOOP
+            FOR task IN SELECT * FROM tenure.listed(now, _queue, one, '', '{}', rest) LOOP
                 rest := rest - 1;
                 queue := tenure.step_out(queue, task.delayed);
                 queue.purged := queue.purged + 1;
@@ -322,21 +336,22 @@ BEGIN
         END IF;
         EXIT WHEN rest = 0 OR looks <= 0;
     END LOOP;
-    PERFORM tenure.save(now, queue);
+    PERFORM tenure.save(now, tenure.offer_tasks(queue, queue.waiting - queue.held - before));
     IF rest > 0 AND looks > 0 THEN
         RETURN ROW('changed', ARRAY[count, 0, 0], NULL)::tenure.answer;
     END IF;
     RETURN ROW('changed', ARRAY[count, 1, CASE _to WHEN 'waiting' THEN ended.seq ELSE 0 END], NULL)::tenure.answer;
 END $$;
 
--- -> page(seq or place of the last, if there are more), then the record of each; more
+-- -> page(seq or place of the last; its group if it waits), but page() if there are no more, then the record of each; more
 CREATE FUNCTION tenure.browse_tasks(
-    _clock bigint, _cap bigint, _queue bytea, _state text, _after bigint[], _limit bigint
+    _clock bigint, _cap bigint, _queue bytea, _state text, _group bytea, _after bigint[], _limit bigint
 ) RETURNS SETOF tenure.answer LANGUAGE plpgsql AS $$
 DECLARE
     now bigint := tenure.enter(_clock, 'queue', _queue);
     ids bigint[];
     place bigint[];
+    its_group bytea[];
 BEGIN
     IF now IS NULL THEN
         RETURN NEXT tenure.word('more');
@@ -365,13 +380,14 @@ BEGIN
                 CROSS JOIN LATERAL tenure.record_of(now, f.e) r
             WHERE (f.e).expires IS NULL OR (f.e).expires > now ORDER BY i.n;
     ELSE
-        ids := ARRAY(SELECT t.id FROM tenure.listed(now, _queue, _state, _after, _limit + 1) t);
+        ids := ARRAY(SELECT t.id FROM tenure.listed(now, _queue, _state, _group, _after, _limit + 1) t);
         IF cardinality(ids) > _limit THEN
             SELECT CASE _state WHEN 'waiting' THEN ARRAY[t.priority, t.ready_at, t.id]
-                WHEN 'delayed' THEN ARRAY[t.ready_at, t.id] ELSE ARRAY[t.token] END
-            INTO place FROM tenure.task t WHERE t.queue = _queue AND t.id = ids[_limit];
+                WHEN 'delayed' THEN ARRAY[t.ready_at, t.id] ELSE ARRAY[t.token] END,
+                CASE _state WHEN 'waiting' THEN ARRAY[t.group_name] END
+            INTO place, its_group FROM tenure.task t WHERE t.queue = _queue AND t.id = ids[_limit];
         END IF;
-        RETURN NEXT ROW('page', place, NULL)::tenure.answer;
+        RETURN NEXT ROW('page', place, its_group)::tenure.answer;
         RETURN QUERY
             SELECT r.* FROM unnest(ids[:_limit]) WITH ORDINALITY i (id, n)
                 CROSS JOIN LATERAL (SELECT t FROM tenure.task t WHERE t.queue = _queue AND t.id = i.id LIMIT 1) f
@@ -392,12 +408,12 @@ BEGIN
     END IF;
     queue := tenure.queue_of(now, _queue);
     queue.paused := _paused;
-    PERFORM tenure.save(now, tenure.offer_tasks(queue, queue.waiting));
+    PERFORM tenure.save(now, tenure.offer_tasks(queue, queue.waiting - queue.held));
     RETURN tenure.word('ok');
 END $$;
 
 -- -> counts(put, waiting, delayed, leased, done, dead, cancelled, expired, discarded, purged, reserved, producers,
--- paused, oldest, again), then cursor(; name, value) of each; gone, more
+-- groups, paused, oldest, again), then cursor(; name, value) of each; gone, more
 CREATE FUNCTION tenure.count_tasks(_clock bigint, _cap bigint, _queue bytea, _watch bytea, _recount boolean)
 RETURNS SETOF tenure.answer LANGUAGE plpgsql AS $$
 DECLARE
@@ -422,7 +438,7 @@ BEGIN
     END IF;
     q := tenure.seen(now, _queue);
     IF q.name IS NULL THEN
-        RETURN NEXT ROW('counts', array_fill(0, ARRAY[14]) || tenure.again(now, NULL), NULL)::tenure.answer;
+        RETURN NEXT ROW('counts', array_fill(0, ARRAY[15]) || tenure.again(now, NULL), NULL)::tenure.answer;
         RETURN;
     END IF;
     IF _watch <> '' AND q.live > 0 THEN
@@ -430,8 +446,8 @@ BEGIN
     END IF;
     IF _recount THEN
         SELECT count(*), count(*) FILTER (WHERE t.session IS NULL AND NOT t.delayed),
-            count(*) FILTER (WHERE t.session IS NULL AND t.delayed)
-        INTO q.live, q.waiting, q.delayed FROM tenure.task t WHERE t.queue = _queue;
+            count(*) FILTER (WHERE t.session IS NULL AND t.delayed), count(DISTINCT nullif(t.group_name, ''))
+        INTO q.live, q.waiting, q.delayed, q.groups FROM tenure.task t WHERE t.queue = _queue;
         SELECT count(*) INTO q.dead FROM tenure.ended e WHERE e.queue = _queue AND e.state = 'dead';
     END IF;
     IF q.delayed > 0 THEN
@@ -440,12 +456,16 @@ BEGIN
     oldest := least(
         now,
         (SELECT t.ready_at FROM tenure.task t
-            WHERE t.queue = _queue AND t.session IS NULL AND NOT t.delayed ORDER BY t.ready_at LIMIT 1),
+            WHERE t.queue = _queue AND t.group_name = '' AND t.session IS NULL AND NOT t.delayed
+            ORDER BY t.ready_at LIMIT 1),
+        (SELECT t.ready_at FROM tenure.task t
+            WHERE t.queue = _queue AND t.group_name <> '' AND t.session IS NULL AND NOT t.delayed
+            ORDER BY t.ready_at LIMIT 1),
         tenure.next_due(q)
     );
     RETURN NEXT ROW('counts', ARRAY[
         q.put, q.waiting + due, q.delayed - due, q.live - q.waiting - q.delayed, q.done, q.dead, q.cancelled, q.expired,
-        q.discarded, q.purged, q.reserved, q.producers, q.paused::int, now - oldest, tenure.again(now, NULL)
+        q.discarded, q.purged, q.reserved, q.producers, q.groups, q.paused::int, now - oldest, tenure.again(now, NULL)
     ], NULL)::tenure.answer;
     RETURN QUERY SELECT 'cursor', NULL::bigint[], ARRAY[c.name, c.value]
         FROM tenure.cursor c WHERE c.queue = _queue ORDER BY c.name;

@@ -114,7 +114,7 @@ CREATE INDEX resource_free ON tenure.resource (pool, preference DESC, used, name
 CREATE INDEX resource_rests ON tenure.resource (rest_until, pool, name) WHERE rests;
 CREATE INDEX resource_next ON tenure.resource (pool, rest_until) WHERE rests;
 
--- A claimer: it waits while it has no resource.
+-- A claimer: it waits while it has no resource, in the order of `number` and `ordinal`.
 CREATE TABLE tenure.claim (
     pool bytea NOT NULL,
     holder bytea NOT NULL,
@@ -124,10 +124,13 @@ CREATE TABLE tenure.claim (
     quarantine bigint NOT NULL,
     ordinal bigint NOT NULL,
     resource bytea,
+    group_name bytea NOT NULL DEFAULT '',
+    number bigint NOT NULL DEFAULT 0,
     made bigint NOT NULL DEFAULT nextval('tenure.last_made'),
     PRIMARY KEY (pool, holder)
 );
-CREATE INDEX claim_waits ON tenure.claim (pool, ordinal) WHERE resource IS NULL;
+CREATE INDEX claim_waits ON tenure.claim (pool, number, ordinal) WHERE resource IS NULL;
+CREATE INDEX claim_group ON tenure.claim (pool, group_name, number) WHERE resource IS NULL;
 CREATE INDEX claim_session ON tenure.claim (session, made);
 
 -- The theoretical arrival time of a key, in seconds.
@@ -164,6 +167,11 @@ CREATE INDEX party_session ON tenure.party (session, made);
 -- The counters of a queue. `waiting` and `delayed` are as the tasks stand in their orders, `live` are all unfinished;
 -- `lasting` are records that are kept for good. Unless it is `awaited`, nobody watches the end of a task, and unless it is
 -- `followed`, nobody watches its changes.
+--
+-- Groups: `named` are the rows of task_group but for that of tasks without a group, `groups` those of them that have an
+-- unfinished task; `held` are the waiting tasks that nobody can take now, because of the limits of their groups;
+-- `virtual_time` is that of the turns. While `named` is 0, so are these, and there is no row in task_group. `weights` are
+-- the rows of turn.
 CREATE TABLE tenure.queue (
     name bytea PRIMARY KEY,
     paused boolean NOT NULL DEFAULT false,
@@ -186,7 +194,15 @@ CREATE TABLE tenure.queue (
     ordinal bigint NOT NULL DEFAULT 0,
     lasting bigint NOT NULL DEFAULT 0,
     keep_until bigint NOT NULL DEFAULT 0,
-    look_at bigint
+    look_at bigint,
+    named bigint NOT NULL DEFAULT 0,
+    groups bigint NOT NULL DEFAULT 0,
+    held bigint NOT NULL DEFAULT 0,
+    virtual_time double precision NOT NULL DEFAULT 0,
+    per_group bigint NOT NULL DEFAULT 0,
+    group_size bigint NOT NULL DEFAULT 0,
+    weights bigint NOT NULL DEFAULT 0,
+    keep_order boolean NOT NULL DEFAULT true
 ) WITH (fillfactor = 30);
 CREATE INDEX queue_look ON tenure.queue (look_at) WHERE look_at IS NOT NULL;
 
@@ -197,7 +213,35 @@ CREATE TABLE tenure.cursor (
     PRIMARY KEY (queue, name)
 );
 
--- A producer that waits to put `count` tasks, or has that many slots reserved.
+-- What a turn of a group costs, for those whose weight is not 1.
+CREATE TABLE tenure.turn (
+    queue bytea NOT NULL,
+    name bytea NOT NULL,
+    cost double precision NOT NULL,
+    PRIMARY KEY (queue, name)
+);
+
+-- A group of tasks; the empty name is that of the tasks without a group. It has a tag while one of its tasks can be
+-- taken. `held` tasks wait but cannot be taken now; `bound` is the task that goes before the others because it was
+-- tried; `reserved` slots belong to producers, and `producers` wait for room in the group. `cost` is that of a turn.
+CREATE TABLE tenure.task_group (
+    queue bytea NOT NULL,
+    name bytea NOT NULL,
+    live bigint NOT NULL,
+    waiting bigint NOT NULL,
+    leased bigint NOT NULL,
+    held bigint NOT NULL DEFAULT 0,
+    bound bigint NOT NULL DEFAULT 0,
+    reserved bigint NOT NULL DEFAULT 0,
+    producers bigint NOT NULL DEFAULT 0,
+    cost double precision NOT NULL DEFAULT 1,
+    tag double precision,
+    PRIMARY KEY (queue, name)
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cost_delay = 0);
+CREATE INDEX task_group_turn ON tenure.task_group (queue, tag, name) WHERE tag IS NOT NULL;
+
+-- A producer that waits to put `count` tasks, or has that many slots reserved. With `for_group` it waits for room in its
+-- group, otherwise for room in the queue.
 CREATE TABLE tenure.producer (
     queue bytea NOT NULL,
     name bytea NOT NULL,
@@ -206,10 +250,13 @@ CREATE TABLE tenure.producer (
     count bigint NOT NULL,
     ordinal bigint NOT NULL,
     reserved boolean NOT NULL DEFAULT false,
+    group_name bytea NOT NULL DEFAULT '',
+    for_group boolean NOT NULL DEFAULT false,
     made bigint NOT NULL DEFAULT nextval('tenure.last_made'),
     PRIMARY KEY (queue, name)
 );
-CREATE INDEX producer_waits ON tenure.producer (queue, ordinal) WHERE NOT reserved;
+CREATE INDEX producer_waits ON tenure.producer (queue, ordinal) WHERE NOT reserved AND NOT for_group;
+CREATE INDEX producer_for_group ON tenure.producer (queue, group_name, ordinal) WHERE for_group;
 CREATE INDEX producer_session ON tenure.producer (session, made);
 
 -- An idle taker.
@@ -225,7 +272,7 @@ CREATE INDEX taker_order ON tenure.taker (queue, made);
 CREATE INDEX taker_session ON tenure.taker (session, made);
 
 -- An unfinished task: leased while it has a session. `delayed` is as it stands in the orders. An empty failure or meta
--- is NULL.
+-- is NULL; the name of the group is empty if it has none.
 CREATE TABLE tenure.task (
     id bigint NOT NULL,
     queue bytea NOT NULL,
@@ -248,11 +295,15 @@ CREATE TABLE tenure.task (
     payload bytea NOT NULL,
     failure bytea,
     meta bytea,
+    group_name bytea NOT NULL DEFAULT '',
     -- with room for the entry that leasing a task adds
     PRIMARY KEY (queue, id) WITH (fillfactor = 50)
 ) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cost_delay = 0);
-CREATE INDEX task_priority ON tenure.task (queue, priority DESC, ready_at, id) WHERE session IS NULL AND NOT delayed;
-CREATE INDEX task_age ON tenure.task (queue, ready_at, id) WHERE session IS NULL AND NOT delayed;
+CREATE INDEX task_priority ON tenure.task (queue, group_name, priority DESC, ready_at, id)
+    WHERE session IS NULL AND NOT delayed;
+CREATE INDEX task_age ON tenure.task (queue, group_name, ready_at, id) WHERE session IS NULL AND NOT delayed;
+-- the oldest of all groups
+CREATE INDEX task_oldest ON tenure.task (queue, ready_at) WHERE session IS NULL AND NOT delayed AND group_name <> '';
 CREATE INDEX task_due ON tenure.task (queue, ready_at, id) WHERE session IS NULL AND delayed;
 CREATE INDEX task_lease ON tenure.task (session, token) WHERE session IS NOT NULL;
 CREATE INDEX task_leased ON tenure.task (queue, token) WHERE session IS NOT NULL;
@@ -276,7 +327,8 @@ CREATE TABLE tenure.ended (
     payload bytea NOT NULL,
     progress bytea,
     failure bytea,
-    meta bytea
+    meta bytea,
+    group_name bytea NOT NULL DEFAULT ''
 ) WITH (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 0);
 CREATE INDEX ended_state ON tenure.ended (queue, state, seq);
 CREATE INDEX ended_expiry ON tenure.ended (expires) WHERE expires IS NOT NULL AND state <> 'dead';

@@ -19,16 +19,20 @@ BEGIN
         _q := tenure.end_task(_now, _q, task, _verdict, _result, _ttl, _mine.ttl);
     ELSIF task.stop IS NOT NULL THEN
         _q := tenure.end_task(_now, _q, task, 'cancelled', '', task.stop_ttl, _mine.ttl);
-    ELSIF _verdict = 'retry' THEN
-        task.attempts := task.attempts + 1;
-        task.ready_at := _now + _delay;
-        _q := tenure.return_task(_now, _q, task);
     ELSE
-        task.deliveries := task.deliveries - 1;
-        IF _verdict = 'postpone' THEN
+        IF _verdict = 'retry' THEN
+            task.attempts := task.attempts + 1;
+        ELSE
+            task.deliveries := task.deliveries - 1;
+        END IF;
+        IF _verdict <> 'give back' THEN
             task.ready_at := _now + _delay;
+            PERFORM tenure.bind(_q, task.group_name, _id);
         END IF;
         _q := tenure.return_task(_now, _q, task);
+    END IF;
+    IF _verdict IN ('give back', 'postpone') AND _q.named > 0 THEN
+        PERFORM tenure.refund(_q, task.group_name);
     END IF;
 END $$;
 
@@ -55,16 +59,17 @@ BEGIN
             WHERE found.token = s.token AND found.session = _mine.id
         ) s
         WHERE t.ctid = s.place
-        RETURNING t.id, t.priority, t.attempts, t.deliveries, t.key, t.keep, t.payload, t.progress, t.meta, s.verdict,
-            s.result, s.ttl, coalesce(s.failure, t.failure) AS failure, s.i
+        RETURNING t.id, t.priority, t.attempts, t.deliveries, t.key, t.keep, t.payload, t.progress, t.meta, t.group_name,
+            s.verdict, s.result, s.ttl, coalesce(s.failure, t.failure) AS failure, s.i
     ), kept AS (
         INSERT INTO tenure.ended
             (id, queue, state, seq, priority, attempts, deliveries, ended_at, expires, key, result, payload, progress,
-            failure, meta)
+            failure, meta, group_name)
         SELECT g.id, _q.name, g.verdict, nextval('tenure.last_ending'), g.priority,
             g.attempts + (g.verdict = 'dead')::int, g.deliveries, _now,
             CASE WHEN g.ttl >= 0 THEN _now + g.ttl END, g.key, g.result,
-            CASE WHEN g.keep OR g.verdict = 'dead' THEN g.payload ELSE '' END, nullif(g.progress, ''), g.failure, g.meta
+            CASE WHEN g.keep OR g.verdict = 'dead' THEN g.payload ELSE '' END, nullif(g.progress, ''), g.failure, g.meta,
+            g.group_name
         FROM (SELECT * FROM gone ORDER BY gone.i) g
     )
     SELECT count(*) AS live, count(*) FILTER (WHERE g.verdict = 'done') AS done,
@@ -73,7 +78,7 @@ BEGIN
         count(*) FILTER (WHERE g.verdict = 'cancelled') AS cancelled,
         count(*) FILTER (WHERE g.verdict = 'dead' AND g.ttl >= 0) AS letters,
         count(*) FILTER (WHERE g.ttl < 0) AS lasting, max(g.ttl) FILTER (WHERE g.verdict <> 'dead') AS ttl,
-        coalesce(array_agg(g.id), '{}') AS ids
+        coalesce(array_agg(g.id), '{}') AS ids, array_agg(g.group_name) FILTER (WHERE _q.named > 0) AS groups
     INTO ends FROM gone g;
     IF ends.letters > 0 THEN
         INSERT INTO tenure.todo (due, id, name)
@@ -86,6 +91,9 @@ BEGIN
     ELSE
         _refused := ARRAY(SELECT s.token FROM unnest(_ids, _tokens) WITH ORDINALITY AS s (id, token, i)
             WHERE s.id <> ALL (ends.ids) ORDER BY s.i);
+    END IF;
+    IF ends.groups IS NOT NULL THEN
+        _q := tenure.regroup_all(_q, ends.groups, -1, 0, -1);
     END IF;
     _q.live := _q.live - ends.live;
     _q.done := _q.done + ends.done;
@@ -137,39 +145,45 @@ END $$;
 -- The first `_cap` delayed tasks that are due become ready.
 CREATE FUNCTION tenure.promote(_now bigint, _q tenure.queue, _cap bigint) RETURNS tenure.queue LANGUAGE plpgsql AS $$
 DECLARE
-    promoted bigint;
+    promoted record;
 BEGIN
-    UPDATE tenure.task t SET delayed = false WHERE t.ctid = ANY (ARRAY(
-        SELECT d.ctid FROM tenure.task d
-        WHERE d.queue = _q.name AND d.session IS NULL AND d.delayed AND d.ready_at <= _now
-        ORDER BY d.ready_at, d.id LIMIT _cap
-    ));
-    GET DIAGNOSTICS promoted = ROW_COUNT;
-    _q.delayed := _q.delayed - promoted;
-    _q.waiting := _q.waiting + promoted;
+    WITH moved AS (
+        UPDATE tenure.task t SET delayed = false WHERE t.ctid = ANY (ARRAY(
+            SELECT d.ctid FROM tenure.task d
+            WHERE d.queue = _q.name AND d.session IS NULL AND d.delayed AND d.ready_at <= _now
+            ORDER BY d.ready_at, d.id LIMIT _cap
+        )) RETURNING t.group_name
+    )
+    SELECT count(*) AS number, array_agg(m.group_name) FILTER (WHERE _q.named > 0) AS groups INTO promoted FROM moved m;
+    IF promoted.groups IS NOT NULL THEN
+        _q := tenure.regroup_all(_q, promoted.groups, 0, 1, 0);
+    END IF;
+    _q.delayed := _q.delayed - promoted.number;
+    _q.waiting := _q.waiting + promoted.number;
     RETURN _q;
 END $$;
 
--- Lease up to `_want` waiting tasks to the session, with tokens that follow one another.
--- -> how many, and the first token
+-- Lease up to `_want` waiting tasks to the session, with tokens that follow one another: those at `_places`, or if that
+-- is NULL, the first of a queue without groups. -> how many, and the first token
 CREATE FUNCTION tenure.lease(
     _now bigint, _mine tenure.session, _queue bytea, _want bigint, _aging bigint, _max_deliveries bigint, _keep boolean,
-    _dead_ttl bigint, OUT _count bigint, OUT _first bigint
+    _dead_ttl bigint, _places tid[], OUT _count bigint, OUT _first bigint
 ) LANGUAGE plpgsql AS $$
 DECLARE
-    places tid[] := '{}';
+    places tid[] := coalesce(_places, '{}');
 BEGIN
-    IF _aging IS NOT NULL THEN
+    IF _places IS NULL AND _aging IS NOT NULL THEN
         places := ARRAY(
             SELECT t.ctid FROM tenure.task t
-            WHERE t.queue = _queue AND t.session IS NULL AND NOT t.delayed AND t.ready_at < _now - _aging
+            WHERE t.queue = _queue AND t.group_name = '' AND t.session IS NULL AND NOT t.delayed
+                AND t.ready_at < _now - _aging
             ORDER BY t.ready_at, t.id LIMIT _want
         );
     END IF;
-    IF cardinality(places) < _want THEN
+    IF _places IS NULL AND cardinality(places) < _want THEN
         places := places || ARRAY(
             SELECT t.ctid FROM tenure.task t
-            WHERE t.queue = _queue AND t.session IS NULL AND NOT t.delayed
+            WHERE t.queue = _queue AND t.group_name = '' AND t.session IS NULL AND NOT t.delayed
                 AND (_aging IS NULL OR t.ready_at >= _now - _aging)
             ORDER BY t.priority DESC, t.ready_at, t.id LIMIT _want - cardinality(places)
         );
@@ -212,7 +226,7 @@ BEGIN
     IF leased[1] > 0 THEN
         RETURN QUERY SELECT 'task',
                 ARRAY[t.id, t.token, t.priority, t.attempts, t.deliveries, greatest(0, leased[3] - t.ready_at)],
-                ARRAY[t.progress, t.payload, t.failure, t.meta]
+                ARRAY[t.progress, t.payload, t.failure, t.meta, t.group_name]
             FROM tenure.task t
             WHERE t.session = _session AND t.token BETWEEN leased[2] AND leased[2] + leased[1] - 1 ORDER BY t.token;
     END IF;
@@ -221,7 +235,7 @@ END $$;
 -- Settlements in arrays; a ttl below zero is for good, `_failures` is NULL when none has one, an aging of NULL is none,
 -- and a dead_ttl of NULL is for good.
 -- -> exchanged(paused, again), refused(token...), stop(token...), then task(id, token, priority, attempts, deliveries,
--- waited; progress, payload, failure or NULL, meta or NULL) of each that is leased; gone, more
+-- waited; progress, payload, failure or NULL, meta or NULL, group) of each that is leased; gone, more
 CREATE FUNCTION tenure.exchange(
     _clock bigint, _cap bigint, _session bytea, _n bigint, _queue bytea,
     _ids bigint[], _tokens bigint[], _verdicts text[], _results bytea[], _delays bigint[], _ttls bigint[],
@@ -236,6 +250,8 @@ DECLARE
     settled record;
     refused bigint[] := '{}';
     before bigint;
+    turns record;
+    places tid[];
     leased record;
     count bigint := 0;
     first bigint;
@@ -259,17 +275,22 @@ BEGIN
         RETURN;
     END IF;
     queue := tenure.queue_of(now, _queue);
+    before := queue.waiting - queue.held;
     IF cardinality(_ids) > 0 THEN
         settled := tenure.settle_all(now, queue, mine, _ids, _tokens, _verdicts, _results, _delays, _ttls, _failures);
         queue := settled._q;
         refused := settled._refused;
     END IF;
-    before := queue.waiting;
     IF queue.delayed > 0 THEN
         queue := tenure.promote(now, queue, _cap);
     END IF;
-    IF _want > 0 AND queue.waiting > 0 AND NOT queue.paused THEN
-        leased := tenure.lease(now, mine, _queue, _want, _aging, _max_deliveries, _keep, _dead_ttl);
+    IF _want > 0 AND queue.waiting > queue.held AND NOT queue.paused THEN
+        IF queue.named > 0 THEN
+            turns := tenure.take_turns(now, queue, _want, _aging);
+            queue := turns._q;
+            places := turns._places;
+        END IF;
+        leased := tenure.lease(now, mine, _queue, _want, _aging, _max_deliveries, _keep, _dead_ttl, places);
         count := leased._count;
         first := leased._first;
         queue.waiting := queue.waiting - count;
@@ -281,9 +302,8 @@ BEGIN
     IF queue.takers > 0 OR (_wait AND count < _want) THEN
         queue := tenure.set_taker(queue, mine, CASE WHEN _wait THEN _want - count ELSE 0 END);
     END IF;
-    -- as many as were promoted and not taken
-    IF queue.takers > 0 AND queue.waiting > before THEN
-        queue := tenure.offer_tasks(queue, queue.waiting - before);
+    IF queue.takers > 0 AND queue.waiting - queue.held > before THEN
+        queue := tenure.offer_tasks(queue, queue.waiting - queue.held - before);
     END IF;
     stops := ARRAY(SELECT t.token FROM tenure.task t
         WHERE t.session = mine.id AND t.queue = _queue AND t.stop IS NOT NULL ORDER BY t.stop);

@@ -6,6 +6,7 @@
 CREATE FUNCTION tenure.is_idle(_q tenure.queue) RETURNS boolean LANGUAGE plpgsql AS $$
 BEGIN
     RETURN _q.live = 0 AND _q.lasting = 0 AND _q.dead = 0 AND _q.producers = 0 AND _q.reserved = 0 AND NOT _q.paused
+        AND _q.per_group = 0 AND _q.group_size = 0 AND _q.weights = 0
         AND NOT EXISTS (SELECT FROM tenure.cursor c WHERE c.queue = _q.name);
 END $$;
 
@@ -51,7 +52,9 @@ BEGIN
         live = _q.live, waiting = _q.waiting, delayed = _q.delayed, put = _q.put, done = _q.done, dead = _q.dead,
         cancelled = _q.cancelled, expired = _q.expired, discarded = _q.discarded, purged = _q.purged, reserved = _q.reserved,
         producers = _q.producers, takers = _q.takers, ordinal = _q.ordinal, lasting = _q.lasting,
-        keep_until = _q.keep_until, look_at = _q.look_at
+        keep_until = _q.keep_until, look_at = _q.look_at, named = _q.named, groups = _q.groups, held = _q.held,
+        virtual_time = _q.virtual_time, per_group = _q.per_group, group_size = _q.group_size, weights = _q.weights,
+        keep_order = _q.keep_order
     WHERE name = _q.name;
 END $$;
 
@@ -79,7 +82,7 @@ BEGIN
     END IF;
 END $$;
 
--- Hint idle takers that `_count` tasks became ready, as many takers as are needed.
+-- Hint idle takers that `_count` more tasks can be taken, as many takers as are needed.
 CREATE FUNCTION tenure.offer_tasks(_q tenure.queue, _count bigint) RETURNS tenure.queue LANGUAGE plpgsql AS $$
 DECLARE
     taker tenure.taker;
@@ -111,8 +114,9 @@ DECLARE
     head tenure.producer;
 BEGIN
     WHILE _q.producers > 0 LOOP
-        SELECT * INTO head FROM tenure.producer p WHERE p.queue = _q.name AND NOT p.reserved ORDER BY p.ordinal LIMIT 1;
-        EXIT WHEN head.count > _q.max_size - _q.live - _q.reserved;
+        SELECT * INTO head FROM tenure.producer p WHERE p.queue = _q.name AND NOT p.reserved AND NOT p.for_group
+        ORDER BY p.ordinal LIMIT 1;
+        EXIT WHEN NOT FOUND OR head.count > _q.max_size - _q.live - _q.reserved;
         UPDATE tenure.producer p SET reserved = true WHERE p.queue = _q.name AND p.name = head.name;
         _q.producers := _q.producers - 1;
         _q.reserved := _q.reserved + head.count;
@@ -137,7 +141,11 @@ BEGIN
     ELSE
         queue.producers := queue.producers - 1;
     END IF;
-    PERFORM tenure.save(_now, tenure.admit(queue));
+    IF place.group_name <> '' THEN
+        queue := tenure.regroup(queue, place.group_name, 0, 0, 0,
+            CASE WHEN place.for_group THEN 0 ELSE -place.count END, -place.for_group::int);
+    END IF;
+    PERFORM tenure.save(_now, tenure.make_room(queue, ARRAY[place.group_name]));
     RETURN CASE WHEN place.reserved THEN 'released' ELSE 'left' END;
 END $$;
 
@@ -145,11 +153,20 @@ END $$;
 
 -- The task, no longer in an order, is unfinished no more.
 CREATE FUNCTION tenure.remove_task(_q tenure.queue, _id bigint) RETURNS tenure.queue LANGUAGE plpgsql AS $$
+DECLARE
+    its_group bytea;
+    leased int;
+    waiting int;
 BEGIN
-    DELETE FROM tenure.task t WHERE t.queue = _q.name AND t.id = _id;
+    DELETE FROM tenure.task t WHERE t.queue = _q.name AND t.id = _id
+    RETURNING t.group_name, (t.session IS NOT NULL)::int, (t.session IS NULL AND NOT t.delayed)::int
+    INTO its_group, leased, waiting;
+    IF _q.named > 0 THEN
+        _q := tenure.regroup(_q, its_group, -1, -waiting, -leased);
+    END IF;
     _q.live := _q.live - 1;
     IF _q.producers > 0 THEN
-        _q := tenure.admit(_q);
+        _q := tenure.make_room(_q, ARRAY[its_group]);
     END IF;
     IF _q.live = 0 THEN
         PERFORM tenure.fire('drain', _q.name, 0, '', 'drained');
@@ -203,11 +220,11 @@ BEGIN
     );
     INSERT INTO tenure.ended
         (id, queue, state, seq, priority, attempts, deliveries, ended_at, expires, key, result, payload, progress,
-        failure, meta)
+        failure, meta, group_name)
     VALUES (_task.id, _q.name, _state, nextval('tenure.last_ending'), _task.priority, _task.attempts, _task.deliveries,
         _now, _now + _ttl, _task.key, _result,
         CASE WHEN _task.keep OR _state = 'dead' THEN _task.payload ELSE '' END, nullif(_task.progress, ''),
-        _task.failure, _task.meta);
+        _task.failure, _task.meta, _task.group_name);
     IF _state = 'dead' AND _ttl IS NOT NULL THEN
         INSERT INTO tenure.todo (due, id, name) VALUES (_now + _ttl, _task.id, _q.name);
     END IF;
@@ -225,7 +242,7 @@ BEGIN
     RETURN _q;
 END $$;
 
--- A task is in the orders again.
+-- A task is in the orders again; the caller offers what can be taken.
 CREATE FUNCTION tenure.return_task(_now bigint, _q tenure.queue, _task tenure.task) RETURNS tenure.queue
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -238,12 +255,16 @@ BEGIN
     IF _q.followed THEN
         _q := tenure.fire_changed(_q, ARRAY[_task.id]);
     END IF;
+    IF _q.named > 0 THEN
+        _q := tenure.regroup(
+            _q, _task.group_name, 0, (_task.ready_at <= _now)::int, -(_task.session IS NOT NULL)::int);
+    END IF;
     IF _task.ready_at > _now THEN
         _q.delayed := _q.delayed + 1;
         RETURN tenure.offer_sooner(_q, before);
     END IF;
     _q.waiting := _q.waiting + 1;
-    RETURN tenure.offer_tasks(_q, 1);
+    RETURN _q;
 END $$;
 
 -- The session that held the task has ended.
@@ -252,6 +273,7 @@ LANGUAGE plpgsql AS $$
 DECLARE
     task tenure.task;
     queue tenure.queue;
+    before bigint;
     silent bigint;
 BEGIN
     -- by its id alone, lest all that the session has be looked through for each
@@ -260,6 +282,7 @@ BEGIN
         RETURN;
     END IF;
     queue := tenure.queue_of(_now, task.queue);
+    before := queue.waiting - queue.held;
     silent := task.deliveries - task.attempts;
     IF task.stop IS NOT NULL THEN
         queue := tenure.end_task(_now, queue, task, 'cancelled', '', task.stop_ttl, 0);
@@ -270,13 +293,18 @@ BEGIN
     ELSE
         queue := tenure.return_task(_now, queue, task);
     END IF;
-    PERFORM tenure.save(_now, queue);
+    IF queue.named > 0 THEN
+        PERFORM tenure.refund(queue, task.group_name);
+    END IF;
+    PERFORM tenure.save(_now, tenure.offer_tasks(queue, queue.waiting - queue.held - before));
 END $$;
 
 -- The time of a task has come, unless it is leased. False if no step is left.
 CREATE FUNCTION tenure.expire_task(_now bigint, _queue bytea, _id bigint) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
     task tenure.task;
+    queue tenure.queue;
+    before bigint;
 BEGIN
     SELECT * INTO task FROM tenure.task t WHERE t.queue = _queue AND t.id = _id AND t.expires <= _now;
     IF NOT FOUND THEN
@@ -287,8 +315,11 @@ BEGIN
     ELSIF NOT tenure.step() THEN
         RETURN false;
     END IF;
-    PERFORM tenure.save(_now, tenure.end_task(
-        _now, tenure.step_out(tenure.queue_of(_now, task.queue), task.delayed), task, 'expired', '', 3600000000, 0));
+    queue := tenure.queue_of(_now, task.queue);
+    before := queue.waiting - queue.held;
+    queue := tenure.end_task(
+        _now, tenure.step_out(queue, task.delayed), task, 'expired', '', 3600000000, 0);
+    PERFORM tenure.save(_now, tenure.offer_tasks(queue, queue.waiting - queue.held - before));
     RETURN true;
 END $$;
 
