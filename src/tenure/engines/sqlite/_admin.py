@@ -260,6 +260,7 @@ class Admin:
             oldest=self._oldest(queue),
             cursors=tuple(sorted(state.all(QUEUES.cursors, queue=queue.id))),
             ask_again_in=state.ask_again_in(),
+            now=seconds(state.wall),
         )
 
     def _oldest(self, queue: Queue) -> float:

@@ -550,6 +550,6 @@ function operations.count(name)
         queue.expired, queue.discarded, queue.purged, queue.reserved, queue.producers + queue.lined,
         grouped or call('ZCARD', queue.key .. ':sizes'), queue.paused, now - oldest,
         call('HGETALL', queue.key .. ':cursors'),
-        ask_again_in(),
+        ask_again_in(), now,
     }
 end
