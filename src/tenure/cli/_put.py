@@ -30,7 +30,7 @@ def put(words: Sequence[str]) -> int:
     p.add_argument("--delay", metavar="S", type=seconds, default=0.0, help="seconds before it may be taken")
     p.add_argument("--priority", metavar="N", type=_priority, default=0, help="higher first (default: 0)")
     given = p.parse_intermixed_args(words)
-    task_id = with_store(given, partial(_put, given, _payload(given.payload)), may_make=True)
+    task_id = with_store(given, partial(_put, given, read_payload(given.payload)), may_make=True)
     if given.json:
         return answer({"name": given.name, "id": task_id})
     print(task_id)
@@ -41,7 +41,8 @@ async def _put(given: argparse.Namespace, payload: Any, store: Store) -> int:
     return await WorkQueue(store, given.name).put(payload, given.priority, given.delay, given.key)
 
 
-def _payload(text: str) -> Any:
+def read_payload(text: str) -> Any:
+    """A payload from its JSON; - stands for standard input. Raises `UsageError`."""
     source = "the payload"
     if text == "-":
         source = "standard input"
