@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import anyio
+import anyio.from_thread
 
 import tenure
 from tenure import LeaseLost
@@ -12,7 +13,7 @@ from tenure.cli._arguments import Options
 from tenure.cli._lines import Lines
 from tenure.cli._record import Record
 from tenure.cli._results import Results
-from tenure.cli._run_leader import RunLeader
+from tenure.cli._run_leader import INPUT, RunLeader
 from tenure.cli._stop import Stop
 
 
@@ -49,4 +50,44 @@ async def test_a_lead_that_is_lost_while_the_results_are_written_is_taken_again(
                 await leader.see_through()
         assert leader.finished
         assert await results.is_complete(queue)
+    assert len((here / "r.jsonl").read_text().splitlines()) == 3
+
+
+class Overtaken(Lines):
+    """While it reads for the first time, another process leads and puts the same, as after a lock that was lost."""
+
+    elsewhere = None
+
+    def read(self):
+        portion = super().read()
+        if self.elsewhere is not None:
+            elsewhere, self.elsewhere = self.elsewhere, None
+            anyio.from_thread.run(elsewhere, portion)
+        return portion
+
+
+async def test_a_leader_that_was_followed_without_noticing_puts_nothing_twice(here):
+    (here / "in.txt").write_text("a\nb\nc\n")
+
+    async def shout(task):
+        return task.payload.upper()
+
+    async with tenure.open_store("memory:") as store:
+        record = Record(store, "x", Options("m:f"))
+        await record.begin({}, fresh=False, timeout=1)
+        queue, worker = record.queue(1), tenure.Worker(record.queue(1), shout)
+
+        async def lead(portion):
+            await queue.put_many(portion.items, cursor=(INPUT, portion.position), expected=None)
+
+        source = Overtaken(("in.txt",))
+        source.elsewhere = lead
+        stop = Stop(anyio.CancelScope(), print)
+        leader = RunLeader(record, 1, source, Results(Path("r.jsonl")), worker, stop, print)
+        async with anyio.create_task_group() as group:
+            group.start_soon(worker.run)
+            with anyio.fail_after(50):
+                await leader.see_through()
+        assert leader.finished
+        assert (await queue.statistics()).put == 3
     assert len((here / "r.jsonl").read_text().splitlines()) == 3

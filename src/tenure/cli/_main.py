@@ -37,6 +37,12 @@ def _queue(words: Sequence[str]) -> int:
     return queue(words)
 
 
+def _schedule(words: Sequence[str]) -> int:
+    from ._schedule import schedule
+
+    return schedule(words)
+
+
 def _lock(words: Sequence[str]) -> int:
     from ._holders import lock
 
@@ -81,6 +87,7 @@ _COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
     "run": _run,
     "work": _work,
     "queue": _queue,
+    "schedule": _schedule,
     "lock": _lock,
     "claims": _claims,
     "leader": _leader,
@@ -93,15 +100,16 @@ _HELP = """\
 usage: tenure [--version] [--help] COMMAND ...
 
 commands:
-  run     call a function for every input, durably: stop it at any moment, and the same command goes on
-  work    work on a queue until it is stopped
-  queue   list, show, pause, resume and purge queues; put and cancel tasks, and retry dead letters
-  lock    locks and semaphores that are held, their waiters, and deadlocks
-  claims  resources of pools, and their holders
-  leader  leaders of elections
-  doctor  connect to a store, and report problems
-  top     a store, live: queues, processes, holders and waiters
-  web     the same as a read-only page with charts; needs the extra web: pip install 'tenure[web]'
+  run      call a function for every input, durably: stop it at any moment, and the same command goes on
+  work     work on a queue until it is stopped
+  queue    list, show, pause, resume and purge queues; put and cancel tasks, and retry dead letters
+  schedule list schedules, their last and next ticks; put a task of one now
+  lock     locks and semaphores that are held, their waiters, and deadlocks
+  claims   resources of pools, and their holders
+  leader   leaders of elections
+  doctor   connect to a store, and report problems
+  top      a store, live: queues, processes, holders and waiters
+  web      the same as a read-only page with charts; needs the extra web: pip install 'tenure[web]'
 
 Where there is no --store, the environment variable TENURE_STORE names the store. A URL with a password belongs there:
 every user of a machine can read the arguments of a process.

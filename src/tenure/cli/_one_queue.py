@@ -19,11 +19,12 @@ MOST = 2**53 - 1
 def of_one(prog: str, description: str) -> argparse.ArgumentParser:
     """A parser of the options of `tenure queue COMMAND NAME`."""
     p = parser(prog, description)
-    p.add_argument("name", metavar="NAME", type=_name, help="the queue")
+    p.add_argument("name", metavar="NAME", type=name_of, help="the queue")
     return p
 
 
-def _name(text: str) -> str:
+def name_of(text: str) -> str:
+    """An option that is a name."""
     try:
         return check_name("a name", text)
     except ValueError as problem:

@@ -31,7 +31,7 @@ def put(words: Sequence[str]) -> int:
     p.add_argument("--priority", metavar="N", type=_priority, default=0, help="higher first (default: 0)")
     p.add_argument("--group", type=_name, help="the tasks with which it takes turns: a tenant, an account")
     given = p.parse_intermixed_args(words)
-    task_id = with_store(given, partial(_put, given, _payload(given.payload)), may_make=True)
+    task_id = with_store(given, partial(_put, given, read_payload(given.payload)), may_make=True)
     if given.json:
         return answer({"name": given.name, "id": task_id})
     print(task_id)
@@ -43,7 +43,8 @@ async def _put(given: argparse.Namespace, payload: Any, store: Store) -> int:
     return await queue.put(payload, given.priority, given.delay, given.key, group=given.group)
 
 
-def _payload(text: str) -> Any:
+def read_payload(text: str) -> Any:
+    """A payload from its JSON; - stands for standard input. Raises `UsageError`."""
     source = "the payload"
     if text == "-":
         source = "standard input"

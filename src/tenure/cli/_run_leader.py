@@ -11,7 +11,7 @@ from typing import Protocol, TypeVar, TypeVarTuple
 import anyio
 import anyio.to_thread
 
-from tenure.errors import LeaseLost, OutcomeUnknown
+from tenure.errors import CursorConflict, LeaseLost, OutcomeUnknown
 from tenure.shared import Lease, WorkQueue
 from tenure.upkeep import unwrapped_task_group
 
@@ -73,8 +73,8 @@ class RunLeader:
                         self._stop.spare(scope)
                         self.leads = True
                         await self._lead(lease)
-                except* (LeaseLost, OutcomeUnknown):
-                    pass  # this process was out of touch for too long; it lines up again
+                except* (LeaseLost, OutcomeUnknown, CursorConflict):
+                    pass  # this process was out of touch for too long, and another may lead; it lines up again
                 finally:
                     self.leads = False
 
@@ -97,15 +97,19 @@ class RunLeader:
             if self._results is not None:
                 group.start_soon(self._results.follow, self._queue, lease, over)
             with self._stop.ends():
-                await self._feed(lease)
+                await self._feed()
                 await self._queue.join()
                 complete = True
             await self._worker.drain()
             over.set()
         self.finished = complete
 
-    async def _feed(self, lease: Lease) -> None:
-        """Put the input, portion by portion, each together with the position after it."""
+    async def _feed(self) -> None:
+        """Put the input, portion by portion, each together with the position after it.
+
+        Raises `CursorConflict` if another process has put from the same position: a lock that is lost without being
+        noticed puts nothing twice.
+        """
         position = (await self._queue.cursors()).get(INPUT)
         if position is not None and position["end"]:
             return
@@ -113,14 +117,14 @@ class RunLeader:
             await self._in_thread(self._source.open, position)
             while position is None or not position["end"]:
                 portion = await self._in_thread(self._source.read)
-                position = portion.position
-                lease.check()
+                after = (INPUT, portion.position)
                 try:
-                    await self._queue.put_many(portion.items, cursor=(INPUT, position))
+                    await self._queue.put_many(portion.items, cursor=after, expected=position)
                 except ValueError as problem:
                     raise UsageError(
                         f"an input cannot be stored ({problem}); correct it and use --fresh"
                     ) from problem
+                position = portion.position
         finally:
             self._source.close()
 

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from ._runners import Runners
     from ._rwlock import RWLock
     from ._schedule import Schedule
+    from ._schedule_record import ScheduleRecord, schedules_in
     from ._semaphore import Semaphore
     from ._task import Task
     from ._worker import Worker, WorkerStatistics
@@ -62,6 +63,7 @@ __all__ = (
     "RetryLater",
     "Runners",
     "Schedule",
+    "ScheduleRecord",
     "Semaphore",
     "SqlGuard",
     "Task",
@@ -74,6 +76,7 @@ __all__ = (
     "WorkerStatistics",
     "break_holder",
     "record_of",
+    "schedules_in",
 )
 
 __getattr__: Callable[[str], Any] = exports(
@@ -99,6 +102,7 @@ __getattr__: Callable[[str], Any] = exports(
         "_runners": "Runners",
         "_rwlock": "RWLock",
         "_schedule": "Schedule",
+        "_schedule_record": "ScheduleRecord schedules_in",
         "_semaphore": "Semaphore",
         "_task": "Task",
         "_worker": "Worker WorkerStatistics",

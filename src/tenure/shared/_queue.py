@@ -81,6 +81,10 @@ PURGEABLE = frozenset({"waiting", "delayed", "dead", "done", "discarded", "cance
 _ANYTHING: Any = object()
 
 
+class StoredCursor(bytes):
+    """The value of a cursor as the engine has it: not every codec encodes equal values alike."""
+
+
 class _QueueClient:
     """All that this process does with one queue, and the listener for its hints; each user of the queue keeps it."""
 
@@ -377,6 +381,8 @@ class WorkQueue(Generic[P]):
         return portions or [()]
 
     def _cursor(self, what: str, value: Any) -> bytes:
+        if isinstance(value, StoredCursor):
+            return value
         return encoded(self.store.codec, f"{self.key}: {what}", value)
 
     def _new_task(

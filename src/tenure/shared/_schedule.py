@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from contextlib import suppress
 from datetime import datetime
-from itertools import islice, takewhile
 from typing import Any, Generic, Literal, NamedTuple, cast
 
 import anyio
 
-from tenure.arguments import check_name
-from tenure.engine import CAP, Count, QueueCounts
-from tenure.errors import CursorConflict, OutcomeUnknown, StoreUnavailable
+from tenure.arguments import LARGEST, LONGEST_NAME, check_count, check_name, check_text
+from tenure.engine import Count, QueueCounts
+from tenure.errors import CursorConflict, OutcomeUnknown
 
+from ._groups import check_group
+from ._meta import encode_meta
 from ._payload import P
-from ._queue import WorkQueue
+from ._queue import StoredCursor, WorkQueue
 from ._records import Item
+from ._task import encode
 from ._ticks import ticks
 
 CURSOR = "schedule/"
@@ -23,15 +25,19 @@ CURSOR = "schedule/"
 
 _NEAR = 5.0
 """Seconds: the engine's clock is read again so long before a tick."""
-_PAUSE = 1.0
+_PERIOD = 300.0
+"""Seconds: it is read so often at least, since it may be set, and this machine may be suspended."""
+_LATE = 60.0
+"""Seconds: a tick that is put later than this was missed."""
 
 Missed = Literal["one", "all", "skip"]
 
 
 class _State(NamedTuple):
-    """What the engine has: the cursor, whose `tick` was put last, None if there is none; and its time."""
+    """What the engine has: the cursor, and the `tick` in it, the last one; None if there is none; and its time."""
 
-    cursor: dict[str, Any] | None
+    cursor: StoredCursor | None
+    tick: float | None
     now: float
 
 
@@ -44,13 +50,15 @@ class Schedule(Generic[P]):
     as in Debian's cron: a fixed time that is left out comes right after the gap, one that comes twice counts once.
     Needs `tenure[cron]` for `cron`.
 
-    `missed` says what becomes of ticks at whose time no process ran: "one" puts a task for the latest of them, "all"
-    one for each, "skip" none. A schedule begins when it is run for the first time. Its task has the `payload`; its
-    `meta` has `scheduled_for`, the time of the tick in ISO 8601 (in `tz`), and `schedule`, the name. With a `key`, no
-    task is put at a tick while the one of an earlier tick is unfinished; `priority` and `group` are those of `put`.
+    `missed` says what becomes of ticks that could not be put when they came, since no process ran or the engine was
+    away: "one" puts a task for the latest of them, "all" one for each, "skip" none that is more than a minute late. A
+    schedule begins when it is run for the first time. Its task has the `payload`; its `meta` has `scheduled_for`, the
+    time of the tick in ISO 8601 (in `tz`), and `schedule`, the name. With a `key`, no task is put at a tick while the
+    one of an earlier tick is unfinished; `priority` and `group` are those of `put`.
 
     To change the ticks, run the same name with others: they count from the last tick on. Two processes that run one
-    name with different ticks both put theirs. Raises `TypeError` and `ValueError` for a wrong argument.
+    name with different ticks both put theirs. Raises `TypeError` and `ValueError` for a wrong argument,
+    `PayloadTooLarge`, and what the codec raises.
 
     Thread safety: none; belongs to the event loop of its store. Source: one row for each tick, unique, as in
     procrastinate and Oban; the cursor is that row.
@@ -72,18 +80,27 @@ class Schedule(Generic[P]):
     ) -> None:
         if missed not in ("one", "all", "skip"):
             raise ValueError(f"missed must be 'one', 'all' or 'skip', not {missed!r}")
-        self.name = check_name("name", name)
+        self.name = check_text("name", name, most=LONGEST_NAME - len(CURSOR))
         self.queue = queue
         self.missed: Missed = missed
         self._ticks = ticks(every, cron, tz)
-        self._item = Item(cast("P", payload), priority, key=key, group=group)
-        self._cursor = CURSOR + name
-        self._running = False
-        self._stop = anyio.Event()
+        self._item = Item(
+            cast("P", payload),
+            check_count("priority", priority, least=-LARGEST),
+            key=None if key is None else check_name("key", key),
+            group=check_group(group) or None,
+        )
+        self._cursor = CURSOR + self.name
+        self._scope: anyio.CancelScope | None = None
+        self._drained = False
+        # what would fail at each tick fails here
+        encode(queue.codec, queue.key, "payload", self._item.payload, queue.max_payload)
+        encode_meta(self._item_of(0.5).meta)
 
     def __repr__(self) -> str:
-        said = " ".join(f"{name}={value!r}" for name, value in self._ticks.described().items())
-        return f"<Schedule {self.name!r} of {self.queue.name!r} {said}>"
+        said = " ".join(f"{name}={value!r}" for name, value in self._described().items())
+        state = "drained" if self._drained else "idle" if self._scope is None else "running"
+        return f"<Schedule {self.name!r} of {self.queue.name!r} {said} {state}>"
 
     @property
     def ready(self) -> bool:
@@ -91,39 +108,36 @@ class Schedule(Generic[P]):
         return self.queue.store.ready
 
     async def run(self) -> None:
-        """Put a task at each tick, until cancelled or drained.
+        """Put a task at each tick, until cancelled or drained; waits in line while the queue is full.
 
-        Raises `StoreClosed`, `EngineError`, and what `put` raises for the payload; `RuntimeError` if it runs already.
+        Raises `StoreClosed`, `EngineError`; `RuntimeError` if it runs already. A schedule that was drained does not run
+        again.
         Cancellation: the task of a tick may or may not be put; if not, another process puts it, or the next run.
         """
-        if self._running:
+        if self._scope is not None:
             raise RuntimeError(f"{self!r}: runs already")
-        self._running = True
         try:
-            began: float | None = None
-            while not self._stop.is_set():
-                try:
-                    state = await self._look()
-                    began = state.now if began is None else began
-                    await self._go_on(state, began)
-                except CursorConflict:
-                    pass  # another process was first
-                except (OutcomeUnknown, StoreUnavailable):
-                    await self._sleep(_PAUSE)
+            with anyio.CancelScope() as self._scope:
+                while not self._drained:
+                    # another process was first, or perhaps this one: the cursor says so
+                    with suppress(CursorConflict, OutcomeUnknown):
+                        await self._step()
         finally:
-            self._running = False
+            self._scope = None
 
     async def drain(self) -> None:
-        """End `run`. Cancellation: it ends all the same."""
-        self._stop.set()
+        """End `run` at once: it leaves nothing half done. Cancellation: it ends all the same."""
+        self._drained = True
+        if self._scope is not None:
+            self._scope.cancel("drained")
 
     async def next(self) -> datetime:
         """When the next tick is, in the schedule's time zone, by the engine's clock.
 
         Raises `StoreClosed`, `EngineError`.
         """
-        cursor, now = await self._look()
-        after = now if cursor is None else max(now, cursor["tick"])
+        state = await self._look()
+        after = state.now if state.tick is None else max(state.now, state.tick)
         return datetime.fromtimestamp(next(self._ticks.after(after)), self._ticks.zone)
 
     async def run_now(self) -> int:
@@ -142,43 +156,36 @@ class Schedule(Generic[P]):
         counts = await self.queue.store.call(Count(self.queue.key))
         assert isinstance(counts, QueueCounts)
         stored = dict(counts.cursors).get(self._cursor)
-        return _State(None if stored is None else self.queue.store.codec.decode(stored), counts.now)
+        if stored is None:
+            return _State(None, None, counts.now)
+        return _State(StoredCursor(stored), self.queue.store.codec.decode(stored)["tick"], counts.now)
 
-    async def _go_on(self, state: _State, began: float) -> None:
-        """Wait for the next tick, and put what is due."""
-        if state.cursor is None:
-            await self._put([], state.now, None)
+    async def _step(self) -> None:
+        """Put what is due, or wait for it and return; time is read anew before anything is put."""
+        state = await self._look()
+        if state.tick is None:
+            await self._put(None, state.now, None)
             return
-        last: float = state.cursor["tick"]
-        coming = next(self._ticks.after(last))
+        coming = next(self._ticks.after(state.tick))
         wait = coming - state.now
-        if wait > _NEAR:
-            await self._sleep(wait - _NEAR)
+        if wait > 0:
+            await anyio.sleep(wait if wait <= _NEAR else min(wait - _NEAR, _PERIOD))
             return
-        if wait > 0 and await self._sleep(wait):
-            return
-        now = max(state.now, coming)
-        newest = self._ticks.last(now)
-        if self.missed == "all":
-            due = islice(takewhile(lambda tick: tick <= now, self._ticks.after(last)), CAP)
-        else:
-            due = iter([] if self.missed == "skip" and newest <= began else [newest])
-        await self._put(list(due), newest, state.cursor)
+        tick = coming if self.missed == "all" else max(coming, self._ticks.last(state.now))
+        skipped = self.missed == "skip" and state.now - tick > _LATE
+        await self._put(None if skipped else self._item_of(tick), tick, state.cursor)
 
-    async def _put(self, due: Sequence[float], newest: float, before: dict[str, Any] | None) -> None:
-        tick = due[-1] if due else newest
-        cursor = {"tick": tick, **self._ticks.described()}
+    async def _put(self, item: Item[P] | None, tick: float, before: StoredCursor | None) -> None:
         await self.queue.put_many(
-            [self._item_of(one) for one in due], cursor=(self._cursor, cursor), expected=before
+            [] if item is None else [item],
+            cursor=(self._cursor, {"tick": tick, **self._described()}),
+            expected=before,
         )
+
+    def _described(self) -> dict[str, Any]:
+        return {**self._ticks.described(), "tz": str(self._ticks.zone)}
 
     def _item_of(self, tick: float) -> Item[P]:
         when = datetime.fromtimestamp(tick, self._ticks.zone).isoformat()
         item, meta = self._item, {"scheduled_for": when, "schedule": self.name}
         return Item(item.payload, item.priority, key=item.key, meta=meta, group=item.group)
-
-    async def _sleep(self, seconds: float) -> bool:
-        """Sleep, unless it is drained; returns whether it is."""
-        with anyio.move_on_after(seconds):
-            await self._stop.wait()
-        return self._stop.is_set()

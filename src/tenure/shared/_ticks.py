@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
 from datetime import datetime, tzinfo
 from itertools import takewhile
@@ -12,6 +13,8 @@ from zoneinfo import ZoneInfo
 from tenure.arguments import check_seconds, check_text
 
 _LONGEST_EXPRESSION = 256
+_LONGEST_PAUSE = 100 * 366 * 86400.0
+"""Seconds: no expression that comes true within fifty years pauses for longer."""
 
 
 class Ticks(Protocol):
@@ -69,36 +72,35 @@ class Cron:
         self.expression = check_text("cron", expression, most=_LONGEST_EXPRESSION)
         self.zone = zone
         self._cronsim = cronsim
+        if (fields := len(self.expression.split())) != 5:  # cronsim would take seconds as well
+            raise ValueError(f"cron must be an expression with five fields, not {fields}: {expression!r}")
         try:
             next(self.after(0.0))
         except cronsim.CronSimError as problem:
-            raise ValueError(
-                f"cron must be an expression with five fields: {problem}: {expression!r}"
-            ) from None
+            raise ValueError(f"cron must be a cron expression: {problem}: {expression!r}") from None
         except StopIteration:
             raise ValueError(f"cron must be an expression that comes true: {expression!r}") from None
 
     def after(self, moment: float) -> Iterator[float]:
-        start = datetime.fromtimestamp(moment, self.zone)
-        for tick in self._cronsim.CronSim(self.expression, start):
-            if (time := tick.timestamp()) > moment:
-                yield time
+        last = moment
+        # whole seconds, rounded down: a float just below one would be rounded up, and leave that one out
+        for tick in self._cronsim.CronSim(self.expression, datetime.fromtimestamp(floor(moment), self.zone)):
+            # a time that is left out in spring may come with the next one, and one that comes twice be an earlier one
+            if (time := tick.timestamp()) > last:
+                yield (last := time)
 
     def last(self, moment: float) -> float:
-        # it looks for earlier ones only, in whole minutes
-        start = datetime.fromtimestamp(floor(moment) + 1, self.zone)
-        for tick in self._cronsim.CronSim(self.expression, start, reverse=True):
-            if (time := tick.timestamp()) <= moment:
-                break
-        else:
-            raise AssertionError(f"{self.expression!r} never came true")
-        # where an hour comes twice, cronsim leaves out ticks on its way back
-        for later in takewhile(lambda tick: tick <= moment, self.after(time)):
-            time = later
-        return time
+        # forwards from further and further back: cronsim leaves out ticks on its way back, where an hour comes twice
+        back = 60.0
+        while back < _LONGEST_PAUSE:
+            ticks = takewhile(lambda tick: tick <= moment, self.after(moment - back))
+            if found := deque(ticks, maxlen=1):
+                return found[0]
+            back *= 4
+        raise AssertionError(f"{self.expression!r} never came true")
 
     def described(self) -> dict[str, float | str]:
-        return {"cron": self.expression, "tz": str(self.zone)}
+        return {"cron": self.expression}
 
 
 def ticks(every: object, cron: object, tz: object) -> Ticks:
