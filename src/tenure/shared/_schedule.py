@@ -12,7 +12,6 @@ from tenure.arguments import LARGEST, LONGEST_NAME, check_count, check_name, che
 from tenure.engine import Count, QueueCounts
 from tenure.errors import CursorConflict, OutcomeUnknown
 
-from ._groups import check_group
 from ._meta import encode_meta
 from ._payload import P
 from ._queue import StoredCursor, WorkQueue
@@ -88,7 +87,7 @@ class Schedule(Generic[P]):
             cast("P", payload),
             check_count("priority", priority, least=-LARGEST),
             key=None if key is None else check_name("key", key),
-            group=check_group(group) or None,
+            group=None if group is None else check_name("group", group),
         )
         self._cursor = CURSOR + self.name
         self._scope: anyio.CancelScope | None = None
