@@ -14,6 +14,7 @@ FILES = ("holds", "claims", "counters", "groups", "hints", "queues", "sessions",
 
 # What these go through is small, or is the very thing that is asked for.
 SCANS = {
+    "groups.find": "the names that were handed in",
     "holds.unserved": "the few lines whose serving was cut short",
     "hints.forget": "in the order of ids, up to a limit",
     "sessions.beginning": "one row of numbers",
