@@ -125,6 +125,16 @@ def test_the_right_index_is_used(database, name):
     assert any(step.endswith(HOT[name]) for step in plan), plan
 
 
+def test_the_next_turns_are_read_in_the_order_of_an_index(database):
+    sql = _sql.GROUPS.next
+    plan = [row[3] for row in database.execute(f"EXPLAIN QUERY PLAN {sql}", {"queue": 1, "count": 1})]
+    looks = [step for step in plan if step.startswith(("SCAN", "SEARCH"))]
+    assert looks == [
+        "SEARCH task_group USING INDEX task_group_turn (queue=? AND tag>?)",
+        "SEARCH task USING INDEX task_priority (queue=? AND group_name=?)",
+    ]
+
+
 def test_beginning_reads_the_ends_of_indexes_only(database):
     plan = [row[3] for row in database.execute(f"EXPLAIN QUERY PLAN {_sql.SESSIONS.beginning}")]
     looks = [step for step in plan if step.startswith(("SCAN", "SEARCH"))]
