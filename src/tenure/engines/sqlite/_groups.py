@@ -226,13 +226,13 @@ class Groups(Grouping):
             self._groups.setdefault(group.name, group)
             firsts[group.name] = first
             line.append((row[-1], group.name))
+        keeps_order, weights = self._keeps_order, _weights(self.weights)
         turns: list[Turn] = []
         while line and len(turns) < count:
-            tag, name = line[0]
+            self.virtual_time, name = line[0]
             group = self._group(name)
-            turns.append(Turn(name, group.bound if self._keeps_order else 0, firsts[name]))
-            self.virtual_time = tag
-            group.tag = tag + self._turn(group)
+            turns.append(Turn(name, group.bound if keeps_order else 0, firsts[name]))
+            group.tag = self.virtual_time + 1 / weights.get(name, 1.0)
             group.leased += bool(name)
             group.waiting -= 1
             self._refresh(group)
