@@ -14,6 +14,7 @@ FILES = ("holds", "claims", "counters", "groups", "hints", "queues", "sessions",
 
 # What these go through is small, or is the very thing that is asked for.
 SCANS = {
+    "groups.find": "the names that were handed in",
     "holds.unserved": "the few lines whose serving was cut short",
     "hints.forget": "in the order of ids, up to a limit",
     "sessions.beginning": "one row of numbers",
@@ -122,6 +123,16 @@ def test_the_right_index_is_used(database, name):
     values |= dict.fromkeys({"ids", "rows"} & set(values), "[]")
     plan = [row[3] for row in database.execute(f"EXPLAIN QUERY PLAN {sql}", values)]
     assert any(step.endswith(HOT[name]) for step in plan), plan
+
+
+def test_the_next_turns_are_read_in_the_order_of_an_index(database):
+    sql = _sql.GROUPS.next
+    plan = [row[3] for row in database.execute(f"EXPLAIN QUERY PLAN {sql}", {"queue": 1, "count": 1})]
+    looks = [step for step in plan if step.startswith(("SCAN", "SEARCH"))]
+    assert looks == [
+        "SEARCH task_group USING INDEX task_group_turn (queue=? AND tag>?)",
+        "SEARCH task USING INDEX task_priority (queue=? AND group_name=?)",
+    ]
 
 
 def test_beginning_reads_the_ends_of_indexes_only(database):

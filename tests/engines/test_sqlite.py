@@ -292,6 +292,50 @@ async def test_an_older_file_is_brought_up_to_date(path):
     assert schema_of(path) == schema
 
 
+NO_TEXT = ("\0", "a\0b", "\ud800", "\ud83d\ude00", "\U0001f600", "\uffff")
+
+
+async def test_names_of_groups_that_are_no_text(path):
+    async with serving(SqliteEngine(path, inline=True)) as engine:
+        tasks = tuple(e.NewTask(b"", group=name) for name in NO_TEXT)
+        put_them = e.Put("s1", 1, "q", (e.PutRequest("m", tasks),), 100)
+        weights = tuple((name, 1.0) for name in NO_TEXT)
+        await engine.execute([e.OpenSession("s1", "p1", 30.0), e.SetGroups("q", 1, 0, weights), put_them])
+        page = await one(engine, e.Browse("q", "waiting", limit=2))
+        shown = [record.group for record in page.records]
+        while page.next:
+            page = await one(engine, e.Browse("q", "waiting", page.next, 2))
+            shown += [record.group for record in page.records]
+        assert shown == sorted(NO_TEXT)
+        assert [g.group for g in (await one(engine, e.Groups("q"))).groups] == shown
+        taken = (await one(engine, e.Exchange("s1", 1, "q", want=10))).tasks
+        assert [task.group for task in taken] == shown
+
+
+@pytest.mark.parametrize("after", ["1 2 3", "1 2 g", "1 2 3 4", "1 2 3 gx", "g", "a 2 3 g", "1 2 3 g0"])
+async def test_a_page_of_waiting_tasks_that_never_was(path, after):
+    async with serving(SqliteEngine(path, inline=True)) as engine:
+        with pytest.raises(EngineError, match="no page of waiting tasks ended"):
+            raise await one(engine, e.Browse("q", "waiting", after))
+
+
+async def test_groups_that_were_used_once_leave_no_row(path):
+    async with serving(SqliteEngine(path, inline=True)) as engine:
+        db = engine._link._file._db
+        await engine.execute([e.OpenSession("s1", "p1", 30.0), e.SetGroups("q", 1)])
+        for n in range(1, 11):
+            tasks = tuple(e.NewTask(b"", group=f"{n} {i}") for i in range(50))
+            await one(engine, e.Put("s1", n, "q", (e.PutRequest("m", tasks),), 100))
+            taken = (await one(engine, e.Exchange("s1", 2 * n, "q", want=50))).tasks
+            assert len(db.execute("SELECT * FROM task_group").fetchall()) == 51
+            done = tuple(e.Settle(task.id, task.token, e.Verdict.DONE, ttl=0.0) for task in taken)
+            await one(engine, e.Exchange("s1", 2 * n + 1, "q", done))
+            assert db.execute("SELECT * FROM task_group").fetchall() == []
+        assert db.execute("SELECT virtual_time, named FROM grouping").fetchall() == [(0.0, 0)]
+        await one(engine, e.SetGroups("q"))
+        assert db.execute("SELECT * FROM grouping").fetchall() == []
+
+
 async def test_a_directory(tmp_path):
     await refused(SqliteEngine(tmp_path), "is a directory")
 

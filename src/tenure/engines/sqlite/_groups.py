@@ -226,13 +226,13 @@ class Groups(Grouping):
             self._groups.setdefault(group.name, group)
             firsts[group.name] = first
             line.append((row[-1], group.name))
+        keeps_order, weights = self._keeps_order, _weights(self.weights)
         turns: list[Turn] = []
         while line and len(turns) < count:
-            tag, name = line[0]
+            self.virtual_time, name = line[0]
             group = self._group(name)
-            turns.append(Turn(name, group.bound if self._keeps_order else 0, firsts[name]))
-            self.virtual_time = tag
-            group.tag = tag + self._turn(group)
+            turns.append(Turn(name, group.bound if keeps_order else 0, firsts[name]))
+            group.tag = self.virtual_time + 1 / weights.get(name, 1.0)
             group.leased += bool(name)
             group.waiting -= 1
             self._refresh(group)
@@ -298,17 +298,17 @@ class Groups(Grouping):
     def _group(self, name: bytes) -> Group:
         """A group that is about to change."""
         self._changed.add(name)
-        group = self._find(name)
-        if group is None:
-            if not self.named:
-                plain = self._groups[b""] = Group(b"", waiting=self._count_waiting())
-                self._changed.add(b"")
-                self.takeable = 0
-                self.named += 1
-                self._refresh(plain)
-            else:
-                self.named += 1
-            group = self._groups[name] = Group(name)
+        return self._groups.get(name) or self._find(name) or self._begin(name)
+
+    def _begin(self, name: bytes) -> Group:
+        """There is a named group more; from the first on, the tasks without one are a group too."""
+        self.named += 1
+        if self.named == 1:
+            plain = self._groups[b""] = Group(b"", waiting=self._count_waiting())
+            self._changed.add(b"")
+            self.takeable = 0
+            self._refresh(plain)
+        group = self._groups[name] = Group(name)
         return group
 
     def _tidy(self, group: Group) -> None:
@@ -323,7 +323,7 @@ class Groups(Grouping):
             self.virtual_time = 0.0
 
     def _refresh(self, group: Group) -> None:
-        takeable = self._takeable(group)
+        takeable = self._limited(group) if self.per_group and group.name else group.waiting
         self.takeable += takeable - group.takeable
         group.takeable = takeable
         if not takeable:
@@ -331,10 +331,8 @@ class Groups(Grouping):
         elif group.tag is None:
             group.tag = self.virtual_time + self._turn(group)
 
-    def _takeable(self, group: Group) -> int:
-        """How many of its tasks can be taken now."""
-        if not group.name or not self.per_group:
-            return group.waiting
+    def _limited(self, group: Group) -> int:
+        """How many tasks of a named group can be taken now, where there is a limit."""
         if group.rests and self._keeps_order:
             return 0
         return max(0, min(self.per_group - group.leased, group.waiting))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from typing import Any
 
@@ -11,7 +10,6 @@ from tenure.engine import (
     Conflict,
     Duplicate,
     Leave,
-    NewTask,
     Put,
     PutAnswer,
     PutOne,
@@ -47,7 +45,7 @@ class Producers:
         queue.max_size = op.max_size
         self._queues.admit(queue)
         batch = Batch(state, queue)
-        self._expect_groups(queue, [task for request in op.requests for task in request.tasks])
+        self._expect_groups(queue, op.requests)
         answer = PutAnswer(tuple(self._put(queue, session, request, batch) for request in op.requests))
         batch.insert()
         state.replies.cache(session, op.n, name, answer)
@@ -59,15 +57,16 @@ class Producers:
         queue.max_size = op.max_size
         self._queues.admit(queue)
         batch = Batch(self._state, queue)
-        self._expect_groups(queue, [op.task])
+        request = PutRequest("", (op.task,), wait=False)
+        self._expect_groups(queue, (request,))
         # a placeholder: without waiting, no session is needed
-        answer = self._put(queue, Session(0, "", 0), PutRequest("", (op.task,), wait=False), batch)
+        answer = self._put(queue, Session(0, "", 0), request, batch)
         batch.insert()
         return answer.ids[0] if isinstance(answer, Accepted) else Reply.REFUSED
 
-    def _expect_groups(self, queue: Queue, tasks: list[NewTask]) -> None:
-        names = {task.group for task in tasks}
-        if names != {""} and names:
+    def _expect_groups(self, queue: Queue, requests: tuple[PutRequest, ...]) -> None:
+        names = [task.group for request in requests for task in request.tasks if task.group]
+        if names:
             self._queues.groups(queue).expect(map(encoded_name, names))
 
     def _put(
@@ -106,7 +105,7 @@ class Producers:
         groups = queue.groups
         if groups is None or not groups.max_size:
             return True
-        needs = Counter(encoded_name(task.group) for task in batch.new(request))
+        needs = batch.count_new_in_groups(request)
         return all(groups.room(group) >= count for group, count in needs.items())
 
     def _wait(self, queue: Queue, session: Session, request: PutRequest) -> Any:
@@ -179,7 +178,7 @@ class Producers:
         self.leave(Leave(queue, producer))
 
 
-Order = tuple[int, int, int, int | None, bytes, bytes, str | None]
+Order = tuple[int, int, int, int | None, bytes, bytes, bytes | None]
 """What a new task is but for its payload: place, priority, ready_at, expires, meta, group and key."""
 
 
@@ -195,18 +194,18 @@ class Batch:
 
     def count_new(self, request: PutRequest) -> int:
         """How many tasks of a request are no duplicates."""
-        return len(self.new(request))
+        keys = [task.key for task in request.tasks if task.key is not None]
+        return len(request.tasks) - len(keys) + sum(self._twin(key) is None for key in set(keys))
 
-    def new(self, request: PutRequest) -> list[NewTask]:
-        """The tasks of a request that are no duplicates."""
+    def count_new_in_groups(self, request: PutRequest) -> Counter[bytes]:
+        """How many tasks of a request are no duplicates, by group; of two with a key, the first is none."""
         keys: set[str] = set()
-        new: list[NewTask] = []
+        new: Counter[bytes] = Counter()
         for task in request.tasks:
+            if task.key is None or (task.key not in keys and self._twin(task.key) is None):
+                new[encoded_name(task.group)] += 1
             if task.key is not None:
-                if task.key in keys or self._twin(task.key) is not None:
-                    continue
                 keys.add(task.key)
-            new.append(task)
         return new
 
     def add(self, request: PutRequest) -> tuple[int | Duplicate, ...]:
@@ -231,7 +230,8 @@ class Batch:
                 group = encoded_name(new.group)
                 groups.come(group)
             place = queue.line_up(state.last.task, group, ready_at, state.wall)
-            self._orders.append((place, new.priority, ready_at, expires, new.meta, group, new.key))
+            key = None if new.key is None else encoded_name(new.key)
+            self._orders.append((place, new.priority, ready_at, expires, new.meta, group, key))
             self._payloads.append(new.payload)
             ids.append(state.last.task)
             queue.put += 1
@@ -267,26 +267,12 @@ class Batch:
         )
 
     def _insert_each(self) -> None:
-        parts: list[bytes] = []
-        rows: list[list[int | None]] = []
-        end = 1
         tasks = zip(self._orders, self._payloads, strict=True)
-        for task, ((*order, meta, group, key), payload) in enumerate(tasks, self._first_id):
-            key_at = key_size = None
-            if key is not None:
-                encoded = encoded_name(key)
-                parts.append(encoded)
-                key_at, key_size = end, len(encoded)
-                end += key_size
-            parts += meta, payload
-            payload_at = end + len(meta)
-            rows.append([task, *order, key_at, key_size, end, len(meta), payload_at, len(payload)])
-            end = payload_at + len(payload)
-            if group:
-                parts.append(group)
-                rows[-1] += end, len(group)
-                end += len(group)
-        self._state.run(TASKS.insert, queue=self._queue.id, rows=json.dumps(rows), bytes=joined(parts))
+        rows = [
+            (task, self._queue.id, *order, payload)
+            for task, (order, payload) in enumerate(tasks, self._first_id)
+        ]
+        self._state.many(TASKS.insert, rows)
 
     @property
     def _first_id(self) -> int:

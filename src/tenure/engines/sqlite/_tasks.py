@@ -228,10 +228,11 @@ class Tasks:
             return ()
         ids = str([settle.id for settle in settles])
         found = self._state.one(TASKS.leased, ids=ids, queue=queue.id, session=session.id)
-        leases = {row[0]: Lease(*row) for row in json.loads(found[0])}
-        if queue.groups is not None:
-            for task, group in queue.groups.of_tasks(leases).items():
-                leases[task] = leases[task]._replace(group=group)
+        rows: list[list[Any]] = json.loads(found[0])
+        if queue.groups is not None and queue.groups.named:
+            groups = queue.groups.of_tasks(row[0] for row in rows)
+            rows = [[*row, groups[row[0]]] for row in rows]
+        leases = {row[0]: Lease(*row) for row in rows}
         self._endings.expect(queue, list(leases))
         refused: list[int] = []
         for settle in settles:

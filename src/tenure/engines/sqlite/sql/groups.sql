@@ -16,8 +16,9 @@ DELETE FROM grouping WHERE queue = :queue
 -- find: Groups by their names. `repeated` makes one row of parameters several.
 -- in: queue, name
 -- out: all columns but the queue
-SELECT name, unfinished, waiting, leased, takeable, bound, rests, reserved, producers, tag
-FROM task_group WHERE (queue, name) IN (VALUES (:queue, :name))
+WITH wanted (queue, name) AS (VALUES (:queue, :name))
+SELECT task_group.name, unfinished, waiting, leased, takeable, bound, rests, reserved, producers, tag
+FROM wanted CROSS JOIN task_group ON task_group.queue = wanted.queue AND task_group.name = wanted.name
 
 -- save: Keep groups. They are parameters since a tag would lose its last bits in JSON; repeated as for `find`.
 -- in: all columns

@@ -1,16 +1,9 @@
--- insert: Put tasks. One statement for all of them, since each step of a statement may wait for Python's lock.
--- in: queue, rows (JSON arrays of id, place, priority, ready_at, expires, and the offset and length of the key, of the
---     meta, of the payload and, if there is one, of the group in bytes), bytes
-INSERT INTO task (id, queue, place, priority, ready_at, expires, key, meta, payload, group_name)
-SELECT json_extract(value, '$[0]'), :queue, json_extract(value, '$[1]'), json_extract(value, '$[2]'),
-  json_extract(value, '$[3]'), json_extract(value, '$[4]'),
-  substr(:bytes, json_extract(value, '$[5]'), json_extract(value, '$[6]')),
-  substr(:bytes, json_extract(value, '$[7]'), json_extract(value, '$[8]')),
-  substr(:bytes, json_extract(value, '$[9]'), json_extract(value, '$[10]')),
-  coalesce(substr(:bytes, json_extract(value, '$[11]'), json_extract(value, '$[12]')), x'')
-FROM json_each(:rows)
+-- insert: Put tasks. `repeated` makes one row of parameters several.
+-- in: id, queue, place, priority, ready_at, expires, meta, group, key, payload
+INSERT INTO task (id, queue, place, priority, ready_at, expires, meta, group_name, key, payload)
+VALUES (:id, :queue, :place, :priority, :ready_at, :expires, :meta, :group, :key, :payload)
 
--- insert_alike: Put tasks that differ in their payload alone, and have no key: far less JSON to take apart.
+-- insert_alike: Put tasks that differ in their payload alone, and have no key: one statement for all of them.
 -- in: queue, id (of the first, the others follow), place, priority, ready_at, expires, meta, group, rows (JSON arrays of
 --     the offset and length of the payload in bytes), bytes
 INSERT INTO task (id, queue, place, priority, ready_at, expires, meta, group_name, payload)
