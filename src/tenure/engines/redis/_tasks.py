@@ -37,6 +37,7 @@ _LETTERS = {
     Verdict.CANCEL: b"c",
 }
 
+
 def _or_nothing(duration: float | None) -> Argument:
     return "" if duration is None else microseconds(duration)
 
