@@ -58,7 +58,8 @@ end
 -- The first in the line of a group: its place, and its name.
 local function first_in_group(queue, group)
     local member = rare('groups').first_members(queue, ':lines', group, 1)[1]
-    return sub(member, #group.prefix + 1, #group.prefix + 16), sub(member, #group.prefix + 17)
+    local _, rest = rare('groups').split_member(member)
+    return sub(rest, 1, 16), sub(rest, 17)
 end
 
 local function leave_group(queue, producer, place)

@@ -18,7 +18,7 @@ local known_groups = {} -- queue -> its settings, and the groups that were read
 
 -- What the members of a group begin with, so that they are in the order of its bytes.
 local function prefix_of(name)
-    return string.gsub(name, '%z', '\0\1') .. '\0\0'
+    return (find(name, '\0', 1, true) and string.gsub(name, '%z', '\0\1') or name) .. '\0\0'
 end
 
 -- The name of the group of a member, and what follows.
@@ -37,7 +37,7 @@ end
 
 -- The first members of a group, at most so many; `from` and `to` are behind its prefix.
 local function first_members(queue, key, group, most, from, to)
-    local prefix = group.prefix
+    local prefix = group.prefix or prefix_of(group.name)
     return call('ZRANGEBYLEX', queue.key .. key, from and '[' .. prefix .. from or '[' .. prefix,
         to and '(' .. prefix .. to or '(' .. sub(prefix, 1, -2) .. '\1', 'LIMIT', 0, most)
 end
@@ -77,7 +77,7 @@ local function unpack_group(name, packed)
     end
     -- 16 fields: a table of more takes twice the space
     return {
-        name = name, prefix = name ~= '' and prefix_of(name), packed = packed, is_there = packed and true, size = unfinished,
+        name = name, prefix = false, packed = packed, is_there = packed and true, size = unfinished,
         unfinished = unfinished, waiting = waiting, leased = leased, reserved = reserved, lined = lined, bound = bound,
         resting = resting == 1, takeable = 0, tag = false, saved = false, turn = false,
     }
@@ -103,10 +103,10 @@ end
 
 -- Read many at once.
 local function read_groups(queue, names)
-    local known, missing = known_of(queue), {}
+    local known, missing, seen = known_of(queue), {}, {[''] = true}
     for _, name in ipairs(names) do
-        if name ~= '' and not known.of[name] then
-            missing[#missing + 1] = name
+        if not (seen[name] or known.of[name]) then
+            missing[#missing + 1], seen[name] = name, true
         end
     end
     for i = 1, #missing, CAP do
@@ -128,7 +128,7 @@ end
 -- How many tasks of a group can be taken has changed, perhaps.
 local function refresh(queue, group)
     local known = known_groups[queue]
-    local count = takeable(known, group)
+    local count = known.per_group == 0 and group.waiting or takeable(known, group)
     gained, group.takeable, known.touched[group] = gained + count - group.takeable, count, true
     if count == 0 then
         group.tag = false
@@ -174,7 +174,9 @@ end
 -- There is one unfinished task more.
 local function come(queue, name)
     local group = read_group(queue, name)
-    make_group(queue, group)
+    if not group.is_there then
+        make_group(queue, group)
+    end
     group.unfinished = group.unfinished + 1
     known_groups[queue].touched[group] = true
 end
@@ -204,6 +206,7 @@ end
 -- The members of a ready task of a group in `turns` and, if it has a priority, `elders`.
 local function members_of(group, priority, since, task_id)
     local rank = rank_of(priority)
+    group.prefix = group.prefix or prefix_of(group.name)
     return group.prefix .. rank .. since .. task_id, rank ~= USUAL and group.prefix .. since .. task_id .. rank
 end
 

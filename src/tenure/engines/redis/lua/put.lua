@@ -139,6 +139,9 @@ local function put_request()
         accept(count, cursor, value, expected)
         return rare().make_room(queue, place.group)
     elseif not place and (count == 0 or has_room(count, of)) then
+        if of == '+' then
+            -- include read_groups
+        end
         return accept(count, cursor, value, expected)
     end
     pass_over(count)

@@ -152,7 +152,7 @@ local function admit_everywhere(queue)
         end
         local group = rare('groups').read_group(queue, (rare('groups').split_member(member)))
         most = admit_in_group(queue, group, most)
-        from = '[' .. sub(group.prefix, 1, -2) .. '\1'
+        from = '[' .. sub(rare('groups').prefix_of(group.name), 1, -2) .. '\1'
     end
     admit(queue)
 end

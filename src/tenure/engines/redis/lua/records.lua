@@ -425,20 +425,21 @@ function operations.browse(name)
     return page[2](read_queue(name), after, math.min(tonumber(ARGV[7]), CAP), page[3])
 end
 
+-- The groups of which another number of tasks can be taken if at most so many are leased: all of them have more tasks.
+local function groups_above(queue, one, other)
+    local least = math.min(one == 0 and math.huge or one, other == 0 and math.huge or other)
+    local names = least < math.huge and call('ZRANGEBYSCORE', queue.key .. ':sizes', '-inf', format('(%d', -least)) or {}
+    rare('groups').read_groups(queue, names)
+    return names
+end
+
 -- ARGV: queue, tasks of a group leased at a time (0: any), unfinished ones (0: any), hold (0 or 1), then names and weights -> ok
 function operations.set_groups(name)
     local queue, G = read_queue(name), rare('groups')
     local SETTINGS, WEIGHTS, known, weighted = P .. name .. ':settings', P .. name .. ':weights', G.known_of(queue), #ARGV > 7
-    local per_group, size, hold, changed = tonumber(ARGV[5]), tonumber(ARGV[6]), ARGV[7] == '1', {}
-    if queue.grouped > 0 and (per_group ~= known.per_group or hold ~= known.hold) then
-        local all, new = call('HGETALL', queue.key .. ':groups'), {per_group = per_group, hold = hold}
-        for i = 1, #all, 2 do
-            local group = G.unpack_group(all[i], all[i + 1])
-            if G.takeable(known, group) ~= G.takeable(new, group) then
-                changed[#changed + 1] = G.add_group(queue, known, all[i], all[i + 1])
-            end
-        end
-    end
+    local per_group, size, hold = tonumber(ARGV[5]), tonumber(ARGV[6]), ARGV[7] == '1'
+    local is_other = per_group ~= known.per_group or hold ~= known.hold
+    local changed = is_other and groups_above(queue, per_group, known.per_group) or {}
     known.per_group, known.size, known.hold, known.weighted = per_group, size, hold, weighted
     call('DEL', SETTINGS, WEIGHTS)
     if per_group ~= 0 or size ~= 0 or weighted then
@@ -451,7 +452,7 @@ function operations.set_groups(name)
         end
     end
     for _, group in ipairs(changed) do
-        G.refresh(queue, group)
+        G.refresh(queue, G.read_group(queue, group))
     end
     R.admit_everywhere(queue)
     offer_tasks(queue, gained)

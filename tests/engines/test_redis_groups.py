@@ -1,0 +1,177 @@
+"""How the scripts keep groups of tasks: in which order, at what cost, and that nothing stays."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+import tenure.engine as e
+from tenure.engines.memory import MemoryEngine
+
+
+class Clock:
+    def __init__(self):
+        self.now = 1000.0
+
+    def __call__(self):
+        return self.now
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+@pytest.fixture
+def engine(inline_redis, clock):
+    return inline_redis(clock)
+
+
+@pytest.fixture
+def ask(engine):
+    """Apply one operation; there is a session "s"."""
+    engine.apply_now(e.OpenSession("s", "p", 1e6))
+    return engine.apply_now
+
+
+numbers = iter(range(1, 10**9))
+
+
+def put(ask, groups, **options):
+    tasks = tuple(e.NewTask(b"x", group=group, **options) for group in groups)
+    for start in range(0, len(tasks), e.CAP):
+        n = next(numbers)
+        request = e.PutRequest(f"p{n}", tasks[start : start + e.CAP])
+        ask(e.Put("s", n, "q", (request,), 10**6))
+
+
+def take(ask, want):
+    return ask(e.Exchange("s", next(numbers), "q", want=want, wait=False)).tasks
+
+
+NAMES = ("a", "a\0", "a\0\0", "a\0\1", "a\0b", "ab", "A", "B", "b", "é", "z", "\uffff", "\U0001f600", "0", "")
+
+
+def test_groups_are_in_the_order_of_their_bytes(ask):
+    put(ask, NAMES * 3)
+    names = sorted(NAMES)
+    ids, after = [], ""
+    while True:
+        page = ask(e.Browse("q", "waiting", after, 4))
+        ids += [(one.group, one.id) for one in page.records]
+        if not (after := page.next):
+            break
+    assert ids == sorted(
+        (name, 1 + i + turn * len(NAMES)) for i, name in enumerate(NAMES) for turn in range(3)
+    )
+    # they all have the same tags, however many are taken at once
+    assert [task.group for task in take(ask, 20)] == (names * 2)[:20]
+    assert [task.group for task in take(ask, 100)] == (names * 3)[20:]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_tags_are_equal_to_the_last_bit(ask, clock, seed):
+    """Sums of these turns are not exact, and in Lua a number becomes a text of 14 digits in most ways."""
+    memory = MemoryEngine(clock=clock)
+    memory.apply(e.OpenSession("s", "p", 1e6))
+    random = Random(seed)
+    weights = tuple((name, random.choice((3.0, 7.0, 0.3, 1e-3, 1e9))) for name in "abcdefg")
+
+    def both(operation):
+        answers = [engine(operation) for engine in (ask, memory.apply)]
+        if isinstance(operation, e.Exchange):
+            tasks = [[(one.id, one.group) for one in answer.tasks] for answer in answers]
+            assert tasks[0] == tasks[1]
+        return answers
+
+    both(e.SetGroups("q", weights=weights))
+    for _ in range(40):
+        tasks = tuple(
+            e.NewTask(b"x", random.choice((0, 0, 1)), group=random.choice("abcdefgh")) for _ in range(20)
+        )
+        n = next(numbers)
+        both(e.Put("s", n, "q", (e.PutRequest(f"p{n}", tasks),), 10**6))
+        taken = both(e.Exchange("s", next(numbers), "q", want=random.choice((1, 5, 20)), aging=None))
+        verdicts = [random.choice((e.Verdict.DONE, e.Verdict.GIVE_BACK)) for _ in taken[0].tasks]
+        n = next(numbers)
+        for apply, answer in zip((ask, memory.apply), taken, strict=True):
+            settled = zip(answer.tasks, verdicts, strict=True)
+            ends = tuple(e.Settle(one.id, one.token, verdict, ttl=0.0) for one, verdict in settled)
+            apply(e.Exchange("s", n, "q", ends))
+
+
+def test_groups_that_were_used_once_leave_no_key_and_no_field(redis_server, ask):
+    put(ask, ("first",))
+    (task,) = take(ask, 1)
+    ask(e.Exchange("s", next(numbers), "q", (e.Settle(task.id, task.token, e.Verdict.DONE, ttl=0.0),)))
+
+    def kept():
+        names = {name for name in redis_server("KEYS", "*:q:*") if not name[-12:].isdigit()}
+        return names, redis_server("HKEYS", "tenure:{0}:q:queue")
+
+    before = kept()
+    put(ask, [f"group {n}" for n in range(100)])
+    put(ask, [f"group {n}" for n in range(50, 150)], priority=1)
+    while tasks := take(ask, 64):
+        ends = tuple(e.Settle(one.id, one.token, e.Verdict.DONE, ttl=0.0) for one in tasks)
+        ask(e.Exchange("s", next(numbers), "q", ends))
+    assert kept()[0] == before[0] | {b"tenure:{0}:q:queue"}
+    assert redis_server("HGET", "tenure:{0}:q:queue", "grouped") == b"0"
+
+
+@pytest.fixture
+def cost(redis_server, ask):
+    """Apply one operation -> how many commands its script took."""
+
+    def commands(operation):
+        redis_server("CONFIG", "RESETSTAT")
+        ask(operation)
+        stats = redis_server("INFO", "commandstats").decode().splitlines()
+        calls = {
+            line.split(":")[0]: int(line.split("calls=")[1].split(",")[0])
+            for line in stats
+            if "calls=" in line
+        }
+        return sum(calls.values()) - calls["cmdstat_evalsha"] - calls.get("cmdstat_config|resetstat", 0)
+
+    return commands
+
+
+def test_no_command_goes_through_all_groups(ask, cost):
+    """But for a change of the limit, which reads those that are longer than it."""
+    put(ask, [f"group {n}" for n in range(20_000)])
+    operations = (
+        *(
+            e.Exchange("s", next(numbers), "q", want=1),
+            e.Count("q"),
+            e.Groups("q", 20),
+            e.Browse("q", "waiting", "", 2),
+        ),
+        *(
+            e.SetPaused("q", False),
+            e.SetGroups("q", 1),
+            e.SetGroups("q", 1, 5, (("a", 2.0),)),
+            e.SetGroups("q"),
+        ),
+    )
+    for operation in operations:
+        assert cost(operation) < 40, operation
+
+
+def test_a_long_line_of_a_group_is_served_in_short_steps(ask, engine):
+    hinted = []
+    engine.listen("p", hinted.append)
+    ask(e.SetGroups("q", max_size=1))
+    put(ask, ("a",))
+    count = 2 * e.CAP + 10
+    for i in range(count):
+        request = e.PutRequest(f"p{i}", (e.NewTask(b"x", group="a"),))
+        assert isinstance(ask(e.Put("s", next(numbers), "q", (request,), 10**6)).answers[0], e.Queued)
+    assert ask(e.Count("q")).producers == count
+    ask(e.SetGroups("q"))
+    while ask(e.Ping()) is e.Reply.MORE:
+        pass
+    assert [hint.name for hint in hinted] == [f"p{i}" for i in range(count)]
+    counts = ask(e.Count("q"))
+    assert (counts.producers, counts.reserved) == (0, count)
