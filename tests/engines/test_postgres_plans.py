@@ -55,7 +55,7 @@ FILL = f"""
     INSERT INTO tenure.task (id, queue, priority, ready_at, delayed, payload)
     SELECT nextval('tenure.last_task'), 'due', i % 7, i, true, 'p' FROM generate_series(1, {ROWS}) i;
     UPDATE tenure.queue SET waiting = 2 * {ROWS}, live = 2 * {ROWS}, put = 2 * {ROWS}, named = {ROWS} + 1,
-        groups = {ROWS} + 1, delayed = 0, held = 0, virtual_time = 0 WHERE name = 'groups';
+        groups = {ROWS} + 1, delayed = 0, held = 0, virtual_time = 0, has_groups = true WHERE name = 'groups';
     INSERT INTO tenure.task (id, queue, priority, ready_at, payload, group_name)
     SELECT nextval('tenure.last_task'), 'groups', i % 7, i % 1000, 'p',
         CASE WHEN i <= {ROWS} THEN 'long' ELSE 'group ' || i END::bytea

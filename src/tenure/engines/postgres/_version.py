@@ -72,7 +72,8 @@ STEPS: dict[int, str] = {
         DROP INDEX tenure.claim_waits;
         CREATE INDEX claim_waits ON tenure.claim (pool, number, ordinal) WHERE resource IS NULL;
         CREATE INDEX claim_group ON tenure.claim (pool, group_name, number) WHERE resource IS NULL;
-        ALTER TABLE tenure.queue ADD named bigint NOT NULL DEFAULT 0, ADD groups bigint NOT NULL DEFAULT 0,
+        ALTER TABLE tenure.queue ADD has_groups boolean NOT NULL DEFAULT false,
+            ADD named bigint NOT NULL DEFAULT 0, ADD groups bigint NOT NULL DEFAULT 0,
             ADD held bigint NOT NULL DEFAULT 0, ADD virtual_time double precision NOT NULL DEFAULT 0,
             ADD per_group bigint NOT NULL DEFAULT 0, ADD group_size bigint NOT NULL DEFAULT 0,
             ADD weights bigint NOT NULL DEFAULT 0, ADD keep_order boolean NOT NULL DEFAULT true;
