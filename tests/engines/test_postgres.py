@@ -302,6 +302,7 @@ VERSION_8 = """
     CREATE INDEX producer_waits ON fresh.producer (queue, ordinal) WHERE NOT reserved;
     CREATE INDEX task_priority ON fresh.task (queue, priority DESC, ready_at, id) WHERE session IS NULL AND NOT delayed;
     CREATE INDEX task_age ON fresh.task (queue, ready_at, id) WHERE session IS NULL AND NOT delayed;
+    CREATE INDEX task_due ON fresh.task (queue, ready_at, id) WHERE session IS NULL AND delayed;
     ALTER TABLE fresh.claim RENAME TO wish;
     ALTER INDEX fresh.claim_pkey RENAME TO wish_pkey;
     ALTER INDEX fresh.claim_waits RENAME TO wish_waits;

@@ -104,6 +104,9 @@ RETURNS tenure.queue LANGUAGE plpgsql AS $$
 DECLARE
     added record;
 BEGIN
+    IF cardinality(_ids) = 1 AND _ids[1] > 0 THEN
+        RETURN tenure.regroup(_q, coalesce(_groups[1], ''), 1, (_delays[1] = 0)::int, 0);
+    END IF;
     SELECT array_agg(coalesce(u.name, '')) AS groups,
         array_agg(coalesce(u.name, '')) FILTER (WHERE u.delay = 0) AS ready_groups
     INTO added FROM unnest(_ids, _groups, _delays) u (id, name, delay) WHERE u.id > 0;

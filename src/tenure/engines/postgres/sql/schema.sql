@@ -303,9 +303,9 @@ CREATE TABLE tenure.task (
 CREATE INDEX task_priority ON tenure.task (queue, group_name, priority DESC, ready_at, id)
     WHERE session IS NULL AND NOT delayed;
 CREATE INDEX task_age ON tenure.task (queue, group_name, ready_at, id) WHERE session IS NULL AND NOT delayed;
--- the oldest of all groups
-CREATE INDEX task_oldest ON tenure.task (queue, ready_at) WHERE session IS NULL AND NOT delayed AND group_name <> '';
-CREATE INDEX task_due ON tenure.task (queue, ready_at, id) WHERE session IS NULL AND delayed;
+-- what is due next, and the oldest of all groups: one index more would cost tasks without a group too
+CREATE INDEX task_due ON tenure.task (queue, delayed, ready_at, id)
+    WHERE session IS NULL AND (delayed OR group_name <> '');
 CREATE INDEX task_lease ON tenure.task (session, token) WHERE session IS NOT NULL;
 CREATE INDEX task_leased ON tenure.task (queue, token) WHERE session IS NOT NULL;
 CREATE INDEX task_stop ON tenure.task (session, stop) WHERE stop IS NOT NULL;
