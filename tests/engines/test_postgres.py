@@ -295,13 +295,14 @@ VERSION_8 = """
     ALTER TABLE fresh.claim DROP COLUMN group_name, DROP COLUMN number;
     ALTER TABLE fresh.producer DROP COLUMN group_name, DROP COLUMN for_group;
     ALTER TABLE fresh.queue DROP COLUMN named, DROP COLUMN groups, DROP COLUMN held, DROP COLUMN virtual_time,
-        DROP COLUMN per_group, DROP COLUMN group_size, DROP COLUMN weights, DROP COLUMN keep_order;
+        DROP COLUMN per_group, DROP COLUMN group_size, DROP COLUMN weights, DROP COLUMN keep_order, DROP COLUMN has_groups;
     ALTER TABLE fresh.task DROP COLUMN group_name;
     ALTER TABLE fresh.ended DROP COLUMN group_name;
     CREATE INDEX claim_waits ON fresh.claim (pool, ordinal) WHERE resource IS NULL;
     CREATE INDEX producer_waits ON fresh.producer (queue, ordinal) WHERE NOT reserved;
     CREATE INDEX task_priority ON fresh.task (queue, priority DESC, ready_at, id) WHERE session IS NULL AND NOT delayed;
     CREATE INDEX task_age ON fresh.task (queue, ready_at, id) WHERE session IS NULL AND NOT delayed;
+    CREATE INDEX task_due ON fresh.task (queue, ready_at, id) WHERE session IS NULL AND delayed;
     ALTER TABLE fresh.claim RENAME TO wish;
     ALTER INDEX fresh.claim_pkey RENAME TO wish_pkey;
     ALTER INDEX fresh.claim_waits RENAME TO wish_waits;

@@ -54,6 +54,14 @@ FILL = f"""
     UPDATE tenure.queue SET delayed = {ROWS}, live = {ROWS}, put = {ROWS} WHERE name = 'due';
     INSERT INTO tenure.task (id, queue, priority, ready_at, delayed, payload)
     SELECT nextval('tenure.last_task'), 'due', i % 7, i, true, 'p' FROM generate_series(1, {ROWS}) i;
+    UPDATE tenure.queue SET waiting = 2 * {ROWS}, live = 2 * {ROWS}, put = 2 * {ROWS}, named = {ROWS} + 1,
+        groups = {ROWS} + 1, delayed = 0, held = 0, virtual_time = 0, has_groups = true WHERE name = 'groups';
+    INSERT INTO tenure.task (id, queue, priority, ready_at, payload, group_name)
+    SELECT nextval('tenure.last_task'), 'groups', i % 7, i % 1000, 'p',
+        CASE WHEN i <= {ROWS} THEN 'long' ELSE 'group ' || i END::bytea
+    FROM generate_series(1, 2 * {ROWS}) i;
+    INSERT INTO tenure.task_group (queue, name, live, waiting, leased, tag)
+    SELECT 'groups', t.group_name, count(*), count(*), 0, 1 FROM tenure.task t WHERE t.queue = 'groups' GROUP BY 2;
 """
 
 
@@ -221,6 +229,25 @@ def due(engine):
     engine.apply_now(e.Move("due", frozenset({"waiting"}), "purged"))
 
 
+def groups(engine):
+    """Of many groups one is long; tasks are put, taken, settled in several ways, looked at, postponed and purged."""
+    names = ("long", "group 5", "new", "", "new")
+    tasks = tuple(e.NewTask(b"p", group=name, delay=delay) for name in names for delay in (0.0, 1e6))
+    request = e.PutRequest(str(next(numbers)), tasks)
+    engine.apply_now(e.Put("s", next(numbers), "groups", (request,), 10 * ROWS))
+    for aging in (None, 1.0):
+        for verdict in (e.Verdict.DONE, e.Verdict.RETRY, e.Verdict.GIVE_BACK):
+            taken = engine.apply_now(e.Exchange("s", next(numbers), "groups", want=WANT, aging=aging)).tasks
+            settle = tuple(e.Settle(task.id, task.token, verdict, ttl=60.0) for task in taken)
+            engine.apply_now(e.Exchange("s", next(numbers), "groups", settle))
+    found = engine.apply_now(e.Browse("groups", "waiting", limit=WANT))
+    found = engine.apply_now(e.Browse("groups", "waiting", found.next, limit=WANT))
+    ids = tuple(record.id for record in found.records)
+    engine.apply_now(e.Move("groups", ids, "delayed", delay=1e6))
+    engine.apply_now(e.Move("groups", frozenset({"waiting"}), "purged"))
+    engine.apply_now(e.Count("groups"))
+
+
 def counting(engine):
     engine.apply_now(e.Count("big", "s"))
 
@@ -246,6 +273,7 @@ WORKS = {
     "settle with followers": follow,
     "expire": expire,
     "many are due": due,
+    "groups": groups,
     "count": counting,
     "browse waiting": browsing("waiting"),
     "browse delayed": browsing("delayed"),
@@ -277,7 +305,13 @@ def early(postgres_process):
     for work in WORKS.values():
         put(engine)
         work(engine)
-    engine.run("DELETE FROM tenure.task", "DELETE FROM tenure.ended", "DELETE FROM tenure.given", FILL)
+    engine.run(
+        "DELETE FROM tenure.task",
+        "DELETE FROM tenure.task_group",
+        "DELETE FROM tenure.ended",
+        "DELETE FROM tenure.given",
+        FILL,
+    )
     yield engine
     engine.close()
     _forget_statistics(url)

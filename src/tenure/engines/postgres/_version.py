@@ -72,7 +72,8 @@ STEPS: dict[int, str] = {
         DROP INDEX tenure.claim_waits;
         CREATE INDEX claim_waits ON tenure.claim (pool, number, ordinal) WHERE resource IS NULL;
         CREATE INDEX claim_group ON tenure.claim (pool, group_name, number) WHERE resource IS NULL;
-        ALTER TABLE tenure.queue ADD named bigint NOT NULL DEFAULT 0, ADD groups bigint NOT NULL DEFAULT 0,
+        ALTER TABLE tenure.queue ADD has_groups boolean NOT NULL DEFAULT false,
+            ADD named bigint NOT NULL DEFAULT 0, ADD groups bigint NOT NULL DEFAULT 0,
             ADD held bigint NOT NULL DEFAULT 0, ADD virtual_time double precision NOT NULL DEFAULT 0,
             ADD per_group bigint NOT NULL DEFAULT 0, ADD group_size bigint NOT NULL DEFAULT 0,
             ADD weights bigint NOT NULL DEFAULT 0, ADD keep_order boolean NOT NULL DEFAULT true;
@@ -93,12 +94,12 @@ STEPS: dict[int, str] = {
         CREATE INDEX producer_for_group ON tenure.producer (queue, group_name, ordinal) WHERE for_group;
         ALTER TABLE tenure.task ADD group_name bytea NOT NULL DEFAULT '';
         ALTER TABLE tenure.ended ADD group_name bytea NOT NULL DEFAULT '';
-        DROP INDEX tenure.task_priority, tenure.task_age;
+        DROP INDEX tenure.task_priority, tenure.task_age, tenure.task_due;
         CREATE INDEX task_priority ON tenure.task (queue, group_name, priority DESC, ready_at, id)
             WHERE session IS NULL AND NOT delayed;
         CREATE INDEX task_age ON tenure.task (queue, group_name, ready_at, id) WHERE session IS NULL AND NOT delayed;
-        CREATE INDEX task_oldest ON tenure.task (queue, ready_at)
-            WHERE session IS NULL AND NOT delayed AND group_name <> '';
+        CREATE INDEX task_due ON tenure.task (queue, delayed, ready_at, id)
+            WHERE session IS NULL AND (delayed OR group_name <> '');
         CREATE OR REPLACE FUNCTION tenure.exchange(
             _clock bigint, _cap bigint, _session bytea, _n bigint, _queue bytea,
             _ids bigint[], _tokens bigint[], _verdicts text[], _results bytea[], _delays bigint[], _ttls bigint[],

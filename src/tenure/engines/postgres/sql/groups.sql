@@ -31,7 +31,9 @@ DECLARE
 BEGIN
     IF _q.named = 0 AND _name = '' THEN
         RETURN _q;
-    ELSIF _q.named = 0 AND _q.live > 0 THEN
+    END IF;
+    _q.has_groups := true;
+    IF _q.named = 0 AND _q.live > 0 THEN
         -- those without a group are one from now on
         g.cost := tenure.cost_of(_q, '');
         INSERT INTO tenure.task_group (queue, name, live, waiting, leased, cost, tag)
@@ -94,6 +96,25 @@ BEGIN
         _q := tenure.regroup(_q, one.name, one.n * _live, one.n * _waiting, one.n * _leased);
     END LOOP;
     RETURN _q;
+END $$;
+
+-- The tasks with an id above 0 were put, each in the group at its place; without `_groups` they have none.
+CREATE FUNCTION tenure.put_in_groups(_q tenure.queue, _ids bigint[], _groups bytea[], _delays bigint[])
+RETURNS tenure.queue LANGUAGE plpgsql AS $$
+DECLARE
+    added record;
+BEGIN
+    IF cardinality(_ids) = 1 AND _ids[1] > 0 THEN
+        RETURN tenure.regroup(_q, coalesce(_groups[1], ''), 1, (_delays[1] = 0)::int, 0);
+    END IF;
+    SELECT array_agg(coalesce(u.name, '')) AS groups,
+        array_agg(coalesce(u.name, '')) FILTER (WHERE u.delay = 0) AS ready_groups
+    INTO added FROM unnest(_ids, _groups, _delays) u (id, name, delay) WHERE u.id > 0;
+    IF cardinality(added.groups) = cardinality(added.ready_groups) THEN
+        RETURN tenure.regroup_all(_q, added.groups, 1, 1, 0);
+    END IF;
+    RETURN tenure.regroup_all(
+        tenure.regroup_all(_q, added.groups, 1, 0, 0), added.ready_groups, 0, 1, 0);
 END $$;
 
 -- A task that was tried goes back: it stays ahead of its group where order is kept. Its `regroup` follows.
@@ -257,6 +278,7 @@ BEGIN
     END IF;
     queue := tenure.queue_of(now, _queue);
     before := queue.waiting - queue.held;
+    queue.has_groups := true;
     queue.per_group := _per_group;
     queue.group_size := _max_size;
     queue.keep_order := _keep_order;

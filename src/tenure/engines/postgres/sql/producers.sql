@@ -7,12 +7,13 @@ CREATE FUNCTION tenure.accept(
 ) LANGUAGE plpgsql AS $$
 DECLARE
     due bigint;
-    before bigint := _q.waiting - _q.held;
-    has_groups boolean := _groups IS NOT NULL OR _q.named > 0;
-    added record;
+    before bigint;
+    ready bigint;
+    added bigint;
 BEGIN
     IF _q.takers > 0 THEN
         due := tenure.next_due(_q);
+        before := _q.waiting - _q.held;
     END IF;
     IF _keys IS NULL THEN
         _ids := ARRAY(SELECT nextval('tenure.last_task') FROM generate_series(1, cardinality(_payloads)));
@@ -31,22 +32,16 @@ BEGIN
         FROM unnest(_payloads, _priorities, _delays, _expires, _metas, _groups)
             WITH ORDINALITY AS n (payload, priority, delay, expires, meta, group_name, i)
         WHERE _ids[i] > 0
-        RETURNING delayed, group_name
+        RETURNING delayed
     )
-    SELECT count(*) AS number, count(*) FILTER (WHERE NOT p.delayed) AS ready,
-        array_agg(p.group_name) FILTER (WHERE has_groups) AS groups,
-        array_agg(p.group_name) FILTER (WHERE has_groups AND NOT p.delayed) AS ready_groups
-    INTO added FROM put p;
-    IF has_groups AND added.ready = added.number THEN
-        _q := tenure.regroup_all(_q, added.groups, 1, 1, 0);
-    ELSIF has_groups THEN
-        _q := tenure.regroup_all(_q, added.groups, 1, 0, 0);
-        _q := tenure.regroup_all(_q, added.ready_groups, 0, 1, 0);
+    SELECT count(*) FILTER (WHERE NOT p.delayed), count(*) INTO ready, added FROM put p;
+    IF _groups IS NOT NULL OR _q.named > 0 THEN
+        _q := tenure.put_in_groups(_q, _ids, _groups, _delays);
     END IF;
-    _q.put := _q.put + added.number;
-    _q.live := _q.live + added.number;
-    _q.waiting := _q.waiting + added.ready;
-    _q.delayed := _q.delayed + added.number - added.ready;
+    _q.put := _q.put + added;
+    _q.live := _q.live + added;
+    _q.waiting := _q.waiting + ready;
+    _q.delayed := _q.delayed + added - ready;
     IF _q.takers > 0 THEN
         _q := tenure.offer_sooner(tenure.offer_tasks(_q, _q.waiting - _q.held - before), due);
     END IF;

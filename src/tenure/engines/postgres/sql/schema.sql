@@ -168,10 +168,10 @@ CREATE INDEX party_session ON tenure.party (session, made);
 -- `lasting` are records that are kept for good. Unless it is `awaited`, nobody watches the end of a task, and unless it is
 -- `followed`, nobody watches its changes.
 --
--- Groups: `named` are the rows of task_group but for that of tasks without a group, `groups` those of them that have an
--- unfinished task; `held` are the waiting tasks that nobody can take now, because of the limits of their groups;
--- `virtual_time` is that of the turns. While `named` is 0, so are these, and there is no row in task_group. `weights` are
--- the rows of turn.
+-- Groups: unless it `has_groups`, what follows is as in a new queue. `named` are the rows of task_group but for that of
+-- tasks without a group, `groups` those of them that have an unfinished task; `held` are the waiting tasks that nobody
+-- can take now, because of the limits of their groups; `virtual_time` is that of the turns. While `named` is 0, so are
+-- these, and there is no row in task_group. `weights` are the rows of turn.
 CREATE TABLE tenure.queue (
     name bytea PRIMARY KEY,
     paused boolean NOT NULL DEFAULT false,
@@ -195,6 +195,7 @@ CREATE TABLE tenure.queue (
     lasting bigint NOT NULL DEFAULT 0,
     keep_until bigint NOT NULL DEFAULT 0,
     look_at bigint,
+    has_groups boolean NOT NULL DEFAULT false,
     named bigint NOT NULL DEFAULT 0,
     groups bigint NOT NULL DEFAULT 0,
     held bigint NOT NULL DEFAULT 0,
@@ -302,9 +303,9 @@ CREATE TABLE tenure.task (
 CREATE INDEX task_priority ON tenure.task (queue, group_name, priority DESC, ready_at, id)
     WHERE session IS NULL AND NOT delayed;
 CREATE INDEX task_age ON tenure.task (queue, group_name, ready_at, id) WHERE session IS NULL AND NOT delayed;
--- the oldest of all groups
-CREATE INDEX task_oldest ON tenure.task (queue, ready_at) WHERE session IS NULL AND NOT delayed AND group_name <> '';
-CREATE INDEX task_due ON tenure.task (queue, ready_at, id) WHERE session IS NULL AND delayed;
+-- what is due next, and the oldest of all groups: one index more would cost tasks without a group too
+CREATE INDEX task_due ON tenure.task (queue, delayed, ready_at, id)
+    WHERE session IS NULL AND (delayed OR group_name <> '');
 CREATE INDEX task_lease ON tenure.task (session, token) WHERE session IS NOT NULL;
 CREATE INDEX task_leased ON tenure.task (queue, token) WHERE session IS NOT NULL;
 CREATE INDEX task_stop ON tenure.task (session, stop) WHERE stop IS NOT NULL;

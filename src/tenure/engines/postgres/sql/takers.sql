@@ -59,8 +59,8 @@ BEGIN
             WHERE found.token = s.token AND found.session = _mine.id
         ) s
         WHERE t.ctid = s.place
-        RETURNING t.id, t.priority, t.attempts, t.deliveries, t.key, t.keep, t.payload, t.progress, t.meta, t.group_name,
-            s.verdict, s.result, s.ttl, coalesce(s.failure, t.failure) AS failure, s.i
+        RETURNING t.id, t.priority, t.attempts, t.deliveries, t.key, t.keep, t.payload, t.progress, t.meta,
+            t.group_name, s.verdict, s.result, s.ttl, coalesce(s.failure, t.failure) AS failure, s.i
     ), kept AS (
         INSERT INTO tenure.ended
             (id, queue, state, seq, priority, attempts, deliveries, ended_at, expires, key, result, payload, progress,
@@ -78,7 +78,7 @@ BEGIN
         count(*) FILTER (WHERE g.verdict = 'cancelled') AS cancelled,
         count(*) FILTER (WHERE g.verdict = 'dead' AND g.ttl >= 0) AS letters,
         count(*) FILTER (WHERE g.ttl < 0) AS lasting, max(g.ttl) FILTER (WHERE g.verdict <> 'dead') AS ttl,
-        coalesce(array_agg(g.id), '{}') AS ids, array_agg(g.group_name) FILTER (WHERE _q.named > 0) AS groups
+        coalesce(array_agg(g.id), '{}') AS ids
     INTO ends FROM gone g;
     IF ends.letters > 0 THEN
         INSERT INTO tenure.todo (due, id, name)
@@ -92,8 +92,9 @@ BEGIN
         _refused := ARRAY(SELECT s.token FROM unnest(_ids, _tokens) WITH ORDINALITY AS s (id, token, i)
             WHERE s.id <> ALL (ends.ids) ORDER BY s.i);
     END IF;
-    IF ends.groups IS NOT NULL THEN
-        _q := tenure.regroup_all(_q, ends.groups, -1, 0, -1);
+    IF _q.named > 0 THEN
+        _q := tenure.regroup_all(_q, ARRAY(SELECT e.group_name FROM unnest(ends.ids) i (id)
+            CROSS JOIN LATERAL (SELECT * FROM tenure.ended l WHERE l.id = i.id LIMIT 1) e), -1, 0, -1);
     END IF;
     _q.live := _q.live - ends.live;
     _q.done := _q.done + ends.done;
@@ -145,21 +146,25 @@ END $$;
 -- The first `_cap` delayed tasks that are due become ready.
 CREATE FUNCTION tenure.promote(_now bigint, _q tenure.queue, _cap bigint) RETURNS tenure.queue LANGUAGE plpgsql AS $$
 DECLARE
-    promoted record;
+    groups bytea[];
+    promoted bigint;
 BEGIN
-    WITH moved AS (
-        UPDATE tenure.task t SET delayed = false WHERE t.ctid = ANY (ARRAY(
-            SELECT d.ctid FROM tenure.task d
+    IF _q.named > 0 THEN
+        groups := ARRAY(SELECT d.group_name FROM tenure.task d
             WHERE d.queue = _q.name AND d.session IS NULL AND d.delayed AND d.ready_at <= _now
-            ORDER BY d.ready_at, d.id LIMIT _cap
-        )) RETURNING t.group_name
-    )
-    SELECT count(*) AS number, array_agg(m.group_name) FILTER (WHERE _q.named > 0) AS groups INTO promoted FROM moved m;
-    IF promoted.groups IS NOT NULL THEN
-        _q := tenure.regroup_all(_q, promoted.groups, 0, 1, 0);
+            ORDER BY d.ready_at, d.id LIMIT _cap);
     END IF;
-    _q.delayed := _q.delayed - promoted.number;
-    _q.waiting := _q.waiting + promoted.number;
+    UPDATE tenure.task t SET delayed = false WHERE t.ctid = ANY (ARRAY(
+        SELECT d.ctid FROM tenure.task d
+        WHERE d.queue = _q.name AND d.session IS NULL AND d.delayed AND d.ready_at <= _now
+        ORDER BY d.ready_at, d.id LIMIT _cap
+    ));
+    GET DIAGNOSTICS promoted = ROW_COUNT;
+    IF _q.named > 0 THEN
+        _q := tenure.regroup_all(_q, groups, 0, 1, 0);
+    END IF;
+    _q.delayed := _q.delayed - promoted;
+    _q.waiting := _q.waiting + promoted;
     RETURN _q;
 END $$;
 

@@ -52,10 +52,14 @@ BEGIN
         live = _q.live, waiting = _q.waiting, delayed = _q.delayed, put = _q.put, done = _q.done, dead = _q.dead,
         cancelled = _q.cancelled, expired = _q.expired, discarded = _q.discarded, purged = _q.purged, reserved = _q.reserved,
         producers = _q.producers, takers = _q.takers, ordinal = _q.ordinal, lasting = _q.lasting,
-        keep_until = _q.keep_until, look_at = _q.look_at, named = _q.named, groups = _q.groups, held = _q.held,
-        virtual_time = _q.virtual_time, per_group = _q.per_group, group_size = _q.group_size, weights = _q.weights,
-        keep_order = _q.keep_order
+        keep_until = _q.keep_until, look_at = _q.look_at
     WHERE name = _q.name;
+    IF _q.has_groups THEN
+        UPDATE tenure.queue SET has_groups = _q.named > 0 OR _q.per_group > 0 OR _q.group_size > 0 OR _q.weights > 0,
+            named = _q.named, groups = _q.groups, held = _q.held, virtual_time = _q.virtual_time,
+            per_group = _q.per_group, group_size = _q.group_size, weights = _q.weights, keep_order = _q.keep_order
+        WHERE name = _q.name;
+    END IF;
 END $$;
 
 -- When the next delayed task becomes due; NULL for never.
@@ -154,19 +158,19 @@ END $$;
 -- The task, no longer in an order, is unfinished no more.
 CREATE FUNCTION tenure.remove_task(_q tenure.queue, _id bigint) RETURNS tenure.queue LANGUAGE plpgsql AS $$
 DECLARE
-    its_group bytea;
-    leased int;
-    waiting int;
+    task tenure.task;
 BEGIN
-    DELETE FROM tenure.task t WHERE t.queue = _q.name AND t.id = _id
-    RETURNING t.group_name, (t.session IS NOT NULL)::int, (t.session IS NULL AND NOT t.delayed)::int
-    INTO its_group, leased, waiting;
     IF _q.named > 0 THEN
-        _q := tenure.regroup(_q, its_group, -1, -waiting, -leased);
+        SELECT * INTO task FROM tenure.task t WHERE t.queue = _q.name AND t.id = _id;
+    END IF;
+    DELETE FROM tenure.task t WHERE t.queue = _q.name AND t.id = _id;
+    IF _q.named > 0 THEN
+        _q := tenure.regroup(_q, task.group_name, -1, -(task.session IS NULL AND NOT task.delayed)::int,
+            -(task.session IS NOT NULL)::int);
     END IF;
     _q.live := _q.live - 1;
     IF _q.producers > 0 THEN
-        _q := tenure.make_room(_q, ARRAY[its_group]);
+        _q := tenure.make_room(_q, ARRAY[task.group_name]);
     END IF;
     IF _q.live = 0 THEN
         PERFORM tenure.fire('drain', _q.name, 0, '', 'drained');
