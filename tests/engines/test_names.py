@@ -41,6 +41,7 @@ class Memory:
             "lines": engine._holds._lines,
             "pools": engine._claims._pools,
             "queues": tasks._queues,
+            "groups": [name for queue in tasks._queues.values() for name in queue.groups._named],
             "outdated": tasks._outdated,
             **{f"due {name}": due._names for name, due in dues.items()},
         }
@@ -129,14 +130,33 @@ class World:
         done = e.Settle(task.id, task.token, e.Verdict.DONE, ttl=RESULTS)
         ask(e.Exchange(session, next(numbers), name, (done,)))
         ask(e.Count(name, session))
+        self.use_group(session, name, name)
         for key, capacity in ((f"lock {name}", 1), (f"semaphore {name}", 3), (f"election {name}", 1)):
             assert isinstance(ask(e.Acquire(session, key, "a", capacity, value=b"v")), e.Granted)
             ask(e.Holders(key))
             assert ask(e.Release(key, "a")) is e.Reply.RELEASED
         ask(e.AddResource(name, "r", ()))
-        assert isinstance(ask(e.Claim(session, name, "a")), e.Claimed)
+        assert isinstance(ask(e.Claim(session, name, "a", group=name)), e.Claimed)
+        ask(e.Claim(session, name, "b", group=name))
+        ask(e.GiveBack(name, "b"))
         ask(e.GiveBack(name, "a"))
         ask(e.RemoveResource(name, "r"))
+
+    def use_group(self, session, queue, group):
+        """A full group that a producer waits for and leaves, a task of it that is retried and done, and limits."""
+        ask, numbers = self.ask, self._numbers
+        ask(e.SetGroups(queue, 1, 1, ((group, 2.0),)))
+        for producer in "mno":
+            request = e.PutRequest(producer, (e.NewTask(b"x", group=group),))
+            ask(e.Put(session, next(numbers), queue, (request,), 10))
+        assert ask(e.Leave(queue, "n")) is e.Reply.LEFT
+        settle = ()
+        for verdict in (e.Verdict.RETRY, e.Verdict.DONE):
+            (task,) = ask(e.Exchange(session, next(numbers), queue, settle, want=1)).tasks
+            settle = (e.Settle(task.id, task.token, verdict, ttl=RESULTS),)
+        ask(e.Exchange(session, next(numbers), queue, settle))
+        assert ask(e.Leave(queue, "o")) is e.Reply.RELEASED
+        ask(e.SetGroups(queue))
 
 
 @pytest.fixture(params=["memory", "sqlite", "postgres"])
@@ -179,6 +199,11 @@ def test_names_whose_users_died_leave_nothing(world):
         world.ask(e.Acquire(f"mortal {i}", f"held {i}", "a", 1))
         world.ask(e.Claim(f"mortal {i}", f"pool {i}", "a"))
         world.ask(e.Exchange(f"mortal {i}", 1, f"idle {i}", want=1))
+        world.ask(e.SetGroups(f"grouped {i}", 1, 1))
+        requests = tuple(e.PutRequest(producer, (e.NewTask(b"x", group="group"),)) for producer in "mno")
+        world.ask(e.Put(f"mortal {i}", 10**6, f"grouped {i}", requests, 10))
+        world.ask(e.Move(f"grouped {i}", frozenset({"waiting"}), "purged"))
+        world.ask(e.SetGroups(f"grouped {i}"))
         world.ask(e.SetPaused(f"paused {i}", True))
         world.ask(e.SetPaused(f"paused {i}", False))
         world.ask(e.Count(f"counted {i}", f"mortal {i}"))
@@ -186,6 +211,23 @@ def test_names_whose_users_died_leave_nothing(world):
     world.now += 4 * TTL
     world.others_go_on()
     assert world.engine.rows() == {}
+
+
+@pytest.mark.slow
+def test_groups_that_were_used_once_leave_nothing_in_a_queue_that_goes_on(world):
+    session, queue = "alive", "jobs"
+    world.ask(e.OpenSession(session, "p", TTL))
+    request = e.PutRequest("m", (e.NewTask(b"x", delay=1e6),))
+    world.ask(e.Put(session, 10**6, queue, (request,), 10))
+    world.use_group(session, queue, "group")
+    world.live_on(session, 3 * TTL)
+    world.others_go_on()
+    before = world.engine.rows()
+    for i in range(NAMES):
+        world.use_group(session, queue, f"group {i}")
+    world.live_on(session, 3 * TTL)
+    world.others_go_on()
+    assert world.engine.rows() == before
 
 
 def test_the_end_of_a_session_leaves_its_many_numbered_answers_alone(world):

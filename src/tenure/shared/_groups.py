@@ -66,7 +66,7 @@ def _weights(weights: Mapping[str, float]) -> tuple[tuple[str, float], ...]:
         raise ValueError(f"weights must have at most {_MOST_WEIGHTS} groups, not {len(weights)}")
     return tuple(
         (
-            check_name("weights: the group", group) if group else "",
+            "" if group == "" else check_name("weights: the group", group),
             check_number(f"weights[{group!r}]", weight, least=1e-6, most=1e6),
         )
         for group, weight in weights.items()
