@@ -14,7 +14,17 @@ from sqlalchemy.pool import NullPool
 from transactions import state_of, work_off_with_kills
 
 import tenure
-from tenure import DuplicateTask, LeaseLost, QueueFull, Retry, Worker, WorkQueue
+from tenure import (
+    AcquireTimeout,
+    DuplicateTask,
+    GroupStatistics,
+    Item,
+    LeaseLost,
+    QueueFull,
+    Retry,
+    Worker,
+    WorkQueue,
+)
 from tenure.engine import Complete, Reply, Settle, Verdict
 from tenure.engines.postgres import PostgresEngine
 from tenure.sql import in_session
@@ -226,6 +236,78 @@ async def test_a_waiter_is_woken_by_the_commit(store, db):
             with db.transaction():
                 await queue.put_in(db, "third")
             await taken.wait()
+
+
+async def test_a_commit_completes_one_of_a_group_and_puts_the_next_into_it(store, db):
+    queue = WorkQueue(store, "jobs", per_group=1, max_group_size=2)
+    await queue.put("a0", group="a")
+    async with queue.take() as task:
+        with db.transaction():
+            await task.complete_in(db)
+            await queue.put_in(db, "a1", group="a")
+            await queue.put_in(db, "a2", group="a")
+            with pytest.raises(QueueFull):
+                await queue.put_in(db, "a3", group="a")
+            with pytest.raises(ValueError, match="^group must"):
+                await queue.put_in(db, "a3", group="")
+            await queue.put_in(db, "b0", group="b")
+            await queue.put_in(db, "plain")
+    assert await queue.groups() == [GroupStatistics("a", 2, 0, 0), GroupStatistics("b", 1, 0, 0)]
+    async with queue.take() as one, queue.take() as two, queue.take() as three:
+        taken = {task.group: task.payload for task in (one, two, three)}
+        assert taken == {"a": "a1", "b": "b0", None: "plain"}
+        with pytest.raises(AcquireTimeout):
+            async with queue.take(0):
+                pass
+        for task in (one, two, three):
+            with db.transaction():
+                await task.complete_in(db)
+    async with queue.take(0) as task:
+        assert task.payload == "a2"
+    assert await state_of(queue) == {"done": 5}
+    assert await queue.groups() == []
+
+
+async def test_a_rollback_keeps_the_place_of_a_task_in_its_group(store, db):
+    queue = WorkQueue(store, "jobs", per_group=1, retry=Retry(backoff=0))
+    await queue.put_many([Item("a0", group="a"), Item("a1", group="a")])
+    with pytest.raises(ZeroDivisionError):
+        async with queue.take() as task:
+            with db.transaction():
+                await task.complete_in(db)
+                await queue.put_in(db, "b0", group="b")
+                raise ZeroDivisionError
+    assert await queue.groups() == [GroupStatistics("a", 2, 0, 0)]
+    for name in ("a0", "a1"):
+        async with queue.take() as task:
+            assert task.payload == name
+            with db.transaction():
+                await task.complete_in(db)
+    assert await state_of(queue) == {"done": 2}
+
+
+async def test_the_commit_wakes_those_that_wait_for_the_group(store, db):
+    """A taker for its next task, and a producer for room in it."""
+    queue = WorkQueue(store, "jobs", per_group=1, max_group_size=2)
+    await queue.put_many([Item("a0", group="a"), Item("a1", group="a")])
+    taken = []
+
+    async def take():
+        async with queue.take() as task:
+            taken.append(task.payload)
+
+    with anyio.fail_after(50):
+        async with queue.take() as task, anyio.create_task_group() as group:
+            group.start_soon(take)
+            group.start_soon(lambda: queue.put("a2", group="a"))
+            while not (await queue.statistics()).producers:
+                await anyio.sleep(0.01)
+            await anyio.sleep(0.05)
+            assert taken == []
+            with db.transaction():
+                await task.complete_in(db)
+    assert taken == ["a1"]
+    assert await queue.groups() == [GroupStatistics("a", 1, 0, 0)]
 
 
 async def test_in_autocommit_mode_it_is_refused(queue, address):
