@@ -29,7 +29,9 @@ from tenure.testing import (
     agreement,
     capacity,
     conservation,
+    fair,
     fifo,
+    in_order,
     mutual_exclusion,
     nothing_lost,
     one_leader,
@@ -91,6 +93,7 @@ def test_an_error_stays_short(history):
 def test_an_empty_history_has_counts_of_zero():
     assert mutual_exclusion([]) == one_leader([]) == Holds(0, 0, 0, 0)
     assert (capacity([], 1), fifo([]), agreement([], 2)) == (0, 0, Generations(0, 0))
+    assert (in_order([]), fair([], {"a": 1, "b": 2})) == (0, 0)
     assert nothing_lost([]) == Deliveries(0, 0, 0, 0, 0, 0)
 
 
@@ -99,12 +102,16 @@ def test_bad_arguments_are_refused(history):
         (capacity, "limit"),
         (lambda h, n: fifo(h, limit=n), "limit"),
         (agreement, "parties"),
+        (lambda h, n: fair(h, {}, within=n), "within"),
+        (lambda h, n: fair(h, {"jobs/a": n}), r"weights\['jobs/a'\]"),
     ):
-        with pytest.raises(ValueError, match=f"{name}: at least 1, not 0"):
+        with pytest.raises(ValueError, match=f"{name}: (at least 1|above 0), not 0"):
             referee(history, 0)
     begin(history.held("lock"))
     with pytest.raises(TypeError, match="paused: the names of those"):
         mutual_exclusion(history, paused="ann")
+    with pytest.raises(TypeError, match="paused: the names of those"):
+        in_order(history, paused="ann")
     with pytest.raises(ValueError, match="the number of a term as token, not"):
         one_leader(history)
     with pytest.raises(ValueError, match="parts: where what was put is now, none given"):
@@ -389,6 +396,130 @@ def test_a_killed_holder_takes_no_room_for_sure(history):
     with history.held("gate", place=light), history.held("gate", place=heavy, weight=2):
         pass
     assert fifo(history, limit=3) == 2
+
+
+# -------------------------------------------------------------------------------------------------------------- groups
+
+
+def put_into(history, group, *names):
+    for name in names:
+        with history.putting(group, name):
+            pass
+
+
+def take_from(history, group, names, by=None):
+    for name in names:
+        history.taken(group, name, by=by)
+
+
+def test_tasks_in_the_order_of_their_puts_are_fine_whatever_their_tries(history):
+    put_into(history, "jobs/a", *"123")
+    put_into(history, "jobs/b", *"123")
+    take_from(history, "jobs/a", "11123")
+    take_from(history, "jobs/b", "1233")
+    take_from(history, "jobs/c", "1")
+    assert in_order(history) == 9
+
+
+@pytest.mark.parametrize("taken", ["132", "213", "1231", "1232"])
+def test_a_task_that_is_taken_after_a_later_one_is_seen(history, taken):
+    put_into(history, "jobs/a", *"123")
+    take_from(history, "jobs/a", taken)
+    (text,) = breaches(in_order, history)
+    assert text.endswith("was taken after one that was put later")
+
+
+def test_tasks_that_were_put_at_the_same_time_have_no_order(history):
+    one, two = begin(history.putting("jobs/a", 1)), begin(history.putting("jobs/a", 2))
+    end(two, one)
+    take_from(history, "jobs/a", [2, 1, 2])
+    assert in_order(history) == 3
+
+
+def test_a_task_whose_put_has_an_unknown_outcome_may_come_late(history):
+    end(begin(history.putting("jobs/a", 1)), error=OutcomeUnknown("jobs", "put"))
+    put_into(history, "jobs/a", 2)
+    take_from(history, "jobs/a", [2, 1])
+    assert in_order(history) == 2
+
+
+def test_what_a_paused_taker_notes_late_does_not_count(history):
+    put_into(history, "jobs/a", *"12")
+    take_from(history, "jobs/a", "12", by="ann")
+    take_from(history, "jobs/a", "1", by="bob")
+    assert in_order(history, paused={"bob"}) == 2
+    assert len(breaches(in_order, history)) == 1
+
+
+def share(history, order, within=1, **weights):
+    for name in weights:
+        put_into(history, name, *range(order.count(name)))
+    numbers = dict.fromkeys(weights, 0)
+    for name in order:
+        history.taken(name, numbers[name])
+        numbers[name] += 1
+    return fair(history, weights, within=within)
+
+
+def test_turns_by_weight_are_fair(history):
+    assert share(history, "abababab", a=1, b=1) == 8
+    history._events.clear()
+    assert share(history, "aabcacabbaac", a=2, b=1, c=1) == 12
+    history._events.clear()
+    assert share(history, "ab" * 3 + "aaaaaaa", a=1, b=1) == 13
+
+
+@pytest.mark.parametrize(
+    ("order", "weights"),
+    [
+        ("aaabbb", {"a": 1, "b": 1}),
+        ("abababaaabbb", {"a": 1, "b": 1}),
+        ("abababab", {"a": 4, "b": 1}),
+        ("aabaabaabcccc", {"a": 2, "b": 1, "c": 1}),
+    ],
+)
+def test_a_share_that_is_too_large_is_seen(history, order, weights):
+    texts = []
+    with pytest.raises(RefereeError) as caught:
+        share(history, order, **weights)
+    texts = [breach.text for breach in caught.value.breaches]
+    assert all("while both had items that waited" in text for text in texts)
+    assert share(history, "", within=9, **weights) == len(order)
+
+
+def test_one_that_has_nothing_to_do_saves_nothing_up_and_misses_nothing(history):
+    put_into(history, "a", *range(9))
+    take_from(history, "a", range(4))
+    put_into(history, "b", *range(4))
+    for n in range(4):
+        history.taken("b", n)
+        history.taken("a", n + 4)
+    assert fair(history, {"a": 1, "b": 1}) == 12
+    history.taken("a", 8)
+    put_into(history, "a", 10, 11, 12)
+    put_into(history, "b", 10, 11, 12)
+    take_from(history, "a", (10, 11, 12))
+    take_from(history, "b", (10, 11, 12))
+    assert breaches(fair, history, {"a": 1, "b": 1}) == [
+        "a had 3 turns and b 0, while both had items that waited, for weights of 1 and 1"
+    ]
+
+
+def test_a_turn_that_failed_was_one(history):
+    put_into(history, "a", *range(3))
+    put_into(history, "b", *range(9))
+    for n in range(6):
+        history.taken("a", 0 if n < 4 else n - 3)
+        history.taken("b", n)
+    assert fair(history, {"a": 1, "b": 1}) == 12
+
+
+def test_a_group_that_gets_no_turn_before_another_is_done_is_seen(history):
+    put_into(history, "a", *range(3))
+    put_into(history, "b", *range(3))
+    take_from(history, "b", range(3))
+    take_from(history, "a", range(3))
+    assert len(breaches(fair, history, {"a": 100, "b": 1})) == 1
 
 
 # ------------------------------------------------------------------------------------------------------------ barriers

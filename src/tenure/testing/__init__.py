@@ -15,6 +15,7 @@ from ._leaks import LeakCheck, LeakError, assert_no_leaks
 from ._proxy import FaultProxy
 from ._race import race
 from ._referee_barrier import Generations, agreement
+from ._referee_groups import fair, in_order
 from ._referee_holds import Holds, capacity, mutual_exclusion, one_leader
 from ._referee_line import fifo
 from ._referee_tasks import Deliveries, conservation, nothing_lost
@@ -57,7 +58,9 @@ __all__ = (
     "conservation",
     "explore",
     "explored",
+    "fair",
     "fifo",
+    "in_order",
     "mutual_exclusion",
     "newcomer",
     "nothing_lost",
