@@ -464,7 +464,7 @@ def share(history, order, within=1, **weights):
 def test_turns_by_weight_are_fair(history):
     assert share(history, "abababab", a=1, b=1) == 8
     history._events.clear()
-    assert share(history, "aabcacabbaac", a=2, b=1, c=1) == 12
+    assert share(history, "aabcabacabac", a=2, b=1, c=1) == 12
     history._events.clear()
     assert share(history, "ab" * 3 + "aaaaaaa", a=1, b=1) == 13
 
