@@ -23,6 +23,7 @@ from tenure import (
     RetryLater,
     WorkQueue,
 )
+from tenure.engine import CloseSession, SetGroups
 from tenure.testing import History, cancellable, capacity, fair, in_order, newcomer
 
 
@@ -177,6 +178,43 @@ async def a_group_keeps_its_order_when_a_session_is_lost(world):
         in_order(groups.history)
         assert set(groups.done) == {"a0", "a1", "a2"}
         await all_is_done(other, store, elsewhere, done=3, put=3, groups=0)
+
+
+@on_a_wire("shared.WorkQueue.set_groups", "shared.WorkQueue.put")
+async def settings_are_said_again_in_a_new_session(world):
+    """Another process has said something else meanwhile: it counts until then."""
+    async with world.open() as store, world.open() as elsewhere:
+        queue, other, groups = WorkQueue(store, "q", per_group=3), WorkQueue(elsewhere, "q"), Groups()
+        at_work, enough = [], anyio.Event()
+
+        async def taker(queue):
+            async with queue.take() as task:
+                at_work.append(task.payload)
+                await enough.wait()
+
+        async def victim():
+            with cancellable():
+                await queue.groups()
+            with cancellable():
+                await other.put("victim")
+
+        await groups.put(queue, "a", *range(4))
+        await queue.set_groups(per_group=2)
+        await elsewhere.call(SetGroups(queue.key))
+        (session,) = store._sessions
+        await elsewhere.call(CloseSession(session.id))
+        while session.lost is None:
+            await anyio.sleep(1)
+        async with anyio.create_task_group() as group:
+            group.start_soon(victim)
+            await queue.put("new")
+            for _ in range(4):
+                group.start_soon(taker, other)
+            await anyio.sleep(AWAY)
+            assert Counter(map(type, at_work))[int] == 2, at_work
+            enough.set()
+        await other.purge("waiting")
+        await all_is_done(other, store, elsewhere, groups=0)
 
 
 @on_every_engine("shared.WorkQueue.take", "shared.WorkQueue.put", "shared.WorkQueue.groups")
