@@ -29,6 +29,8 @@ from tenure.testing import History
 
 PERMITS = 3
 READERS = 1000
+GROUPED = {"ordered": 1, "paired": 2}
+"""The queues whose tasks have groups, and how many of a group are leased at a time; each group is a subject."""
 STALL = (
     0.3  # of the margin that a lease keeps: who was stopped for longer may not have noticed its end in time
 )
@@ -76,11 +78,11 @@ class Client:
         self.history = History(job["history"])
         self.bank = Bank(job["bank"])
         self.stopping = False
-        self.worker: tenure.Worker | None = None
+        self.workers: dict[str, tenure.Worker] = {}
         self.stall = STALL * 0.1 * job["ttl"]
         self._job = job
         self._numbers = count(1)
-        self._items: dict[object, str] = {}
+        self._items: dict[tuple[object, object], tuple[str, str]] = {}
 
     async def run(self) -> None:
         self.history.note("came", str(os.getpid()))
@@ -98,8 +100,8 @@ class Client:
             task_status.started()
             async for _ in signals:
                 self.stopping = True
-                if self.worker is not None:
-                    await self.worker.drain()
+                for worker in self.workers.values():
+                    await worker.drain()
 
     async def _work(self) -> None:
         job = self._job
@@ -171,15 +173,43 @@ class Client:
 
     async def work(self, store) -> None:
         prefetch = random.choice((0, 6))
-        self.worker = tenure.Worker(self._queue(store), self._handle, concurrency=3, prefetch=prefetch)
-        await self.worker.run()
+        self.workers["jobs"] = tenure.Worker(
+            self._queue(store), self._handle, concurrency=3, prefetch=prefetch
+        )
+        await self.workers["jobs"].run()
+
+    async def put_in_groups(self, store) -> None:
+        name, group = random.choice(list(GROUPED)), random.choice("abc")
+        item = f"{os.getpid()}.{next(self._numbers)}"
+        with self.history.putting(f"{name} {group}", item):
+            await grouped(store, name).put(item, group=group)
+
+    async def work_in_groups(self, store) -> None:
+        async with anyio.create_task_group() as group:
+            for name in GROUPED:
+                group.start_soon(self._work_in_groups, store, name)
+
+    async def _work_in_groups(self, store, name) -> None:
+        async def handle(task) -> None:
+            subject = f"{name} {task.group}"
+            self._items[name, task.id] = subject, task.payload
+            await self._hold(subject, task, guarded=False, item=task.payload)
+            match random.random():
+                case chance if chance < 0.05:
+                    raise tenure.RetryLater(0.02)
+                case chance if chance < 0.1:
+                    raise Stale
+
+        prefetch = random.choice((0, 3))
+        self.workers[name] = tenure.Worker(grouped(store, name), handle, concurrency=3, prefetch=prefetch)
+        await self.workers[name].run()
 
     def _queue(self, store):
         # small, so that who puts has to wait in line
         return tenure.WorkQueue(store, "jobs", max_size=30, results_ttl=None, keep_payloads=True)
 
     async def _handle(self, task) -> None:
-        self._items[task.id] = task.payload
+        self._items["jobs", task.id] = "jobs", task.payload
         self.history.taken("jobs", task.payload)
         await anyio.sleep(0.005)
         if random.random() < 0.05:
@@ -188,16 +218,19 @@ class Client:
     def notice(self, event, /, **fields) -> None:
         """Note which completions were accepted."""
         if event == "task.done":
-            self.history.completed("jobs", self._items[fields["id"]])
+            _, _, name = fields["queue"].rpartition(":")
+            self.history.completed(*self._items[name, fields["id"]])
 
     # what is held
 
-    async def _hold(self, subject, lease, weight=1, *, guarded=True) -> None:
+    async def _hold(self, subject, lease, weight=1, *, guarded=True, item=None) -> None:
         by = f"{os.getpid()}.{next(self._numbers)}"
         seen = time.monotonic()
         try:
             lease.check()
             with self.history.held(subject, token=lease.token, weight=weight, by=by) as held:
+                if item is not None:
+                    self.history.taken(subject, item, by=by)
                 for _ in range(400 if self._job["cheats"] else random.randint(1, 4)):
                     seen = self._look(by, seen)
                     if not self._job["cheats"]:
@@ -217,6 +250,19 @@ class Client:
         if now - seen > self.stall and not self._job["cheats"]:
             self.history.note("stalled", by, by=by)
         return now
+
+
+def grouped(store, name):
+    """A queue whose tasks have groups. Groups are small, so that those who put have to wait in their lines."""
+    return tenure.WorkQueue(
+        store,
+        name,
+        per_group=GROUPED[name],
+        max_group_size=10,
+        retry=tenure.Retry(attempts=1000, backoff=0.02),
+        results_ttl=None,
+        keep_payloads=True,
+    )
 
 
 def work(job: dict[str, Any]) -> None:

@@ -8,7 +8,7 @@ from itertools import count, cycle
 from pathlib import Path
 
 import anyio
-from soak.client import PERMITS, READERS, leaping_clock
+from soak.client import GROUPED, PERMITS, READERS, grouped, leaping_clock
 from soak.judging import Judging, Verdict, unaware
 from soak.nemesis import FAULTS, Nemesis, wait_for_answer
 
@@ -20,12 +20,22 @@ from tenure.testing import (
     capacity,
     conservation,
     fifo,
+    in_order,
     mutual_exclusion,
     nothing_lost,
 )
 
 LOOPS = ("asyncio", "trio", "uvloop", "trio")
-ROLES = (*("lock",) * 3, *("permits",) * 2, *("rwlock",) * 2, "claim", "put", "work")
+ROLES = (
+    *("lock",) * 3,
+    *("permits",) * 2,
+    *("rwlock",) * 2,
+    "claim",
+    "put",
+    "work",
+    *("put_in_groups",) * 2,
+    "work_in_groups",
+)
 PATIENCE = 50.0
 
 _numbers = count(1)
@@ -58,6 +68,7 @@ class Trial(Judging):
         if self.clock:
             self._clock = self.folder / f"{self.name}.clock"
             self._clock.write_bytes(bytes(8))
+        self.statistics: dict[str, tenure.QueueStatistics] = {}
         self._loops = cycle(LOOPS)
         self._direct = cycle((True, True, False, False))
 
@@ -143,24 +154,36 @@ class Trial(Judging):
                     break
                 await store.ping()
                 await anyio.sleep(0.02)
-            for state in ("waiting", "delayed", "leased", "ended"):
-                for record in (await queue.browse(state, limit=1_000_000)).tasks:
-                    self.history.found("jobs", record.payload, record.state)
-            audit = await queue.verify()
-            self._breach(audit.problems)
-            self.statistics = await queue.statistics()
-            stuck = {"leased", "reserved", "producers"}
-            self._breach(f"{name}: {n}" for name in stuck if (n := getattr(self.statistics, name)))
-            await queue.purge("waiting", "delayed", "dead", "done")
+            await self._look_at(queue)
+            for name in GROUPED:
+                await self._look_at(grouped(store, name))
             pool = tenure.ResourcePool(store, "keys")
             for name in "ab":
                 await pool.remove(name)
         self._judge_what_is_left(own_clock=self._clock is not None)
 
+    async def _look_at(self, queue) -> None:
+        """Every task of a queue is accounted for, and then deleted."""
+        for state in ("waiting", "delayed", "leased", "ended"):
+            for record in (await queue.browse(state, limit=1_000_000)).tasks:
+                subject = queue.name if record.group is None else f"{queue.name} {record.group}"
+                self.history.found(subject, record.payload, record.state)
+        audit = await queue.verify()
+        self._breach(audit.problems)
+        self.statistics[queue.name] = statistics = await queue.statistics()
+        stuck = {"leased", "reserved", "producers"}
+        self._breach(f"{queue.name}: {name}: {n}" for name in stuck if (n := getattr(statistics, name)))
+        await queue.purge("waiting", "delayed", "dead", "done")
+        if queue.name in GROUPED:
+            self._breach([f"{queue.name}: groups are left: {left}"] if (left := await queue.groups()) else [])
+            await queue.set_groups()
+
     def _judge(self) -> None:
         events = self.history.events()
         stalled = self._stalled(events)
-        holds = [event for event in events if event.subject not in {"permits", "rw"}]
+        holds = [
+            event for event in events if event.subject.partition(" ")[0] not in {"permits", "rw", "paired"}
+        ]
         permits = [event for event in events if event.subject == "permits"]
         rwlock = [event for event in events if event.subject == "rw"]
         seen = self.verdict.seen
@@ -179,8 +202,16 @@ class Trial(Judging):
             tasks = nothing_lost(events)
             seen["tasks"] += tasks.completed
             seen["taken again"] += tasks.again
-        with self._refereed():
-            conservation(self.statistics, events)
+        for name, statistics in self.statistics.items():
+            own = [event for event in events if event.subject.partition(" ")[0] == name]
+            with self._refereed():
+                conservation(statistics, own)
+            if name in GROUPED:
+                with self._refereed():
+                    capacity(own, GROUPED[name], paused=stalled)
+                if GROUPED[name] == 1:
+                    with self._refereed():
+                        seen["in order"] += in_order(own, paused=stalled)
         seen["grants"] += sum(
             event.phase == "began" and event.kind == "hold" for event in (*permits, *rwlock)
         )
