@@ -184,10 +184,11 @@ class Client:
         with self.history.putting(f"{name} {group}", item):
             await grouped(store, name).put(item, group=group)
 
-    async def work_in_groups(self, store) -> None:
-        async with anyio.create_task_group() as group:
-            for name in GROUPED:
-                group.start_soon(self._work_in_groups, store, name)
+    async def work_ordered(self, store) -> None:
+        await self._work_in_groups(store, "ordered")
+
+    async def work_paired(self, store) -> None:
+        await self._work_in_groups(store, "paired")
 
     async def _work_in_groups(self, store, name) -> None:
         async def handle(task) -> None:

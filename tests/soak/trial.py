@@ -34,7 +34,8 @@ ROLES = (
     "put",
     "work",
     *("put_in_groups",) * 2,
-    "work_in_groups",
+    "work_ordered",
+    "work_paired",
 )
 PATIENCE = 50.0
 
