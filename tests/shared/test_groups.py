@@ -810,6 +810,31 @@ async def test_settings_that_were_refused_are_said_again(faulty, faulty_store, v
         assert await take_all(queue) == []
 
 
+async def test_what_was_said_before_does_not_come_after_what_is_set(faulty, faulty_store, virtual_clock):
+    queue = WorkQueue(faulty_store, "jobs")
+    await queue.set_groups(per_group=1)
+    faulty.pause()
+    async with anyio.create_task_group() as group:
+        group.start_soon(queue.set_groups)
+        await virtual_clock.settle()
+        group.start_soon(queue.put_many, items("a", 2))
+        await virtual_clock.settle()
+        faulty.resume()
+    async with held(queue, 2):
+        pass
+
+
+async def test_what_was_refused_is_not_said_later(faulty, faulty_store, virtual_clock):
+    queue = WorkQueue(faulty_store, "jobs", per_group=2)
+    faulty.refused = SetGroups
+    with pytest.raises(EngineError, match="refused"):
+        await queue.set_groups(per_group=1)
+    faulty.refused = ()
+    await queue.put_many(items("a", 3))
+    async with held(queue, 2):
+        assert await take_all(queue) == []
+
+
 async def test_settings_get_through_faults(faulty, faulty_store, virtual_clock):
     for n, fault in enumerate((Fault.LOST_REPLY, Fault.CUT, Fault.DUPLICATE, Fault.LOST_REQUEST)):
         queue = WorkQueue(faulty_store, f"jobs{n}", per_group=1)

@@ -8,6 +8,7 @@ from typing import Literal
 
 from tenure.arguments import check_count, check_name, check_number
 from tenure.engine import GroupCounts, Reply, SetGroups
+from tenure.errors import EngineError
 from tenure.store import Session, Store
 
 OnRetry = Literal["hold", "pass"]
@@ -87,6 +88,16 @@ class GroupSettings:
         if self.said is not None and self._session is not session:
             self._session = session
             self._store.send(self.said, self._on_answer)
+
+    async def say_now(self, new: SetGroups) -> None:
+        """Say something else; nothing that was said before is sent after it. Raises `StoreClosed`, `EngineError`."""
+        before, self.said = self.said, new
+        try:
+            await self._store.call(new)
+        except EngineError:
+            if self.said is new:
+                self.said = before
+            raise
 
     def change(self, new: SetGroups | None) -> None:
         """Say something else from now on; what was said before stays in force until then."""

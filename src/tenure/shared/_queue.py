@@ -513,8 +513,7 @@ class WorkQueue(Generic[P]):
         Cancellation: it may or may not be applied.
         """
         new = settings(self.key, per_group, weights, max_group_size, on_retry) or SetGroups(self.key)
-        await self.store.call(new)
-        self._client.groups.said = new
+        await self._client.groups.say_now(new)
 
     async def cursors(self) -> dict[str, Any]:
         """The cursors stored by `put_many`, by name."""
