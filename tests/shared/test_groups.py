@@ -812,6 +812,7 @@ async def test_settings_that_were_refused_are_said_again(faulty, faulty_store, v
 
 async def test_what_was_said_before_does_not_come_after_what_is_set(faulty, faulty_store, virtual_clock):
     queue = WorkQueue(faulty_store, "jobs")
+    await faulty_store.session(faulty_store.ttl)
     await queue.set_groups(per_group=1)
     faulty.pause()
     async with anyio.create_task_group() as group:

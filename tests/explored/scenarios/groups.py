@@ -11,7 +11,7 @@ from explored.catalogue import on_a_wire, on_every_engine
 from explored.scenarios.claims import Lent, all_is_free
 from explored.scenarios.losses import AWAY
 from explored.scenarios.queues import Consumer, all_is_done
-from explored.world import pause
+from explored.world import SOON, pause
 
 from tenure import (
     AcquireTimeout,
@@ -215,6 +215,31 @@ async def settings_are_said_again_in_a_new_session(world):
             enough.set()
         await other.purge("waiting")
         await all_is_done(other, store, elsewhere, groups=0)
+
+
+@on_a_wire("shared.WorkQueue.set_groups", "shared.WorkQueue.put")
+async def what_is_set_last_counts(world):
+    """Although what was set before is said again in the session in which it was not said yet."""
+    async with world.open() as store:
+        link, queue, groups = world.links[0], WorkQueue(store, "q"), Groups()
+        await store.session(store.ttl)
+        await queue.set_groups(per_group=1)
+
+        async def victim():
+            with cancellable():
+                await queue.groups()
+
+        link.pause()
+        async with anyio.create_task_group() as group:
+            group.start_soon(queue.set_groups)
+            await anyio.sleep(1)
+            group.start_soon(groups.put, queue, "a", "a0", "a1")
+            group.start_soon(victim)
+            await anyio.sleep(1)
+            link.resume()
+        async with queue.take(SOON), queue.take(SOON) as task:
+            assert task.payload == "a1"
+        await all_is_done(queue, store, done=2, groups=0)
 
 
 @on_every_engine("shared.WorkQueue.take", "shared.WorkQueue.put", "shared.WorkQueue.groups")
