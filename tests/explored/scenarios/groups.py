@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 
 import anyio
 import anyio.lowlevel
@@ -38,6 +38,13 @@ class Groups:
         for name in names:
             with self.history.putting(group, name):
                 await queue.put(name, group=group, **options)
+
+    async def put_many(self, queue, group, *names):
+        """Put them in one step."""
+        with ExitStack() as stack:
+            for name in names:
+                stack.enter_context(self.history.putting(group, name))
+            await queue.put_many(Item(name, group=group or None) for name in names)
 
     async def do_one(self, queue, timeout=None, end=None):
         """Take a task, work on it, and end it as `end(task)` does."""
@@ -244,36 +251,34 @@ async def what_is_set_last_counts(world):
 
 @on_every_engine("shared.WorkQueue.take", "shared.WorkQueue.put", "shared.WorkQueue.groups")
 async def groups_have_their_shares_in_each_window(world):
-    """A task that fails uses up a turn of its group, and one that comes later neither gains nor loses."""
+    """A task that fails uses up a turn of its group, and a group that comes later neither gains nor loses."""
     async with world.open() as store, world.open() as elsewhere:
-        weights = {"a": 2.0, "b": 1.0, "": 1.0}
+        weights = {"a": 2.0, "b": 1.0, "": 1.0, "late": 1.0}
         retry = Retry(attempts=3, backoff=0)
         queue = WorkQueue(store, "q", weights={"a": 2}, retry=retry)
         other, groups = WorkQueue(elsewhere, "q"), Groups()
         end = fails_once(("a1", "a2", "b0"))
 
+        async def latecomer():
+            while len(groups.done) < 12:
+                await pause()
+            await groups.put_many(other, "late", *(f"late{n}" for n in range(4)))
+
         async def bystander():
             with cancellable():
                 await other.groups()
             with cancellable():
-                await other.put("late", group="c")
+                await other.put("victim", group="victim")
 
-        await queue.put_many([Item(f"a{n}", group="a") for n in range(8)])
-        # noted as one put each, all of which had ended by then
-        for group, count in (("a", 8), ("b", 5), ("", 4)):
-            if group == "b":
-                await queue.put_many([Item(f"b{n}", group="b") for n in range(count)])
-            elif not group:
-                await queue.put_many([f"-{n}" for n in range(count)])
-            for n in range(count):
-                with groups.history.putting(group, f"{group or '-'}{n}"):
-                    pass
+        for group, count in (("a", 16), ("b", 9), ("", 7)):
+            await groups.put_many(queue, group, *(f"{group}{n}" for n in range(count)))
         async with world.group() as group:
             group.start_soon(bystander)
+            group.start_soon(latecomer)
             group.start_soon(groups.do_the_rest, queue, world.patience, end)
         turns, done = fair(groups.history, weights), len(groups.done)
         await all_is_done(queue, store, elsewhere, done=done, put=done, groups=0)
-        assert (turns, done - groups.done.count("late")) == (20, 17)
+        assert (turns, done - groups.done.count("victim")) == (39, 36)
 
 
 @on_every_engine("shared.WorkQueue.put", "shared.WorkQueue.put_many")
