@@ -36,6 +36,7 @@ LARGE = {
     "calls_run_in_the_block_of_their_flight",
     "claimers_get_what_they_ask_for",
     "keys_compete_for_slots_and_lose_none",
+    "groups_have_their_shares_in_each_window",
     "many_are_put_in_portions_and_the_cursor_with_the_last",
     "no_more_of_a_group_are_at_work_than_its_limit",
     "producers_of_a_full_group_wait_and_others_pass",

@@ -15,6 +15,7 @@ import depth
 import pytest
 
 import tenure
+from tenure.testing import History, in_order
 
 CHILD = Path(__file__).with_name("child.py")
 PATIENCE = 50  # seconds; never waited for when all is well
@@ -95,6 +96,45 @@ async def test_workers_killed_at_random_lose_nothing_and_complete_nothing_twice(
     started = Counter(line[2] for line in children.lines() if line[1] == "start")
     assert len(started) == tasks
     assert sum(started.values()) - tasks <= 5 * 16  # at most what was at hand when a process was killed
+
+
+@pytest.mark.slow
+async def test_groups_are_done_in_their_order_whichever_process_is_killed(children, anyio_backend_name):
+    tasks, kills = (300, 5) if depth.full else (90, 2)
+    history = History()
+    async with tenure.open_store(children.url) as store:
+        queue = tenure.WorkQueue(store, "jobs")
+        await queue.set_groups(per_group=1)
+        ids = await queue.put_many(tenure.Item(n, group="abc"[n % 3]) for n in range(tasks))
+    group_of = {str(task_id): "abc"[n % 3] for n, task_id in enumerate(ids)}
+    for name, group in group_of.items():
+        with history.putting(group, name):
+            pass
+    processes = [children.start(anyio_backend_name, "work", 0.01) for _ in range(2)]
+    for _ in range(kills):
+        before = len(children.lines())
+        enough = before + random.randint(5, 30)
+        await children.until(lambda lines, enough=enough: len(lines) >= enough)
+        killed = processes.pop(0)
+        killed.kill()
+        killed.wait()
+        processes.append(children.start(anyio_backend_name, "work", 0.01))
+    for process in processes:
+        await children.ended(process)
+    last, ended = {}, set()
+    for _, word, *about in children.lines():
+        if word == "start":
+            group = group_of[about[0]]
+            history.taken(group, about[0])
+            assert last.get(group, about[0]) in {about[0], *ended}, "one began before the other had ended"
+            last[group] = about[0]
+        elif word == "end":
+            ended.add(about[0])
+    assert in_order(history) >= tasks
+    async with tenure.open_store(children.url) as store:
+        audit = await tenure.WorkQueue(store, "jobs").verify()
+        assert audit, audit.problems
+        assert (audit.statistics.done, audit.statistics.unfinished, audit.statistics.groups) == (tasks, 0, 0)
 
 
 @pytest.mark.slow
