@@ -165,13 +165,23 @@ class User:
 
     async def pool(self, names):
         await self.ask(e.AddResource(name, "it", (("color", b"red"),)) for name in names)
-        await self.ask(e.Claim(SESSION, name, "a") for name in names)
-        await self.ask(e.GiveBack(name, "a") for name in names)
+        for holder in "ab":
+            await self.ask(e.Claim(SESSION, name, holder, group=holder) for name in names)
+        for holder in "ba":
+            await self.ask(e.GiveBack(name, holder) for name in names)
         await self.ask(e.RemoveResource(name, "it") for name in names)
 
     async def queue(self, names):
-        put = e.PutRequest("m", (e.NewTask(b"payload"),))
-        await self.ask(e.Put(SESSION, next(self._numbers), name, (put,), 10) for name in names)
+        await self.ask(
+            e.Put(
+                SESSION,
+                next(self._numbers),
+                name,
+                (e.PutRequest("m", (e.NewTask(b"payload", group=name),)),),
+                10,
+            )
+            for name in names
+        )
         taken = await self.ask(e.Exchange(SESSION, next(self._numbers), name, want=1) for name in names)
         await self.ask(
             e.Exchange(

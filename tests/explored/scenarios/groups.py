@@ -330,6 +330,41 @@ async def producers_of_a_full_group_wait_and_others_pass(world):
         assert consumer.taken.index("m0") < consumer.taken.index("m1")
 
 
+@on_every_engine("shared.WorkQueue.put", "shared.WorkQueue.put_many", "shared.WorkQueue.statistics")
+async def a_large_portion_for_a_group_is_not_overtaken(world):
+    async with world.open() as store, world.open() as elsewhere:
+        queue, other = WorkQueue(store, "q", max_group_size=2), WorkQueue(elsewhere, "q")
+        consumer = Consumer(other)
+        await queue.put("first", group="a")
+
+        async def large():
+            await queue.put_many([Item("large0", group="a"), Item("large1", group="a")])
+
+        async def small(name):
+            await other.put(name, group="a")
+
+        async def victim():
+            with cancellable():
+                await small("victim")
+
+        async with world.group() as group:
+            async with anyio.create_task_group() as producers:
+                producers.start_soon(large)
+                while not (await other.statistics()).producers:
+                    await pause()
+                producers.start_soon(small, "small")
+                producers.start_soon(victim)
+                await pause()
+                group.start_soon(consumer.run)
+            await other.join()
+            group.cancel_scope.cancel()
+        done = len(consumer.taken)
+        await all_is_done(queue, store, elsewhere, done=done, put=done, groups=0)
+        order = [name for name in consumer.taken if name != "victim"]
+        # one who missed the hint for its slot may come after others
+        assert order == ["first", "large0", "large1", "small"] or (world.faults and len(order) == 4), order
+
+
 @on_every_engine("shared.WorkQueue.set_groups", "shared.WorkQueue.take", "shared.WorkQueue.put")
 async def a_raised_limit_wakes_takers_and_producers(world):
     async with world.open() as store, world.open() as elsewhere:
