@@ -77,18 +77,13 @@ local function take_in(seen, needs)
     return 1
 end
 
-local function pass_over(count)
-    for _ = 1, count do
-        next_argument = next_argument + (ARGV[next_argument + 1] == '+' and 9 or 2)
-    end
-end
-
 -- Put the tasks of a request.
 local function accept(count, cursor, value, expected)
     local is_value = expected ~= '' and (call('HGET', queue.key .. ':cursors', cursor) or '')
     if is_value and '=' .. is_value ~= expected then
         answer[#answer + 1] = {is_value}
-        return pass_over(count)
+        -- include pass_over
+        return
     end
     local before, new = queue.takers > 0 and queue.delayed > 0 and rare().first_delayed(queue), 0
     delayed, answer[#answer + 1] = 0, count
@@ -144,7 +139,7 @@ local function put_request()
         end
         return accept(count, cursor, value, expected)
     end
-    pass_over(count)
+    -- include pass_over
     if not place then
         local group = of ~= '' and rare().line_of(queue, of, count) or of == '' and ''
         if not wait or count > queue.size or not group then

@@ -11,7 +11,7 @@ rare = function(part)
             first_members = first_members, go = go, is_bound = is_bound, known_of = known_of, leave = leave,
             make_group = make_group, members_of = members_of, prefix_of = prefix_of, priority_of = priority_of,
             read_group = read_group, read_groups = read_groups, refresh = refresh, refund = refund, rest = rest,
-            save_groups = save_groups, save_tags = save_tags, split_member = split_member, 
+            save_groups = save_groups, save_tags = save_tags, split_member = split_member,
             tidy_group = tidy_group, turn_of = turn_of, unlease_in = unlease_in, unpack_group = unpack_group, usual = USUAL,
         }
     elseif not part and not made then
