@@ -295,7 +295,8 @@ VERSION_8 = """
     ALTER TABLE fresh.claim DROP COLUMN group_name, DROP COLUMN number;
     ALTER TABLE fresh.producer DROP COLUMN group_name, DROP COLUMN for_group;
     ALTER TABLE fresh.queue DROP COLUMN named, DROP COLUMN groups, DROP COLUMN held, DROP COLUMN virtual_time,
-        DROP COLUMN per_group, DROP COLUMN group_size, DROP COLUMN weights, DROP COLUMN keep_order, DROP COLUMN has_groups;
+        DROP COLUMN per_group, DROP COLUMN group_size, DROP COLUMN weights, DROP COLUMN keep_order,
+        DROP COLUMN has_groups;
     ALTER TABLE fresh.task DROP COLUMN group_name;
     ALTER TABLE fresh.ended DROP COLUMN group_name;
     CREATE INDEX claim_waits ON fresh.claim (pool, ordinal) WHERE resource IS NULL;
