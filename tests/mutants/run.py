@@ -48,6 +48,7 @@ FIRST = {
     "local/_single_flight": "local_single_flight",
     "local/_coalescer": "local_coalescer",
     "local/_router": "local_router",
+    "store/_release": "outages barriers holds",
     "store/": "hints outages losses holds stores",
     "upkeep": "stores outages",
     "shared/_limiter": "rates hints",
