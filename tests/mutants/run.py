@@ -65,6 +65,7 @@ FIRST = {
     "engines/sqlite/_holds": "holds",
     "engines/sqlite/sql/holds": "holds",
     "engines/sqlite/_counters": "rates",
+    "engines/sqlite/_replies": "batches",
     "engines/sqlite/_state": "holds batches",
     "engines/sqlite": "queues takers workers",
     "": "holds outages losses",
