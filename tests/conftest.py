@@ -31,6 +31,7 @@ from tenure.testing._batch_link import BatchLink
 sys.path.append(str(Path(__file__).parent))
 
 import depth
+import files_in_memory
 import shared_bytecode
 from needed import (
     NO_REDIS,
@@ -134,6 +135,7 @@ def pytest_configure(config):
     # It may have said --full, which the pytest processes that tests start do not know, but those of xdist do.
     if config.getoption("dist", "no") == "no":
         os.environ.pop("PYTEST_ADDOPTS", None)
+    files_in_memory.begin(config)
     shared_bytecode.begin(config)
 
 

@@ -35,6 +35,9 @@ LARGE = {
     "all_who_wait_for_a_result_get_it",
     "calls_run_in_the_block_of_their_flight",
     "claimers_get_what_they_ask_for",
+    "each_follower_sees_the_last_report_and_the_end",
+    "each_try_has_one_event_with_its_error",
+    "each_try_has_one_span_that_ends_once",
     "keys_compete_for_slots_and_lose_none",
     "groups_have_their_shares_in_each_window",
     "many_are_put_in_portions_and_the_cursor_with_the_last",
@@ -43,9 +46,11 @@ LARGE = {
     "readers_share_and_writers_do_not",
     "tasks_of_a_cancelled_worker_go_to_others",
     "the_tasks_of_a_group_end_in_their_order",
+    "what_blocks_and_checks_raise_is_reported_once",
     "what_fails_its_check_is_passed_over",
     "what_is_fetched_ahead_is_done_or_given_back",
     "what_is_taken_is_done_or_given_back",
+    "what_the_hooks_of_pools_raise_is_reported",
 }
 
 

@@ -15,7 +15,7 @@ from tenure.local import Pool
 
 
 @pytest.fixture(params=("memory", "sqlite", "redis"))
-def engine(request, tmp_path):
+def engine(request):
     """One engine: memory, a file, or a server."""
     if request.param == "memory":
         return MemoryEngine()
@@ -26,7 +26,7 @@ def engine(request, tmp_path):
         return RedisEngine(request.getfixturevalue("redis_server").url)
     if request.param == "postgres":  # only where a test asks for it, in virtual time
         return request.getfixturevalue("inline_postgres")(request.getfixturevalue("virtual_clock").now)
-    path = tmp_path / "store.db"
+    path = request.getfixturevalue("tmp_path") / "store.db"
     if "virtual_clock" in request.fixturenames:
         return SqliteEngine(path, clock=request.getfixturevalue("virtual_clock").now, inline=True)
     return SqliteEngine(path)

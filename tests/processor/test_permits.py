@@ -75,7 +75,7 @@ async def test_no_more_run_at_once_than_there_are_permits(open_store_on, virtual
         assert (await Semaphore(one, "api", 4).holders()).holders == ()
 
 
-@pytest.mark.parametrize("seconds", [0.05, 0.7, 5.0])
+@pytest.mark.parametrize("seconds", [pytest.param(0.05, marks=pytest.mark.full), 0.7, 5.0])
 async def test_permits_are_used_and_never_exceeded_over_many_processors(virtual_clock, seconds):
     engine, crowd = MemoryEngine(), Crowd()
     async with AsyncExitStack() as stack:
@@ -232,6 +232,7 @@ async def test_the_number_of_permits_may_be_changed_meanwhile(memory):
         await processor.drain()
 
 
+@pytest.mark.one_loop
 async def test_a_worker_may_ask_with_the_old_number_while_it_is_being_changed(virtual_clock):
     async with tenure.open_store(Distant(MemoryEngine()), ttl=3.0) as store:
         crowd, limit = Crowd(), Semaphore(store, "api", 30)

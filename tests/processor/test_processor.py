@@ -672,6 +672,7 @@ async def test_the_end_of_the_store_ends_the_processor(open_store_on, virtual_cl
             await group.start(serve, store)
 
 
+@pytest.mark.one_loop
 async def test_a_thousand_workers(memory):
     running = most = 0
 

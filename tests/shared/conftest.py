@@ -37,7 +37,7 @@ def _is_again(item):
 
 
 @pytest.fixture(params=ENGINES)
-def engine(request, tmp_path):
+def engine(request):
     """One engine: memory, memory behind a wire on which batches travel, a file, or a server."""
     if request.param == "memory":
         return MemoryEngine()
@@ -53,7 +53,7 @@ def engine(request, tmp_path):
             clock = request.getfixturevalue("virtual_clock").now
             return request.getfixturevalue("inline_postgres")(clock)
         return PostgresEngine(request.getfixturevalue("postgres_server").url())
-    path = tmp_path / "store.db"
+    path = request.getfixturevalue("tmp_path") / "store.db"
     if "virtual_clock" in request.fixturenames:
         return SqliteEngine(path, clock=request.getfixturevalue("virtual_clock").now, inline=True)
     return SqliteEngine(path)

@@ -273,6 +273,7 @@ def test_the_type_of_an_error(error, name):
 # history
 
 
+@pytest.mark.one_loop
 async def test_a_page_that_is_opened_now_has_the_past(store, virtual_clock):
     ask = Asker(store)
     queue = tenure.WorkQueue(store, "mails")
@@ -299,6 +300,7 @@ async def test_many_polls_make_no_more_samples(store, virtual_clock):
     assert len((await ask("/history.json"))["samples"]) == 3
 
 
+@pytest.mark.one_loop
 async def test_processors_remember_their_last_minutes(store, virtual_clock):
     async def handler(task, context):
         await anyio.sleep(0.5)

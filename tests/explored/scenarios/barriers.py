@@ -6,7 +6,8 @@ from collections import defaultdict
 
 import anyio
 import anyio.lowlevel
-from explored.catalogue import on_every_engine
+from explored.catalogue import on_a_wire, on_every_engine
+from explored.scenarios.outages import LATE
 from explored.world import at_rest
 
 from tenure import BarrierBroken
@@ -104,6 +105,38 @@ async def who_is_dropped_holds_nobody_up(world):
             assert len(generation) == 2 or excused or world.faults
         assert (await barrier.statistics()).waiting == 0
         await all_withdrawn(store, elsewhere)
+
+
+@on_a_wire("shared.Barrier.wait", "store.PendingRelease.wait")
+async def giving_up_at_a_barrier_waits_for_the_engine_but_not_for_long(world):
+    async with world.open(settle_timeout=2) as store:
+        await store.session(TTL)
+        link, barrier = world.links[0], Barrier(store, "x", 2)
+
+        async def give_up(away):
+            """Give up after a second, and wait in the shield of that for an engine that is away for so long."""
+            async with anyio.create_task_group() as group:
+                with anyio.move_on_after(1):
+                    group.start_soon(cut, away)
+                    await barrier.wait()
+                return anyio.current_time()
+
+        async def cut(away):
+            with anyio.CancelScope(shield=True):
+                while not (await barrier.statistics()).waiting:
+                    await anyio.lowlevel.checkpoint()
+                link.pause(before_effect=True)
+                await anyio.sleep(away)
+                link.resume()
+
+        for away, left_at in ((2, 2), (8, 3)):
+            start = anyio.current_time()
+            left = await give_up(away)
+            assert left_at <= left - start <= left_at + LATE
+            await barrier.reset()
+        with cancellable(), anyio.move_on_after(1):
+            await barrier.wait()
+        await all_withdrawn(store)
 
 
 async def all_withdrawn(*stores):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import anyio.lowlevel
 from explored.catalogue import scenario
 
 from tenure import EngineError, WorkQueue
@@ -21,7 +22,10 @@ async def a_put_beside_an_operation_that_fails_is_kept(world):
         async def producer(name):
             put.append((await queue.put(name), name))
 
-        async def blunderer():
+        async def blunderer(turns):
+            # puts are sent at the end of their turn: this comes before them, or behind
+            for _ in range(turns):
+                await anyio.lowlevel.checkpoint()
             try:
                 await store.call(BAD)
             except EngineError:
@@ -32,9 +36,9 @@ async def a_put_beside_an_operation_that_fails_is_kept(world):
                 await producer("v")
 
         async with world.group() as group:
-            for name in "abc":
+            for turns, name in enumerate("abc"):
                 group.start_soon(producer, name)
-                group.start_soon(blunderer)
+                group.start_soon(blunderer, turns)
             group.start_soon(victim)
         waiting = {(record.id, record.payload) for record in (await queue.browse("waiting")).tasks}
         assert waiting >= set(put) and len(failed) == 3
