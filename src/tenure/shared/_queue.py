@@ -262,9 +262,9 @@ class WorkQueue(Generic[P]):
         They are put in order, in atomic portions of at most 256 (and of `max_size`); each portion waits in line while
         the queue is full. `cursor` is a (name, value) that is stored in the same step as the last portion; `cursors()`
         returns it. With `expected`, nothing is put and `CursorConflict` is raised if the cursor has another value at
-        that moment; None stands for no value. All must then fit in one portion. Values are compared as they are encoded:
-        the store's codec must always encode equal ones alike. With a `max_group_size`, a portion has tasks of one group
-        only. Raises as `put` does, before anything is put if an item is wrong.
+        that moment; None stands for no value. All must then fit in one portion. Values are compared as they are
+        encoded: the store's codec must always encode equal ones alike. With a `max_group_size`, a portion has tasks of
+        one group only. Raises as `put` does, before anything is put if an item is wrong.
         Cancellation: portions that were put stay.
         """
         entries = [cast("Item[P]", item) if isinstance(item, Item) else Item(item) for item in items]
