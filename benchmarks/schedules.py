@@ -1,0 +1,104 @@
+"""How late the tasks of a schedule are that many processes run: from the tick until a worker has the task.
+
+Twenty processes run one schedule with two ticks a second, on a private Redis server or on a file; another takes the
+tasks. The figures stand beside a goal of 50 ms, and none of these may be missing or there twice.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Generator
+from contextlib import ExitStack, contextmanager
+from datetime import datetime
+from pathlib import Path
+from statistics import quantiles
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import tenure
+from benchmarks._measure import LOOPS, on_loop
+from benchmarks.redis_locks import server
+
+EVERY = 0.5
+GOAL = 0.05
+
+
+async def run_schedule(url: str) -> None:
+    """One of the processes, until it is killed."""
+    async with tenure.open_store(url) as store:
+        schedule = tenure.Schedule(tenure.WorkQueue(store, "jobs"), "often", every=EVERY, missed="all")
+        await schedule.next()
+        print("ready", flush=True)
+        await schedule.run()
+
+
+async def lateness(url: str, ticks: int) -> list[float]:
+    """For how many seconds each tick was late, from the next one on."""
+    late: list[float] = []
+    times: list[float] = []
+    async with tenure.open_store(url) as store:
+        queue = tenure.WorkQueue(store, "jobs")
+        await queue.purge("waiting")
+        while len(late) < ticks:
+            async with queue.take() as task:
+                moment = time.time()
+                times.append(datetime.fromisoformat(task.meta["scheduled_for"]).timestamp())
+                late.append(moment - times[-1])
+    if times != [times[0] + EVERY * n for n in range(ticks)]:
+        raise AssertionError(f"ticks are missing or twice: {times}")
+    return late
+
+
+@contextmanager
+def place(engine: str) -> Generator[str]:
+    """A fresh store."""
+    with ExitStack() as stack:
+        if engine == "redis":
+            yield f"unix://{stack.enter_context(server())}"
+        else:
+            yield f"sqlite:///{Path(stack.enter_context(TemporaryDirectory())) / 'jobs.db'}"
+
+
+def measured(engine: str, loop: str, processes: int, ticks: int) -> list[float]:
+    """How late each tick was, with so many processes on this loop."""
+    with place(engine) as url, ExitStack() as stack:
+        command = [sys.executable, "-m", "benchmarks.schedules", loop, url]
+        children = [
+            stack.enter_context(subprocess.Popen(command, stdout=subprocess.PIPE)) for _ in range(processes)
+        ]
+        for child in children:
+            stack.callback(child.kill)
+        for child in children:
+            assert child.stdout is not None
+            child.stdout.readline()
+        return on_loop(loop, lateness, url, ticks)
+
+
+def run(*, smoke: bool) -> list[dict[str, Any]]:
+    """The rows of the table."""
+    rows: list[dict[str, Any]] = []
+    processes, ticks = (2, 4) if smoke else (20, 120)
+    for engine in ("redis", "sqlite"):
+        for loop in ["asyncio"] if smoke else LOOPS:
+            late = sorted(measured(engine, loop, processes, ticks))
+            shares = quantiles(late, n=100, method="inclusive")
+            for share, value in (("median", shares[49]), ("p99", shares[98])):
+                rows.append(
+                    {
+                        "work": f"{share} lateness of a tick, {processes} processes, {engine}",
+                        "loop": loop,
+                        "ours": 1000 * value,
+                        "peer": 1000 * GOAL,
+                        "peer_name": "goal",
+                        "ratio": GOAL / value,
+                        "unit": "ms",
+                        "goal": "<= 50",
+                    }
+                )
+    return rows
+
+
+if __name__ == "__main__":
+    on_loop(sys.argv[1], run_schedule, sys.argv[2])
