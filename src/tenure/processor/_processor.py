@@ -169,6 +169,7 @@ class Processor(AsyncContextManagerMixin):
         *,
         delay: float = 0.0,
         expires: float | None = None,
+        group: str | None = None,
     ) -> int:
         """Put a task into the queue of its kind and return its id; waits in line while that is full.
 
@@ -176,7 +177,7 @@ class Processor(AsyncContextManagerMixin):
         submits to a full queue may wait for itself: use `queue(kind).try_put` there.
         Cancellation: while waiting, nothing is put and no place is kept; when it is under way, it may be put.
         """
-        task_id = await self.queue(kind).put(payload, priority, delay, key, expires)
+        task_id = await self.queue(kind).put(payload, priority, delay, key, expires, group=group)
         self._submitted(kind, 1)
         return task_id
 
