@@ -275,12 +275,15 @@ async def test_a_discarded_and_a_cancelled_task_have_no_error(store, spans):
 
 
 async def test_a_task_is_given_back_and_its_next_delivery_has_a_span_too(store, spans):
+    async def rest(task):
+        await anyio.sleep(10)
+
     queue = WorkQueue(store, "mail")
     await queue.put("x")
     with anyio.move_on_after(1):
         async with queue.take():
             await anyio.sleep(10)
-    worker = Worker(queue, lambda task: anyio.sleep(10))
+    worker = Worker(queue, rest)
     async with anyio.create_task_group() as group:
         group.start_soon(worker.run)
         await anyio.sleep(1)

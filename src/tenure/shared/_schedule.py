@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from contextlib import suppress
 from datetime import datetime
 from typing import Any, Generic, Literal, NamedTuple, cast
@@ -9,8 +10,10 @@ from typing import Any, Generic, Literal, NamedTuple, cast
 import anyio
 
 from tenure.arguments import LARGEST, LONGEST_NAME, check_count, check_name, check_text
-from tenure.engine import Count, QueueCounts
-from tenure.errors import CursorConflict, OutcomeUnknown
+from tenure.engine import Count, Hint, QueueCounts, SessionItem
+from tenure.errors import CursorConflict, OutcomeUnknown, StoreClosed
+from tenure.store import Session
+from tenure.waiting import Line
 
 from ._meta import encode_meta
 from ._payload import P
@@ -26,6 +29,9 @@ _NEAR = 5.0
 """Seconds: the engine's clock is read again so long before a tick."""
 _PERIOD = 300.0
 """Seconds: it is read so often at least, since it may be set, and this machine may be suspended."""
+_SPREAD = 0.02
+"""Seconds: processes wake one after the other, so that most see that the tick was put, and do not write too."""
+
 _LATE = 60.0
 """Seconds: a tick that is put later than this was missed."""
 
@@ -38,6 +44,27 @@ class _State(NamedTuple):
     cursor: StoredCursor | None
     tick: float | None
     now: float
+
+
+class _Alarm:
+    """Sleeps until a moment comes or the store closes, whichever is first; it listens for that alone."""
+
+    def __init__(self) -> None:
+        self._line: Line[None, None] = Line(_nothing)
+
+    async def sleep(self, seconds: float) -> None:
+        """Raises `StoreClosed`."""
+        with anyio.move_on_after(seconds):
+            await self._line.wait(self._line.join(None))
+
+    def on_hint(self, hint: Hint) -> None:
+        pass
+
+    def on_found(self, session: Session, one: SessionItem) -> None:
+        pass
+
+    def close(self) -> None:
+        self._line.fail_all(lambda: StoreClosed("the store was closed"))
 
 
 class Schedule(Generic[P]):
@@ -90,6 +117,8 @@ class Schedule(Generic[P]):
             group=None if group is None else check_name("group", group),
         )
         self._cursor = CURSOR + self.name
+        store = queue.store
+        self._alarm = store.listen(store.key("schedule", f"{queue.name}/{name}"), _Alarm)
         self._scope: anyio.CancelScope | None = None
         self._drained = False
         # what would fail at each tick fails here
@@ -168,7 +197,8 @@ class Schedule(Generic[P]):
         coming = next(self._ticks.after(state.tick))
         wait = coming - state.now
         if wait > 0:
-            await anyio.sleep(wait if wait <= _NEAR else min(wait - _NEAR, _PERIOD))
+            near = wait <= _NEAR
+            await self._alarm.sleep(wait + _SPREAD * random.random() if near else min(wait - _NEAR, _PERIOD))
             return
         tick = coming if self.missed == "all" else max(coming, self._ticks.last(state.now))
         skipped = self.missed == "skip" and state.now - tick > _LATE
@@ -188,3 +218,7 @@ class Schedule(Generic[P]):
         when = datetime.fromtimestamp(tick, self._ticks.zone).isoformat()
         item, meta = self._item, {"scheduled_for": when, "schedule": self.name}
         return Item(item.payload, item.priority, key=item.key, meta=meta, group=item.group)
+
+
+def _nothing(_: object) -> None:
+    pass
