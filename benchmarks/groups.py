@@ -47,7 +47,7 @@ def stores(*, smoke: bool) -> Iterator[dict[str, Callable[[], str]]]:
         numbers = iter(range(10_000))
         urls: dict[str, Callable[[], str]] = {
             "memory": lambda: "memory:",
-            "SQLite": lambda: f"sqlite:{folder}/{next(numbers)}.db",
+            "SQLite": lambda: f"sqlite:///{folder}/{next(numbers)}.db",
         }
         if not smoke:
             database = stack.enter_context(postgres())

@@ -14,7 +14,8 @@ FILES = ("holds", "claims", "counters", "groups", "hints", "queues", "sessions",
 
 # What these go through is small, or is the very thing that is asked for.
 SCANS = {
-    "groups.find": "the names that were handed in",
+    "groups.delete": "the names that were handed in",
+    "groups.find": "as above",
     "holds.unserved": "the few lines whose serving was cut short",
     "hints.forget": "in the order of ids, up to a limit",
     "sessions.beginning": "one row of numbers",
@@ -62,6 +63,14 @@ def test_index_is_used(database, name):
     sorts = [step for step in plan if "TEMP B-TREE" in step]
     assert bool(scans) == (name in SCANS), plan
     assert bool(sorts) == (name in SORTS), plan
+
+
+@pytest.mark.parametrize("name", ["groups.delete", "groups.find"])
+def test_several_rows_at_once_use_the_index(database, name):
+    sql = _sql.repeated(STATEMENTS[name], 3)
+    plan = [row[3] for row in database.execute(f"EXPLAIN QUERY PLAN {sql}", [0] * sql.count("?"))]
+    (look,) = [step for step in plan if "task_group" in step]
+    assert look.startswith("SEARCH task_group USING PRIMARY KEY (queue=? AND name=?)"), plan
 
 
 def test_all_statements_are_known():

@@ -25,9 +25,10 @@ FROM wanted CROSS JOIN task_group ON task_group.queue = wanted.queue AND task_gr
 REPLACE INTO task_group VALUES (:queue, :name, :unfinished, :waiting, :leased, :takeable, :bound, :rests, :reserved,
   :producers, :tag)
 
--- delete: Forget groups; repeated as for `find`.
+-- delete: Forget groups of one queue; repeated as for `find`. A row value with IN would read the whole table.
 -- in: queue, name
-DELETE FROM task_group WHERE (queue, name) IN (VALUES (:queue, :name))
+WITH gone (queue, name) AS (VALUES (:queue, :name))
+DELETE FROM task_group WHERE queue IN (SELECT queue FROM gone) AND name IN (SELECT name FROM gone)
 
 -- of_tasks: The groups of tasks.
 -- in: ids (a JSON array)
