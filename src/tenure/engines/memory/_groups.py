@@ -22,8 +22,26 @@ class GroupedTask(Protocol):
     group: str
 
 
+_NOBODY: OrderedDict[str, int] = OrderedDict()
+
+
 class Group:
     """Tasks that share their turns; a `tag` is there while one of them can be taken and there are other groups."""
+
+    __slots__ = (
+        "_by_age",
+        "_by_priority",
+        "_is_ready",
+        "bound",
+        "leased",
+        "name",
+        "producers",
+        "reserved",
+        "tag",
+        "takeable",
+        "unfinished",
+        "waiting",
+    )
 
     def __init__(self, name: str, is_ready: Callable[[Rank], bool]) -> None:
         self.name = name
@@ -34,17 +52,33 @@ class Group:
         self.tag: float | None = None
         self.bound = 0  # the task that goes before all others, because it has been tried
         self.reserved = 0
-        self.producers: OrderedDict[str, int] = OrderedDict()
+        self.producers: OrderedDict[str, int] = _NOBODY
         """The producers that wait for room in the group, and for how many tasks."""
-        self.by_priority = Order(is_ready, lambda: self.waiting)
-        self.by_age = Order(is_ready, lambda: self.waiting)
+        self._is_ready = is_ready
+        self._by_priority = Order(is_ready, self._count)
+        self._by_age: Order | None = None  # once anybody asks for it
+
+    def add(self, task: GroupedTask) -> None:
+        self._by_priority.add((-task.priority, task.ready_at, task.id))
+        if self._by_age is not None:
+            self._by_age.add((task.ready_at, task.id))
 
     def pop(self, now: float, aging: float | None) -> int | None:
         """The id of the task that is next by priority or age; it leaves that order."""
-        order = self.by_priority
-        if aging is not None and (oldest := self.by_age.first()) is not None and now - oldest[0] > aging:
-            order = self.by_age
+        order = self._by_priority
+        if aging is not None and (oldest := self._ages().first()) is not None and now - oldest[0] > aging:
+            order = self._ages()
         return None if order.first() is None else int(order.pop()[-1])
+
+    def _ages(self) -> Order:
+        if self._by_age is None:
+            self._by_age = Order(self._is_ready, self._count)
+            for rank in self._by_priority.alive():
+                self._by_age.add(rank[1:])
+        return self._by_age
+
+    def _count(self) -> int:
+        return self.waiting
 
 
 class Groups:
@@ -102,15 +136,14 @@ class Groups:
         group.unfinished -= 1
         if group.bound == task.id:
             group.bound = 0
-        self._refresh(group)
+            self._refresh(group)
         self._tidy(group)
 
     def add(self, task: GroupedTask) -> None:
         """A task is ready."""
         group = self._group(task.group) if task.group else self._plain
         group.waiting += 1
-        group.by_priority.add((-task.priority, task.ready_at, task.id))
-        group.by_age.add((task.ready_at, task.id))
+        group.add(task)
         if self._named:
             self._refresh(group)
 
@@ -126,18 +159,22 @@ class Groups:
         self._refresh(self._group(task.group))
 
     def lease(self, task: GroupedTask) -> None:
-        """The next task is taken; `remove` follows. Only while there are groups."""
+        """The next task is taken, and ready no more. Only while there are groups."""
         group = self._group(task.group)
         group.leased += 1
-        if group.tag is not None:
-            self._now = group.tag
-            self._set_tag(group, group.tag + self._turn(group))
+        group.waiting -= 1
+        assert group.tag is not None
+        self._now, tag = group.tag, group.tag + self._turn(group)
+        self._refresh(group)
+        if group.takeable:
+            self._set_tag(group, tag)
 
     def unlease(self, task: GroupedTask) -> None:
         """A task that has a group is leased no more."""
         group = self._named[task.group]
         group.leased -= 1
-        self._refresh(group)
+        if group.waiting:
+            self._refresh(group)
 
     def bind(self, task: GroupedTask) -> None:
         """A task that was tried goes back: it stays ahead of its group where order is kept."""
@@ -195,7 +232,10 @@ class Groups:
 
     def join(self, name: str, producer: str, count: int) -> None:
         """Wait in the line of a group."""
-        self._group(name).producers[producer] = count
+        group = self._group(name)
+        if group.producers is _NOBODY:
+            group.producers = OrderedDict()
+        group.producers[producer] = count
 
     def leave(self, name: str, producer: str) -> None:
         """Leave the line of a group."""

@@ -178,7 +178,9 @@ class Queue:
         task = self.tasks[task_id]
         if self.groups.take_turns:
             self.groups.lease(task)
-        self.step_out(task)
+            self.waiting -= 1
+        else:
+            self.step_out(task)
         return task
 
     # the record of endings
