@@ -301,6 +301,18 @@ def test_a_block_is_python(code):
     compile(code, "<block>", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
 
 
+def test_the_lines_of_the_five_programs_are_counted_rightly():
+    page = (DOCS / "coming-from" / "five-programs.md").read_text("utf-8")
+    codes = [found["code"].partition("# only for this page")[0] for found in BLOCK.finditer(page)]
+    lines = [len(re.findall(r"^ *[^\s#]", code, re.MULTILINE)) for code in codes]
+    rows = re.findall(r"^\| \[.*", page, re.MULTILINE)
+    cells = [[cell.strip() for cell in row.split("|")[2:-1]] for row in rows]
+    figures = [[int(found[0]) for cell in row if (found := re.match(r"\d+", cell))] for row in cells]
+    # ours come first on the page, then those of the others
+    assert [row[0] for row in figures] == lines[:5]
+    assert [figure for row in figures for figure in row[1:]] == lines[5:]
+
+
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda file: file.name)
 def test_an_example_stands_in_the_tutorial_as_it_is(example):
     shown = [param.values[0] for param in blocks(f"examples/{example.name}")]
