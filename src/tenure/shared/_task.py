@@ -264,8 +264,13 @@ class Task(Guarded, Held, Generic[P_co]):
 
     # for completing many at once
 
-    def completion(self) -> tuple[Session, Settle] | None:
-        """What completes it, and under which session; None if it is not held, or will end in another way."""
+    def completion(self, key: str) -> tuple[Session, Settle] | None:
+        """What completes it, and under which session; None if it is not held, or will end in another way.
+
+        Raises `ValueError` if its queue has another key.
+        """
+        if self._queue.key != key:
+            raise ValueError(f"tasks must be of {key}, not {self!r}")
         scope, session = self._scope, self._session
         if scope is None or self.cancelled or self.lost is not None or session.is_over():
             return None
