@@ -267,7 +267,7 @@ class Task(Guarded, Held, Generic[P_co]):
     def completion(self, key: str) -> tuple[Session, Settle] | None:
         """What completes it, and under which session; None if it is not held, or will end in another way.
 
-        Raises `ValueError` if its queue has another key.
+        Raises `ValueError` if its queue has another key. For the queue alone.
         """
         if self._queue.key != key:
             raise ValueError(f"tasks must be of {key}, not {self!r}")
@@ -279,7 +279,7 @@ class Task(Guarded, Held, Generic[P_co]):
         return session, self._done()
 
     def on_completed(self) -> None:
-        """A transaction of the user's completes it."""
+        """A transaction of the user's completes it. For the queue alone."""
         self._joined = True
 
     # for the block and the worker

@@ -85,7 +85,7 @@ async def each_task_of_a_batch_ends_in_its_own_way(world):
         worker = Worker(queue, handle, batch=3, linger=0.01, concurrency=2)
 
         async def canceller():
-            assert await queue.cancel(ids[-1])
+            await queue.cancel(ids[-1])  # False if the answer was lost
 
         async with world.group() as group:
             ids = await queue.put_many(["done", "fails", "cancelled", "done", "early"])
