@@ -9,7 +9,7 @@ import pytest
 from traced import spans
 
 import tenure
-from tenure import Discard, Job, LeaseLost, Retry, RetryLater, Worker, WorkQueue
+from tenure import Discard, EngineError, Job, LeaseLost, Retry, RetryLater, StoreClosed, Worker, WorkQueue
 from tenure.engine import Exchange
 from tenure.engines.memory import MemoryEngine
 from tenure.testing import FaultyEngine
@@ -484,6 +484,76 @@ async def test_wherever_run_is_cancelled(store, virtual_clock, cancelled_at_ever
         assert set(seen) <= {1}
         await queue.put_many(range(max(0, 9 - (await queue.statistics()).waiting)))
     assert await queue.verify()
+
+
+async def test_an_abandoned_batch_is_refused_whatever_it_says_later(store):
+    queue, refused = WorkQueue(store, "jobs", retry=Retry(attempts=1)), []
+    stuck, ended = threading.Event(), threading.Event()
+
+    def handler(tasks):
+        stuck.wait(30)
+        for task in tasks:
+            try:
+                task.fail(Discard("too late"))
+            except LeaseLost as error:
+                refused.append(error.reason)
+        ended.set()
+
+    worker = Worker(queue, handler, batch=10, concurrency=1, timeout=0.4)
+    await queue.put_many("ab")
+    await work_off(queue, worker)
+    assert (worker.statistics().dead, worker.statistics().abandoned) == (2, 1)
+    stuck.set()
+    assert await anyio.to_thread.run_sync(ended.wait, 30)
+    assert refused == ["released", "released"]
+
+
+@pytest.mark.parametrize("linger", [0, 100])
+async def test_the_store_closes_while_it_runs(engine, virtual_clock, linger):
+    async with tenure.open_store(engine, ttl=3) as other:
+        ended = []
+
+        async def handler(tasks):
+            try:
+                await anyio.sleep(100)
+            finally:
+                ended.append(len(tasks))
+
+        async def work(worker):
+            with pytest.raises(StoreClosed):
+                await worker.run()
+
+        async with anyio.create_task_group() as group:
+            async with tenure.open_store(engine, ttl=3) as store:
+                queue = WorkQueue(store, "jobs")
+                await queue.put_many(range(3))
+                group.start_soon(work, Worker(queue, handler, batch=5, linger=linger))
+                await anyio.sleep(1)
+        assert ended == ([] if linger else [3])
+        statistics = await WorkQueue(other, "jobs").statistics()
+        assert (statistics.leased, statistics.waiting) == (0, 3)
+
+
+async def test_an_engine_error_ends_it_with_that_error(faulty, faulty_store, virtual_clock):
+    queue = WorkQueue(faulty_store, "jobs")
+
+    async def handler(tasks):
+        pass
+
+    async def work():
+        with pytest.raises(EngineError, match="refused"):
+            await Worker(queue, handler, batch=5, linger=10).run()
+
+    async with anyio.create_task_group() as group:
+        await queue.put(1)
+        group.start_soon(work)
+        await anyio.sleep(1)
+        faulty.refused = (Exchange,)
+        await queue.put(2)
+        await anyio.sleep(20)
+        faulty.refused = ()
+    statistics = await queue.statistics()
+    assert (statistics.leased, statistics.waiting) == (0, 2)
 
 
 # what the engine is asked
