@@ -113,10 +113,10 @@ class Takers(Held):
 
         It ends sooner when the group is dismissed. Raises and cancellation as for `take`.
         """
-        line, demand = self._line, self._demand
+        line = self._line
         while True:
             self._check_open()
-            if len(line) + most > demand.registered:
+            if len(line) + most > self._demand.registered:
                 self._batcher.schedule()
             waiters = [self._join(group) for _ in range(most)]
             try:
@@ -130,15 +130,14 @@ class Takers(Held):
                 raise
             if not waiters[-1].granted:
                 self._leave_for_now(waiters)
-            found = [waiter.value for waiter in waiters if waiter.granted]
-            kept = [] if self._closed else [one for one in found if one[0].lost is None]
-            if len(kept) == len(found):
+            found: list[tuple[Session, Taken]] = []
+            for session, taken in (waiter.value for waiter in waiters if waiter.granted):
+                if session.lost is None and not self._closed:
+                    found.append((session, taken))
+                else:
+                    self._give_back(session, taken)
+            if found:
                 return found
-            for one in found:
-                if one not in kept:
-                    self._give_back(*one)
-            if kept:
-                return kept
 
     def _leave_for_now(self, waiters: list[Waiter[object, tuple[Session, Taken]]]) -> None:
         """A batch has begun: it is no taker until it has ended."""
