@@ -584,7 +584,8 @@ async def test_a_batch_is_taken_and_settled_in_an_exchange_each(virtual_clock):
 
 async def test_while_a_batch_is_handled_others_get_what_comes(engine, virtual_clock):
     """A batch that is not full was registered as so many takers more: they are gone when its handler begins."""
-    async with tenure.open_store(engine) as store, tenure.open_store(engine) as elsewhere:
+    link = FaultyEngine(engine)
+    async with tenure.open_store(link) as store, tenure.open_store(engine) as elsewhere:
         queue, other, taken = WorkQueue(store, "jobs"), WorkQueue(elsewhere, "jobs"), []
 
         async def handler(tasks):
@@ -601,8 +602,10 @@ async def test_while_a_batch_is_handled_others_get_what_comes(engine, virtual_cl
             await anyio.sleep(2)
             group.start_soon(take)
             await anyio.sleep(1)
-            await queue.put("second")
+            link.pause()
+            await other.put("second")
             await anyio.sleep(1)
+            link.resume()
             group.cancel_scope.cancel()
         assert taken == [("first", 1), ("second", 1)]
         assert (await queue.statistics()).done == 1

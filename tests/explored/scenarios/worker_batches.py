@@ -108,7 +108,6 @@ async def each_task_of_a_batch_ends_in_its_own_way(world):
 
 @on_every_engine("shared.Worker.run", "shared.Worker.drain", "shared.WorkQueue.take")
 async def nobody_waits_behind_a_batch_that_has_begun(world):
-    """Whoever leaves the line with a batch that is not full leaves it to others at once."""
     async with world.open() as store, world.open() as elsewhere:
         queue, other, work = WorkQueue(store, "q"), WorkQueue(elsewhere, "q"), Work()
         handling, taken = anyio.Event(), anyio.Event()
@@ -144,6 +143,46 @@ async def nobody_waits_behind_a_batch_that_has_begun(world):
             await queue.put("b")
             await queue.put("c")
             await stopper()
+        await do_the_rest(other, work, world.patience)
+        assert set(work.done) == set("abc")
+        await all_is_done(queue, store, elsewhere, done=3, put=3)
+
+
+@on_a_wire("shared.Worker.run", "shared.WorkQueue.take")
+async def no_task_is_kept_for_a_batch_that_has_begun(world):
+    """A process that cannot be reached while it handles a batch would delay what is offered to it."""
+    async with world.open() as store, world.open() as elsewhere:
+        link, queue, other, work = world.links[0], WorkQueue(store, "q"), WorkQueue(elsewhere, "q"), Work()
+        handling, over = anyio.Event(), anyio.Event()
+
+        async def handle(tasks):
+            with on_all(work, tasks):
+                handling.set()
+                await over.wait()
+
+        worker = Worker(queue, handle, batch=5, linger=0.02, concurrency=1)
+
+        async def taker():
+            await do_one(other, work)
+
+        async def victim():
+            with cancellable():
+                await do_one(other, work)
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(worker.run)
+            await other.put("a")
+            await handling.wait()
+            await anyio.sleep(1)
+            link.pause()
+            async with world.group() as served:
+                served.start_soon(taker)
+                served.start_soon(victim)
+                await anyio.sleep(1)
+                await other.put_many("bc")
+            link.resume()
+            over.set()
+            await worker.drain()
         await do_the_rest(other, work, world.patience)
         assert set(work.done) == set("abc")
         await all_is_done(queue, store, elsewhere, done=3, put=3)
