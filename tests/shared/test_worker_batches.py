@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 
 import anyio
 import pytest
 from traced import spans
 
 import tenure
-from tenure import Discard, EngineError, Job, LeaseLost, Retry, RetryLater, StoreClosed, Worker, WorkQueue
+from tenure import (
+    Discard,
+    EngineError,
+    Item,
+    Job,
+    LeaseLost,
+    Retry,
+    RetryLater,
+    StoreClosed,
+    Worker,
+    WorkQueue,
+)
 from tenure.engine import Exchange
 from tenure.engines.memory import MemoryEngine
 from tenure.testing import FaultyEngine
@@ -115,6 +127,19 @@ async def test_priority_orders_batches_and_what_is_in_them(store, virtual_clock)
         await queue.put(priority, priority)
     await work_off(queue, Worker(queue, handler, batch=2, concurrency=1))
     assert batches == [[3, 2], [1, 0]]
+
+
+async def test_a_batch_has_no_more_of_a_group_than_may_be_leased(store, virtual_clock):
+    queue, batches = WorkQueue(store, "jobs", per_group=2), []
+
+    async def handler(tasks):
+        batches.append(Counter(task.group for task in tasks))
+
+    worker = Worker(queue, handler, batch=100, linger=0.01, concurrency=3)
+    await queue.put_many([Item(i, group=group) for i in range(5) for group in "ab"])
+    await work_off(queue, worker)
+    assert sum(batches, Counter()) == {"a": 5, "b": 5}
+    assert all(max(batch.values()) <= 2 for batch in batches)
 
 
 async def test_what_is_fetched_ahead_is_in_the_next_batches(store, virtual_clock):
