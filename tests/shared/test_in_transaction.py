@@ -18,6 +18,7 @@ from transactions import state_of, work_off_with_kills
 import tenure
 from tenure import (
     AcquireTimeout,
+    Discard,
     DuplicateTask,
     EngineError,
     GroupStatistics,
@@ -606,6 +607,114 @@ async def test_handlers_in_threads_do_too(queue, connect, path):
         await worker.drain()
     assert worker.statistics().done == 10
     assert effects(connect()) == list(range(1, 11))
+
+
+async def run_batches(queue, handler):
+    worker = Worker(queue, handler, batch=10, concurrency=1)
+    async with anyio.create_task_group() as group:
+        group.start_soon(worker.run)
+        await queue.join()
+        await worker.drain()
+    return worker.statistics()
+
+
+async def test_a_batch_is_completed_by_one_commit_but_for_those_that_are_marked(
+    queue, connect, virtual_clock
+):
+    db = connect()
+    ids = await queue.put_many(range(10))
+
+    async def handler(tasks):
+        for task in tasks:
+            task.set_result(10 * task.payload)
+            if task.payload == 3:
+                task.fail(Discard("no"))
+        with db:
+            done = await queue.complete_in(db, tasks)
+            assert [task.payload for task in done] == [0, 1, 2, 4, 5, 6, 7, 8, 9]
+            for task in done:
+                note(db, task)
+            assert queue.complete_in(db, done).value == []  # each only once
+
+    statistics = await run_batches(queue, handler)
+    assert (statistics.done, statistics.discarded, statistics.lost) == (9, 1, 0)
+    assert await state_of(queue) == {"done": 9, "discarded": 1}
+    assert effects(db) == [task_id for task_id in ids if task_id != ids[3]]
+    assert await queue.result(ids[9]) == 90
+
+
+async def test_a_batch_that_is_rolled_back_is_tried_again(queue, connect, virtual_clock):
+    db, tries = connect(), []
+    ids = await queue.put_many(range(5))
+
+    async def handler(tasks):
+        tries.append([task.attempt for task in tasks])
+        with db:
+            for task in await queue.complete_in(db, tasks):
+                note(db, task)
+            if len(tries) == 1:
+                raise ZeroDivisionError
+            if len(tries) == 2:
+                db.rollback()  # and the handler ends as if all were well
+
+    statistics = await run_batches(queue, handler)
+    assert tries == [[1] * 5, [2] * 5, [3] * 5]
+    assert (statistics.done, statistics.retried, statistics.lost) == (5, 5, 5)
+    assert effects(db) == ids and await state_of(queue) == {"done": 5}
+
+
+async def test_those_of_a_batch_that_are_lost_or_cancelled_are_left_out(queue, connect, virtual_clock):
+    db, completed = connect(), []
+    ids = await queue.put_many(range(4))
+
+    async def handler(tasks):
+        if len(tasks) == 4:
+            tasks[0].lose("for a test")
+            await queue.cancel(ids[1])
+            await anyio.sleep(1)
+            assert tasks[1].cancelled
+        with db:
+            done = await queue.complete_in(db, tasks)
+            for task in done:
+                note(db, task)
+        completed.append([task.payload for task in done])
+
+    statistics = await run_batches(queue, handler)
+    assert completed == [[2, 3]]
+    assert effects(db) == ids[2:]
+    assert (statistics.cancelled, (await queue.statistics()).cancelled) == (1, 1)
+
+
+async def test_tasks_that_the_engine_knows_to_be_lost_are_refused_one_by_one(queue, connect, virtual_clock):
+    db = connect()
+    await queue.put_many(range(3))
+    async with queue.take() as first:
+        other = connect()
+        with other:
+            await first.complete_in(other)
+        first._joined = False  # as if another process had done it
+        async with queue.take() as second:
+            with db:
+                assert await queue.complete_in(db, [first, second]) == [second]
+        first._joined = True
+    assert await state_of(queue) == {"waiting": 1, "done": 2}
+
+
+async def test_which_tasks_can_be_completed_together(store, queue, connect, virtual_clock):
+    db, other = connect(), WorkQueue(store, "others")
+    assert await queue.complete_in(db, []) == []
+    await queue.put("job")
+    async with queue.take() as task:
+        with pytest.raises(ValueError, match="tasks must be of tenure:queue:others"):
+            other.complete_in(db, [task])
+        with pytest.raises(ValueError, match="tasks must be at most 256, not 257"):
+            queue.complete_in(db, [task] * 257)
+        with pytest.raises(TypeError, match="tasks must be tasks, not 1"):
+            queue.complete_in(db, [1])
+        with db:
+            assert await queue.complete_in(db, [task]) == [task]
+    assert await queue.complete_in(db, [task]) == []
+    assert await state_of(queue) == {"done": 1}
 
 
 CHILD = """

@@ -16,6 +16,7 @@ from transactions import state_of, work_off_with_kills
 import tenure
 from tenure import (
     AcquireTimeout,
+    Discard,
     DuplicateTask,
     GroupStatistics,
     Item,
@@ -383,6 +384,83 @@ async def test_handlers_in_threads(queue, address, db):
         await worker.drain()
     assert worker.statistics().done == 20
     assert len(effects(db)) == len(set(effects(db))) == 20
+
+
+@pytest.mark.parametrize("results_ttl", [None, 60.0])
+@pytest.mark.parametrize("awaited", [False, True])
+async def test_a_batch_is_completed_by_one_commit(store, address, db, results_ttl, awaited):
+    queue = WorkQueue(store, "jobs", retry=Retry(attempts=1), results_ttl=results_ttl)
+    ids = await queue.put_many(range(20))
+
+    def handler(tasks):
+        for task in tasks:
+            task.set_result(task.payload)
+            if task.payload == 3:
+                task.fail(Discard("no"))
+        with psycopg.connect(**address) as own:
+            done = queue.complete_in(own, tasks).value
+            assert queue.complete_in(own, done).value == []
+            for task in done:
+                note(own, task)
+
+    results = []
+
+    async def wait():
+        results.append(await queue.result(ids[19]))
+
+    worker = Worker(queue, handler, batch=10, concurrency=2)
+    async with anyio.create_task_group() as group:
+        if awaited:
+            group.start_soon(wait)
+            await anyio.sleep(0.1)
+        group.start_soon(worker.run)
+        await queue.join()
+        await worker.drain()
+    assert await queue.result(ids[19]) == 19 and results == [19] * awaited
+    statistics = worker.statistics()
+    assert (statistics.done, statistics.discarded, statistics.lost) == (19, 1, 0)
+    assert effects(db) == [task_id for task_id in ids if task_id != ids[3]]
+    assert await state_of(queue) == {"done": 19, "discarded": 1}
+
+
+async def test_a_batch_that_is_rolled_back_is_tried_again(queue, db):
+    ids, tries = await queue.put_many(range(5)), []
+
+    async def handler(tasks):
+        tries.append(len(tasks))
+        with db.transaction(force_rollback=len(tries) == 1):
+            for task in await queue.complete_in(db, tasks):
+                note(db, task)
+
+    worker = Worker(queue, handler, batch=10, concurrency=1)
+    async with anyio.create_task_group() as group:
+        group.start_soon(worker.run)
+        await queue.join()
+        await worker.drain()
+    assert tries == [5, 5] and effects(db) == ids
+    assert await state_of(queue) == {"done": 5}
+
+
+@ASYNCIO
+async def test_many_are_completed_on_asynchronous_connections(queue, postgres, address, db):
+    await queue.put_many(range(8))
+    own = await asyncpg.connect(host=address["host"], user="tenure", database="postgres")
+    async with queue.take() as one, queue.take() as another, own.transaction():
+        assert await queue.complete_in(own, [one, another]) == [one, another]
+    await own.close()
+    async with await psycopg.AsyncConnection.connect(**address) as own:
+        async with queue.take() as one, queue.take() as another, own.transaction():
+            assert await queue.complete_in(own, [one, another]) == [one, another]
+    for driver in ("asyncpg", "psycopg"):
+        engine = create_async_engine(postgres.url(driver), poolclass=NullPool)
+        async with (
+            queue.take() as one,
+            queue.take() as another,
+            AsyncSession(engine) as session,
+            session.begin(),
+        ):
+            assert await queue.complete_in(session, [one, another]) == [one, another]
+    assert await state_of(queue) == {"done": 8}
 
 
 CHILD = """

@@ -112,6 +112,7 @@ from ._durations import (
 from ._engine import Engine
 from ._enlisting import (
     Complete,
+    CompleteAll,
     Enlisted,
     Enlistment,
     PutOne,
@@ -224,6 +225,7 @@ __all__ = (
     "Claimed",
     "CloseSession",
     "Complete",
+    "CompleteAll",
     "Conflict",
     "Count",
     "DescribeSession",

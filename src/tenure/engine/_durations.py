@@ -14,7 +14,7 @@ from tenure.errors import EngineError
 from ._answers import Operation
 from ._claims import Claim, EditClaim
 from ._counters import Refund, Spend, SpendRequest
-from ._enlisting import Complete, Enlisted, PutOne
+from ._enlisting import Complete, CompleteAll, Enlisted, PutOne
 from ._sessions import OpenSession
 from ._tasks import Exchange, Move, NewTask, Put, PutRequest, SetGroups, Settle
 
@@ -102,6 +102,10 @@ def _complete(operation: Complete) -> Complete:
     return operation if settle is operation.settle else replace(operation, settle=settle)
 
 
+def _complete_all(operation: CompleteAll) -> CompleteAll:
+    return replace(operation, settle=tuple(map(_settle, operation.settle)))
+
+
 def _put_one(operation: PutOne) -> PutOne:
     task = _task(operation.task)
     return operation if task is operation.task else replace(operation, task=task)
@@ -118,5 +122,6 @@ _BOUNDS: dict[type[Operation[Any] | Enlisted[Any] | Any], Callable[[Any], Any]] 
     Refund: _refund,
     SetGroups: _set_groups,
     Complete: _complete,
+    CompleteAll: _complete_all,
     PutOne: _put_one,
 }

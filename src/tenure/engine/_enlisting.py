@@ -45,6 +45,18 @@ class Complete(Enlisted[Reply]):
 
 
 @dataclass(frozen=True, slots=True)
+class CompleteAll(Enlisted[tuple[int, ...] | Reply]):
+    """Settle up to `CAP` tasks as done. -> the stale tokens, of which nothing was settled; GONE (as for `Complete`)
+
+    The settlements have one ttl.
+    """
+
+    session: str
+    key: str
+    settle: tuple[Settle, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class PutOne(Enlisted[int | Duplicate | Reply]):
     """Put one task if there is room and nobody waits for it. -> its id, Duplicate, REFUSED (full)"""
 

@@ -65,7 +65,7 @@ class Context:
         self._lock_timeout = lock_timeout
         self._claim: Claim | None = None
         self._connection: tuple[Any, ...] = ()
-        self.kind = kind
+        self.kind: str | None = kind
 
     @property
     def claim(self) -> Claim:

@@ -20,7 +20,7 @@ class Meter:
         self._oldest = 0.0
         self._lock_waits: dict[str, int] = {}  # how many wait for it here
         self._lock_left: dict[str, float] = {}  # when it was left, if a task waits here
-        self.window = Window(self._born)
+        self.window: Window = Window(self._born)
 
     # tasks
 

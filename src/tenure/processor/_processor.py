@@ -118,7 +118,7 @@ class Processor(AsyncContextManagerMixin):
         check_type("limit", limit, Semaphore)
         if overrides.get("rate", 1) is None:
             overrides["rate"] = inf
-        self.preset = replace(preset_of(preset), **overrides)
+        self.preset: Preset = replace(preset_of(preset), **overrides)
         self.name = name
         self._store = store
         self._handler = handler

@@ -26,9 +26,9 @@ class Sketch:
 
     def __init__(self) -> None:
         self.buckets: dict[int, int] = {}
-        self.count = 0
-        self.total = 0.0
-        self.greatest = 0.0
+        self.count: int = 0
+        self.total: float = 0.0
+        self.greatest: float = 0.0
 
     def record(self, value: float) -> None:
         """Take in a value; what is below 0 counts as 0."""

@@ -14,10 +14,10 @@ class Slice:
     __slots__ = ("areas", "began", "counts", "sketches")
 
     def __init__(self, began: float, areas: dict[str, float]) -> None:
-        self.began = began
+        self.began: float = began
         self.counts: dict[str, int] = {}
         self.sketches: defaultdict[str, Sketch] = defaultdict(Sketch)
-        self.areas = areas
+        self.areas: dict[str, float] = areas
 
 
 class Level:
@@ -41,7 +41,7 @@ class Tally:
     __slots__ = ("counts", "means", "seconds", "sketches", "totals")
 
     def __init__(self, seconds: float = 0.0) -> None:
-        self.seconds = seconds
+        self.seconds: float = seconds
         self.counts: Counter[str] = Counter()
         self.totals: Counter[str] = Counter()
         self.means: defaultdict[str, float] = defaultdict(float)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from tenure.lazy import exports
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ("Serving", "answering", "parse_address", "serve", "signals_received")
 
-__getattr__ = exports(
+__getattr__: Callable[[str], Any] = exports(
     __name__,
     "tenure",
     {

@@ -23,6 +23,9 @@ advertised or those before: all of them count as promised, and none as registere
 
 `idle` is how many of the requested tasks have not come, if takers were advertised, else 0. The window grows while
 exchanges bring all they ask for (1, 3, 7, ... up to `prefetch`) and closes with the first that does not.
+
+A batch waits as so many takers, and those of them that got no task leave when its handler begins. If the engine counts
+on them, it is asked once more (`reask`), so that it offers no tasks to takers that are gone.
 """
 
 from __future__ import annotations
@@ -103,6 +106,11 @@ class Demand:
         else:
             self.promised = max(self.promised, self.advertised)
             self.advertised = self.registered = 0
+
+    def left(self, waiting: int, *, busy: bool) -> None:
+        """Takers have left, and so many still wait. If the engine counts on more, the next exchange corrects that."""
+        if self.registered > waiting or (busy and self.advertising):
+            self.reask = True
 
     def failed(self) -> None:
         """The exchange has failed: nobody knows what the engine remembers."""

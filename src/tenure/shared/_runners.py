@@ -30,7 +30,8 @@ from ._retry import Retry
 from ._takes import Dismissed
 from ._task import Task, event_of
 
-Handle = Callable[[Task], Awaitable[Any]]
+Handle = Callable[[Any], Awaitable[Any]]
+"""A handler of a task; in `BatchRunners`, of a list of tasks."""
 
 
 class Turn(Protocol):

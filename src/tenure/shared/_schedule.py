@@ -106,7 +106,7 @@ class Schedule(Generic[P]):
     ) -> None:
         if missed not in ("one", "all", "skip"):
             raise ValueError(f"missed must be 'one', 'all' or 'skip', not {missed!r}")
-        self.name = check_text("name", name, most=LONGEST_NAME - len(CURSOR))
+        self.name: str = check_text("name", name, most=LONGEST_NAME - len(CURSOR))
         self.queue = queue
         self.missed: Missed = missed
         self._ticks = ticks(every, cron, tz)

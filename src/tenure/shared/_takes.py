@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Protocol
 
 import anyio
@@ -106,6 +107,46 @@ class Takers(Held):
             return session, taken
         self._give_back(session, taken)
         return None
+
+    async def take_many(self, group: object, most: int, linger: float) -> list[tuple[Session, Taken]]:
+        """Take the next task, and those that come within `linger` seconds after it, up to `most` in all.
+
+        It ends sooner when the group is dismissed. Raises and cancellation as for `take`.
+        """
+        line = self._line
+        while True:
+            self._check_open()
+            if len(line) + most > self._demand.registered:
+                self._batcher.schedule()
+            waiters = [self._join(group) for _ in range(most)]
+            try:
+                await line.wait(waiters[0])
+                if not waiters[-1].granted:
+                    with suppress(Dismissed), anyio.move_on_after(linger):
+                        await line.wait(waiters[-1])
+            except BaseException:
+                for waiter in waiters:
+                    line.leave(waiter)
+                raise
+            if not waiters[-1].granted:
+                self._leave_for_now(waiters)
+            found: list[tuple[Session, Taken]] = []
+            for session, taken in (waiter.value for waiter in waiters if waiter.granted):
+                if session.lost is None and not self._closed:
+                    found.append((session, taken))
+                else:
+                    self._give_back(session, taken)
+            if found:
+                return found
+
+    def _leave_for_now(self, waiters: list[Waiter[object, tuple[Session, Taken]]]) -> None:
+        """A batch has begun: it is no taker until it has ended."""
+        for waiter in waiters:
+            if not waiter.granted:
+                self._line.leave(waiter)
+        self._demand.left(len(self._line), busy=self._batcher.busy)
+        if self._demand.reask:
+            self._batcher.schedule()
 
     def hold(self, token: int, holder: Holder) -> None:
         """The task has reached its taker."""

@@ -19,6 +19,7 @@ from tenure.observe import Trying
 from tenure.store import Codec, Held, Session, Store, decoded, encoded
 from tenure.waiting import Parked, now, park, this_task, wake
 
+from ._batch import Batch
 from ._block import LeasedBlock
 from ._failures import recorded
 from ._guard import Guarded
@@ -74,8 +75,8 @@ class Task(Guarded, Held, Generic[P_co]):
     this try (failures so far + 1), `deliveries` how often the task has been handed out, this time included; `waited`
     for how many seconds it had been ready; `lost` why the lease was lost, or None; `cancelled` whether its cancellation
     was requested.
-    Thread safety: `payload`, `set_result`, `check`, `complete_in` and the guards may be used in a handler's thread, the
-    rest on the event loop.
+    Thread safety: `payload`, `set_result`, `fail`, `check`, `complete_in` and the guards may be used in a handler's
+    thread, the rest on the event loop.
     """
 
     __slots__ = (
@@ -104,7 +105,9 @@ class Task(Guarded, Held, Generic[P_co]):
         "waited",
     )
 
-    def __init__(self, queue: Source, session: Session, taken: Taken, scope: CancelScope) -> None:
+    def __init__(
+        self, queue: Source, session: Session, taken: Taken, scope: CancelScope | Batch[Any]
+    ) -> None:
         self.id: int = taken.id
         self.token: int = taken.token
         self.priority: int = taken.priority
@@ -124,7 +127,7 @@ class Task(Guarded, Held, Generic[P_co]):
         # the loop's clock costs ten times as much: not for each task that nobody observes
         self._since = monotonic() if session.reporter.observer is None else now()
         self._error: BaseException | None = None
-        self._scope: CancelScope | None = scope
+        self._scope: CancelScope | Batch[Any] | None = scope
         self._result = b"null"
         self._joined = False
         self._if_uncommitted: Settle | None = None
@@ -160,6 +163,23 @@ class Task(Guarded, Held, Generic[P_co]):
         """
         queue = self._queue
         self._result = encode(queue.store.codec, queue.key, "result", value, queue.max_payload)
+
+    def fail(self, error: BaseException) -> None:
+        """Fail the try of this one task of a batch, as if its handler had raised `error`; the last call counts.
+
+        `RetryLater` and `Discard` have their meaning. Nothing happens before the handler has ended. One that is lost or
+        cancelled stays so. Raises `LeaseLost` after that, `RuntimeError` for a task that is not in a batch, `TypeError`
+        for what is no exception.
+        """
+        if not isinstance(error, BaseException):  # pyright: ignore[reportUnnecessaryIsInstance] users choose it
+            raise TypeError(f"error must be an exception, not {error!r}")
+        scope = self._scope
+        if scope is None:
+            raise LeaseLost(self._name, self.lost or "released")
+        if isinstance(scope, Batch):
+            scope.failures[self.token] = error
+        else:
+            raise RuntimeError(f"{self!r} is not in a batch: raise the exception instead")  # noqa: TRY004 no argument
 
     async def progress(self, value: Any) -> None:
         """Report how far the task is: for anybody who looks, and for a next delivery.
@@ -204,14 +224,16 @@ class Task(Guarded, Held, Generic[P_co]):
         """
         self.check()
         queue = self._queue
-        settle = Settle(self.id, self.token, Verdict.DONE, self._result, 0.0, queue.results_ttl)
-        joining = queue.store.enlist(Complete(self._session.id, queue.key, settle))
+        joining = queue.store.enlist(Complete(self._session.id, queue.key, self._done()))
         return run_enlisted(connection, joining, self._completed)
 
     def _completed(self, answer: Reply) -> None:
         if answer is not Reply.OK:
             raise LeaseLost(self._name, self.lost or answer.value)
         self._joined = True
+
+    def _done(self) -> Settle:
+        return Settle(self.id, self.token, Verdict.DONE, self._result, 0.0, self._queue.results_ttl)
 
     def _fence(self) -> tuple[str, int]:
         return self._name, self.token
@@ -240,21 +262,40 @@ class Task(Guarded, Held, Generic[P_co]):
             self.cancelled = True
             self._scope.cancel(f"task {self.id} cancelled")
 
+    # for completing many at once
+
+    def completion(self, key: str) -> tuple[Session, Settle] | None:
+        """What completes it, and under which session; None if it is not held, or will end in another way.
+
+        Raises `ValueError` if its queue has another key. For the queue alone.
+        """
+        if self._queue.key != key:
+            raise ValueError(f"tasks must be of {key}, not {self!r}")
+        scope, session = self._scope, self._session
+        if scope is None or self.cancelled or self.lost is not None or session.is_over():
+            return None
+        if isinstance(scope, Batch) and self.token in scope.failures:
+            return None
+        return session, self._done()
+
+    def on_completed(self) -> None:
+        """A transaction of the user's completes it. For the queue alone."""
+        self._joined = True
+
     # for the block and the worker
 
     def verdict(self, failure: BaseException | None, retry: Retry) -> Settle:
         """What it means for the task that its body ended with this failure, or with none."""
-        ttl = self._queue.results_ttl
         if failure is None:
             if self._joined:
                 problem = RuntimeError("the transaction that completes the task was not committed")
                 self._if_uncommitted = self.verdict(problem, retry)
-            return Settle(self.id, self.token, Verdict.DONE, self._result, 0.0, ttl)
+            return self._done()
         record = recorded(failure, self.attempt, self._failure, with_traceback=self._queue.traceback)
         settle = Settle(self.id, self.token, Verdict.RETRY, failure=record)
         if isinstance(failure, Discard):
             reason = failure.reason.encode(errors="replace")
-            return settle._replace(verdict=Verdict.DISCARD, result=reason, ttl=ttl)
+            return settle._replace(verdict=Verdict.DISCARD, result=reason, ttl=self._queue.results_ttl)
         if isinstance(failure, RetryLater):
             return settle._replace(verdict=Verdict.POSTPONE, delay=failure.delay)
         if self.attempt >= retry.attempts:

@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, cast, overload
 
-from tenure.arguments import check_count, check_timeout
+from tenure.arguments import check_count, check_seconds, check_timeout
+from tenure.engine import CAP
 from tenure.handlers import check_signature, in_thread, is_async, until_free, watched_loop
 from tenure.local import Threads
 
+from ._batch_runners import BatchRunners
 from ._job import Job
 from ._payload import P
 from ._queue import WorkQueue
@@ -23,6 +25,7 @@ from ._task import Task
 class WorkerStatistics:
     """A worker at one moment: how many of its `concurrency` runners are `busy`, and what became of its tasks.
 
+    A busy runner has one task, or one batch of them; the other counts are those of tasks.
     `retried` tries failed and will be repeated, `dead` failed for good, `postponed` ended by `RetryLater`, `lost` were
     settled too late; `abandoned` threads of sync handlers still run although their tasks are lost or timed out.
     """
@@ -51,7 +54,15 @@ class Worker:
     are as many as `concurrency`; one that cannot be stopped is abandoned and its outcome refused, and it keeps its
     thread until it ends. If a task's lease is lost, or it is cancelled, its handler is cancelled.
 
-    `Worker(job)` calls the function of a `Job` instead.
+    With `batch`, the handler gets a list of up to so many tasks, at most 256: those that there are, and those that come
+    within `linger` seconds after the first. `concurrency` batches are handled at a time. Each task keeps its own lease
+    and gets its own verdict: `task.fail(error)` fails one, and what the handler raises fails all others; else they are
+    done, with the results that `task.set_result` has set; the handler returns None. If one is lost or cancelled, that
+    is in its `lost` or `cancelled`, `complete_in` leaves it out, and the handler goes on for the others; it is
+    cancelled when none is left. A cancelled one ends as cancelled, unless a transaction has completed it. `timeout`
+    is for the batch.
+
+    `Worker(job)` calls the function of a `Job` instead; not in batches.
 
     While all of them are busy and there is more, up to `prefetch` tasks are leased ahead, so that the next ones need
     not wait for the engine: for short tasks in great numbers, or an engine that is far away. Such tasks wait here, also
@@ -75,6 +86,19 @@ class Worker:
     @overload
     def __init__(
         self,
+        queue: WorkQueue[P],
+        handler: Callable[[list[Task[P]]], Awaitable[None]] | Callable[[list[Task[P]]], None],
+        *,
+        batch: int,
+        linger: float = 0.05,
+        concurrency: int = 10,
+        timeout: float | None = None,
+        retry: Retry | None = None,
+        prefetch: int = 0,
+    ) -> None: ...
+    @overload
+    def __init__(
+        self,
         queue: Job[..., Any],
         *,
         concurrency: int = 10,
@@ -85,8 +109,10 @@ class Worker:
     def __init__(
         self,
         queue: WorkQueue[Any] | Job[..., Any],
-        handler: Callable[[Task[Any]], Any] | None = None,
+        handler: Callable[[Any], Any] | None = None,
         *,
+        batch: int | None = None,
+        linger: float | None = None,
         concurrency: int = 10,
         timeout: float | None = None,
         retry: Retry | None = None,
@@ -95,17 +121,26 @@ class Worker:
         if isinstance(queue, Job):
             if handler is not None:
                 raise TypeError(f"handler must not be given with a job: {queue!r} has its function")
+            if batch is not None:
+                raise TypeError(f"batch must not be given with a job: {queue!r} is a call for each task")
             queue, handler = queue.queue, queue.handler()
         if not callable(handler):
             raise TypeError(f"handler must be a function that takes a task, not {handler!r}")
-        check_signature(handler, "a task")
+        check_signature(handler, "a task" if batch is None else "a list of tasks")
         self._name = queue.name
         self._store = queue.store
         self._concurrency = concurrency = check_count("concurrency", concurrency)
         # a thread for each runner, so that one whose thread cannot be stopped takes nothing until that has ended
         self._threads = [] if is_async(handler) else [Threads(1) for _ in range(concurrency)]
         in_threads = [partial(in_thread, threads, handler) for threads in self._threads]
-        self._runners = Runners(
+        make = Runners
+        if batch is not None:
+            most = check_count("batch", batch, most=CAP)
+            seconds = check_seconds("linger", 0.05 if linger is None else linger)
+            make = partial(BatchRunners, batch=most, linger=seconds)
+        elif linger is not None:
+            raise TypeError("linger must not be given without batch")
+        self._runners = make(
             queue,
             in_threads or [cast("Handle", handler)] * concurrency,
             timeout=check_timeout("timeout", timeout, least=None),

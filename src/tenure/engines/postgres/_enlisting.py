@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, cast
 
-from tenure.engine import A, Complete, Duplicate, Enlisted, Enlistment, PutOne, Reply, within
+from tenure.engine import A, Complete, CompleteAll, Duplicate, Enlisted, Enlistment, PutOne, Reply, within
 
 from ._values import microseconds, name
 
@@ -13,6 +13,11 @@ _COMPLETE = (
     "SELECT word, n FROM {schema}.complete(CAST(:clock AS bigint), CAST(:session AS bytea), CAST(:queue AS bytea), "
     "CAST(:id AS bigint), CAST(:token AS bigint), CAST(:verdict AS text), CAST(:result AS bytea), "
     "CAST(:delay AS bigint), CAST(:ttl AS bigint), CAST(:failure AS bytea))"
+)
+_COMPLETE_ALL = (
+    "SELECT word, n FROM {schema}.complete_all(CAST(:clock AS bigint), CAST(:session AS bytea), "
+    "CAST(:queue AS bytea), CAST(:ids AS bigint[]), CAST(:tokens AS bigint[]), CAST(:results AS bytea[]), "
+    "CAST(:ttl AS bigint))"
 )
 _PUT = (
     "SELECT word, n FROM {schema}.put_one(CAST(:clock AS bigint), CAST(:queue AS bytea), CAST(:max_size AS bigint), "
@@ -44,6 +49,18 @@ def _complete(op: Complete) -> tuple[str, dict[str, Any]]:
     }
 
 
+def _complete_all(op: CompleteAll) -> tuple[str, dict[str, Any]]:
+    ttl = op.settle[0].ttl
+    return _COMPLETE_ALL, {
+        "session": name(op.session),
+        "queue": name(op.key),
+        "ids": [settle.id for settle in op.settle],
+        "tokens": [settle.token for settle in op.settle],
+        "results": [settle.result for settle in op.settle],
+        "ttl": -1 if ttl is None else microseconds(ttl),
+    }
+
+
 def _put(op: PutOne) -> tuple[str, dict[str, Any]]:
     task = op.task
     return _PUT, {
@@ -61,12 +78,15 @@ def _put(op: PutOne) -> tuple[str, dict[str, Any]]:
 
 _CALLS: dict[type[Enlisted[Any]], Callable[[Any], tuple[str, dict[str, Any]]]] = {
     Complete: _complete,
+    CompleteAll: _complete_all,
     PutOne: _put,
 }
 
 
-def _answer(_: object, rows: list[Any]) -> int | Duplicate | Reply:
+def _answer(_: object, rows: list[Any]) -> int | Duplicate | tuple[int, ...] | Reply:
     word, n = rows[0]
+    if word == "completed":
+        return tuple(n)
     if word != "accepted":
         return Reply(word)
     return n[0] if n[0] > 0 else Duplicate(-n[0])

@@ -15,6 +15,7 @@ from tenure.engine import (
     CAP,
     A,
     Complete,
+    CompleteAll,
     Enlisted,
     Hint,
     Operation,
@@ -102,7 +103,11 @@ class Executor:
             barriers=barriers,
             introspection=Introspection(state, queues, path),
         )
-        self._handlers |= {PutOne: producers.put_one, Complete: tasks.complete}
+        self._handlers |= {
+            PutOne: producers.put_one,
+            Complete: tasks.complete,
+            CompleteAll: tasks.complete_all,
+        }
 
     def execute(self, operations: Sequence[Operation[Any]]) -> tuple[list[Any], list[Hint], bool]:
         """Answers, hints for processes served here, and whether there were hints for others.

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from tenure.engine import (
     EXPIRED_TTL,
     Complete,
+    CompleteAll,
     Ends,
     Exchange,
     Exchanged,
@@ -249,14 +250,21 @@ class Tasks:
 
     def complete(self, op: Complete) -> Reply:
         """Within a transaction of the user's."""
+        refused = self.complete_all(CompleteAll(op.session, op.key, (op.settle,)))
+        if isinstance(refused, Reply):
+            return refused
+        return Reply.REFUSED if refused else Reply.OK
+
+    def complete_all(self, op: CompleteAll) -> tuple[int, ...] | Reply:
+        """Within a transaction of the user's."""
         session = self._state.session(op.session)
         if session is None:
             return Reply.GONE
         queue = self._queues.get(op.key)
         takeable = queue.takeable
-        refused = self._settle_all(queue, session, (op.settle,))
+        refused = self._settle_all(queue, session, op.settle)
         self._queues.offer(queue, queue.takeable - takeable)
-        return Reply.REFUSED if refused else Reply.OK
+        return refused
 
     def _settle(self, queue: Queue, session: Session, lease: Lease, settle: Settle) -> None:
         stop = bool(lease.stop)

@@ -53,6 +53,34 @@ BEGIN
     RETURN tenure.word('ok');
 END $$;
 
+-- With a `_ttl` below zero the records are kept for good. -> gone, completed(the tokens of those that came too late)
+CREATE FUNCTION tenure.complete_all(
+    _clock bigint, _session bytea, _queue bytea, _ids bigint[], _tokens bigint[], _results bytea[], _ttl bigint
+) RETURNS tenure.answer LANGUAGE plpgsql AS $$
+DECLARE
+    size int[] := ARRAY[cardinality(_ids)];
+    now bigint;
+    mine tenure.session;
+    queue tenure.queue;
+    before bigint;
+    settled record;
+BEGIN
+    PERFORM tenure.keep(_session);
+    now := tenure.join_queue(_clock, _queue,
+        coalesce((SELECT s.ttl / 1000 FROM tenure.session s WHERE s.name = _session), 1000));
+    SELECT * INTO mine FROM tenure.session s WHERE s.name = _session AND s.expires > now;
+    IF NOT FOUND THEN
+        RETURN tenure.word('gone');
+    END IF;
+    queue := tenure.queue_of(now, _queue);
+    before := queue.waiting - queue.held;
+    settled := tenure.settle_all(now, queue, mine, _ids, _tokens, array_fill('done'::text, size), _results,
+        array_fill(0::bigint, size), array_fill(_ttl, size), array_fill(NULL::bytea, size));
+    queue := settled._q;
+    PERFORM tenure.save(now, tenure.offer_tasks(queue, queue.waiting - queue.held - before));
+    RETURN ROW('completed', settled._refused, NULL)::tenure.answer;
+END $$;
+
 -- An expiry below zero is none. -> accepted(id, or -twin), refused
 CREATE FUNCTION tenure.put_one(
     _clock bigint, _queue bytea, _max_size bigint, _payload bytea, _priority bigint, _delay bigint, _key bytea,

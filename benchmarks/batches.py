@@ -1,0 +1,127 @@
+"""Tasks whose rows are inserted in the transaction that completes them: in batches, and one by one.
+
+On a private PostgreSQL server with fsync on. The handlers are sync functions in threads, each with a connection of its
+own; `task.complete_in` or `queue.complete_in` puts the end of the tasks into the transaction that inserts their rows.
+"one bad in a hundred": that many are marked with `task.fail`, and must fail alone.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from statistics import median
+from threading import local
+from typing import Any
+
+import anyio
+import psycopg
+
+import tenure
+from benchmarks._measure import LOOPS, ROUNDS, on_loop
+from benchmarks._postgres_server import server
+
+TASKS = 10_000
+BATCH = 100
+WORKS = {"one by one": (1_000, 0), "batches": (TASKS, 0), "one bad in a hundred": (TASKS, 100)}
+"""By what is done: how many tasks, and each how-manieth is bad."""
+
+
+class Handlers:
+    """Insert a row for each task, in the transaction that completes it."""
+
+    def __init__(self, url: str, queue: tenure.WorkQueue[int], bad: int) -> None:
+        self._url = url
+        self._queue = queue
+        self._bad = bad
+        self._own = local()
+        self._connections: list[psycopg.Connection] = []
+
+    def one(self, task: tenure.Task[int]) -> None:
+        """Handle one task."""
+        db = self._connection()
+        with db.transaction():
+            db.execute("INSERT INTO booking VALUES (%s)", (task.payload,))
+            task.complete_in(db)
+
+    def batch(self, tasks: list[tenure.Task[int]]) -> None:
+        """Handle a batch."""
+        for task in tasks:
+            if self._bad and task.payload % self._bad == 0:
+                task.fail(ValueError("it is bad"))
+        db = self._connection()
+        with db.transaction():
+            done = self._queue.complete_in(db, tasks)
+            assert isinstance(done, tenure.Completed)
+            payloads = [task.payload for task in done.value]
+            db.execute("INSERT INTO booking SELECT unnest(%s::bigint[])", (payloads,))
+
+    def _connection(self) -> psycopg.Connection:
+        if not hasattr(self._own, "db"):
+            self._own.db = psycopg.connect(self._url, autocommit=True)
+            self._connections.append(self._own.db)
+        return self._own.db
+
+    def close(self) -> None:
+        """Close the connections."""
+        for connection in self._connections:
+            connection.close()
+
+
+async def rate(url: str, n: int, bad: int, *, batch: bool) -> float:
+    """Tasks a second."""
+    with psycopg.connect(url, autocommit=True) as db:
+        db.execute("CREATE TABLE booking (payment bigint)")
+        async with tenure.open_store(url) as store:
+            queue = tenure.WorkQueue[int](store, "payments", max_size=n, retry=tenure.Retry(attempts=1))
+            for start in range(0, n, 250):
+                await queue.put_many(range(start, min(start + 250, n)))
+            handlers = Handlers(url, queue, bad)
+            if batch:
+                worker = tenure.Worker(queue, handlers.batch, batch=BATCH, concurrency=2)
+            else:
+                worker = tenure.Worker(queue, handlers.one, concurrency=10)
+            began = time.perf_counter()
+            async with anyio.create_task_group() as group:
+                group.start_soon(worker.run)
+                await queue.join()
+                took = time.perf_counter() - began
+                await worker.drain()
+            handlers.close()
+            statistics = await queue.statistics()
+        failed = len(range(0, n, bad)) if bad else 0
+        assert (statistics.done, statistics.dead) == (n - failed, failed)
+        assert (
+            db.execute("SELECT count(*), count(DISTINCT payment) FROM booking").fetchone()
+            == (n - failed,) * 2
+        )
+    return n / took
+
+
+def run(smoke: bool) -> list[dict[str, Any]]:
+    """Measure everything."""
+    logging.getLogger("tenure").setLevel(logging.ERROR)  # it names each dead letter
+    seen: dict[tuple[str, str], list[float]] = {}
+    with server() as database:
+        for _ in range(1 if smoke else ROUNDS):
+            for work, (n, bad) in WORKS.items():
+                for loop in ["asyncio"] if smoke else LOOPS:
+                    with database() as url:
+                        count, batch = 200 if smoke else n, work != "one by one"
+                        figure = on_loop(loop, rate, url, count, bad, batch=batch)
+                        seen.setdefault((work, loop), []).append(figure)
+    figures = {of: median(rates) for of, rates in seen.items()}
+    return [
+        {
+            "work": f"PostgreSQL: tasks with a row each, {work}"
+            + ("" if work == "one by one" else f", at most {BATCH} each"),
+            "loop": loop,
+            "ours": figures[work, loop],
+            "peer": figures["one by one", loop],
+            "peer_name": "one by one",
+            "ratio": figures[work, loop] / figures["one by one", loop],
+            "unit": "1/s",
+            "goal": ">= 10x",
+        }
+        for work, loop in figures
+        if work != "one by one"
+    ]
