@@ -14,6 +14,7 @@ import subprocess
 import sys
 from functools import cache
 from pathlib import Path
+from types import ModuleType
 
 import anyio
 import depth
@@ -254,7 +255,9 @@ def test_a_runnable_block_runs(code, backend, tmp_path, monkeypatch):
     if "sqlite:" in code:
         need("tenure.engines.sqlite", "SqliteEngine")
     monkeypatch.chdir(tmp_path)
-    names = {"__name__": "block"}
+    # A module, because frameworks look up what annotations name.
+    monkeypatch.setitem(sys.modules, "block", block := ModuleType("block"))
+    names = vars(block)
     exec(compile(code, "<block>", "exec"), names)
     # An exploration runs loops of its own.
     if "main" in names or ("explore" not in names and "cancel_everywhere" not in names):
