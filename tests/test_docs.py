@@ -20,6 +20,7 @@ import anyio
 import depth
 import pytest
 from internal import FOR_OTHER_ROOMS
+from needed import NO_PYTEST_ASYNCIO
 
 import tenure
 
@@ -279,17 +280,28 @@ def test_a_block_for_asyncio_alone_runs(code, tmp_path, monkeypatch):
     anyio.run(names["main"])
 
 
-def test_the_blocks_that_are_files_of_tests_run_when_they_are_copied(tmp_path):
+@pytest.mark.parametrize(
+    ("page", "mode"),
+    [
+        ("test-your-own-code", "anyio_mode = auto"),
+        ("use-in-pytest-asyncio", "asyncio_mode = auto\nasyncio_default_fixture_loop_scope = function"),
+    ],
+)
+def test_the_blocks_that_are_files_of_tests_run_when_they_are_copied(page, mode, tmp_path):
+    path = os.environ.get("PYTHONPATH", "")
+    if "asyncio" in page:
+        path += os.pathsep + (os.environ.get("TENURE_PYTEST_ASYNCIO") or pytest.skip(NO_PYTEST_ASYNCIO))
     for param in blocks():
         (code,) = param.values
         found = re.match(r"# (conftest\.py|test_mine\.py)\b", code)
-        if found and "test-your-own-code" in param.id:
+        if found and page in param.id:
             (tmp_path / found[1]).write_text(code)
     assert len(list(tmp_path.iterdir())) == 2
-    (tmp_path / "pytest.ini").write_text("[pytest]\nanyio_mode = auto\nfilterwarnings = error\n")
+    (tmp_path / "pytest.ini").write_text(f"[pytest]\n{mode}\nfilterwarnings = error\n")
     ended = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"],
         cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": path},
         capture_output=True,
         text=True,
         timeout=50,
