@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import asyncio
 import importlib
 import inspect
 import json
@@ -14,7 +15,7 @@ import subprocess
 import sys
 from functools import cache
 from pathlib import Path
-from types import ModuleType
+from types import FunctionType, ModuleType
 
 import anyio
 import depth
@@ -278,6 +279,18 @@ def test_a_block_for_asyncio_alone_runs(code, tmp_path, monkeypatch):
     names = {"__name__": "block"}
     exec(compile(code, "<block>", "exec"), names)
     anyio.run(names["main"])
+
+
+@pytest.mark.backends("asyncio")
+async def test_the_cells_of_a_notebook_run(tmp_path, monkeypatch):
+    """Each in a task of its own, as Jupyter runs them."""
+    monkeypatch.chdir(tmp_path)
+    names = {}
+    for param in blocks("cell"):
+        (code,) = param.values
+        cell = FunctionType(compile(code, "<cell>", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT), names)
+        await asyncio.create_task(cell())
+    assert names["keeper"].done()
 
 
 @pytest.mark.parametrize(
