@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import AsyncExitStack
 
+import anyio
 import pytest
 
 import tenure
@@ -47,3 +48,22 @@ async def test_a_stack_that_is_filled_in_one_cell_of_a_notebook_and_closed_in_an
     ):
         await asyncio.create_task(stack.aclose())
     assert (await store.statistics()).held == 0
+
+
+async def test_left_while_the_task_that_entered_it_still_runs():
+    store = tenure.open_store("memory:")
+    entered, left = anyio.Event(), anyio.Event()
+
+    async def enter():
+        await store.__aenter__()
+        entered.set()
+        await left.wait()
+
+    with pytest.raises(BaseExceptionGroup):  # the loop's own, about the scopes of that task
+        async with anyio.create_task_group() as group:
+            group.start_soon(enter)
+            await entered.wait()
+            with pytest.raises(RuntimeError, match="the store was left in another task"):
+                await store.__aexit__(None, None, None)
+            left.set()
+    assert (await store.statistics()).jobs == ()
