@@ -352,6 +352,11 @@ def test_the_commands_of_the_supervisors_are_ones():
     ):
         assert words[0].endswith("tenure") and words[1] == "work"
         assert int(grace[1]) >= _parser().parse_args(words[2:]).grace + 2
+    probes = re.findall(r"(\w+)Probe:\n +httpGet:\n +path: (\S+)\n +port: (\w+)", MANIFEST.read_text())
+    assert probes == [("liveness", "/live", "health"), ("readiness", "/ready", "health")]
+    port = re.search(r"name: health\n +containerPort: (\d+)", MANIFEST.read_text())[1]
+    assert _parser().parse_args(manifest[2:]).health[1] == int(port)
+    assert "KillSignal=SIGTERM\n" in UNIT.read_text()
     page = (DOCS / "how-to" / "run-workers.md").read_text()
     (shown,) = re.findall(r"^```yaml\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
     assert shown in MANIFEST.read_text()
