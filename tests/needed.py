@@ -18,6 +18,11 @@ NO_PGBOUNCER = (
     "PgBouncer: no pgbouncer. Debian: apt install pgbouncer; elsewhere: TENURE_PGBOUNCER=/path/to/it"
 )
 NO_CHROMIUM = "Chromium: no browser on PATH. Debian: apt install chromium"
+# Its plugin warns in each suite that does not set it up, so it is kept out of the environment of the tests.
+NO_PYTEST_ASYNCIO = (
+    "pytest-asyncio: not there. pip install --no-deps --target FOLDER pytest-asyncio, then"
+    " TENURE_PYTEST_ASYNCIO=FOLDER"
+)
 LONG = "TENURE_LONG: not set. TENURE_LONG=1 runs these too"
 
 
@@ -25,7 +30,9 @@ def _category(reason):
     return f"without {reason.partition(':')[0]}"
 
 
-REASONS = {_category(reason): reason for reason in (NO_REDIS, NO_PGBOUNCER, NO_CHROMIUM, LONG)}
+REASONS = {
+    _category(reason): reason for reason in (NO_REDIS, NO_PGBOUNCER, NO_CHROMIUM, NO_PYTEST_ASYNCIO, LONG)
+}
 
 
 def redis_program():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import asyncio
 import importlib
 import inspect
 import json
@@ -14,11 +15,13 @@ import subprocess
 import sys
 from functools import cache
 from pathlib import Path
+from types import FunctionType, ModuleType
 
 import anyio
 import depth
 import pytest
 from internal import FOR_OTHER_ROOMS
+from needed import NO_PYTEST_ASYNCIO
 
 import tenure
 
@@ -254,7 +257,9 @@ def test_a_runnable_block_runs(code, backend, tmp_path, monkeypatch):
     if "sqlite:" in code:
         need("tenure.engines.sqlite", "SqliteEngine")
     monkeypatch.chdir(tmp_path)
-    names = {"__name__": "block"}
+    # A module, because frameworks look up what annotations name.
+    monkeypatch.setitem(sys.modules, "block", block := ModuleType("block"))
+    names = vars(block)
     exec(compile(code, "<block>", "exec"), names)
     # An exploration runs loops of its own.
     if "main" in names or ("explore" not in names and "cancel_everywhere" not in names):
@@ -276,17 +281,40 @@ def test_a_block_for_asyncio_alone_runs(code, tmp_path, monkeypatch):
     anyio.run(names["main"])
 
 
-def test_the_blocks_that_are_files_of_tests_run_when_they_are_copied(tmp_path):
+@pytest.mark.backends("asyncio")
+async def test_the_cells_of_a_notebook_run(tmp_path, monkeypatch):
+    """Each in a task of its own, as Jupyter runs them."""
+    monkeypatch.chdir(tmp_path)
+    names = {}
+    for param in blocks("cell"):
+        (code,) = param.values
+        cell = FunctionType(compile(code, "<cell>", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT), names)
+        await asyncio.create_task(cell())
+    assert names["keeper"].done()
+
+
+@pytest.mark.parametrize(
+    ("page", "mode"),
+    [
+        ("test-your-own-code", "anyio_mode = auto"),
+        ("use-in-pytest-asyncio", "asyncio_mode = auto\nasyncio_default_fixture_loop_scope = function"),
+    ],
+)
+def test_the_blocks_that_are_files_of_tests_run_when_they_are_copied(page, mode, tmp_path):
+    path = os.environ.get("PYTHONPATH", "")
+    if "asyncio" in page:
+        path += os.pathsep + (os.environ.get("TENURE_PYTEST_ASYNCIO") or pytest.skip(NO_PYTEST_ASYNCIO))
     for param in blocks():
         (code,) = param.values
         found = re.match(r"# (conftest\.py|test_mine\.py)\b", code)
-        if found and "test-your-own-code" in param.id:
+        if found and page in param.id:
             (tmp_path / found[1]).write_text(code)
     assert len(list(tmp_path.iterdir())) == 2
-    (tmp_path / "pytest.ini").write_text("[pytest]\nanyio_mode = auto\nfilterwarnings = error\n")
+    (tmp_path / "pytest.ini").write_text(f"[pytest]\n{mode}\nfilterwarnings = error\n")
     ended = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"],
         cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": path},
         capture_output=True,
         text=True,
         timeout=50,
@@ -336,6 +364,11 @@ def test_the_commands_of_the_supervisors_are_ones():
     ):
         assert words[0].endswith("tenure") and words[1] == "work"
         assert int(grace[1]) >= _parser().parse_args(words[2:]).grace + 2
+    probes = re.findall(r"(\w+)Probe:\n +httpGet:\n +path: (\S+)\n +port: (\w+)", MANIFEST.read_text())
+    assert probes == [("liveness", "/live", "health"), ("readiness", "/ready", "health")]
+    port = re.search(r"name: health\n +containerPort: (\d+)", MANIFEST.read_text())[1]
+    assert _parser().parse_args(manifest[2:]).health[1] == int(port)
+    assert "KillSignal=SIGTERM\n" in UNIT.read_text()
     page = (DOCS / "how-to" / "run-workers.md").read_text()
     (shown,) = re.findall(r"^```yaml\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
     assert shown in MANIFEST.read_text()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import pickle
 import socket
@@ -154,6 +155,41 @@ async def test_every_call_from_another_thread_is_refused_at_once(store, anyio_ba
     )
     assert wrong(found, "the store was opened in another thread") == {}
     await works(store)
+
+
+@pytest.mark.backends("asyncio")
+async def test_every_call_from_another_loop_of_the_thread_is_refused_at_once(where, anyio_backend_name):
+    """As in tests of which each has a loop of its own, with a store for all of them."""
+
+    def in_two_loops():
+        store = tenure.open_store(where)
+        opened, ended = asyncio.Event(), asyncio.Event()
+
+        async def keep():
+            async with store:
+                opened.set()
+                await ended.wait()
+
+        async def begin():
+            keeper = asyncio.create_task(keep())
+            await opened.wait()
+            return keeper
+
+        async def end(keeper):
+            await works(store)
+            ended.set()
+            await keeper
+
+        with asyncio.Runner() as runner:
+            keeper = runner.run(begin())
+            with asyncio.Runner() as other:
+                found = other.run(outcomes(calls(store)))
+            runner.run(end(keeper))
+        return found
+
+    found = await anyio.to_thread.run_sync(in_two_loops)
+    assert len(found) > 30
+    assert wrong(found, "the store was opened in another event loop") == {}
 
 
 def in_a_child(function):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import AsyncExitStack
 
+import anyio
 import pytest
 
 import tenure
@@ -28,3 +30,40 @@ async def test_left_in_another_task():
     assert statistics.sessions == statistics.held == 0
     with pytest.raises(tenure.StoreClosed):
         await store.ping()
+
+
+@pytest.mark.backends("asyncio")
+async def test_a_stack_that_is_filled_in_one_cell_of_a_notebook_and_closed_in_another():
+    stack = AsyncExitStack()
+
+    async def first():
+        store = await stack.enter_async_context(tenure.open_store("memory:"))
+        await stack.enter_async_context(Lock(store, "x").hold())
+        return store
+
+    store = await asyncio.create_task(first())
+    await asyncio.create_task(Lock(store, "y").holders())
+    with pytest.raises(
+        RuntimeError, match=r"the store was left in another task.*Enter and leave it in one task"
+    ):
+        await asyncio.create_task(stack.aclose())
+    assert (await store.statistics()).held == 0
+
+
+async def test_left_while_the_task_that_entered_it_still_runs():
+    store = tenure.open_store("memory:")
+    entered, left = anyio.Event(), anyio.Event()
+
+    async def enter():
+        await store.__aenter__()
+        entered.set()
+        await left.wait()
+
+    with pytest.raises(BaseExceptionGroup):  # the loop's own, about the scopes of that task
+        async with anyio.create_task_group() as group:
+            group.start_soon(enter)
+            await entered.wait()
+            with pytest.raises(RuntimeError, match="the store was left in another task"):
+                await store.__aexit__(None, None, None)
+            left.set()
+    assert (await store.statistics()).jobs == ()

@@ -1,4 +1,4 @@
-"""Where a store belongs: the thread and the process in which it was opened."""
+"""Where a store belongs: the event loop, the thread and the process in which it was opened."""
 
 from __future__ import annotations
 
@@ -6,21 +6,26 @@ import os
 from threading import get_ident
 from weakref import WeakSet
 
+from tenure.waiting import this_loop
+
 _HELP = "see docs/how-to/threads-and-processes.md"
 
 
 class Home:
-    """The thread in which a store was opened. After a fork the child has none.
+    """The thread and the loop in which a store was opened. After a fork the child has none.
+
+    While another loop of this thread runs, that of the store does not: a caller would wait for ever.
 
     `thread` is compared with `get_ident()` right before anything is sent: that costs next to nothing, and two threads
     or processes on one connection would ruin it for both.
     Thread safety: any.
     """
 
-    __slots__ = ("__weakref__", "forked", "thread")
+    __slots__ = ("__weakref__", "_loop", "forked", "thread")
 
     def __init__(self) -> None:
         self.thread: int = get_ident()
+        self._loop = this_loop()
         self.forked: bool = False
         _homes.add(self)
 
@@ -28,12 +33,19 @@ class Home:
         """Belong to this thread of this process from now on. Returns whether it was made before a fork."""
         forked, self.forked = self.forked, False
         self.thread = get_ident()
+        self._loop = this_loop()
         return forked
 
     def check(self) -> None:
-        """Raise `RuntimeError` in any other thread or process."""
+        """Raise `RuntimeError` in any other thread or process, and while another loop runs."""
         if get_ident() != self.thread:
             raise self.error()
+        loop = this_loop()
+        if loop is not self._loop and loop is not None:
+            raise RuntimeError(
+                "the store was opened in another event loop, which does not run now: open one in each loop, with "
+                f"open_store(...), or call anyio.run(...) once, around all; {_HELP}"
+            )
 
     def error(self) -> RuntimeError:
         """The error for another thread or process."""

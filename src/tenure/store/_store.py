@@ -8,7 +8,6 @@ from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from secrets import token_hex
-from threading import get_ident
 from typing import Any, Protocol, Self, TypeVar
 from weakref import WeakValueDictionary
 
@@ -91,8 +90,8 @@ class Store(AsyncContextManagerMixin):
     An engine whose link ends for good, or that raises what it must not, ends the store: its block is cancelled and
     raises that error, all waiters get `StoreClosed`, and what is held is lost ("closed").
 
-    Thread safety: none; a store belongs to the event loop in which it was opened. Used from another thread, or in a
-    forked process, it raises `RuntimeError` at once, and nothing is sent.
+    Thread safety: none; a store belongs to the event loop in which it was opened. Used from another thread or
+    loop, or in a forked process, it raises `RuntimeError` at once, and nothing is sent.
     """
 
     def __init__(
@@ -324,8 +323,7 @@ class Store(AsyncContextManagerMixin):
     def _running(self) -> Upkeep:
         if self._upkeep is None or self._closing:
             return self._check_open()
-        if get_ident() != self._home.thread:
-            raise self._home.error()
+        self._home.check()
         return self._upkeep
 
     def _check_open(self) -> Upkeep:

@@ -11,6 +11,7 @@ from ._park import (
     on_readable,
     on_task_end,
     park,
+    this_loop,
     this_task,
     wake,
 )
@@ -28,6 +29,7 @@ __all__ = (
     "on_task_end",
     "park",
     "spread",
+    "this_loop",
     "this_task",
     "wake",
 )

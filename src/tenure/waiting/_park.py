@@ -8,6 +8,7 @@ anyio has no such primitive, and building one of ``anyio.Event`` costs several t
   look-up;
 - `now`: the loop's clock, as ``anyio.current_time`` without its look-up;
 - `new_scope`: a cancel scope, as ``anyio.CancelScope()`` without its look-up;
+- `this_loop`: which loop of asyncio is running;
 - `this_task` and `on_task_end`: which task is running, and when it has ended;
 - `loop_caller`: how a foreign thread gets a function run on this loop;
 - `on_readable`: have a function called whenever a socket can be read: waiting for it anew each time costs as much as
@@ -46,6 +47,7 @@ __all__ = (
     "on_readable",
     "on_task_end",
     "park",
+    "this_loop",
     "this_task",
     "wake",
 )
@@ -131,6 +133,11 @@ def now() -> float:
 def new_scope() -> CancelScope:
     """Make a cancel scope without a deadline and without a shield."""
     return _trio_scope()() if _running.name == "trio" else _asyncio_scope()()
+
+
+def this_loop() -> object:
+    """The loop of asyncio that runs in this thread, else None; on trio in guest mode that of its host."""
+    return asyncio._get_running_loop()
 
 
 def this_task() -> object:
