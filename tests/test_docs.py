@@ -11,6 +11,7 @@ import os
 import re
 import runpy
 import shutil
+import socket
 import subprocess
 import sys
 from functools import cache
@@ -31,7 +32,7 @@ PAGES = sorted(DOCS.rglob("*.md"))
 EXAMPLES = sorted((DOCS / "examples").glob("*.py"))
 LINKED = [*PAGES, ROOT / "README.md"]
 BACKENDS = ("asyncio", "trio")
-ROOMS = ("tenure", "tenure.local", "tenure.observe", "tenure.testing", "tenure.engines")
+ROOMS = ("tenure", "tenure.blocking", "tenure.local", "tenure.observe", "tenure.testing", "tenure.engines")
 
 BLOCK = re.compile(r"^```python(?: +(?P<info>\S+))?\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL)
 FENCED = re.compile(r"^( *)```.*?^\1```$", re.MULTILINE | re.DOTALL)
@@ -271,6 +272,52 @@ def test_a_runnable_block_runs(code, backend, tmp_path, monkeypatch):
 def test_a_block_that_changes_its_process_runs(code, backend, tmp_path):
     code += f"\n\nimport anyio\nanyio.run(main, backend={backend!r})\n"
     subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, timeout=50, check=True)
+
+
+@pytest.mark.parametrize("code", list(blocks("script")))
+def test_a_script_runs(code, tmp_path):
+    """Without a loop of its own, and in its own process."""
+    for framework in ("flask", "django"):
+        if f"from {framework}" in code:
+            pytest.importorskip(framework)
+    (tmp_path / "shop.py").write_text(code)
+    ran = subprocess.run(
+        [sys.executable, "-W", "error::ResourceWarning", "shop.py"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=50,
+        check=False,
+    )
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert ran.stdout in ("waiting\n", "{'task': 1}\n")
+
+
+def test_gunicorn_serves_the_application_of_its_page(tmp_path):
+    pytest.importorskip("flask")
+    pytest.importorskip("gunicorn")
+    (code,) = (p.values[0] for p in blocks("script") if p.values[0].startswith("# shop.py"))
+    (tmp_path / "shop.py").write_text(code)
+    page = (DOCS / "how-to" / "use-from-synchronous-code.md").read_text("utf-8")
+    (command,) = re.findall(r"^gunicorn (.*)$", page, re.MULTILINE)
+    words = command.replace("127.0.0.1:8000", "unix:http.sock").split()
+    server = subprocess.Popen(
+        [sys.executable, "-m", "gunicorn", *words], cwd=tmp_path, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        for line in server.stderr:
+            if "Booting worker" in line:
+                break
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.settimeout(30)
+            connection.connect(str(tmp_path / "http.sock"))
+            connection.sendall(b"POST /mail/ann HTTP/1.0\r\n\r\n")
+            answer = b"".join(iter(lambda: connection.recv(4096), b""))
+    finally:
+        server.terminate()
+        assert server.wait(30) == 0
+        server.stderr.close()
+    assert answer.endswith(b'{"task":1}\n')
 
 
 @pytest.mark.parametrize("code", list(blocks("asyncio")))

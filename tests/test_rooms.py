@@ -14,7 +14,7 @@ SOURCES = Path(__file__).parents[1] / "src" / "tenure"
 
 TABLE = (
     "lazy < errors < arguments < waiting < observe < upkeep < local < handlers < engine < dbapi < store"
-    " < { engines/*, shared, sql } < processor < serving < { cli, web, examples } < front door"
+    " < { engines/*, shared, sql } < processor < serving < { blocking, cli, web, examples } < front door"
 )
 FRONT_DOOR = "front door"
 # Within braces: who may import whom all the same. What opens a store has to know all the engines.

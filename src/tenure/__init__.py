@@ -3,7 +3,7 @@
 The rooms of the house, and which may import which (tests/test_rooms.py keeps it):
 
     lazy < errors < arguments < waiting < observe < upkeep < local < handlers < engine < dbapi < store
-           < { engines/*, shared, sql } < processor < serving < { cli, web, examples }
+           < { engines/*, shared, sql } < processor < serving < { blocking, cli, web, examples }
 
 A room imports only rooms to its left. Rooms in braces do not import one another, except that cli may start web. This
 front door re-exports `shared`, `open_store`, `Processor`, `serve` and all errors; the rest is found in its room
@@ -154,7 +154,7 @@ __all__ = (
     "serve",
 )
 
-_ROOMS = ("engine", "engines", "errors", "local", "observe", "processor", "shared", "store")
+_ROOMS = ("blocking", "engine", "engines", "errors", "local", "observe", "processor", "shared", "store")
 _exported = exports(
     __name__,
     "tenure",

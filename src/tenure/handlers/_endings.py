@@ -42,7 +42,7 @@ def parted(error: BaseException) -> tuple[BaseException | None, BaseException | 
     def interrupts(one: BaseException) -> bool:
         if isinstance(one, cancelled):
             return requested
-        return not isinstance(one, BaseExceptionGroup) and (is_closing(one) or _is_from_signal(one))
+        return not isinstance(one, BaseExceptionGroup) and (is_closing(one) or is_from_signal(one))
 
     if isinstance(error, BaseExceptionGroup):
         interruption, failure = cast("BaseExceptionGroup[BaseException]", error).split(interrupts)
@@ -65,7 +65,8 @@ def _is_cancelled() -> bool:
     return (cancelling is not None and cancelling() > 0) or anyio.current_effective_deadline() == -inf
 
 
-def _is_from_signal(error: BaseException) -> bool:
+def is_from_signal(error: BaseException) -> bool:
+    """Whether the handler of a signal has raised it, in the main thread. Called there."""
     if threading.current_thread() is not threading.main_thread():
         return False
     installed = [signal.getsignal(number) for number in signal.valid_signals()]

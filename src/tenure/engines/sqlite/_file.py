@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import threading
 from collections.abc import Callable, Container, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from weakref import WeakSet
 
 from tenure.engine import Hint, Operation
+from tenure.errors import EngineError
 
 from ._busy_retry import BusyRetry
 from ._clock import Clocks
@@ -21,6 +24,9 @@ from ._presence import Presence
 
 _neighbours: dict[tuple[int, int], WeakSet[File]] = {}
 _neighbours_lock = threading.Lock()
+_opening_lock = threading.Lock()
+_open_before_fork: set[tuple[int, int]] = set()
+"""The files that a parent had open. SQLite keeps a list of the locks of its process, and believes it after a fork."""
 
 
 class File:
@@ -40,15 +46,17 @@ class File:
         poke: Callable[[], None],
     ) -> None:
         self._path = str(path)
-        self._db = open_file(path, clocks, synchronous, retry)
-        self._executor = Executor(self._db, clocks, retry=retry, served=served, path=self._path)
-        self._mailbox = Mailbox(self._rows)
-        self._version = self._data_version()
-        self._presence = Presence(self._db, path)
         self.poke = poke
-        self._identity = self._presence.identity
-        with _neighbours_lock:
-            _neighbours.setdefault(self._identity, WeakSet()).add(self)
+        with _opening_lock:
+            _check_fork(path)
+            self._db = open_file(path, clocks, synchronous, retry)
+            self._executor = Executor(self._db, clocks, retry=retry, served=served, path=self._path)
+            self._mailbox = Mailbox(self._rows)
+            self._version = self._data_version()
+            self._presence = Presence(self._db, path)
+            self._identity = self._presence.identity
+            with _neighbours_lock:
+                _neighbours.setdefault(self._identity, WeakSet()).add(self)
 
     def execute(self, operations: Sequence[Operation[Any]]) -> tuple[list[Any], list[Hint]]:
         """Apply a batch; see `Executor.execute`. Raises `FileLostError`."""
@@ -86,15 +94,48 @@ class File:
 
     def close(self) -> None:
         """Close the file; the last to close it removes its log."""
+        self._db.close()
         with _neighbours_lock:
             neighbours = _neighbours[self._identity]
             neighbours.discard(self)
             if not neighbours:
                 del _neighbours[self._identity]
-        self._db.close()
 
     def _rows(self, sql: str, **values: Any) -> list[Any]:
         return self._db.execute(sql, values).fetchall()
 
     def _data_version(self) -> int:
         return self._db.execute("PRAGMA data_version").fetchone()[0]
+
+
+def _check_fork(path: Path) -> None:
+    with suppress(OSError):
+        status = path.stat()
+        if (status.st_dev, status.st_ino) in _open_before_fork:
+            raise EngineError(
+                f"{path} was open in the parent when this process was forked, and SQLite cannot open it again here: "
+                "close every store over it before the fork, open them after it, or start processes by spawning"
+            )
+
+
+def _before_fork() -> None:
+    # a file that is half open would be missed
+    _opening_lock.acquire()
+    _neighbours_lock.acquire()
+
+
+def _after_in_parent() -> None:
+    _neighbours_lock.release()
+    _opening_lock.release()
+
+
+def _after_in_child() -> None:
+    for lock in (_neighbours_lock, _opening_lock):
+        if lock.locked():  # not if the fork was made by a program that calls this alone
+            lock.release()
+    _open_before_fork.update(_neighbours)
+    _neighbours.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_before_fork, after_in_parent=_after_in_parent, after_in_child=_after_in_child)

@@ -1,0 +1,32 @@
+"""Patterns for synchronous code: plain calls and `with` blocks, over one event loop in a thread of its own.
+
+`open_store` makes a store; `Lock`, `Semaphore`, `RWLock`, `RateLimiter`, `WorkQueue` and `Job` over it have the names,
+arguments and errors of the asynchronous ones, from which they are made. A call blocks its thread, with an event loop
+that may run in it.
+
+Where a docstring says "Interruption:", it says what is left of a call that ends by an exception from a handler of a
+signal, such as `KeyboardInterrupt`: by default, the call has had no effect. The body of a `with` block runs in the
+caller's thread, where nothing can cancel it: if the lease is lost, `lease.check()` raises `LeaseLost`, and so does
+leaving the block.
+"""
+
+from __future__ import annotations
+
+from ._made import Job, Lease, Lock, RateLimiter, RWLock, Semaphore, Task, WorkQueue
+from ._store import Store, open_store
+
+__all__ = (
+    "Job",
+    "Lease",
+    "Lock",
+    "RWLock",
+    "RateLimiter",
+    "Semaphore",
+    "Store",
+    "Task",
+    "WorkQueue",
+    "open_store",
+)
+
+for _one in (Store, open_store):
+    _one.__module__ = __name__

@@ -1,0 +1,28 @@
+"""The patterns for synchronous code. tests/blocking/write_stubs.py writes what type checkers see of them."""
+
+from __future__ import annotations
+
+from tenure import shared
+
+from ._pattern import Held, Pattern, made
+
+Lease = made(shared.Lease, Held, "key token lost", left_out="granted_as lose end", on_loop="check remaining")
+Task = made(
+    shared.Task,
+    Held,
+    "id token priority group attempt deliveries waited lost cancelled",
+    left_out="granted_as lose stop verdict interrupted settle report_loss begin_trying leave_trying abandon_trying"
+    " seconds_left",
+)
+Lock = made(shared.Lock, Pattern, "name", exclusive=True, hands_over=Lease)
+RWLock = made(shared.RWLock, Pattern, "name", exclusive=True, hands_over=Lease)
+Semaphore = made(shared.Semaphore, Pattern, "name permits", hands_over=Lease)
+RateLimiter = made(shared.RateLimiter, Pattern, "name")
+WorkQueue = made(
+    shared.WorkQueue,
+    Pattern,
+    "name key codec retry max_size max_payload results_ttl dead_ttl traceback",
+    left_out="follow",
+    hands_over=Task,
+)
+Job = made(shared.Job, Pattern, "function", left_out="handler")

@@ -1,0 +1,603 @@
+# Written by tests/blocking/write_stubs.py from the asynchronous classes.
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
+from types import TracebackType
+from typing import Any, Generic, Literal, ParamSpec, Self, overload
+
+from typing_extensions import TypeVar
+
+from tenure.errors import DuplicateTask
+from tenure.shared import (
+    Audit,
+    GroupStatistics,
+    Item,
+    LockStatus,
+    LuaGuard,
+    QueueStatistics,
+    Retry,
+    SqlGuard,
+    TaskPage,
+    TaskRecord,
+)
+from tenure.store import Codec
+
+from ._store import Store
+
+P = TypeVar("P", default=Any)
+P_co = TypeVar("P_co", covariant=True, default=Any)
+Params = ParamSpec("Params")
+R = TypeVar("R")
+
+class Lease:
+    """What is held, for as long as the block lasts.
+
+    `token` is the fence: it is higher than that of every earlier grant. Send it with each write, and let the receiver
+    refuse lower ones. `lost` is None, or why the lease was lost.
+    Thread safety: any."""
+
+    @property
+    def key(self) -> str: ...
+    @property
+    def token(self) -> int: ...
+    @property
+    def lost(self) -> str | None: ...
+    def sql_guard(self, table: str = "tenure_fences", *, name: str | None = None) -> SqlGuard:
+        """What refuses this holder's writes to a PostgreSQL or SQLite database once a later holder has written.
+
+        `table` is where the newest tokens are kept, `name` says what is fenced: by default what is held. Raises
+        `RuntimeError` for what several may hold at the same time (a semaphore, a lock for reading): they would refuse
+        one another."""
+
+    def lua_guard(self, key: str | None = None) -> LuaGuard:
+        """What refuses this holder's Lua scripts on Redis once a later holder has run one.
+
+        `key` is where the newest token is kept, by default "fence:" and what is held. Raises as `sql_guard` does."""
+
+    def remaining(self) -> float:
+        """For how many seconds the lease would last if no further renewal came through; 0 once it is over."""
+
+    def check(self) -> None:
+        """Raise `LeaseLost` if the lease is lost, its time has passed, or the block was left ("released").
+
+        It sends nothing. Call it right before a side effect: nothing ends the body."""
+
+class Task(Generic[P_co]):
+    """A task in the hands of a handler; generic in its payload.
+
+    `id`, `priority`, `token` (the fence); `group` is the one that it was put into, or None; `attempt` is the number of
+    this try (failures so far + 1), `deliveries` how often the task has been handed out, this time included; `waited`
+    for how many seconds it had been ready; `lost` why the lease was lost, or None; `cancelled` whether its cancellation
+    was requested.
+    Thread safety: any."""
+
+    @property
+    def id(self) -> int: ...
+    @property
+    def token(self) -> int: ...
+    @property
+    def priority(self) -> int: ...
+    @property
+    def group(self) -> str | None: ...
+    @property
+    def attempt(self) -> int: ...
+    @property
+    def deliveries(self) -> int: ...
+    @property
+    def waited(self) -> float: ...
+    @property
+    def lost(self) -> str | None: ...
+    @property
+    def cancelled(self) -> bool: ...
+    def sql_guard(self, table: str = "tenure_fences", *, name: str | None = None) -> SqlGuard:
+        """What refuses this holder's writes to a PostgreSQL or SQLite database once a later holder has written.
+
+        `table` is where the newest tokens are kept, `name` says what is fenced: by default what is held. Raises
+        `RuntimeError` for what several may hold at the same time (a semaphore, a lock for reading): they would refuse
+        one another."""
+
+    def lua_guard(self, key: str | None = None) -> LuaGuard:
+        """What refuses this holder's Lua scripts on Redis once a later holder has run one.
+
+        `key` is where the newest token is kept, by default "fence:" and what is held. Raises as `sql_guard` does."""
+
+    @property
+    def payload(self) -> P_co:
+        """What was put. Raises `ValueError` for what the queue's codec refuses."""
+
+    @property
+    def last_progress(self) -> Any:
+        """What an earlier delivery reported last; None if nothing."""
+
+    @property
+    def meta(self) -> dict[str, str]:
+        """What the producer sent along with the payload."""
+
+    def set_result(self, value: Any) -> None:
+        """Set what `queue.result(task_id)` returns once the task is done; the last call counts.
+
+        Raises `PayloadTooLarge`, and what the codec raises for a value that it cannot express."""
+
+    def progress(self, value: Any) -> None:
+        """Report how far the task is: for anybody who looks, and for a next delivery.
+
+        Raises `LeaseLost` if the task is no longer this holder's, `PayloadTooLarge`, `EngineError`, `StoreClosed`, and
+        what the codec raises. If the cancellation of the task was requested, `cancelled` says so.
+        Interruption: the report may or may not be stored."""
+
+    def check(self) -> None:
+        """Raise `LeaseLost` if the task is lost, its time has passed, or the block was left ("released").
+
+        It sends nothing. Call it right before a side effect."""
+
+    def complete_in(self, connection: object) -> None:
+        """Complete the task in a transaction of yours, on a connection to the store's own database.
+
+        Committed, the task is done, with the result set so far; rolled back, it is still yours. So what you write in
+        that transaction takes effect exactly once. Commit before the block ends: a block that ends without an exception
+        and without the commit fails the try, and raises `LeaseLost` ("uncommitted"). Until the transaction has ended,
+        call nothing of the store, which may wait for it. Connections are the blocking ones of `SqlGuard.enforce`.
+
+        Raises `LeaseLost` if the task is no longer this holder's, `RuntimeError` outside of a transaction, `ValueError`
+        and `TypeError` for a connection to elsewhere, `EngineError` on an engine that cannot do it, `StoreClosed`, and
+        what the driver raises.
+        Interruption: roll back; it may have been applied in the transaction."""
+
+class Lock:
+    """Mutual exclusion over all processes that use the store: one holder at a time, first come, first served.
+
+    `with Lock(store, "report") as lease` holds it for the block; `hold(timeout=5)` limits the wait. The hold is
+    renewed while the block runs; if it is lost all the same, leaving the block raises `LeaseLost`. `ttl` is
+    for how many seconds the lock outlives a holder that died (the store's by default). Locks with equal names are one
+    lock.
+
+    A lease can outlive its holder's belief in it (a frozen process); hand `lease.token` to what you write to, or call
+    `lease.check()` right before side effects.
+
+    Thread safety: any.
+    Source: the fair lock with direct hand-over is the queue of MCS locks put on a server; fencing tokens are those of
+    Chubby (Burrows 2006, "sequencers")."""
+
+    def __init__(self, store: Store, name: str, *, ttl: float | None = None) -> None: ...
+    @property
+    def store(self) -> Store:
+        """What it is over."""
+
+    @property
+    def name(self) -> str: ...
+    def __enter__(self) -> Lease:
+        """Hold the lock, however long it takes. Interruption: nothing is held."""
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Give it back. Raises `LeaseLost` if it was lost and the body did not raise something of its own.
+
+        Interruption: giving back goes on by itself; only the wait for its acknowledgement ends."""
+
+    def hold(self, timeout: float | None = None) -> AbstractContextManager[Lease, None]:
+        """Hold the lock for a block, `with lock.hold() as lease`.
+
+        `timeout` in seconds limits the wait (None: for ever; 0: one try, given up after a second or so if the engine
+        does not answer). Entering raises `AcquireTimeout`, `RuntimeError` if this thread holds the lock already,
+        `StoreClosed`, `EngineError`; leaving raises `LeaseLost`.
+        Interruption: while waiting, no place is kept and nothing is held."""
+
+    def locked(self) -> bool:
+        """Whether anybody holds the lock at this moment, in any process. Raises `StoreClosed`, `EngineError`."""
+
+    def holders(self) -> LockStatus:
+        """The holders and the waiters of the lock, and since when."""
+
+    def break_holder(self, token: int) -> bool:
+        """Take the lock from a holder that is stuck, known by its token (see `holders`); for operators.
+
+        The holder's block is cancelled and raises `LeaseLost` ("broken"), as soon as its process learns of it; what it
+        still settles is refused, and the lock goes to the next waiter at once. A holder that writes to something else
+        must be fenced by its token, as with any loss. Returns False if the token holds nothing (any more).
+        Interruption: it may or may not be applied."""
+
+class RWLock:
+    """Many readers or one writer, over all processes that use the store, first come, first served.
+
+    A reader that comes after a waiting writer waits behind it, so that neither side starves; readers that stand
+    together at the head are let in together. Each reader has a lease of its own.
+
+    Thread safety: any. Source: the fair read-write lock of tokio, in which
+    a writer takes all permits of a semaphore."""
+
+    def __init__(self, store: Store, name: str, *, ttl: float | None = None) -> None: ...
+    @property
+    def store(self) -> Store:
+        """What it is over."""
+
+    @property
+    def name(self) -> str: ...
+    def read(self, timeout: float | None = None) -> AbstractContextManager[Lease, None]:
+        """Share the lock with other readers for a block, `with lock.read() as lease`.
+
+        `timeout` in seconds limits the wait (None: for ever; 0: one try). Entering raises `AcquireTimeout`,
+        `RuntimeError` if this thread holds the lock already, in any mode, `StoreClosed`, `EngineError`; leaving raises
+        `LeaseLost`. Interruption: while waiting, no place is kept and nothing is held."""
+
+    def write(self, timeout: float | None = None) -> AbstractContextManager[Lease, None]:
+        """Have the lock alone for a block, `with lock.write() as lease`. Everything else as for `read`.
+
+        Interruption: while waiting, no place is kept and nothing is held; readers behind go in."""
+
+    def holders(self) -> LockStatus:
+        """The holders of the lock (a weight of 1 is a reader) and its waiters."""
+
+    def break_holder(self, token: int) -> bool:
+        """Take what was granted with this token from its holder; see `Lock.break_holder`.
+
+        Interruption: it may or may not be applied."""
+
+class Semaphore:
+    """So many permits over all processes that use the store, taken in weights, first come, first served.
+
+    A holder that wants many permits is not overtaken by later ones that want few. Everybody must agree on the number of
+    permits (`CapacityMismatch`); `resize` changes it for all. Permits of a holder that died come back after its `ttl`.
+
+    Thread safety: any. Source: the weighted queue of tokio's
+    `batch_semaphore`, on a server."""
+
+    def __init__(self, store: Store, name: str, permits: int, *, ttl: float | None = None) -> None: ...
+    @property
+    def store(self) -> Store:
+        """What it is over."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def permits(self) -> int: ...
+    def __enter__(self) -> Lease:
+        """Hold one permit. Interruption: nothing is held."""
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Give it back. Raises `LeaseLost` if it was lost and the body did not raise something of its own.
+
+        Interruption: giving back goes on by itself; only the wait for its acknowledgement ends."""
+
+    def hold(self, permits: int = 1, timeout: float | None = None) -> AbstractContextManager[Lease, None]:
+        """Hold that many permits for a block, all or none, `with semaphore.hold(2) as lease`.
+
+        `timeout` in seconds limits the wait (None: for ever; 0: one try). Entering raises `AcquireTimeout`,
+        `CapacityMismatch`, `StoreClosed`, `EngineError`; leaving raises `LeaseLost`.
+        Interruption: while waiting, no place is kept and nothing is held."""
+
+    def resize(self, permits: int) -> None:
+        """Change the number of permits for everybody, for good; this object knows it at once.
+
+        More permits are granted at once; fewer take effect as holders leave. Waiters that ask for more than there are
+        now get `CapacityMismatch`, as do objects that were made with another number.
+        Interruption: it may or may not be applied."""
+
+    def holders(self) -> LockStatus:
+        """The holders of permits and the waiters, and since when."""
+
+    def break_holder(self, token: int) -> bool:
+        """Take what was granted with this token from its holder; see `Lock.break_holder`.
+
+        Interruption: it may or may not be applied."""
+
+class RateLimiter:
+    """So many per so many seconds over all processes that use the store, with bursts.
+
+    `rate` per `per` seconds on the long run; up to `burst` at once after a pause (`rate` by default, 1 at least). A
+    spending is booked in one round trip, in the order in which callers come, costs included; a caller that has to
+    wait does so here, without asking again. `with limiter` spends 1 before the block, and gives nothing back
+    after it.
+
+    Thread safety: any. Limiters of equal names should have equal rates:
+    each booking follows the rate of the object that books. Source: the generic cell rate algorithm (ITU-T I.371);
+    giving back as in Go's `rate.Reservation.CancelAt`."""
+
+    def __init__(
+        self, store: Store, name: str, *, rate: float, per: float = 1.0, burst: float | None = None
+    ) -> None: ...
+    @property
+    def store(self) -> Store:
+        """What it is over."""
+
+    @property
+    def name(self) -> str: ...
+    def __enter__(self) -> None:
+        """Spend 1, as `acquire` does. Interruption: what was booked is given back, as with that."""
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Nothing: what was spent is not given back. No checkpoint."""
+
+    def acquire(self, cost: float = 1, fail_fast: bool = False) -> None:
+        """Spend `cost` as soon as the rate allows it.
+
+        A wait that the caller's deadline does not leave time for books nothing: by default it sleeps out its scope,
+        with `fail_fast` it raises `WouldExceedDeadline` at once. Raises `ValueError` if the cost is above the burst,
+        `OutcomeUnknown`, `StoreClosed`, `EngineError`.
+        Interruption: what was booked is given back, as far as later bookings have not overtaken it."""
+
+    def try_acquire(self, cost: float = 1) -> bool:
+        """Spend `cost` if the rate allows it at once; returns whether it did. Raises as `acquire` does.
+
+        Interruption: what was spent is given back, as far as later bookings have not overtaken it."""
+
+class WorkQueue(Generic[P]):
+    """Tasks to be taken by anybody: delivered at least once, and completed once on record.
+
+    A task that was taken is leased for as long as its block lasts; a taker that dies loses it to the next, and
+    whatever a stale taker still sends is refused. Order: higher priority first, then first come, first served; with
+    `aging`, a task that has been ready for longer than that many seconds precedes all that have not. At most
+    `max_size` tasks are unfinished; producers beyond that wait in line. A failed task is tried again by `retry`, then
+    kept as a dead letter for `dead_ttl` seconds, 180 days by default; so is one delivered `max_deliveries` times to
+    takers that died. Results are kept for `results_ttl` seconds (None: for good, as with `dead_ttl`), payloads of ended
+    tasks only with `keep_payloads`. No payload or result may have more than `max_payload` bytes. The record of a failed
+    try has its traceback, without the values of variables; with `traceback=False`, it has not.
+
+    Tasks may have a `group`: "tenant-42", an account, an order. Groups take turns by weight (`weights`, 1 by default),
+    so that a long one delays nobody; of each, at most `per_group` tasks are leased at a time, and at most
+    `max_group_size` unfinished. With a `per_group` of 1, its tasks run strictly in order: one that failed or was
+    postponed holds its group until it has ended, unless `on_retry` is "pass". Priority orders within a group. Tasks
+    without a group are one more group, without limits. These settings belong to the queue: those said last count, for
+    all processes, and they are kept; a description without any says nothing. `set_groups` changes them.
+
+    Generic in the payload, `WorkQueue[Mail]`, for type checkers; a bare `WorkQueue` takes anything. `codec` encodes the
+    payloads of this queue, and determines their type; the store's encodes the rest: results, progress and cursors.
+
+    Thread safety: any. Descriptions of one queue in one process should
+    agree: the one made last counts. Source: leases fenced by token as in BullMQ and Temporal; one exchange that
+    settles and takes, as BullMQ's fetch on completion, for whole batches; the turns of groups by self-clocked fair
+    queueing (Golestani, 1994)."""
+
+    def __init__(
+        self,
+        store: Store,
+        name: str,
+        *,
+        codec: Codec[P] | None = None,
+        max_size: int = 10000,
+        aging: float | None = None,
+        retry: Retry | None = None,
+        max_deliveries: int = 20,
+        results_ttl: float | None = 3600.0,
+        dead_ttl: float | None = ...,
+        max_payload: int = ...,
+        keep_payloads: bool = False,
+        traceback: bool = True,
+        per_group: int | None = None,
+        weights: Mapping[str, float] | None = None,
+        max_group_size: int | None = None,
+        on_retry: Literal["hold", "pass"] = "hold",
+    ) -> None: ...
+    @property
+    def store(self) -> Store:
+        """What it is over."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def key(self) -> str: ...
+    @property
+    def codec(self) -> Codec[P]: ...
+    @property
+    def retry(self) -> Retry: ...
+    @property
+    def max_size(self) -> int: ...
+    @property
+    def max_payload(self) -> int: ...
+    @property
+    def results_ttl(self) -> float | None: ...
+    @property
+    def dead_ttl(self) -> float | None: ...
+    @property
+    def traceback(self) -> bool: ...
+    def put(
+        self,
+        payload: P,
+        priority: int = 0,
+        delay: float = 0.0,
+        key: str | None = None,
+        expires: float | None = None,
+        meta: Mapping[str, str] | None = None,
+        group: str | None = None,
+    ) -> int:
+        """Put a task and return its id; waits in line while the queue is full.
+
+        `priority`: higher first; `delay`: seconds before it may be taken; `key`: refuses a duplicate while a task with
+        that key is unfinished; `expires`: seconds after which it is dropped if nobody has taken it; `meta`: a few
+        short texts that travel with it, at most 1 KiB; `group`: the tasks with which it takes turns. Raises
+        `DuplicateTask`, `PayloadTooLarge`, `OutcomeUnknown`, `StoreClosed`, `EngineError`, and what the codec raises.
+        Interruption: while waiting, nothing is put and no place is kept; when it is under way, it may be put."""
+
+    def try_put(
+        self,
+        payload: P,
+        priority: int = 0,
+        delay: float = 0.0,
+        key: str | None = None,
+        expires: float | None = None,
+        meta: Mapping[str, str] | None = None,
+        group: str | None = None,
+    ) -> int:
+        """Like `put`, but raises `QueueFull` instead of waiting. Interruption: it may be put."""
+
+    def put_many(
+        self, items: Iterable[P | Item[P]], *, cursor: tuple[str, Any] | None = None, expected: Any = ...
+    ) -> list[int | DuplicateTask]:
+        """Put many tasks, payloads or `Item`s, and return for each its id or the `DuplicateTask` in its way.
+
+        They are put in order, in atomic portions of at most 256 (and of `max_size`); each portion waits in line while
+        the queue is full. `cursor` is a (name, value) that is stored in the same step as the last portion; `cursors()`
+        returns it. With `expected`, nothing is put and `CursorConflict` is raised if the cursor has another value at
+        that moment; None stands for no value. All must then fit in one portion. Values are compared as they are
+        encoded: the store's codec must always encode equal ones alike. With a `max_group_size`, a portion has tasks of
+        one group only. Raises as `put` does, before anything is put if an item is wrong.
+        Interruption: portions that were put stay."""
+
+    def put_in(
+        self,
+        connection: object,
+        payload: P,
+        priority: int = 0,
+        delay: float = 0.0,
+        key: str | None = None,
+        expires: float | None = None,
+        meta: Mapping[str, str] | None = None,
+        group: str | None = None,
+    ) -> int:
+        """Put a task in a transaction of yours, on a connection to the store's own database, and return its id.
+
+        Committed, it is there; rolled back, it never was. It does not wait for room. Until the transaction has ended,
+        call nothing of the store, which may wait for it. Connections are the blocking ones of `SqlGuard.enforce`.
+
+        Raises what `try_put` raises but `OutcomeUnknown`, `RuntimeError` outside of a transaction, `ValueError` and
+        `TypeError` for a connection to elsewhere, `EngineError` on an engine that cannot do it, and what the driver
+        raises.
+        Interruption: roll back; it may have been put in the transaction."""
+
+    def take(self, timeout: float | None = None) -> AbstractContextManager[Task[P], bool]:
+        """Take a task for a block, `with queue.take() as task`.
+
+        Leaving the block completes the task; `LeaseLost` is raised if the engine did not accept that. An exception
+        fails the try, be it an `Exception` or not: the task is tried again later or becomes a dead letter, and the
+        exception goes on (`RetryLater` and `Discard` say what should happen and end here). A cancellation from outside,
+        or an exception from the handler of a signal, gives the task back without counting an attempt. If the lease is
+        lost, leaving
+        the block raises `LeaseLost`; if somebody cancels the task, `cancelled` says so. `timeout`
+        in seconds limits the wait for a task (None: for ever; 0: one try, given up when the engine has not answered
+        within the store's `settle_timeout`). Entering raises `AcquireTimeout`, `StoreClosed`, `EngineError`.
+        Interruption: while waiting, nothing is taken."""
+
+    def result(self, task_id: int) -> Any:
+        """Wait until the task has ended and return its result.
+
+        Raises `TaskFailed`, `TaskCancelled`, `ResultUnavailable`, `StoreClosed`, `EngineError`."""
+
+    def get(self, task_id: int = 0, *, key: str | None = None) -> TaskRecord[P] | None:
+        """All that is known of a task, by its id, or of the unfinished one with that `key`; None if it is not known.
+
+        Raises `StoreClosed`, `EngineError`, and what the codec raises."""
+
+    def reschedule(self, task_id: int, delay: float = 0.0) -> bool:
+        """Make a task that is waiting or delayed ready after `delay` seconds, behind what is ready then.
+
+        Returns False if there is no such task, it is leased, or it has ended. Interruption: it may or may not be
+        applied."""
+
+    def cancel(self, task_id: int) -> bool:
+        """Cancel a task: at once if nobody has taken it, else its block is cancelled.
+
+        Returns False if there is no such task, or it has ended. Interruption: it may or may not be applied."""
+
+    def join(self) -> None:
+        """Wait until no task is waiting, delayed or leased. Raises `StoreClosed`."""
+
+    def statistics(self) -> QueueStatistics:
+        """The queue at this moment."""
+
+    def groups(self, limit: int = 20) -> list[GroupStatistics]:
+        """The groups with the most unfinished tasks, then by name, at most `limit` (256 at the most).
+
+        Its cost may grow with the number of groups. Raises `StoreClosed`, `EngineError`."""
+
+    def set_groups(
+        self,
+        *,
+        per_group: int | None = None,
+        weights: Mapping[str, float] | None = None,
+        max_group_size: int | None = None,
+        on_retry: Literal["hold", "pass"] = "hold",
+    ) -> None:
+        """Change the settings of the groups for all processes, from now on; those that are not given are the defaults.
+
+        They are those of `WorkQueue(...)`. Raises `StoreClosed`, `EngineError`.
+        Interruption: it may or may not be applied."""
+
+    def cursors(self) -> dict[str, Any]:
+        """The cursors stored by `put_many`, by name."""
+
+    def verify(self) -> Audit:
+        """Count everything anew and compare: with the counters, and the sum of the states with what was put."""
+
+    def browse(self, state: str, *, after: str = "", limit: int = 100) -> TaskPage[P]:
+        """Look at tasks that are "waiting", "delayed", "leased", "dead" or "ended" (in any way), `limit` at a time.
+
+        Waiting tasks come by group, in one in the order of taking without aging; delayed ones as they become due,
+        leased ones in that in which they were taken, others in that in which they ended. `after` is the `next` of the
+        page before; for ended and dead tasks a `rank` will do, as a str. A task that is in the state from the first
+        page to the last is listed; what comes or goes meanwhile may be missed or come twice. Payloads of ended tasks
+        are None unless the queue keeps them. Raises `EngineError` for an `after` that no page has returned."""
+
+    def dead(self, *, after: int = 0, limit: int = 100) -> list[TaskRecord[P]]:
+        """The dead letters whose `rank` is above `after`, in the order in which they died."""
+
+    def requeue(self, task_ids: Iterable[int] | None = None) -> int:
+        """Make dead tasks ready again (None: all), with all their attempts; returns how many.
+
+        One whose `key` is in use again stays dead. Interruption: some may have been requeued."""
+
+    def purge(self, *states: str) -> int:
+        """Delete the tasks in these states ("waiting", "delayed", "dead"), or forget ended ones ("done", "discarded",
+        "cancelled", "expired"); returns how many. Interruption: some may have been purged."""
+
+    def pause(self) -> None:
+        """Give out no more tasks, to anybody, until `resume`. Interruption: it may or may not be applied."""
+
+    def resume(self) -> None:
+        """Give out tasks again. Interruption: it may or may not be applied."""
+
+class Job(Generic[Params, R]):
+    """A function that is called in another process: `put` takes its arguments, and `Worker(job)` calls it with them.
+
+    The arguments are bound to the function's signature by `put`, and travel as a mapping of parameters to values; only
+    those that were given, so that defaults are those of the process that works. The function gets what the queue's
+    codec makes of them: with JSON, a list for a tuple. If they do not fit the function there, which may be of another
+    version, the try fails. Each function needs a queue of its own. A sync function runs in a thread, as any handler.
+
+    Raises `TypeError` if `function` cannot be called, or has no signature.
+
+    Thread safety: any."""
+
+    @overload
+    def __init__(
+        self, queue: WorkQueue[dict[str, Any]], function: Callable[Params, Awaitable[R]]
+    ) -> None: ...
+    @overload
+    def __init__(self, queue: WorkQueue[dict[str, Any]], function: Callable[Params, R]) -> None: ...
+    @property
+    def queue(self) -> WorkQueue[dict[str, Any]]:
+        """What it is over."""
+
+    @property
+    def function(self) -> Callable[Params, Any]: ...
+    def options(
+        self,
+        *,
+        priority: int = 0,
+        delay: float = 0.0,
+        key: str | None = None,
+        expires: float | None = None,
+        meta: Mapping[str, str] | None = None,
+        group: str | None = None,
+    ) -> Self:
+        """The same job, whose tasks are put with these options, which are those of `WorkQueue.put`."""
+
+    def put(self, *args: Params.args, **kwargs: Params.kwargs) -> int:
+        """Put a task that calls the function with these arguments, and return its id; waits while the queue is full.
+
+        Raises `TypeError` for arguments that the function does not take, and what `WorkQueue.put` raises.
+        Interruption: as with `WorkQueue.put`."""
+
+    def try_put(self, *args: Params.args, **kwargs: Params.kwargs) -> int:
+        """Like `put`, but raises `QueueFull` instead of waiting. Interruption: it may be put."""
+
+    def item(self, *args: Params.args, **kwargs: Params.kwargs) -> Item[dict[str, Any]]:
+        """What `put` puts, for `WorkQueue.put_many`. Raises `TypeError` as `put` does."""
+
+    def result(self, task_id: int) -> R:
+        """Wait until the task has ended and return what the function has returned, as the codec makes it.
+
+        Raises `TaskFailed`, `TaskCancelled`, `ResultUnavailable`, `StoreClosed`, `EngineError`."""

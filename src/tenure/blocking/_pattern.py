@@ -1,0 +1,312 @@
+"""Classes for synchronous code, made from the asynchronous ones.
+
+A coroutine function becomes a plain function that waits, an `async with` block a `with` block. All else is taken over:
+names, arguments, exceptions, docstrings. `_made.pyi` says the same to type checkers; tests/blocking/write_stubs.py
+writes it.
+"""
+
+# pyright: reportPrivateUsage=false
+# the functions that `made` defines become methods
+
+from __future__ import annotations
+
+import copy
+import inspect
+import re
+import types
+from collections.abc import Callable, Iterator
+from contextlib import AbstractAsyncContextManager
+from functools import partial, wraps
+from operator import methodcaller
+from threading import local
+from types import TracebackType
+from typing import Any, Generic, cast, get_origin
+
+from tenure.dbapi import Completed
+from tenure.store import Store as AsyncStore
+
+from ._block import Block
+from ._portal import Portal, portal_for, still_there
+from ._store import Store
+
+_WORDS = [
+    (re.compile(pattern.replace(" ", r"\s+")), words)
+    for pattern, words in (
+        ("`async with ", "`with "),
+        ("await nothing", "call nothing"),
+        (r"\bawait ", ""),
+        (
+            "Connections, and which of them have to be awaited, are those of",
+            "Connections are the blocking ones of",
+        ),
+        ("; a blocking one returns the id at once, as `.value`, in any thread", ""),
+        ("Cancellation:", "Interruption:"),
+        (r"Thread safety:[^.]*\.", "Thread safety: any."),
+        (
+            " or somebody cancels the task, the block is cancelled and `LeaseLost` or `TaskCancelled` raised",
+            ", leaving\n        the block raises `LeaseLost`; if somebody cancels the task, `cancelled` says so",
+        ),
+        ("the block is cancelled and `LeaseLost` raised", "leaving the block raises `LeaseLost`"),
+        ("the block is cancelled", "`cancelled` says so"),
+        ("It costs nothing and sends nothing", "It sends nothing"),
+        (
+            "a process that was frozen may run one more step before its cancellation reaches it",
+            "nothing ends the body",
+        ),
+        ("this task holds", "this thread holds"),
+    )
+]
+
+
+def described(text: str | None) -> str:
+    """The docstring of something asynchronous, for what is made from it."""
+    text = text or ""
+    for pattern, words in _WORDS:
+        text = pattern.sub(words, text)
+    return text
+
+
+def members(cls: type[Any], left_out: str) -> Iterator[tuple[str, Any]]:
+    """The public functions and properties of a class, in the order of the source."""
+    found = {name: member for one in reversed(cls.__mro__[:-1]) for name, member in vars(one).items()}
+    for name, member in found.items():
+        public = not name.startswith("_") and name not in left_out.split()
+        if public and (inspect.isfunction(member) or isinstance(member, property)):
+            yield name, member
+
+
+def returns(function: Callable[..., Any]) -> str:
+    """What a function returns, as its annotation has it."""
+    return str(function.__annotations__.get("return", ""))
+
+
+class Made:
+    """What classes that are made have in common: an asynchronous object, and how to call it."""
+
+    _inside: Any
+
+    def __repr__(self) -> str:
+        return repr(self._inside).replace("<", "<blocking.", 1)
+
+    def _call(self, name: str, args: Any, kwargs: Any) -> Any:
+        """Call an async method, and wait."""
+        raise NotImplementedError
+
+    def _call_plain(self, name: str, args: Any, kwargs: Any) -> Any:
+        """Call a plain method that belongs to the loop."""
+        raise NotImplementedError
+
+    def _call_opened(self, name: str, args: Any, kwargs: Any) -> Any:
+        """Call a plain method in this thread, over an open store."""
+        return self._call_here(name, args, kwargs)
+
+    def _call_here(self, name: str, args: Any, kwargs: Any) -> Any:
+        """Call a plain method that belongs to no thread."""
+        return getattr(self._inside, name)(*args, **kwargs)
+
+
+class Held(Made):
+    """What a block hands over."""
+
+    def __init__(self, inside: Any, portal: Portal) -> None:
+        self._inside = inside
+        self._portal = portal
+
+    def _call(self, name: str, args: Any, kwargs: Any) -> Any:
+        call = partial(getattr(self._inside, name), *args, **kwargs)
+        with still_there(self._portal) as there:
+            if there:
+                return self._portal.call(call)
+        return self._inside.check()  # its block has ended with the portal, which this raises
+
+    def _call_plain(self, name: str, args: Any, kwargs: Any) -> Any:
+        call = partial(getattr(self._inside, name), *args, **kwargs)
+        with still_there(self._portal) as there:
+            return self._portal.call_plain(call) if there else call()
+
+
+class Pattern(Made):
+    """What is made over a store: for each store that is opened, it makes the asynchronous object over that."""
+
+    def __init__(self, owner: Any, make: Callable[[Any], Any]) -> None:
+        self._owner = owner
+        self._store: Store = owner if isinstance(owner, Store) else owner._store
+        self._make = make
+        self._over: AsyncStore = self._store.template
+        # whatever is wrong with the arguments is raised here
+        self._inside = make(owner.template if isinstance(owner, Store) else owner._inside)
+        self._entered = local()
+
+    def inside(self, store: AsyncStore) -> Any:
+        """The asynchronous object over the open store. On the loop."""
+        if self._over is not store:
+            owner = self._owner
+            self._inside = self._make(store if isinstance(owner, Store) else owner.inside(store))
+            self._over = store
+        return self._inside
+
+    def _call(self, name: str, args: Any, kwargs: Any) -> Any:
+        async def call(store: AsyncStore) -> Any:
+            return await getattr(self.inside(store), name)(*args, **kwargs)
+
+        return self._store.call(call)
+
+    def _call_opened(self, name: str, args: Any, kwargs: Any) -> Any:
+        async def find(store: AsyncStore) -> Any:
+            return self.inside(store)
+
+        with portal_for(self._store):
+            return getattr(self._store.call(find), name)(*args, **kwargs)
+
+    def _block(
+        self, make: Callable[[Any], AbstractAsyncContextManager[Any, Any]], kind: Any, exclusive: bool
+    ) -> Block:
+        what = (type(self).__name__, self._store.key, self._inside.name) if exclusive else ()
+        return Block(self._store, lambda store: make(self.inside(store)), kind or _nothing, what)
+
+    def _enter(self, block: Block) -> Any:
+        held = block.__enter__()
+        self._entered.__dict__.setdefault("blocks", []).append(block)
+        return held
+
+    def _leave(self, *error: Any) -> bool | None:
+        blocks: list[Block] = self._entered.__dict__.get("blocks", [])
+        if not blocks:
+            raise RuntimeError(f"{self!r}: not held by this thread")
+        return blocks.pop().__exit__(*error)
+
+
+def made(
+    cls: type[Any],
+    base: type[Made],
+    fields: str,
+    *,
+    left_out: str = "",
+    on_loop: str = "",
+    exclusive: bool = False,
+    hands_over: type[Held] | None = None,
+) -> Any:
+    """Make the class for synchronous code.
+
+    `fields` are the public attributes, `left_out` is for asynchronous code alone, `on_loop` names plain functions that
+    belong to the loop. Its blocks hand over `hands_over`, and may be entered once in a thread if `exclusive`.
+    """
+    body: dict[str, Any] = {"__doc__": described(cls.__doc__), "__module__": "tenure.blocking"}
+    body |= {
+        "made_from": cls,
+        "hands_over": hands_over,
+        "fields": fields.split(),
+        "left_out": left_out.split(),
+    }
+    body |= {name: _field(name) for name in fields.split()}
+    for name, member in members(cls, left_out):
+        body[name] = _member(name, member, on_loop.split(), exclusive, hands_over)
+    if base is Pattern:
+        body["__init__"] = _maker(cls)
+        body[next(iter(inspect.signature(cls).parameters))] = property(_owner, doc="What it is over.")
+        if hasattr(cls, "__aenter__"):
+            body |= _entering(cls, exclusive, hands_over)
+    generic = [one for one in getattr(cls, "__orig_bases__", ()) if get_origin(one) is Generic]
+    return types.new_class(cls.__name__, (base, *generic), exec_body=lambda namespace: namespace.update(body))
+
+
+def _nothing(held: Any, portal: Portal) -> Any:
+    del portal
+    return held
+
+
+def _owner(self: Pattern) -> Any:
+    return self._owner
+
+
+def _field(name: str) -> property:
+    def read(self: Made) -> Any:
+        return getattr(self._inside, name)
+
+    return property(read)
+
+
+def _member(name: str, member: Any, on_loop: list[str], exclusive: bool, kind: type[Held] | None) -> Any:
+    if isinstance(member, property):
+        return property(_field(name).fget, doc=described(member.__doc__))
+    returned = returns(member)
+
+    def waits(self: Made, *args: Any, **kwargs: Any) -> Any:
+        return self._call(name, args, kwargs)
+
+    def on_the_loop(self: Made, *args: Any, **kwargs: Any) -> Any:
+        return self._call_plain(name, args, kwargs)
+
+    def here(self: Made, *args: Any, **kwargs: Any) -> Any:
+        return self._call_here(name, args, kwargs)
+
+    def in_transaction(self: Made, *args: Any, **kwargs: Any) -> Any:
+        return completed(self._call_opened(name, args, kwargs))
+
+    def block(self: Pattern, *args: Any, **kwargs: Any) -> Any:
+        make = methodcaller(name, *args, **kwargs)
+        make(self._inside)  # whatever is wrong with the arguments is raised here
+        return self._block(make, kind, exclusive)
+
+    def derived(self: Pattern, *args: Any, **kwargs: Any) -> Any:
+        other = copy.copy(self)
+        change = methodcaller(name, *args, **kwargs)
+        Pattern.__init__(other, self._owner, lambda owner: change(self._make(owner)))
+        return other
+
+    made: Any
+    if inspect.iscoroutinefunction(member):
+        made = waits
+    elif returned.startswith("AbstractAsyncContextManager"):
+        made = block
+    elif returned.startswith("Completed"):
+        made = in_transaction
+    elif returned == "Self":
+        made = derived
+    else:
+        made = on_the_loop if name in on_loop else here
+    wraps(member)(made)
+    made.__doc__ = described(member.__doc__)
+    return made
+
+
+def _maker(cls: type[Any]) -> Any:
+    signature = inspect.signature(cls)
+    first = next(iter(signature.parameters))
+    over = Pattern if first == "queue" else Store
+
+    @wraps(cls.__init__)
+    def __init__(self: Pattern, *args: Any, **kwargs: Any) -> None:  # noqa: N807
+        bound = signature.bind(*args, **kwargs)
+        owner, *rest = bound.args
+        if not isinstance(owner, over):
+            raise TypeError(f"{first} must be made by tenure.blocking, not {type(owner).__name__}")
+        Pattern.__init__(self, owner, lambda inside: cls(inside, *rest, **bound.kwargs))
+
+    return __init__
+
+
+def _entering(cls: type[Any], exclusive: bool, kind: type[Held] | None) -> dict[str, Any]:
+    def __enter__(self: Pattern) -> Any:  # noqa: N807
+        return self._enter(self._block(lambda inside: inside, kind, exclusive))
+
+    def __exit__(  # noqa: N807
+        self: Pattern,
+        error_type: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> bool | None:
+        return self._leave(error_type, error, trace)
+
+    __enter__.__doc__ = described(cls.__aenter__.__doc__)
+    __exit__.__doc__ = described(cls.__aexit__.__doc__)
+    return {"__enter__": __enter__, "__exit__": __exit__}
+
+
+def completed(value: Any) -> Any:
+    """The value of what was done at once on a blocking connection. Raises `TypeError` for another connection."""
+    if isinstance(value, Completed):
+        return cast("Completed[Any]", value).value
+    if inspect.iscoroutine(value):
+        value.close()
+    raise TypeError("connection must be one that blocks, such as those of sqlite3 and psycopg")

@@ -1,0 +1,144 @@
+"""The handle on a store for synchronous code."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Hashable, Mapping
+from functools import partial
+from types import TracebackType
+from typing import Any, Self
+
+from tenure import engines
+from tenure.engine import Engine
+from tenure.observe import Observer
+from tenure.store import Codec, StoreStatistics
+from tenure.store import Store as AsyncStore
+
+from ._portal import Handle, Portal, closing, portal_for
+
+
+def open_store(
+    where: str | Engine | None = None,
+    *,
+    namespace: str = "tenure",
+    ttl: float = 30.0,
+    codec: Codec | None = None,
+    settle_timeout: float = 1.0,
+    close_timeout: float = 5.0,
+    observer: Observer | None = None,
+    response_timeout: float | None = None,
+    retry: float | None = None,
+) -> Store:
+    """Make a store for synchronous code, with the arguments of `tenure.open_store`, and the errors that it raises.
+
+    It connects when `with` enters it, else at the first call: so one that was made before a fork is opened in each
+    child. Stores with equal arguments share one connection in a process, those of `memory:` do not.
+
+    Thread safety: any.
+    """
+    options = {
+        "namespace": namespace,
+        "ttl": ttl,
+        "codec": codec,
+        "settle_timeout": settle_timeout,
+        "close_timeout": close_timeout,
+        "observer": observer,
+        "response_timeout": response_timeout,
+        "retry": retry,
+    }
+    where = os.environ.get("TENURE_STORE") if where is None else where
+    return Store(partial(engines.open_store, where, **options), _shared_by(where, options))
+
+
+def _shared_by(where: object, options: Mapping[str, object]) -> Hashable:
+    """What stores have in common that share a connection; None if this one shares its with no other."""
+    if not isinstance(where, str) or where.lower().startswith("memory:"):
+        return None
+    # objects may be equal without a hash: they are compared by what they are
+    plain = (str, int, float, type(None))
+    return where, *(value if isinstance(value, plain) else id(value) for value in options.values())
+
+
+class Store(Handle):
+    """A handle on a store for synchronous code; made by `open_store`.
+
+    `with open_store(url) as store` opens it for a block. It may also be kept for the life of the process: the first
+    call opens it, and it is closed when the process ends, or by `close`. After a fork, the child's first call opens
+    another connection. An engine whose link ends for good ends the store: calls that wait get `StoreClosed`, what is
+    held is lost ("closed"), and the next call opens the store again.
+
+    Thread safety: any.
+    """
+
+    def __init__(self, make: Callable[[], AsyncStore], key: Hashable) -> None:
+        self._make = make
+        self.key: Hashable = self if key is None else key
+        """Stores of the same key share a connection."""
+        self._entered = False
+        self.template: AsyncStore = make()
+        """A store that is never opened: what is made over it shows what can be made over the one that is."""
+
+    @property
+    def url(self) -> str:
+        """Where the state is kept."""
+        return self.template.url
+
+    def __repr__(self) -> str:
+        return f"<blocking.Store {self.url}{' closed' if self.closed else ''}>"
+
+    def __enter__(self) -> Self:
+        """Open it. Raises `StoreUnavailable`, `EngineError`."""
+        if self._entered:
+            raise RuntimeError("a store can be entered only once; call open_store again")
+        self._entered = True
+        try:
+            self.call(_nothing)
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close it."""
+        self.close()
+
+    def close(self) -> None:
+        """Close it, and the connection if no other store shares that; also if it is closed already.
+
+        Calls that wait get `StoreClosed`. Leases end as when an asynchronous store is closed: they are given back when
+        their blocks are left, or when `close_timeout` has passed. Raises what the engine has failed with.
+        """
+        with closing(self) as portal:
+            if portal is not None:
+                portal.call(partial(portal.leave, self.key, self))
+
+    def ping(self) -> float:
+        """Send an operation that does nothing, and return for how many seconds the answer took.
+
+        Raises `EngineError`, `StoreClosed`. Waits while the engine is away.
+        """
+        return self.call(AsyncStore.ping)
+
+    def statistics(self) -> StoreStatistics:
+        """The connection at this moment."""
+        return self.call(AsyncStore.statistics)
+
+    # what the patterns use
+
+    def call(self, function: Callable[[AsyncStore], Any]) -> Any:
+        """Call an async function with the open store on the loop of the portal, and wait for it."""
+        with portal_for(self) as portal:
+            return portal.call(partial(self._call, portal, function))
+
+    async def opened(self, portal: Portal) -> AsyncStore:
+        """The open store, on the loop of the portal."""
+        return await portal.opened(self.key, self, self._make)
+
+    async def _call(self, portal: Portal, function: Callable[[AsyncStore], Any]) -> Any:
+        return await function(await self.opened(portal))
+
+
+async def _nothing(store: AsyncStore) -> None:
+    pass

@@ -1,0 +1,62 @@
+"""The thread of the process: what ends it, and what must not."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+import tenure
+from tenure import blocking
+from tenure.blocking._portal import portal_for
+
+
+class Failing:
+    """An observer or codec whose failure is no `Exception`."""
+
+    def encode(self, value):
+        raise SystemExit(value)
+
+    def decode(self, data):
+        raise KeyboardInterrupt
+
+
+def test_what_is_raised_in_the_thread_is_raised_by_the_call():
+    with blocking.open_store("memory:", codec=Failing()) as store:
+        queue = blocking.WorkQueue(store, "mail")
+        with pytest.raises(SystemExit, match="7"):
+            queue.put(7)
+        assert queue.statistics().put == 0
+
+
+def test_a_thread_that_has_ended_is_replaced():
+    with blocking.open_store("memory:") as store, blocking.open_store("memory:") as other:
+        with portal_for(store) as portal:
+            pass
+        portal.end()
+        assert not portal.alive
+        assert blocking.WorkQueue(store, "mail").put(1) == 1
+        assert other.ping() > 0
+
+
+def test_a_call_that_meets_the_closing_gets_an_error():
+    for _ in range(30):
+        with blocking.open_store("memory:"):
+            store = blocking.open_store("memory:")
+            queue = blocking.WorkQueue(store, "mail")
+            outcomes = []
+
+            def put(queue=queue, outcomes=outcomes):
+                try:
+                    for n in range(1000):
+                        queue.put(n)
+                except tenure.StoreClosed as problem:
+                    outcomes.append(problem)
+
+            threads = [threading.Thread(target=put) for _ in range(3)]
+            for thread in threads:
+                thread.start()
+            store.close()
+            for thread in threads:
+                thread.join()
+            assert len(outcomes) == 3

@@ -1,0 +1,198 @@
+"""Opening and closing: connections are shared, the thread ends with the last store."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+
+import pytest
+
+import tenure
+from tenure import blocking
+
+
+def portals():
+    return sum(thread.name == "tenure.blocking" for thread in threading.enumerate())
+
+
+def test_a_store_that_is_kept_opens_at_the_first_call(shared_url):
+    store = blocking.open_store(shared_url)
+    queue = blocking.WorkQueue(store, "mail")
+    assert portals() == 0
+    queue.put(1)
+    assert portals() == 1
+    assert store.statistics().pending == 0
+    assert store.ping() > 0
+    store.close()
+    store.close()
+    assert portals() == 0
+    with pytest.raises(tenure.StoreClosed):
+        queue.put(1)
+
+
+def test_stores_with_equal_arguments_share_a_connection(shared_url):
+    with blocking.open_store(shared_url) as one:
+        with blocking.open_store(shared_url) as two, blocking.open_store(shared_url, ttl=5) as three:
+            assert one.statistics().process == two.statistics().process != three.statistics().process
+            assert portals() == 1
+        assert blocking.WorkQueue(one, "mail").put(1)
+        with pytest.raises(tenure.StoreClosed):
+            two.ping()
+
+
+def test_stores_in_memory_are_separate():
+    with blocking.open_store("memory:") as one, blocking.open_store("memory:") as two:
+        blocking.WorkQueue(one, "mail").put(1)
+        assert blocking.WorkQueue(two, "mail").statistics().waiting == 0
+
+
+def test_many_threads_open_and_close(shared_url):
+    problems = []
+
+    def work(number):
+        try:
+            for _ in range(3):
+                with blocking.open_store(shared_url) as store:
+                    blocking.WorkQueue(store, "mail").put(number)
+        except BaseException as problem:
+            problems.append(problem)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert problems == []
+    with blocking.open_store(shared_url) as store:
+        assert blocking.WorkQueue(store, "mail").statistics().waiting == 18
+
+
+def test_closing_ends_waits_and_leases_of_other_threads():
+    store = blocking.open_store("memory:", close_timeout=0.2)
+    lock = blocking.Lock(store, "report")
+    entered, closed, ended = threading.Event(), threading.Event(), []
+
+    def hold():
+        try:
+            with lock as lease:
+                entered.set()
+                assert closed.wait(20)
+                with pytest.raises(tenure.LeaseLost, match="closed"):
+                    lease.check()
+        except tenure.LeaseLost as problem:
+            ended.append(problem.reason)
+
+    def wait():
+        try:
+            lock.hold().__enter__()
+        except tenure.StoreClosed:
+            ended.append("refused")
+
+    holder, waiter = threading.Thread(target=hold), threading.Thread(target=wait)
+    holder.start()
+    assert entered.wait(20)
+    waiter.start()
+    while not lock.holders().waiting:
+        pass
+    store.close()
+    closed.set()
+    holder.join()
+    waiter.join()
+    assert sorted(ended) == ["closed", "refused"]
+
+
+def test_a_server_that_is_away_is_an_error_of_entering(tmp_path):
+    with pytest.raises(tenure.StoreUnavailable), blocking.open_store(f"unix://{tmp_path}/nobody.sock"):
+        pass
+    store = blocking.open_store(f"unix://{tmp_path}/nobody.sock")
+    for _ in range(2):
+        with pytest.raises(tenure.StoreUnavailable):
+            store.ping()
+    store.close()
+
+
+def test_a_store_that_has_ended_by_a_fault_is_opened_again(tmp_path, caplog):
+    path = tmp_path / "it.db"
+    with blocking.open_store(f"sqlite:///{path}") as store:
+        queue = blocking.WorkQueue(store, "mail")
+        queue.put(1)
+        with pytest.raises((tenure.StoreClosed, tenure.EngineError)):
+            path.unlink()
+            while True:
+                queue.statistics()
+        while store.closed or "ended by a fault" not in caplog.text:
+            pass
+        for rest in tmp_path.iterdir():
+            rest.unlink()
+        assert queue.statistics().waiting == 0
+        queue.put(2)
+        assert queue.statistics().waiting == 1
+
+
+def test_the_address_may_come_from_the_environment(monkeypatch, tmp_path):
+    monkeypatch.setenv("TENURE_STORE", f"sqlite:///{tmp_path}/it.db")
+    with blocking.open_store() as store:
+        assert "it.db" in store.url
+    monkeypatch.delenv("TENURE_STORE")
+    with pytest.raises(ValueError, match="TENURE_STORE"):
+        blocking.open_store()
+
+
+ENDINGS = {
+    "plainly": "",
+    "in a body": "lock.__enter__()",
+    "by an exception": "raise SystemExit(0)",
+    "with a thread in a body": "start(lambda: (lock.__enter__(), time.sleep(1000)))",
+    "with a thread that waits": "lock.__enter__(); start(wait)",
+    "with another in atexit": "import atexit; atexit.register(lambda: queue.put(2))",
+}
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_a_process_ends_without_a_word(shared_url, ending):
+    code = f"""
+import threading, time, tenure
+from contextlib import suppress
+from tenure import blocking
+def start(function):
+    threading.Thread(target=function, daemon=True).start()
+    time.sleep(0.3)
+def wait():
+    with suppress(tenure.StoreClosed):
+        lock.__enter__()
+store = blocking.open_store({shared_url!r}, close_timeout=0.2)
+lock, queue = blocking.Lock(store, "report"), blocking.WorkQueue(store, "mail")
+queue.put(1)
+{ENDINGS[ending]}
+"""
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, timeout=50, check=False
+    )
+    assert (done.returncode, done.stderr, done.stdout) == (0, "", "")
+
+
+def test_a_task_whose_body_outlives_the_process_is_given_back(shared_url):
+    code = f"""
+import threading, time
+from tenure import blocking
+store = blocking.open_store({shared_url!r}, close_timeout=0.2)
+queue = blocking.WorkQueue(store, "mail")
+queue.put(1)
+taken = threading.Event()
+def work():
+    with queue.take():
+        taken.set()
+        time.sleep(1000)
+threading.Thread(target=work, daemon=True).start()
+assert taken.wait(20)
+"""
+    subprocess.run([sys.executable, "-W", "error", "-c", code], check=True, timeout=50)
+    with blocking.open_store(shared_url) as store:
+        with blocking.WorkQueue(store, "mail").take(timeout=5) as task:
+            assert (task.payload, task.attempt) == (1, 1)
+
+
+def test_it_is_not_loaded_unless_it_is_used():
+    code = "import sys, tenure; assert 'tenure.blocking' not in sys.modules; tenure.blocking.open_store"
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=50)
