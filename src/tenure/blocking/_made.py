@@ -12,7 +12,7 @@ Task = made(
     Held,
     "id token priority group attempt deliveries waited lost cancelled",
     left_out="granted_as lose stop verdict interrupted settle report_loss begin_trying leave_trying abandon_trying"
-    " seconds_left",
+    " seconds_left fail completion on_completed",
 )
 Lock = made(shared.Lock, Pattern, "name", exclusive=True, hands_over=Lease)
 RWLock = made(shared.RWLock, Pattern, "name", exclusive=True, hands_over=Lease)
@@ -22,7 +22,7 @@ WorkQueue = made(
     shared.WorkQueue,
     Pattern,
     "name key codec retry max_size max_payload results_ttl dead_ttl traceback",
-    left_out="follow",
+    left_out="follow complete_in",
     hands_over=Task,
 )
 Job = made(shared.Job, Pattern, "function", left_out="handler")
