@@ -347,3 +347,18 @@ async def test_it_says_that_it_drains_and_that_it_cancels(virtual_clock, serving
         ("INFO", "SIGTERM: takes no more, finishes what has begun, for at most 30 s"),
         ("WARNING", "not done within 30 s: cancels what has not finished; its tasks are given back"),
     ]
+
+
+async def test_two_that_overlap_leave_the_handlers_that_were_there_before(virtual_clock):
+    before = signal.getsignal(signal.SIGTERM)
+    first, second = Service(), Service()
+    async with anyio.create_task_group() as group:
+        group.start_soon(tenure.serve, first)
+        await virtual_clock.advance(1)
+        group.start_soon(tenure.serve, second)
+        await virtual_clock.advance(1)
+        await first.drain()
+        await virtual_clock.advance(1)
+        assert signal.getsignal(signal.SIGTERM) is not before
+        await second.drain()
+    assert signal.getsignal(signal.SIGTERM) is before

@@ -27,23 +27,39 @@ async def signals_received(on_signal: Callable[[signal.Signals], None]) -> Async
         raise RuntimeError(
             "only the main thread can receive signals: call serve there, or pass signals=False and cancel it"
         )
-    on_loop = loop_caller()
-
-    def handle(number: int, frame: FrameType | None) -> None:
-        del frame
-        on_loop(partial(on_signal, signal.Signals(number)))
-
     # not by anyio's receiver: on asyncio that leaves the default behind, whatever was there before
-    before = {number: signal.signal(number, handle) for number in (signal.SIGTERM, signal.SIGINT)}
+    receiver = _Receiver(on_signal)
     try:
         async with unwrapped_task_group() as group:
             group.start_soon(_turn_now_and_then)
             yield
             group.cancel_scope.cancel()
     finally:
-        for number, old in before.items():
-            # None: it was not installed by Python, which cannot put it back
-            signal.signal(number, signal.SIG_DFL if old is None else old)
+        receiver.end()
+
+
+class _Receiver:
+    """The handler of both signals, until it has ended. Two may overlap, and end in any order."""
+
+    def __init__(self, on_signal: Callable[[signal.Signals], None]) -> None:
+        self._on_signal = on_signal
+        self._on_loop = loop_caller()
+        self.ended = False
+        self.before = {number: signal.signal(number, self) for number in (signal.SIGTERM, signal.SIGINT)}
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        del frame
+        self._on_loop(partial(self._on_signal, signal.Signals(number)))
+
+    def end(self) -> None:
+        """Put back what was there before, unless another one has come since: that one passes this one over."""
+        self.ended = True
+        for number, old in self.before.items():
+            if signal.getsignal(number) is self:
+                while isinstance(old, _Receiver) and old.ended:
+                    old = old.before[number]
+                # None: it was not installed by Python, which cannot put it back
+                signal.signal(number, signal.SIG_DFL if old is None else old)
 
 
 async def _turn_now_and_then() -> None:
