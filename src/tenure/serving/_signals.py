@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 from types import FrameType
+from typing import Any
 
 import anyio
 
@@ -54,12 +55,15 @@ class _Receiver:
     def end(self) -> None:
         """Put back what was there before, unless another one has come since: that one passes this one over."""
         self.ended = True
-        for number, old in self.before.items():
+        for number in self.before:
             if signal.getsignal(number) is self:
-                while isinstance(old, _Receiver) and old.ended:
-                    old = old.before[number]
                 # None: it was not installed by Python, which cannot put it back
-                signal.signal(number, signal.SIG_DFL if old is None else old)
+                signal.signal(number, self._replaced(number) or signal.SIG_DFL)
+
+    def _replaced(self, number: signal.Signals) -> Any:
+        """The handler before this one, and before those that have ended."""
+        old = self.before[number]
+        return old._replaced(number) if isinstance(old, _Receiver) and old.ended else old
 
 
 async def _turn_now_and_then() -> None:
