@@ -17,7 +17,7 @@ import struct
 import sys
 import time
 import traceback
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from itertools import count
 from typing import Any
 
@@ -78,6 +78,7 @@ class Client:
         self.history = History(job["history"])
         self.bank = Bank(job["bank"])
         self.stopping = False
+        self._waiting_for_room: set[anyio.CancelScope] = set()
         self.workers: dict[str, tenure.Worker] = {}
         self.stall = STALL * 0.1 * job["ttl"]
         self._job = job
@@ -100,6 +101,9 @@ class Client:
             task_status.started()
             async for _ in signals:
                 self.stopping = True
+                # once all workers are drained, nobody makes room any more
+                for scope in self._waiting_for_room:
+                    scope.cancel()
                 for worker in self.workers.values():
                     await worker.drain()
 
@@ -181,8 +185,17 @@ class Client:
     async def put_in_groups(self, store) -> None:
         name, group = random.choice(list(GROUPED)), random.choice("abc")
         item = f"{os.getpid()}.{next(self._numbers)}"
-        with self.history.putting(f"{name} {group}", item):
-            await grouped(store, name).put(item, group=group)
+        with anyio.CancelScope() as scope, self._waits_for_room(scope):
+            with self.history.putting(f"{name} {group}", item):
+                await grouped(store, name).put(item, group=group)
+
+    @contextmanager
+    def _waits_for_room(self, scope):
+        self._waiting_for_room.add(scope)
+        try:
+            yield
+        finally:
+            self._waiting_for_room.remove(scope)
 
     async def work_ordered(self, store) -> None:
         await self._work_in_groups(store, "ordered")
