@@ -79,7 +79,7 @@ def measured(engine: str, loop: str, processes: int, ticks: int) -> list[float]:
 def run(*, smoke: bool) -> list[dict[str, Any]]:
     """The rows of the table."""
     rows: list[dict[str, Any]] = []
-    processes, ticks = (2, 4) if smoke else (20, 120)
+    processes, ticks = (2, 4) if smoke else (20, 60)
     for engine in ("redis", "sqlite"):
         for loop in ["asyncio"] if smoke else LOOPS:
             late = sorted(measured(engine, loop, processes, ticks))
