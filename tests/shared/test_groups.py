@@ -637,6 +637,27 @@ async def test_put_many_puts_each_group_in_portions_of_its_own(store, virtual_cl
     assert await queue.put_many([], cursor=("input", 10)) == []
 
 
+async def test_put_many_fits_into_groups_whose_size_another_process_has_set(store, virtual_clock):
+    await WorkQueue(store, "jobs", max_group_size=2).set_groups(max_group_size=2)
+    queue, outcomes = WorkQueue(store, "jobs"), []
+    with pytest.raises(QueueFull):
+        await queue.put_many([*items("a", 3), *items("b", 1)], cursor=("input", 9), expected=None)
+    async with anyio.create_task_group() as group:
+
+        async def produce():
+            outcomes.extend(await queue.put_many([*items("a", 5), 0, *items("b", 3)], cursor=("input", 9)))
+
+        group.start_soon(produce)
+        taken = []
+        while len(taken) < 9:
+            taken.append(await take_one(queue, timeout=None))
+            assert all(one.unfinished <= 2 for one in await queue.groups())
+    assert len(set(outcomes)) == 9
+    assert [t for t in taken if str(t).startswith("a")] == [f"a{n}" for n in range(5)]
+    assert await queue.cursors() == {"input": 9}
+    await all_is_well(queue, done=9, groups=0)
+
+
 async def test_duplicates_need_no_room_in_a_group(store):
     queue = WorkQueue(store, "jobs", max_group_size=1)
     first = await queue.put(1, key="k", group="a")
@@ -798,10 +819,14 @@ async def test_settings_survive_an_engine_that_forgot_them(open_store_on, virtua
             assert await take_all(other) == []
 
 
-async def test_settings_that_were_refused_are_said_again(faulty, faulty_store, virtual_clock):
+async def test_settings_that_were_refused_are_logged_and_said_again(
+    faulty, faulty_store, virtual_clock, caplog
+):
     queue = WorkQueue(faulty_store, "jobs", per_group=1)
     faulty.refused = SetGroups
     await queue.put_many(items("a", 3))
+    assert ["queue.settings_refused" in line for line in caplog.messages] == [True]
+    caplog.clear()
     with pytest.raises(EngineError, match="refused"):
         await queue.set_groups(per_group=1)
     faulty.refused = ()

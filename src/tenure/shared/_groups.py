@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from tenure.arguments import check_count, check_name, check_number
-from tenure.engine import GroupCounts, Reply, SetGroups
+from tenure.engine import GroupCounts, SetGroups
 from tenure.errors import EngineError
 from tenure.store import Session, Store
 
@@ -75,35 +75,39 @@ def _weights(weights: Mapping[str, float]) -> tuple[tuple[str, float], ...]:
 
 
 class GroupSettings:
-    """What this process says of the groups of a queue: once in each session, before it uses the queue."""
+    """The settings that this process has for the groups of a queue: sent once in each session, before it is used."""
 
-    def __init__(self, store: Store) -> None:
-        self.said: SetGroups | None = None
-        """The settings; None if this process says nothing."""
+    def __init__(self, store: Store, key: str) -> None:
         self._store = store
+        self._key = key
+        self._settings: SetGroups | None = None
         self._session: Session | None = None
 
-    def say(self, session: Session) -> None:
-        """Send the settings, unless the session has sent them: what is submitted next takes effect after them."""
-        if self.said is not None and self._session is not session:
-            self._session = session
-            self._store.send(self.said, self._on_answer)
+    def send(self, session: Session) -> None:
+        """Send the settings, unless the session has sent them: what is submitted next takes effect after them.
 
-    async def say_now(self, new: SetGroups) -> None:
-        """Say something else; nothing that was said before is sent after it. Raises `StoreClosed`, `EngineError`."""
-        before, self.said = self.said, new
+        What the engine refuses is logged, and sent again with the next operation.
+        """
+        if self._settings is not None and self._session is not session:
+            self._session = session
+            self._store.send(self._settings, self._on_answer)
+
+    async def send_now(self, new: SetGroups) -> None:
+        """Replace the settings at once; older ones are not sent after them. Raises `StoreClosed`, `EngineError`."""
+        before, self._settings = self._settings, new
         try:
             await self._store.call(new)
         except EngineError:
-            if self.said is new:
-                self.said = before
+            if self._settings is new:
+                self._settings = before
             raise
 
     def change(self, new: SetGroups | None) -> None:
-        """Say something else from now on; what was said before stays in force until then."""
-        if new is not None and new != self.said:
-            self.said, self._session = new, None
+        """Replace the settings, unless there are no new ones; the next operation sends them."""
+        if new is not None and new != self._settings:
+            self._settings, self._session = new, None
 
     def _on_answer(self, answer: object) -> None:
-        if answer is not Reply.OK:
+        if isinstance(answer, EngineError):
             self._session = None
+            self._store.reporter.warn("queue.settings_refused", key=self._key, error=answer)

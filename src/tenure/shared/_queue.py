@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from functools import partial
@@ -86,11 +87,22 @@ class StoredCursor(bytes):
     """The value of a cursor as the engine has it: not every codec encodes equal values alike."""
 
 
+def _parts(portion: list[int], tasks: Sequence[NewTask]) -> list[list[int]]:
+    """The tasks of each group for themselves; those of one group in halves."""
+    groups: dict[str, list[int]] = {}
+    for i in portion:
+        groups.setdefault(tasks[i].group, []).append(i)
+    if len(groups) > 1:
+        return list(groups.values())
+    half = len(portion) // 2
+    return [portion[:half], portion[half:]]
+
+
 class _QueueClient:
     """All that this process does with one queue, and the listener for its hints; each user of the queue keeps it."""
 
     def __init__(self, store: Store, key: str) -> None:
-        self.groups = GroupSettings(store)
+        self.groups = GroupSettings(store, key)
         self.producers = Producers(store, key, self.groups)
         # what the engine has offered to takers that have left since has to be given back: they keep the listener
         self.takers = Takers(store, key, self, self.groups)
@@ -264,8 +276,9 @@ class WorkQueue(Generic[P]):
         the queue is full. `cursor` is a (name, value) that is stored in the same step as the last portion; `cursors()`
         returns it. With `expected`, nothing is put and `CursorConflict` is raised if the cursor has another value at
         that moment; None stands for no value. All must then fit in one portion. Values are compared as they are
-        encoded: the store's codec must always encode equal ones alike. With a `max_group_size`, a portion has tasks of
-        one group only. Raises as `put` does, before anything is put if an item is wrong.
+        encoded: the store's codec must always encode equal ones alike. If the groups of a portion are limited by
+        `max_group_size`, the tasks of each are put for themselves, in portions that fit, unless something is expected:
+        then `QueueFull` is raised. Raises as `put` does, before anything is put if an item is wrong.
         Cancellation: portions that were put stay.
         """
         entries = [cast("Item[P]", item) if isinstance(item, Item) else Item(item) for item in items]
@@ -288,7 +301,8 @@ class WorkQueue(Generic[P]):
         """Put a task in a transaction of yours, on a connection to the store's own database, and return its id.
 
         Committed, it is there; rolled back, it never was. It does not wait for room. Until the transaction has ended,
-        await nothing of the store, which may wait for it. Connections, and which of them have to be awaited, are those
+        await nothing of the store, which may wait for it. It sends no settings of groups: those that the queue has
+        count. Connections, and which of them have to be awaited, are those
         of `SqlGuard.enforce`; a blocking one returns the id at once, as `.value`, in any thread.
 
         Raises what `try_put` raises but `OutcomeUnknown`, `RuntimeError` outside of a transaction, `ValueError` and
@@ -356,7 +370,12 @@ class WorkQueue(Generic[P]):
             self._new_task(e.payload, e.priority, e.delay, e.key, e.expires, e.meta, e.group, more)
             for e in items
         ]
-        portions, stored, value = self._portions(tasks), None, None
+        most = min(CAP, self._client.producers.max_size)
+        # which tasks are put together; without any, a cursor is still stored
+        portions = deque(
+            list(range(start, min(start + most, len(tasks)))) for start in range(0, max(1, len(tasks)), most)
+        )
+        stored = value = None
         if cursor is not None:
             stored = (check_name("cursor: the name", cursor[0]), self._cursor("the cursor", cursor[1]))
         if expected is not _ANYTHING:
@@ -364,12 +383,19 @@ class WorkQueue(Generic[P]):
                 raise ValueError("expected needs a cursor, and items that fit in one portion")
             value = b"" if expected is None else self._cursor("what is expected", expected)
         outcomes: dict[int, int | DuplicateTask] = {}
-        for portion in portions:
+        while portions:
+            portion = portions.popleft()
             part = tuple(map(tasks.__getitem__, portion))
-            last = portion is portions[-1]
-            answer = await self._client.producers.put(
-                part, wait=True, cursor=stored if last else None, expected=value
-            )
+            try:
+                answer = await self._client.producers.put(
+                    part, wait=True, cursor=None if portions else stored, expected=value
+                )
+            except QueueFull:
+                # tasks of several groups, of which one is full, or more than a group may have
+                if len(part) == 1 or value is not None:
+                    raise
+                portions.extendleft(reversed(_parts(portion, tasks)))
+                continue
             if isinstance(answer, Conflict):
                 assert stored is not None
                 found = self.store.codec.decode(answer.value) if answer.value else None
@@ -377,23 +403,6 @@ class WorkQueue(Generic[P]):
             for i, task, one in zip(portion, part, answer.ids, strict=True):
                 outcomes[i] = self._outcome(task, one)
         return [outcomes[i] for i in range(len(tasks))]
-
-    def _portions(self, tasks: Sequence[NewTask]) -> list[Sequence[int]]:
-        """Which tasks are put together; there is at least one portion."""
-        rules = self._client.groups.said
-        most = min(CAP, self._client.producers.max_size)
-        if rules is None or not rules.max_size:
-            return [
-                range(start, min(start + most, len(tasks))) for start in range(0, max(1, len(tasks)), most)
-            ]
-        groups: dict[str, list[int]] = {}
-        for i, task in enumerate(tasks):
-            groups.setdefault(task.group, []).append(i)
-        portions: list[Sequence[int]] = []
-        for group, those in groups.items():
-            size = min(most, rules.max_size) if group else most
-            portions += [those[start : start + size] for start in range(0, len(those), size)]
-        return portions or [()]
 
     def _cursor(self, what: str, value: Any) -> bytes:
         if isinstance(value, StoredCursor):
@@ -534,7 +543,7 @@ class WorkQueue(Generic[P]):
         Cancellation: it may or may not be applied.
         """
         new = settings(self.key, per_group, weights, max_group_size, on_retry) or SetGroups(self.key)
-        await self._client.groups.say_now(new)
+        await self._client.groups.send_now(new)
 
     async def cursors(self) -> dict[str, Any]:
         """The cursors stored by `put_many`, by name."""

@@ -199,7 +199,7 @@ class Takers(Held):
         # takers that came for one try wait for this answer only
         self._probes = {probe: True for probe in self._probes if probe.waiting}
         want = demand.ask(waiting, probing=len(self._probes), prefetched=len(self._prefetched))
-        self._groups.say(session)
+        self._groups.send(session)
         return Exchange(
             session.id,
             n,
