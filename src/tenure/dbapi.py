@@ -62,7 +62,7 @@ def rendered(sql: str, values: Mapping[str, Any], style: str) -> tuple[str, Any]
 
 
 class Completed(Generic[T]):
-    """What a call on a blocking connection gives: it is done, `value` is there, and awaiting gives it too.
+    """What a call on a blocking connection returns: it is done, `value` is there, and awaiting returns it too.
 
     Thread safety: any; it never changes.
     """

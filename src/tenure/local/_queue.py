@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 class _Unsaid(int):
-    """The priority of a put that does not say one: a zero that can be told from one that is meant."""
+    """The priority of a put that does not say one: a zero that differs from one that was passed."""
 
 
 _UNSAID = _Unsaid(0)

@@ -1,4 +1,4 @@
-"""The schedules of a queue as their cursors describe them, for those who look at them and do not run them."""
+"""The schedules of a queue as their cursors describe them, for programs that do not run them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ._ticks import ticks
 
 @dataclass(frozen=True, slots=True)
 class ScheduleRecord:
-    """A schedule as the engine has it: its ticks are those of whoever ran it last.
+    """A schedule as the engine has it: its ticks are those with which it last ran.
 
     It comes `every` so many seconds or as `cron` says, in the time zone `tz`. `tick` is its last tick, or when it
     began; `now` the engine's time. Both are in seconds since 1970.

@@ -31,7 +31,7 @@ class Ticks(Protocol):
         ...
 
     def described(self) -> dict[str, float | str]:
-        """How it was said, for people."""
+        """The arguments that define them."""
         ...
 
 

@@ -10,5 +10,5 @@ ATTEMPTS = 5
 
 def pauses() -> Iterator[float]:
     """The pauses between the attempts, in seconds: up to 10 ms, then twice that and so on, with full jitter."""
-    # those who collided must not meet again
+    # those that collided must not meet again
     return (random.uniform(0, 0.01 * 2**n) for n in range(ATTEMPTS - 1))

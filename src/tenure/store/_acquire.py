@@ -133,7 +133,7 @@ class Acquisitions:
         return PendingRelease(request.undo(name), session)
 
     def close(self) -> None:
-        """Wake all who wait with `StoreClosed`."""
+        """Wake all that wait with `StoreClosed`."""
         for acquisition in list(self.by_name.values()):
             if acquisition.waiting:
                 acquisition.on_news(StoreClosed("the store was closed"))

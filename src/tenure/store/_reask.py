@@ -1,4 +1,4 @@
-"""Asking the engine again for those who wait, when no hint has come: one question for all who wait for a key."""
+"""Asking the engine again for those that wait, when no hint has come: one question for all that wait for a key."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Reasker:
             self._ask_now(key)
 
     def _ask_later(self, key: str, seconds: float) -> None:
-        # one timer for all who wait for a key; it stays when they leave, so that a busy key does not pile them up
+        # one timer for all that wait for a key; it stays when they leave, so that a busy key does not pile them up
         when = now() + spread(seconds, least=_LEAST_PAUSE)
         if when < self._due.get(key, inf):
             self._due[key] = when

@@ -75,7 +75,7 @@ class PendingRelease:
         self.wake()
 
     def wake(self) -> None:
-        """Wake all who wait for the acknowledgement, be it there or not."""
+        """Wake all that wait for the acknowledgement, be it there or not."""
         for parked in self._parked:
             wake(parked)
 

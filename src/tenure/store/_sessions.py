@@ -81,7 +81,7 @@ class Unreleased(Protocol):
         ...
 
     def wake(self) -> None:
-        """Wake all who wait for the acknowledgement."""
+        """Wake all that wait for the acknowledgement."""
         ...
 
 

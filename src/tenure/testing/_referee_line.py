@@ -28,7 +28,7 @@ def fifo(history: Iterable[Event], *, limit: int = 1) -> int:
     another if it was `queued` (or, where that was not noted, served) before the other `asked`.
 
     The tokens show in which order they were served, if all have one. Otherwise it is the order in which they noted it,
-    where those who were granted something together may wake in any order: overtaking is fine as long as
+    where those that were granted something together may wake in any order: overtaking is fine as long as
     all of them fit within `limit`, by weight.
 
     It cannot know of places that were rightly lost, by a waiter whose session ended and who came again.

@@ -132,7 +132,7 @@ class _Tasks:
         if not things:
             return Wait(name, "", ())
         things.reverse()
-        # The outermost is what the task asked for; but one of which the holders are known tells more.
+        # The outermost is what the task asked for; but one of which the holders are known says more.
         held = [(thing, holders) for thing in things if (holders := _holders(thing)) is not None]
         if not held:
             return Wait(name, self._label(things[0]), ())

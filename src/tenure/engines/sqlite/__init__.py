@@ -30,8 +30,8 @@ class SqliteEngine(Engine):
     All processes of one machine that open the file share its state. `synchronous` is "NORMAL" (safe against the death
     of processes; the loss of power may take the last moments with it) or "FULL" (safe against that too, at the price of
     one flush of the disk for each batch). `busy_timeout` is for how many seconds a batch waits while other processes
-    write. `clock` gives seconds and serves instead of the system's clocks. With `inline`, there is no thread: the file
-    is used on the event loop's own thread, which stands still meanwhile; made for tests in virtual time.
+    write. `clock` returns seconds and serves instead of the system's clocks. With `inline`, there is no thread: the
+    file is used on the event loop's own thread, which stands still meanwhile; made for tests in virtual time.
 
     Raises `ValueError` for a path that means no file.
     Thread safety: none; an engine belongs to one event loop. Other engines may be open on the same file.

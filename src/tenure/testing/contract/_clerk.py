@@ -172,7 +172,7 @@ class Clerk:
         return await self.do(GetResult(self.queue, task, watch))
 
     async def state(self, task: int) -> str:
-        """The state of a task, or the reply that tells why there is none."""
+        """The state of a task, or the reply that says why there is none."""
         answer = await self.result(task)
         return answer.value if isinstance(answer, Reply) else answer.state
 
@@ -183,7 +183,7 @@ class Clerk:
         assert await self.do(CloseSession(self.session)) is not Reply.GONE
 
     async def begin_to_close(self) -> None:
-        """Send the end of the session once, and leave the rest to whoever comes next."""
+        """Send the end of the session once, and leave the rest to the next process."""
         await self.do.engine.execute([CloseSession(self.session)])
 
 

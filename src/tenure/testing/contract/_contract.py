@@ -80,7 +80,7 @@ class Do:
         return self._number
 
     async def open(self, process: str = "p1", ttl: float = LASTING) -> str:
-        """Open a session of the process; gives its id."""
+        """Open a session of the process; returns its id."""
         session = f"{process} session {self.number()}"
         assert await self(OpenSession(session, process, ttl)) is Reply.OK
         return session
@@ -88,7 +88,7 @@ class Do:
     async def hold(
         self, session: str, key: str, holder: str, capacity: int = 1, weight: int = 1, value: bytes = b""
     ) -> int:
-        """Acquire what is free; gives the token."""
+        """Acquire what is free; returns the token."""
         answer = await self(Acquire(session, key, holder, capacity, weight, value))
         assert isinstance(answer, Granted), f"{holder} was to get {key} at once, not {answer}"
         return answer.token
@@ -96,7 +96,7 @@ class Do:
     async def queue(
         self, session: str, key: str, holder: str, capacity: int = 1, weight: int = 1, value: bytes = b""
     ) -> Queued:
-        """Acquire what is not free; gives the place in the line."""
+        """Acquire what is not free; returns the place in the line."""
         answer = await self(Acquire(session, key, holder, capacity, weight, value))
         assert isinstance(answer, Queued), f"{holder} was to wait for {key}, not {answer}"
         return answer
@@ -137,13 +137,13 @@ class Inbox:
         assert hints.pop().key == session, f"no hint for {self.process} of its own grant"
         await do(CloseSession(session))
         assert {hint.process for hint in hints} <= {self.process}, (
-            f"{self.process} was told what others are to hear"
+            f"{self.process} was hinted what is for others"
         )
         return hints
 
 
 class ContractBase:
-    """The fixtures of the suite; a subclass gives at least `engine`."""
+    """The fixtures of the suite; a subclass defines at least `engine`."""
 
     pytestmark: pytest.MarkDecorator = pytest.mark.anyio
 
@@ -156,7 +156,9 @@ class ContractBase:
     @pytest.fixture
     def engine(self) -> Engine:
         """Give a fresh engine without any state; also as a generator, or async."""
-        raise NotImplementedError("the subclass gives a fixture `engine`: a fresh engine without any state")
+        raise NotImplementedError(
+            "the subclass must define a fixture `engine`: a fresh engine without any state"
+        )
 
     @pytest.fixture
     def advance(self, engine: Engine) -> Advance:

@@ -1,4 +1,4 @@
-"""Hints: those who were granted something are told, they alone, once, and nothing is lost with a lost hint."""
+"""Hints: what was granted something is hinted, nothing else, once; nothing is lost with a lost hint."""
 
 from __future__ import annotations
 

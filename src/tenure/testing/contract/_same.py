@@ -24,7 +24,7 @@ _KINDS = {
     "after": "seq",
     "booking": "booking",
 }
-"""The fields with numbers that an engine gives out, and which of them are of one kind."""
+"""The fields with numbers that an engine makes, and which of them are of one kind."""
 
 _NAMES = {Notice.FINISHED: "id", Notice.CHANGED: "id", Notice.STOP: "token"}
 """What the names in notices are, if not those of holders."""

@@ -433,7 +433,7 @@ async def pass_a_barrier(d: Draw) -> None:
 
 
 def queue_operation(d: Draw) -> Operation[Any]:
-    """Any one of those who look after a queue."""
+    """Any one of the processes that look after a queue."""
     queue, task = d.queue(), d.number(1, 9)
     operations = (
         Leave(queue, d.one_of("mno")),
@@ -584,7 +584,7 @@ async def watch(d: Draw) -> None:
 
 
 async def grow_old(d: Draw) -> None:
-    """Tasks of all priorities become ready one after the other, and are taken by one who minds their age."""
+    """Tasks of all priorities become ready one after the other, and are taken with `aging`."""
     session, queue = d.session(), d.queue()
     for priority in d.some(2, 4, lambda: d.number(-1, 1)):
         await _put(d, session, queue, PutRequest("m", (NewTask(b"x", priority, d.delay()),)))

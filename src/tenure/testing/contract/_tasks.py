@@ -178,7 +178,7 @@ class TaskContract(ClerkBase):
         await advance(2.0)
         await a.put(NewTask(b"new", priority=0), NewTask(b"new, high", priority=9))
         tasks = (await a.exchange(want=9, aging=1.0)).tasks
-        # The oldest first, whatever their priority; those who have not aged by priority.
+        # The oldest first, whatever their priority; those that have not aged by priority.
         assert payloads(tasks) == [b"old", b"old, low", b"old, high", b"new, high", b"new"]
 
     async def test_as_many_idle_takers_are_hinted_as_are_needed_in_the_order_in_which_they_came(
@@ -230,7 +230,7 @@ class TaskContract(ClerkBase):
     async def test_stranded_tasks_are_taken_up_when_the_waiters_were_hinted_to_ask(
         self, clerk: OpenClerk, advance: Advance
     ) -> None:
-        """Nobody puts anything, no hint comes: the pause that was told is what helps."""
+        """Nobody puts anything, no hint comes: the pause in the answer is what helps."""
         a, b = await clerk("a", ttl=2.0), await clerk("b")
         await a.put(*plain(1))
         await a.take_one()
