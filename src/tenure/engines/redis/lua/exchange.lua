@@ -23,8 +23,7 @@ local function show(task_id, its_token, since, task, attempts, deliveries)
     taken[#taken + 1], taken[#taken + 2] = task_id, since
 end
 
--- The fields of a task, and whether there are more than the payload, the meta, the group and since when, which need no care
--- when it ends.
+-- The fields of a task, and whether there are more than the payload, the meta and the group, which need no care when it ends.
 local function fields_of(hash)
     local found = call('HGETALL', hash)
     local task = {}
@@ -32,7 +31,7 @@ local function fields_of(hash)
         task[found[i]] = found[i + 1]
     end
     local usual = task.meta and 4 or 2
-    return task, #found > (task.group and usual + 4 or usual) and '1' or '0'
+    return task, #found > (task.group and usual + 2 or usual) and '1' or '0'
 end
 
 if known then

@@ -49,7 +49,8 @@ local function join_group(queue, producer, place)
     end
     place.state = '2'
     set(queue, 'line', queue.line + 1)
-    group.lined, rare('groups').known_of(queue).touched[group] = group.lined + 1, true
+    group.lined = group.lined + 1
+    rare('groups').touch(rare('groups').known_of(queue), group)
     set(queue, 'lined', queue.lined + 1)
     call('ZADD', queue.key .. ':lines', 0, line_member(place, producer))
     return true

@@ -10,8 +10,11 @@
 -- how many groups there are; `lined`, how many producers are in `lines`; `virtual`, the virtual time.
 
 -- Unfinished, waiting and leased tasks, reserved slots, producers in the line, the id of the bound task (0: none), which was
--- tried before and comes first, and whether that is delayed.
-local PACKED = '>I4I4I4I4I4I8B'
+-- tried before and comes first, and whether that is delayed. Then what `turns` has of the only ready task, behind the group,
+-- or UNKNOWN. So the next task of a group with only one needs no search; and Redis keeps values of more than 64 bytes in a hash
+-- table, however few there are, instead of a list that it goes through.
+local PACKED = '>I4I4I4I4I4I8Bc44'
+local UNKNOWN = string.rep(' ', 44)
 local MIDDLE = 2 ^ 52 -- the rank of priority 0; beyond twice that a number of Lua does not count by one
 local USUAL = format('%016d', MIDDLE)
 local known_groups = {} -- queue -> its settings, and the groups that were read
@@ -37,7 +40,7 @@ end
 
 -- The first members of a group, at most so many; `from` and `to` are behind its prefix.
 local function first_members(queue, key, group, most, from, to)
-    local prefix = group.prefix or prefix_of(group.name)
+    local prefix = prefix_of(group.name)
     return call('ZRANGEBYLEX', queue.key .. key, from and '[' .. prefix .. from or '[' .. prefix,
         to and '(' .. prefix .. to or '(' .. sub(prefix, 1, -2) .. '\1', 'LIMIT', 0, most)
 end
@@ -47,7 +50,7 @@ local function known_of(queue)
     if not known then
         local found = call('HMGET', queue.key .. ':settings', 'per_group', 'size', 'hold', 'weighted')
         known = {
-            of = {}, touched = {}, per_group = tonumber(found[1] or 0), size = tonumber(found[2] or 0), hold = found[3] == '1',
+            of = {}, touched = false, per_group = tonumber(found[1] or 0), size = tonumber(found[2] or 0), hold = found[3] == '1',
             weighted = found[4],
         }
         known_groups[queue] = known
@@ -70,16 +73,17 @@ local function takeable(known, group)
 end
 
 -- A group as it is stored. Its tag is false if it has none, and true while it is not known; `saved` is the one in `tags`.
+-- `next` is the group that was touched before it.
 local function unpack_group(name, packed)
-    local unfinished, waiting, leased, reserved, lined, bound, resting = 0, 0, 0, 0, 0, 0, 0
+    local unfinished, waiting, leased, reserved, lined, bound, resting, only = 0, 0, 0, 0, 0, 0, 0, UNKNOWN
     if packed then
-        unfinished, waiting, leased, reserved, lined, bound, resting = struct.unpack(PACKED, packed)
+        unfinished, waiting, leased, reserved, lined, bound, resting, only = struct.unpack(PACKED, packed)
     end
     -- 16 fields: a table of more takes twice the space
     return {
-        name = name, prefix = false, packed = packed, is_there = packed and true, size = unfinished,
+        name = name, packed = packed, is_there = packed and true, size = unfinished, only = only, next = nil,
         unfinished = unfinished, waiting = waiting, leased = leased, reserved = reserved, lined = lined, bound = bound,
-        resting = resting == 1, takeable = 0, tag = false, saved = false, turn = false,
+        resting = resting == 1, takeable = 0, tag = false, saved = false,
     }
 end
 
@@ -103,10 +107,10 @@ end
 
 -- Read many at once.
 local function read_groups(queue, names)
-    local known, missing, seen = known_of(queue), {}, {[''] = true}
+    local known, missing = known_of(queue), {}
     for _, name in ipairs(names) do
-        if not (seen[name] or known.of[name]) then
-            missing[#missing + 1], seen[name] = name, true
+        if known.of[name] == nil and name ~= '' then
+            missing[#missing + 1], known.of[name] = name, false
         end
     end
     for i = 1, #missing, CAP do
@@ -119,17 +123,25 @@ end
 
 -- The part of a turn that a task of the group takes.
 local function turn_of(queue, group)
-    if not group.turn then
-        group.turn = 1 / (known_groups[queue].weighted and tonumber(call('HGET', queue.key .. ':weights', group.name) or 1) or 1)
+    if known_groups[queue].weighted and not group.turn then
+        group.turn = 1 / (tonumber(call('HGET', queue.key .. ':weights', group.name) or 1) or 1)
     end
-    return group.turn
+    return group.turn or 1
+end
+
+-- Something about a group is to be written.
+local function touch(known, group)
+    if group.next == nil then
+        group.next, known.touched = known.touched, group
+    end
 end
 
 -- How many tasks of a group can be taken has changed, perhaps.
 local function refresh(queue, group)
     local known = known_groups[queue]
     local count = known.per_group == 0 and group.waiting or takeable(known, group)
-    gained, group.takeable, known.touched[group] = gained + count - group.takeable, count, true
+    gained, group.takeable = gained + count - group.takeable, count
+    touch(known, group)
     if count == 0 then
         group.tag = false
     elseif not group.tag and queue.grouped > 0 then
@@ -153,7 +165,7 @@ end
 -- Forget a group of which nothing is left.
 local function tidy_group(queue, group)
     local known = known_groups[queue]
-    known.touched[group] = true
+    touch(known, group)
     if not group.is_there or group.unfinished + group.reserved + group.lined > 0 then
         return
     end
@@ -178,7 +190,7 @@ local function come(queue, name)
         make_group(queue, group)
     end
     group.unfinished = group.unfinished + 1
-    known_groups[queue].touched[group] = true
+    touch(known_groups[queue], group)
 end
 
 -- A task that is in no order and not leased is unfinished no more.
@@ -203,31 +215,33 @@ local function count_ready(queue, name, count)
     return group
 end
 
--- The members of a ready task of a group in `turns` and, if it has a priority, `elders`.
-local function members_of(group, priority, since, task_id)
-    local rank = rank_of(priority)
-    group.prefix = group.prefix or prefix_of(group.name)
-    return group.prefix .. rank .. since .. task_id, rank ~= USUAL and group.prefix .. since .. task_id .. rank
-end
-
 -- A task of a group is ready since a time, which has 16 digits.
 local function enter(queue, name, priority, since, task_id)
-    local turn, elder = members_of(count_ready(queue, name, 1), priority, since, task_id)
-    add_soon(queue.key .. ':turns', 0, turn)
+    local group, prefix, rank = count_ready(queue, name, 1), prefix_of(name), rank_of(priority)
+    local place = rank .. since .. task_id
+    group.only = group.waiting == 1 and place or UNKNOWN
+    add_soon(queue.key .. ':turns', '0', prefix .. place)
     add_soon(queue.key .. ':ages', since, task_id)
-    if elder then
-        add_soon(queue.key .. ':elders', 0, elder)
+    if rank ~= USUAL then
+        add_soon(queue.key .. ':elders', '0', prefix .. since .. task_id .. rank)
+    end
+end
+
+-- A ready task goes out of the order; `place` is what `turns` has of it behind the group.
+local function take_out(queue, group, place)
+    local prefix, rank, since_and_id = prefix_of(group.name), sub(place, 1, 16), sub(place, 17)
+    group.only = UNKNOWN
+    remove_soon(queue.key .. ':turns', prefix .. place)
+    remove_soon(queue.key .. ':ages', sub(place, 33))
+    if rank ~= USUAL then
+        remove_soon(queue.key .. ':elders', prefix .. since_and_id .. rank)
     end
 end
 
 -- It is ready no more.
-local function leave(queue, task)
-    local turn, elder = members_of(count_ready(queue, task.group, -1), task.priority, task.since, task.id)
-    call('ZREM', queue.key .. ':turns', turn)
-    call('ZREM', queue.key .. ':ages', task.id)
-    if elder then
-        call('ZREM', queue.key .. ':elders', elder)
-    end
+local function leave(queue, task, since)
+    take_out(queue, count_ready(queue, task.group, -1), rank_of(task.priority) .. since .. task.id)
+    write()
 end
 
 -- A task is delayed now, or no more; then it comes into the order, or goes.
@@ -262,7 +276,7 @@ local function refund(queue, name)
     if group.tag then
         local tag = group.tag == true and tonumber(call('ZSCORE', queue.key .. ':tags', name)) or group.tag
         group.tag = math.max(queue.virtual, tag - turn_of(queue, group))
-        known_groups[queue].touched[group] = true
+        touch(known_groups[queue], group)
     end
 end
 
@@ -275,16 +289,21 @@ local function in_parts(command, key, some)
 end
 
 local function save_tags(queue)
-    local tags, gone, last = {}, {}, 0
-    for group in pairs(known_groups[queue].touched) do
+    local tags, gone, last, group = {}, {}, 0, known_groups[queue].touched
+    local tag, text
+    while group do
         if group.tag ~= group.saved then
             if group.tag then
-                tags[last + 1], tags[last + 2], last = group.tag, group.name, last + 2
+                if group.tag ~= tag then
+                    tag, text = group.tag, format('%.17g', group.tag)
+                end
+                tags[last + 1], tags[last + 2], last = text, group.name, last + 2
             else
                 gone[#gone + 1] = group.name
             end
             group.saved = group.tag
         end
+        group = group.next
     end
     in_parts('ZADD', queue.key .. ':tags', tags)
     in_parts('ZREM', queue.key .. ':tags', gone)
@@ -296,28 +315,29 @@ local function save_groups(queue)
         return
     end
     save_tags(queue)
-    local groups, sizes, gone, empty, last = {}, {}, {}, {}, 0
-    for group in pairs(known.touched) do
+    local groups, sizes, gone, empty, last, group = {}, {}, {}, {}, 0, known.touched
+    while group do
         local name, unfinished, packed = group.name, group.unfinished, group.packed
         if name ~= '' and group.is_there then
             packed = struct.pack(PACKED, unfinished, group.waiting, group.leased, group.reserved, group.lined, group.bound,
-                group.resting and 1 or 0)
+                group.resting and 1 or 0, group.only)
             groups[last + 1], groups[last + 2], last = name, packed, last + 2
         elseif packed then
             gone[#gone + 1], packed = name, false
         end
         if unfinished ~= group.size then
             if unfinished > 0 then
-                sizes[#sizes + 1], sizes[#sizes + 2] = -unfinished, name
+                sizes[#sizes + 1], sizes[#sizes + 2] = unfinished == 1 and '-1' or -unfinished, name
             else
                 empty[#empty + 1] = name
             end
         end
         group.packed, group.size = packed, unfinished
+        group, group.next = group.next, nil
     end
     in_parts('HSET', queue.key .. ':groups', groups)
     in_parts('HDEL', queue.key .. ':groups', gone)
     in_parts('ZADD', queue.key .. ':sizes', sizes)
     in_parts('ZREM', queue.key .. ':sizes', empty)
-    known.touched = {}
+    known.touched = false
 end

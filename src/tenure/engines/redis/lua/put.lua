@@ -48,7 +48,7 @@ local function take_in(seen, needs)
     if group == '' then
         call('HSET', hash, 'payload', payload)
     else
-        call('HSET', hash, 'payload', payload, 'group', group, 'ready', format('%016d', now + delay))
+        call('HSET', hash, 'payload', payload, 'group', group)
         rare('groups').come(queue, group)
     end
     if meta ~= '' then

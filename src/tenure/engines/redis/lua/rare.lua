@@ -9,10 +9,11 @@ rare = function(part)
         made_groups = {
             bind = bind, come = come, count_ready = count_ready, enter = enter,
             first_members = first_members, go = go, is_bound = is_bound, known_of = known_of, leave = leave,
-            make_group = make_group, members_of = members_of, prefix_of = prefix_of, priority_of = priority_of,
-            read_group = read_group, read_groups = read_groups, refresh = refresh, refund = refund, rest = rest,
-            save_groups = save_groups, save_tags = save_tags, split_member = split_member,
-            tidy_group = tidy_group, turn_of = turn_of, unlease_in = unlease_in, unpack_group = unpack_group, usual = USUAL,
+            make_group = make_group, prefix_of = prefix_of, priority_of = priority_of, rank_of = rank_of, read_group = read_group,
+            read_groups = read_groups, refresh = refresh, refund = refund, rest = rest,
+            save_groups = save_groups, save_tags = save_tags, split_member = split_member, take_out =
+            take_out, tidy_group = tidy_group, touch = touch, turn_of = turn_of, unknown = UNKNOWN, unlease_in = unlease_in,
+            unpack_group = unpack_group, usual = USUAL,
         }
     elseif not part and not made then
         -- include session_items
@@ -27,7 +28,7 @@ rare = function(part)
             join_group, join_line = join_line, leave_the_dead = leave_the_dead, line_of = line_of, line_up = line_up,
             make_room = make_room, offer_sooner = offer_sooner, producer_item = producer_item, promote = promote,
             purge_dead = purge_dead, read_producer = read_producer, remove_producer = remove_producer, return_task =
-            return_task, stand_again = stand_again, step_out = step_out, unlist_ending = unlist_ending, write_producer =
+            return_task, since_of = since_of, stand_again = stand_again, step_out = step_out, unlist_ending = unlist_ending, write_producer =
             write_producer,
         }
     end

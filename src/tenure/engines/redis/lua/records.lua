@@ -206,7 +206,7 @@ local function waiting(queue, place, limit)
     end
     if queue.grouped > 0 then
         local G = rare('groups')
-        local from = in_plain and '-' or '(' .. G.members_of({prefix = G.prefix_of(place[4])}, -priority, format('%016d', since), task_id)
+        local from = in_plain and '-' or '(' .. G.prefix_of(place[4]) .. G.rank_of(-priority) .. format('%016d', since) .. task_id
         for _, member in ipairs(call('ZRANGEBYLEX', queue.key .. ':turns', from, '+', 'LIMIT', 0, limit)) do
             local group, rest = G.split_member(member)
             add_task(-G.priority_of(sub(rest, 1, 16)), tonumber(sub(rest, 17, 32)), sub(rest, 33), group)
@@ -330,7 +330,7 @@ function operations.get(name)
     end
     local due_time = tonumber(call('ZSCORE', queue.key .. ':delayed', task_id) or nil)
     local is_delayed = due_time and due_time > now
-    local since = due_time or tonumber(call('ZSCORE', queue.key .. ':ready', task_id) or task.since)
+    local since = due_time or tonumber(R.since_of(queue, task))
     local one = record(queue, task_id, is_delayed and 'delayed' or 'waiting', since)
     return {'found', one, ask_again_in(math.min(is_delayed and due_time or math.huge, tonumber(task.expires or math.huge)))}
 end

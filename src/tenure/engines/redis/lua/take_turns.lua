@@ -30,42 +30,30 @@ for i, name in ipairs(names) do
     line[i].saved = line[i].tag
 end
 
-local function take_out(group, priority, since, task_id)
-    local turn, elder = G.members_of(group, priority, since, task_id)
-    remove_soon(queue.key .. ':turns', turn)
-    remove_soon(queue.key .. ':ages', task_id)
-    if elder then
-        remove_soon(queue.key .. ':elders', elder)
-    end
-    return task_id, since
-end
-
--- The task of a group that is ready for longest, if that is long enough.
-local function take_elder(group)
+-- The place in the order of the task of a group that is ready for longest, if that is long enough.
+local function place_of_elder(group)
     write()
     local usual = G.first_members(queue, ':turns', group, 1, G.usual, G.usual .. ':')[1]
     local other = G.first_members(queue, ':elders', group, 1)[1]
     local its, others = usual and sub(usual, -28), other and sub(other, -44, -17)
     local first = its and others and (its < others and its or others) or its or others
     if now - sub(first, 1, 16) > aging then
-        local priority = first ~= its and G.priority_of(sub(other, -16)) or 0
-        return take_out(group, priority, sub(first, 1, 16), sub(first, 17))
+        return (first ~= its and sub(other, -16) or G.usual) .. first
     end
 end
 
--- -> the id of the next task, and since when it is ready
-local function take_first(group)
-    if G.is_bound(settings, group) then
+-- The place in the order of the next task of a group.
+local function next_place(group)
+    if group.only ~= G.unknown then
+        return group.only
+    elseif G.is_bound(settings, group) then
         local task_id = format('%012d', group.bound)
-        local found = call('HMGET', queue.key .. ':' .. task_id, 'priority', 'ready')
-        return take_out(group, tonumber(found[1] or 0), found[2], task_id)
+        local priority = tonumber(call('HGET', queue.key .. ':' .. task_id, 'priority') or 0)
+        return G.rank_of(priority) .. format('%016d', call('ZSCORE', queue.key .. ':ages', task_id)) .. task_id
     end
-    local task_id, since
-    if aging then
-        task_id, since = take_elder(group)
-    end
-    if task_id then
-        return task_id, since
+    local elder = aging and place_of_elder(group)
+    if elder then
+        return elder
     end
     local some = heads[group]
     if not some or #some == some.taken then
@@ -76,14 +64,7 @@ local function take_first(group)
         heads[group], some.taken = some, 0
     end
     some.taken = some.taken + 1
-    local member = some[some.taken]
-    task_id, since = sub(member, -12), sub(member, -28, -13)
-    if sub(member, -44, -29) ~= G.usual then
-        return take_out(group, G.priority_of(sub(member, -44, -29)), since, task_id)
-    end
-    remove_soon(queue.key .. ':turns', member)
-    remove_soon(queue.key .. ':ages', task_id)
-    return task_id, since
+    return sub(some[some.taken], -44)
 end
 
 -- A group stands in the line again.
@@ -108,8 +89,9 @@ while left > 0 and line[at] do
     if group.name == '' then
         take_plain(1)
     else
-        local task_id, since = take_first(group)
-        lease(task_id, since)
+        local place = next_place(group)
+        G.take_out(queue, group, place)
+        lease(sub(place, 33), sub(place, 17, 32))
     end
     left = left - 1
     G.count_ready(queue, group.name, -1)

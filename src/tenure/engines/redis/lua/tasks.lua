@@ -1,7 +1,7 @@
 -- The tasks of a queue: read, and ended. `write_endings` follows, which writes what many tasks change.
 --
 -- A task is a hash, the name of the queue with the id, which has 12 digits: {payload; priority, attempts, deliveries unless
--- 0; key; expires; progress; failure; meta; group; ready, since when, if it has a priority or a group; keep, 1 if its record shall hold the
+-- 0; key; expires; progress; failure; meta; group; keep, 1 if its record shall hold the
 -- payload; watched, followed; lease while it is leased: token, ready since, limit of deliveries, the ttl of a dead letter ("":
 -- for good), keep, 1 if it has more fields than the usual ones, deliveries, attempts, session, byte 255 and the group; stop, the ttl of its record (-1:
 -- for good), when it shall be cancelled}. Once it has ended it is its record: {state, result, ended: when, and the number of
@@ -15,7 +15,7 @@
 -- Of the shard: `expiring`, a sorted set of tasks and dead letters by the time when they expire; of a session: `stops`.
 
 local PART = 4096
-local LEFT, SINCE, NONE = {'stop', 'keep', 'expires', 'ready'}, {'ready'}, {}
+local LEFT, NONE = {'stop', 'keep', 'expires'}, {}
 local adding, removing = {}, {} -- to sorted sets: scores and members; members
 
 local function add_soon(key, score, member)
@@ -58,17 +58,17 @@ local function read_task(queue, task_id)
     end
     if more == '1' then
         task.more = true
-        local found = call('HMGET', task.hash, 'payload', 'state', 'priority', 'key', 'expires', 'stop', 'watched', 'ready', 'keep',
+        local found = call('HMGET', task.hash, 'payload', 'state', 'priority', 'key', 'expires', 'stop', 'watched', 'keep',
             'attempts', 'deliveries', 'followed', 'group')
         if found[2] or not found[1] then
             return
         end
         task.priority, task.key, task.expires = tonumber(found[3] or 0), found[4], found[5]
-        task.watched, task.followed = found[7], found[12]
+        task.watched, task.followed = found[7], found[11]
         task.stop = found[6] and tonumber(found[6])
         if not text then
-            task.since, task.keep, task.attempts, task.deliveries = found[8], found[9], found[10] or '0', found[11] or '0'
-            task.group = found[13] or ''
+            task.keep, task.attempts, task.deliveries = found[8], found[9] or '0', found[10] or '0'
+            task.group = found[12] or ''
         end
     end
     return task
@@ -126,7 +126,7 @@ local function end_task(queue, task, state, result, ttl, session_ttl)
     add_soon(part, seq, task.id)
 
     local payload = (task.keep or state == 'dead') and 'lease' or 'payload'
-    call('HDEL', task.hash, 'lease', payload, unpack(task.more and LEFT or task.group ~= '' and SINCE or NONE))
+    call('HDEL', task.hash, 'lease', payload, unpack(task.more and LEFT or NONE))
     if expires then
         texts[expires] = texts[expires] or format('%016d', expires)
     end

@@ -24,9 +24,7 @@ local function line_up(queue, task, since)
         end
         return true
     elseif task.group ~= '' then
-        since = format('%016d', since)
-        rare('groups').enter(queue, task.group, task.priority, since, task.id)
-        call('HSET', queue.key .. ':' .. task.id, 'ready', since)
+        rare('groups').enter(queue, task.group, task.priority, format('%016d', since), task.id)
         return false
     end
     count_plain(queue, 1)
@@ -36,9 +34,14 @@ local function line_up(queue, task, since)
         add_soon(queue.key .. ':ranked', rank(task, since))
         add_soon(queue.key .. ':aged', since, task.id)
         add(queue, 'ranked', 1)
-        call('HSET', queue.key .. ':' .. task.id, 'ready', since)
     end
     return false
+end
+
+-- Since when a task is ready, as 16 digits.
+local function since_of(queue, task)
+    local order = task.group ~= '' and ':ages' or task.priority == 0 and ':ready' or ':aged'
+    return format('%016d', call('ZSCORE', queue.key .. order, task.id))
 end
 
 -- Take a task that is not leased out of where it stands.
@@ -50,13 +53,13 @@ local function step_out(queue, task)
         end
         return
     elseif task.group ~= '' then
-        return rare('groups').leave(queue, task)
+        return rare('groups').leave(queue, task, since_of(queue, task))
     end
     count_plain(queue, -1)
     if task.priority == 0 then
         call('ZREM', queue.key .. ':ready', task.id)
     else
-        local _, member = rank(task, task.since)
+        local _, member = rank(task, since_of(queue, task))
         call('ZREM', queue.key .. ':ranked', member)
         call('ZREM', queue.key .. ':aged', task.id)
         add(queue, 'ranked', -1)
