@@ -15,11 +15,8 @@ local function room_in(queue, group)
     return group.lined > 0 and 0 or rare('groups').known_of(queue).size - group.unfinished - group.reserved
 end
 
--- Whether there is room for so many tasks by group.
+-- Whether there is room for so many tasks by group, of which the size is limited.
 local function groups_have_room(queue, needs)
-    if rare('groups').known_of(queue).size == 0 then
-        return true
-    end
     for name, count in pairs(needs) do
         if name ~= '' and count > 0 and room_in(queue, rare('groups').read_group(queue, name)) < count then
             return false

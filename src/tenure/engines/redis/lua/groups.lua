@@ -11,10 +11,13 @@
 
 -- Unfinished, waiting and leased tasks, reserved slots, producers in the line, the id of the bound task (0: none), which was
 -- tried before and comes first, and whether that is delayed. Then what `turns` has of the only ready task, behind the group,
--- or UNKNOWN. So the next task of a group with only one needs no search; and Redis keeps values of more than 64 bytes in a hash
--- table, however few there are, instead of a list that it goes through.
+-- or UNKNOWN: the next task of a group with only one needs no search. Most groups have one task at a time, and what is packed of
+-- them takes no packing: that of a ready task and PADDING, or LEASED. Redis keeps values of more than 64 bytes in a hash table,
+-- however few there are, instead of a list that it goes through.
 local PACKED = '>I4I4I4I4I4I8Bc44'
 local UNKNOWN = string.rep(' ', 44)
+local PADDING = string.rep(' ', 21)
+local LEASED = ''
 local MIDDLE = 2 ^ 52 -- the rank of priority 0; beyond twice that a number of Lua does not count by one
 local USUAL = format('%016d', MIDDLE)
 local known_groups = {} -- queue -> its settings, and the groups that were read
@@ -76,7 +79,11 @@ end
 -- `next` is the group that was touched before it.
 local function unpack_group(name, packed)
     local unfinished, waiting, leased, reserved, lined, bound, resting, only = 0, 0, 0, 0, 0, 0, 0, UNKNOWN
-    if packed then
+    if packed == LEASED then
+        unfinished, leased = 1, 1
+    elseif packed and #packed == 65 then
+        unfinished, waiting, only = 1, 1, sub(packed, 1, 44)
+    elseif packed then
         unfinished, waiting, leased, reserved, lined, bound, resting, only = struct.unpack(PACKED, packed)
     end
     -- 16 fields: a table of more takes twice the space
@@ -85,6 +92,18 @@ local function unpack_group(name, packed)
         unfinished = unfinished, waiting = waiting, leased = leased, reserved = reserved, lined = lined, bound = bound,
         resting = resting == 1, takeable = 0, tag = false, saved = false,
     }
+end
+
+local function pack_group(group)
+    if group.unfinished == 1 and group.reserved + group.lined + group.bound == 0 then
+        if group.leased == 1 then
+            return LEASED
+        elseif group.only ~= UNKNOWN then
+            return group.only .. PADDING
+        end
+    end
+    return struct.pack(PACKED, group.unfinished, group.waiting, group.leased, group.reserved, group.lined, group.bound,
+        group.resting and 1 or 0, group.only)
 end
 
 local function add_group(queue, known, name, packed)
@@ -319,8 +338,7 @@ local function save_groups(queue)
     while group do
         local name, unfinished, packed = group.name, group.unfinished, group.packed
         if name ~= '' and group.is_there then
-            packed = struct.pack(PACKED, unfinished, group.waiting, group.leased, group.reserved, group.lined, group.bound,
-                group.resting and 1 or 0, group.only)
+            packed = pack_group(group)
             groups[last + 1], groups[last + 2], last = name, packed, last + 2
         elseif packed then
             gone[#gone + 1], packed = name, false

@@ -110,8 +110,8 @@ end
 
 -- Whether there is room for those of the next tasks that are new.
 local function has_room(count, of)
-    local room = queue.size - queue.tasks - queue.reserved
-    if queue.producers > 0 or of == '' and room >= count then
+    local room, limited = queue.size - queue.tasks - queue.reserved, of ~= '' and rare('groups').known_of(queue).size > 0
+    if queue.producers > 0 or not limited and room >= count then
         return queue.producers == 0
     end
     local start, seen, needs, new = next_argument, {}, {}, 0
@@ -119,7 +119,7 @@ local function has_room(count, of)
         new = new + take_in(seen, needs)
     end
     next_argument = start
-    return room >= new and (of == '' or rare().groups_have_room(queue, needs))
+    return room >= new and (not limited or rare().groups_have_room(queue, needs))
 end
 
 local function put_request()
