@@ -11,50 +11,6 @@ MANY = 20_000
 LONGEST = 0.001  # seconds for a script that looks; to go through the backlog takes longer
 
 
-class Clock:
-    def __init__(self):
-        self.now = 1000.0
-
-    def __call__(self):
-        return self.now
-
-
-@pytest.fixture
-def clock():
-    return Clock()
-
-
-@pytest.fixture
-def engine(inline_redis, clock):
-    return inline_redis(clock)
-
-
-@pytest.fixture
-def ask(engine):
-    """Apply one operation; there is a session "s"."""
-    engine.apply_now(e.OpenSession("s", "p", 1e6))
-    return engine.apply_now
-
-
-@pytest.fixture
-def cost(redis_server, ask):
-    """Apply one operation -> its answer, and how many commands its script took."""
-
-    def commands(operation):
-        redis_server("CONFIG", "RESETSTAT")
-        answer = ask(operation)
-        calls = {}
-        for line in redis_server("INFO", "commandstats").decode().splitlines():
-            name, _, figures = line.removeprefix("cmdstat_").partition(":")
-            if figures and not name.startswith("config"):
-                calls[name] = dict(figure.split("=") for figure in figures.split(","))
-        assert not calls.keys() & {"keys", "scan"}
-        commands.seconds = float(calls.pop("evalsha")["usec"]) / 1e6
-        return answer, sum(int(one["calls"]) for one in calls.values())
-
-    return commands
-
-
 numbers = iter(range(1, 10**9))
 
 
@@ -228,9 +184,9 @@ def test_dead_letters_that_expire_together_go_in_short_steps(ask, cost, clock):
     assert (counts.dead, counts.purged) == (0, 4 * CAP)
 
 
-def test_many_that_follow_a_task_are_hinted_in_short_steps(engine, ask, cost):
+def test_many_that_follow_a_task_are_hinted_in_short_steps(scripts, ask, cost):
     hinted = []
-    engine.listen("p", hinted.append)
+    scripts.listen("p", hinted.append)
     put(ask, 1)
     (record,) = ask(e.Browse("q", "waiting")).records
     for n in range(3 * CAP):
@@ -266,9 +222,9 @@ def test_a_line_is_served_in_short_steps(ask, cost):
 
 
 @pytest.mark.parametrize("many", [CAP, 3 * CAP])
-def test_many_watches_are_hinted_in_short_steps(engine, ask, cost, many):
+def test_many_watches_are_hinted_in_short_steps(scripts, ask, cost, many):
     hinted = []
-    engine.listen("p", hinted.append)
+    scripts.listen("p", hinted.append)
     for n in range(many):
         ask(e.OpenSession(f"session {n}", "p", 1e6))
         ask(e.Holders("k", watch=f"session {n}"))
@@ -336,9 +292,9 @@ def test_the_resource_that_suits_is_looked_for_in_short_steps(pool, ask, cost, r
     assert left_of(redis_server) - before <= {b"tenure:{0}:pool:line"}
 
 
-def test_what_becomes_free_is_offered_to_one_that_is_looking(pool, engine, ask):
+def test_what_becomes_free_is_offered_to_one_that_is_looking(pool, scripts, ask):
     hinted = []
-    engine.listen("p", hinted.append)
+    scripts.listen("p", hinted.append)
     assert isinstance(ask(claim("first", RED)), e.Claimed)
     assert ask(claim("a")) is e.Reply.MORE
     ask(e.AddResource("pool", "new", BLUE, 2))
@@ -378,9 +334,9 @@ def test_one_that_is_looking_goes_on_behind_what_is_gone(pool, ask):
     assert ask(claim("a")).resource == f"r{CAP:04}"
 
 
-def test_one_that_came_first_and_is_still_looking_comes_first(pool, engine, ask):
+def test_one_that_came_first_and_is_still_looking_comes_first(pool, scripts, ask):
     hinted = []
-    engine.listen("p", hinted.append)
+    scripts.listen("p", hinted.append)
     assert ask(claim("a")) is e.Reply.MORE
     for _ in range(4):
         assert ask(claim("b")) is e.Reply.MORE

@@ -12,19 +12,6 @@ LONG = b"x" * 2000
 LIST = "tenure:{0}:q:done"
 
 
-class Clock:
-    def __init__(self):
-        self.now = 1000.0
-
-    def __call__(self):
-        return self.now
-
-
-@pytest.fixture
-def clock():
-    return Clock()
-
-
 def asking(engine):
     """Apply one operation, under the session "s"."""
     ask = engine.apply_now

@@ -60,15 +60,19 @@ local function next_place(group)
         if some then
             write()
         end
-        some = G.first_members(queue, ':turns', group, aging and 1 or math.min(group.takeable, left, 32))
+        some = G.first_members(queue, ':turns', group, aging and 1 or math.min(group.takeable, left, some and 32 or 1))
         heads[group], some.taken = some, 0
     end
     some.taken = some.taken + 1
     return sub(some[some.taken], -44)
 end
 
--- A group stands in the line again.
+-- A group stands in the line again, unless that is behind all from which a task will be taken.
 local function insert(group)
+    local last = line[at + left - 1]
+    if last and not is_before(group, last) then
+        return
+    end
     local from, to = at, #line + 1
     while from < to do
         local middle = math.floor((from + to) / 2)
