@@ -219,7 +219,9 @@ local function go(queue, task)
     if group.bound > 0 and group.bound == tonumber(task.id) then
         group.bound, group.resting = 0, false
     end
-    refresh(queue, group)
+    if group.waiting > 0 then
+        refresh(queue, group)
+    end
     tidy_group(queue, group)
     if group.lined > 0 then
         rare().admit_in_group(queue, group, 256)
