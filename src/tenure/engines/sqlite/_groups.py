@@ -321,7 +321,7 @@ class Groups(Grouping):
     def _group(self, name: bytes) -> Group:
         """A group that is about to change."""
         self._changed.add(name)
-        return self._groups.get(name) or self._find(name) or self._begin(name)
+        return self._find(name) or self._begin(name)
 
     def _begin(self, name: bytes) -> Group:
         """There is a named group more; from the first on, the tasks without one are a group too."""
@@ -370,7 +370,7 @@ class Groups(Grouping):
         return self.max_size - group.unfinished - group.reserved
 
     def _turn(self, group: Group) -> float:
-        return 1 / _weights(self.weights).get(group.name, 1.0)
+        return 1.0 if self.weights == "{}" else 1 / _weights(self.weights).get(group.name, 1.0)
 
 
 _COLUMNS = tuple(field.name for field in fields(Grouping))

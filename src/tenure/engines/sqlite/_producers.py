@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from itertools import accumulate
 from typing import Any
 
 from tenure.engine import (
@@ -252,11 +251,14 @@ class Batch:
             return
         in_groups = any(self._groups)
         parts = self._payloads + self._groups if in_groups else self._payloads
-        ends = list(accumulate(map(len, parts), initial=1))
-        rows = [[at, len(payload)] for at, payload in zip(ends, self._payloads, strict=False)]
+        end = 1
+        rows: list[list[int]] = []
+        for part in parts:
+            rows.append([end, len(part)])
+            end += len(part)
         if in_groups:
-            for row, at, group in zip(rows, ends[len(rows) :], self._groups, strict=False):
-                row += [at, len(group)]
+            count = len(self._payloads)
+            rows = [[*payload, *group] for payload, group in zip(rows[:count], rows[count:], strict=True)]
         self._state.run(
             TASKS.insert_alike,
             queue=self._queue.id,
