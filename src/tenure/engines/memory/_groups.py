@@ -31,7 +31,6 @@ class Group:
     __slots__ = (
         "_by_age",
         "_by_priority",
-        "_is_ready",
         "bound",
         "leased",
         "name",
@@ -54,14 +53,13 @@ class Group:
         self.reserved = 0
         self.producers: OrderedDict[str, int] = _NOBODY
         """The producers that wait for room in the group, and for how many tasks."""
-        self._is_ready = is_ready
-        self._by_priority = Order(is_ready, self._count)
+        self._by_priority = Order(is_ready)
         self._by_age: Order | None = None  # once anybody asks for it
 
     def add(self, task: GroupedTask) -> None:
-        self._by_priority.add((-task.priority, task.ready_at, task.id))
+        self._by_priority.add((-task.priority, task.ready_at, task.id), self.waiting)
         if self._by_age is not None:
-            self._by_age.add((task.ready_at, task.id))
+            self._by_age.add((task.ready_at, task.id), self.waiting)
 
     def pop(self, now: float, aging: float | None) -> int | None:
         """The id of the task that is next by priority or age; it leaves that order."""
@@ -72,13 +70,10 @@ class Group:
 
     def _ages(self) -> Order:
         if self._by_age is None:
-            self._by_age = Order(self._is_ready, self._count)
+            self._by_age = Order(self._by_priority.stands)
             for rank in self._by_priority.alive():
-                self._by_age.add(rank[1:])
+                self._by_age.add(rank[1:], self.waiting)
         return self._by_age
-
-    def _count(self) -> int:
-        return self.waiting
 
 
 class Groups:
@@ -93,7 +88,7 @@ class Groups:
         self._plain = Group("", is_ready)
         self._named: dict[str, Group] = {}
         self._now = 0.0  # the virtual time
-        self._tags = Order(self._stands, lambda: len(self._named) + 1)
+        self._tags = Order(self._stands)
         self._per_group = 0
         self._max_size = 0
         self._weights: dict[str, float] = {}
@@ -315,7 +310,7 @@ class Groups:
 
     def _set_tag(self, group: Group, tag: float) -> None:
         group.tag = tag
-        self._tags.add((tag, group.name))
+        self._tags.add((tag, group.name), len(self._named) + 1)
 
     def _stands(self, rank: Rank) -> bool:
         group = self._named.get(rank[-1]) if rank[-1] else self._plain

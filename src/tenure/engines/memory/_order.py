@@ -13,28 +13,28 @@ _SLACK = 64
 
 
 class Order:
-    """Ranks from low to high. `alive` returns whether a rank still stands for something; `count` how many do."""
+    """Ranks from low to high. `stands` returns whether a rank still stands for something."""
 
-    __slots__ = ("_count", "_heap", "_stands")
+    __slots__ = ("_heap", "stands")
 
-    def __init__(self, alive: Callable[[Rank], bool], count: Callable[[], int]) -> None:
-        self._stands = alive
-        self._count = count
+    def __init__(self, stands: Callable[[Rank], bool]) -> None:
+        self.stands = stands
         self._heap: list[Rank] = []
 
-    def add(self, rank: Rank) -> None:
-        if len(self._heap) > _SLACK and len(self._heap) > 2 * self._count() + _SLACK:
+    def add(self, rank: Rank, count: int) -> None:
+        """Add a rank; `count` is how many stand."""
+        if len(self._heap) > 2 * count + _SLACK:
             self._heap = self.alive()
             heapify(self._heap)
         heappush(self._heap, rank)
 
     def alive(self) -> list[Rank]:
         """Those that still stand, in no order."""
-        return [rank for rank in self._heap if self._stands(rank)]
+        return [rank for rank in self._heap if self.stands(rank)]
 
     def first(self) -> Rank | None:
         heap = self._heap
-        while heap and not self._stands(heap[0]):
+        while heap and not self.stands(heap[0]):
             heappop(heap)
         return heap[0] if heap else None
 

@@ -109,7 +109,7 @@ class Queue:
         self.takers: OrderedDict[str, int] = OrderedDict()
         self.stops: dict[int, Session] = {}
         self._log: list[Ended] = []
-        self._by_due = Order(self._is_delayed, lambda: self.delayed)
+        self._by_due = Order(self._is_delayed)
 
     def is_forgotten(self, now: float) -> bool:
         """Whether nothing keeps it any more; idle takers do not."""
@@ -140,7 +140,7 @@ class Queue:
         task.delayed = task.ready_at > now
         if task.delayed:
             self.delayed += 1
-            self._by_due.add((task.ready_at, task.id))
+            self._by_due.add((task.ready_at, task.id), self.delayed)
             if task.group:
                 self.groups.rest(task)
         else:

@@ -23,7 +23,7 @@ from ._state import State
 
 @dataclass(slots=True)
 class Group:
-    """The row of a group, by the names of its columns."""
+    """The row of a group, by the names of its columns; the tag counts while a task can be taken."""
 
     name: bytes
     unfinished: int = 0
@@ -31,10 +31,10 @@ class Group:
     leased: int = 0
     takeable: int = 0
     bound: int = 0
-    rests: bool = False
+    rests: int = 0
     reserved: int = 0
     producers: int = 0
-    tag: float | None = None
+    tag: float = 0.0
 
 
 @dataclass(slots=True)
@@ -88,18 +88,28 @@ class Groups(Grouping):
         unknown = {name for name in names if name not in self._groups}
         self._groups.update(dict.fromkeys(unknown))
         if self.named:
-            for row in self._state.many(GROUPS.find, [(self.queue, name) for name in unknown]):
+            for row in self._state.many(GROUPS.find, [self._key(name) for name in unknown]):
                 self._groups[row[0]] = Group(*row)
 
     def of_tasks(self, tasks: Iterable[int]) -> dict[int, bytes]:
-        """Read the groups of these tasks; their names by the task, if one is named."""
+        """Read the groups of these tasks; their names by the task, of those that are there."""
         names: dict[int, bytes] = {}
         if self.named:
             for task, name, *row in self._state.all(GROUPS.of_tasks, ids=str(list(tasks))):
-                names[task] = name
-                if name not in self._groups:
+                if name not in self._groups and row[0] is not None:
                     self._groups[name] = Group(name, *row)
+                if name in self._groups:
+                    names[task] = name
         return names
+
+    def end(self, tasks: list[int]) -> int:
+        """These leased tasks end: forget the groups of which nothing else is left, and return how many these are."""
+        self._write()
+        self._groups.clear()
+        gone = self._state.run(GROUPS.delete_ended, queue=self.queue, ids=str(tasks)).rowcount
+        self.unfinished -= gone
+        self._leave(gone)
+        return gone
 
     def save(self) -> bool:
         """Write back what has changed; return whether there is a row of the queue."""
@@ -118,9 +128,9 @@ class Groups(Grouping):
         for name in self._changed:
             group = self._groups[name]
             if group is None:
-                gone.append((self.queue, name))
+                gone.append(self._key(name))
             else:
-                kept.append((self.queue, *_row_of(group)))
+                kept.append((*self._key(name), *_counts_of(group)))
         self._state.many(GROUPS.delete, gone)
         self._state.many(GROUPS.save, kept)
         self._changed.clear()
@@ -141,8 +151,8 @@ class Groups(Grouping):
                 self._refresh(self._group(name))
         self._write()
         self._groups.clear()
-        self._state.run(GROUPS.refresh, queue=self.queue, per_group=op.per_group, hold=op.hold)
-        self._state.run(GROUPS.set_tags, queue=self.queue, tag=self.virtual_time + 1.0)
+        tag = self.virtual_time + 1.0
+        self._state.run(GROUPS.refresh, queue=self.queue, per_group=op.per_group, hold=op.hold, tag=tag)
         self.takeable = int(self._state.one(GROUPS.takeable, queue=self.queue)[0])
 
     def longest(self, limit: int) -> tuple[GroupCounts, ...]:
@@ -166,8 +176,8 @@ class Groups(Grouping):
             group.unfinished -= 1
             self.unfinished -= not group.unfinished
             if group.bound == task:
-                group.bound, group.rests = 0, False
-            self._refresh(group)
+                group.bound = group.rests = 0
+                self._refresh(group)
             self._tidy(group)
 
     def add(self, name: bytes, task: int) -> None:
@@ -176,7 +186,7 @@ class Groups(Grouping):
             group = self._group(name)
             group.waiting += 1
             if group.bound == task:
-                group.rests = False
+                group.rests = 0
             self._refresh(group)
 
     def remove(self, name: bytes) -> None:
@@ -191,25 +201,26 @@ class Groups(Grouping):
         if name:
             group = self._group(name)
             if group.bound == task:
-                group.rests = True
+                group.rests = 1
             self._refresh(group)
 
     def unlease(self, name: bytes) -> None:
         if name:
             group = self._group(name)
             group.leased -= 1
-            self._refresh(group)
+            if group.waiting:
+                self._refresh(group)
 
     def bind(self, name: bytes, task: int) -> None:
         """A task that was tried goes back: it stays ahead of its group where order is kept."""
         if name and self.per_group == 1 and self.hold:
             group = self._group(name)
-            group.bound, group.rests = task, False
+            group.bound, group.rests = task, 0
             self._refresh(group)
 
     def refund(self, name: bytes) -> None:
         """The turn of a task that went back untried was none."""
-        if self.named and (group := self._find(name)) is not None and group.tag is not None:
+        if self.named and (group := self._find(name)) is not None and group.takeable:
             self._changed.add(name)
             group.tag = max(self.virtual_time, group.tag - self._turn(group))
 
@@ -219,13 +230,12 @@ class Groups(Grouping):
         No more groups than turns can be chosen, so the first ones are all that is looked at.
         """
         self._write()
-        firsts: dict[bytes, int] = {}
-        line: list[tuple[float, bytes]] = []
-        for *row, first in self._state.all(GROUPS.next, queue=self.queue, count=count):
-            group = Group(*row)
-            self._groups.setdefault(group.name, group)
-            firsts[group.name] = first
-            line.append((row[-1], group.name))
+        rows = self._state.all(GROUPS.next, queue=self.queue, count=count)
+        if all(row[2] == 1 for row in rows):
+            return self._take_each(rows)
+        line = [(tag, name) for tag, name, *_ in rows]
+        firsts = {name: first for _, name, _, first in rows}
+        self.expect(firsts)
         keeps_order, weights = self._keeps_order, _weights(self.weights)
         turns: list[Turn] = []
         while line and len(turns) < count:
@@ -241,6 +251,15 @@ class Groups(Grouping):
             else:
                 heappop(line)
         return turns
+
+    def _take_each(self, rows: list[tuple[float, bytes, int, int]]) -> list[Turn]:
+        """Take the only task that is ready of each of these groups, the first in line: none of them has a next turn."""
+        if rows:
+            self.virtual_time, last, _, _ = rows[-1]
+            self._state.run(GROUPS.take_each, queue=self.queue, tag=self.virtual_time, name=last)
+            self.takeable -= len(rows)
+            self._groups.clear()
+        return [Turn(name, 0, first) for _, name, _, first in rows]
 
     # producers
 
@@ -290,6 +309,10 @@ class Groups(Grouping):
 
     # inside
 
+    def _key(self, name: bytes) -> tuple[int, bytearray]:
+        """The key of a row; sqlite3 looks for an adapter for each parameter of bytes, which is slow."""
+        return self.queue, bytearray(name)
+
     def _find(self, name: bytes) -> Group | None:
         if name not in self._groups:
             self.expect([name])
@@ -298,7 +321,7 @@ class Groups(Grouping):
     def _group(self, name: bytes) -> Group:
         """A group that is about to change."""
         self._changed.add(name)
-        return self._groups.get(name) or self._find(name) or self._begin(name)
+        return self._find(name) or self._begin(name)
 
     def _begin(self, name: bytes) -> Group:
         """There is a named group more; from the first on, the tasks without one are a group too."""
@@ -316,20 +339,22 @@ class Groups(Grouping):
         if group.unfinished or group.reserved or group.producers:
             return
         self._groups[group.name] = None
-        self.named -= 1
-        if not self.named:
+        self._leave(1)
+
+    def _leave(self, count: int) -> None:
+        """There are fewer named groups; after the last one there are no turns."""
+        self.named -= count
+        if count and not self.named:
             self._groups[b""] = None
             self._changed.add(b"")
             self.virtual_time = 0.0
 
     def _refresh(self, group: Group) -> None:
         takeable = self._limited(group) if self.per_group and group.name else group.waiting
+        if takeable and not group.takeable:
+            group.tag = self.virtual_time + self._turn(group)
         self.takeable += takeable - group.takeable
         group.takeable = takeable
-        if not takeable:
-            group.tag = None
-        elif group.tag is None:
-            group.tag = self.virtual_time + self._turn(group)
 
     def _limited(self, group: Group) -> int:
         """How many tasks of a named group can be taken now, where there is a limit."""
@@ -345,12 +370,12 @@ class Groups(Grouping):
         return self.max_size - group.unfinished - group.reserved
 
     def _turn(self, group: Group) -> float:
-        return 1 / _weights(self.weights).get(group.name, 1.0)
+        return 1.0 if self.weights == "{}" else 1 / _weights(self.weights).get(group.name, 1.0)
 
 
 _COLUMNS = tuple(field.name for field in fields(Grouping))
 _settings_of: attrgetter[tuple[Any, ...]] = attrgetter(*_COLUMNS)
-_row_of: attrgetter[tuple[Any, ...]] = attrgetter(*(field.name for field in fields(Group)))
+_counts_of: attrgetter[tuple[Any, ...]] = attrgetter(*(field.name for field in fields(Group)[1:]))
 
 
 @lru_cache(maxsize=64)

@@ -178,8 +178,8 @@ class Producers:
         self.leave(Leave(queue, producer))
 
 
-Order = tuple[int, int, int, int | None, bytes, bytes, bytes | None]
-"""What a new task is but for its payload: place, priority, ready_at, expires, meta, group and key."""
+Order = tuple[int, int, int, int | None, bytes, bytes | None]
+"""What a new task is but for its payload and group: place, priority, ready_at, expires, meta and key."""
 
 
 class Batch:
@@ -189,6 +189,7 @@ class Batch:
         self._state = state
         self._queue = queue
         self._orders: list[Order] = []
+        self._groups: list[bytes] = []
         self._payloads: list[bytes] = []
         self._twins: dict[str, int | None] = {}
 
@@ -231,7 +232,8 @@ class Batch:
                 groups.come(group)
             place = queue.line_up(state.last.task, group, ready_at, state.wall)
             key = None if new.key is None else encoded_name(new.key)
-            self._orders.append((place, new.priority, ready_at, expires, new.meta, group, key))
+            self._orders.append((place, new.priority, ready_at, expires, new.meta, key))
+            self._groups.append(group)
             self._payloads.append(new.payload)
             ids.append(state.last.task)
             queue.put += 1
@@ -243,15 +245,20 @@ class Batch:
         if not self._orders:
             return
         kinds = set(self._orders)
-        place, priority, ready_at, expires, meta, group, key = kinds.pop()
+        place, priority, ready_at, expires, meta, key = kinds.pop()
         if kinds or key is not None:
             self._insert_each()
             return
+        in_groups = any(self._groups)
+        parts = self._payloads + self._groups if in_groups else self._payloads
         end = 1
         rows: list[list[int]] = []
-        for payload in self._payloads:
-            rows.append([end, len(payload)])
-            end += len(payload)
+        for part in parts:
+            rows.append([end, len(part)])
+            end += len(part)
+        if in_groups:
+            count = len(self._payloads)
+            rows = [[*payload, *group] for payload, group in zip(rows[:count], rows[count:], strict=True)]
         self._state.run(
             TASKS.insert_alike,
             queue=self._queue.id,
@@ -261,16 +268,16 @@ class Batch:
             ready_at=ready_at,
             expires=expires,
             meta=meta,
-            group=group,
+            in_groups=int(in_groups),
             rows=str(rows),
-            bytes=joined(self._payloads),
+            bytes=joined(parts),
         )
 
     def _insert_each(self) -> None:
-        tasks = zip(self._orders, self._payloads, strict=True)
+        tasks = zip(self._orders, self._groups, self._payloads, strict=True)
         rows = [
-            (task, self._queue.id, *order, payload)
-            for task, (order, payload) in enumerate(tasks, self._first_id)
+            (task, self._queue.id, *order, group, payload)
+            for task, (order, group, payload) in enumerate(tasks, self._first_id)
         ]
         self._state.many(TASKS.insert, rows)
 

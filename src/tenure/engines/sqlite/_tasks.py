@@ -35,7 +35,7 @@ from tenure.engine import (
 
 from ._clock import micros, seconds
 from ._endings import Endings
-from ._groups import Turn
+from ._groups import Groups, Turn
 from ._queue import LEASED, Queue, Queues
 from ._records import decoded_name, encoded_name, ended_record, unfinished_record
 from ._session import Session
@@ -229,24 +229,32 @@ class Tasks:
             return ()
         ids = str([settle.id for settle in settles])
         found = self._state.one(TASKS.leased, ids=ids, queue=queue.id, session=session.id)
-        rows: list[list[Any]] = json.loads(found[0])
-        if queue.groups is not None and queue.groups.named:
-            groups = queue.groups.of_tasks(row[0] for row in rows)
-            rows = [[*row, groups[row[0]]] for row in rows]
-        leases = {row[0]: Lease(*row) for row in rows}
+        leases = {row[0]: Lease(*row) for row in json.loads(found[0])}
         self._endings.expect(queue, list(leases))
         refused: list[int] = []
+        accepted: list[tuple[Lease, Settle]] = []
         for settle in settles:
             lease = leases.get(settle.id)
             if lease is None or lease.token != settle.token:
                 refused.append(settle.token)
             else:
-                del leases[settle.id]
-                if settle.failure:
-                    self._state.run(TASKS.set_failure, id=settle.id, failure=settle.failure)
-                self._settle(queue, session, lease, settle)
+                accepted.append((leases.pop(settle.id), settle))
+        if queue.groups is not None and queue.groups.named:
+            accepted = self._in_groups(queue.groups, accepted)
+        for lease, settle in accepted:
+            if settle.failure:
+                self._state.run(TASKS.set_failure, id=settle.id, failure=settle.failure)
+            self._settle(queue, session, lease, settle)
         self._endings.write()
         return tuple(refused)
+
+    def _in_groups(self, groups: Groups, accepted: list[tuple[Lease, Settle]]) -> list[tuple[Lease, Settle]]:
+        """The same with the groups of the leases, but for groups that end with them: those are forgotten at once."""
+        ended = groups.end([lease.id for lease, settle in accepted if settle.verdict is Verdict.DONE])
+        if ended == len(accepted):
+            return accepted
+        names = groups.of_tasks([lease.id for lease, _ in accepted])
+        return [(lease._replace(group=names.get(lease.id, b"")), settle) for lease, settle in accepted]
 
     def complete(self, op: Complete) -> Reply:
         """Within a transaction of the user's."""

@@ -32,31 +32,36 @@ DELETE FROM task_group WHERE queue IN (SELECT queue FROM gone) AND name IN (SELE
 
 -- of_tasks: The groups of tasks.
 -- in: ids (a JSON array)
--- out: id of the task, and all columns of its group but the queue, NULL for one that is not written yet
+-- out: id of the task, and all columns of its group but the queue, NULL for one that is not written yet, or not any more
 SELECT task.id, group_name, unfinished, task_group.waiting, leased, takeable, bound, rests, reserved, producers, tag
 FROM json_each(:ids) AS these CROSS JOIN task ON task.id = these.value
 LEFT JOIN task_group ON task_group.queue = task.queue AND task_group.name = task.group_name
 
 -- next: The groups whose turns are next.
 -- in: queue, count
--- out: all columns but the queue, and the id of its first task by priority
-SELECT name, unfinished, waiting, leased, takeable, bound, rests, reserved, producers, tag,
+-- out: tag, name, waiting, and the id of its first task by priority
+SELECT tag, name, waiting,
   (SELECT id FROM task WHERE task.queue = :queue AND group_name = task_group.name AND place = 0
     ORDER BY priority DESC, ready_at, id LIMIT 1)
-FROM task_group WHERE queue = :queue AND tag IS NOT NULL ORDER BY tag, name LIMIT :count
+FROM task_group WHERE queue = :queue AND takeable > 0 ORDER BY tag, name LIMIT :count
+
+-- take_each: The only task that is ready is taken of each group up to a place in the order of turns.
+-- in: queue, tag, name
+UPDATE task_group SET waiting = 0, takeable = 0, leased = leased + (name > x'')
+WHERE queue = :queue AND takeable > 0 AND (tag, name) <= (:tag, :name)
+
+-- delete_ended: Forget groups of which nothing is left when these tasks, which are leased, end.
+-- in: queue, ids (a JSON array)
+DELETE FROM task_group WHERE queue = :queue AND unfinished = 1 AND reserved = 0 AND producers = 0
+  AND name IN (SELECT group_name FROM task WHERE id IN (SELECT value FROM json_each(:ids)) AND group_name > x'')
 
 -- refresh: Settings have changed: how many tasks of each named group can be taken now.
--- in: queue, per_group, hold
+-- in: queue, per_group, hold, tag (of those that can be taken from anew)
 UPDATE task_group SET takeable = CASE
   WHEN :per_group = 0 THEN waiting
   WHEN :per_group = 1 AND :hold AND rests THEN 0
-  ELSE max(0, min(:per_group - leased, waiting)) END
+  ELSE max(0, min(:per_group - leased, waiting)) END, tag = CASE WHEN takeable > 0 THEN tag ELSE :tag END
 WHERE queue = :queue AND name > x''
-
--- set_tags: Groups have a tag while they can be taken from.
--- in: queue, tag (of those that can be taken from anew)
-UPDATE task_group SET tag = CASE WHEN takeable > 0 THEN coalesce(tag, :tag) END
-WHERE queue = :queue AND (tag IS NULL) = (takeable > 0)
 
 -- takeable: How many tasks can be taken.
 -- in: queue

@@ -247,7 +247,7 @@ CREATE TABLE grouping (
 )
 
 -- task_group: A group of a queue that has a named one; the name x'' is that of the tasks without a group, of which only
--- waiting, takeable and tag count. The tag is there while a task can be taken. bound is the task that goes before the
+-- waiting, takeable and tag count. The tag counts while a task can be taken. bound is the task that goes before the
 -- others because it has been tried; it rests while that is delayed. reserved are slots, producers those in its line.
 CREATE TABLE task_group (
   queue INTEGER NOT NULL,
@@ -260,12 +260,12 @@ CREATE TABLE task_group (
   rests INTEGER NOT NULL,
   reserved INTEGER NOT NULL,
   producers INTEGER NOT NULL,
-  tag REAL,
+  tag REAL NOT NULL,
   PRIMARY KEY (queue, name)
 ) WITHOUT ROWID
 
 -- task_group_turn: The groups that can be taken from, in the order of their turns.
-CREATE INDEX task_group_turn ON task_group (queue, tag, name) WHERE tag IS NOT NULL
+CREATE INDEX task_group_turn ON task_group (queue, tag, name) WHERE takeable > 0
 
 -- producer: A producer that waits to put `count` tasks (place 0: in the line of the queue, 2: in that of its group), or has
 -- that many slots reserved (place 1). The group is the one that it waits for, or in which it has slots reserved.
@@ -334,8 +334,9 @@ CREATE TABLE task (
 -- task_priority: Those that wait, by group and in the order of priority.
 CREATE INDEX task_priority ON task (queue, group_name, priority DESC, ready_at) WHERE place = 0
 
--- task_age: Those that wait, by group and in the order of age.
-CREATE INDEX task_age ON task (queue, group_name, ready_at) WHERE place = 0
+-- task_age: Those that wait, by group and in the order of age. In a named group, task_priority has those of priority 0 in
+-- this order.
+CREATE INDEX task_age ON task (queue, group_name, ready_at) WHERE place = 0 AND (group_name = x'' OR priority <> 0)
 
 -- task_age_in_groups: Those of all named groups that wait, in the order of age.
 CREATE INDEX task_age_in_groups ON task (queue, ready_at) WHERE place = 0 AND group_name > x''

@@ -1,13 +1,14 @@
 -- insert: Put tasks. `repeated` makes one row of parameters several.
--- in: id, queue, place, priority, ready_at, expires, meta, group, key, payload
-INSERT INTO task (id, queue, place, priority, ready_at, expires, meta, group_name, key, payload)
-VALUES (:id, :queue, :place, :priority, :ready_at, :expires, :meta, :group, :key, :payload)
+-- in: id, queue, place, priority, ready_at, expires, meta, key, group, payload
+INSERT INTO task (id, queue, place, priority, ready_at, expires, meta, key, group_name, payload)
+VALUES (:id, :queue, :place, :priority, :ready_at, :expires, :meta, :key, :group, :payload)
 
--- insert_alike: Put tasks that differ in their payload alone, and have no key: one statement for all of them.
--- in: queue, id (of the first, the others follow), place, priority, ready_at, expires, meta, group, rows (JSON arrays of
---     the offset and length of the payload in bytes), bytes
+-- insert_alike: Put tasks that differ in their payload and group alone, and have no key: one statement for all of them.
+-- in: queue, id (of the first, the others follow), place, priority, ready_at, expires, meta, in_groups (whether any has
+--     one), rows (JSON arrays of the offset and length of the payload in bytes, and of the group if any has one), bytes
 INSERT INTO task (id, queue, place, priority, ready_at, expires, meta, group_name, payload)
-SELECT :id + key, :queue, :place, :priority, :ready_at, :expires, :meta, :group,
+SELECT :id + key, :queue, :place, :priority, :ready_at, :expires, :meta,
+  CASE WHEN :in_groups THEN substr(:bytes, json_extract(value, '$[2]'), json_extract(value, '$[3]')) ELSE x'' END,
   substr(:bytes, json_extract(value, '$[0]'), json_extract(value, '$[1]'))
 FROM json_each(:rows)
 
@@ -73,7 +74,14 @@ ORDER BY priority DESC, ready_at, id LIMIT :count
 -- group_by_age: The next tasks of a group in the order of age, among those that were ready before a moment.
 -- in: queue, group, count, before
 -- out: id
-SELECT id FROM task WHERE queue = :queue AND group_name = :group AND place = 0 AND ready_at < :before
+SELECT id FROM (
+  SELECT * FROM (SELECT ready_at, id FROM task INDEXED BY task_priority
+    WHERE queue = :queue AND group_name = :group AND place = 0 AND priority = 0 AND ready_at < :before
+    ORDER BY ready_at, id LIMIT :count)
+  UNION ALL
+  SELECT * FROM (SELECT ready_at, id FROM task INDEXED BY task_age
+    WHERE queue = :queue AND group_name = :group AND place = 0 AND priority <> 0 AND ready_at < :before
+    ORDER BY ready_at, id LIMIT :count))
 ORDER BY ready_at, id LIMIT :count
 
 -- lease: A session takes tasks; their tokens follow one another.
