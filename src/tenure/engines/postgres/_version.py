@@ -84,7 +84,8 @@ STEPS: dict[int, str] = {
             queue bytea NOT NULL, name bytea NOT NULL, live bigint NOT NULL, waiting bigint NOT NULL,
             leased bigint NOT NULL, held bigint NOT NULL DEFAULT 0, bound bigint NOT NULL DEFAULT 0,
             reserved bigint NOT NULL DEFAULT 0, producers bigint NOT NULL DEFAULT 0,
-            cost double precision NOT NULL DEFAULT 1, tag double precision, PRIMARY KEY (queue, name)
+            cost double precision NOT NULL DEFAULT 1, tag double precision,
+            PRIMARY KEY (queue, name) WITH (fillfactor = 50)
         ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cost_delay = 0);
         CREATE INDEX task_group_turn ON tenure.task_group (queue, tag, name) WHERE tag IS NOT NULL;
         ALTER TABLE tenure.producer ADD group_name bytea NOT NULL DEFAULT '',

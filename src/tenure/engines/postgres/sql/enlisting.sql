@@ -22,11 +22,11 @@ BEGIN
     RETURN tenure.time(_clock);
 END $$;
 
--- Without `_ttl` the record is kept for good. -> ok, gone, refused
-CREATE FUNCTION tenure.complete(
-    _clock bigint, _session bytea, _queue bytea, _id bigint, _token bigint, _verdict text, _result bytea, _delay bigint,
-    _ttl bigint, _failure bytea
-) RETURNS tenure.answer LANGUAGE plpgsql AS $$
+-- Settlements in arrays, as in `settle_all`. -> the tokens of those that came too late; NULL: the session is gone
+CREATE FUNCTION tenure.settle_in_transaction(
+    _clock bigint, _session bytea, _queue bytea, _ids bigint[], _tokens bigint[], _verdicts text[], _results bytea[],
+    _delays bigint[], _ttls bigint[], _failures bytea[]
+) RETURNS bigint[] LANGUAGE plpgsql AS $$
 DECLARE
     now bigint;
     mine tenure.session;
@@ -39,18 +39,27 @@ BEGIN
         coalesce((SELECT s.ttl / 1000 FROM tenure.session s WHERE s.name = _session), 1000));
     SELECT * INTO mine FROM tenure.session s WHERE s.name = _session AND s.expires > now;
     IF NOT FOUND THEN
-        RETURN tenure.word('gone');
+        RETURN NULL;
     END IF;
     queue := tenure.queue_of(now, _queue);
     before := queue.waiting - queue.held;
-    SELECT * INTO settled FROM tenure.settle(
-        now, queue, mine, _id, _token, _verdict, _result, _delay, _ttl, _failure);
-    IF NOT settled._in_time THEN
-        RETURN tenure.word('refused');
-    END IF;
+    settled := tenure.settle_all(
+        now, queue, mine, _ids, _tokens, _verdicts, _results, _delays, _ttls, _failures);
     queue := settled._q;
     PERFORM tenure.save(now, tenure.offer_tasks(queue, queue.waiting - queue.held - before));
-    RETURN tenure.word('ok');
+    RETURN settled._refused;
+END $$;
+
+-- Without `_ttl` the record is kept for good. -> ok, gone, refused
+CREATE FUNCTION tenure.complete(
+    _clock bigint, _session bytea, _queue bytea, _id bigint, _token bigint, _verdict text, _result bytea, _delay bigint,
+    _ttl bigint, _failure bytea
+) RETURNS tenure.answer LANGUAGE plpgsql AS $$
+DECLARE
+    refused bigint[] := tenure.settle_in_transaction(_clock, _session, _queue, ARRAY[_id], ARRAY[_token],
+        ARRAY[_verdict], ARRAY[_result], ARRAY[_delay], ARRAY[coalesce(_ttl, -1)], ARRAY[_failure]);
+BEGIN
+    RETURN tenure.word(CASE WHEN refused IS NULL THEN 'gone' WHEN refused = '{}' THEN 'ok' ELSE 'refused' END);
 END $$;
 
 -- With a `_ttl` below zero the records are kept for good. -> gone, completed(the tokens of those that came too late)
@@ -59,26 +68,10 @@ CREATE FUNCTION tenure.complete_all(
 ) RETURNS tenure.answer LANGUAGE plpgsql AS $$
 DECLARE
     size int[] := ARRAY[cardinality(_ids)];
-    now bigint;
-    mine tenure.session;
-    queue tenure.queue;
-    before bigint;
-    settled record;
+    refused bigint[] := tenure.settle_in_transaction(_clock, _session, _queue, _ids, _tokens,
+        array_fill('done'::text, size), _results, array_fill(0::bigint, size), array_fill(_ttl, size), NULL);
 BEGIN
-    PERFORM tenure.keep(_session);
-    now := tenure.join_queue(_clock, _queue,
-        coalesce((SELECT s.ttl / 1000 FROM tenure.session s WHERE s.name = _session), 1000));
-    SELECT * INTO mine FROM tenure.session s WHERE s.name = _session AND s.expires > now;
-    IF NOT FOUND THEN
-        RETURN tenure.word('gone');
-    END IF;
-    queue := tenure.queue_of(now, _queue);
-    before := queue.waiting - queue.held;
-    settled := tenure.settle_all(now, queue, mine, _ids, _tokens, array_fill('done'::text, size), _results,
-        array_fill(0::bigint, size), array_fill(_ttl, size), array_fill(NULL::bytea, size));
-    queue := settled._q;
-    PERFORM tenure.save(now, tenure.offer_tasks(queue, queue.waiting - queue.held - before));
-    RETURN ROW('completed', settled._refused, NULL)::tenure.answer;
+    RETURN CASE WHEN refused IS NULL THEN tenure.word('gone') ELSE ROW('completed', refused, NULL)::tenure.answer END;
 END $$;
 
 -- An expiry below zero is none. -> accepted(id, or -twin), refused

@@ -9,92 +9,75 @@ RETURNS bigint LANGUAGE sql IMMUTABLE
         ELSE greatest(0, least(_limit - _leased, _waiting)) END;
 
 -- What a turn of a group costs.
-CREATE FUNCTION tenure.cost_of(_q tenure.queue, _name bytea) RETURNS double precision LANGUAGE plpgsql AS $$
+CREATE FUNCTION tenure.cost_of(_q tenure.queue, _name bytea) RETURNS double precision STABLE LANGUAGE plpgsql AS $$
 BEGIN
-    IF _q.weights = 0 THEN
-        RETURN 1;
-    END IF;
     RETURN coalesce((SELECT t.cost FROM tenure.turn t WHERE t.queue = _q.name AND t.name = _name), 1);
 END $$;
 
--- Some of a group changed, by so many: call it behind the change of the tasks, and before that of the counters of the
--- queue.
+-- Some of these groups changed, by so many for each time that a group is named: call it behind the change of the tasks,
+-- and before that of the counters of the queue.
 CREATE FUNCTION tenure.regroup(
-    _q tenure.queue, _name bytea, _live bigint, _waiting bigint, _leased bigint, _reserved bigint DEFAULT 0,
+    _q tenure.queue, _names bytea[], _live bigint, _waiting bigint, _leased bigint, _reserved bigint DEFAULT 0,
     _producers bigint DEFAULT 0
 ) RETURNS tenure.queue LANGUAGE plpgsql AS $$
 DECLARE
-    former tenure.task_group;
-    g tenure.task_group;
-    rests boolean := false;
-    free bigint;
+    changes record;
 BEGIN
-    IF _q.named = 0 AND _name = '' THEN
-        RETURN _q;
+    IF _q.named = 0 THEN
+        IF coalesce('' = ALL (_names), true) THEN
+            RETURN _q;
+        ELSIF _q.live > 0 THEN
+            -- those without a group are one from now on
+            INSERT INTO tenure.task_group (queue, name, live, waiting, leased, cost, tag)
+            SELECT _q.name, '', _q.live, _q.waiting, _q.live - _q.waiting - _q.delayed, c.cost,
+                CASE WHEN _q.waiting > 0 THEN c.cost END
+            FROM tenure.cost_of(_q, '') c (cost);
+        END IF;
     END IF;
     _q.has_groups := true;
-    IF _q.named = 0 AND _q.live > 0 THEN
-        -- those without a group are one from now on
-        g.cost := tenure.cost_of(_q, '');
-        INSERT INTO tenure.task_group (queue, name, live, waiting, leased, cost, tag)
-        VALUES (_q.name, '', _q.live, _q.waiting, _q.live - _q.waiting - _q.delayed, g.cost,
-            CASE WHEN _q.waiting > 0 THEN g.cost END);
+    WITH named AS (
+        SELECT u.name, count(*) AS n FROM unnest(_names) u (name) GROUP BY u.name
+    ), counted AS (
+        SELECT n.name, g.place, g.live AS former_live, g.held AS former_held, g.tag, g.bound,
+            coalesce(g.live, 0) + n.n * _live AS live, coalesce(g.waiting, 0) + n.n * _waiting AS waiting,
+            coalesce(g.leased, 0) + n.n * _leased AS leased, coalesce(g.reserved, 0) + n.n * _reserved AS reserved,
+            coalesce(g.producers, 0) + n.n * _producers AS producers,
+            coalesce(g.cost, CASE WHEN _q.weights = 0 THEN 1 ELSE tenure.cost_of(_q, n.name) END) AS cost,
+            CASE WHEN g.bound > 0 THEN (
+                SELECT t.delayed FROM tenure.task t WHERE t.queue = _q.name AND t.id = g.bound
+            ) END AS bound_rests
+        FROM named n LEFT JOIN LATERAL (
+            SELECT o.ctid AS place, o.* FROM tenure.task_group o WHERE o.queue = _q.name AND o.name = n.name LIMIT 1
+        ) g ON true
+    ), now AS (
+        SELECT c.*, c.live + c.reserved + c.producers > 0 AS stays, tenure.takeable(_q.per_group, c.name, c.waiting,
+            c.leased, coalesce(c.bound_rests AND _q.per_group = 1 AND _q.keep_order, false)) AS free
+        FROM counted c
+    ), gone AS (
+        DELETE FROM tenure.task_group g WHERE g.ctid = ANY (ARRAY(SELECT n.place FROM now n WHERE NOT n.stays))
+    ), came AS (
+        INSERT INTO tenure.task_group (queue, name, live, waiting, leased, held, reserved, producers, cost, tag)
+        SELECT _q.name, n.name, n.live, n.waiting, n.leased, n.waiting - n.free, n.reserved, n.producers, n.cost,
+            CASE WHEN n.free > 0 THEN _q.virtual_time + n.cost END
+        FROM now n WHERE n.place IS NULL AND n.stays
+    ), changed AS (
+        UPDATE tenure.task_group g SET live = n.live, waiting = n.waiting, leased = n.leased, held = n.waiting - n.free,
+            bound = CASE WHEN n.bound_rests IS NULL THEN 0 ELSE n.bound END, reserved = n.reserved,
+            producers = n.producers,
+            tag = CASE WHEN n.free > 0 THEN coalesce(n.tag, _q.virtual_time + n.cost) END
+        FROM now n WHERE n.stays AND n.place IS NOT NULL AND g.ctid = n.place
+    )
+    SELECT sum(n.waiting - n.free - coalesce(n.former_held, 0)) AS held,
+        sum((n.live > 0)::int - (coalesce(n.former_live, 0) > 0)::int) FILTER (WHERE n.name <> '') AS groups,
+        sum(n.stays::int - (n.place IS NOT NULL)::int) FILTER (WHERE n.name <> '') AS named
+    INTO changes FROM now n;
+    _q.held := _q.held + coalesce(changes.held, 0);
+    _q.groups := _q.groups + coalesce(changes.groups, 0);
+    _q.named := _q.named + coalesce(changes.named, 0);
+    IF _q.named = 0 THEN
+        DELETE FROM tenure.task_group o WHERE o.queue = _q.name;
+        _q.virtual_time := 0;
     END IF;
-    SELECT * INTO former FROM tenure.task_group o WHERE o.queue = _q.name AND o.name = _name;
-    g := former;
-    IF former.name IS NULL THEN
-        g := ROW(_q.name, _name, 0, 0, 0, 0, 0, 0, 0, tenure.cost_of(_q, _name), NULL);
-    END IF;
-    g.live := g.live + _live;
-    g.waiting := g.waiting + _waiting;
-    g.leased := g.leased + _leased;
-    g.reserved := g.reserved + _reserved;
-    g.producers := g.producers + _producers;
-    IF g.bound > 0 THEN
-        SELECT t.delayed AND _q.per_group = 1 AND _q.keep_order INTO rests FROM tenure.task t
-        WHERE t.queue = _q.name AND t.id = g.bound;
-        IF NOT FOUND THEN
-            g.bound := 0;
-        END IF;
-    END IF;
-    free := tenure.takeable(_q.per_group, _name, g.waiting, g.leased, coalesce(rests, false));
-    g.held := g.waiting - free;
-    g.tag := CASE WHEN free > 0 THEN coalesce(g.tag, _q.virtual_time + g.cost) END;
-    IF g.live + g.reserved + g.producers = 0 THEN
-        DELETE FROM tenure.task_group o WHERE o.queue = _q.name AND o.name = _name;
-    ELSIF former.name IS NULL THEN
-        INSERT INTO tenure.task_group VALUES (g.*);
-    ELSE
-        UPDATE tenure.task_group o SET live = g.live, waiting = g.waiting, leased = g.leased, held = g.held,
-            bound = g.bound, reserved = g.reserved, producers = g.producers, tag = g.tag
-        WHERE o.queue = _q.name AND o.name = _name;
-    END IF;
-    _q.held := _q.held + g.held - coalesce(former.held, 0);
-    IF _name <> '' THEN
-        _q.groups := _q.groups + (g.live > 0)::int - (coalesce(former.live, 0) > 0)::int;
-        _q.named := _q.named + (g.live + g.reserved + g.producers > 0)::int - (former.name IS NOT NULL)::int;
-        IF _q.named = 0 THEN
-            DELETE FROM tenure.task_group o WHERE o.queue = _q.name;
-            _q.virtual_time := 0;
-        END IF;
-    END IF;
-    RETURN _q;
-END $$;
-
--- The same for several tasks, each of the group at its place; a number is what each task changes.
-CREATE FUNCTION tenure.regroup_all(
-    _q tenure.queue, _groups bytea[], _live bigint, _waiting bigint, _leased bigint
-) RETURNS tenure.queue LANGUAGE plpgsql AS $$
-DECLARE
-    one record;
-BEGIN
-    IF cardinality(_groups) = 1 THEN
-        RETURN tenure.regroup(_q, _groups[1], _live, _waiting, _leased);
-    END IF;
-    -- those without a group behind those that make it one
-    FOR one IN SELECT u.name, count(*) AS n FROM unnest(_groups) u (name) GROUP BY u.name ORDER BY u.name DESC LOOP
-        _q := tenure.regroup(_q, one.name, one.n * _live, one.n * _waiting, one.n * _leased);
-    END LOOP;
     RETURN _q;
 END $$;
 
@@ -104,17 +87,14 @@ RETURNS tenure.queue LANGUAGE plpgsql AS $$
 DECLARE
     added record;
 BEGIN
-    IF cardinality(_ids) = 1 AND _ids[1] > 0 THEN
-        RETURN tenure.regroup(_q, coalesce(_groups[1], ''), 1, (_delays[1] = 0)::int, 0);
-    END IF;
     SELECT array_agg(coalesce(u.name, '')) AS groups,
         array_agg(coalesce(u.name, '')) FILTER (WHERE u.delay = 0) AS ready_groups
     INTO added FROM unnest(_ids, _groups, _delays) u (id, name, delay) WHERE u.id > 0;
     IF cardinality(added.groups) = cardinality(added.ready_groups) THEN
-        RETURN tenure.regroup_all(_q, added.groups, 1, 1, 0);
+        RETURN tenure.regroup(_q, added.groups, 1, 1, 0);
     END IF;
-    RETURN tenure.regroup_all(
-        tenure.regroup_all(_q, added.groups, 1, 0, 0), added.ready_groups, 0, 1, 0);
+    RETURN tenure.regroup(
+        tenure.regroup(_q, added.groups, 1, 0, 0), added.ready_groups, 0, 1, 0);
 END $$;
 
 -- A task that was tried goes back: it stays ahead of its group where order is kept. Its `regroup` follows.
@@ -154,41 +134,38 @@ BEGIN
         SELECT t.name, t.tag + t.cost, t.cost, t.waiting, t.leased, t.held, t.bound, t.place, t.n + 1 FROM turn t
         WHERE t.n < least(t.waiting - t.held, _want)
             AND NOT EXISTS (SELECT FROM last l WHERE (t.tag + t.cost, t.name) > (l.tag, l.name))
-    ), picked AS (
-        SELECT t.*, row_number() OVER (ORDER BY t.tag, t.name, t.n) AS rank FROM turn t
-        ORDER BY t.tag, t.name, t.n LIMIT _want
     ), taken AS (
-        SELECT p.name, p.place, p.held, p.bound, array_agg(p.rank ORDER BY p.n) AS ranks, count(*) AS count,
-            max(p.tag) AS last, max(p.tag) + p.cost AS next, p.waiting - count(*) AS waiting, p.leased + count(*) AS leased,
+        SELECT p.name, p.place, p.cost, p.held, p.bound, array_agg(p.tag ORDER BY p.n) AS tags, max(p.tag) AS last,
+            count(*) AS count, p.waiting - count(*) AS waiting, p.leased + count(*) AS leased,
             tenure.takeable(_q.per_group, p.name, p.waiting - count(*), p.leased + count(*), false) AS free
-        FROM picked p GROUP BY p.name, p.place, p.cost, p.waiting, p.leased, p.held, p.bound
+        FROM (SELECT * FROM turn t ORDER BY t.tag, t.name, t.n LIMIT _want) p
+        GROUP BY p.name, p.place, p.cost, p.waiting, p.leased, p.held, p.bound
     ), turned AS (
         UPDATE tenure.task_group g SET waiting = t.waiting, leased = t.leased, held = t.waiting - t.free,
-            tag = CASE WHEN t.free > 0 THEN t.next END
+            tag = CASE WHEN t.free > 0 THEN t.last + t.cost END
         FROM taken t WHERE g.ctid = t.place
-    ), found AS (
-        SELECT o.place, t.ranks[row_number() OVER (PARTITION BY t.place
-            ORDER BY o.step, CASE o.step WHEN 3 THEN o.priority END DESC, o.ready_at, o.id)] AS rank
-        FROM taken t CROSS JOIN LATERAL (
-            (SELECT 1 AS step, b.ctid AS place, b.priority, b.ready_at, b.id FROM tenure.task b
-                WHERE t.bound > 0 AND _q.per_group = 1 AND _q.keep_order AND b.queue = _q.name AND b.id = t.bound LIMIT 1)
-            UNION ALL
-            (SELECT 2, a.ctid, a.priority, a.ready_at, a.id FROM tenure.task a
-                WHERE a.queue = _q.name AND a.group_name = t.name AND a.session IS NULL AND NOT a.delayed
-                    AND a.ready_at < _now - _aging
-                ORDER BY a.ready_at, a.id LIMIT t.count)
-            UNION ALL
-            -- as many again may be old
-            (SELECT 3, y.* FROM (
-                SELECT p.ctid, p.priority, p.ready_at, p.id FROM tenure.task p
-                WHERE p.queue = _q.name AND p.group_name = t.name AND p.session IS NULL AND NOT p.delayed
-                ORDER BY p.priority DESC, p.ready_at, p.id LIMIT CASE WHEN _aging IS NULL THEN t.count ELSE 2 * t.count END
-            ) y WHERE _aging IS NULL OR y.ready_at >= _now - _aging)
-        ) o
     )
-    SELECT array_agg(f.place ORDER BY f.rank) FILTER (WHERE f.rank IS NOT NULL) AS places,
-        (SELECT max(t.last) FROM taken t) AS reached, (SELECT sum(t.waiting - t.free - t.held) FROM taken t) AS held
-    INTO sums FROM found f;
+    SELECT array_agg(f.place ORDER BY t.tags[f.n], t.name, f.n) FILTER (WHERE f.n <= t.count) AS places,
+        max(t.last) AS reached, sum(t.waiting - t.free - t.held) FILTER (WHERE f.n = 1) AS held
+    INTO sums
+    FROM taken t CROSS JOIN LATERAL unnest(
+        CASE WHEN t.bound > 0 AND _q.per_group = 1 AND _q.keep_order THEN ARRAY(
+            SELECT b.ctid FROM tenure.task b WHERE b.queue = _q.name AND b.id = t.bound LIMIT 1
+        ) END || CASE WHEN _aging IS NOT NULL THEN ARRAY(
+            SELECT a.ctid FROM tenure.task a
+            WHERE a.queue = _q.name AND a.group_name = t.name AND a.session IS NULL AND NOT a.delayed
+                AND a.ready_at < _now - _aging
+            ORDER BY a.ready_at, a.id LIMIT t.count
+        ) END || ARRAY(
+            -- as many again may be old
+            SELECT y.ctid FROM (
+                SELECT p.ctid, p.ready_at FROM tenure.task p
+                WHERE p.queue = _q.name AND p.group_name = t.name AND p.session IS NULL AND NOT p.delayed
+                ORDER BY p.priority DESC, p.ready_at, p.id
+                LIMIT CASE WHEN _aging IS NULL THEN t.count ELSE 2 * t.count END
+            ) y WHERE _aging IS NULL OR y.ready_at >= _now - _aging
+        )
+    ) WITH ORDINALITY f (place, n);
     _places := sums.places;
     _q.virtual_time := sums.reached;
     _q.held := _q.held + sums.held;
@@ -228,7 +205,7 @@ BEGIN
     END IF;
     IF wanted <> '' THEN
         is_full := NOT tenure.have_room(_q, _groups, NULL, NULL);
-        _q := tenure.regroup(_q, wanted, 0, 0, 0, CASE WHEN is_full THEN 0 ELSE _count END, is_full::int);
+        _q := tenure.regroup(_q, ARRAY[wanted], 0, 0, 0, CASE WHEN is_full THEN 0 ELSE _count END, is_full::int);
     END IF;
     _q.ordinal := _q.ordinal + 1;
     _q.producers := _q.producers + 1;
@@ -289,7 +266,7 @@ BEGIN
         UPDATE tenure.task_group g SET cost = coalesce(t.cost, 1)
         FROM tenure.task_group o LEFT JOIN tenure.turn t ON t.queue = o.queue AND t.name = o.name
         WHERE g.queue = _queue AND o.queue = _queue AND o.name = g.name AND g.cost <> coalesce(t.cost, 1);
-        queue := tenure.regroup_all(
+        queue := tenure.regroup(
             queue, ARRAY(SELECT g.name FROM tenure.task_group g WHERE g.queue = _queue), 0, 0, 0);
         queue := tenure.make_room(queue, ARRAY(
             SELECT g.name FROM tenure.task_group g WHERE g.queue = _queue AND g.producers > 0 ORDER BY g.name));

@@ -140,7 +140,7 @@ BEGIN
                 DELETE FROM tenure.producer p WHERE p.queue = _queue AND p.name = _producers[i];
                 queue.reserved := queue.reserved - place.count;
                 IF place.group_name <> '' THEN
-                    queue := tenure.regroup(queue, place.group_name, 0, 0, 0, -place.count);
+                    queue := tenure.regroup(queue, ARRAY[place.group_name], 0, 0, 0, -place.count);
                 END IF;
             ELSIF _counts[i] > 0 AND (queue.max_size - queue.live - queue.reserved < new_ones
                     OR (queue.producers > 0 AND tenure.has_line(queue))

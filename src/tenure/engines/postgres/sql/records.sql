@@ -153,7 +153,7 @@ BEGIN
     IF _done THEN
         _q := tenure.step_out(_q, task.delayed);
         IF _q.named > 0 AND NOT task.delayed THEN
-            _q := tenure.regroup(_q, task.group_name, 0, -1, 0);
+            _q := tenure.regroup(_q, ARRAY[task.group_name], 0, -1, 0);
         END IF;
         -- so that it is not the one that is due next
         UPDATE tenure.task t SET delayed = false WHERE t.queue = _q.name AND t.id = _id AND t.delayed;
@@ -178,7 +178,7 @@ BEGIN
     VALUES (_ended.id, _q.name, _ended.priority, _now, _ended.key, _ended.payload, coalesce(_ended.progress, ''),
         _ended.failure, _ended.meta, _ended.group_name) RETURNING * INTO task;
     IF _q.named > 0 OR task.group_name <> '' THEN
-        _q := tenure.regroup(_q, task.group_name, 1, 0, 0);
+        _q := tenure.regroup(_q, ARRAY[task.group_name], 1, 0, 0);
     END IF;
     _q.dead := _q.dead - 1;
     _q.lasting := _q.lasting - (_ended.expires IS NULL)::int;

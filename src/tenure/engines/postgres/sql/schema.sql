@@ -237,7 +237,8 @@ CREATE TABLE tenure.task_group (
     producers bigint NOT NULL DEFAULT 0,
     cost double precision NOT NULL DEFAULT 1,
     tag double precision,
-    PRIMARY KEY (queue, name)
+    -- with room for the entry that a turn adds
+    PRIMARY KEY (queue, name) WITH (fillfactor = 50)
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cost_delay = 0);
 CREATE INDEX task_group_turn ON tenure.task_group (queue, tag, name) WHERE tag IS NOT NULL;
 

@@ -78,7 +78,7 @@ BEGIN
         count(*) FILTER (WHERE g.verdict = 'cancelled') AS cancelled,
         count(*) FILTER (WHERE g.verdict = 'dead' AND g.ttl >= 0) AS letters,
         count(*) FILTER (WHERE g.ttl < 0) AS lasting, max(g.ttl) FILTER (WHERE g.verdict <> 'dead') AS ttl,
-        coalesce(array_agg(g.id), '{}') AS ids
+        coalesce(array_agg(g.id), '{}') AS ids, array_agg(g.group_name) FILTER (WHERE _q.named > 0) AS groups
     INTO ends FROM gone g;
     IF ends.letters > 0 THEN
         INSERT INTO tenure.todo (due, id, name)
@@ -93,8 +93,7 @@ BEGIN
             WHERE s.id <> ALL (ends.ids) ORDER BY s.i);
     END IF;
     IF _q.named > 0 THEN
-        _q := tenure.regroup_all(_q, ARRAY(SELECT e.group_name FROM unnest(ends.ids) i (id)
-            CROSS JOIN LATERAL (SELECT * FROM tenure.ended l WHERE l.id = i.id LIMIT 1) e), -1, 0, -1);
+        _q := tenure.regroup(_q, ends.groups, -1, 0, -1);
     END IF;
     _q.live := _q.live - ends.live;
     _q.done := _q.done + ends.done;
@@ -161,7 +160,7 @@ BEGIN
     ));
     GET DIAGNOSTICS promoted = ROW_COUNT;
     IF _q.named > 0 THEN
-        _q := tenure.regroup_all(_q, groups, 0, 1, 0);
+        _q := tenure.regroup(_q, groups, 0, 1, 0);
     END IF;
     _q.delayed := _q.delayed - promoted;
     _q.waiting := _q.waiting + promoted;

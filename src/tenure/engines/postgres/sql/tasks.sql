@@ -146,7 +146,7 @@ BEGIN
         queue.producers := queue.producers - 1;
     END IF;
     IF place.group_name <> '' THEN
-        queue := tenure.regroup(queue, place.group_name, 0, 0, 0,
+        queue := tenure.regroup(queue, ARRAY[place.group_name], 0, 0, 0,
             CASE WHEN place.for_group THEN 0 ELSE -place.count END, -place.for_group::int);
     END IF;
     PERFORM tenure.save(_now, tenure.make_room(queue, ARRAY[place.group_name]));
@@ -165,7 +165,7 @@ BEGIN
     END IF;
     DELETE FROM tenure.task t WHERE t.queue = _q.name AND t.id = _id;
     IF _q.named > 0 THEN
-        _q := tenure.regroup(_q, task.group_name, -1, -(task.session IS NULL AND NOT task.delayed)::int,
+        _q := tenure.regroup(_q, ARRAY[task.group_name], -1, -(task.session IS NULL AND NOT task.delayed)::int,
             -(task.session IS NOT NULL)::int);
     END IF;
     _q.live := _q.live - 1;
@@ -261,7 +261,7 @@ BEGIN
     END IF;
     IF _q.named > 0 THEN
         _q := tenure.regroup(
-            _q, _task.group_name, 0, (_task.ready_at <= _now)::int, -(_task.session IS NOT NULL)::int);
+            _q, ARRAY[_task.group_name], 0, (_task.ready_at <= _now)::int, -(_task.session IS NOT NULL)::int);
     END IF;
     IF _task.ready_at > _now THEN
         _q.delayed := _q.delayed + 1;
