@@ -627,10 +627,12 @@ async def test_all_kinds_of_hints_cross_the_file(path):
 CHILD = """
 import anyio, sys
 from tenure import engine as e
-from tenure.engines.sqlite import SqliteEngine, _thread
+from tenure.engines.sqlite import SqliteEngine, _thread, _waking
 
 if sys.argv[2] == "datagrams":
     _thread.SHORTEST = _thread.LONGEST = 1000.0
+elif sys.argv[2] == "lost datagrams":
+    _waking.Waker.wake = lambda *_: None
 else:
     _thread.listen = lambda *_: None
 
@@ -655,6 +657,7 @@ anyio.run(main, sys.argv[1])
     "how",
     [
         "looks",
+        "lost datagrams",
         pytest.param("datagrams", marks=pytest.mark.skipif(sys.platform != "linux", reason="Linux only")),
     ],
 )
@@ -662,6 +665,8 @@ async def test_hints_reach_another_process(path, monkeypatch, how):
     if how == "datagrams":  # looking would take longer than this test may
         monkeypatch.setattr("tenure.engines.sqlite._thread.SHORTEST", 1000.0)
         monkeypatch.setattr("tenure.engines.sqlite._thread.LONGEST", 1000.0)
+    elif how == "lost datagrams":  # as in another container
+        monkeypatch.setattr("tenure.engines.sqlite._waking.Waker.wake", lambda *_: None)
     else:  # as on another system
         monkeypatch.setattr("tenure.engines.sqlite._thread.listen", lambda *_: None)
     hints = []
