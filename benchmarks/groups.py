@@ -64,25 +64,21 @@ async def no_ops(url: str, n: int, group: Callable[[int], str | None]) -> float:
         began = time.perf_counter()
         for start in range(0, n, 100):
             await queue.put_many([Item(i, group=group(i)) for i in range(start, min(start + 100, n))])
-        await work_off(queue, n)
+        await work_off(queue)
         return n / (time.perf_counter() - began)
 
 
-async def work_off(queue: tenure.WorkQueue[Any], n: int, done: list[str | None] | None = None) -> None:
-    """Let one worker do so many tasks."""
-    left = n
+async def work_off(queue: tenure.WorkQueue[Any]) -> None:
+    """Let one worker do all tasks."""
 
     async def handler(task: tenure.Task[Any]) -> None:
-        nonlocal left
-        left -= 1
-        if done is not None:
-            done.append(task.group)
-        if left == 0:
-            drains.cancel()
+        pass
 
     worker = tenure.Worker(queue, handler, concurrency=32)
-    with anyio.CancelScope() as drains:
-        await worker.run()
+    async with anyio.create_task_group() as group:
+        group.start_soon(worker.run)
+        await queue.join()
+        await worker.drain()
 
 
 async def takes(url: str, groups: int, n: int) -> float:

@@ -53,7 +53,7 @@ class Tally:
         self.done.append(account)
 
 
-async def _measure(opened: Opened, path: str, n: int) -> dict[str, float]:
+async def _measure(opened: Opened, name: str, path: str, n: int) -> None:
     """One account has put `n` tasks; then ten others put one each. When are those done, and when all?"""
     tally = Tally()
     async with opened(path, tally.handle) as queue:
@@ -70,21 +70,16 @@ async def _measure(opened: Opened, path: str, n: int) -> dict[str, float]:
                 if not others and sum(account != "big" for account in tally.done) == 10:
                     others = time.perf_counter() - began
             seconds = time.perf_counter() - began
-            # not every peer's worker can be stopped
-            return _say({"others": others or seconds, "all": seconds, "most": tally.most})
-    raise AssertionError("unreachable")
+            figures = {"name": name, "others": others or seconds, "all": seconds, "most": tally.most}
+            print(json.dumps(figures), flush=True)
+            os._exit(0)  # not every peer's worker can be stopped
 
 
-def _say(figures: dict[str, float]) -> dict[str, float]:
-    print(json.dumps({**figures, "name": sys.modules["__main__"].NAME}), flush=True)  # type: ignore[attr-defined]
-    os._exit(0)
-
-
-def main(opened: Opened) -> None:
-    """Do it on the server and loop that the command line names."""
+def main(opened: Opened, name: str) -> None:
+    """Do it, under this name, on the server and loop that the command line names."""
     logging.disable(logging.CRITICAL)
     path, loop, n = sys.argv[1:]
-    anyio.run(_measure, opened, path, int(n), **_BACKENDS[loop])
+    anyio.run(_measure, opened, name, path, int(n), **_BACKENDS[loop])
 
 
 def named(*releases: str) -> str:

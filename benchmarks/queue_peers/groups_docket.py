@@ -10,8 +10,6 @@ from docket import ConcurrencyLimit, Docket, Worker
 
 from benchmarks.queue_peers._groups import CONCURRENCY, Contestant, Handler, main, named
 
-NAME = named("pydocket")
-
 
 @asynccontextmanager
 async def opened(path: str, handle: Handler) -> AsyncGenerator[Contestant]:
@@ -38,4 +36,4 @@ async def opened(path: str, handle: Handler) -> AsyncGenerator[Contestant]:
 
 
 if __name__ == "__main__":
-    main(opened)
+    main(opened, named("pydocket"))

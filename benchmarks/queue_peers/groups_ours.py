@@ -8,8 +8,6 @@ from contextlib import asynccontextmanager
 import tenure
 from benchmarks.queue_peers._groups import CONCURRENCY, Contestant, Handler, main, named
 
-NAME = named("tenure")
-
 
 @asynccontextmanager
 async def opened(path: str, handle: Handler) -> AsyncGenerator[Contestant]:
@@ -27,4 +25,4 @@ async def opened(path: str, handle: Handler) -> AsyncGenerator[Contestant]:
 
 
 if __name__ == "__main__":
-    main(opened)
+    main(opened, named("tenure"))

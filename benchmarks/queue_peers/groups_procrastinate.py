@@ -9,8 +9,6 @@ from procrastinate import App, PsycopgConnector
 
 from benchmarks.queue_peers._groups import CONCURRENCY, Contestant, Handler, main, named
 
-NAME = named("procrastinate")
-
 
 @asynccontextmanager
 async def opened(path: str, handle: Handler) -> AsyncGenerator[Contestant]:
@@ -32,4 +30,4 @@ async def opened(path: str, handle: Handler) -> AsyncGenerator[Contestant]:
 
 
 if __name__ == "__main__":
-    main(opened)
+    main(opened, named("procrastinate"))

@@ -11,8 +11,6 @@ import anyio
 import tenure
 from benchmarks.queue_peers._groups import CONCURRENCY, Contestant, Handler, main
 
-NAME = "a lock in the handler"
-
 
 @asynccontextmanager
 async def opened(path: str, handle: Handler) -> AsyncGenerator[Contestant]:
@@ -29,4 +27,4 @@ async def opened(path: str, handle: Handler) -> AsyncGenerator[Contestant]:
 
 
 if __name__ == "__main__":
-    main(opened)
+    main(opened, "a lock in the handler")

@@ -44,6 +44,31 @@ def load(handlers):
     return lambda name: load_handler(f"shop_handlers:{name}")
 
 
+LISTS = """
+from __future__ import annotations
+from collections.abc import Sequence
+import tenure
+from tenure import Task
+
+def tasks(tasks): ...
+async def annotated(batch: list[tenure.Task]): ...
+def with_payload(batch: Sequence[Task[dict[str, int]]]): ...
+def one(task: Task[list[int]]): ...
+def payloads(payload: list[str]): ...
+def of_tables(payload: dict[str, Task]): ...
+def anything(*args): ...
+"""
+
+
+@pytest.mark.parametrize("source", [LISTS, LISTS.replace("from __future__ import annotations", "")])
+def test_which_handlers_want_a_list_of_tasks(handlers, source):
+    handlers("real_lists", source)
+    names = ("tasks", "annotated", "with_payload", "one", "payloads", "of_tables", "anything")
+    loaded = {name: load_handler(f"real_lists:{name}") for name in names}
+    assert [name for name in names if loaded[name].wants_tasks] == ["tasks", "annotated", "with_payload"]
+    assert [name for name in names if loaded[name].wants_task] == ["one"]
+
+
 @pytest.mark.parametrize(
     ("name", "is_async", "wants_task"),
     [

@@ -41,6 +41,17 @@ async def slow(task):
     note(task.id, task.attempt, task.payload)
     await anyio.sleep(task.payload)
 
+async def batches(tasks):
+    await anyio.sleep(0)
+    note(*(task.payload for task in tasks))
+    for task in tasks:
+        if task.payload is None:
+            task.fail(tenure.Discard("nothing"))
+        task.set_result(len(tasks))
+
+def batches_in_a_thread(batch: list[tenure.Task[int]]):
+    note(*(task.payload for task in batch))
+
 def kills(payload):
     note("begun")
     os._exit(9)
@@ -193,6 +204,31 @@ def test_retries_and_timeout(worker, url, until, log):
     until(lambda: on(url, lambda queue: queue.statistics()).dead == 2)
     process.send()
     assert process.ended() == 0
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_batches(worker, url, until, log, backend):
+    ids = put(url, 1, None, 3, 4)
+    process = worker("batches", "--batch", 3, "--linger", 1, "--backend", backend, store=url)
+    until(lambda: len(log()) == 2)
+    process.send()
+    assert process.ended() == 0, process.text
+    assert "works on queue q of" in process.text
+    assert ", 10 batches of up to 3 at once; Ctrl-C stops it" in process.text
+    assert [line[1:] for line in log()] == [["1", "None", "3"], ["4"]]
+    results = [on(url, lambda queue, i=i: queue.result(i)) for i in (ids[0], *ids[2:])]
+    assert results == [3, 3, 1]
+    counts = on(url, lambda queue: queue.statistics())
+    assert (counts.done, counts.discarded) == (3, 1)
+
+
+def test_batches_in_threads_and_without_linger(worker, url, until, log):
+    put(url, *range(5))
+    process = worker("batches_in_a_thread", "--batch", 256, "--linger", 0, "--concurrency", 1, store=url)
+    until(log)
+    process.send()
+    assert process.ended() == 0, process.text
+    assert [line[1:] for line in log()] == [["0", "1", "2", "3", "4"]]
 
 
 def test_after_the_first_signal_others_take_the_tasks_and_after_the_second_also_what_was_begun(
@@ -364,6 +400,15 @@ def test_a_program_that_returns_and_one_that_serves(worker, url, until, log):
         (["quick", "--queue", "q", "--store", "nosuch://x"], "--store: 'nosuch' is no engine"),
         (["quick", "--queue", "q", "--health", "8081"], "HOST:PORT"),
         (["quick", "--queue", "q", "--concurrency", "0"], "--concurrency"),
+        (["quick", "--queue", "q", "--batch", "9"], "--batch is for a handler that takes a list of tasks"),
+        (["in_a_thread", "--queue", "q", "--batch", "9"], "annotate it list[tenure.Task]"),
+        (["batches", "--queue", "q"], "takes a list of tasks: say with --batch N how many at most"),
+        (["batches", "--queue", "q", "--linger", "1"], "takes a list of tasks: say with --batch N"),
+        (["quick", "--queue", "q", "--linger", "1"], "--linger is for a handler of batches: add --batch N"),
+        (["batches", "--queue", "q", "--batch", "257"], "--batch: '257' is no whole number from 1 to 256"),
+        (["batches", "--queue", "q", "--batch", "0"], "--batch"),
+        (["batches", "--queue", "q", "--batch", "9", "--linger", "-1"], "--linger"),
+        (["main", "--batch", "3"], "--batch is for a handler of tasks"),
         (["quick", "--queue", "q", "--grace", "never"], "--grace"),
         (["quick", "--queue", "q", "--processes", "0"], "--processes"),
         (["quick", "--queue", "q", "--health", ":65535", "--processes", "2"], "there are no ports"),

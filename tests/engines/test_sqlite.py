@@ -627,7 +627,14 @@ async def test_all_kinds_of_hints_cross_the_file(path):
 CHILD = """
 import anyio, sys
 from tenure import engine as e
-from tenure.engines.sqlite import SqliteEngine
+from tenure.engines.sqlite import SqliteEngine, _thread, _waking
+
+if sys.argv[2] == "datagrams":
+    _thread.SHORTEST = _thread.LONGEST = 1000.0
+elif sys.argv[2] == "lost datagrams":
+    _waking.Waker.wake = lambda *_: None
+else:
+    _thread.listen = lambda *_: None
 
 async def main(path):
     engine = SqliteEngine(path)
@@ -646,12 +653,27 @@ anyio.run(main, sys.argv[1])
 """
 
 
-async def test_hints_reach_another_process(path):
+@pytest.mark.parametrize(
+    "how",
+    [
+        "looks",
+        "lost datagrams",
+        pytest.param("datagrams", marks=pytest.mark.skipif(sys.platform != "linux", reason="Linux only")),
+    ],
+)
+async def test_hints_reach_another_process(path, monkeypatch, how):
+    if how == "datagrams":  # looking would take longer than this test may
+        monkeypatch.setattr("tenure.engines.sqlite._thread.SHORTEST", 1000.0)
+        monkeypatch.setattr("tenure.engines.sqlite._thread.LONGEST", 1000.0)
+    elif how == "lost datagrams":  # as in another container
+        monkeypatch.setattr("tenure.engines.sqlite._waking.Waker.wake", lambda *_: None)
+    else:  # as on another system
+        monkeypatch.setattr("tenure.engines.sqlite._thread.listen", lambda *_: None)
     hints = []
     async with serving(SqliteEngine(path), "p1", hints) as engine:
         await engine.execute([e.OpenSession("s1", "p1", 30.0), e.Acquire("s1", "k", "a", 1)])
         with subprocess.Popen(
-            [sys.executable, "-c", CHILD, path], stdout=subprocess.PIPE, text=True
+            [sys.executable, "-c", CHILD, path, how], stdout=subprocess.PIPE, text=True
         ) as child:
             assert await anyio.to_thread.run_sync(child.stdout.readline) == "waiting\n"
             await engine.execute([e.Acquire("s1", "k", "b", 1), e.Release("k", "a")])

@@ -5,8 +5,8 @@ from __future__ import annotations
 import functools
 import threading
 
-import anyio
 import pytest
+import workers
 
 import tenure
 from tenure import Job, QueueFull, Retry, TaskFailed, Worker, WorkQueue
@@ -18,10 +18,7 @@ async def send_mail(user, text="hello", *, urgent=False):
 
 async def work_off(job, **options):
     worker = Worker(job, **options)
-    async with anyio.create_task_group() as group:
-        group.start_soon(worker.run)
-        await job.queue.join()
-        await worker.drain()
+    await workers.work_off(job.queue, worker)
     return worker.statistics()
 
 

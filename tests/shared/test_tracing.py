@@ -10,6 +10,7 @@ from contextvars import copy_context
 
 import anyio
 import pytest
+import workers
 from opentelemetry import trace
 from traced import spans as all_ended
 
@@ -49,11 +50,7 @@ async def store(open_store_on, spans, virtual_clock):
 
 
 async def work_off(queue, handler, **options):
-    worker = Worker(queue, handler, **options)
-    async with anyio.create_task_group() as group:
-        group.start_soon(worker.run)
-        await queue.join()
-        await worker.drain()
+    await workers.work_off(queue, Worker(queue, handler, **options))
 
 
 def link_of(span):

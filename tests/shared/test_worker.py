@@ -9,6 +9,7 @@ import threading
 import anyio
 import depth
 import pytest
+from workers import work_off, working
 
 import tenure
 from tenure import EngineError, LeaseLost, Lock, Retry, RetryLater, StoreClosed, TaskFailed, Worker, WorkQueue
@@ -21,14 +22,6 @@ async def nothing_leased(queue):
     statistics = await queue.statistics()
     assert statistics.leased == 0
     assert await queue.verify()
-
-
-async def work_off(queue, worker):
-    """Run the worker until no task is left, and drain it."""
-    async with anyio.create_task_group() as group:
-        group.start_soon(worker.run)
-        await queue.join()
-        await worker.drain()
 
 
 # handlers
@@ -378,13 +371,10 @@ async def test_a_task_that_is_cancelled_and_its_runner_goes_on(store, virtual_cl
             ended.append(task.payload)
 
     worker = Worker(queue, handler, concurrency=1)
-    async with anyio.create_task_group() as group:
-        group.start_soon(worker.run)
+    async with working(queue, worker):
         await anyio.sleep(1)
         await queue.put("next")
         assert await queue.cancel(task_id)
-        await queue.join()
-        await worker.drain()
     assert ended == ["cancel me", "next"]
     assert (worker.statistics().cancelled, worker.statistics().done) == (1, 1)
 
@@ -424,14 +414,11 @@ async def test_a_lost_session_cancels_its_handlers_and_not_those_after_them(engi
                 (lost if task.lost else done).append(task.payload)
 
         worker = Worker(queue, handler, concurrency=3)
-        async with anyio.create_task_group() as group:
-            group.start_soon(worker.run)
+        async with working(queue, worker):
             await anyio.sleep(0.5)
             link.pause(before_effect=True)
             await anyio.sleep(10)
             link.resume()
-            await queue.join()
-            await worker.drain()
         assert sorted(done) == list(range(6))
         statistics = worker.statistics()
         assert statistics.done == 6
@@ -722,11 +709,8 @@ async def test_a_link_that_fails_all_the_time_does_not_end_it(virtual_clock):
                 raise ZeroDivisionError
 
         worker = Worker(queue, handler, concurrency=5)
-        async with anyio.create_task_group() as group:
-            group.start_soon(worker.run)
+        async with working(queue, worker):
             await queue.put_many(range(200))
-            await queue.join()
-            await worker.drain()
         statistics = await queue.statistics()
         assert statistics.done == 200
         assert len(seen) == 200 + 2 * 20

@@ -8,6 +8,7 @@ from collections import Counter
 import anyio
 import pytest
 from traced import spans
+from workers import work_off, working
 
 import tenure
 from tenure import (
@@ -25,17 +26,6 @@ from tenure import (
 from tenure.engine import Exchange
 from tenure.engines.memory import MemoryEngine
 from tenure.testing import FaultyEngine
-
-
-async def work_off(queue, worker):
-    """Run the worker until no task is left, and drain it."""
-    async with anyio.create_task_group() as group:
-        group.start_soon(worker.run)
-        await queue.join()
-        await worker.drain()
-    assert worker.statistics().busy == 0
-    assert (await queue.statistics()).leased == 0
-    assert await queue.verify()
 
 
 def payloads(tasks):
@@ -66,13 +56,10 @@ async def test_it_waits_for_more_only_so_long(store, virtual_clock):
         batches.append((payloads(tasks), virtual_clock.now() - start))
 
     worker = Worker(queue, handler, batch=100, linger=2, concurrency=1)
-    async with anyio.create_task_group() as group:
-        group.start_soon(worker.run)
+    async with working(queue, worker):
         for i in range(6):
             await anyio.sleep(1)
             await queue.put(i)
-        await queue.join()
-        await worker.drain()
     sizes = [len(batch) for batch, _ in batches]
     assert sizes in ([2, 2, 2], [3, 3])  # the third comes at the very end of the wait
     assert batches[0][1] == pytest.approx(3, abs=0.2)
@@ -330,12 +317,9 @@ async def test_a_task_that_is_cancelled_is_cancelled_alone(store, virtual_clock)
 
     worker = Worker(queue, handler, batch=10)
     ids = await queue.put_many("abc")
-    async with anyio.create_task_group() as group:
-        group.start_soon(worker.run)
+    async with working(queue, worker):
         await anyio.sleep(1)
         assert await queue.cancel(ids[1])
-        await queue.join()
-        await worker.drain()
     assert seen == [("a", False), ("b", True), ("c", False)]
     assert (worker.statistics().done, worker.statistics().cancelled) == (2, 1)
     with pytest.raises(tenure.TaskCancelled):
@@ -349,8 +333,7 @@ async def test_one_that_is_cancelled_before_its_batch_begins_is_left_out(store, 
         seen.append(payloads(tasks))
 
     worker = Worker(queue, handler, batch=10, linger=10)
-    async with anyio.create_task_group() as group:
-        group.start_soon(worker.run)
+    async with working(queue, worker):
         ids = await queue.put_many("abc")
         await anyio.sleep(5)
         assert await queue.cancel(ids[1])
@@ -358,8 +341,6 @@ async def test_one_that_is_cancelled_before_its_batch_begins_is_left_out(store, 
         for number, task_id in enumerate(await queue.put_many("de")):
             await anyio.sleep(1 - number)
             assert await queue.cancel(task_id)
-        await queue.join()
-        await worker.drain()
     assert seen == [["a", "c"]]
     assert (worker.statistics().done, worker.statistics().cancelled) == (2, 3)
 
@@ -376,14 +357,11 @@ async def test_when_all_are_cancelled_the_handler_is_and_the_runner_goes_on(stor
 
     worker = Worker(queue, handler, batch=10, concurrency=1)
     ids = await queue.put_many("ab")
-    async with anyio.create_task_group() as group:
-        group.start_soon(worker.run)
+    async with working(queue, worker):
         await anyio.sleep(1)
         await queue.put("c")
         for task_id in ids:
             await queue.cancel(task_id)
-        await queue.join()
-        await worker.drain()
     assert ended == [["a", "b"], ["c"]] and virtual_clock.now() - start < 100
     assert (worker.statistics().done, worker.statistics().cancelled) == (1, 2)
 
@@ -403,14 +381,11 @@ async def test_a_lost_session_cancels_the_batch_and_another_does_its_tasks(engin
 
         worker = Worker(queue, handler, batch=4, concurrency=1)
         await queue.put_many(range(8))
-        async with anyio.create_task_group() as group:
-            group.start_soon(worker.run)
+        async with working(queue, worker):
             await anyio.sleep(0.5)
             link.pause(before_effect=True)
             await anyio.sleep(10)
             link.resume()
-            await queue.join()
-            await worker.drain()
         assert lost == [0, 1, 2, 3]
         assert sorted(done) == list(range(8))
         assert (worker.statistics().done, worker.statistics().lost) == (8, 4)

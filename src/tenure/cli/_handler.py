@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_origin
 
 from tenure.handlers import is_async
 from tenure.shared import Task
@@ -17,17 +18,21 @@ from tenure.store import Store
 
 from ._errors import UsageError
 
+_LISTS = (list, Sequence, "list", "List", "Sequence")
+
 
 @dataclass(frozen=True, slots=True)
 class Handler:
     """A function of one input; `is_async` says how to call it, `wants_task` that it takes the task itself.
 
-    `wants_store` says that it is no handler of tasks, but a program that takes the store.
+    `wants_tasks` says that it takes a list of tasks, `wants_store` that it is no handler of tasks, but a program that
+    takes the store.
     """
 
     function: Callable[[Any], Any]
     is_async: bool
     wants_task: bool
+    wants_tasks: bool
     wants_store: bool
 
 
@@ -43,7 +48,13 @@ def load_handler(spec: str) -> Handler:
     if not callable(function):
         raise UsageError(f"{spec} is no function but {_kind(function)}: name a function of one input")
     parameter = _parameter(spec, function)
-    return Handler(function, is_async(function), _wants(parameter, Task), _wants(parameter, Store))
+    return Handler(
+        function,
+        is_async(function),
+        wants_task=_wants(parameter, Task),
+        wants_tasks=_wants_tasks(parameter),
+        wants_store=_wants(parameter, Store),
+    )
 
 
 def _module(name: str) -> Any:
@@ -89,10 +100,22 @@ def _wants(parameter: inspect.Parameter | None, kind: type[Task | Store]) -> boo
     """Whether a parameter is for one of these: by its annotation, or by its name."""
     if parameter is None:
         return False
-    annotation = parameter.annotation
+    return parameter.name == kind.__name__.lower() or _parts(parameter.annotation)[0] in (kind, kind.__name__)
+
+
+def _wants_tasks(parameter: inspect.Parameter | None) -> bool:
+    """Whether a parameter is for a list of tasks: by its annotation, or by its name."""
+    if parameter is None:
+        return False
+    kind, *of = _parts(parameter.annotation)
+    return parameter.name == "tasks" or (kind in _LISTS and of[:1] in ([Task], [Task.__name__]))
+
+
+def _parts(annotation: object) -> list[object]:
+    """What an annotation consists of: list and Task for `list[tenure.Task]`; their names if it is a string."""
     if isinstance(annotation, str):
-        annotation = kind if annotation.rpartition(".")[2] == kind.__name__ else None
-    return parameter.name == kind.__name__.lower() or annotation is kind
+        return re.findall(r"(\w+)(?![\w.])", annotation) or [""]
+    return [get_origin(part) or part for part in (annotation, *get_args(annotation))]
 
 
 def _kind(value: object) -> str:

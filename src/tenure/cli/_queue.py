@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from functools import partial
 from shutil import get_terminal_size
@@ -18,6 +18,7 @@ from tenure.web import look_at_queues, names
 
 from ._answer import answer
 from ._arguments import count, whole_number
+from ._commands import Commands, run_one
 from ._errors import UsageError
 from ._manage import cancel, purge, requeue, set_paused
 from ._one_queue import known, of_one, task_id
@@ -30,13 +31,14 @@ _STATES = ("waiting", "delayed", "leased", "dead", "ended")
 _LEAST_ERROR = 60
 
 HELP = """\
-usage: tenure queue ls | show | put | dead | requeue | reschedule | cancel | purge | pause | resume ...
+usage: tenure queue ls | show | put | dead | groups | requeue | reschedule | cancel | purge | pause | resume ...
 
   ls                      all queues, with their counts
   show NAME               a queue, and some of its tasks
   show NAME ID            one task, with its error, traceback, progress and meta
   put NAME [JSON]         put a task, and print its id
   dead NAME               its dead letters
+  groups NAME             the groups with the most unfinished tasks
   requeue NAME ID... | --all
                           make dead letters ready again, with all their attempts
   reschedule NAME ID... [--delay S]
@@ -50,16 +52,7 @@ See also `tenure queue COMMAND --help`."""
 
 def queue(words: Sequence[str]) -> int:
     """Run `tenure queue`. Raises `UsageError`, `TenureError`."""
-    match words:
-        case ["--help" | "-h", *_]:
-            print(HELP)
-            return 0
-        case [str(name), *rest] if name in _COMMANDS:
-            return _COMMANDS[name](rest)
-        case [str(name), *_]:
-            raise UsageError(f"there is no command 'queue {name}'; there is {', '.join(_COMMANDS)}")
-        case _:
-            raise UsageError("a command is missing: tenure queue ls (see tenure queue --help)")
+    return run_one("queue", _COMMANDS, HELP, words)
 
 
 # ls and show
@@ -226,7 +219,7 @@ def _paged(p: argparse.ArgumentParser) -> None:
     p.add_argument("--wide", action="store_true", help="keys, payloads and errors in full")
 
 
-_COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
+_COMMANDS: Commands = {
     "ls": _ls,
     "show": _show,
     "put": put,

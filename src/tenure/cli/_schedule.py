@@ -15,6 +15,7 @@ from tenure.web import look_at_queues, names
 
 from ._answer import answer
 from ._arguments import whole_number
+from ._commands import Commands, run_one
 from ._errors import UsageError
 from ._one_queue import name_of
 from ._put import read_payload
@@ -40,16 +41,7 @@ See also `tenure schedule COMMAND --help`."""
 
 def schedule(words: Sequence[str]) -> int:
     """Run `tenure schedule`. Raises `UsageError`, `TenureError`."""
-    match words:
-        case ["--help" | "-h", *_]:
-            print(HELP)
-            return 0
-        case [str(name), *rest] if name in _COMMANDS:
-            return _COMMANDS[name](rest)
-        case [str(name), *_]:
-            raise UsageError(f"there is no command 'schedule {name}'; there is {', '.join(_COMMANDS)}")
-        case _:
-            raise UsageError("a command is missing: tenure schedule ls (see tenure schedule --help)")
+    return run_one("schedule", _COMMANDS, HELP, words)
 
 
 def _ls(words: Sequence[str]) -> int:
@@ -172,4 +164,4 @@ def _of(calculated: Callable[[], T]) -> T:
         raise UsageError(str(problem)) from problem
 
 
-_COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {"ls": _ls, "next": _next, "run-now": _run_now}
+_COMMANDS: Commands = {"ls": _ls, "next": _next, "run-now": _run_now}

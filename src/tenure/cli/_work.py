@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tenure.arguments import check_name
+from tenure.engine import CAP
 from tenure.serving import parse_address
 
 from ._arguments import (
@@ -39,6 +40,8 @@ handler:
   module:function is imported with the working directory on the path and called as function(payload); if its parameter
   is named task, or annotated tenure.Task, it gets the task. Sync functions run in threads. Its return value is
   the result (JSON); if it raises, the task is retried, and is dead after the last try.
+  With --batch N, it gets a list of up to N tasks; its parameter is named tasks, or annotated list[tenure.Task].
+  What it raises fails all of them but those for which it called task.fail(error).
 
 program:
   module:main, an async function with a parameter named store, or annotated tenure.Store, is called with the open store.
@@ -85,6 +88,8 @@ def _work(given: argparse.Namespace, words: Sequence[str]) -> int:
             store_option=store_option(given.store),
             namespace=given.namespace,
             concurrency=given.concurrency,
+            batch=given.batch,
+            linger=given.linger,
             timeout=given.timeout,
             retries=given.retries,
             health=_address(given.health, number),
@@ -111,6 +116,13 @@ def _parser() -> argparse.ArgumentParser:
     add("--namespace", metavar="NAME", type=_namespace, default="tenure", help="default: %(default)s")
     add(
         "--concurrency", metavar="N", type=count, help="how many tasks at once, in each process (default: 10)"
+    )
+    add("--batch", metavar="N", type=_batch, help="hand the handler lists of up to so many tasks")
+    add(
+        "--linger",
+        metavar="S",
+        type=_linger,
+        help="seconds that a batch waits for more tasks after its first (default: 0.05)",
     )
     add("--timeout", metavar="S", type=seconds, help="seconds that a try may take (default: no limit)")
     add("--retries", metavar="N", type=count, help="tries of each task in all (default: 3)")
@@ -172,6 +184,14 @@ def _address(health: tuple[str | None, int] | None, number: int) -> tuple[str | 
 
 def _processes(text: str) -> int:
     return whole_number(text, 1, _MOST_PROCESSES)
+
+
+def _batch(text: str) -> int:
+    return whole_number(text, 1, CAP)
+
+
+def _linger(text: str) -> float:
+    return 0.0 if text == "0" else seconds(text)
 
 
 def _child(text: str) -> tuple[int, int]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 import os
 import signal
 import sys
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import anyio
@@ -29,6 +29,7 @@ from ._with_store import check_visible
 _STALLED = 10.0
 _LOOK = 0.5
 _CONCURRENCY = 10
+_LINGER = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +42,8 @@ class Options:
     store_option: str
     namespace: str
     concurrency: int | None
+    batch: int | None
+    linger: float | None
     timeout: float | None
     retries: int | None
     health: tuple[str | None, int] | None
@@ -63,13 +66,27 @@ def _check(options: Options, handler: Handler) -> None:
     if not handler.wants_store:
         if options.queue is None:
             raise UsageError("--queue is missing: name the queue whose tasks the handler gets")
+        _check_batch(options, handler)
         check_visible(options.store, options.store_option)
         return
     if not handler.is_async:
         raise UsageError(f"{options.handler} takes a store, so it has to be an async function")
-    for name in ("queue", "concurrency", "timeout", "retries"):
+    for name in ("queue", "concurrency", "batch", "linger", "timeout", "retries"):
         if getattr(options, name) is not None:
             raise UsageError(f"--{name} is for a handler of tasks; {options.handler} takes a store")
+
+
+def _check_batch(options: Options, handler: Handler) -> None:
+    if options.batch is None:
+        if handler.wants_tasks:
+            raise UsageError(f"{options.handler} takes a list of tasks: say with --batch N how many at most")
+        if options.linger is not None:
+            raise UsageError("--linger is for a handler of batches: add --batch N")
+    elif not handler.wants_tasks:
+        raise UsageError(
+            f"--batch is for a handler that takes a list of tasks; name the parameter of {options.handler} tasks, or "
+            "annotate it list[tenure.Task]"
+        )
 
 
 async def _serve(options: Options, handler: Handler) -> int:
@@ -79,7 +96,7 @@ async def _serve(options: Options, handler: Handler) -> int:
     working = _Working(options, handler, say)
     serving = Serving([working], grace=options.grace, say=lambda _, text: say(text))
     async with AsyncExitStack() as stack:
-        on_signal = serving.on_signal if options.parent is None else functools.partial(_on_signal, serving)
+        on_signal = serving.on_signal if options.parent is None else partial(_on_signal, serving)
         await stack.enter_async_context(signals_received(on_signal))
         if options.health is not None:
             ports = stack.enter_context(answering(*options.health, _STALLED, serving.unready))
@@ -154,16 +171,23 @@ class _Working:
             return
         concurrency = options.concurrency or _CONCURRENCY
         queue = WorkQueue(store, options.queue)
-        self._worker = Worker(
+        worker = partial(
+            Worker,
             queue,
-            _for_tasks(self._handler),
             concurrency=concurrency,
             timeout=options.timeout,
             retry=None if options.retries is None else Retry(attempts=options.retries),
         )
+        if options.batch is None:
+            self._worker = worker(_for_tasks(self._handler))
+            batches = ""
+        else:
+            linger = _LINGER if options.linger is None else options.linger
+            self._worker = worker(self._handler.function, batch=options.batch, linger=linger)
+            batches = f" batches of up to {options.batch}"
         self._say(
-            f"{options.handler} works on queue {options.queue} of {store.url}, {concurrency:,} at once{self.health};"
-            " Ctrl-C stops it"
+            f"{options.handler} works on queue {options.queue} of {store.url}, {concurrency:,}{batches} at"
+            f" once{self.health}; Ctrl-C stops it"
         )
         await self._worker.run()
 

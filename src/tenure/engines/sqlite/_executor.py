@@ -109,8 +109,8 @@ class Executor:
             CompleteAll: tasks.complete_all,
         }
 
-    def execute(self, operations: Sequence[Operation[Any]]) -> tuple[list[Any], list[Hint], bool]:
-        """Answers, hints for processes served here, and whether there were hints for others.
+    def execute(self, operations: Sequence[Operation[Any]]) -> tuple[list[Any], list[Hint], set[str]]:
+        """Answers, hints for processes served here, and the other processes for which there are hints in the file.
 
         Raises `StoreUnavailable` when another writer did not make way: then nothing was applied. Each operation that
         fails is answered with an `EngineError`, and was not applied.
@@ -121,10 +121,10 @@ class Executor:
             raise
         except Exception as problem:  # noqa: BLE001 whatever it is, it concerns the operation alone
             if len(operations) == 1:
-                return [explain(self._path, problem)], [], False
+                return [explain(self._path, problem)], [], set()
         answers: list[Any] = []
         hints: list[Hint] = []
-        others = False
+        others: set[str] = set()
         for operation in operations:
             answer, more_hints, for_others = self.execute([operation])
             answers += answer
@@ -132,7 +132,9 @@ class Executor:
             others |= for_others
         return answers, hints, others
 
-    def _execute_in_room(self, operations: Sequence[Operation[Any]]) -> tuple[list[Any], list[Hint], bool]:
+    def _execute_in_room(
+        self, operations: Sequence[Operation[Any]]
+    ) -> tuple[list[Any], list[Hint], set[str]]:
         try:
             return self._execute(operations)
         except sqlite3.OperationalError as problem:
@@ -141,7 +143,7 @@ class Executor:
         self._room.use_log_again()
         return self._execute(operations)
 
-    def _execute(self, operations: Sequence[Operation[Any]]) -> tuple[list[Any], list[Hint], bool]:
+    def _execute(self, operations: Sequence[Operation[Any]]) -> tuple[list[Any], list[Hint], set[str]]:
         self._retry.run(self._begin)
         try:
             self._room.begin()
@@ -166,8 +168,8 @@ class Executor:
         self._clear_up()
         return self._handlers[type(operation)](operation)
 
-    def _write(self, step: Callable[[], T]) -> tuple[T, bool]:
-        """What `step` returns, its effects written, and whether there were hints for others."""
+    def _write(self, step: Callable[[], T]) -> tuple[T, set[str]]:
+        """What `step` returns, its effects written, and the other processes for which hints were written."""
         state = self._state
         state.begin()
         self._queues.begin()

@@ -21,6 +21,7 @@ from ._executor import Executor
 from ._hints import Mailbox
 from ._opening import open_file
 from ._presence import Presence
+from ._waking import Waker
 
 _neighbours: dict[tuple[int, int], WeakSet[File]] = {}
 _neighbours_lock = threading.Lock()
@@ -54,17 +55,20 @@ class File:
             self._mailbox = Mailbox(self._rows)
             self._version = self._data_version()
             self._presence = Presence(self._db, path)
-            self._identity = self._presence.identity
+            self.identity = self._presence.identity
+            """The same in all processes that have opened it."""
+            self._waker = Waker(self.identity)
             with _neighbours_lock:
-                _neighbours.setdefault(self._identity, WeakSet()).add(self)
+                _neighbours.setdefault(self.identity, WeakSet()).add(self)
 
     def execute(self, operations: Sequence[Operation[Any]]) -> tuple[list[Any], list[Hint]]:
         """Apply a batch; see `Executor.execute`. Raises `FileLostError`."""
         self._presence.check()
         answers, hints, others = self._executor.execute(operations)
         if others:
+            self._waker.wake(others)
             with _neighbours_lock:
-                neighbours = [file for file in _neighbours[self._identity] if file is not self]
+                neighbours = [file for file in _neighbours[self.identity] if file is not self]
             for file in neighbours:
                 file.poke()
         return answers, hints
@@ -95,11 +99,12 @@ class File:
     def close(self) -> None:
         """Close the file; the last to close it removes its log."""
         self._db.close()
+        self._waker.close()
         with _neighbours_lock:
-            neighbours = _neighbours[self._identity]
+            neighbours = _neighbours[self.identity]
             neighbours.discard(self)
             if not neighbours:
-                del _neighbours[self._identity]
+                del _neighbours[self.identity]
 
     def _rows(self, sql: str, **values: Any) -> list[Any]:
         return self._db.execute(sql, values).fetchall()

@@ -16,14 +16,14 @@ _KEPT_FOR = 60_000_000
 """Microseconds for which a hint is kept; a process that reads later asks the engine instead."""
 
 
-def write_hints(state: State, hints: Sequence[Hint]) -> bool:
-    """Store the hints, and forget old ones; return whether there were any."""
+def write_hints(state: State, hints: Sequence[Hint]) -> set[str]:
+    """Store the hints, and forget old ones; return the processes that have to read them."""
     for hint in hints:
         news = _encode(hint.news)
         state.run(HINTS.write, process=hint.process, at=state.wall, key=hint.key, name=hint.name, news=news)
     if hints:
         state.run(HINTS.forget, before=state.wall - _KEPT_FOR, count=how_many_to_forget(len(hints)))
-    return bool(hints)
+    return {hint.process for hint in hints}
 
 
 class Mailbox:

@@ -28,6 +28,7 @@ class Inline:
     def __init__(self, look: Callable[[], bool]) -> None:
         self.call_soon = loop_caller()
         self.looking = False
+        self.woken = False
         self._look = look
 
     async def call(self, function: Callable[[], T]) -> T:
@@ -42,8 +43,9 @@ class Inline:
         job.run()
         job.finish()
 
-    async def tend(self) -> None:
+    async def tend(self, file: tuple[int, int], process: str) -> None:
         """Look for hints until cancelled. Cancellation: this is how it ends."""
+        del file, process  # no datagrams: they come in real time
         wait = SHORTEST
         while True:
             await anyio.sleep(wait)

@@ -73,6 +73,7 @@ class Link:
         Cancellation: this is how it ends.
         """
         self._listeners[process] = deliver
+        assert self._file is not None
         try:
             await self._runner.call(partial(self._begin_serving, process))
             started()
@@ -82,7 +83,7 @@ class Link:
                     if self._lost is None and self._fault is None:
                         async with unwrapped_task_group() as group:
                             group.start_soon(self._send_batches, name="tenure sqlite batches")
-                            await self._runner.tend()
+                            await self._runner.tend(self._file.identity, process)
                 finally:
                     self._serving.discard(scope)
             if self._fault is not None:
@@ -129,7 +130,8 @@ class Link:
             self._lose(problem)
             return False
         self._bring(hints)
-        return changed
+        # hints that no datagram announced come from where datagrams do not: look often
+        return bool(hints) if self._runner.woken else changed
 
     def _close(self) -> None:
         self._runner.looking = False

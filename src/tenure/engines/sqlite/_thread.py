@@ -8,19 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from queue import Empty, SimpleQueue
+from socket import socket
 from threading import Thread
 from time import monotonic
 from typing import Any, Generic, TypeVar, cast
 
 import anyio
 
-from tenure.waiting import loop_caller, park, wake
+from tenure.waiting import loop_caller, on_readable, park, wake
+
+from ._waking import listen, take_in
 
 T = TypeVar("T")
 
 SHORTEST, LONGEST = 0.001, 0.05
-"""Seconds between two looks: while something happens, and while nothing does."""
+"""Seconds between two looks: while something happens of which others do not notify this process, and otherwise."""
 
 _LIVELY = 0.25
 """For how many seconds after something happened looks are frequent."""
@@ -82,6 +86,8 @@ class EngineThread:
         """Has a function called on the loop, from any thread."""
         self.looking = False
         """Whether hints are wanted."""
+        self.woken = False
+        """Whether others wake this process: then it need not look often."""
         self._look = look
         self._jobs: SimpleQueue[Job[Any] | bool] = SimpleQueue()
         self._thread = Thread(target=self._run, name=name, daemon=True)
@@ -99,9 +105,15 @@ class EngineThread:
         """Run a function on the thread behind all others; `on_end` gets it when it has been run."""
         self._jobs.put(Job(function, on_end))
 
-    async def tend(self) -> None:
-        """Nothing: the thread looks for itself. Cancellation: this is how it ends."""
-        await anyio.sleep_forever()
+    async def tend(self, file: tuple[int, int], process: str) -> None:
+        """Look at once whenever another process wakes this one. Cancellation: this is how it ends."""
+        listening = listen(file, process)
+        if listening is None:
+            await anyio.sleep_forever()
+            return
+        with listening:
+            self.woken = True
+            await on_readable(listening, partial(self._on_datagram, listening))
 
     def poke(self) -> None:
         """Look now."""
@@ -115,6 +127,10 @@ class EngineThread:
             self._jobs.put(False)
             self._thread.join()  # it has nothing left to do
 
+    def _on_datagram(self, listening: socket) -> None:
+        take_in(listening)
+        self.poke()
+
     def _run(self) -> None:
         pace = Pace()
         while True:
@@ -126,7 +142,8 @@ class EngineThread:
                 continue
             if job is False:
                 return
-            pace.active()
+            if not self.woken:
+                pace.active()
             if job is True:
                 self._look()
             else:
