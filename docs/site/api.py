@@ -8,7 +8,7 @@ from importlib import import_module
 from pathlib import Path
 
 FOLDER = "reference/api"
-FOR_OTHER_ROOMS = runpy.run_path(str(Path(__file__).parents[2] / "tests" / "internal.py"))["FOR_OTHER_ROOMS"]
+INTERNAL = runpy.run_path(str(Path(__file__).parents[2] / "tests" / "internal.py"))
 
 PAGES = {
     "tenure": ("tenure",),
@@ -31,12 +31,10 @@ PAGES = {
 }
 """The rooms of each page."""
 
-NOT_SHOWN = {"CODECS", *FOR_OTHER_ROOMS}
+NOT_SHOWN = {"CODECS", *INTERNAL["FOR_OTHER_ROOMS"]}
 OF_A_ROOM = {"tenure.web": ("app",)}
 """What users import, of rooms whose other names are for other rooms."""
 ALSO = {"tenure": ("tenure.store.Codec", "tenure.store.JsonCodec")}
-INHERITED = {"errors"}
-"""Errors show no members of their bases."""
 
 
 def names(room: str) -> Iterator[str]:

@@ -13,9 +13,9 @@ from pathlib import Path
 FOLDER = Path(__file__).parents[1] / "drawings"
 WIDTH = 480
 STYLE = """
-.drawing { --ink: #1f2933; --line: #66727f; --soft: #eef2f5; --paper: #fff; --good: #00796b; --bad: #b3261e }
+.drawing { --ink: #1f2933; --line: #66727f; --soft: #eef2f5; --good: #00796b; --bad: #b3261e }
 @media (prefers-color-scheme: dark) {
-  .drawing { --ink: #dde3e9; --line: #93a0ad; --soft: #2b333d; --paper: #1a1f26; --good: #4db6ac; --bad: #f28b82 }
+  .drawing { --ink: #dde3e9; --line: #93a0ad; --soft: #2b333d; --good: #4db6ac; --bad: #f28b82 }
 }
 .drawing text { font: 14px system-ui, "Segoe UI", Roboto, sans-serif; fill: var(--ink) }
 .drawing .small { font-size: 12.5px }
