@@ -1,4 +1,4 @@
-"""Names that rooms export for other rooms to build on, and methods that only the patterns call: users do not see them."""
+"""Names that rooms export for other rooms, and methods that only the patterns call: users do not see them."""
 
 import re
 

@@ -40,24 +40,30 @@ ALSO = {"tenure": ("tenure.store.Codec", "tenure.store.JsonCodec")}
 def names(room: str) -> Iterator[str]:
     """The names that are described on the page of a room. What the front door has too is described there alone."""
     front, module = import_module("tenure"), import_module(room)
-    errors = set(import_module("tenure.errors").__all__)
-    at_the_top = set(front.__all__) - errors
-    for name in OF_A_ROOM.get(room, module.__all__):
-        value = getattr(module, name)
-        elsewhere = room != "tenure" and name in at_the_top and value is getattr(front, name)
-        if name not in NOT_SHOWN and not elsewhere and not (room == "tenure" and name in errors):
-            yield f"tenure.{name}" if room == "tenure.errors" else f"{room}.{name}"
+    errors = frozenset[str](import_module("tenure.errors").__all__)
+    exported: tuple[str, ...] = OF_A_ROOM.get(room) or module.__all__
+    for name in exported:
+        if name in NOT_SHOWN:
+            continue
+        if room == "tenure.errors":
+            yield f"tenure.{name}"
+        elif room == "tenure":
+            if name not in errors:
+                yield f"tenure.{name}"
+        elif getattr(front, name, None) is not getattr(module, name):
+            yield f"{room}.{name}"
     yield from ALSO.get(room, ())
 
 
 def pages() -> dict[str, str]:
     """The Markdown of each page, by its path in the docs."""
-    return {f"{FOLDER}/{page}.md": "".join(_parts(page, rooms)) for page, rooms in PAGES.items()}
+    return {f"{FOLDER}/{page}.md": "\n\n".join(_parts(page, rooms)) for page, rooms in PAGES.items()}
 
 
 def _parts(page: str, rooms: tuple[str, ...]) -> Iterator[str]:
-    title = "tenure" if page == "tenure" else f"tenure.{page}"
-    yield f"# {title}\n"
+    yield "# tenure" if page == "tenure" else f"# tenure.{page}"
     for room in rooms:
-        for name in names(room):
-            yield f"\n::: {name}\n"
+        yield (import_module(room).__doc__ or "").partition("\n\n")[0]
+        yield ", ".join(f"[`{name.rpartition('.')[2]}`][{name}]" for name in names(room))
+    for room in rooms:
+        yield from (f"::: {name}" for name in names(room))

@@ -36,24 +36,33 @@ class Drawing:
     def text(self, x: float, y: float, words: str, *, kind: str = "", anchor: str = "middle") -> None:
         """Write lines of text, the first one's middle at `y`."""
         for number, line in enumerate(words.split("\n")):
-            self._parts.append(
-                f'<text x="{x:g}" y="{y + 17 * number + 5:g}" text-anchor="{anchor}" class="{kind}">{escape(line)}</text>'
-            )
+            place = f'x="{x:g}" y="{y + 17 * number + 5:g}" text-anchor="{anchor}"'
+            self._parts.append(f'<text {place} class="{kind}">{escape(line)}</text>')
 
     def box(
-        self, x: float, y: float, width: float, height: float, words: str = "", *, kind: str = "", edge: str = "line"
+        self,
+        x: float,
+        y: float,
+        width: float,
+        height: float,
+        words: str = "",
+        *,
+        kind: str = "",
+        edge: str = "line",
     ) -> None:
         """Draw a box with its text in the middle; a dotted one if `edge` ends with "dotted"."""
         dots = ' stroke-dasharray="5 4"' if edge.endswith("dotted") else ""
         fill = "none" if dots else "var(--soft)"
         self._parts.append(
             f'<rect x="{x:g}" y="{y:g}" width="{width:g}" height="{height:g}" rx="6" fill="{fill}"'
-            f' stroke="var(--{edge.split()[0]})" stroke-width="1.5"{dots}/>'
+            f' stroke="var(--{edge.removesuffix(" dotted")})" stroke-width="1.5"{dots}/>'
         )
         if words:
             self.text(x + width / 2, y + height / 2 - 8.5 * words.count("\n"), words, kind=kind)
 
-    def arrow(self, *points: tuple[float, float], colour: str = "line", dotted: bool = False, head: bool = True) -> None:
+    def arrow(
+        self, *points: tuple[float, float], colour: str = "line", dotted: bool = False, head: bool = True
+    ) -> None:
         """Draw a line through the points, with a head at the last one."""
         (x0, y0), (x1, y1) = points[-2:]
         length = hypot(x1 - x0, y1 - y0)
@@ -109,7 +118,11 @@ def picture() -> Drawing:
     d.text(392, 174, "hint", kind="small", anchor="end")
     d.box(2, 206, 476, 92)
     d.text(240, 226, "one engine: memory, a SQLite file, Redis or PostgreSQL", kind="bold small")
-    for x, words in ((12, "lock: 1 holds\n1 waits"), (170, "queue: 3 wait\n1 leased"), (328, "limits, leaders,\nschedules")):
+    for x, words in (
+        (12, "lock: 1 holds\n1 waits"),
+        (170, "queue: 3 wait\n1 leased"),
+        (328, "limits, leaders,\nschedules"),
+    ):
         d.box(x, 242, 140, 46, edge="line dotted")
         d.text(x + 70, 257, words, kind="small")
     d.arrow((240, 298), (240, 322), dotted=True, head=False)

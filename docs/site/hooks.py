@@ -1,4 +1,4 @@
-"""What the site does beyond MkDocs: pages of the API, files outside docs/, drawings, and a check of all that is built."""
+"""What the site has beyond MkDocs: the API, files outside docs/, drawings, and a check of all that is built."""
 
 from __future__ import annotations
 
@@ -34,7 +34,11 @@ def on_files(files: Files, *, config: MkDocsConfig) -> Files:
     """Add the pages of the API, and the Markdown files outside docs/ that pages link to."""
     for path, text in API["pages"]().items():
         files.append(File.generated(config, path, content=text))
-    to_do = [DOCS / file.src_uri for file in files.documentation_pages() if not file.src_uri.startswith(API["FOLDER"])]
+    to_do = [
+        DOCS / file.src_uri
+        for file in files.documentation_pages()
+        if not file.src_uri.startswith(API["FOLDER"])
+    ]
     seen = set(to_do)
     while to_do:
         page = to_do.pop()
@@ -52,7 +56,9 @@ def on_files(files: Files, *, config: MkDocsConfig) -> Files:
 def on_page_markdown(markdown: str, *, page: Page, files: Files, **_: Any) -> str:
     """Make a link to a file outside docs/ one to its page, or plain text if it has none; name the file of a block."""
     here = page.file.src_uri
-    folder = ROOT / posixpath.dirname(here.removeprefix(f"{OUTSIDE}/") if _is_outside(here) else f"docs/{here}")
+    folder = ROOT / posixpath.dirname(
+        here.removeprefix(f"{OUTSIDE}/") if _is_outside(here) else f"docs/{here}"
+    )
 
     def moved(found: re.Match[str]) -> str:
         path, mark, anchor = found[2].partition("#")
@@ -91,12 +97,16 @@ def on_post_build(*, config: MkDocsConfig) -> None:
             target = (path.parent / unquote(split.path)).resolve() if split.path else path
             if target.is_dir():
                 target /= "index.html"
-            if not target.exists() or (split.fragment and unquote(split.fragment) not in pages[target].anchors):
+            if not target.exists() or (
+                split.fragment and unquote(split.fragment) not in pages[target].anchors
+            ):
                 LOG.warning("%s: the link %s leads nowhere", path.relative_to(site), link)
         for address in page.loaded:
             if urlsplit(address).netloc:
                 LOG.warning("%s: %s comes from another host", path.relative_to(site), address)
-    for room, names in ((room, list(API["names"](room))) for rooms in API["PAGES"].values() for room in rooms):
+    for room, names in (
+        (room, list(API["names"](room))) for rooms in API["PAGES"].values() for room in rooms
+    ):
         described = {anchor for path, page in pages.items() if "api" in path.parts for anchor in page.anchors}
         for name in sorted(set(names) - described):
             LOG.warning("%s is not described in the API reference of %s", name, room)
