@@ -57,7 +57,7 @@ def names(room: str) -> Iterator[str]:
 
 def pages() -> dict[str, str]:
     """The Markdown of each page, by its path in the docs."""
-    return {f"{FOLDER}/{page}.md": "\n\n".join(_parts(page, rooms)) for page, rooms in PAGES.items()}
+    return {f"{FOLDER}/{page}.md": "\n\n".join(_parts(page, rooms)) + "\n" for page, rooms in PAGES.items()}
 
 
 def _parts(page: str, rooms: tuple[str, ...]) -> Iterator[str]:

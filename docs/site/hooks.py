@@ -80,8 +80,11 @@ def on_page_markdown(markdown: str, *, page: Page, files: Files, **_: Any) -> st
 
 
 def on_page_content(html: str, **_: Any) -> str:
-    """Put drawings into the page, so that they have its colours, and let wide words of docstrings stand out."""
+    """Put drawings into the page, so that they have its colours, and mend what Markdown dialects differ in."""
     html = DRAWING.sub(_drawing, html)
+    html = re.sub(r"<code>[^<]*</code>", lambda code: code[0].replace(r"\|", "|"), html)
+    # docstrings are for help() too, where a block of code follows two colons
+    html = re.sub(r"::</p>", ":</p>", re.sub(r"<p>::</p>\n?", "", html))
     return re.sub(r"<p>(Cancellation|Thread safety):", r"<p><strong>\1:</strong>", html)
 
 
