@@ -6,6 +6,7 @@ import logging
 import posixpath
 import re
 import runpy
+from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -76,7 +77,7 @@ def on_page_markdown(markdown: str, *, page: Page, files: Files, **_: Any) -> st
     parts = re.split(r"(^ *```.*?^ *```$)", markdown, flags=re.MULTILINE | re.DOTALL)
     parts[::2] = [LINK.sub(moved, part) for part in parts[::2]]
     parts[1::2] = [FENCE.sub(_named, part) for part in parts[1::2]]
-    return "".join(parts)
+    return "\n".join(_indented("".join(parts)))
 
 
 def on_page_content(html: str, **_: Any) -> str:
@@ -117,6 +118,23 @@ def on_post_build(*, config: MkDocsConfig) -> None:
 
 def _is_outside(uri: str) -> bool:
     return uri.startswith(f"{OUTSIDE}/")
+
+
+def _indented(markdown: str) -> Iterator[str]:
+    """The lines of a page, with what belongs to an item of a list indented by four, as Python's dialect wants it."""
+    more, fence, blank, parts = 0, False, True, False
+    for line in markdown.split("\n"):
+        fence ^= line.startswith("```")
+        if not fence and (found := re.match(r"(?:-|\d+\.) +", line)):
+            if parts and not blank:
+                yield ""  # else it would go on with the last paragraph of the item before
+            more, parts = 4 - len(found[0]), False
+        elif line and not line.startswith(" "):
+            more, parts = 0, False
+        elif line and blank:
+            parts = True
+        yield " " * more + line if line.startswith(" ") else line
+        blank = not line
 
 
 def _named(found: re.Match[str]) -> str:
