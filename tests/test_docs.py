@@ -57,6 +57,7 @@ MADE_INSIDE = {
     ),
 }
 
+
 def name_of(page):
     return page.relative_to(ROOT).as_posix()
 
