@@ -1,4 +1,6 @@
-"""Names that rooms export for other rooms to build on, and that users do not see."""
+"""Names that rooms export for other rooms, and methods that only the patterns call: users do not see them."""
+
+import re
 
 FOR_OTHER_ROOMS = {
     "Hold",
@@ -22,3 +24,12 @@ FOR_OTHER_ROOMS = {
     "trimmed",
     "works",
 }
+
+INNER = {
+    "Store": {
+        *("call", "call_at", "call_soon", "key", "listen", "acquire", "send", "session"),
+        *("session_at_once", "release", "start_job", "attempt", "unlisten", "check_here", "enlist"),
+    },
+    "Task": {"report_loss", "seconds_left", "settle", "verdict", "stop", "lose"},
+}
+FOR_ONE_CALLER = re.compile(r"\bFor the [\w ]+ alone\.")

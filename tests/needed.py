@@ -23,6 +23,9 @@ NO_PYTEST_ASYNCIO = (
     "pytest-asyncio: not there. pip install --no-deps --target FOLDER pytest-asyncio, then"
     " TENURE_PYTEST_ASYNCIO=FOLDER"
 )
+NO_SITE = (
+    "the site: TENURE_SITE is not set. mkdocs build -f docs/site/mkdocs.yml, then TENURE_SITE=build/site"
+)
 LONG = "TENURE_LONG: not set. TENURE_LONG=1 runs these too"
 
 
@@ -31,7 +34,8 @@ def _category(reason):
 
 
 REASONS = {
-    _category(reason): reason for reason in (NO_REDIS, NO_PGBOUNCER, NO_CHROMIUM, NO_PYTEST_ASYNCIO, LONG)
+    _category(reason): reason
+    for reason in (NO_REDIS, NO_PGBOUNCER, NO_CHROMIUM, NO_PYTEST_ASYNCIO, NO_SITE, LONG)
 }
 
 

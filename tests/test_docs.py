@@ -21,7 +21,7 @@ from types import FunctionType, ModuleType
 import anyio
 import depth
 import pytest
-from internal import FOR_OTHER_ROOMS
+from internal import FOR_ONE_CALLER, FOR_OTHER_ROOMS, INNER
 from needed import NO_PYTEST_ASYNCIO
 
 import tenure
@@ -41,7 +41,7 @@ HEADING = re.compile(r"^#+ +(.+)$", re.MULTILINE)
 TEST_FILE = re.compile(r"\btests/[\w/]+\.py\b")
 
 
-# What users get but do not make, and methods that only the patterns call.
+# What users get but do not make.
 MADE_INSIDE = {
     *(
         "Claim",
@@ -56,14 +56,6 @@ MADE_INSIDE = {
         "WriteTurn",
     ),
 }
-INNER = {
-    "Store": {
-        *("call", "call_at", "call_soon", "key", "listen", "acquire", "send", "session"),
-        *("session_at_once", "release", "start_job", "attempt", "unlisten", "check_here", "enlist"),
-    },
-    "Task": {"report_loss", "seconds_left", "settle", "verdict", "stop", "lose"},
-}
-FOR_ONE_CALLER = re.compile(r"\bFor the [\w ]+ alone\.")
 
 
 def name_of(page):

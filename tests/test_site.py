@@ -1,0 +1,111 @@
+"""The site has every page and every public name. `.ci/run` builds it, which checks links, and looks at it."""
+
+from __future__ import annotations
+
+import os
+import re
+import runpy
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+
+import pytest
+from browser import CHROMIUM, Browser
+from internal import FOR_OTHER_ROOMS
+from needed import NO_CHROMIUM, NO_SITE
+from test_front_door import THINGS
+
+DOCS = Path(__file__).parents[1] / "docs"
+CONFIG = (DOCS / "site" / "mkdocs.yml").read_text("utf-8")
+NAVIGATION = set(re.findall(r"^ +- (?:.*: )?(\S+\.md)$", CONFIG, re.MULTILINE))
+
+# Rooms that users meet only through others.
+NOT_FOR_USERS = {"tenure.lazy", "tenure.serving", "tenure.shared", "tenure.store"}
+
+
+@pytest.fixture(scope="module")
+def api():
+    return runpy.run_path(str(DOCS / "site" / "api.py"))
+
+
+def test_every_public_name_has_its_place_in_the_api_reference(api):
+    text = "".join(api["pages"]().values())
+    described = re.findall(r"^::: (.*)$", text, re.MULTILINE)
+    # errors stand on a page of their own, under the name by which they are imported
+    public = {
+        name
+        for name, value in THINGS
+        if name.rpartition(".")[0] not in NOT_FOR_USERS and value.__name__ not in FOR_OTHER_ROOMS
+    }
+    assert len(described) == len(set(described))
+    assert sorted(public - set(described)) == []
+
+
+def test_every_page_is_in_the_navigation(api):
+    pages = {page.relative_to(DOCS).as_posix() for page in DOCS.rglob("*.md")} | set(api["pages"]())
+    assert pages == NAVIGATION
+
+
+def test_the_drawings_are_those_that_the_script_draws():
+    drawn = {
+        f"{drawing.name}.svg": drawing.svg()
+        for drawing in runpy.run_path(str(DOCS / "site" / "draw.py"))["DRAWINGS"]
+    }
+    assert {file.name: file.read_text("utf-8") for file in (DOCS / "drawings").iterdir()} == drawn
+    shown = re.findall(
+        r"!\[[^\]]{40,}\]\([./]*drawings/([\w-]+\.svg)\)",
+        "".join(page.read_text("utf-8") for page in DOCS.rglob("*.md")),
+    )
+    assert sorted(shown) == sorted(drawn)
+
+
+# ------------------------------------------------------------------------------------------------- in a browser
+
+SITE = os.environ.get("TENURE_SITE")
+LOOK = """(() => {
+    const width = document.documentElement.clientWidth;
+    const wide = [...document.querySelectorAll(".md-content *")].filter(one =>
+        one.getBoundingClientRect().right > width + 1 && !one.closest("pre, svg, .md-typeset__scrollwrap"));
+    const foreign = performance.getEntriesByType("resource").filter(one => !one.name.startsWith("file:"));
+    return [wide.map(one => one.textContent.slice(0, 60)), foreign.map(one => one.name),
+        document.documentElement.scrollWidth - width];
+})()"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(SITE is None, reason=NO_SITE)
+@pytest.mark.skipif(CHROMIUM is None, reason=NO_CHROMIUM)
+def test_each_page_fits_a_phone_and_loads_nothing_from_elsewhere(tmp_path):
+    pages = sorted(Path(SITE).rglob("index.html"))
+    assert len(pages) > 100
+    seen = {}
+    for start in range(0, len(pages), 30):
+        with Browser(tmp_path, width=390) as browser:
+            for page in pages[start : start + 30]:
+                browser.open(page.as_uri())
+                browser.until(f"location.href == {page.as_uri()!r} && document.readyState == 'complete'")
+                if (found := browser.ask(LOOK)) != [[], [], 0]:
+                    seen[page.relative_to(SITE).as_posix()] = found
+    assert seen == {}
+
+
+@pytest.mark.skipif(SITE is None, reason=NO_SITE)
+@pytest.mark.skipif(CHROMIUM is None, reason=NO_CHROMIUM)
+def test_words_are_found(tmp_path):
+    handler = partial(Quiet, directory=SITE)
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server, Browser(tmp_path) as browser:
+        thread = Thread(target=server.serve_forever, args=(0.05,))
+        thread.start()
+        try:
+            browser.open(f"http://127.0.0.1:{server.server_port}/?q=quarantine")
+            browser.until("document.querySelectorAll('.md-search-result__item').length > 1")
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+class Quiet(SimpleHTTPRequestHandler):
+    """Serves files, and logs nothing."""
+
+    def log_message(self, *_): ...
