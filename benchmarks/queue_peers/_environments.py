@@ -28,6 +28,11 @@ GROUP_PEERS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "groups_docket": (("pydocket",), ("asyncio",)),
     "groups_procrastinate": (("procrastinate", "psycopg[binary]"), ("asyncio",)),
 }
+LIMITER_PEERS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "limits": (("limits", "redis"), ("asyncio", "uvloop")),
+    "pyrate": (("pyrate-limiter", "redis"), ("asyncio", "uvloop")),
+    "locked": (("redis",), ("asyncio", "uvloop")),
+}
 _HARNESS = ("anyio", "trio", "uvloop", "hiredis")
 
 
@@ -45,7 +50,7 @@ def python_with(peer: str) -> Path | None:
         shutil.rmtree(folder, ignore_errors=True)
         print(f"installing {peer} ...", file=sys.stderr, flush=True)
         venv.create(folder, with_pip=True)
-        packages = (*(PEERS | POSTGRES_PEERS | GROUP_PEERS)[peer][0], *_HARNESS)
+        packages = (*(PEERS | POSTGRES_PEERS | GROUP_PEERS | LIMITER_PEERS)[peer][0], *_HARNESS)
         if subprocess.run([python, "-m", "pip", "install", "-qq", *packages], check=False).returncode:
             return None
         complete.touch()

@@ -24,6 +24,7 @@ class Server:
             "commands": sum(map(int, calls)),
             "reads": float(fields["total_reads_processed"]),
             "connections": float(fields["connected_clients"]) - 1,
+            "memory": float(fields["used_memory"]),
         }
 
     def _ask(self, *words: str) -> str:
