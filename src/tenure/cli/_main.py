@@ -79,6 +79,12 @@ def _web(words: Sequence[str]) -> int:
     return web(words)
 
 
+def _demo(words: Sequence[str]) -> int:
+    from ._demo import demo
+
+    return demo(words)
+
+
 _PASSWORD = re.compile(r"://[^\s/@]*:\S*@")
 _PATIENCE = 0.5
 """Seconds for threads that are about to end."""
@@ -94,6 +100,7 @@ _COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
     "doctor": _doctor,
     "top": _top,
     "web": _web,
+    "demo": _demo,
 }
 
 _HELP = """\
@@ -110,6 +117,7 @@ commands:
   doctor   connect to a store, and report problems
   top      a store, live: queues, processes, holders and waiters
   web      the same as a read-only page with charts; needs the extra web: pip install 'tenure[web]'
+  demo     watch workers that are killed, and how others take over; needs no store
 
 Where there is no --store, the environment variable TENURE_STORE names the store. A URL with a password belongs there:
 every user of a machine can read the arguments of a process.

@@ -7,8 +7,12 @@ import os
 import sys
 from collections.abc import Sequence
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from socket import gethostname
+
+from anyio import TASK_STATUS_IGNORED
+from anyio.abc import TaskStatus
 
 from tenure.store import Store
 from tenure.upkeep import unwrapped_task_group
@@ -18,6 +22,7 @@ from ._errors import Interrupted, UsageError
 from ._stop import Stop
 from ._with_store import parser, with_store
 
+_LOCAL = "127.0.0.1"
 _PORT = 8765
 _TOKEN_VARIABLE = "TENURE_WEB_TOKEN"  # noqa: S105 - the name of a variable, not a token
 
@@ -30,9 +35,7 @@ def web(words: Sequence[str]) -> int:
         " extra web: pip install 'tenure[web]'.",
         as_json=False,
     )
-    p.add_argument(
-        "--host", default="127.0.0.1", help="where to listen (default: %(default)s, this machine only)"
-    )
+    p.add_argument("--host", default=_LOCAL, help="where to listen (default: %(default)s, this machine only)")
     p.add_argument("--port", type=_port, default=_PORT, help="0 for any that is free (default: %(default)s)")
     tokens = p.add_mutually_exclusive_group()
     tokens.add_argument(
@@ -74,12 +77,9 @@ def web(words: Sequence[str]) -> int:
 
 
 async def _serve(given: argparse.Namespace, store: Store) -> None:
-    try:
-        from tenure.web.server import Server, is_loopback
-    except ModuleNotFoundError as error:
-        if error.name != "h11":
-            raise
-        raise UsageError("tenure web needs h11: pip install 'tenure[web]'") from None
+    check_page("tenure web")
+    from tenure.web.server import Server, is_loopback
+
     if given.token is None and not is_loopback(given.host):
         print(
             "tenure: anyone who reaches this port can read the store; --token-file requires a password",
@@ -110,6 +110,23 @@ async def _serve(given: argparse.Namespace, store: Store) -> None:
             print(f"http://{host}:{ports[0]}/ shows {store.url}{hint}; Ctrl-C ends it", flush=True)
             await site.sample()
         group.cancel_scope.cancel()
+
+
+def check_page(what: str) -> None:
+    """Refuse a page where the extra for it is missing. Raises `UsageError`."""
+    if find_spec("h11") is None:
+        raise UsageError(f"{what} needs h11: pip install 'tenure[web]'")
+
+
+async def serve_page(store: Store, *, task_status: TaskStatus[str] = TASK_STATUS_IGNORED) -> None:
+    """Serve a page with payloads at any free port of this machine alone, whose address is the status."""
+    from tenure.web.server import Server
+
+    site = Site(store, payloads=True)
+    async with unwrapped_task_group() as group:
+        ports = await group.start(Server(site, token=None, names=(_LOCAL,)).serve, _LOCAL, 0)
+        task_status.started(f"http://{_LOCAL}:{ports[0]}/")
+        await site.sample()
 
 
 def _port(text: str) -> int:
