@@ -2,19 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import json
 import os
-import pty
 import re
-import select
 import signal
-import struct
-import subprocess
-import sys
 import termios
-import time
 import unicodedata
 
 import anyio
@@ -258,59 +250,6 @@ def test_rates_are_those_of_all_processes(here, command):
     assert queue["put_per_second"] > 0
     assert queue["ended_per_second"] > 0
     assert queue["mean_wait"] > 0
-
-
-class Terminal:
-    """A command on a terminal of 80 columns and 24 lines."""
-
-    def __init__(self, *words):
-        self.own, its = pty.openpty()
-        fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
-        self.before = termios.tcgetattr(its)
-        self.its = its
-        self.shown = ""
-        self.child = subprocess.Popen(
-            [sys.executable, "-m", "tenure.cli", *words],
-            stdin=its,
-            stdout=its,
-            stderr=its,
-            start_new_session=True,
-        )
-
-    def read(self, seconds=0.05):
-        if select.select([self.own], [], [], seconds)[0]:
-            self.shown += os.read(self.own, 1 << 16).decode()
-
-    def until(self, condition):
-        limit = time.monotonic() + 50
-        while not condition():
-            assert time.monotonic() < limit, self.shown
-            assert self.child.poll() is None, self.shown
-            self.read()
-
-    @property
-    def frames(self):
-        """What was drawn in full, line by line."""
-        return [ANSI.sub("", part).split("\r\n") for part in self.shown.split("\x1b[H")[2:-1]]
-
-    def close(self):
-        if self.child.poll() is None:
-            self.child.kill()
-        self.child.wait()
-        os.close(self.own)
-        os.close(self.its)
-
-
-@pytest.fixture
-def terminal():
-    with contextlib.ExitStack() as stack:
-
-        def start(*words):
-            one = Terminal(*words)
-            stack.callback(one.close)
-            return one
-
-        yield start
 
 
 @pytest.mark.parametrize("how", ["q", signal.SIGINT, signal.SIGTERM])

@@ -124,6 +124,7 @@ class _Demo:
                     eyes = Eyes(post.store)
                     if self._given.web:
                         self._screen.page = await parts.start(serve_page, post.store)
+                        self._screen.say(f"{self._screen.page} shows it too")
                     parts.start_soon(eyes.watch, partial(self._on_look, scope))
                     parts.start_soon(self._play, post, eyes, scope)
                     if self._screen.is_terminal:

@@ -16,7 +16,7 @@ from ._demo_fleet import Fleet, Member
 from ._demo_worker import LEDGER, POSTMASTER
 from ._frame import BOLD, PLAIN, RED
 from ._keyboard import draw
-from ._table import cut, spoken, table
+from ._table import cut, table
 
 _GREEN = "\x1b[32m"
 _STYLES = {"": "", "bad": RED, "good": _GREEN, "bold": BOLD}
@@ -88,7 +88,7 @@ def frame(
     title, page = top
     head = cut(title, max(1, columns - len(clock) - 2))
     shown = [(f"{head:<{columns - len(clock)}}{clock}", "bold"), (page, ""), (_letters(view), ""), ("", "")]
-    header = ("worker", "process", "state  ", "letters", "ledger   ", "postmaster")
+    header = ("worker", "process", "state  ", "letters", f"{'ledger':22}", "postmaster")
     rows = [_row(member, view, fleet) for member in fleet.members.values()]
     styles = [
         "bold",
@@ -128,7 +128,7 @@ def _part(member: Member, view: View, fleet: Fleet, kind: str, name: str, word: 
         return "-"
     for holder in key.holders:
         if fleet.name_of(holder.process) == member.name:
-            return f"{word} {holder.token}, for {spoken(holder.age)}"
+            return f"{word} {holder.token}"
     return "waits" if any(fleet.runs(member.name, one.process) for one in key.waiting) else "-"
 
 

@@ -70,16 +70,16 @@ class Story:
 
     async def _kill_holder(self) -> None:
         caught = await self._caught("lock", LEDGER)
-        began = self._kill(caught, f"held the ledger with token {caught.token}")
+        began = self._kill(caught, f"had the ledger, token {caught.token}")
         heir, token = await self._heir("lock", LEDGER, caught)
-        self._say(f"{heir} has the ledger {self._since(began)} later, with token {token}")
+        self._say(f"{heir} has the ledger {self._since(began)} later, token {token}")
         await self._back(caught.name)
 
     async def _kill_postmaster(self) -> None:
         caught = await self._caught("election", POSTMASTER)
-        began = self._kill(caught, f"was the postmaster, in term {caught.token}")
+        began = self._kill(caught, f"was postmaster, term {caught.token}")
         heir, term = await self._heir("election", POSTMASTER, caught)
-        self._say(f"{heir} is the postmaster {self._since(began)} later, in term {term}")
+        self._say(f"{heir} is postmaster {self._since(began)} later, term {term}")
         await self._back(caught.name)
 
     async def _kill_busy(self) -> None:
@@ -87,7 +87,7 @@ class Story:
         name = self._fleet.name_of(one.process)
         began = self._kill(_Caught(name, one.process, 0, letters_of(one)), "")
         await self._ended([one.process])
-        self._say(f"{self._letters(letters_of(one))} of {name} went to others {self._since(began)} later")
+        self._say(f"what {name} had went to others {self._since(began)} later")
         await self._back(name)
 
     async def _kill_all(self) -> None:
@@ -96,7 +96,7 @@ class Story:
         ]
         for name in self._fleet.members:
             self._fleet.kill(name)
-        self._say(f"kill -9 {', '.join(self._fleet.members)}: all at once", style="bad")
+        self._say(f"kill -9 {' '.join(self._fleet.members)}: all at once", style="bad")
         await anyio.sleep(_AWAY)
         for name in self._fleet.members:
             self._fleet.start(name)
@@ -104,26 +104,24 @@ class Story:
             await self._is_there(name)
         await self._ended(gone)
         await self._settled()
-        self._say("all are back, and go on where they were", style="good")
+        self._say("all are back, and go on", style="good")
 
     async def _freeze_holder(self) -> None:
         caught = await self._caught("lock", LEDGER)
         self._fleet.frozen += 1
-        self._say(
-            f"kill -STOP {caught.name}, in the middle of the ledger, with token {caught.token}", style="bad"
-        )
+        self._say(f"kill -STOP {caught.name}: has the ledger, token {caught.token}", style="bad")
         refused = len(self._books.read().refused)
         heir, token = await self._heir("lock", LEDGER, caught)
         await self._eyes.until(
             "the next holder has written", lambda _: self._books.read().tokens[-1] > caught.token or None
         )
-        self._say(f"{heir} has the ledger and writes, with token {token}")
+        self._say(f"{heir} has the ledger, and writes with token {token}")
         self._fleet.thaw(caught.name)
         with anyio.move_on_after(_WAKING):
             await self._eyes.until(
                 "a late write is refused", lambda _: len(self._books.read().refused) > refused or None
             )
-            self._say(f"{caught.name} wakes and writes with token {caught.token}: refused", style="good")
+            self._say(f"{caught.name} wakes, and writes with token {caught.token}: refused", style="good")
             return
         self._say(f"{caught.name} wakes, and has nothing left to write", style="good")
 
@@ -132,8 +130,8 @@ class Story:
     def _kill(self, caught: _Caught, what: str) -> float:
         """Kill a worker; returns when."""
         self._fleet.kill(caught.name)
-        held = [what, f"had {self._letters(caught.letters)}" if caught.letters else ""]
-        self._say(f"kill -9 {caught.name}: it {' and '.join(filter(None, held))}", style="bad")
+        held = [what, self._letters(caught.letters) if caught.letters else ""]
+        self._say(f"kill -9 {caught.name}: {', and '.join(filter(None, held))}", style="bad")
         return anyio.current_time()
 
     async def _caught(self, kind: str, name: str) -> _Caught:
