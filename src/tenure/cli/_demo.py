@@ -36,7 +36,7 @@ _PATIENCE = 60.0
 
 _DESCRIPTION = """\
 Show what happens to workers that are killed. Four processes deliver letters from a queue, take turns at a ledger, and
-elect a postmaster, over a SQLite file in a temporary folder. They are killed with kill -9, or stopped and woken when
+elect a postmaster, over a SQLite file in a temporary folder. They are killed with kill -9, or stopped when
 it is too late. At the end, all records are compared: each letter must be delivered once, and the ledger must have no
 stale write."""
 
@@ -157,12 +157,8 @@ class _Demo:
     def _report(self, verdict: Verdict) -> int:
         fleet = self._fleet
         print("\n".join(verdict.lines))
-        after = (
-            f"; others had what they held after {max(self._handovers):.1f} s at most"
-            if self._handovers
-            else ""
-        )
-        print(f"workers         {fleet.killed} killed, {fleet.frozen} stopped and woken{after}")
+        after = f"; others took over after {max(self._handovers):.1f} s at most" if self._handovers else ""
+        print(f"workers         {fleet.killed} killed, {fleet.frozen} stopped{after}")
         problems = [*verdict.problems, *self._problems]
         for problem in problems:
             print(styled(printable(problem), "bad"))
@@ -171,7 +167,7 @@ class _Demo:
         elif self._finished:
             print(
                 styled(
-                    "PASSED: the records agree. Each letter was delivered once, no stale write was made.",
+                    "PASSED: each letter was delivered once, and no stale write was made.",
                     "good",
                 )
             )

@@ -37,11 +37,11 @@ def judge(audit: Audit, sent: int, written: Written, *, finished: bool) -> Verdi
     problems += [f"letter {letter} was not delivered" for letter in lost[:_SHOWN]]
     back = [(new, old) for old, new in pairwise(tokens) if new < old]
     problems += [f"the ledger has a stale write: token {new} after {old}" for new, old in back[:_SHOWN]]
-    left = "" if finished else f", {queue.unfinished} on their way"
+    left = "" if finished else f", {queue.unfinished} left"
     again, refused = len(letters) - len(set(letters)), len(written.refused)
     lines = [
         f"queue.verify()  {'the counts agree' if audit else 'the counts do not agree'}",
-        f"letters         {queue.put} put, {queue.done} done{left}; {len(letters)} delivered, {again} of them again",
+        f"letters         {queue.put} put, {queue.done} done{left}; {len(letters)} delivered, {again} again",
         f"ledger          {len(tokens)} lines by {len(set(tokens))} holders, {len(back)} stale; {refused} refused",
     ]
     return Verdict(lines, problems)

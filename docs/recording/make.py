@@ -1,0 +1,190 @@
+"""Make `tenure.svg`, the recording in the README, out of a run of real commands in a shell: `python make.py`.
+
+It needs a POSIX system with bash, the `tenure` command on the PATH, and the package pyte (0.8), which is the terminal.
+What the shell shows is sampled; all samples stand side by side in the picture, which moves past a window in steps.
+Lines that occur more than once are in it once. There is no script and no font in it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import re
+import select
+import shutil
+import signal
+import struct
+import subprocess
+import sys
+import sysconfig
+import termios
+import time
+from collections.abc import Callable
+from html import escape
+from itertools import groupby, pairwise
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pyte
+
+COLUMNS, LINES = 80, 24
+SAMPLE = 0.35  # seconds, at least, between two pictures
+LONGEST = 1.5  # seconds that nothing may happen; longer rests are shortened
+REST = 6.0  # seconds at the end
+WIDTH, HEIGHT, EDGE = 8.4, 18, 12  # of a character, a line, and the frame, in pixels
+RUN = "tenure run tenure.examples:digest --from 'lib/**/*.py' --rate 80/s"
+STYLE = """
+svg{font:14px ui-monospace,SFMono-Regular,Menlo,Consolas,"DejaVu Sans Mono",monospace}
+.w{fill:#f6f8fa;stroke:#d0d7de}text{fill:#1f2328;white-space:pre}
+.b{font-weight:bold}.red{fill:#cf222e}.green{fill:#1a7f37}
+@media(prefers-color-scheme:dark){.w{fill:#0d1117;stroke:#30363d}text{fill:#e6edf3}.red{fill:#ff7b72}.green{fill:#56d364}}
+"""
+
+
+class Shell:
+    """A bash on a terminal of its own, which is sampled."""
+
+    def __init__(self, folder: str) -> None:
+        self.samples: list[tuple[float, tuple[str, ...]]] = []
+        self._typed = ""
+        self._screen = pyte.Screen(COLUMNS, LINES)
+        self._stream = pyte.ByteStream(self._screen)
+        pid, self._fd = pty.fork()
+        if pid == 0:
+            os.chdir(folder)
+            os.execvpe(
+                "bash", ["bash", "--norc", "--noprofile"], {**os.environ, "PS1": "$ ", "TERM": "xterm"}
+            )
+        fcntl.ioctl(self._fd, termios.TIOCSWINSZ, struct.pack("HHHH", LINES, COLUMNS, 0, 0))
+        self.pid = pid
+        self.until(self.ready)
+
+    def type(self, line: str) -> None:
+        """Type a line, as a hand would, and press return."""
+        self._typed = line
+        for start in range(0, len(line), 4):
+            os.write(self._fd, line[start : start + 4].encode())
+            self._read(0.1)
+        os.write(self._fd, b"\r")
+        self._read(0.5)
+
+    def until(self, condition: Callable[[], object], seconds: float = 120.0) -> None:
+        """Read on until something is to be seen."""
+        limit = time.monotonic() + seconds
+        while not condition():
+            if time.monotonic() > limit:
+                sys.exit("\n".join(self._screen.display))
+            self._read(0.05)
+
+    def ready(self) -> bool:
+        """Whether the shell waits for a command."""
+        return self._screen.display[self._screen.cursor.y].rstrip() == "$"
+
+    def shows(self, pattern: str) -> bool:
+        """Whether the screen has a text."""
+        return re.search(pattern, "\n".join(self._screen.display)) is not None
+
+    def _read(self, seconds: float) -> None:
+        end = time.monotonic() + seconds
+        while (left := end - time.monotonic()) > 0:
+            if select.select([self._fd], [], [], left)[0]:
+                data = os.read(self._fd, 1 << 16)
+                if b"\x1b[?1049l" in data:  # the other screen is left: pyte has only one
+                    self._screen.reset()
+                    data = b"$ " + self._typed.encode() + b"\r\n" + data.rpartition(b"\x1b[?1049l")[2]
+                self._stream.feed(data)
+        self._sample()
+
+    def _sample(self) -> None:
+        now = time.monotonic()
+        seen = tuple(self._line(y) for y in range(LINES))
+        if not self.samples or seen != self.samples[-1][1]:
+            if len(self.samples) > 1 and now - self.samples[-2][0] < SAMPLE:
+                now = self.samples.pop()[0]
+            self.samples.append((now, seen))
+
+    def _line(self, y: int) -> str:
+        """A line of the screen as the content of a text element."""
+        row = self._screen.buffer[y]
+        length = len(self._screen.display[y].rstrip())
+        parts: list[str] = []
+        for style, run in groupby((row[x] for x in range(length)), lambda c: (c.fg, c.bold)):
+            text = escape("".join(c.data for c in run), quote=False)
+            names = " ".join(
+                name for name in (style[0] * (style[0] in {"red", "green"}), "b" * style[1]) if name
+            )
+            parts.append(f'<tspan class="{names}">{text}</tspan>' if names else text)
+        return f'textLength="{length * WIDTH:.1f}">' + "".join(parts) if length else ""
+
+
+def record() -> list[tuple[float, tuple[str, ...]]]:
+    """Run the commands; returns when the screen showed what."""
+    with TemporaryDirectory() as folder:
+        library = Path(sysconfig.get_path("stdlib"))
+        for part in (
+            "asyncio",
+            "concurrent",
+            "ctypes",
+            "distutils",
+            "email",
+            "encodings",
+            "importlib",
+            "json",
+            "lib2to3",
+        ):
+            if (library / part).is_dir():
+                shutil.copytree(library / part, Path(folder, "lib", part))
+        shell = Shell(folder)
+        shell.type(RUN)
+        shell.until(lambda: shell.shows(r"\] [2-9]\d\d/"))
+        (run,) = subprocess.check_output(["pgrep", "-P", str(shell.pid)], text=True).split()
+        os.kill(int(run), signal.SIGKILL)
+        shell.until(shell.ready)
+        shell.type("# it was killed with kill -9: the same command goes on")
+        shell.type(RUN)
+        shell.until(shell.ready)
+        shell.type("clear")
+        shell.type("tenure demo --seconds 26")
+        shell.until(shell.ready)
+        return shell.samples
+
+
+def picture(samples: list[tuple[float, tuple[str, ...]]]) -> str:
+    """The recording as SVG."""
+    times, at = [0.0], 0.0
+    for (before, _), (after, _) in pairwise(samples):
+        times.append(at := at + min(LONGEST, after - before))
+    whole = at + REST
+    names = {
+        line: f"l{n}"
+        for n, line in enumerate(dict.fromkeys(line for _, seen in samples for line in seen if line))
+    }
+    wide, high = COLUMNS * WIDTH + 2 * EDGE, LINES * HEIGHT + 2 * EDGE
+    steps = "".join(
+        f"{100 * moment / whole:.2f}%{{transform:translateX({-n * wide:.0f}px)}}"
+        for n, moment in enumerate(times)
+    )
+    frames = "".join(
+        f'<svg x="{n * wide:.0f}" width="{wide:.0f}">'
+        + "".join(f'<use href="#{names[line]}" y="{y * HEIGHT}"/>' for y, line in enumerate(seen) if line)
+        + "</svg>"
+        for n, (_, seen) in enumerate(samples)
+    )
+    lines = "".join(
+        f'<text id="{name}" x="{EDGE}" y="{EDGE + 14}" {line}</text>' for line, name in names.items()
+    )
+    last = f"#f{{animation:none;transform:translateX({-(len(samples) - 1) * wide:.0f}px)}}"
+    still = f"@media(prefers-reduced-motion:reduce){{{last}}}"
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {wide:.0f} {high}" width="{wide:.0f}" height="{high}">'
+        f"<style>{STYLE}#f{{animation:f {whole:.1f}s step-end infinite}}@keyframes f{{{steps}}}{still}</style>"
+        f'<defs xml:space="preserve">{lines}</defs><rect class="w" x=".5" y=".5" width="{wide - 1:.0f}"'
+        f' height="{high - 1}" rx="8"/><g id="f">{frames}</g></svg>\n'
+    )
+
+
+if __name__ == "__main__":
+    drawn = picture(record())
+    Path(__file__).with_name("tenure.svg").write_text(drawn, "utf-8")
+    print(f"{len(drawn):,} bytes")
