@@ -23,7 +23,7 @@ def main(wheel: str) -> None:
     expected |= {f"{info}/{name}" for name in EXTRA}
     problems = [f"missing: {name}" for name in sorted(expected - found)]
     problems += [f"not expected: {name}" for name in sorted(found - expected)]
-    sys.exit("\n".join(problems))
+    sys.exit("\n".join(problems) or 0)
 
 
 if __name__ == "__main__":
