@@ -16,6 +16,7 @@ ROOT = Path(__file__).parents[1]
 PARTS = (
     ("tests/local", "tests/store", "tests/shared", "-m", "not slow", "-k", "memory or local"),
     ("tests/engines/test_contract.py", "-k", "memory or sqlite or postgres or redis"),
+    ("tests/sql", "tests/observe", "tests/blocking", "tests/test_docs.py", "-m", "not slow"),
 )
 
 nox.options.default_venv_backend = "uv"
