@@ -87,7 +87,7 @@ def explore(
     whole, which then must end without an error. `strict` leaves the order of ready tasks as asyncio keeps it, first
     come first served, and varies only time and cancellation; trio keeps no order, so there it changes nothing.
 
-    What failed is made shorter, if hypothesis is installed, and described step by step. Raises `ValueError` for bad
+    What failed is made shorter, if hypothesis 6.125 or later is installed, and described step by step. Raises `ValueError` for bad
     arguments, and `RuntimeError` when called inside of a running loop.
 
     The ideas are those of Coyote, Shuttle and trio's own deterministic scheduling; the cancellations between two steps

@@ -18,13 +18,13 @@ class _Enough(BaseException):
 
 
 def shrunk(fails: Callable[[Callable[[int], int]], tuple[bool, list[int]]], choices: list[int]) -> list[int]:
-    """Return a simpler list of choices that still fails; without hypothesis, the same.
+    """Return a simpler list of choices that still fails; without hypothesis 6.125 or later, the same.
 
     `fails(choose)` makes a run for which `choose(n)` chooses, and returns whether it failed and what was chosen.
     """
     try:
         from hypothesis import Phase, Verbosity, find, settings, strategies
-        from hypothesis import database as databases
+        from hypothesis.database import InMemoryExampleDatabase, choices_to_bytes
     except ImportError:
         return choices
     best = _beginning(fails, choices)
@@ -55,8 +55,8 @@ def shrunk(fails: Callable[[Callable[[int], int]], tuple[bool, list[int]]], choi
     # The failing choices stand in for an example of an earlier session, which hypothesis repeats; and shrinks, since it
     # is not to the last choice what was saved.
     key = b"schedule"
-    known = databases.InMemoryExampleDatabase()
-    known.save(key, databases.choices_to_bytes([*best, 0]))
+    known = InMemoryExampleDatabase()
+    known.save(key, choices_to_bytes([*best, 0]))
     # It stops when it has done enough, or at a scenario that depends on more than its choices: the best so far is good.
     with suppress(Exception, _Enough):
         find(
