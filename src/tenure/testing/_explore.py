@@ -87,8 +87,8 @@ def explore(
     whole, which then must end without an error. `strict` leaves the order of ready tasks as asyncio keeps it, first
     come first served, and varies only time and cancellation; trio keeps no order, so there it changes nothing.
 
-    What failed is made shorter, if hypothesis 6.125 or later is installed, and described step by step. Raises `ValueError` for bad
-    arguments, and `RuntimeError` when called inside of a running loop.
+    What failed is made shorter, if hypothesis 6.125 or later is installed, and described step by step. Raises
+    `ValueError` for bad arguments, and `RuntimeError` when called inside of a running loop.
 
     The ideas are those of Coyote, Shuttle and trio's own deterministic scheduling; the cancellations between two steps
     are those in which the locks of asyncio and anyio were once found wanting (python/cpython#90155, anyio #947, #1145).
