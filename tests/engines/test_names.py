@@ -121,7 +121,7 @@ class World:
     def use(self, session, name):
         """Each kind of thing, once."""
         ask, numbers = self.ask, self._numbers
-        ask(e.Spend(session, next(numbers), name, (e.SpendRequest(1.0),), 1.0, 1.0))
+        ask(e.Spend(session, next(numbers), name, (e.SpendRequest((1.0,)),), (e.RateLimit("", 1.0, 1.0),)))
         assert isinstance(ask(e.Arrive(session, name, "a", 1)), e.Tripped)
         ask(e.Withdraw(name, "a"))
         request = e.PutRequest("m", (e.NewTask(b"x", expires=60.0),))
@@ -235,7 +235,7 @@ def test_the_end_of_a_session_leaves_its_many_numbered_answers_alone(world):
     session = "many"
     world.ask(e.OpenSession(session, "p", TTL))
     for i in range(2 * e.CAP):
-        world.ask(e.Spend(session, i, f"key {i}", (e.SpendRequest(1.0),), 1.0, 1.0))
+        world.ask(e.Spend(session, i, f"key {i}", (e.SpendRequest((1.0,)),), (e.RateLimit("", 1.0, 1.0),)))
     assert world.engine.apply(e.CloseSession(session)) is e.Reply.OK
     world.now += 3 * TTL
     world.others_go_on()

@@ -27,6 +27,7 @@ from tenure.engine import (
     Put,
     PutRequest,
     Queued,
+    RateLimit,
     Release,
     Reply,
     Settle,
@@ -682,10 +683,12 @@ async def test_large_batches_forget_more_than_they_leave(postgres_server, sql, s
         for batch in range(5):
             now += 100.0
             names = [f"{batch} {n}" for n in range(160)]
-            await engine.execute([Spend("s", 1, name, (SpendRequest(1.0),), 1.0, 1.0) for name in names])
+            await engine.execute(
+                [Spend("s", 1, name, (SpendRequest((1.0,)),), (RateLimit("", 1.0, 1.0),)) for name in names]
+            )
         # nobody waits for the forgetting, but what follows comes behind it
         await one(engine, Ping())
-        assert sql.execute("SELECT count(*) FROM tenure.rate").fetchall() == [(160,)]
+        assert sql.execute("SELECT count(*) FROM tenure.limiter").fetchall() == [(160,)]
 
 
 async def test_a_connection_that_is_cut_while_much_is_being_sent_is_made_anew(postgres_server):

@@ -981,7 +981,9 @@ async def test_the_slowest_rates_count_as_on_the_memory_engine(path, rate):
     ):
         for n in range(1, 200):
             now += 0.1234567
-            spend = e.Spend("s1", n, f"k{n}", (e.SpendRequest(1.0, 0.0),) * 2, rate, 1.0)
+            spend = e.Spend(
+                "s1", n, f"k{n}", (e.SpendRequest((1.0,), 0.0),) * 2, (e.RateLimit("", rate, 1.0),)
+            )
             spent = [
                 (await each.execute([e.OpenSession("s1", "p1", 100.0), spend]))[1]
                 for each in (engine, reference)

@@ -19,6 +19,7 @@ from typing import Any, Generic, Union, cast, get_args, get_origin, get_type_hin
 from tenure.engine import (
     A,
     Asked,
+    Booking,
     Broken,
     Changed,
     Claimed,
@@ -29,6 +30,7 @@ from tenure.engine import (
     Hint,
     Holdings,
     KeyPage,
+    Looked,
     Mismatch,
     Notice,
     Operation,
@@ -36,13 +38,11 @@ from tenure.engine import (
     Page,
     QueueCounts,
     Queued,
-    Refund,
+    RateLimit,
     Reply,
     ResourcePage,
     SessionPage,
-    Spend,
     Spending,
-    SpendRequest,
     Spent,
     Tripped,
     Unfinished,
@@ -54,7 +54,7 @@ Argument = bytes | str | int | float
 Convert = Callable[[Any], Any]
 Read = Callable[[Any], tuple[Any, ...]]
 
-_AMOUNTS = frozenset({Spend, SpendRequest, Refund, Spending})
+_AMOUNTS = frozenset({RateLimit, Spending, Booking, Looked})
 """Classes whose floats are no durations: they travel as they are."""
 
 _ANSWERS: dict[str, type] = {
@@ -69,6 +69,7 @@ _ANSWERS: dict[str, type] = {
     "groups": GroupPage,
     "holdings": Holdings,
     "inspected": SessionPage,
+    "looked": Looked,
     "mismatch": Mismatch,
     "outcome": Outcome,
     "page": Page,
