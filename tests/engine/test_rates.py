@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tenure.arguments import LONGEST
-from tenure.engine import ROUNDING, Booking, Limiter, RateLimit, Refund, Spend, SpendRequest, within
+from tenure.engine import ROUNDING, Booking, Limiter, RateLimit, RefundRequest, Spend, SpendRequest, within
 from tenure.errors import EngineError
 
 NOW = 100.0
@@ -65,16 +65,16 @@ def test_a_refund_leaves_what_later_bookings_have_used(later, left):
     limiter, limits = Limiter(), (RateLimit("", 2.0, 4.0),)
     spending = limiter.spend(limits, SpendRequest((3.0,)), NOW)
     book(limiter, later)
-    limiter.refund(Refund("s", 1, "k", limits, spending.bookings), NOW)
+    limiter.refund(limits, RefundRequest(spending.bookings), NOW)
     assert limiter.look(limits, NOW).debts == (left,)
 
 
 def test_a_refund_of_what_nobody_knows_is_nothing():
     limiter, limits = Limiter(), (RateLimit("", 2.0, 4.0),)
     for amounts in ((), (1.0,)):
-        limiter.refund(Refund("s", 1, "k", limits, (Booking(101.0, 1.0),), amounts), NOW)
+        limiter.refund(limits, RefundRequest((Booking(101.0, 1.0),), amounts), NOW)
         assert not limiter.is_used(NOW)
-    limiter.refund(Refund("s", 1, "k", limits, (Booking(101.0, 1.0),), (-1.0,)), NOW)
+    limiter.refund(limits, RefundRequest((Booking(101.0, 1.0),), (-1.0,)), NOW)
     assert limiter.look(limits, NOW).debts == (1.0,)
 
 
@@ -119,7 +119,7 @@ def test_no_span_of_time_gets_more_than_the_burst_and_what_the_rate_gives(limits
         elif waiting := [one for one in began if one[0] > limiter.time(now)]:
             one = waiting[n % len(waiting)]
             began.remove(one)
-            limiter.refund(Refund("s", 1, "k", limits, one[2]), now)
+            limiter.refund(limits, RefundRequest(one[2]), now)
     for i, limit in enumerate(limits):
         spent = sorted((due, costs[i]) for due, costs, _ in began if costs[i])
         for first in range(len(spent)):

@@ -68,20 +68,26 @@ class Spent:
     answers: tuple[Spending, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Refund(Operation[Reply]):
-    """Give back a booking, or change what it has booked; numbered as `Spend`. -> OK, GONE, MORE
+class RefundRequest(NamedTuple):
+    """What goes back of the bookings of one spending, which has one for each limit.
 
     Without `amounts` the caller never went: what no later booking has overtaken goes back. Else an amount for each
     limit goes back, as far as time has not brought it back already; one below zero is booked in addition at once.
     """
 
+    bookings: tuple[Booking, ...]
+    amounts: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Refund(Operation[Reply]):
+    """Give back bookings in the order given, or change how much is booked; numbered as `Spend`. -> OK, GONE, MORE"""
+
     session: str
     n: int
     key: str
+    requests: tuple[RefundRequest, ...]
     limits: tuple[RateLimit, ...]
-    bookings: tuple[Booking, ...]
-    amounts: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from tenure.errors import EngineError
 
 from ._answers import Operation
 from ._claims import Claim, EditClaim
-from ._counters import HoldOff, Look, RateLimit, Refund, Spend, SpendRequest
+from ._counters import HoldOff, Look, RateLimit, Refund, RefundRequest, Spend, SpendRequest
 from ._enlisting import Complete, CompleteAll, Enlisted, PutOne
 from ._sessions import OpenSession
 from ._tasks import Exchange, Move, NewTask, Put, PutRequest, SetGroups, Settle
@@ -91,15 +91,20 @@ def _spend(operation: Spend) -> Spend:
 
 def _refund(operation: Refund) -> Refund:
     limits = _limits(operation, operation.limits)
-    if len(operation.bookings) != len(limits):
-        raise EngineError("Refund has not one booking for each limit")
-    for booking in operation.bookings:
-        if not (isfinite(booking.end) and isfinite(booking.size)):
-            raise EngineError("Refund has a booking that is not a number")
-    amounts = operation.amounts and _amounts(operation, operation.amounts, limits)
-    if amounts is operation.amounts and limits is operation.limits:
+
+    def bound(request: RefundRequest) -> RefundRequest:
+        if len(request.bookings) != len(limits):
+            raise EngineError("Refund has not one booking for each limit")
+        for booking in request.bookings:
+            if not (isfinite(booking.end) and isfinite(booking.size)):
+                raise EngineError("Refund has a booking that is not a number")
+        amounts = request.amounts and _amounts(operation, request.amounts, limits)
+        return request if amounts is request.amounts else request._replace(amounts=amounts)
+
+    requests = _each(bound, operation.requests)
+    if requests is operation.requests and limits is operation.limits:
         return operation
-    return replace(operation, limits=limits, amounts=amounts)
+    return replace(operation, requests=requests, limits=limits)
 
 
 def _look(operation: Look) -> Look:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from tenure.arguments import LONGEST
 
-from ._counters import Booking, Looked, RateLimit, Refund, Spending, SpendRequest
+from ._counters import Booking, Looked, RateLimit, RefundRequest, Spending, SpendRequest
 
 ROUNDING = 1e-6
 """Seconds: a shorter delay counts as none, because sums of floats are not exact."""
@@ -77,12 +77,12 @@ class Limiter:
             self.last_due = max(self.last_due, time + start)
         return Spending(True, delay, self.held, tuple(bookings))
 
-    def refund(self, op: Refund, now: float) -> None:
-        """Give back what the operation names."""
+    def refund(self, limits: tuple[RateLimit, ...], request: RefundRequest, now: float) -> None:
+        """Give back what the request names."""
         time = self.time(now)
-        for i, (limit, booking) in enumerate(zip(op.limits, op.bookings, strict=True)):
+        for i, (limit, booking) in enumerate(zip(limits, request.bookings, strict=True)):
             known = self.booked.get(limit.name)
-            amount = op.amounts[i] if op.amounts else 0.0
+            amount = request.amounts[i] if request.amounts else 0.0
             if known is None:
                 if amount >= 0:
                     continue
@@ -90,7 +90,7 @@ class Limiter:
             # relative to the limiter's time, in seconds at the rate of the booking
             change = known.rate / limit.rate
             ahead, end = (known.end - time) * change, booking.end - time
-            if not op.amounts:
+            if not request.amounts:
                 back = max(0.0, min(booking.size, booking.size - (ahead - end)))
             elif amount >= 0:
                 back = max(0.0, min(amount / limit.rate, end))

@@ -62,7 +62,8 @@ class Rates:
         if known is not None:
             return known
         limiter = self._limiter(op.key)
-        limiter.refund(op, self._state.now)
+        for request in op.requests:
+            limiter.refund(op.limits, request, self._state.now)
         self._keep(op.key, limiter)
         self._state.cache_reply(op.session, op.n, name, Reply.OK)
         return Reply.OK

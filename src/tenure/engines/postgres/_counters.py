@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from math import inf
+from math import inf, nan
 
 from tenure.engine import (
     Arrivals,
@@ -68,9 +68,13 @@ COUNTERS: Codecs = {
             name(op.key),
             _names(op.limits),
             _rates(op.limits),
-            Floats(float(booking.end) for booking in op.bookings),
-            Floats(float(booking.size) for booking in op.bookings),
-            Floats(map(float, op.amounts)),
+            Floats(float(booking.end) for request in op.requests for booking in request.bookings),
+            Floats(float(booking.size) for request in op.requests for booking in request.bookings),
+            Floats(
+                float(amount)
+                for request in op.requests
+                for amount in request.amounts or [nan] * len(request.bookings)
+            ),
         ),
     ),
     HoldOff: Codec("hold_off"),

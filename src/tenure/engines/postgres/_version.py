@@ -145,7 +145,7 @@ STEPS: dict[int, str] = {
         ) RETURNS tenure.answer LANGUAGE plpgsql AS $$
         BEGIN
             RETURN tenure.refund(_clock, _cap, _session, _n, _key, ARRAY[''::bytea], ARRAY[_rate], ARRAY[_booking],
-                ARRAY[_cost / _rate], '{}'::double precision[]);
+                ARRAY[_cost / _rate], ARRAY['NaN'::double precision]);
         END $$;
     """,
 }

@@ -16,9 +16,12 @@ def spend(op: Spend) -> list[Argument]:
 
 
 def refund(op: Refund) -> list[Argument]:
-    """The arguments of `Refund`: of each limit the booking, and then the amounts."""
-    bookings = [number for booking in op.bookings for number in booking]
-    return ["refund", op.key, op.session, op.n, *_limits(op.limits), *bookings, *op.amounts]
+    """The arguments of `Refund`: of each request the booking and the amount in each limit."""
+    arguments: list[Argument] = ["refund", op.key, op.session, op.n, *_limits(op.limits)]
+    for bookings, amounts in op.requests:
+        for (end, size), amount in zip(bookings, amounts or [""] * len(bookings), strict=True):
+            arguments += (end, size, amount)
+    return arguments
 
 
 def _limits(limits: tuple[RateLimit, ...]) -> list[Argument]:

@@ -61,7 +61,11 @@ class Rates:
         return answer
 
     def refund(self, op: Refund) -> Reply:
-        return self._change(op, lambda limiter: limiter.refund(op, self._state.now))
+        def refund(limiter: Limiter) -> None:
+            for request in op.requests:
+                limiter.refund(op.limits, request, self._state.now)
+
+        return self._change(op, refund)
 
     def hold_off(self, op: HoldOff) -> Reply:
         def hold_off(limiter: Limiter) -> None:

@@ -16,6 +16,7 @@ from tenure.engine import (
     Ping,
     RateLimit,
     Refund,
+    RefundRequest,
     ResetBarrier,
     Spend,
     Spending,
@@ -109,21 +110,21 @@ class CounterContract(ContractBase):
         session = await do.open()
         limits = (_TWO, _TEN)
         spendings = await self._spend(do, session, limits, (0.0, 40.0), (1.0, 20.0))
-        await do(Refund(session, do.number(), "k", limits, spendings[1].bookings))
+        await do(Refund(session, do.number(), "k", (RefundRequest(spendings[1].bookings),), limits))
         await self._debts(do, 0.0, 40.0)
 
     async def test_a_correction_books_more_or_gives_back(self, do: Do, advance: Advance) -> None:
         session = await do.open()
         limits = (_TWO, _TEN)
         ((_, _, _, bookings),) = await self._spend(do, session, limits, (1.0, 40.0))
-        await do(Refund(session, do.number(), "k", limits, bookings, (0.5, 30.0)))
+        await do(Refund(session, do.number(), "k", (RefundRequest(bookings, (0.5, 30.0)),), limits))
         await self._debts(do, 0.5, 10.0)
         # also above the burst
-        await do(Refund(session, do.number(), "k", limits, bookings, (-9.5, -60.0)))
+        await do(Refund(session, do.number(), "k", (RefundRequest(bookings, (-9.5, -60.0)),), limits))
         await self._debts(do, 10.0, 70.0)
         # what time has brought back meanwhile is not given back once more
         await advance(3.0)
-        await do(Refund(session, do.number(), "k", limits, bookings, (1.0, 40.0)))
+        await do(Refund(session, do.number(), "k", (RefundRequest(bookings, (1.0, 40.0)),), limits))
         await self._debts(do, 4.0, 30.0)
 
     async def test_a_debt_stays_the_same_amount_when_the_rate_changes(self, do: Do) -> None:

@@ -28,6 +28,7 @@ from tenure.engine import (
     PutRequest,
     RateLimit,
     Refund,
+    RefundRequest,
     Reply,
     Resources,
     Settle,
@@ -117,7 +118,9 @@ class DurationContract(ContractBase):
             "quarantine": Claim(session, "p", "a", (), nan),
             "cool down": EditClaim("p", "a", 1, cool_down=nan),
             "cost": Spend(session, n, "k", (SpendRequest((nan,)),), (RateLimit("", 1.0, 1.0),)),
-            "refund": Refund(session, n, "k", (RateLimit("", 1.0, 1.0),), (Booking(1.0, 1.0),), (nan,)),
+            "refund": Refund(
+                session, n, "k", (RefundRequest((Booking(1.0, 1.0),), (nan,)),), (RateLimit("", 1.0, 1.0),)
+            ),
             "rate": Look("k", (RateLimit("", nan, 1.0),)),
             "hold off": HoldOff(session, n, "k", nan),
         }

@@ -12,7 +12,17 @@ from typing import Any, cast
 import pytest
 
 from tenure import engine as e
-from tenure.engine import Booking, NewTask, Operation, PutRequest, RateLimit, Reply, Settle, SpendRequest
+from tenure.engine import (
+    Booking,
+    NewTask,
+    Operation,
+    PutRequest,
+    RateLimit,
+    RefundRequest,
+    Reply,
+    Settle,
+    SpendRequest,
+)
 from tenure.errors import EngineError
 
 from ._contract import Advance, ContractBase, Do
@@ -131,7 +141,9 @@ FAMILIES: dict[str, tuple[Operation[Any], ...]] = {
             (e.SpendRequest((1.0,), 1.0), e.SpendRequest((2.0,))),
             (e.RateLimit("", 2.0, 4.0),),
         ),
-        e.Refund("odd", 2, "rate", (e.RateLimit("", 2.0, 4.0),), (e.Booking(1.0, 0.5),), (0.5,)),
+        e.Refund(
+            "odd", 2, "rate", (RefundRequest((e.Booking(1.0, 0.5),), (0.5,)),), (e.RateLimit("", 2.0, 4.0),)
+        ),
         e.HoldOff("odd", 3, "rate", 1.0),
         e.Look("rate", (e.RateLimit("", 2.0, 4.0),)),
         e.Arrive("odd", "barrier", "participant", 2),
@@ -166,7 +178,7 @@ def _odd(value: Any) -> Iterator[Any]:
             for field in (field for field in fields(operation) if field.init):
                 for odd in _odd(getattr(operation, field.name)):
                     yield from _made(operation, field.name, odd)
-        case NewTask() | PutRequest() | Settle() | SpendRequest() | RateLimit() | Booking():
+        case NewTask() | PutRequest() | Settle() | SpendRequest() | RateLimit() | Booking() | RefundRequest():
             for name, part in value._asdict().items():
                 for odd in _odd(part):
                     yield value._replace(**{name: odd})
@@ -343,7 +355,7 @@ class OddArgumentContract(ContractBase):
         assert isinstance(spent, e.Spent)
         assert spent.answers[0].booked
         bookings = spent.answers[0].bookings
-        assert await do(e.Refund(session, do.number(), key, limits, bookings)) is Reply.OK
+        assert await do(e.Refund(session, do.number(), key, (RefundRequest(bookings),), limits)) is Reply.OK
         assert await do(e.HoldOff(session, do.number(), key, 1.0)) is Reply.OK
         assert (await do(e.Look(key, limits))).debts == (0.0,)
         assert isinstance(await do(e.Arrive(session, key, "a", 2)), e.Waiting)

@@ -30,6 +30,7 @@ from tenure.engine import (
     Queued,
     RateLimit,
     Refund,
+    RefundRequest,
     Release,
     RenewSession,
     Reply,
@@ -115,8 +116,8 @@ class ResendingContract(ContractBase):
         limits = (RateLimit("", 1.0, 3.0),)
         (spent,) = await self._twice(do, Spend(session, do.number(), "k", twice, limits))
         last = spent.answers[-1].bookings
-        await self._twice(do, Refund(session, do.number(), "k", limits, last))
-        await self._twice(do, Refund(session, do.number(), "k", limits, last, (-2.0,)))
+        await self._twice(do, Refund(session, do.number(), "k", (RefundRequest(last),), limits))
+        await self._twice(do, Refund(session, do.number(), "k", (RefundRequest(last, (-2.0,)),), limits))
         spent = await do(Spend(session, do.number(), "k", (SpendRequest((2.0,)),), limits))
         assert isinstance(spent, Spent)
         assert spent.answers[0].delay == self.about(3.0)

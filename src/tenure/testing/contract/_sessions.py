@@ -30,6 +30,7 @@ from tenure.engine import (
     PutRequest,
     RateLimit,
     Refund,
+    RefundRequest,
     Release,
     RenewSession,
     Reply,
@@ -204,7 +205,7 @@ def _of_a_session(session: str) -> tuple[Operation[Any], ...]:
         GetResult("k", 1, watch=session),
         Count("k", watch=session),
         Spend(session, 1, "k", (SpendRequest((1.0,)),), (RateLimit("", 0.001, 1.0),)),
-        Refund(session, 2, "k", (RateLimit("", 1.0, 1.0),), (Booking(0.0, 1.0),)),
+        Refund(session, 2, "k", (RefundRequest((Booking(0.0, 1.0),)),), (RateLimit("", 1.0, 1.0),)),
         HoldOff(session, 3, "k", 1000.0),
         Arrive(session, "k", "c", 2),
     )

@@ -40,6 +40,7 @@ from tenure.engine import (
     PutRequest,
     RateLimit,
     Refund,
+    RefundRequest,
     Release,
     RemoveResource,
     RenewSession,
@@ -406,8 +407,12 @@ async def refund(d: Draw) -> None:
         key, limits, bookings = d.one_of(d.walk.bookings[-8:])
         session = d.session()
         n = d.walk.number(session, f"spend {key}")
-        amounts = tuple(d.one_of((0.0, 0.5, 8.0, -1.0)) for _ in limits) if d.flag() else ()
-        await d.walk.send(Refund(session, n, key, limits, bookings, amounts))
+
+        def request() -> RefundRequest:
+            amounts = tuple(d.one_of((0.0, 0.5, 8.0, -1.0)) for _ in limits)
+            return RefundRequest(bookings, amounts if d.flag() else ())
+
+        await d.walk.send(Refund(session, n, key, d.some(1, 3, request), limits))
 
 
 async def hold_off(d: Draw) -> None:

@@ -140,7 +140,7 @@ BEGIN
     RETURN QUERY SELECT * FROM unnest(known);
 END $$;
 
--- There is an amount for each limit, or none. -> ok, gone, more
+-- Bookings and amounts come one request after the other, for each limit; an amount that is no number is none. -> ok, gone, more
 CREATE FUNCTION tenure.refund(
     _clock bigint, _cap bigint, _session bytea, _n bigint, _key bytea, _names bytea[], _rates double precision[],
     _ends double precision[], _sizes double precision[], _amounts double precision[]
@@ -151,6 +151,7 @@ DECLARE
     mine tenure.session;
     it tenure.limiter;
     clock double precision;
+    j int;
     place int;
     change double precision;
     ahead double precision;
@@ -170,9 +171,10 @@ BEGIN
     at := now / 1e6::double precision;
     it := tenure.limiter_of(at, _key);
     clock := greatest(at, it.held_until) - it.held;
-    FOR j IN 1 .. cardinality(_names) LOOP
+    FOR i IN 1 .. cardinality(_ends) LOOP
+        j := (i - 1) % cardinality(_names) + 1;
         place := array_position(it.names, _names[j]);
-        IF place IS NULL AND _amounts[j] < 0 THEN
+        IF place IS NULL AND _amounts[i] < 0 THEN
             place := cardinality(it.names) + 1;
             it.names[place] := _names[j];
             it.ends[place] := clock;
@@ -182,12 +184,12 @@ BEGIN
             -- in seconds at the rate of the booking, from now on
             change := it.rates[place] / _rates[j];
             ahead := (it.ends[place] - clock) * change;
-            IF _amounts[j] IS NULL THEN
-                back := greatest(0, least(_sizes[j], _sizes[j] - (ahead - (_ends[j] - clock))));
-            ELSIF _amounts[j] >= 0 THEN
-                back := greatest(0, least(_amounts[j] / _rates[j], _ends[j] - clock));
+            IF _amounts[i] = 'NaN' THEN
+                back := greatest(0, least(_sizes[i], _sizes[i] - (ahead - (_ends[i] - clock))));
+            ELSIF _amounts[i] >= 0 THEN
+                back := greatest(0, least(_amounts[i] / _rates[j], _ends[i] - clock));
             ELSE
-                back := _amounts[j] / _rates[j];
+                back := _amounts[i] / _rates[j];
                 ahead := greatest(0, ahead);
             END IF;
             IF back <> 0 THEN

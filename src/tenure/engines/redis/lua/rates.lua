@@ -7,7 +7,7 @@
 -- A limit is three arguments: its name, rate, burst.
 -- ARGV: "spend", key, session, n, number of limits, the limits, then for each request longest wait ("": any) and costs
 -- -> spent {booked, delay and held in seconds, {end, size in seconds} of each limit}..., gone
--- ARGV: "refund", key, session, n, number of limits, the limits, end and size of each booking, then no amounts or all
+-- ARGV: "refund", key, session, n, number of limits, the limits, then for each request and limit end, size and amount ("": none)
 -- -> ok, gone
 -- ARGV: "hold_off", key, session, n, microseconds -> ok, gone
 -- ARGV: "look", key, the limits -> looked: held off and held in seconds, what is booked of each
@@ -108,16 +108,17 @@ else
             call('ZADD', WAITING, format('%.17g', last_due), call('HGET', P .. session .. ':session', 'process'))
         end
     else
-        for i = 1, count do
-            local one, amount = booked[names[i]], tonumber(ARGV[first + 2 * count + i - 1])
+        for at = first, #ARGV, 3 do
+            local i = (at - first) / 3 % count + 1
+            local one, amount = booked[names[i]], tonumber(ARGV[at + 2])
             if not one and amount and amount < 0 then
                 one = {time, rates[i]}
             end
             if one then
                 -- in seconds at the rate of the booking, from now on
                 local change = one[2] / rates[i]
-                local ahead, ends = (one[1] - time) / 1e6 * change, (ARGV[first + 2 * i - 2] - time) / 1e6
-                local size, back = tonumber(ARGV[first + 2 * i - 1]), nil
+                local ahead, ends = (one[1] - time) / 1e6 * change, (ARGV[at] - time) / 1e6
+                local size, back = tonumber(ARGV[at + 1]), nil
                 if not amount then
                     back = math.max(0, math.min(size, size - (ahead - ends)))
                 elseif amount >= 0 then
