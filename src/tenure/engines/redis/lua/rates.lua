@@ -152,7 +152,7 @@ else
         local left = math.ceil((used_until - now) / 1000)
         call('SET', LIMITER, state, 'PX', left)
         if waits then
-            call('PEXPIRE', WAITING, left)
+            call('PEXPIREAT', WAITING, math.ceil(used_until / 1000))
         end
     end
 end
