@@ -122,7 +122,9 @@ class World:
     def use(self, session, name):
         """Each kind of thing, once."""
         ask, numbers = self.ask, self._numbers
-        ask(e.Spend(session, next(numbers), name, (e.SpendRequest((1.0,)),), (e.RateLimit("", 1.0, 1.0),)))
+        spend = (e.SpendRequest((1.0,)),) * 2
+        ask(e.Spend(session, next(numbers), name, spend, (e.RateLimit("", 1.0, 1.0),)))
+        ask(e.HoldOff(session, next(numbers), name, 1.0))
         assert isinstance(ask(e.Arrive(session, name, "a", 1)), e.Tripped)
         ask(e.Withdraw(name, "a"))
         request = e.PutRequest("m", (e.NewTask(b"x", expires=60.0),))

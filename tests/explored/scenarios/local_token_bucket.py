@@ -115,7 +115,7 @@ async def a_block_takes_one_token():
     assert bucket.statistics().tasks_waiting == 0
 
 
-@scenario("local.TokenBucket.spend", "local.TokenBucket.look")
+@scenario("local.TokenBucket.spend")
 async def what_was_taken_and_not_needed_is_given_back():
     """From both limits or from none; a correction is not lost with its block."""
     bucket = TokenBucket(limits=[Limit(100, per=100), Limit(1000, per=100, unit="tokens")])
@@ -147,8 +147,8 @@ async def what_was_taken_and_not_needed_is_given_back():
     assert tokens - 1e-6 <= state.available["tokens"] <= tokens + 10 * passed + 1e-6
 
 
-@scenario("local.TokenBucket.hold_off")
-async def nobody_goes_while_it_is_held_off():
+@scenario("local.TokenBucket.hold_off", "local.TokenBucket.look")
+async def nobody_goes_while_a_bucket_is_held_off():
     bucket, went, held = TokenBucket(1, burst=1), [], []
     await bucket.acquire()
     start = anyio.current_time()
@@ -166,6 +166,7 @@ async def nobody_goes_while_it_is_held_off():
         with cancellable():
             await bucket.hold_off(20)
             held.append(anyio.current_time())
+            assert (await bucket.look()).available == 0
 
     async with anyio.create_task_group() as group:
         group.start_soon(spender)
