@@ -241,8 +241,10 @@ async def what_was_booked_and_not_needed_is_given_back(world):
         state, passed = await limiter.look(), anyio.current_time() - start + LATE
         calls, tokens = len(booked) + 1, sum(booked)
         assert 600 in served
-        assert 100 - calls - 1e-3 <= state.available <= 100 - calls + passed
-        assert 1000 - tokens - 1e-3 <= state.available["tokens"] <= 1000 - tokens + 10 * passed
+        # what the victim booked may be lost if the other has booked after it
+        lost = 100 not in booked
+        assert 100 - calls - lost - 1e-3 <= state.available <= 100 - calls + passed
+        assert 1000 - tokens - 300 * lost - 1e-3 <= state.available["tokens"] <= 1000 - tokens + 10 * passed
         await at_rest(store)
 
 
