@@ -255,6 +255,9 @@ VERSION_1 = """
     CREATE INDEX claim_waiting ON claim (pool, ordinal) WHERE resource IS NULL;
     CREATE INDEX task_priority ON task (queue, priority DESC, ready_at) WHERE place = 0;
     CREATE INDEX task_age ON task (queue, ready_at) WHERE place = 0;
+    DROP TABLE limiter; DROP TABLE limiter_waiter;
+    CREATE TABLE rate (key TEXT PRIMARY KEY, arrival REAL NOT NULL) WITHOUT ROWID;
+    CREATE INDEX rate_arrival ON rate (arrival);
     PRAGMA user_version = 1;
 """
 
