@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import inf
+from operator import add, sub
 
 from tenure.limits import Cost, Limit, Limits
 
@@ -15,10 +17,10 @@ class Amounts(tuple[float, ...]):
     __slots__ = ()
 
     def __add__(self, other: tuple[float, ...]) -> Amounts:  # type: ignore[override]
-        return Amounts([a + b for a, b in zip(self, other, strict=True)])
+        return Amounts(map(add, self, other))
 
     def __sub__(self, other: tuple[float, ...]) -> Amounts:
-        return Amounts([a - b for a, b in zip(self, other, strict=True)])
+        return Amounts(map(sub, self, other))
 
     def __format__(self, spec: str) -> str:
         return ", ".join(format(amount, spec) for amount in self)
@@ -36,16 +38,17 @@ class Levels:
         self.full_at: list[float] = [-inf for _ in limits.all]
         """When each bucket would be full if no more were taken."""
         self.none: Amounts = Amounts([0.0 for _ in limits.all])
-        self._one: Amounts | None = None
+        self._last: tuple[type, Cost, Amounts] = (type(None), 0.0, self.none)
 
     def amounts(self, cost: Cost) -> Amounts:
         """What a cost is in each limit. Raises `ValueError` if it can never be met."""
-        if cost == 1 and self._one is not None:
-            return self._one
+        # most calls cost what the one before has cost
+        kind, last, amounts = self._last
+        if type(cost) is kind and cost == last:
+            return amounts
         costs = self.limits.costs(cost)
         amounts = Amounts([costs[limit.unit] for limit in self.limits.all])
-        if cost == 1 and not isinstance(cost, dict):
-            self._one = amounts
+        self._last = (type(cost), dict(cost) if isinstance(cost, Mapping) else cost, amounts)
         return amounts
 
     def due(self, amounts: Amounts) -> float:
@@ -57,6 +60,25 @@ class Levels:
             if amount and (when := full_at + amount * per - fills_in) > due:
                 due = when
         return due
+
+    def due_behind(self, amounts: Amounts, ahead: Amounts, time: float, late: bool) -> float:
+        """When all of them are there for one that comes at that time, behind all that is ahead."""
+        due = -inf
+        for i, amount in enumerate(amounts):
+            if amount:
+                least = time - self._slack[i] if late else time
+                full_at = self.full_at[i]
+                full_at = max(full_at, least)
+                when = full_at + (ahead[i] + amount) * self.per[i] - self._fills_in[i]
+                due = max(due, when)
+        return due
+
+    def spend(self, amounts: Amounts, as_of: float) -> None:
+        """Take them as of that time: what found no room before it is lost, but for the slack."""
+        full_at = self.full_at
+        for i, amount in enumerate(amounts):
+            least = as_of - self._slack[i]
+            full_at[i] = (max(least, full_at[i])) + amount * self.per[i]
 
     def clamped(self, time: float, late: bool) -> list[float]:
         """When each would be full, less what it has no room for."""

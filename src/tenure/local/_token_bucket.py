@@ -559,25 +559,22 @@ class _OfLimits(TokenBucket):
 
     def _ahead(self) -> Amounts:
         keeper: Any = self._keeper
-        waiting: Any = self._waiting
+        waiting = cast("Amounts", self._waiting)
         return waiting if keeper is None or keeper is _HOLD else waiting + keeper.n
 
     def _due_of(self, n: Any) -> float:
         return self._levels.due(n)
 
     def _due_at(self, n: Any) -> float:
-        levels = self._levels
-        full_at, levels.full_at = levels.full_at, levels.clamped(now(), late=now() <= self._late_until)
-        levels.take(self._ahead())
-        due, levels.full_at = levels.due(n), full_at
+        time = now()
+        due = self._levels.due_behind(n, self._ahead(), time, time <= self._late_until)
         return max(due, self._held_until)
 
     def _spend(self, n: Any, time: float) -> None:
         # what had no room before it was due is lost; what had none since then only if that is long past
         due = self._levels.due(n)
         as_of = time if time - due > MADE_UP else max(due, self._held_until)
-        self._levels.full_at = self._levels.clamped(as_of, late=True)
-        self._levels.take(n)
+        self._levels.spend(n, as_of)
 
     def _give_back(self, n: Any) -> None:
         self._levels.take(self._levels.none - n)
@@ -593,7 +590,7 @@ class _OfLimits(TokenBucket):
         return self._limits, self._limits.costs(cost)
 
     def _ends(self) -> list[float]:
-        return self._levels.full_at
+        return list(self._levels.full_at)
 
     def _correct(self, back: tuple[float, ...], ends: list[float]) -> None:
         self._levels.correct(back, ends, max(now(), self._held_until))

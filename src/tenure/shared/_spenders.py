@@ -263,8 +263,8 @@ class _Spender:
         spends, holding = self._take_out()
         if holding and self._waiting:
             self._look()  # the hint for those that wait here comes another way
-        for waiter in holding:
-            self._held_off.grant(waiter, None)
+        for holder in holding:
+            self._held_off.grant(holder, None)
         if spends:
             self._held = answer.answers[-1].held
             for waiter, spending in zip(spends, answer.answers, strict=True):
@@ -327,8 +327,8 @@ class _Spender:
         spends, holding = self._take_out()
         for waiter in spends:
             self._booked.fail(waiter, make_error())
-        for waiter in holding:
-            self._held_off.fail(waiter, make_error())
+        for holder in holding:
+            self._held_off.fail(holder, make_error())
         self._go_on()
 
 
