@@ -115,6 +115,7 @@ class Limits:
             if names.count((unit, per)) > 1:
                 raise ValueError(f"limits must not have two of {unit!r} per {per:g} s")
         self.units: tuple[str, ...] = tuple(dict.fromkeys(limit.unit for limit in self.all))
+        self._last: tuple[type, Cost, tuple[float, ...]] = (type(None), 0.0, ())
         self._usual = REQUESTS if REQUESTS in self.units else self.units[0] if len(self.units) == 1 else None
 
     def __repr__(self) -> str:
@@ -138,6 +139,17 @@ class Limits:
                     f"cost must be at most the burst of {limit.most:g} {limit.unit}, not {costs[limit.unit]:g}"
                 )
         return costs
+
+    def amounts(self, cost: Cost) -> tuple[float, ...]:
+        """What a cost is in each limit. Raises as `costs` does."""
+        # most calls cost what the one before has cost
+        kind, last, amounts = self._last
+        if type(cost) is kind and cost == last:
+            return amounts
+        costs = self.costs(cost)
+        amounts = tuple(costs[limit.unit] for limit in self.all)
+        self._last = (type(cost), dict(cost) if isinstance(cost, Mapping) else cost, amounts)
+        return amounts
 
     def named(self, cost: Cost) -> dict[str, float]:
         """The units that a cost names, with their amounts. Raises `ValueError` for a unit without a limit."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from math import inf
 from operator import add, sub
 
@@ -38,18 +37,10 @@ class Levels:
         self.full_at: list[float] = [-inf for _ in limits.all]
         """When each bucket would be full if no more were taken."""
         self.none: Amounts = Amounts([0.0 for _ in limits.all])
-        self._last: tuple[type, Cost, Amounts] = (type(None), 0.0, self.none)
 
     def amounts(self, cost: Cost) -> Amounts:
         """What a cost is in each limit. Raises `ValueError` if it can never be met."""
-        # most calls cost what the one before has cost
-        kind, last, amounts = self._last
-        if type(cost) is kind and cost == last:
-            return amounts
-        costs = self.limits.costs(cost)
-        amounts = Amounts([costs[limit.unit] for limit in self.limits.all])
-        self._last = (type(cost), dict(cost) if isinstance(cost, Mapping) else cost, amounts)
-        return amounts
+        return Amounts(self.limits.amounts(cost))
 
     def due(self, amounts: Amounts) -> float:
         """When all of them are there."""

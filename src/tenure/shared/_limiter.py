@@ -79,7 +79,7 @@ class RateLimiter:
         has a unit without a limit, `OutcomeUnknown`, `StoreClosed`, `EngineError`.
         Cancellation: what was booked is given back, as far as later bookings have not overtaken it.
         """
-        await self._acquire(self._limits.costs(cost), fail_fast)
+        await self._acquire(self._limits.amounts(cost), fail_fast)
 
     async def __aenter__(self) -> None:
         """Spend 1, as `acquire` does. Cancellation: what was booked is given back, as with that."""
@@ -105,7 +105,7 @@ class RateLimiter:
 
         Cancellation: what was spent is given back, as far as later bookings have not overtaken it.
         """
-        return (await self._book(self._limits.costs(cost), 0.0)).booked
+        return (await self._book(self._limits.amounts(cost), 0.0)).booked
 
     async def hold_off(self, seconds: float) -> None:
         """Let nobody anywhere have anything for so many seconds, as after an answer 429 with Retry-After.
@@ -125,15 +125,16 @@ class RateLimiter:
 
     @asynccontextmanager
     async def _spend(self, costs: Mapping[str, float], fail_fast: bool) -> AsyncGenerator[Spending]:
-        bookings = await self._acquire(costs, fail_fast)
+        amounts = tuple(costs[limit.unit] for limit in self._limits.all)
+        bookings = await self._acquire(amounts, fail_fast)
         spending = Spending(self._limits, costs)
         try:
             yield spending
         finally:
-            if amounts := spending.given_back():
-                self._spenders.refund(self._key, self._engine_limits, RefundRequest(bookings, amounts))
+            if back := spending.given_back():
+                self._spenders.refund(self._key, self._engine_limits, RefundRequest(bookings, back))
 
-    async def _acquire(self, costs: Mapping[str, float], fail_fast: bool) -> tuple[Booking, ...]:
+    async def _acquire(self, costs: tuple[float, ...], fail_fast: bool) -> tuple[Booking, ...]:
         while True:
             left = max(0.0, current_effective_deadline() - anyio.current_time())
             spending = await self._book(costs, left)
@@ -144,8 +145,7 @@ class RateLimiter:
             # the scope ends here, unless its deadline is moved meanwhile
             await self._spenders.pause(left)
 
-    async def _book(self, costs: Mapping[str, float], max_wait: float) -> Booked:
+    async def _book(self, costs: tuple[float, ...], max_wait: float) -> Booked:
         """Book it, and wait until it is due."""
-        amounts = tuple(costs[limit.unit] for limit in self._limits.all)
-        request = SpendRequest(amounts, None if max_wait > LONGEST else max_wait)
+        request = SpendRequest(costs, None if max_wait > LONGEST else max_wait)
         return await self._spenders.spend(self._key, self._engine_limits, request)

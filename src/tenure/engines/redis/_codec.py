@@ -19,7 +19,6 @@ from typing import Any, Generic, Union, cast, get_args, get_origin, get_type_hin
 from tenure.engine import (
     A,
     Asked,
-    Booking,
     Broken,
     Changed,
     Claimed,
@@ -42,8 +41,6 @@ from tenure.engine import (
     Reply,
     ResourcePage,
     SessionPage,
-    Spending,
-    Spent,
     Tripped,
     Unfinished,
     Waiting,
@@ -54,7 +51,7 @@ Argument = bytes | str | int | float
 Convert = Callable[[Any], Any]
 Read = Callable[[Any], tuple[Any, ...]]
 
-_AMOUNTS = frozenset({RateLimit, Spending, Booking, Looked})
+_AMOUNTS = frozenset({RateLimit, Looked})
 """Classes whose floats are no durations: they travel as they are."""
 
 _ANSWERS: dict[str, type] = {
@@ -75,7 +72,6 @@ _ANSWERS: dict[str, type] = {
     "page": Page,
     "queued": Queued,
     "resources": ResourcePage,
-    "spent": Spent,
     "surveyed": KeyPage,
     "tripped": Tripped,
     "unfinished": Unfinished,

@@ -50,7 +50,7 @@ from tenure.engine import (
 
 from ._codec import Codecs, codec
 from ._health import health
-from ._rates import refund, spend
+from ._rates import refund, spend, spent
 from ._tasks import exchange, exchanged, move, put, put_answer, set_groups
 
 _SCRIPTS: dict[type[Operation[Any]], str] = {
@@ -93,7 +93,7 @@ CODECS: Codecs = {
     Move: codec("records", Move, arguments=move),
     SetGroups: codec("records", SetGroups, arguments=set_groups),
     Refund: codec("rates", Refund, arguments=refund),
-    Spend: codec("rates", Spend, arguments=spend),
+    Spend: codec("rates", Spend, arguments=spend, answer=spent),
     # what each lock needs, without the loop over the fields
     Acquire: codec(
         "acquire",

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from tenure.engine import RateLimit, Refund, Spend
+from typing import Any
+
+from tenure.engine import Booking, RateLimit, Refund, Spend, Spending, Spent
 
 from ._codec import Argument, microseconds
 
@@ -13,6 +15,16 @@ def spend(op: Spend) -> list[Argument]:
     for costs, max_wait in op.requests:
         arguments += ("" if max_wait is None else microseconds(max_wait), *costs)
     return arguments
+
+
+def spent(raw: Any) -> Spent:
+    """The answer to `Spend`."""
+    return Spent(tuple(map(_spending, raw[1])))
+
+
+def _spending(raw: list[Any]) -> Spending:
+    booked, delay, held, *numbers = map(float, raw)
+    return Spending(bool(booked), delay, held, tuple(map(Booking, numbers[::2], numbers[1::2])))
 
 
 def refund(op: Refund) -> list[Argument]:

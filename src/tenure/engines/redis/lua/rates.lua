@@ -6,7 +6,7 @@
 --
 -- A limit is three arguments: its name, rate, burst.
 -- ARGV: "spend", key, session, n, number of limits, the limits, then for each request longest wait ("": any) and costs
--- -> spent {booked, delay and held in seconds, {end, size in seconds} of each limit}..., gone
+-- -> spent {booked, delay and held in seconds, end and size in seconds of each limit}..., gone
 -- ARGV: "refund", key, session, n, number of limits, the limits, then for each request and limit end, size and amount ("": none)
 -- -> ok, gone
 -- ARGV: "hold_off", key, session, n, microseconds -> ok, gone
@@ -66,7 +66,7 @@ else
     end
     local first = 8 + 3 * count
     if operation == 'spend' then
-        local spendings, process = {}, nil
+        local spendings, hold, held_text = {}, math.max(0, held_until - now) / 1e6, format('%.17g', held / 1e6)
         known = {'spent', spendings}
         for at = first, #ARGV, 1 + count do
             local longest, start, ahead = tonumber(ARGV[at]), 0, {}
@@ -80,14 +80,11 @@ else
             if start < 1e-6 then -- the time has no finer steps
                 start = 0
             end
-            local delay, bookings = math.max(0, held_until - now) / 1e6 + start, {}
+            local delay = hold + start
+            local spending = {0, format('%.17g', delay), held_text}
             local is_booked = not longest or delay <= longest / 1e6 + 1e-6
             if is_booked then
-                for name, one in pairs(booked) do
-                    if one[1] <= time then
-                        booked[name] = nil
-                    end
-                end
+                spending[1] = 1
                 for i = 1, count do
                     local cost, after = tonumber(ARGV[at + i]), ahead[i]
                     if cost ~= 0 then
@@ -95,13 +92,14 @@ else
                         after = math.max(after + cost / rates[i], start + math.min(cost, bursts[i]) / rates[i])
                         booked[names[i]] = {time + after * 1e6, rates[i]}
                     end
-                    bookings[i] = {format('%.17g', time + after * 1e6), format('%.17g', after - ahead[i])}
+                    spending[2 + 2 * i] = format('%.17g', time + after * 1e6)
+                    spending[3 + 2 * i] = format('%.17g', after - ahead[i])
                 end
                 if delay > 0 then
                     last_due, waits = math.max(last_due, time + start * 1e6), true
                 end
             end
-            spendings[#spendings + 1] = {is_booked and 1 or 0, format('%.17g', delay), format('%.17g', held / 1e6), bookings}
+            spendings[#spendings + 1] = spending
         end
         if waits then
             call('ZREMRANGEBYSCORE', WAITING, '-inf', format('(%.17g', time))
@@ -136,8 +134,12 @@ else
 end
 
 local latest = last_due
-for _, one in pairs(booked) do
-    latest = math.max(latest, one[1])
+for name, one in pairs(booked) do
+    if one[1] <= time then
+        booked[name] = nil
+    elseif one[1] > latest then
+        latest = one[1]
+    end
 end
 local used_until = math.max(held_until, latest + held)
 if used_until <= now then
