@@ -466,8 +466,9 @@ class WorkQueue(Generic[P]):
         the queue is full. `cursor` is a (name, value) that is stored in the same step as the last portion; `cursors()`
         returns it. With `expected`, nothing is put and `CursorConflict` is raised if the cursor has another value at
         that moment; None stands for no value. All must then fit in one portion. Values are compared as they are
-        encoded: the store's codec must always encode equal ones alike. With a `max_group_size`, a portion has tasks of
-        one group only. Raises as `put` does, before anything is put if an item is wrong.
+        encoded: the store's codec must always encode equal ones alike. If the groups of a portion are limited by
+        `max_group_size`, the tasks of each are put for themselves, in portions that fit, unless something is expected:
+        then `QueueFull` is raised. Raises as `put` does, before anything is put if an item is wrong.
         Interruption: portions that were put stay."""
 
     def put_in(
@@ -484,7 +485,8 @@ class WorkQueue(Generic[P]):
         """Put a task in a transaction of yours, on a connection to the store's own database, and return its id.
 
         Committed, it is there; rolled back, it never was. It does not wait for room. Until the transaction has ended,
-        call nothing of the store, which may wait for it. Connections are the blocking ones of `SqlGuard.enforce`.
+        call nothing of the store, which may wait for it. It sends no settings of groups: those that the queue has
+        count. Connections are the blocking ones of `SqlGuard.enforce`.
 
         Raises what `try_put` raises but `OutcomeUnknown`, `RuntimeError` outside of a transaction, `ValueError` and
         `TypeError` for a connection to elsewhere, `EngineError` on an engine that cannot do it, and what the driver
