@@ -181,6 +181,25 @@ async def test_the_one_that_keeps_the_time_gives_up_while_it_is_held_off(virtual
     bucket.acquire_nowait(4)
 
 
+@both
+async def test_the_one_behind_the_keeper_waits_on(virtual_clock, make):
+    bucket, start, ends = make(), virtual_clock.now(), []
+
+    async def behind():
+        await bucket.acquire()
+        ends.append(virtual_clock.now() - start)
+
+    await bucket.hold_off(5)
+    async with anyio.create_task_group() as group:
+        with anyio.move_on_after(3):  # by then the bucket would have had enough
+            async with anyio.create_task_group() as keeper:
+                keeper.start_soon(bucket.acquire)
+                await virtual_clock.settle()
+                group.start_soon(behind)
+                await anyio.sleep_forever()
+    assert ends == near(5)
+
+
 async def test_a_changed_rate_while_it_is_held_off(virtual_clock):
     bucket, start = plain(), virtual_clock.now()
     await bucket.acquire(4)
