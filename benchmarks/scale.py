@@ -93,9 +93,9 @@ class Load:
     async def make_the_rest(self) -> None:
         """Limiters, locks, waiters and delayed tasks."""
         size, sessions = self._size, self._sessions
-        spent = (e.SpendRequest(1.0),)
+        spent = (e.SpendRequest((1.0,)),)
         spending = (
-            e.Spend(sessions[n % SESSIONS], n, f"tenure:rate:user {n}", spent, 0.001, 1.0)
+            e.Spend(sessions[n % SESSIONS], n, f"tenure:rate:user {n}", spent, (e.RateLimit("", 0.001, 1.0),))
             for n in range(size.limiters)
         )
         await self.ask(spending, TOGETHER)

@@ -13,7 +13,7 @@ from types import ModuleType
 HERE = Path(__file__).resolve().parent
 SOURCES = HERE.parent / "src" / "tenure"
 ENGINE = "engines/memory"
-RULES = "engine/_rules.py"
+RULES = {"engine/_rules.py", "engine/_rates.py"}
 NAME = "mutated_memory"
 
 MUTANTS = [
@@ -63,10 +63,10 @@ def mutated(mutant):
     finally:
         sys.meta_path.remove(finder)
         parts = [sys.modules.pop(name) for name in list(sys.modules) if name.partition(".")[0] == NAME]
-    if mutant["file"] == RULES:
-        rules = ModuleType("tenure.engine._rules")
+    if mutant["file"] in RULES:
+        rules = ModuleType(f"tenure.engine.{Path(mutant['file']).stem}")
         rules.__package__ = "tenure.engine"
-        exec(compiled(RULES, mutant["old"], mutant["new"]), vars(rules))
+        exec(compiled(mutant["file"], mutant["old"], mutant["new"]), vars(rules))
         for part in parts:
             shared = vars(part).keys() & {name for name in vars(rules) if not name.startswith("__")}
             vars(part).update((name, vars(rules)[name]) for name in shared)

@@ -13,7 +13,7 @@ import pytest
 SOURCES = Path(__file__).parents[1] / "src" / "tenure"
 
 TABLE = (
-    "lazy < errors < arguments < waiting < observe < upkeep < local < handlers < engine < dbapi < store"
+    "lazy < errors < arguments < limits < waiting < observe < upkeep < local < handlers < engine < dbapi < store"
     " < { engines/*, shared, sql } < processor < serving < { blocking, cli, web, examples } < front door"
 )
 FRONT_DOOR = "front door"

@@ -2,7 +2,7 @@
 
 The rooms of the house, and which may import which (tests/test_rooms.py keeps it):
 
-    lazy < errors < arguments < waiting < observe < upkeep < local < handlers < engine < dbapi < store
+    lazy < errors < arguments < limits < waiting < observe < upkeep < local < handlers < engine < dbapi < store
            < { engines/*, shared, sql } < processor < serving < { blocking, cli, web, examples }
 
 A room imports only rooms to its left. Rooms in braces do not import one another, except that cli may start web. This
@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from tenure.shared import (
         Arrival,
         Audit,
+        Available,
         Barrier,
         BarrierStatistics,
         Claim,
@@ -62,6 +63,8 @@ if TYPE_CHECKING:
         Job,
         LeaderChanges,
         Lease,
+        Limit,
+        LimiterState,
         Lock,
         LockStatus,
         LuaGuard,
@@ -75,6 +78,7 @@ if TYPE_CHECKING:
         RWLock,
         Schedule,
         Semaphore,
+        Spending,
         SqlGuard,
         Task,
         TaskChanges,
@@ -91,6 +95,7 @@ __all__ = (
     "AcquireTimeout",
     "Arrival",
     "Audit",
+    "Available",
     "Barrier",
     "BarrierBroken",
     "BarrierStatistics",
@@ -111,6 +116,8 @@ __all__ = (
     "LeaderChanges",
     "Lease",
     "LeaseLost",
+    "Limit",
+    "LimiterState",
     "Lock",
     "LockStatus",
     "LuaGuard",
@@ -133,6 +140,7 @@ __all__ = (
     "RetryLater",
     "Schedule",
     "Semaphore",
+    "Spending",
     "SqlGuard",
     "Store",
     "StoreClosed",
@@ -169,10 +177,10 @@ _exported = exports(
         "tenure.processor": "Processor",
         "tenure.serving": "serve",
         "tenure.shared": """
-            Arrival Audit Barrier BarrierStatistics Claim Completed Discard Election GroupStatistics HolderInfo
-            Item Job LeaderChanges Lease Lock LockStatus LuaGuard PooledResource QueueStatistics RateLimiter
-            ResourcePool ResourcePoolStatistics Retry RetryLater RWLock Schedule Semaphore SqlGuard Task TaskPage
-            TaskChanges TaskRecord Term Worker WorkerStatistics WorkQueue
+            Arrival Audit Available Barrier BarrierStatistics Claim Completed Discard Election GroupStatistics
+            HolderInfo Item Job LeaderChanges Lease Limit LimiterState Lock LockStatus LuaGuard PooledResource
+            QueueStatistics RateLimiter ResourcePool ResourcePoolStatistics Retry RetryLater RWLock Schedule
+            Semaphore Spending SqlGuard Task TaskPage TaskChanges TaskRecord Term Worker WorkerStatistics WorkQueue
         """,
         "tenure.store": "MsgspecCodec PydanticCodec Store StoreStatistics",
     },

@@ -203,6 +203,11 @@ class WouldExceedDeadline(TenureError):
         self.key = key
         self.delay = delay
 
+    @property
+    def retry_after(self) -> float:
+        """Seconds after which it makes sense to try again; `delay` by another name."""
+        return self.delay
+
 
 # Users know them as `tenure.LeaseLost`.
 for _error in (TenureError, *TenureError.__subclasses__()):

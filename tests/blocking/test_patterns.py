@@ -95,6 +95,25 @@ def test_what_the_body_raises_leaves_the_block(store):
     assert not lock.locked()
 
 
+def test_a_limiter_of_several_units(store):
+    limits = [tenure.Limit(3, per=1000), tenure.Limit(500, per=1000, unit="tokens")]
+    limiter = blocking.RateLimiter(store, "llm", limits=limits)
+    with limiter.spend({"tokens": 400}) as spending:
+        assert spending.cost == {"requests": 1, "tokens": 400}
+        spending.correct({"tokens": 450})
+    assert not limiter.try_acquire({"tokens": 100})
+    state = limiter.look()
+    assert state.available == pytest.approx(2, abs=0.1)
+    assert state.available["tokens"] == pytest.approx(50, abs=5)
+    with pytest.raises(ZeroDivisionError), limiter.spend() as spending:
+        raise ZeroDivisionError
+    with pytest.raises(ValueError, match="'bytes'"):
+        limiter.spend({"bytes": 1})
+    limiter.hold_off(1000)
+    assert not limiter.try_acquire()
+    assert limiter.look().held_off == pytest.approx(1000, abs=100)
+
+
 def test_a_semaphore_and_a_limiter(store):
     semaphore = blocking.Semaphore(store, "api", 3)
     with semaphore, semaphore, semaphore.hold(1, timeout=1):

@@ -6,21 +6,14 @@ from itertools import product
 
 import pytest
 
-from tenure.arguments import LONGEST
 from tenure.engine import (
     A_FEW,
-    ROUNDING,
     Ends,
     GoesBack,
-    Refund,
     Settle,
-    Spend,
-    SpendRequest,
     Verdict,
     after_verdict,
-    book_spending,
     how_many_to_forget,
-    refunded,
     without_verdict,
 )
 
@@ -61,46 +54,3 @@ def test_a_task_that_shall_stop_is_cancelled_when_its_session_ends(deliveries):
 def test_more_is_forgotten_than_made():
     assert how_many_to_forget(0) == A_FEW
     assert all(how_many_to_forget(made) > made for made in range(1000))
-
-
-def spend(*, rate=2.0, burst=4.0):
-    return Spend("s", 1, "k", (), rate, burst)
-
-
-def book(before, *, cost=1.0, max_wait=None, **rate):
-    """Book at time 100."""
-    return book_spending(spend(**rate), SpendRequest(cost, max_wait), before, 100.0)
-
-
-@pytest.mark.parametrize("before", [None, 7.0, 100.0])
-def test_an_idle_key_has_its_burst_and_no_more(before):
-    arrival = before
-    for booked in range(1, 5):
-        spending = book(arrival)
-        assert spending == (True, 0.0, 100.0 + booked / 2)
-        arrival = spending.booking
-    assert book(arrival) == (True, 0.5, 102.5)
-
-
-def test_a_longer_wait_than_allowed_books_nothing():
-    assert book(102.0, max_wait=0.4) == (False, 0.5, 0.0)
-    assert book(102.0, max_wait=0.5) == (True, 0.5, 102.5)
-
-
-@pytest.mark.parametrize(("over", "delay"), [(ROUNDING / 2, 0.0), (ROUNDING * 2, ROUNDING * 2)])
-def test_a_delay_of_less_than_the_rounding_is_none(over, delay):
-    assert book(101.5 + over).delay == pytest.approx(delay, abs=1e-9)
-
-
-def test_no_booking_takes_longer_than_the_longest_duration():
-    assert book(None, cost=1e300, rate=1e-9).booking == 100.0 + LONGEST
-
-
-@pytest.mark.parametrize(
-    ("later", "arrival"),
-    [(0.0, 100.0), (0.5, 101.0), (1.5, 103.0), (9.0, 110.5)],
-    ids=["nothing used it", "a third of it was used", "all of it was used", "more came later"],
-)
-def test_a_refund_leaves_what_later_bookings_have_used(later, arrival):
-    # 3 units at 2 per second were booked, up to 101.5
-    assert refunded(Refund("s", 1, "k", 3.0, 101.5, 2.0), 101.5 + later) == arrival

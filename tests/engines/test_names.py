@@ -36,7 +36,8 @@ class Memory:
             "sessions": state.sessions,
             "replies": state._replies,
             "watches": state.watches,
-            "rates": engine._rates._arrival,
+            "rates": engine._rates._limiters,
+            "spenders": engine._rates._waiting,
             "barriers": engine._barriers._barriers,
             "lines": engine._holds._lines,
             "pools": engine._claims._pools,
@@ -121,7 +122,9 @@ class World:
     def use(self, session, name):
         """Each kind of thing, once."""
         ask, numbers = self.ask, self._numbers
-        ask(e.Spend(session, next(numbers), name, (e.SpendRequest(1.0),), 1.0, 1.0))
+        spend = (e.SpendRequest((1.0,)),) * 2
+        ask(e.Spend(session, next(numbers), name, spend, (e.RateLimit("", 1.0, 1.0),)))
+        ask(e.HoldOff(session, next(numbers), name, 1.0))
         assert isinstance(ask(e.Arrive(session, name, "a", 1)), e.Tripped)
         ask(e.Withdraw(name, "a"))
         request = e.PutRequest("m", (e.NewTask(b"x", expires=60.0),))
@@ -235,7 +238,7 @@ def test_the_end_of_a_session_leaves_its_many_numbered_answers_alone(world):
     session = "many"
     world.ask(e.OpenSession(session, "p", TTL))
     for i in range(2 * e.CAP):
-        world.ask(e.Spend(session, i, f"key {i}", (e.SpendRequest(1.0),), 1.0, 1.0))
+        world.ask(e.Spend(session, i, f"key {i}", (e.SpendRequest((1.0,)),), (e.RateLimit("", 1.0, 1.0),)))
     assert world.engine.apply(e.CloseSession(session)) is e.Reply.OK
     world.now += 3 * TTL
     world.others_go_on()

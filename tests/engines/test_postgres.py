@@ -27,6 +27,7 @@ from tenure.engine import (
     Put,
     PutRequest,
     Queued,
+    RateLimit,
     Release,
     Reply,
     Settle,
@@ -288,8 +289,12 @@ VERSION_1 = """
     DROP INDEX fresh.task_leased;
     UPDATE fresh.meta SET version = 1;
 """
-# Before version 9 a claim was called a wish, a task had no meta and no followers, and nothing had a group.
+# Before version 9 a claim was called a wish, a task had no meta and no followers, nothing had a group, and a limiter
+# had one limit.
 VERSION_8 = """
+    DROP TABLE fresh.limiter CASCADE;
+    DROP TABLE fresh.limiter_waiter;
+    CREATE TABLE fresh.rate (key bytea PRIMARY KEY, arrival double precision NOT NULL);
     DROP FUNCTION fresh.is_head, fresh.lend, fresh.remove_claim, fresh.hint_head;
     DROP TABLE fresh.turn, fresh.task_group;
     ALTER TABLE fresh.claim DROP COLUMN group_name, DROP COLUMN number;
@@ -331,6 +336,26 @@ async def test_an_older_schema_is_brought_up_to_date(postgres_server, sql, fresh
         assert await one(engines[0], Move("jobs", (1,), "waiting")) == Changed(0, False)
         exchanged = await one(engines[0], Exchange("s", 2, "jobs", want=1))
         assert [task.payload for task in exchanged.tasks] == [b"before"]
+        # it spends as it knows how to
+        costs, longest = "ARRAY[2, 1, 1]::float8[]", "ARRAY['Infinity', 'Infinity', 0]::float8[]"
+        spend = (
+            f"fresh.spend(NULL::bigint, 256, 's'::bytea, 1, 'k', 1e-3::float8, 2::float8, {costs}, {longest})"
+        )
+        spent = sql.execute(f"SELECT word, b FROM {spend}").fetchall()
+        assert [word for word, _ in spent] == ["spent", "booked", "booked", "not"]
+        assert [len(b) for _, b in spent[1:]] == [2, 2, 2]
+        assert [float(b[0]) for _, b in spent[1:]] == [
+            0,
+            pytest.approx(1000, abs=1),
+            pytest.approx(2000, abs=1),
+        ]
+        booking = float(spent[2][1][1])
+        refund = (
+            f"fresh.refund(NULL::bigint, 256, 's'::bytea, 2, 'k', 1::float8, {booking}::float8, 1e-3::float8)"
+        )
+        assert sql.execute(f"SELECT ({refund}).word").fetchall() == [("ok",)]
+        spend = spend.replace("1, 'k'", "3, 'k'")
+        assert sql.execute(f"SELECT b FROM {spend}").fetchall()[1][0] is not None
 
 
 # as version 8 remembered it: the tasks in full, but for their payloads
@@ -682,10 +707,12 @@ async def test_large_batches_forget_more_than_they_leave(postgres_server, sql, s
         for batch in range(5):
             now += 100.0
             names = [f"{batch} {n}" for n in range(160)]
-            await engine.execute([Spend("s", 1, name, (SpendRequest(1.0),), 1.0, 1.0) for name in names])
+            await engine.execute(
+                [Spend("s", 1, name, (SpendRequest((1.0,)),), (RateLimit("", 1.0, 1.0),)) for name in names]
+            )
         # nobody waits for the forgetting, but what follows comes behind it
         await one(engine, Ping())
-        assert sql.execute("SELECT count(*) FROM tenure.rate").fetchall() == [(160,)]
+        assert sql.execute("SELECT count(*) FROM tenure.limiter").fetchall() == [(160,)]
 
 
 async def test_a_connection_that_is_cut_while_much_is_being_sent_is_made_anew(postgres_server):

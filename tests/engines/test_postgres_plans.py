@@ -214,7 +214,9 @@ def end(engine):
     engine.apply_now(e.OpenSession(session, "p", 60.0))
     for i in range(3):
         engine.apply_now(e.Acquire(session, f"k{i}", session, 1000))
-        engine.apply_now(e.Spend(session, next(numbers), f"k{i}", (e.SpendRequest(1.0),), 1.0, 1.0))
+        engine.apply_now(
+            e.Spend(session, next(numbers), f"k{i}", (e.SpendRequest((1.0,)),), (e.RateLimit("", 1.0, 1.0),))
+        )
     engine.apply_now(e.Exchange(session, next(numbers), "big", want=2))
     assert engine.apply_now(e.CloseSession(session)) is e.Reply.OK
 

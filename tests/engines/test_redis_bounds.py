@@ -146,7 +146,7 @@ def test_a_session_ends_in_short_steps(ask, cost):
 def test_numbered_answers_do_not_lengthen_the_end_of_a_session(ask, cost):
     ask(e.OpenSession("other", "p", 1e6))
     for n in range(4 * CAP):
-        ask(e.Spend("other", 1, f"r{n}", (e.SpendRequest(1.0),), 1.0, 1.0))
+        ask(e.Spend("other", 1, f"r{n}", (e.SpendRequest((1.0,)),), (e.RateLimit("", 1.0, 1.0),)))
     answer, commands = cost(e.CloseSession("other"))
     assert answer is e.Reply.OK
     assert commands < 30

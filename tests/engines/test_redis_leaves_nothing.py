@@ -50,8 +50,11 @@ async def election(store, name):
 
 async def limiter(store, name):
     of = RateLimiter(store, name, rate=100, burst=2)
+    await of.hold_off(0.01)
     for _ in range(3):
         await of.acquire()
+    async with of.spend() as spending:
+        spending.correct(2)
 
 
 async def barrier(store, name):

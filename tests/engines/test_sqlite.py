@@ -255,6 +255,9 @@ VERSION_1 = """
     CREATE INDEX claim_waiting ON claim (pool, ordinal) WHERE resource IS NULL;
     CREATE INDEX task_priority ON task (queue, priority DESC, ready_at) WHERE place = 0;
     CREATE INDEX task_age ON task (queue, ready_at) WHERE place = 0;
+    DROP TABLE limiter; DROP TABLE limiter_waiter;
+    CREATE TABLE rate (key TEXT PRIMARY KEY, arrival REAL NOT NULL) WITHOUT ROWID;
+    CREATE INDEX rate_arrival ON rate (arrival);
     PRAGMA user_version = 1;
 """
 
@@ -981,7 +984,9 @@ async def test_the_slowest_rates_count_as_on_the_memory_engine(path, rate):
     ):
         for n in range(1, 200):
             now += 0.1234567
-            spend = e.Spend("s1", n, f"k{n}", (e.SpendRequest(1.0, 0.0),) * 2, rate, 1.0)
+            spend = e.Spend(
+                "s1", n, f"k{n}", (e.SpendRequest((1.0,), 0.0),) * 2, (e.RateLimit("", rate, 1.0),)
+            )
             spent = [
                 (await each.execute([e.OpenSession("s1", "p1", 100.0), spend]))[1]
                 for each in (engine, reference)

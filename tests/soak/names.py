@@ -154,7 +154,10 @@ class User:
 
     async def limiter(self, names):
         await self.ask(
-            e.Spend(SESSION, next(self._numbers), name, (e.SpendRequest(1.0),), 1.0, 5.0) for name in names
+            e.Spend(
+                SESSION, next(self._numbers), name, (e.SpendRequest((1.0,)),), (e.RateLimit("", 1.0, 5.0),)
+            )
+            for name in names
         )
 
     async def barrier(self, names):

@@ -4,7 +4,7 @@ import anyio
 import pytest
 
 from tenure import EngineError, OutcomeUnknown, RateLimiter, StoreClosed, open_store
-from tenure.engine import CloseSession, Engine, OpenSession, Spend, SpendRequest, Spent
+from tenure.engine import CloseSession, Engine, OpenSession, RateLimit, Spend, SpendRequest, Spent
 from tenure.engines.memory import MemoryEngine
 from tenure.store import Batcher, Timer
 from tenure.testing import Fault, FaultyEngine
@@ -26,10 +26,10 @@ class BatchOwner:
     def next_operation(self, session, n):
         if not self.gathered:
             return None
-        requests = (SpendRequest(1.0),) * self.gathered
+        requests = (SpendRequest((1.0,)),) * self.gathered
         self.gathered = 0
         self.sent.append(n)
-        return Spend(session.id, n, "key", requests, 1.0, 100.0)
+        return Spend(session.id, n, "key", requests, (RateLimit("", 1.0, 100.0),))
 
     def on_answer(self, session, answer):
         self.told.append(len(answer.answers))
@@ -219,7 +219,9 @@ async def test_an_answer_is_what_the_engine_says(link):
     # the tests above lean on it
     async with open_store(link, ttl=3) as store:
         session = await store.session(3.0)
-        answer = await store.call(Spend(session.id, 1, "key", (SpendRequest(1.0),) * 3, 1.0, 100.0))
+        answer = await store.call(
+            Spend(session.id, 1, "key", (SpendRequest((1.0,)),) * 3, (RateLimit("", 1.0, 100.0),))
+        )
         assert isinstance(answer, Spent)
         assert len(answer.answers) == 3
 

@@ -1,6 +1,6 @@
 # Written by tests/blocking/write_stubs.py from the asynchronous classes.
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Any, Generic, Literal, ParamSpec, Self, overload
@@ -8,14 +8,18 @@ from typing import Any, Generic, Literal, ParamSpec, Self, overload
 from typing_extensions import TypeVar
 
 from tenure.errors import DuplicateTask
+from tenure.limits import Cost
 from tenure.shared import (
     Audit,
     GroupStatistics,
     Item,
+    Limit,
+    LimiterState,
     LockStatus,
     LuaGuard,
     QueueStatistics,
     Retry,
+    Spending,
     SqlGuard,
     TaskPage,
     TaskRecord,
@@ -286,18 +290,27 @@ class Semaphore:
 class RateLimiter:
     """So many per so many seconds over all processes that use the store, with bursts.
 
-    `rate` per `per` seconds on the long run; up to `burst` at once after a pause (`rate` by default, 1 at least). A
-    spending is booked in one round trip, in the order in which callers come, costs included; a caller that has to
-    wait does so here, without asking again. `with limiter` spends 1 before the block, and gives nothing back
-    after it.
+    `rate` per `per` seconds on the long run; up to `burst` at once after a pause (`rate` by default, 1 at least).
+    `limits` are several such limits at once, also of several units: what costs something in each of them is booked in
+    all or in none. A `cost` is a number of "requests" (or of the only unit that there is), or a mapping of units to
+    numbers, in which "requests" is 1 unless it is named, and other units 0.
 
-    Thread safety: any. Limiters of equal names should have equal rates:
-    each booking follows the rate of the object that books. Source: the generic cell rate algorithm (ITU-T I.371);
-    giving back as in Go's `rate.Reservation.CancelAt`."""
+    A spending is booked in one round trip, in the order in which callers come, costs included; a caller that has to
+    wait does so here, without asking again. What costs nothing in a limit does not wait for it. `with limiter`
+    spends 1 before the block, and gives nothing back after it.
 
+    Limits are told apart by their unit and `per`. Another object of the same name may have other rates and bursts:
+    they count from its next booking on. What was spent stays spent, in amount, and those that wait keep their bookings.
+
+    Thread safety: any. Source: the generic cell rate algorithm (ITU-T
+    I.371); giving back as in Go's `rate.Reservation.CancelAt`."""
+
+    @overload
     def __init__(
         self, store: Store, name: str, *, rate: float, per: float = 1.0, burst: float | None = None
     ) -> None: ...
+    @overload
+    def __init__(self, store: Store, name: str, *, limits: Sequence[Limit]) -> None: ...
     @property
     def store(self) -> Store:
         """What it is over."""
@@ -312,18 +325,38 @@ class RateLimiter:
     ) -> None:
         """Nothing: what was spent is not given back. No checkpoint."""
 
-    def acquire(self, cost: float = 1, fail_fast: bool = False) -> None:
+    def acquire(self, cost: Cost = 1, fail_fast: bool = False) -> None:
         """Spend `cost` as soon as the rate allows it.
 
         A wait that the caller's deadline does not leave time for books nothing: by default it sleeps out its scope,
-        with `fail_fast` it raises `WouldExceedDeadline` at once. Raises `ValueError` if the cost is above the burst,
-        `OutcomeUnknown`, `StoreClosed`, `EngineError`.
+        with `fail_fast` it raises `WouldExceedDeadline` at once. Raises `ValueError` if the cost is above the burst or
+        has a unit without a limit, `OutcomeUnknown`, `StoreClosed`, `EngineError`.
         Interruption: what was booked is given back, as far as later bookings have not overtaken it."""
 
-    def try_acquire(self, cost: float = 1) -> bool:
+    def spend(self, cost: Cost = 1, fail_fast: bool = False) -> AbstractContextManager[Spending]:
+        """Spend `cost` for a block, `with limiter.spend({"tokens": 800}) as spending`.
+
+        Entering waits as `acquire` does, and raises the same. In the block, `spending.correct({"tokens": 655})` says
+        what it really cost. When the block ends, the difference is booked at once, also above the burst, or given back
+        as far as time has not brought it back already. Without a correction it stays as booked, also if the block
+        raises. The correction is handed over and not waited for. If it cannot be booked, that is logged and reported
+        as "limiter.correction_failed".
+        Interruption: while waiting, as `acquire`; of the block, a correction is booked nevertheless."""
+
+    def try_acquire(self, cost: Cost = 1) -> bool:
         """Spend `cost` if the rate allows it at once; returns whether it did. Raises as `acquire` does.
 
         Interruption: what was spent is given back, as far as later bookings have not overtaken it."""
+
+    def hold_off(self, seconds: float) -> None:
+        """Let nobody anywhere have anything for so many seconds, as after an answer 429 with Retry-After.
+
+        That includes those that wait: each goes later by as much. If it is held off already, the later end counts.
+        Raises `StoreClosed`, `EngineError`.
+        Interruption: it may be held off or not."""
+
+    def look(self) -> LimiterState:
+        """Return what may be spent at once, and when something may. Raises `StoreClosed`, `EngineError`."""
 
 class WorkQueue(Generic[P]):
     """Tasks to be taken by anybody: delivered at least once, and completed once on record.

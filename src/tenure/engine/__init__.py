@@ -9,10 +9,10 @@ The answer `StoreUnavailable` means that its outcome is unknown, or (`NotSent`) 
 takes effect after that.
 
 Resending. The client names holds, claims and arrivals before it sends the first byte; to apply them twice is to apply
-them once. `Put`, `Exchange`, `Spend` and `Refund` carry `(session, n)`: n rises from batch to batch, per session and
-object, one batch at a time. The engine keeps its last answer per session and object and returns it again when the same
-n comes again. It keeps the answer for at least two ttls of the session after it was last returned, and may forget it
-then: a sender that gets no answers for a ttl has lost its session.
+them once. `Put`, `Exchange`, `Spend`, `Refund` and `HoldOff` carry `(session, n)`: n rises from batch to batch, per
+session and object, one batch at a time. The engine keeps its last answer per session and object and returns it again
+when the same n comes again. It keeps the answer for at least two ttls of the session after it was last returned, and
+may forget it then: a sender that gets no answers for a ttl has lost its session.
 
 Sessions. A session is a process's registration, which the process renews. No operation creates one but `OpenSession`;
 an operation that carries an unknown or ended session is answered `Reply.GONE` and has no effect. A session that is not
@@ -31,7 +31,8 @@ Names leave nothing. What is kept for a name is removed when it carries no infor
 live. From that moment on the name is exactly as if it had never been used; its storage may be freed a little later, a
 few names with any operation. This holds for:
 - a key that nobody holds or waits for, unless `Resize` has set its capacity; a pool without resources and claimers;
-- a rate that is full again, so that the whole burst could be spent at once;
+- a limiter that is full again, so that all bursts could be spent at once, for which nobody waits and which is not held
+  off;
 - a barrier at which nobody waits, which keeps no outcome for a participant and is not broken, once two ttls of the
   session that arrived have passed since each arrival;
 - a queue that has no unfinished task, no record of an ended one, no cursor and no producer, is not paused and has no
@@ -97,8 +98,14 @@ from ._claims import (
 from ._counters import (
     Arrivals,
     Arrive,
+    Booking,
     Gathering,
+    HoldOff,
+    Look,
+    Looked,
+    RateLimit,
     Refund,
+    RefundRequest,
     ResetBarrier,
     Spend,
     Spending,
@@ -133,17 +140,19 @@ from ._holds import (
     Resize,
     SetValue,
 )
+from ._rates import (
+    ROUNDING,
+    Booked,
+    Limiter,
+)
 from ._remote import Remote
 from ._rules import (
     A_FEW,
     EXPIRED_TTL,
-    ROUNDING,
     Ends,
     GoesBack,
     after_verdict,
-    book_spending,
     how_many_to_forget,
-    refunded,
     without_verdict,
 )
 from ._sessions import (
@@ -215,6 +224,8 @@ __all__ = (
     "Ask",
     "Asked",
     "Batches",
+    "Booked",
+    "Booking",
     "BreakHold",
     "Broken",
     "Browse",
@@ -250,12 +261,16 @@ __all__ = (
     "Health",
     "Hint",
     "HoldAnswer",
+    "HoldOff",
     "Holder",
     "Holders",
     "Holdings",
     "KeyPage",
     "Leave",
+    "Limiter",
     "ListKeys",
+    "Look",
+    "Looked",
     "Metadata",
     "Mismatch",
     "Move",
@@ -274,8 +289,10 @@ __all__ = (
     "PutRequest",
     "QueueCounts",
     "Queued",
+    "RateLimit",
     "Record",
     "Refund",
+    "RefundRequest",
     "Release",
     "Remote",
     "RemoveResource",
@@ -303,10 +320,8 @@ __all__ = (
     "Waiting",
     "Withdraw",
     "after_verdict",
-    "book_spending",
     "handlers",
     "how_many_to_forget",
-    "refunded",
     "within",
     "without_verdict",
 )

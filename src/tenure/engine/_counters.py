@@ -8,34 +8,57 @@ from typing import NamedTuple
 from ._answers import ArrivalAnswer, Operation, Reply
 
 
-class SpendRequest(NamedTuple):
-    """One caller's request to spend `cost`; it is refused when the delay would be above `max_wait` seconds."""
+class RateLimit(NamedTuple):
+    """One limit of a limiter: `rate` per second, with bursts up to `burst`. Its `name` tells it from the others."""
 
-    cost: float
+    name: str
+    rate: float
+    burst: float
+
+
+class SpendRequest(NamedTuple):
+    """One caller's request to spend a cost for each limit, in all of them or in none.
+
+    It is refused when the delay would be above `max_wait` seconds.
+    """
+
+    costs: tuple[float, ...]
     max_wait: float | None = None
 
 
+class Booking(NamedTuple):
+    """What was booked for one limit: `size` seconds at its rate, up to the time `end` of the limiter's own clock."""
+
+    end: float
+    size: float
+
+
 class Spending(NamedTuple):
-    """Booked: act after `delay` seconds; `booking` is for `Refund`. Not booked: `delay` is what it would have been."""
+    """Booked: act after `delay` seconds. Not booked: `delay` is what it would have been, and there are no `bookings`.
+
+    `held` is for how many seconds the limiter was held off so far, and will be: a later and larger number in `Looked`
+    delays everyone that waits by the difference.
+    """
 
     booked: bool
     delay: float
-    booking: float
+    held: float
+    bookings: tuple[Booking, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Spend(Operation["Spent | Reply"]):
-    """Book spendings at `rate` per second with bursts up to `burst` (GCRA), in the order given. -> Spent, GONE, MORE
+    """Book spendings in the order given, each in all limits at once (GCRA). -> Spent, GONE, MORE
 
-    The time that a cost or the burst takes at the rate is a duration: no longer than `LONGEST`.
+    The time that a cost or a burst takes at its rate is a duration: no longer than `LONGEST`. The engine keeps each
+    limit by its name. If its rate is another one now, the debt stays what it was as an amount.
     """
 
     session: str
     n: int
     key: str
     requests: tuple[SpendRequest, ...]
-    rate: float
-    burst: float
+    limits: tuple[RateLimit, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,16 +68,56 @@ class Spent:
     answers: tuple[Spending, ...]
 
 
+class RefundRequest(NamedTuple):
+    """What goes back of the bookings of one spending, which has one for each limit.
+
+    Without `amounts` the caller never went: what no later booking has overtaken goes back. Else an amount for each
+    limit goes back, as far as time has not brought it back already; one below zero is booked in addition at once.
+    """
+
+    bookings: tuple[Booking, ...]
+    amounts: tuple[float, ...] = ()
+
+
 @dataclass(frozen=True, slots=True)
 class Refund(Operation[Reply]):
-    """Give back the part of a booking that no later booking has overtaken; numbered as `Spend`. -> OK, GONE, MORE"""
+    """Give back bookings in the order given, or change how much is booked; numbered as `Spend`. -> OK, GONE, MORE"""
 
     session: str
     n: int
     key: str
-    cost: float
-    booking: float
-    rate: float
+    requests: tuple[RefundRequest, ...]
+    limits: tuple[RateLimit, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class HoldOff(Operation[Reply]):
+    """Let nobody act for so many seconds, if it is not held off for longer; numbered as `Spend`. -> OK, GONE, MORE
+
+    All bookings are due later by as much. The processes that wait are hinted (HELD), and find out by `Look`.
+    """
+
+    session: str
+    n: int
+    key: str
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Look(Operation["Looked"]):
+    """Returns the state of a limiter. -> Looked, MORE"""
+
+    key: str
+    limits: tuple[RateLimit, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """For how long it is held off from now on; `held` as in `Spending`; what is booked of each limit, as an amount."""
+
+    held_off: float
+    held: float
+    debts: tuple[float, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from math import inf, isnan
+from math import inf, isfinite, isnan
 from operator import is_
 from typing import Any, TypeVar
 
@@ -13,7 +13,7 @@ from tenure.errors import EngineError
 
 from ._answers import Operation
 from ._claims import Claim, EditClaim
-from ._counters import Refund, Spend, SpendRequest
+from ._counters import HoldOff, Look, RateLimit, Refund, RefundRequest, Spend, SpendRequest
 from ._enlisting import Complete, CompleteAll, Enlisted, PutOne
 from ._sessions import OpenSession
 from ._tasks import Exchange, Move, NewTask, Put, PutRequest, SetGroups, Settle
@@ -77,17 +77,65 @@ def _exchange(operation: Exchange) -> Exchange:
 
 
 def _spend(operation: Spend) -> Spend:
-    for amount in (operation.rate, operation.burst, *(request.cost for request in operation.requests)):
-        if isnan(amount):
-            raise EngineError("Spend has an amount that is not a number")
-    requests = _each(_spending, operation.requests)
-    return operation if requests is operation.requests else replace(operation, requests=requests)
+    limits = _limits(operation, operation.limits)
+
+    def bound(request: SpendRequest) -> SpendRequest:
+        costs = _amounts(operation, request.costs, limits)
+        return _spending(request if costs is request.costs else request._replace(costs=costs))
+
+    requests = _each(bound, operation.requests)
+    if requests is operation.requests and limits is operation.limits:
+        return operation
+    return replace(operation, requests=requests, limits=limits)
 
 
 def _refund(operation: Refund) -> Refund:
-    if isnan(operation.cost) or isnan(operation.rate) or isnan(operation.booking):
-        raise EngineError("Refund has an amount that is not a number")
-    return operation
+    limits = _limits(operation, operation.limits)
+
+    def bound(request: RefundRequest) -> RefundRequest:
+        if len(request.bookings) != len(limits):
+            raise EngineError("Refund has not one booking for each limit")
+        for booking in request.bookings:
+            if not (isfinite(booking.end) and isfinite(booking.size)):
+                raise EngineError("Refund has a booking that is not a number")
+        amounts = request.amounts and _amounts(operation, request.amounts, limits)
+        return request if amounts is request.amounts else request._replace(amounts=amounts)
+
+    requests = _each(bound, operation.requests)
+    if requests is operation.requests and limits is operation.limits:
+        return operation
+    return replace(operation, requests=requests, limits=limits)
+
+
+def _look(operation: Look) -> Look:
+    limits = _limits(operation, operation.limits)
+    return operation if limits is operation.limits else replace(operation, limits=limits)
+
+
+def _limits(operation: object, limits: tuple[RateLimit, ...]) -> tuple[RateLimit, ...]:
+    """The limits with no burst that lasts for longer than `LONGEST`."""
+    for limit in limits:
+        if not 0 < limit.rate < inf or isnan(limit.burst):
+            raise EngineError(f"{type(operation).__name__} has a limit that is not a number above zero")
+    if all(limit.burst <= limit.rate * LONGEST for limit in limits):
+        return limits
+    return tuple(limit._replace(burst=min(limit.burst, limit.rate * LONGEST)) for limit in limits)
+
+
+def _amounts(
+    operation: object, amounts: tuple[float, ...], limits: tuple[RateLimit, ...]
+) -> tuple[float, ...]:
+    """The amounts, of which none lasts for longer than `LONGEST`."""
+    if len(amounts) != len(limits):
+        raise EngineError(f"{type(operation).__name__} has not one amount for each limit")
+    if any(map(isnan, amounts)):
+        raise EngineError(f"{type(operation).__name__} has an amount that is not a number")
+    if all(abs(amount) <= limit.rate * LONGEST for amount, limit in zip(amounts, limits, strict=True)):
+        return amounts
+    return tuple(
+        max(-limit.rate * LONGEST, min(amount, limit.rate * LONGEST))
+        for amount, limit in zip(amounts, limits, strict=True)
+    )
 
 
 def _set_groups(operation: SetGroups) -> SetGroups:
@@ -120,6 +168,8 @@ _BOUNDS: dict[type[Operation[Any] | Enlisted[Any] | Any], Callable[[Any], Any]] 
     Exchange: _exchange,
     Spend: _spend,
     Refund: _refund,
+    HoldOff: _fields("seconds"),
+    Look: _look,
     SetGroups: _set_groups,
     Complete: _complete,
     CompleteAll: _complete_all,

@@ -8,13 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from tenure.arguments import LONGEST
-
-from ._counters import Refund, Spend, Spending, SpendRequest
 from ._tasks import Settle, Verdict
-
-ROUNDING = 1e-6
-"""Seconds: a shorter delay counts as none, because sums of floats are not exact."""
 
 EXPIRED_TTL = 3600.0
 """Seconds for which the record of an expired task is kept: no settlement has set a ttl for it."""
@@ -86,32 +80,3 @@ def without_verdict(
     if silent >= max_deliveries:
         return Ends("dead", attempts, f"delivered {silent} times without a verdict".encode(), dead_ttl)
     return GoesBack(attempts, deliveries, None)
-
-
-# rates: the generic cell rate algorithm (ITU-T I.371)
-
-
-def book_spending(op: Spend, request: SpendRequest, before: float | None, now: float) -> Spending:
-    """Book one request at the engine's time `now`.
-
-    `before` is the key's theoretical arrival time in seconds, None for a new key. When the request is booked, its
-    `booking` is the new one.
-    """
-    arrival = (now if before is None else max(now, before)) + _lasts(request.cost, op.rate)
-    delay = arrival - _lasts(op.burst, op.rate) - now
-    if delay < ROUNDING:
-        delay = 0.0
-    if request.max_wait is not None and delay > request.max_wait:
-        return Spending(False, delay, 0.0)
-    return Spending(True, delay, arrival)
-
-
-def refunded(op: Refund, arrival: float) -> float:
-    """The key's arrival time after a refund: without the part of the booking that later bookings have not used."""
-    unspent = _lasts(op.cost, op.rate) - (arrival - op.booking)
-    return arrival - unspent if unspent > 0 else arrival
-
-
-def _lasts(amount: float, rate: float) -> float:
-    """For how many seconds an amount lasts at a rate."""
-    return min(amount / rate, LONGEST)

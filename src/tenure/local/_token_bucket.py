@@ -1,17 +1,24 @@
-"""A rate with bursts: the generic cell rate algorithm, with a line of waiters."""
+"""Rates with bursts: the generic cell rate algorithm, with a line of waiters."""
 
 # The classes of this file are one idea.
 # pyright: reportPrivateUsage=false
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from math import inf, isfinite
+from typing import Any, Self, cast, overload
 
 import anyio
 from anyio import CancelScope, WouldBlock
 
+from tenure.arguments import check_seconds
 from tenure.errors import WouldExceedDeadline
+from tenure.limits import REQUESTS, Available, Cost, Limit, LimiterState, Limits, Spending
 from tenure.waiting import Line, Waiter, checkpoint, now
+
+from ._levels import Amounts, Levels, slack_of
 
 __all__ = ("Reservation", "TokenBucket", "TokenBucketStatistics")
 
@@ -43,28 +50,33 @@ class Reservation:
     Thread safety: none; all on the thread of one loop.
     """
 
-    __slots__ = ("_bucket", "_due", "_n", "_place")
+    __slots__ = ("_bucket", "_due", "_held", "_n", "_place")
 
     def __init__(self, bucket: TokenBucket, n: float, due: float) -> None:
         self._bucket = bucket
         self._n = n
         self._due = due
+        self._held = bucket._held
         self._place: Waiter[_Request, bool] | None = None
 
     @property
     def delay(self) -> float:
         """Seconds from now until the tokens may be used; zero when they may.
 
-        It was fixed when they were reserved, at the rate of that moment.
+        It was fixed when they were reserved, at the rate of that moment; only `hold_off` puts it off.
         """
-        return max(0.0, self._due - now())
+        return max(0.0, self._time - now())
+
+    @property
+    def _time(self) -> float:
+        return self._due + (self._bucket._held - self._held)
 
     def cancel(self) -> bool:
         """Give the tokens back, if their time has not come; those that wait behind get theirs sooner.
 
         Returns whether it did.
         """
-        if not self._n or (self._place is None and self._due < now()):
+        if not self._n or (self._place is None and self._time < now()):
             return False
         n, self._n = self._n, 0.0
         self._bucket._unreserve(n, self._place)
@@ -84,6 +96,13 @@ class _Request:
         self.booking = booking
 
 
+_HOLD = _Request(0.0)
+"""Keeps the place of the timekeeper while the bucket is held off and nobody waits; it may stay there after that."""
+
+_ONE_UNIT = Limits((Limit(1e12),))
+"""What says that a bucket with a rate counts requests."""
+
+
 class TokenBucket:
     """Lets `rate` tokens a second through, and at most `burst` at once after a pause.
 
@@ -95,6 +114,10 @@ class TokenBucket:
 
     The algorithm is GCRA (ITU-T I.371): one number, the theoretical arrival time.
 
+    With `limits=` there are several limits at once, also of several units: whatever is taken is taken from all of them
+    or from none. Where there is `n` it may then be a mapping of units to numbers, as the `cost` of a `RateLimiter`.
+    `rate`, `burst` and `statistics` are those of the first limit.
+
     ``async with bucket:`` takes one token before the block, and gives nothing back after it.
 
     Cancellation: see `acquire`.
@@ -102,12 +125,30 @@ class TokenBucket:
     Thread safety: none; all on the thread of one loop.
     """
 
-    def __init__(self, rate: float, burst: float = 1) -> None:
+    def __new__(
+        cls, rate: float | None = None, burst: float = 1, *, limits: Sequence[Limit] | None = None
+    ) -> Self:
+        """Make one with a rate, or one with limits."""
+        del rate, burst
+        of_limits = limits is not None and cls is TokenBucket
+        return super().__new__(cast("type[Self]", _OfLimits) if of_limits else cls)
+
+    @overload
+    def __init__(self, rate: float, burst: float = 1) -> None: ...
+
+    @overload
+    def __init__(self, *, limits: Sequence[Limit]) -> None: ...
+
+    def __init__(
+        self, rate: float | None = None, burst: float = 1, *, limits: Sequence[Limit] | None = None
+    ) -> None:
         """Make a full bucket; outside a running loop too."""
+        if limits is not None:
+            raise TypeError("give either a rate or limits")
         _check_positive("rate", rate)
         _check_positive("burst", burst)
         self._burst = float(burst)
-        self._set(rate)
+        self._set(cast("float", rate))
         # when the bucket would be full if no more were taken
         self._full_at = -inf
         # until then it may be overfull by the slack: tasks that were woken late come back, and find what fell due
@@ -118,6 +159,9 @@ class TokenBucket:
         self._keeper: _Request | None = None
         self._alarm: CancelScope | None = None
         self._no_sooner = -inf
+        # nobody gets anything until then; for how long that has been in all
+        self._held_until = -inf
+        self._held = 0.0
 
     @property
     def rate(self) -> float:
@@ -131,13 +175,25 @@ class TokenBucket:
 
     # taking
 
-    def acquire_nowait(self, n: float = 1) -> None:
+    @overload
+    def acquire_nowait(self, n: float = 1) -> None: ...
+
+    @overload
+    def acquire_nowait(self, n: Mapping[str, float]) -> None: ...
+
+    def acquire_nowait(self, n: Any = 1) -> None:
         """Take `n` tokens now, or raise `anyio.WouldBlock`. ValueError for more than the burst."""
         self._check(n)
         if not self._take(n, now()):
             raise WouldBlock
 
-    async def acquire(self, n: float = 1, fail_fast: bool = False) -> None:
+    @overload
+    async def acquire(self, n: float = 1, fail_fast: bool = False) -> None: ...
+
+    @overload
+    async def acquire(self, n: Mapping[str, float], fail_fast: bool = False) -> None: ...
+
+    async def acquire(self, n: Any = 1, fail_fast: bool = False) -> None:
         """Take `n` tokens; waits, first come first served, until they are there. Always a checkpoint.
 
         A wait that the scopes around it do not allow (`anyio.current_effective_deadline`) takes nothing and holds no
@@ -167,7 +223,7 @@ class TokenBucket:
                 raise WouldExceedDeadline("token bucket", due - now())
             await anyio.sleep_until(deadline)
         request = _Request(n)
-        if self._keeper is None:
+        if self._keeper is None or self._keeper is _HOLD:
             self._keeper = request
             await self._keep_time(request)
             return
@@ -186,10 +242,18 @@ class TokenBucket:
         """Take the tokens, if they are there and no task waits for them."""
         # the sums are those of `_due_of`, so that what is due is never refused for a rounding error
         full_at = self._clamped(time)
-        if self._keeper is not None or full_at + (n - self._burst) * self._per > time:
+        if (self._keeper is not None and self._is_kept(time)) or full_at + (
+            n - self._burst
+        ) * self._per > time:
             return False
         self._full_at = full_at + n * self._per
         return True
+
+    def _is_kept(self, time: float) -> bool:
+        """Whether a task keeps the time, or the bucket is held off."""
+        if self._keeper is _HOLD and time >= self._held_until:
+            self._keeper = None
+        return self._keeper is not None
 
     def _clamped(self, time: float) -> float:
         """When the bucket would be full, less the tokens that it has no room for."""
@@ -204,7 +268,8 @@ class TokenBucket:
     def _due_at(self, n: float) -> float:
         """When one that joins the line now may have `n` tokens."""
         ahead = self._waiting + (0.0 if self._keeper is None else self._keeper.n)
-        return self._clamped(now()) + (ahead + n - self._burst) * self._per
+        due = self._clamped(now()) + (ahead + n - self._burst) * self._per
+        return max(due, self._held_until)
 
     async def _keep_time(self, request: _Request) -> None:
         """Sleep until this task may have its tokens; then let in all whose time has come, and hand on the clock."""
@@ -221,7 +286,7 @@ class TokenBucket:
             self._let_in(now())
 
     def _next_alarm(self, n: float) -> float:
-        return max(self._due_of(n), self._no_sooner)
+        return max(self._due_of(n), self._no_sooner, self._held_until)
 
     def _spend(self, n: float, time: float) -> None:
         """Take the tokens of the next in line, as of the moment when they were due, unless that is long past."""
@@ -235,7 +300,7 @@ class TokenBucket:
         while self._keeper is None and (waiter := line.head()) is not None:
             request = waiter.want
             self._waiting -= request.n
-            if request.booking is not None or self._due_of(request.n) <= time:
+            if request.booking is not None or (self._due_of(request.n) <= time and self._held_until <= time):
                 # a reservation needs no waking: its owner knows its time
                 self._spend(request.n, time)
                 if request.booking is not None:
@@ -244,6 +309,8 @@ class TokenBucket:
             else:
                 self._keeper = request
                 line.grant(waiter, False)
+        if self._keeper is None and self._held_until > time:
+            self._keeper = _HOLD
 
     def _left(self, waiter: Waiter[_Request, bool]) -> None:
         request = waiter.want
@@ -265,7 +332,13 @@ class TokenBucket:
 
     # reserving
 
-    def reserve(self, n: float = 1) -> Reservation:
+    @overload
+    def reserve(self, n: float = 1) -> Reservation: ...
+
+    @overload
+    def reserve(self, n: Mapping[str, float]) -> Reservation: ...
+
+    def reserve(self, n: Any = 1) -> Reservation:
         """Book `n` tokens ahead, behind all waiting tasks: act after the reservation's `delay`, or cancel it.
 
         ValueError for more than the burst.
@@ -273,12 +346,15 @@ class TokenBucket:
         self._check(n)
         time = now()
         reservation = Reservation(self, n, max(time, self._due_at(n)))
-        if self._keeper is None:
-            self._full_at = self._clamped(time) + n * self._per
+        if self._keeper is None or self._keeper is _HOLD:
+            self._book(n, time)
         else:
             self._waiting += n
             reservation._place = self._line.join(_Request(n, reservation))
         return reservation
+
+    def _book(self, n: float, time: float) -> None:
+        self._full_at = self._clamped(time) + n * self._per
 
     def _unreserve(self, n: float, place: Waiter[_Request, bool] | None) -> None:
         if place is None:
@@ -286,12 +362,90 @@ class TokenBucket:
         else:
             self._line.leave(place)
 
+    # spending
+
+    def spend(self, cost: Cost = 1, fail_fast: bool = False) -> AbstractAsyncContextManager[Spending]:
+        """Take `cost` for a block, `async with bucket.spend({"tokens": 800}) as spending`.
+
+        Entering waits as `acquire` does, and raises the same. In the block, `spending.correct({"tokens": 655})` says
+        what it really cost. When the block ends, the difference is taken, also above the burst, or given back as far as
+        time has not brought it back already. Without a correction it stays as it was, also if the block raises.
+        Cancellation: while waiting, nothing is taken; in the block, a correction counts nevertheless.
+        """
+        limits, costs = self._costs(cost)
+        return self._spend_for(limits, costs, fail_fast)
+
+    def _costs(self, cost: Cost) -> tuple[Limits, dict[str, float]]:
+        costs = _ONE_UNIT.costs(cost)
+        self._check(costs[REQUESTS])
+        return _ONE_UNIT, costs
+
+    @asynccontextmanager
+    async def _spend_for(
+        self, limits: Limits, costs: dict[str, float], fail_fast: bool
+    ) -> AsyncGenerator[Spending]:
+        await self.acquire(cast("Any", costs if isinstance(self, _OfLimits) else costs[REQUESTS]), fail_fast)
+        ends, held = self._ends(), self._held
+        spending = Spending(limits, costs)
+        try:
+            yield spending
+        finally:
+            if back := spending.given_back():
+                self._correct(back, [end + (self._held - held) for end in ends])
+                self._set_alarm()
+
+    def _ends(self) -> list[float]:
+        """When what was taken last will be back, in each limit."""
+        return [self._full_at]
+
+    def _correct(self, back: tuple[float, ...], ends: list[float]) -> None:
+        time = max(now(), self._held_until)
+        (amount,), (end,) = back, ends
+        if amount > 0:
+            self._full_at -= max(0.0, min(amount * self._per, end - time))
+        else:
+            self._full_at = self._clamped(time) - amount * self._per
+
+    # holding off
+
+    async def hold_off(self, seconds: float) -> None:
+        """Let nobody have anything for so many seconds, as after an answer 429 with Retry-After.
+
+        That includes those that wait, and reservations: each goes later by as much. If it is held off already, the
+        later end counts. Cancellation: it is not held off.
+        """
+        seconds = check_seconds("seconds", seconds)
+        await checkpoint()
+        time = now()
+        begin, end = max(time, self._held_until), time + seconds
+        if end > begin:
+            self._hold(end - begin, begin)
+            self._held += end - begin
+            self._held_until = end
+            if self._keeper is None:
+                self._keeper = _HOLD
+            self._set_alarm()
+
+    def _hold(self, seconds: float, time: float) -> None:
+        """Let the time of the bucket stand still for so long."""
+        self._full_at = max(self._full_at, time) + seconds
+
+    async def look(self) -> LimiterState:
+        """Return what may be taken at once, and when something may; tasks that wait come first. A checkpoint."""
+        await checkpoint()
+        time = now()
+        held_off = max(0.0, self._held_until - time)
+        tokens = self._burst - max(0.0, self._due_at(self._burst) - time - held_off) * self._rate
+        tokens = 0.0 if held_off else max(0.0, tokens)
+        wait = max(0.0, self._due_at(min(1.0, self._burst)) - time)
+        return LimiterState(Available(tokens, {REQUESTS: tokens}), wait, held_off)
+
     # the rate
 
     def set_rate(self, rate: float) -> None:
         """Change the rate; waiting tasks use the new one from now on. What is in the bucket stays."""
         _check_positive("rate", rate)
-        time = now()
+        time = max(now(), self._held_until)
         missing = (self._full_at - time) * self._rate if self._full_at > time else 0.0
         self._set(rate)
         self._full_at = time + missing * self._per
@@ -309,11 +463,11 @@ class TokenBucket:
 
     def statistics(self) -> TokenBucketStatistics:
         """Return the current state."""
-        tokens = self._burst - max(0.0, self._full_at - now()) * self._rate
+        tokens = self._burst - max(0.0, self._full_at - max(now(), self._held_until)) * self._rate
         return TokenBucketStatistics(self._rate, self._burst, tokens, self._tasks_waiting())
 
     def _tasks_waiting(self) -> int:
-        return len(self._line) + (self._keeper is not None)
+        return len(self._line) + (self._keeper is not None and self._keeper is not _HOLD)
 
     def __repr__(self) -> str:
         return f"<TokenBucket {self._rate:g}/s, burst {self._burst:g}, {self._tasks_waiting()} waiting>"
@@ -321,6 +475,131 @@ class TokenBucket:
     def _check(self, n: float) -> None:
         if not 0 < n <= self._burst:
             raise ValueError(f"n must be above 0 and at most the burst of {self._burst:g}, not {n!r}")
+
+
+class _OfLimits(TokenBucket):
+    """A bucket of several limits. What is a number in the other is an amount for each limit here."""
+
+    def __init__(
+        self, rate: float | None = None, burst: float = 1, *, limits: Sequence[Limit] | None = None
+    ) -> None:
+        if rate is not None or burst != 1 or limits is None:
+            raise TypeError("give either a rate or limits")
+        self._limits = Limits(limits)
+        first = self._limits.all[0]
+        super().__init__(first.per_second, first.most)
+        self._levels = Levels(self._limits, [slack_of(limit, MADE_UP) for limit in self._limits.all])
+        self._per = min(self._levels.per)  # for the tick
+        self._waiting = cast("Any", self._levels.none)
+
+    def acquire_nowait(self, n: Any = 1) -> None:
+        if not self._take(cast("Any", self._levels.amounts(n)), now()):
+            raise WouldBlock
+
+    async def acquire(self, n: Any = 1, fail_fast: bool = False) -> None:
+        amounts: Any = self._levels.amounts(n)
+        if self._take(amounts, now()):
+            try:
+                await checkpoint()
+            except BaseException:
+                self._give_back(amounts)
+                raise
+            return
+        while (due := self._due_at(amounts)) > (deadline := anyio.current_effective_deadline()):
+            if fail_fast:
+                raise WouldExceedDeadline("token bucket", due - now())
+            await anyio.sleep_until(deadline)
+        request = _Request(amounts)
+        if self._keeper is None or self._keeper is _HOLD:
+            self._keeper = request
+            await self._keep_time(request)
+            return
+        self._waiting += amounts
+        if not await self._line.wait(self._line.join(request)):
+            await self._keep_time(request)
+
+    def reserve(self, n: Any = 1) -> Reservation:
+        return super().reserve(cast("Any", self._levels.amounts(n)))
+
+    def set_rate(self, rate: float) -> None:
+        del rate
+        raise TypeError("a bucket with limits has no single rate")
+
+    def statistics(self) -> TokenBucketStatistics:
+        (debt, *_) = self._levels.debts(max(now(), self._held_until))
+        return TokenBucketStatistics(self._rate, self._burst, self._burst - debt, self._tasks_waiting())
+
+    async def look(self) -> LimiterState:
+        await checkpoint()
+        time = now()
+        held_off = max(0.0, self._held_until - time)
+        levels, ahead = self._levels, self._ahead()
+        debts = [
+            debt + amount
+            for debt, amount in zip(levels.debts(max(time, self._held_until)), ahead, strict=True)
+        ]
+        return self._limits.state(debts, held_off)
+
+    def __repr__(self) -> str:
+        return f"<TokenBucket {self._limits!r}, {self._tasks_waiting()} waiting>"
+
+    # the arithmetic
+
+    def _take(self, n: Any, time: float) -> bool:
+        if self._is_kept(time):
+            return False
+        self._clamp(time)
+        if self._levels.due(n) > time:
+            return False
+        self._levels.take(n)
+        return True
+
+    def _clamp(self, time: float) -> None:
+        self._levels.full_at = self._levels.clamped(time, late=time <= self._late_until)
+
+    def _ahead(self) -> Amounts:
+        keeper: Any = self._keeper
+        waiting = cast("Amounts", self._waiting)
+        return waiting if keeper is None or keeper is _HOLD else waiting + keeper.n
+
+    def _due_of(self, n: Any) -> float:
+        return self._levels.due(n)
+
+    def _due_at(self, n: Any) -> float:
+        time = now()
+        due = self._levels.due_behind(n, self._ahead(), time, time <= self._late_until)
+        return max(due, self._held_until)
+
+    def _spend(self, n: Any, time: float) -> None:
+        # what had no room before it was due is lost; what had none since then only if that is long past
+        due = self._levels.due(n)
+        as_of = time if time - due > MADE_UP else max(due, self._held_until)
+        self._levels.spend(n, as_of)
+
+    def _give_back(self, n: Any) -> None:
+        self._levels.take(self._levels.none - n)
+        self._set_alarm()
+
+    def _book(self, n: Any, time: float) -> None:
+        self._clamp(time)
+        due = max(time, self._levels.due(n))
+        self._levels.full_at = self._levels.clamped(due, late=False)
+        self._levels.take(n)
+
+    def _costs(self, cost: Cost) -> tuple[Limits, dict[str, float]]:
+        return self._limits, self._limits.costs(cost)
+
+    def _ends(self) -> list[float]:
+        return list(self._levels.full_at)
+
+    def _correct(self, back: tuple[float, ...], ends: list[float]) -> None:
+        self._levels.correct(back, ends, max(now(), self._held_until))
+
+    def _hold(self, seconds: float, time: float) -> None:
+        self._levels.hold(seconds, time)
+
+    def _check(self, n: object) -> None:
+        """The amounts were checked when they were made."""
 
 
 def _check_positive(name: str, value: object) -> None:

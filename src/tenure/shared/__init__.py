@@ -9,6 +9,7 @@ from tenure.lazy import exports
 
 if TYPE_CHECKING:
     from tenure.dbapi import Completed
+    from tenure.limits import Available, Limit, LimiterState, Spending
 
     from ._barrier import Arrival, Barrier, BarrierStatistics
     from ._claim import Claim
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 __all__ = (
     "Arrival",
     "Audit",
+    "Available",
     "Barrier",
     "BarrierStatistics",
     "Claim",
@@ -50,6 +52,8 @@ __all__ = (
     "Job",
     "LeaderChanges",
     "Lease",
+    "Limit",
+    "LimiterState",
     "Lock",
     "LockStatus",
     "LuaGuard",
@@ -65,6 +69,7 @@ __all__ = (
     "Schedule",
     "ScheduleRecord",
     "Semaphore",
+    "Spending",
     "SqlGuard",
     "Task",
     "TaskChanges",
@@ -84,6 +89,7 @@ __getattr__: Callable[[str], Any] = exports(
     "tenure",
     {
         "tenure.dbapi": "Completed",
+        "tenure.limits": "Available Limit LimiterState Spending",
         "_barrier": "Arrival Barrier BarrierStatistics",
         "_claim": "Claim",
         "_election": "Election Term",

@@ -7,6 +7,7 @@ import anyio.lowlevel
 from explored.catalogue import scenario
 from explored.scenarios.rates import LATE, Spendings
 
+from tenure import Limit
 from tenure.local import TokenBucket
 from tenure.testing import cancellable, newcomer
 
@@ -111,4 +112,67 @@ async def a_block_takes_one_token():
         group.start_soon(victim)
         group.start_soon(spender)
         group.start_soon(spender, newcomer)
+    assert bucket.statistics().tasks_waiting == 0
+
+
+@scenario("local.TokenBucket.spend")
+async def what_was_taken_and_not_needed_is_given_back():
+    """From both limits or from none; a correction is not lost with its block."""
+    bucket = TokenBucket(limits=[Limit(100, per=100), Limit(1000, per=100, unit="tokens")])
+    served = []
+
+    async def caller(tokens, really):
+        async with bucket.spend({"tokens": tokens}) as spending:
+            spending.correct({"tokens": really})
+            served.append(really)
+            await anyio.sleep(1)
+
+    async def victim():
+        with cancellable():
+            await caller(300, 100)
+
+    async def watcher():
+        await newcomer()
+        with cancellable():
+            assert 0 <= (await bucket.look()).available["tokens"] <= 1000
+
+    start = anyio.current_time()
+    async with anyio.create_task_group() as group:
+        group.start_soon(victim)
+        group.start_soon(caller, 500, 600)
+        group.start_soon(watcher)
+    state, passed = await bucket.look(), anyio.current_time() - start
+    assert 100 - len(served) - 1e-6 <= state.available <= 100 - len(served) + passed + 1e-6
+    tokens = 1000 - sum(served)
+    assert tokens - 1e-6 <= state.available["tokens"] <= tokens + 10 * passed + 1e-6
+
+
+@scenario("local.TokenBucket.hold_off", "local.TokenBucket.look")
+async def nobody_goes_while_a_bucket_is_held_off():
+    bucket, went, held = TokenBucket(1, burst=1), [], []
+    await bucket.acquire()
+    start = anyio.current_time()
+
+    async def spender():
+        async with bucket.spend():
+            went.append(anyio.current_time())
+
+    async def victim():
+        with cancellable():
+            await spender()
+
+    async def holder():
+        await anyio.sleep(0.2)
+        with cancellable():
+            await bucket.hold_off(20)
+            held.append(anyio.current_time())
+            assert (await bucket.look()).available == 0
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(spender)
+        group.start_soon(victim)
+        group.start_soon(spender)
+        group.start_soon(holder)
+    if held:
+        assert all(when >= start + 20 or when <= held[0] for when in went), (held, went)
     assert bucket.statistics().tasks_waiting == 0

@@ -6,7 +6,7 @@ import anyio
 from explored.catalogue import on_every_engine, scenario
 from explored.world import at_rest
 
-from tenure import RateLimiter, WouldExceedDeadline
+from tenure import Limit, RateLimiter, WouldExceedDeadline
 from tenure.testing import cancellable, newcomer
 
 LATE = 0.9
@@ -206,3 +206,77 @@ async def a_block_spends_one(world):
             group.start_soon(spender)
             group.start_soon(victim)
         assert len(served) >= 2
+
+
+@on_every_engine("shared.RateLimiter.spend", "shared.RateLimiter.look")
+async def what_was_booked_and_not_needed_is_given_back(world):
+    """In all limits or in none, wherever a block is cancelled; a correction is not lost with it."""
+    limits = [Limit(100, per=100), Limit(1000, per=100, unit="tokens")]
+    async with world.open() as store:
+        limiter, served, booked = RateLimiter(store, "x", limits=limits), [], []
+
+        async def caller(tokens, really):
+            async with limiter.spend({"tokens": tokens}) as spending:
+                spending.correct({"tokens": really})
+                booked.append(really)
+                await anyio.sleep(1)
+            served.append(really)
+
+        async def victim():
+            with cancellable():
+                await caller(300, 100)
+
+        async def watcher():
+            await newcomer()
+            with cancellable():
+                state = await limiter.look()
+                assert 0 <= state.available["tokens"] <= 1000
+
+        start = anyio.current_time()
+        async with anyio.create_task_group() as group:
+            group.start_soon(victim)
+            group.start_soon(caller, 500, 600)
+            group.start_soon(watcher)
+        await limiter.acquire({"tokens": 0})
+        state, passed = await limiter.look(), anyio.current_time() - start + LATE
+        calls, tokens = len(booked) + 1, sum(booked)
+        assert 600 in served
+        # what the victim booked may be lost if the other has booked after it
+        lost = 100 not in booked
+        assert 100 - calls - lost - 1e-3 <= state.available <= 100 - calls + passed
+        assert 1000 - tokens - 300 * lost - 1e-3 <= state.available["tokens"] <= 1000 - tokens + 10 * passed
+        await at_rest(store)
+
+
+@on_every_engine("shared.RateLimiter.hold_off", "shared.RateLimiter.spend")
+async def nobody_goes_while_it_is_held_off(world):
+    """Neither those that came before and wait, nor those that come then, nor those of another process."""
+    async with world.open() as store, world.open() as elsewhere:
+        limiter, other = (RateLimiter(one, "x", rate=1, burst=1) for one in (store, elsewhere))
+        went, held = [], []
+        await limiter.acquire()
+        start = anyio.current_time()
+
+        async def spender(limiter):
+            async with limiter.spend():
+                went.append(anyio.current_time())
+
+        async def victim():
+            with cancellable():
+                await spender(other)
+
+        async def holder():
+            await anyio.sleep(0.2)
+            with cancellable():
+                await limiter.hold_off(20)
+                held.append(anyio.current_time())
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(spender, limiter)
+            group.start_soon(victim)
+            group.start_soon(spender, other)
+            group.start_soon(holder)
+        if held:
+            late = LATE + world.patience
+            assert all(when >= start + 20 - 1e-3 or when <= held[0] + late for when in went), (held, went)
+        await at_rest(store, elsewhere)

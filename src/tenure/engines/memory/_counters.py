@@ -12,19 +12,20 @@ from tenure.engine import (
     Arrive,
     Broken,
     Gathering,
+    HoldOff,
+    Limiter,
+    Look,
+    Looked,
     Mismatch,
+    Notice,
     Refund,
     Reply,
     ResetBarrier,
     Spend,
-    Spending,
-    SpendRequest,
     Spent,
     Tripped,
     Waiting,
     Withdraw,
-    book_spending,
-    refunded,
 )
 
 from ._due import Due
@@ -32,19 +33,27 @@ from ._state import ItemKey, Session, State
 
 
 class Rates:
-    """Spending at a rate: one number per key, the theoretical arrival time."""
+    """Spending at rates, by key."""
 
     def __init__(self, state: State) -> None:
         self._state = state
-        self._arrival: dict[str, float] = {}
-        self._due = Due(self._look)
+        self._limiters: dict[str, Limiter] = {}
+        self._waiting: dict[str, dict[str, float]] = {}
+        """The processes that wait, by key, and when the last of each is due, on the limiter's clock."""
+        self._due = Due(self._look_again)
 
     def spend(self, op: Spend) -> Spent | Reply:
         name = f"spend {op.key}"
         known = self._state.cached_reply(op.session, op.n, name)
         if known is not None:
             return known
-        answer = Spent(tuple(self._book(op, request) for request in op.requests))
+        now, limiter = self._state.now, self._limiter(op.key)
+        answer = Spent(tuple(limiter.spend(op.limits, request, now) for request in op.requests))
+        if any(spending.booked and spending.delay > 0 for spending in answer.answers):
+            time, process = limiter.time(now), self._state.sessions[op.session].process
+            waiting = {name: due for name, due in self._waiting.get(op.key, {}).items() if due >= time}
+            self._waiting[op.key] = {**waiting, process: limiter.last_due}
+        self._keep(op.key, limiter)
         self._state.cache_reply(op.session, op.n, name, answer)
         return answer
 
@@ -52,28 +61,58 @@ class Rates:
         known = self._state.cached_reply(op.session, op.n, name := f"spend {op.key}")
         if known is not None:
             return known
-        arrival = self._arrival.get(op.key)
-        if arrival is not None:
-            self._arrival[op.key] = refunded(op, arrival)
+        limiter = self._limiter(op.key)
+        for request in op.requests:
+            limiter.refund(op.limits, request, self._state.now)
+        self._keep(op.key, limiter)
         self._state.cache_reply(op.session, op.n, name, Reply.OK)
         return Reply.OK
 
-    def _book(self, op: Spend, request: SpendRequest) -> Spending:
-        spending = book_spending(op, request, self._arrival.get(op.key), self._state.now)
-        if spending.booked:
-            self._arrival[op.key] = spending.booking
-            self._due.add(op.key, spending.booking)
-        return spending
+    def hold_off(self, op: HoldOff) -> Reply:
+        known = self._state.cached_reply(op.session, op.n, name := f"spend {op.key}")
+        if known is not None:
+            return known
+        limiter = self._limiter(op.key)
+        time = limiter.time(self._state.now)
+        if limiter.hold_off(op.seconds, self._state.now):
+            for process, due in sorted(self._waiting.get(op.key, {}).items()):
+                if due >= time:
+                    self._state.hint(process, op.key, "", Notice.HELD)
+        self._keep(op.key, limiter)
+        self._state.cache_reply(op.session, op.n, name, Reply.OK)
+        return Reply.OK
+
+    def look(self, op: Look) -> Looked:
+        return self._limiter(op.key).look(op.limits, self._state.now)
+
+    def _limiter(self, key: str) -> Limiter:
+        """The limiter; a new one if it says nothing any more."""
+        limiter = self._limiters.get(key)
+        if limiter is None or not limiter.is_used(self._state.now):
+            self._forget(key)
+            return Limiter()
+        return limiter
+
+    def _keep(self, key: str, limiter: Limiter) -> None:
+        if limiter.is_used(self._state.now):
+            self._limiters[key] = limiter
+            self._due.add(key, limiter.used_until())
+        else:
+            self._forget(key)
+
+    def _forget(self, key: str) -> None:
+        self._limiters.pop(key, None)
+        self._waiting.pop(key, None)
 
     def forget(self) -> None:
-        """Forget a few keys whose arrival time has passed: they are as if never used."""
+        """Forget a few limiters that say nothing any more: they are as if never used."""
         self._due.look(self._state.now, A_FEW)
 
-    def _look(self, key: str) -> float | None:
-        arrival = self._arrival[key]
-        if arrival > self._state.now:
-            return arrival
-        del self._arrival[key]
+    def _look_again(self, key: str) -> float | None:
+        limiter = self._limiters.get(key)
+        if limiter is not None and limiter.is_used(self._state.now):
+            return limiter.used_until()
+        self._forget(key)
         return None
 
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from math import inf
+from collections.abc import Iterable, Sequence
+from math import inf, nan
 
 from tenure.engine import (
-    LONGEST,
     Arrivals,
     Arrive,
+    Booking,
     Gathering,
+    HoldOff,
+    Look,
+    Looked,
+    RateLimit,
     Refund,
     ResetBarrier,
     Spend,
@@ -18,18 +22,27 @@ from tenure.engine import (
     Withdraw,
 )
 
-from ._binary import Floats
+from ._binary import Blobs, Floats
 from ._codec import Codec, Codecs, Row, decoded
 from ._values import name
 
 
-def _lasting(amount: float, rate: float) -> float:
-    """An amount that lasts for no longer than the longest time."""
-    return float(min(amount, LONGEST * rate))
+def _names(limits: Iterable[RateLimit]) -> Blobs:
+    return Blobs(name(limit.name) for limit in limits)
 
 
-def _spent(rows: Sequence[Row]) -> Spent:
-    return Spent(tuple(Spending(word == "booked", float(b[0]), float(b[1])) for word, _, b in rows[1:]))
+def _rates(limits: Iterable[RateLimit]) -> Floats:
+    return Floats(float(limit.rate) for limit in limits)
+
+
+def _spending(row: Row) -> Spending:
+    delay, held, *bookings = map(float, row.b)
+    return Spending(row.word == "booked", delay, held, tuple(map(Booking, bookings[::2], bookings[1::2])))
+
+
+def _looked(rows: Sequence[Row]) -> Looked:
+    held_off, held, *debts = map(float, rows[0].b)
+    return Looked(held_off, held, tuple(debts))
 
 
 COUNTERS: Codecs = {
@@ -39,12 +52,13 @@ COUNTERS: Codecs = {
             name(op.session),
             op.n,
             name(op.key),
-            float(op.rate),
-            _lasting(op.burst, op.rate),
-            Floats(_lasting(cost, op.rate) for cost, _ in op.requests),
+            _names(op.limits),
+            _rates(op.limits),
+            Floats(float(limit.burst) for limit in op.limits),
+            Floats(float(cost) for costs, _ in op.requests for cost in costs),
             Floats(inf if max_wait is None else max_wait for _, max_wait in op.requests),
         ),
-        _spent,
+        lambda rows: Spent(tuple(map(_spending, rows[1:]))),
     ),
     Refund: Codec(
         "refund",
@@ -52,11 +66,19 @@ COUNTERS: Codecs = {
             name(op.session),
             op.n,
             name(op.key),
-            _lasting(op.cost, op.rate),
-            float(op.booking),
-            float(op.rate),
+            _names(op.limits),
+            _rates(op.limits),
+            Floats(float(booking.end) for request in op.requests for booking in request.bookings),
+            Floats(float(booking.size) for request in op.requests for booking in request.bookings),
+            Floats(
+                float(amount)
+                for request in op.requests
+                for amount in request.amounts or [nan] * len(request.bookings)
+            ),
         ),
     ),
+    HoldOff: Codec("hold_off"),
+    Look: Codec("look", lambda op: (name(op.key), _names(op.limits), _rates(op.limits)), _looked),
     Arrive: Codec(
         "arrive_at",
         lambda op: (name(op.session), name(op.key), name(op.participant), op.parties, op.on_departure),

@@ -12,7 +12,19 @@ from ._pipeline import Statement
 from ._version import STEPS, VERSION
 
 _FUNCTIONS = (
-    *("state", "links", "sessions", "holds", "claims", "counters", "groups", "tasks", "producers", "takers"),
+    *(
+        "state",
+        "links",
+        "sessions",
+        "holds",
+        "claims",
+        "rates",
+        "counters",
+        "groups",
+        "tasks",
+        "producers",
+        "takers",
+    ),
     *("records", "survey", "sweep", "enlisting"),
 )
 _NAME = re.compile(r"[a-z_][a-z0-9_]{0,29}")

@@ -46,7 +46,7 @@ STEPS: dict[int, str] = {
     # has meta, the record of its failed tries and followers, and a dead one may expire; `move`, `get_result` and
     # `browse_tasks` instead of `cancel`, `requeue`, `purge`, `result` and `browse`. These stay for processes of the
     # release before, and the `exchange` that they know calls the new one. Groups of tasks and of claimers; the new
-    # arguments of `put`, `put_one` and `claim` have defaults
+    # arguments of `put`, `put_one` and `claim` have defaults. Limiters have several limits, and begin anew
     9: """
         DROP FUNCTION IF EXISTS tenure.lease, tenure.exchanged, tenure.is_head, tenure.lend, tenure.remove_wish,
             tenure.tell_head, tenure.put, tenure.accept, tenure.claim, tenure.put_one;
@@ -110,6 +110,42 @@ STEPS: dict[int, str] = {
             RETURN QUERY SELECT e.word, e.n, CASE e.word WHEN 'task' THEN e.b[:2] ELSE e.b END
                 FROM tenure.exchange(_clock, _cap, _session, _n, _queue, _ids, _tokens, _verdicts, _results, _delays,
                     _ttls, _want, _wait, _aging, _max_deliveries, _keep, NULL, NULL) e;
+        END $$;
+        DROP TABLE tenure.rate;
+        CREATE TABLE tenure.limiter (
+            key bytea PRIMARY KEY,
+            until double precision NOT NULL,
+            held_until double precision NOT NULL,
+            held double precision NOT NULL,
+            last_due double precision NOT NULL,
+            names bytea[] NOT NULL,
+            ends double precision[] NOT NULL,
+            rates double precision[] NOT NULL
+        ) WITH (fillfactor = 50);
+        CREATE INDEX limiter_until ON tenure.limiter (until);
+        CREATE TABLE tenure.limiter_waiter (
+            key bytea NOT NULL,
+            process bytea NOT NULL,
+            due double precision NOT NULL,
+            PRIMARY KEY (key, process)
+        ) WITH (fillfactor = 50);
+        CREATE INDEX limiter_waiter_due ON tenure.limiter_waiter (key, due);
+        CREATE OR REPLACE FUNCTION tenure.spend(
+            _clock bigint, _cap bigint, _session bytea, _n bigint, _key bytea, _rate double precision,
+            _burst double precision, _costs double precision[], _longest double precision[]
+        ) RETURNS SETOF tenure.answer LANGUAGE plpgsql AS $$
+        BEGIN
+            RETURN QUERY SELECT s.word, s.n, CASE WHEN cardinality(s.b) > 2 THEN ARRAY[s.b[1], s.b[3]] ELSE s.b END
+                FROM tenure.spend(_clock, _cap, _session, _n, _key, ARRAY[''::bytea], ARRAY[_rate], ARRAY[_burst],
+                    _costs, _longest) s;
+        END $$;
+        CREATE OR REPLACE FUNCTION tenure.refund(
+            _clock bigint, _cap bigint, _session bytea, _n bigint, _key bytea, _cost double precision,
+            _booking double precision, _rate double precision
+        ) RETURNS tenure.answer LANGUAGE plpgsql AS $$
+        BEGIN
+            RETURN tenure.refund(_clock, _cap, _session, _n, _key, ARRAY[''::bytea], ARRAY[_rate], ARRAY[_booking],
+                ARRAY[_cost / _rate], ARRAY['NaN'::double precision]);
         END $$;
     """,
 }

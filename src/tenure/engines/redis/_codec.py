@@ -29,6 +29,7 @@ from tenure.engine import (
     Hint,
     Holdings,
     KeyPage,
+    Looked,
     Mismatch,
     Notice,
     Operation,
@@ -36,14 +37,10 @@ from tenure.engine import (
     Page,
     QueueCounts,
     Queued,
-    Refund,
+    RateLimit,
     Reply,
     ResourcePage,
     SessionPage,
-    Spend,
-    Spending,
-    SpendRequest,
-    Spent,
     Tripped,
     Unfinished,
     Waiting,
@@ -54,7 +51,7 @@ Argument = bytes | str | int | float
 Convert = Callable[[Any], Any]
 Read = Callable[[Any], tuple[Any, ...]]
 
-_AMOUNTS = frozenset({Spend, SpendRequest, Refund, Spending})
+_AMOUNTS = frozenset({RateLimit, Looked})
 """Classes whose floats are no durations: they travel as they are."""
 
 _ANSWERS: dict[str, type] = {
@@ -69,12 +66,12 @@ _ANSWERS: dict[str, type] = {
     "groups": GroupPage,
     "holdings": Holdings,
     "inspected": SessionPage,
+    "looked": Looked,
     "mismatch": Mismatch,
     "outcome": Outcome,
     "page": Page,
     "queued": Queued,
     "resources": ResourcePage,
-    "spent": Spent,
     "surveyed": KeyPage,
     "tripped": Tripped,
     "unfinished": Unfinished,

@@ -24,8 +24,10 @@ from tenure.engine import (
     GiveBack,
     Groups,
     Holders,
+    HoldOff,
     Leave,
     ListKeys,
+    Look,
     Move,
     OpenSession,
     Operation,
@@ -48,6 +50,7 @@ from tenure.engine import (
 
 from ._codec import Codecs, codec
 from ._health import health
+from ._rates import refund, spend, spent
 from ._tasks import exchange, exchanged, move, put, put_answer, set_groups
 
 _SCRIPTS: dict[type[Operation[Any]], str] = {
@@ -67,12 +70,13 @@ _SCRIPTS: dict[type[Operation[Any]], str] = {
     GiveBack: "claims give_back",
     Groups: "records groups",
     Holders: "holds holders",
+    HoldOff: "rates hold_off",
     Leave: "records leave",
     ListKeys: "survey survey",
+    Look: "rates look",
     OpenSession: "sessions open",
     Ping: "sessions ping",
     Progress: "records progress",
-    Refund: "rates refund",
     RemoveResource: "claims remove",
     RenewSession: "sessions renew",
     ResetBarrier: "barriers reset",
@@ -80,7 +84,6 @@ _SCRIPTS: dict[type[Operation[Any]], str] = {
     Resources: "claims resources",
     SetPaused: "records set_paused",
     SetValue: "holds set_value",
-    Spend: "rates spend",
     Withdraw: "barriers withdraw",
 }
 
@@ -89,6 +92,8 @@ CODECS: Codecs = {
     CheckHealth: codec("survey examine", CheckHealth, answer=health),
     Move: codec("records", Move, arguments=move),
     SetGroups: codec("records", SetGroups, arguments=set_groups),
+    Refund: codec("rates", Refund, arguments=refund),
+    Spend: codec("rates", Spend, arguments=spend, answer=spent),
     # what each lock needs, without the loop over the fields
     Acquire: codec(
         "acquire",

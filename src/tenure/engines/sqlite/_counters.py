@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,20 +11,23 @@ from tenure.engine import (
     ArrivalAnswer,
     Arrivals,
     Arrive,
+    Booked,
     Broken,
     Gathering,
+    HoldOff,
+    Limiter,
+    Look,
+    Looked,
     Mismatch,
+    Notice,
     Refund,
     Reply,
     ResetBarrier,
     Spend,
-    Spending,
     Spent,
     Tripped,
     Waiting,
     Withdraw,
-    book_spending,
-    refunded,
 )
 
 from ._sql import COUNTERS
@@ -32,7 +37,7 @@ _BROKEN = -1
 
 
 class Rates:
-    """Spending at a rate: one number per key, the theoretical arrival time."""
+    """Spending at rates, by key."""
 
     def __init__(self, state: State) -> None:
         self._state = state
@@ -45,42 +50,69 @@ class Rates:
         known = state.replies.cached(session, op.n, name := f"spend {op.key}")
         if known is not None:
             return known
-        arrival = self._arrival(op.key)
-        answers: list[Spending] = []
-        for request in op.requests:
-            spending = book_spending(op, request, arrival, state.now)
-            answers.append(spending)
-            if spending.booked:
-                arrival = spending.booking
-        if any(spending.booked for spending in answers):
-            state.run(COUNTERS.set_arrival_time, key=op.key, arrival=arrival)
-        answer = Spent(tuple(answers))
+        limiter = self._limiter(op.key)
+        answer = Spent(tuple(limiter.spend(op.limits, request, state.now) for request in op.requests))
+        if any(spending.booked for spending in answer.answers):
+            self._keep(op.key, limiter)
+        if any(spending.booked and spending.delay > 0 for spending in answer.answers):
+            state.run(COUNTERS.forget_waiters, key=op.key, time=limiter.time(state.now))
+            state.run(COUNTERS.wait_for_limiter, key=op.key, process=session.process, due=limiter.last_due)
         state.replies.cache(session, op.n, name, answer)
         return answer
 
     def refund(self, op: Refund) -> Reply:
+        def refund(limiter: Limiter) -> None:
+            for request in op.requests:
+                limiter.refund(op.limits, request, self._state.now)
+
+        return self._change(op, refund)
+
+    def hold_off(self, op: HoldOff) -> Reply:
+        def hold_off(limiter: Limiter) -> None:
+            state = self._state
+            time = limiter.time(state.now)
+            if limiter.hold_off(op.seconds, state.now):
+                for (process,) in state.all(COUNTERS.waiting_for_limiter, key=op.key, time=time):
+                    state.hint(process, op.key, "", Notice.HELD)
+
+        return self._change(op, hold_off)
+
+    def look(self, op: Look) -> Looked:
+        return self._limiter(op.key).look(op.limits, self._state.now)
+
+    def forget(self, count: int) -> None:
+        """Forget limiters that say nothing any more: they are as if never used."""
+        state = self._state
+        if state.soonest.limiter is not None and state.soonest.limiter <= state.now:
+            for (key,) in state.all(COUNTERS.outdated_limiters, now=state.now, count=count):
+                state.run(COUNTERS.delete_limiter, key=key)
+                state.run(COUNTERS.delete_waiters, key=key)
+
+    def _change(self, op: Refund | HoldOff, change: Callable[[Limiter], None]) -> Reply:
         state = self._state
         session = state.session(op.session)
         if session is None:
             return Reply.GONE
-        known = state.replies.cached(session, op.n, name := f"spend {op.key}")
-        if known is not None:
-            return known
-        arrival = self._arrival(op.key)
-        if arrival is not None:
-            state.run(COUNTERS.set_arrival_time, key=op.key, arrival=refunded(op, arrival))
-        state.replies.cache(session, op.n, name, Reply.OK)
+        if state.replies.cached(session, op.n, name := f"spend {op.key}") is None:
+            change(limiter := self._limiter(op.key))
+            self._keep(op.key, limiter)
+            state.replies.cache(session, op.n, name, Reply.OK)
         return Reply.OK
 
-    def _arrival(self, key: str) -> float | None:
-        row = self._state.one(COUNTERS.arrival_time, key=key)
-        return row and row[0]
+    def _limiter(self, key: str) -> Limiter:
+        """The limiter; a new one if it says nothing any more."""
+        row = self._state.one(COUNTERS.limiter, key=key, now=self._state.now)
+        if row is None:
+            return Limiter()
+        held_until, held, last_due, booked = json.loads(row[0])
+        return Limiter(held_until, held, last_due, {name: Booked(*one) for name, one in booked.items()})
 
-    def forget(self, count: int) -> None:
-        """Forget keys whose arrival time has passed: they are as if never used."""
-        state = self._state
-        if state.soonest.rate is not None and state.soonest.rate <= state.now:
-            state.run(COUNTERS.sweep, now=state.now, count=count)
+    def _keep(self, key: str, limiter: Limiter) -> None:
+        if not limiter.is_used(self._state.now):
+            self._state.run(COUNTERS.delete_limiter, key=key)
+            return
+        text = json.dumps([limiter.held_until, limiter.held, limiter.last_due, limiter.booked])
+        self._state.run(COUNTERS.keep_limiter, key=key, until=limiter.used_until(), state=text)
 
 
 @dataclass(slots=True)

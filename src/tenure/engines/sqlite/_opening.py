@@ -54,9 +54,11 @@ _STEPS: dict[int, tuple[str, ...]] = {
         "DROP INDEX claim_waiting",
         "DROP INDEX task_priority",
         "DROP INDEX task_age",
+        "DROP TABLE rate",  # limiters begin anew
         *(
             SCHEMA.named[name]
             for name in (
+                *("limiter", "limiter_until", "limiter_waiter", "limiter_waiter_due"),
                 *("ended_expiry", "ended_letters", "watch_topic"),
                 *("producer_waiting", "producer_in_group", "claim_waiting", "claim_group"),
                 *("task_priority", "task_age", "task_age_in_groups"),

@@ -36,7 +36,7 @@ class Numbers:
 class Soonest:
     """When time next brings something about, None for never: on the clock of the boot for sessions, else on the wall's.
 
-    The next session ends, task expires, dead letter is to be deleted, resource has rested, record and rate are
+    The next session ends, task expires, dead letter is to be deleted, resource has rested, record and limiter are
     outdated; the next barrier and queue are to be looked at.
     """
 
@@ -45,7 +45,7 @@ class Soonest:
     letter: int | None = None
     rest: int | None = None
     record: int | None = None
-    rate: float | None = None
+    limiter: float | None = None
     barrier: int | None = None
     queue: int | None = None
 

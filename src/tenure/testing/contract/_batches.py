@@ -18,6 +18,7 @@ from tenure.engine import (
     Operation,
     Ping,
     Queued,
+    RateLimit,
     Release,
     Reply,
     SetValue,
@@ -74,12 +75,14 @@ class BatchContract(ContractBase):
     async def test_the_same_operation_twice_in_a_batch(self, do: Do) -> None:
         session = await do.open()
         acquire = Acquire(session, "k", "a", 1)
-        spend = Spend(session, do.number(), "k", (SpendRequest(1.0),), 0.001, 2.0)
+        spend = Spend(session, do.number(), "k", (SpendRequest((1.0,)),), (RateLimit("", 0.001, 2.0),))
         first, again, spent, spent_again = await do.batch(acquire, acquire, spend, spend)
         assert isinstance(first, Granted)
         assert again == first
         assert spent_again == spent
-        (spent,) = await do.batch(Spend(session, do.number(), "k", (SpendRequest(1.0),), 0.001, 2.0))
+        (spent,) = await do.batch(
+            Spend(session, do.number(), "k", (SpendRequest((1.0,)),), (RateLimit("", 0.001, 2.0),))
+        )
         assert spent.answers[0].delay == 0
 
     async def test_an_operation_that_fails_fails_alone(self, do: Do) -> None:
@@ -136,9 +139,13 @@ class BatchContract(ContractBase):
 
     async def test_callers_at_the_same_time_book_what_there_is_and_no_more(self, do: Do) -> None:
         sessions = [await do.open(f"p{i}") for i in range(20)]
-        request = SpendRequest(1.0, max_wait=0.0)
+        request = SpendRequest((1.0,), max_wait=0.0)
         answers = await self._at_once(
-            do, [Spend(session, do.number(), "k", (request,), 1e-6, 10.0) for session in sessions]
+            do,
+            [
+                Spend(session, do.number(), "k", (request,), (RateLimit("", 1e-6, 10.0),))
+                for session in sessions
+            ],
         )
         assert sum(answer.answers[0].booked for answer in answers) == 10
 

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tenure.engine import (
     Arrive,
     Broken,
     CloseSession,
     Hint,
+    HoldOff,
+    Look,
+    Looked,
+    Notice,
     Ping,
+    RateLimit,
+    Refund,
+    RefundRequest,
     ResetBarrier,
     Spend,
+    Spending,
     SpendRequest,
     Spent,
     Waiting,
@@ -18,6 +28,9 @@ from tenure.engine import (
 
 from ._contract import Advance, ContractBase, Do, Hints
 
+_TWO = RateLimit("two", 2.0, 4.0)
+_TEN = RateLimit("ten", 10.0, 40.0)
+
 
 class CounterContract(ContractBase):
     """What the contract says of rates and barriers, beside the walk.
@@ -25,14 +38,28 @@ class CounterContract(ContractBase):
     Thread safety: none needed; pytest makes one for each test.
     """
 
-    async def _delays(self, do: Do, session: str, *costs: float) -> list[float]:
-        """Spend at 2 per second, with bursts up to 4."""
+    async def _spend(
+        self, do: Do, session: str, limits: tuple[RateLimit, ...], *costs: tuple[float, ...]
+    ) -> tuple[Spending, ...]:
         requests = tuple(map(SpendRequest, costs))
-        spent = await do(Spend(session, do.number(), "k", requests, 2.0, 4.0))
+        spent = await do(Spend(session, do.number(), "k", requests, limits))
         assert isinstance(spent, Spent)
         assert len(spent.answers) == len(costs)
         assert all(spending.booked for spending in spent.answers)
-        return [spending.delay for spending in spent.answers]
+        return spent.answers
+
+    async def _delays(self, do: Do, session: str, *costs: float) -> list[float]:
+        """Spend at 2 per second, with bursts up to 4."""
+        spendings = await self._spend(do, session, (_TWO,), *((cost,) for cost in costs))
+        return [spending.delay for spending in spendings]
+
+    async def _debts(self, do: Do, two: float, ten: float) -> None:
+        """Check what is booked of both limits."""
+        debts = (await do(Look("k", (_TWO, _TEN)))).debts
+        assert [debt / rate for debt, rate in zip(debts, (2.0, 10.0), strict=True)] == [
+            self.about(two / 2),
+            self.about(ten / 10),
+        ]
 
     async def test_a_burst_costs_no_time_and_then_the_rate_counts(self, do: Do) -> None:
         session = await do.open()
@@ -52,6 +79,104 @@ class CounterContract(ContractBase):
         await self._delays(do, session, 4.0)
         await advance(3.0)
         assert await self._delays(do, session, 4.0, 1.0) == [0, self.about(0.5)]
+
+    # several limits
+
+    async def test_the_longest_delay_of_all_limits_counts(self, do: Do) -> None:
+        session = await do.open()
+        costs = (1.0, 40.0), (1.0, 30.0), (1.0, 0.0), (0.0, 1.0)
+        delays = [spending.delay for spending in await self._spend(do, session, (_TWO, _TEN), *costs)]
+        # what costs nothing in a limit does not wait for it
+        assert delays == [0, self.about(3.0), self.about(2.0), self.about(3.1)]
+
+    async def test_it_is_booked_in_all_limits_or_in_none(self, do: Do) -> None:
+        session = await do.open()
+        limits = (_TWO, _TEN)
+        await self._spend(do, session, limits, (0.0, 40.0))
+        spent = await do(Spend(session, do.number(), "k", (SpendRequest((1.0, 1.0), 0.01),), limits))
+        assert isinstance(spent, Spent)
+        assert spent.answers == (Spending(False, self.about(0.1), 0.0, ()),)
+        await self._debts(do, 0.0, 40.0)
+
+    async def test_a_wait_for_one_limit_leaves_no_room_for_a_burst_in_another(self, do: Do) -> None:
+        session = await do.open()
+        costs = (0.0, 40.0), (1.0, 20.0), (1.0, 0.0)
+        limits = RateLimit("one", 1.0, 1.0), _TEN
+        delays = [spending.delay for spending in await self._spend(do, session, limits, *costs)]
+        # the second goes after 2 seconds; if the third went just before, that would be two at once
+        assert delays == [0, self.about(2.0), self.about(3.0)]
+
+    async def test_a_refund_is_one_in_all_limits(self, do: Do) -> None:
+        session = await do.open()
+        limits = (_TWO, _TEN)
+        spendings = await self._spend(do, session, limits, (0.0, 40.0), (1.0, 20.0))
+        await do(Refund(session, do.number(), "k", (RefundRequest(spendings[1].bookings),), limits))
+        await self._debts(do, 0.0, 40.0)
+
+    async def test_a_correction_books_more_or_gives_back(self, do: Do, advance: Advance) -> None:
+        session = await do.open()
+        limits = (_TWO, _TEN)
+        ((_, _, _, bookings),) = await self._spend(do, session, limits, (1.0, 40.0))
+        await do(Refund(session, do.number(), "k", (RefundRequest(bookings, (0.5, 30.0)),), limits))
+        await self._debts(do, 0.5, 10.0)
+        # also above the burst
+        await do(Refund(session, do.number(), "k", (RefundRequest(bookings, (-9.5, -60.0)),), limits))
+        await self._debts(do, 10.0, 70.0)
+        # what time has brought back meanwhile is not given back once more
+        await advance(3.0)
+        await do(Refund(session, do.number(), "k", (RefundRequest(bookings, (1.0, 40.0)),), limits))
+        await self._debts(do, 4.0, 30.0)
+
+    async def test_a_debt_stays_the_same_amount_when_the_rate_changes(self, do: Do) -> None:
+        session = await do.open()
+        await self._spend(do, session, (_TEN,), (40.0,), (20.0,))
+        (spending,) = await self._spend(do, session, (_TEN._replace(rate=1.0),), (10.0,))
+        assert spending.delay == pytest.approx(30.0, abs=10 * (self.margin + 1e-5))
+        (spending,) = await self._spend(do, session, (_TEN._replace(burst=70.0),), (10.0,))
+        assert spending.delay == self.about(1.0)
+
+    # holding off
+
+    async def test_nobody_gets_anything_while_it_is_held_off(self, do: Do, advance: Advance) -> None:
+        session = await do.open()
+        assert await self._delays(do, session, 2.0) == [0]
+        await do(HoldOff(session, do.number(), "k", 3.0))
+        await do(HoldOff(session, do.number(), "k", 1.0))
+        looked = await do(Look("k", (_TWO,)))
+        assert (looked.held_off, looked.held) == (self.about(3.0), self.about(3.0))
+        # the clock of the limiter stands still: nothing comes back, and nothing is lost
+        assert await self._delays(do, session, 2.0, 1.0) == [self.about(3.0), self.about(3.5)]
+        await advance(3.0)
+        assert await self._delays(do, session, 1.0) == [self.about(1.0)]
+
+    async def test_those_that_wait_are_hinted_when_it_is_held_off(
+        self, do: Do, hints: Hints, advance: Advance
+    ) -> None:
+        inbox, others = await hints("p1"), await hints("p2")
+        session, other = await do.open("p1"), await do.open("p2")
+        assert await self._delays(do, other, 4.0) == [0]
+        (spending,) = await self._spend(do, session, (_TWO,), (4.0,))
+        await do(HoldOff(other, do.number(), "k", 5.0))
+        assert await inbox.new() == [Hint("p1", "k", "", Notice.HELD)]
+        assert (await do(Look("k"))).held - spending.held == self.about(5.0)
+        # no longer than it is held off already: nobody has to know
+        await do(HoldOff(other, do.number(), "k", 1.0))
+        assert await inbox.new() == []
+        await advance(7.1 + 2 * self.margin)
+        await do(HoldOff(other, do.number(), "k", 1.0))
+        assert await inbox.new() == []
+        assert await others.new() == []
+
+    async def test_a_limiter_that_is_full_again_and_not_held_off_is_forgotten(
+        self, do: Do, advance: Advance
+    ) -> None:
+        session = await do.open()
+        await self._delays(do, session, 4.0)
+        await do(HoldOff(session, do.number(), "k", 3.0))
+        await advance(4.0)
+        assert (await do(Look("k"))).held == self.about(3.0)
+        await advance(1.0 + self.margin)
+        assert await do(Look("k", (_TWO,))) == Looked(0.0, 0.0, (0.0,))
 
     # barriers
 

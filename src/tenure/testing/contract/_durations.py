@@ -10,11 +10,14 @@ import pytest
 from tenure.engine import (
     Acquire,
     AddResource,
+    Booking,
     Claim,
     Claimed,
     EditClaim,
     Exchange,
     Granted,
+    HoldOff,
+    Look,
     Move,
     NewTask,
     OpenSession,
@@ -23,7 +26,9 @@ from tenure.engine import (
     Put,
     PutAnswer,
     PutRequest,
+    RateLimit,
     Refund,
+    RefundRequest,
     Reply,
     Resources,
     Settle,
@@ -65,11 +70,18 @@ class DurationContract(ContractBase):
         assert isinstance(claimed, Claimed)
         await do(EditClaim("p", "a", claimed.token, cool_down=long))
         spent = await do(
-            Spend(session, do.number(), "k", (SpendRequest(1.0, long),), 1 / min(long, 1e300), 1.0)
+            Spend(
+                session,
+                do.number(),
+                "k",
+                (SpendRequest((1.0,), long),),
+                (RateLimit("", 1 / min(long, 1e300), 1.0),),
+            )
         )
         assert isinstance(spent, Spent)
         assert spent.answers[0].booked
         assert spent.answers[0].delay == 0
+        assert await do(HoldOff(session, do.number(), "held", long)) is Reply.OK
         # and all the rest goes on
         await advance(0.5)
         other = await do.open("p2")
@@ -90,6 +102,8 @@ class DurationContract(ContractBase):
             "cool down",
             "cost",
             "refund",
+            "rate",
+            "hold off",
         ],
     )
     async def test_what_is_no_number_fails_alone(self, do: Do, of: str) -> None:
@@ -103,8 +117,12 @@ class DurationContract(ContractBase):
             "cancel": Move("q", (1,), "cancelled", ttl=nan),
             "quarantine": Claim(session, "p", "a", (), nan),
             "cool down": EditClaim("p", "a", 1, cool_down=nan),
-            "cost": Spend(session, n, "k", (SpendRequest(nan),), 1.0, 1.0),
-            "refund": Refund(session, n, "k", nan, 1.0, 1.0),
+            "cost": Spend(session, n, "k", (SpendRequest((nan,)),), (RateLimit("", 1.0, 1.0),)),
+            "refund": Refund(
+                session, n, "k", (RefundRequest((Booking(1.0, 1.0),), (nan,)),), (RateLimit("", 1.0, 1.0),)
+            ),
+            "rate": Look("k", (RateLimit("", nan, 1.0),)),
+            "hold off": HoldOff(session, n, "k", nan),
         }
         batch = (Acquire(session, "k", "a", 1), operations[of], Ping())
         answers = list(await do.engine.execute(batch))

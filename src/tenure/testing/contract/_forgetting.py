@@ -18,6 +18,7 @@ from tenure.engine import (
     Ping,
     Put,
     PutRequest,
+    RateLimit,
     RenewSession,
     Reply,
     ResetBarrier,
@@ -57,7 +58,7 @@ class ForgettingContract(ClerkBase):
         self, do: Do, advance: Advance
     ) -> None:
         session = await do.open(ttl=_TTL)
-        spend = Spend(session, do.number(), "k", (SpendRequest(1.0),), 0.001, 1.0)
+        spend = Spend(session, do.number(), "k", (SpendRequest((1.0,)),), (RateLimit("", 0.001, 1.0),))
         put = Put(session, do.number(), "q", (PutRequest("m", plain(1)),), 10)
         exchange = Exchange(session, do.number(), "q", want=1)
         operations: list[Operation[Any]] = [spend, put, exchange]

@@ -12,7 +12,17 @@ from typing import Any, cast
 import pytest
 
 from tenure import engine as e
-from tenure.engine import NewTask, Operation, PutRequest, Reply, Settle, SpendRequest
+from tenure.engine import (
+    Booking,
+    NewTask,
+    Operation,
+    PutRequest,
+    RateLimit,
+    RefundRequest,
+    Reply,
+    Settle,
+    SpendRequest,
+)
 from tenure.errors import EngineError
 
 from ._contract import Advance, ContractBase, Do
@@ -124,8 +134,18 @@ FAMILIES: dict[str, tuple[Operation[Any], ...]] = {
         e.Groups("queue", 10),
     ),
     "counters": (
-        e.Spend("odd", 1, "rate", (e.SpendRequest(1.0, 1.0), e.SpendRequest(2.0)), 2.0, 4.0),
-        e.Refund("odd", 2, "rate", 1.0, 1.0, 2.0),
+        e.Spend(
+            "odd",
+            1,
+            "rate",
+            (e.SpendRequest((1.0,), 1.0), e.SpendRequest((2.0,))),
+            (e.RateLimit("", 2.0, 4.0),),
+        ),
+        e.Refund(
+            "odd", 2, "rate", (RefundRequest((e.Booking(1.0, 0.5),), (0.5,)),), (e.RateLimit("", 2.0, 4.0),)
+        ),
+        e.HoldOff("odd", 3, "rate", 1.0),
+        e.Look("rate", (e.RateLimit("", 2.0, 4.0),)),
         e.Arrive("odd", "barrier", "participant", 2),
         e.Withdraw("barrier", "participant"),
         e.ResetBarrier("barrier"),
@@ -158,7 +178,7 @@ def _odd(value: Any) -> Iterator[Any]:
             for field in (field for field in fields(operation) if field.init):
                 for odd in _odd(getattr(operation, field.name)):
                     yield from _made(operation, field.name, odd)
-        case NewTask() | PutRequest() | Settle() | SpendRequest():
+        case NewTask() | PutRequest() | Settle() | SpendRequest() | RateLimit() | Booking() | RefundRequest():
             for name, part in value._asdict().items():
                 for odd in _odd(part):
                     yield value._replace(**{name: odd})
@@ -241,7 +261,13 @@ class OddArgumentContract(ContractBase):
     async def test_a_slow_rate_lets_the_first_one_in(self, do: Do) -> None:
         session = await do.open()
         for rate in (1e-3, 1e-9, 1e-12):
-            spend = e.Spend(session, do.number(), f"k{rate}", (e.SpendRequest(1.0, 0.0),), rate, 1.0)
+            spend = e.Spend(
+                session,
+                do.number(),
+                f"k{rate}",
+                (e.SpendRequest((1.0,), 0.0),),
+                (e.RateLimit("", rate, 1.0),),
+            )
             spent = await do(spend)
             assert isinstance(spent, e.Spent)
             assert spent.answers[0].booked
@@ -324,10 +350,14 @@ class OddArgumentContract(ContractBase):
         assert isinstance(counts, e.QueueCounts)
         assert (counts.put, counts.cancelled, counts.purged) == (3, 1, 2)
         # counters
-        spent = await do(e.Spend(session, do.number(), key, (e.SpendRequest(1.0),), 1.0, 1.0))
+        limits = (e.RateLimit(key, 1.0, 1.0),)
+        spent = await do(e.Spend(session, do.number(), key, (e.SpendRequest((1.0,)),), limits))
         assert isinstance(spent, e.Spent)
         assert spent.answers[0].booked
-        assert await do(e.Refund(session, do.number(), key, 1.0, spent.answers[0].booking, 1.0)) is Reply.OK
+        bookings = spent.answers[0].bookings
+        assert await do(e.Refund(session, do.number(), key, (RefundRequest(bookings),), limits)) is Reply.OK
+        assert await do(e.HoldOff(session, do.number(), key, 1.0)) is Reply.OK
+        assert (await do(e.Look(key, limits))).debts == (0.0,)
         assert isinstance(await do(e.Arrive(session, key, "a", 2)), e.Waiting)
         assert isinstance(await do(e.Arrive(session, key, "b", 2)), e.Tripped)
         assert (await do(e.Arrivals(key))).waiting == 0

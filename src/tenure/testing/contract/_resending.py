@@ -18,6 +18,8 @@ from tenure.engine import (
     GiveBack,
     Granted,
     Holders,
+    HoldOff,
+    Look,
     NewTask,
     OpenSession,
     Operation,
@@ -26,7 +28,9 @@ from tenure.engine import (
     PutAnswer,
     PutRequest,
     Queued,
+    RateLimit,
     Refund,
+    RefundRequest,
     Release,
     RenewSession,
     Reply,
@@ -108,13 +112,18 @@ class ResendingContract(ContractBase):
 
     async def test_spendings_may_be_asked_for_again(self, do: Do) -> None:
         session = await do.open()
-        twice = (SpendRequest(2.0), SpendRequest(2.0))
-        (spent,) = await self._twice(do, Spend(session, do.number(), "k", twice, 1.0, 3.0))
-        last = spent.answers[-1].booking
-        await self._twice(do, Refund(session, do.number(), "k", 2.0, last, 1.0))
-        spent = await do(Spend(session, do.number(), "k", (SpendRequest(2.0),), 1.0, 3.0))
+        twice = (SpendRequest((2.0,)), SpendRequest((2.0,)))
+        limits = (RateLimit("", 1.0, 3.0),)
+        (spent,) = await self._twice(do, Spend(session, do.number(), "k", twice, limits))
+        last = spent.answers[-1].bookings
+        await self._twice(do, Refund(session, do.number(), "k", (RefundRequest(last),), limits))
+        await self._twice(do, Refund(session, do.number(), "k", (RefundRequest(last, (-2.0,)),), limits))
+        spent = await do(Spend(session, do.number(), "k", (SpendRequest((2.0,)),), limits))
         assert isinstance(spent, Spent)
-        assert spent.answers[0].delay == self.about(1.0)
+        assert spent.answers[0].delay == self.about(3.0)
+        before = await do(Look("k"))
+        await self._twice(do, HoldOff(session, do.number(), "k", 5.0))
+        assert (await do(Look("k"))).held - before.held == self.about(5.0)
 
     async def test_arrivals_may_be_asked_for_again(self, do: Do) -> None:
         session = await do.open()
@@ -164,14 +173,16 @@ class ResendingContract(ContractBase):
         await advance(2.1 + self.margin)
         batch: tuple[Operation[Any], ...] = (
             Acquire(session, "k", "a", 10**6),
-            Spend(session, do.number(), "k", (SpendRequest(1.0),), 1.0, 2.0),
+            Spend(session, do.number(), "k", (SpendRequest((1.0,)),), (RateLimit("", 1.0, 2.0),)),
             Put(session, do.number(), "k", (PutRequest("m", (NewTask(b""),)),), 1),
         )
         assert Reply.MORE in await do.engine.execute(batch)
         answers = await do.batch(*batch)
         assert [type(answer) for answer in answers] == [Granted, Spent, PutAnswer]
         assert isinstance(answers[2].answers[0], Accepted)
-        spent = await do(Spend(session, do.number(), "k", (SpendRequest(2.0),), 1.0, 2.0))
+        spent = await do(
+            Spend(session, do.number(), "k", (SpendRequest((2.0,)),), (RateLimit("", 1.0, 2.0),))
+        )
         assert isinstance(spent, Spent)
         assert spent.answers[0].delay == self.about(1.0)
         assert (await do(Holders("k"))).used == 1

@@ -9,6 +9,7 @@ from tenure.engine import (
     AddResource,
     Arrive,
     Ask,
+    Booking,
     Claim,
     Claimed,
     CloseSession,
@@ -20,13 +21,16 @@ from tenure.engine import (
     Granted,
     Holders,
     Holdings,
+    HoldOff,
     NewTask,
     Operation,
     Ping,
     Put,
     PutAnswer,
     PutRequest,
+    RateLimit,
     Refund,
+    RefundRequest,
     Release,
     RenewSession,
     Reply,
@@ -95,7 +99,9 @@ class SessionContract(ContractBase):
         assert not isinstance(counts, Reply)
         assert (counts.put, counts.producers, counts.reserved) == (0, 0, 0)
         session = await do.open()
-        spent = await do(Spend(session, do.number(), "k", (SpendRequest(1.0),), 0.001, 1.0))
+        spent = await do(
+            Spend(session, do.number(), "k", (SpendRequest((1.0,)),), (RateLimit("", 0.001, 1.0),))
+        )
         assert isinstance(spent, Spent)
         assert spent.answers[0].delay == 0
         assert isinstance(await do(Arrive(session, "k", "a", 2)), Waiting)
@@ -179,7 +185,7 @@ class SessionContract(ContractBase):
         assert isinstance(await do(Arrive(session, "k", "a", 2)), Waiting)
         n = do.number()
         put = await do(Put(session, n, "k", (PutRequest("a", (NewTask(b""),)),), 1))
-        spent = await do(Spend(session, n, "k", (SpendRequest(1.0),), 1.0, 1.0))
+        spent = await do(Spend(session, n, "k", (SpendRequest((1.0,)),), (RateLimit("", 1.0, 1.0),)))
         taken = await do(Exchange(session, n, "k", want=1))
         assert [type(answer) for answer in (put, spent, taken)] == [PutAnswer, Spent, Exchanged]
         assert await do(Release("k", "a")) is Reply.RELEASED
@@ -198,7 +204,8 @@ def _of_a_session(session: str) -> tuple[Operation[Any], ...]:
         Exchange(session, 1, "k", want=1),
         GetResult("k", 1, watch=session),
         Count("k", watch=session),
-        Spend(session, 1, "k", (SpendRequest(1.0),), 0.001, 1.0),
-        Refund(session, 2, "k", 1.0, 0.0, 1.0),
+        Spend(session, 1, "k", (SpendRequest((1.0,)),), (RateLimit("", 0.001, 1.0),)),
+        Refund(session, 2, "k", (RefundRequest((Booking(0.0, 1.0),)),), (RateLimit("", 1.0, 1.0),)),
+        HoldOff(session, 3, "k", 1000.0),
         Arrive(session, "k", "c", 2),
     )

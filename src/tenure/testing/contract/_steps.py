@@ -12,6 +12,7 @@ from tenure.engine import (
     Arrivals,
     Arrive,
     Ask,
+    Booking,
     BreakHold,
     Claim,
     Claimed,
@@ -25,7 +26,9 @@ from tenure.engine import (
     GiveBack,
     Groups,
     Holders,
+    HoldOff,
     Leave,
+    Look,
     Metadata,
     Move,
     NewTask,
@@ -35,7 +38,9 @@ from tenure.engine import (
     Progress,
     Put,
     PutRequest,
+    RateLimit,
     Refund,
+    RefundRequest,
     Release,
     RemoveResource,
     RenewSession,
@@ -75,7 +80,7 @@ class Walker(Protocol):
     taken: list[tuple[str, str, int, int]]
     put: list[tuple[str, int]]
     ended: dict[str, list[int]]
-    bookings: list[tuple[str, float, float, float]]
+    bookings: list[tuple[str, tuple[RateLimit, ...], tuple[Booking, ...]]]
     history: list[Operation[Any]]
 
     def name(self, name: str) -> str:
@@ -189,8 +194,16 @@ class Draw:
         cursor = (self.one_of(("c", "d")), self.data()) if self.number(0, 2) == 0 else None
         return PutRequest(self.one_of("mno"), self.some(0, 4, self.task), self.flag(), cursor)
 
-    def spend_request(self) -> SpendRequest:
-        return SpendRequest(self.one_of((0.0, 0.5, 1.0, 7.0)), self.one_of((None, None, 0.0, 1.0)))
+    def limits(self) -> tuple[RateLimit, ...]:
+        """All numbers are powers of two: sums of such floats are exact."""
+        rates = (2.0, 4.0) if self.timed else (1 / 1024,)
+        a = RateLimit("a", self.one_of(rates), self.one_of((2.0, 4.0)))
+        b = RateLimit("b\0", self.one_of(rates) / 2, 4.0)
+        return self.one_of(((a,), (b,), (a, b), (b, a)))
+
+    def spend_request(self, limits: int) -> SpendRequest:
+        costs = tuple(self.one_of((0.0, 0.5, 1.0, 8.0)) for _ in range(limits))
+        return SpendRequest(costs, self.one_of((None, None, 0.0, 1.0)))
 
 
 Step = Callable[[Draw], Awaitable[object]]
@@ -382,18 +395,36 @@ async def wait_for_a_match(d: Draw) -> None:
 
 async def spend(d: Draw) -> None:
     """Several callers at once."""
-    session, key, rate = d.session(), d.key(), 3.0 if d.timed else 1 / LASTING
+    session, key, limits = d.session(), d.key(), d.limits()
     n = d.walk.number(session, f"spend {key}")
-    await d.walk.send(Spend(session, n, key, d.some(0, 3, d.spend_request), rate, 2.0))
+    requests = d.some(0, 3, lambda: d.spend_request(len(limits)))
+    await d.walk.send(Spend(session, n, key, requests, limits))
 
 
 async def refund(d: Draw) -> None:
-    """Of a booking that may have been overtaken, or refunded."""
+    """Of a booking that may have been overtaken, or refunded; or its amounts are corrected."""
     if d.walk.bookings:
-        key, cost, booking, rate = d.one_of(d.walk.bookings[-8:])
+        key, limits, bookings = d.one_of(d.walk.bookings[-8:])
         session = d.session()
         n = d.walk.number(session, f"spend {key}")
-        await d.walk.send(Refund(session, n, key, cost, booking, rate))
+
+        def request() -> RefundRequest:
+            amounts = tuple(d.one_of((0.0, 0.5, 8.0, -1.0)) for _ in limits)
+            return RefundRequest(bookings, amounts if d.flag() else ())
+
+        await d.walk.send(Refund(session, n, key, d.some(1, 3, request), limits))
+
+
+async def hold_off(d: Draw) -> None:
+    """Perhaps while somebody waits, perhaps for less long than it is held off already."""
+    session, key = d.session(), d.key()
+    n = d.walk.number(session, f"spend {key}")
+    await d.walk.send(HoldOff(session, n, key, d.delay()))
+
+
+async def look(d: Draw) -> None:
+    """What is booked."""
+    await d.walk.send(Look(d.key(), d.limits()))
 
 
 def _on_departure(d: Draw) -> str:
@@ -722,7 +753,18 @@ _ALWAYS: tuple[Step, ...] = (
 )
 _HOLDS: tuple[Step, ...] = (hold, hold, hold, crowd, leave_two_lines, set_value, break_a_hold)
 _CLAIMS: tuple[Step, ...] = (claim, claim, claim, edit, edit, lend, rest, wait_for_a_match)
-_COUNTERS: tuple[Step, ...] = (spend, spend, refund, barrier, barrier, gather, pass_a_barrier)
+_COUNTERS: tuple[Step, ...] = (
+    spend,
+    spend,
+    refund,
+    refund,
+    hold_off,
+    look,
+    barrier,
+    barrier,
+    gather,
+    pass_a_barrier,
+)
 _TASKS: tuple[Step, ...] = (
     look_after_a_queue,
     look_through_a_queue,

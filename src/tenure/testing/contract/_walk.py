@@ -15,6 +15,7 @@ from tenure.engine import (
     CAP,
     Accepted,
     Acquire,
+    Booking,
     Browse,
     Claimed,
     CloseSession,
@@ -33,6 +34,7 @@ from tenure.engine import (
     Page,
     Ping,
     PutAnswer,
+    RateLimit,
     Release,
     Reply,
     Resources,
@@ -176,7 +178,7 @@ class Walk:
         self.taken: list[tuple[str, str, int, int]] = []
         self.put: list[tuple[str, int]] = []
         self.ended: dict[str, list[int]] = {}
-        self.bookings: list[tuple[str, float, float, float]] = []
+        self.bookings: list[tuple[str, tuple[RateLimit, ...], tuple[Booking, ...]]] = []
         self._trail = trail
         self._contract = trail.contract
         self._prefix = prefix
@@ -320,8 +322,8 @@ class Walk:
                 self.put += [(operation.key, i) for i in ids]
             case Spent(spendings):
                 self.bookings += [
-                    (operation.key, request.cost, spending.booking, operation.rate)
-                    for request, spending in zip(operation.requests, spendings, strict=True)
+                    (operation.key, operation.limits, spending.bookings)
+                    for spending in spendings
                     if spending.booked
                 ]
             case _:

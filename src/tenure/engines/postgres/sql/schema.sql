@@ -133,9 +133,28 @@ CREATE INDEX claim_waits ON tenure.claim (pool, number, ordinal) WHERE resource 
 CREATE INDEX claim_group ON tenure.claim (pool, group_name, number) WHERE resource IS NULL;
 CREATE INDEX claim_session ON tenure.claim (session, made);
 
--- The theoretical arrival time of a key, in seconds.
-CREATE TABLE tenure.rate (key bytea PRIMARY KEY, arrival double precision NOT NULL) WITH (fillfactor = 50);
-CREATE INDEX rate_arrival ON tenure.rate (arrival);
+-- The state of a limiter, in seconds: it says something `until` then. The time of `last_due` and `ends` is that of the
+-- limiter's clock, which stands still while it is held off.
+CREATE TABLE tenure.limiter (
+    key bytea PRIMARY KEY,
+    until double precision NOT NULL,
+    held_until double precision NOT NULL,
+    held double precision NOT NULL,
+    last_due double precision NOT NULL,
+    names bytea[] NOT NULL,
+    ends double precision[] NOT NULL,
+    rates double precision[] NOT NULL
+) WITH (fillfactor = 50);
+CREATE INDEX limiter_until ON tenure.limiter (until);
+
+-- A process that waits, and until when, on the limiter's clock.
+CREATE TABLE tenure.limiter_waiter (
+    key bytea NOT NULL,
+    process bytea NOT NULL,
+    due double precision NOT NULL,
+    PRIMARY KEY (key, process)
+) WITH (fillfactor = 50);
+CREATE INDEX limiter_waiter_due ON tenure.limiter_waiter (key, due);
 
 CREATE TABLE tenure.barrier (
     key bytea PRIMARY KEY,

@@ -152,7 +152,7 @@ BEGIN
     RETURN tenure.word(CASE WHEN FOUND THEN 'more' ELSE 'ok' END);
 END $$;
 
--- Delete a few rows of each kind that are no longer needed: numbered answers, rates, records of endings, barriers,
+-- Delete a few rows of each kind that are no longer needed: numbered answers, limiters, records of endings, barriers,
 -- queues. It does not wait for locks: what is locked is left for another time. -> ok
 CREATE FUNCTION tenure.forget(_clock bigint, _cap bigint) RETURNS tenure.answer LANGUAGE plpgsql AS $$
 DECLARE
@@ -173,10 +173,13 @@ BEGIN
             DELETE FROM tenure.given g WHERE g.ctid = given.ctid;
         END IF;
     END LOOP;
-    DELETE FROM tenure.rate r WHERE r.key = ANY (ARRAY(
-        -- a second later, for those whose clock was read a little earlier
-        SELECT p.key FROM tenure.rate p WHERE p.arrival < at - 1 ORDER BY p.arrival LIMIT 64 FOR UPDATE SKIP LOCKED
-    )) AND r.arrival < at - 1;
+    WITH outdated AS (
+        DELETE FROM tenure.limiter r WHERE r.key = ANY (ARRAY(
+            -- a second later, for those whose clock was read a little earlier
+            SELECT p.key FROM tenure.limiter p WHERE p.until < at - 1 ORDER BY p.until LIMIT 64 FOR UPDATE SKIP LOCKED
+        )) AND r.until < at - 1 RETURNING r.key
+    )
+    DELETE FROM tenure.limiter_waiter w USING outdated o WHERE w.key = o.key AND w.due < at - 1;
     PERFORM tenure.forget_outdated(now, 24);
     FOR object IN SELECT b.key FROM tenure.barrier b WHERE b.look_at <= now ORDER BY b.look_at LIMIT 64 LOOP
         IF tenure.try_lock('barrier', object) THEN

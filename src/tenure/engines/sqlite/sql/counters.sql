@@ -1,15 +1,39 @@
--- arrival_time: The theoretical arrival time of a key.
--- in: key
--- out: arrival
-SELECT arrival FROM rate WHERE key = :key
+-- limiter: The state of a limiter that says something.
+-- in: key, now
+-- out: state
+SELECT state FROM limiter WHERE key = :key AND until > :now
 
--- set_arrival_time: Keep the theoretical arrival time of a key.
--- in: key, arrival
-INSERT INTO rate VALUES (:key, :arrival) ON CONFLICT (key) DO UPDATE SET arrival = excluded.arrival
+-- keep_limiter: Keep the state of a limiter.
+-- in: key, until, state
+INSERT INTO limiter VALUES (:key, :until, :state)
+ON CONFLICT (key) DO UPDATE SET until = excluded.until, state = excluded.state
 
--- sweep: Forget some keys that are as good as new.
+-- wait_for_limiter: A process waits.
+-- in: key, process, due
+INSERT INTO limiter_waiter VALUES (:key, :process, :due)
+ON CONFLICT (key, process) DO UPDATE SET due = excluded.due
+
+-- forget_waiters: Forget the processes that wait no longer.
+-- in: key, time
+DELETE FROM limiter_waiter WHERE key = :key AND due < :time
+
+-- waiting_for_limiter: The processes that wait.
+-- in: key, time
+-- out: process
+SELECT process FROM limiter_waiter WHERE key = :key AND due >= :time ORDER BY process
+
+-- outdated_limiters: Some limiters that are as good as new.
 -- in: now, count
-DELETE FROM rate WHERE key IN (SELECT key FROM rate WHERE arrival <= :now ORDER BY arrival LIMIT :count)
+-- out: key
+SELECT key FROM limiter WHERE until <= :now ORDER BY until LIMIT :count
+
+-- delete_limiter: Forget a limiter.
+-- in: key
+DELETE FROM limiter WHERE key = :key
+
+-- delete_waiters: Forget the processes that waited for a limiter.
+-- in: key
+DELETE FROM limiter_waiter WHERE key = :key
 
 -- barrier: The state of a barrier.
 -- in: key

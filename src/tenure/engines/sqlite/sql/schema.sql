@@ -149,14 +149,26 @@ CREATE INDEX claim_group ON claim (pool, group_name, number) WHERE resource IS N
 -- claim_session: What a session claims, in the order in which it was made.
 CREATE INDEX claim_session ON claim (session)
 
--- rate: The theoretical arrival time of a key, in seconds.
-CREATE TABLE rate (
+-- limiter: The state of a limiter, and until when it says something, in seconds.
+CREATE TABLE limiter (
   key TEXT PRIMARY KEY,
-  arrival REAL NOT NULL
+  until REAL NOT NULL,
+  state TEXT NOT NULL
 ) WITHOUT ROWID
 
--- rate_arrival: Those that are as good as new come first.
-CREATE INDEX rate_arrival ON rate (arrival)
+-- limiter_until: Those that are as good as new come first.
+CREATE INDEX limiter_until ON limiter (until)
+
+-- limiter_waiter: A process that waits, and until when, on the limiter's clock.
+CREATE TABLE limiter_waiter (
+  key TEXT NOT NULL,
+  process TEXT NOT NULL,
+  due REAL NOT NULL,
+  PRIMARY KEY (key, process)
+) WITHOUT ROWID
+
+-- limiter_waiter_due: Those that wait no longer come first.
+CREATE INDEX limiter_waiter_due ON limiter_waiter (key, due)
 
 -- barrier: The state of a barrier; arrived counts the participants waiting in this generation; born is the token of its first arrival.
 CREATE TABLE barrier (

@@ -1,0 +1,127 @@
+"""The arithmetic of rates that all engines share: the generic cell rate algorithm (ITU-T I.371), for several limits.
+
+The limiter has a clock of its own, which stands still while the limiter is held off. All times of bookings are on that
+clock, so holding off changes two numbers, and each booking is due later by as much. `redis/lua/rates.lua` and
+`postgres/sql/rates.sql` spell this out in their own languages.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from tenure.arguments import LONGEST
+
+from ._counters import Booking, Looked, RateLimit, RefundRequest, Spending, SpendRequest
+
+ROUNDING = 1e-6
+"""Seconds: a shorter delay counts as none, because sums of floats are not exact."""
+
+
+class Booked(NamedTuple):
+    """What is booked of one limit, up to the time `end` (the theoretical arrival time) at `rate` per second."""
+
+    end: float
+    rate: float
+
+
+@dataclass(slots=True)
+class Limiter:
+    """The state of one limiter. Times are in seconds; `now` is the engine's time."""
+
+    held_until: float = 0.0
+    """Engine's time."""
+    held: float = 0.0
+    """For how long it was held off in all, up to `held_until`."""
+    last_due: float = 0.0
+    """When the last of those that wait is due, on the limiter's clock."""
+    booked: dict[str, Booked] = field(default_factory=dict[str, Booked])
+
+    def time(self, now: float) -> float:
+        """The limiter's clock."""
+        return max(now, self.held_until) - self.held
+
+    def is_used(self, now: float) -> bool:
+        """Whether it says anything; else it is as if it had never been used."""
+        return self.used_until() > now
+
+    def used_until(self) -> float:
+        """The engine's time from which on it says nothing."""
+        ends = (booked.end for booked in self.booked.values())
+        return max(self.held_until, max(self.last_due, *ends, 0.0) + self.held)
+
+    def spend(self, limits: tuple[RateLimit, ...], request: SpendRequest, now: float) -> Spending:
+        """Book one request in all limits, if its delay is not too long."""
+        time = self.time(now)
+        # from here on relative to that time: a sum with the time keeps no fractions
+        ahead = [self._ahead(limit, time) for limit in limits]
+        start = 0.0
+        for limit, cost, debt in zip(limits, request.costs, ahead, strict=True):
+            if cost:
+                start = max(start, debt + (cost - limit.burst) / limit.rate)
+        if start < ROUNDING:
+            start = 0.0
+        delay = max(0.0, self.held_until - now) + start
+        if request.max_wait is not None and delay > request.max_wait + ROUNDING:
+            return Spending(False, delay, self.held, ())
+        bookings: list[Booking] = []
+        self._forget(time)
+        for limit, cost, debt in zip(limits, request.costs, ahead, strict=True):
+            after = debt
+            if cost:
+                # what would come back beyond the burst before the start is lost
+                after = max(debt + cost / limit.rate, start + min(cost, limit.burst) / limit.rate)
+                self.booked[limit.name] = Booked(time + after, limit.rate)
+            bookings.append(Booking(time + after, after - debt))
+        if delay > 0:
+            self.last_due = max(self.last_due, time + start)
+        return Spending(True, delay, self.held, tuple(bookings))
+
+    def refund(self, limits: tuple[RateLimit, ...], request: RefundRequest, now: float) -> None:
+        """Give back what the request names."""
+        time = self.time(now)
+        for i, (limit, booking) in enumerate(zip(limits, request.bookings, strict=True)):
+            known = self.booked.get(limit.name)
+            amount = request.amounts[i] if request.amounts else 0.0
+            if known is None:
+                if amount >= 0:
+                    continue
+                known = Booked(time, limit.rate)
+            # relative to the limiter's time, in seconds at the rate of the booking
+            change = known.rate / limit.rate
+            ahead, end = (known.end - time) * change, booking.end - time
+            if not request.amounts:
+                back = max(0.0, min(booking.size, booking.size - (ahead - end)))
+            elif amount >= 0:
+                back = max(0.0, min(amount / limit.rate, end))
+            else:
+                back, ahead = amount / limit.rate, max(0.0, ahead)
+            if back:
+                self.booked[limit.name] = Booked(time + (ahead - back) / change, known.rate)
+
+    def hold_off(self, seconds: float, now: float) -> bool:
+        """Let nobody act for so long; False if it is held off for longer."""
+        begin, end = max(now, self.held_until), now + seconds
+        if end <= begin:
+            return False
+        self.held += end - begin
+        self.held_until = end
+        return True
+
+    def look(self, limits: tuple[RateLimit, ...], now: float) -> Looked:
+        """What is booked of each limit, and for how long it is held off."""
+        time = self.time(now)
+        debts = tuple(self._ahead(limit, time) * limit.rate for limit in limits)
+        return Looked(max(0.0, self.held_until - now), self.held, debts)
+
+    def _ahead(self, limit: RateLimit, time: float) -> float:
+        """For how many seconds from that time on a limit is booked, at its rate of today."""
+        booked = self.booked.get(limit.name)
+        if booked is None or booked.end <= time:
+            return 0.0
+        return min((booked.end - time) * (booked.rate / limit.rate), LONGEST)
+
+    def _forget(self, time: float) -> None:
+        """Forget the limits of which nothing is booked any more: nobody may have them now."""
+        for name in [name for name, booked in self.booked.items() if booked.end <= time]:
+            del self.booked[name]

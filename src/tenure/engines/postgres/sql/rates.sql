@@ -1,0 +1,265 @@
+-- Spending at rates, with several limits (GCRA, ITU-T I.371): `Limiter` in tenure/engine/_rates.py says what and why.
+-- Times are in seconds, as floats; `_at` and `now` are the engine's time.
+
+-- The limiter, or a new one if it says nothing any more.
+CREATE FUNCTION tenure.limiter_of(_at double precision, _key bytea) RETURNS tenure.limiter LANGUAGE plpgsql AS $$
+DECLARE
+    it tenure.limiter;
+BEGIN
+    SELECT * INTO it FROM tenure.limiter l WHERE l.key = _key AND l.until > _at;
+    IF NOT FOUND THEN
+        it := ROW(_key, 0, 0, 0, 0, '{}', '{}', '{}')::tenure.limiter;
+    END IF;
+    RETURN it;
+END $$;
+
+-- Keep the limiter if it says anything.
+CREATE FUNCTION tenure.keep_limiter(_at double precision, _it tenure.limiter) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    latest double precision := _it.last_due;
+BEGIN
+    FOR i IN 1 .. cardinality(_it.ends) LOOP
+        latest := greatest(latest, _it.ends[i]);
+    END LOOP;
+    _it.until := greatest(_it.held_until, latest + _it.held);
+    IF _it.until <= _at THEN
+        DELETE FROM tenure.limiter l WHERE l.key = _it.key;
+    ELSE
+        INSERT INTO tenure.limiter SELECT _it.*
+        ON CONFLICT (key) DO UPDATE SET until = excluded.until, held_until = excluded.held_until, held = excluded.held,
+            last_due = excluded.last_due, names = excluded.names, ends = excluded.ends, rates = excluded.rates;
+    END IF;
+END $$;
+
+-- For how many seconds a limit is booked from that time of the limiter's clock on, at its rate of today.
+CREATE FUNCTION tenure.booked_ahead(
+    _it tenure.limiter, _time double precision, _name bytea, _rate double precision
+) RETURNS double precision LANGUAGE plpgsql IMMUTABLE AS $$
+DECLARE
+    i int := array_position(_it.names, _name);
+BEGIN
+    IF i IS NULL OR _it.ends[i] <= _time THEN
+        RETURN 0;
+    END IF;
+    RETURN least((_it.ends[i] - _time) * (_it.rates[i] / _rate), 1e9);
+END $$;
+
+-- The costs of all requests come one after the other, for each limit.
+-- -> spent, then of each request: booked(; delay, held, end and size of each limit) or not(; delay, held); gone, more
+CREATE FUNCTION tenure.spend(
+    _clock bigint, _cap bigint, _session bytea, _n bigint, _key bytea, _names bytea[], _rates double precision[],
+    _bursts double precision[], _costs double precision[], _longest double precision[]
+) RETURNS SETOF tenure.answer LANGUAGE plpgsql AS $$
+DECLARE
+    now bigint;
+    at double precision;
+    mine tenure.session;
+    known tenure.answer[];
+    it tenure.limiter;
+    clock double precision;
+    count int := cardinality(_names);
+    cost double precision;
+    ahead double precision[];
+    after double precision;
+    start double precision;
+    delay double precision;
+    bookings bytea[];
+    waits boolean := false;
+    place int;
+BEGIN
+    PERFORM tenure.keep(_session);
+    now := tenure.enter(_clock, 'limiter', _key);
+    IF now IS NULL THEN
+        RETURN NEXT tenure.word('more');
+        RETURN;
+    END IF;
+    SELECT * INTO mine FROM tenure.session s WHERE s.name = _session;
+    IF NOT FOUND THEN
+        RETURN NEXT tenure.word('gone');
+        RETURN;
+    END IF;
+    known := tenure.given(now, mine, 'spend', _key, _n);
+    IF known IS NULL THEN
+        at := now / 1e6::double precision;
+        it := tenure.limiter_of(at, _key);
+        clock := greatest(at, it.held_until) - it.held;
+        known := ARRAY[tenure.word('spent')];
+        FOR i IN 1 .. cardinality(_longest) LOOP
+            start := 0;
+            ahead := '{}';
+            FOR j IN 1 .. count LOOP
+                cost := _costs[(i - 1) * count + j];
+                ahead[j] := tenure.booked_ahead(it, clock, _names[j], _rates[j]);
+                IF cost <> 0 THEN
+                    start := greatest(start, ahead[j] + (cost - _bursts[j]) / _rates[j]);
+                END IF;
+            END LOOP;
+            IF start < 1e-6 THEN
+                start := 0;
+            END IF;
+            delay := greatest(0, it.held_until - at) + start;
+            bookings := ARRAY[delay::text::bytea, it.held::text::bytea];
+            IF delay > _longest[i] + 1e-6 THEN
+                known := known || ROW('not', NULL, bookings)::tenure.answer;
+                CONTINUE;
+            END IF;
+            FOR j IN REVERSE cardinality(it.names) .. 1 LOOP
+                IF it.ends[j] <= clock THEN
+                    it.names := it.names[:j - 1] || it.names[j + 1:];
+                    it.ends := it.ends[:j - 1] || it.ends[j + 1:];
+                    it.rates := it.rates[:j - 1] || it.rates[j + 1:];
+                END IF;
+            END LOOP;
+            FOR j IN 1 .. count LOOP
+                cost := _costs[(i - 1) * count + j];
+                after := ahead[j];
+                IF cost <> 0 THEN
+                    -- what would come back beyond the burst before the start is lost
+                    after := greatest(after + cost / _rates[j], start + least(cost, _bursts[j]) / _rates[j]);
+                    place := coalesce(array_position(it.names, _names[j]), cardinality(it.names) + 1);
+                    it.names[place] := _names[j];
+                    it.ends[place] := clock + after;
+                    it.rates[place] := _rates[j];
+                END IF;
+                bookings := bookings || ARRAY[(clock + after)::text::bytea, (after - ahead[j])::text::bytea];
+            END LOOP;
+            IF delay > 0 THEN
+                it.last_due := greatest(it.last_due, clock + start);
+                waits := true;
+            END IF;
+            known := known || ROW('booked', NULL, bookings)::tenure.answer;
+        END LOOP;
+        PERFORM tenure.keep_limiter(at, it);
+        IF waits THEN
+            DELETE FROM tenure.limiter_waiter w WHERE w.key = _key AND w.due < clock;
+            INSERT INTO tenure.limiter_waiter (key, process, due) VALUES (_key, mine.process, it.last_due)
+            ON CONFLICT (key, process) DO UPDATE SET due = excluded.due;
+        END IF;
+        PERFORM tenure.remember(now, mine, 'spend', _key, _n, known);
+    END IF;
+    RETURN QUERY SELECT * FROM unnest(known);
+END $$;
+
+-- Bookings and amounts come one request after the other, for each limit; an amount that is no number is none. -> ok, gone, more
+CREATE FUNCTION tenure.refund(
+    _clock bigint, _cap bigint, _session bytea, _n bigint, _key bytea, _names bytea[], _rates double precision[],
+    _ends double precision[], _sizes double precision[], _amounts double precision[]
+) RETURNS tenure.answer LANGUAGE plpgsql AS $$
+DECLARE
+    now bigint;
+    at double precision;
+    mine tenure.session;
+    it tenure.limiter;
+    clock double precision;
+    j int;
+    place int;
+    change double precision;
+    ahead double precision;
+    back double precision;
+BEGIN
+    PERFORM tenure.keep(_session);
+    now := tenure.enter(_clock, 'limiter', _key);
+    IF now IS NULL THEN
+        RETURN tenure.word('more');
+    END IF;
+    SELECT * INTO mine FROM tenure.session s WHERE s.name = _session;
+    IF NOT FOUND THEN
+        RETURN tenure.word('gone');
+    ELSIF tenure.given(now, mine, 'spend', _key, _n) IS NOT NULL THEN
+        RETURN tenure.word('ok');
+    END IF;
+    at := now / 1e6::double precision;
+    it := tenure.limiter_of(at, _key);
+    clock := greatest(at, it.held_until) - it.held;
+    FOR i IN 1 .. cardinality(_ends) LOOP
+        j := (i - 1) % cardinality(_names) + 1;
+        place := array_position(it.names, _names[j]);
+        IF place IS NULL AND _amounts[i] < 0 THEN
+            place := cardinality(it.names) + 1;
+            it.names[place] := _names[j];
+            it.ends[place] := clock;
+            it.rates[place] := _rates[j];
+        END IF;
+        IF place IS NOT NULL THEN
+            -- in seconds at the rate of the booking, from now on
+            change := it.rates[place] / _rates[j];
+            ahead := (it.ends[place] - clock) * change;
+            IF _amounts[i] = 'NaN' THEN
+                back := greatest(0, least(_sizes[i], _sizes[i] - (ahead - (_ends[i] - clock))));
+            ELSIF _amounts[i] >= 0 THEN
+                back := greatest(0, least(_amounts[i] / _rates[j], _ends[i] - clock));
+            ELSE
+                back := _amounts[i] / _rates[j];
+                ahead := greatest(0, ahead);
+            END IF;
+            IF back <> 0 THEN
+                it.ends[place] := clock + (ahead - back) / change;
+            END IF;
+        END IF;
+    END LOOP;
+    PERFORM tenure.keep_limiter(at, it);
+    PERFORM tenure.remember(now, mine, 'spend', _key, _n, ARRAY[tenure.word('ok')]);
+    RETURN tenure.word('ok');
+END $$;
+
+-- -> ok, gone, more
+CREATE FUNCTION tenure.hold_off(
+    _clock bigint, _cap bigint, _session bytea, _n bigint, _key bytea, _seconds bigint
+) RETURNS tenure.answer LANGUAGE plpgsql AS $$
+DECLARE
+    now bigint;
+    at double precision;
+    mine tenure.session;
+    it tenure.limiter;
+    clock double precision;
+    begin_at double precision;
+    waiter bytea;
+BEGIN
+    PERFORM tenure.keep(_session);
+    now := tenure.enter(_clock, 'limiter', _key);
+    IF now IS NULL THEN
+        RETURN tenure.word('more');
+    END IF;
+    SELECT * INTO mine FROM tenure.session s WHERE s.name = _session;
+    IF NOT FOUND THEN
+        RETURN tenure.word('gone');
+    ELSIF tenure.given(now, mine, 'spend', _key, _n) IS NOT NULL THEN
+        RETURN tenure.word('ok');
+    END IF;
+    at := now / 1e6::double precision;
+    it := tenure.limiter_of(at, _key);
+    begin_at := greatest(at, it.held_until);
+    clock := begin_at - it.held;
+    IF at + _seconds / 1e6::double precision > begin_at THEN
+        it.held_until := at + _seconds / 1e6::double precision;
+        it.held := it.held + (it.held_until - begin_at);
+        FOR waiter IN SELECT w.process FROM tenure.limiter_waiter w WHERE w.key = _key AND w.due >= clock LOOP
+            PERFORM tenure.hint(waiter, _key, '', 'held');
+        END LOOP;
+    END IF;
+    PERFORM tenure.keep_limiter(at, it);
+    PERFORM tenure.remember(now, mine, 'spend', _key, _n, ARRAY[tenure.word('ok')]);
+    RETURN tenure.word('ok');
+END $$;
+
+-- -> looked(; held off, held, what is booked of each limit), more
+CREATE FUNCTION tenure.look(
+    _clock bigint, _cap bigint, _key bytea, _names bytea[], _rates double precision[]
+) RETURNS tenure.answer LANGUAGE plpgsql AS $$
+DECLARE
+    now bigint := tenure.enter(_clock, 'limiter', _key);
+    at double precision := now / 1e6::double precision;
+    it tenure.limiter;
+    answer bytea[];
+BEGIN
+    IF now IS NULL THEN
+        RETURN tenure.word('more');
+    END IF;
+    it := tenure.limiter_of(at, _key);
+    answer := ARRAY[greatest(0, it.held_until - at)::text::bytea, it.held::text::bytea];
+    FOR j IN 1 .. cardinality(_names) LOOP
+        answer := answer || (_rates[j] * tenure.booked_ahead(
+            it, greatest(at, it.held_until) - it.held, _names[j], _rates[j]))::text::bytea;
+    END LOOP;
+    RETURN ROW('looked', NULL, answer)::tenure.answer;
+END $$;

@@ -1,0 +1,40 @@
+"""The arguments of spendings and refunds: limits, and what there is of each limit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tenure.engine import Booking, RateLimit, Refund, Spend, Spending, Spent
+
+from ._codec import Argument, microseconds
+
+
+def spend(op: Spend) -> list[Argument]:
+    """The arguments of `Spend`: of each request the longest wait, and the cost in each limit."""
+    arguments: list[Argument] = ["spend", op.key, op.session, op.n, *_limits(op.limits)]
+    for costs, max_wait in op.requests:
+        arguments += ("" if max_wait is None else microseconds(max_wait), *costs)
+    return arguments
+
+
+def spent(raw: Any) -> Spent:
+    """The answer to `Spend`."""
+    return Spent(tuple(map(_spending, raw[1])))
+
+
+def _spending(raw: list[Any]) -> Spending:
+    booked, delay, held, *numbers = map(float, raw)
+    return Spending(bool(booked), delay, held, tuple(map(Booking, numbers[::2], numbers[1::2])))
+
+
+def refund(op: Refund) -> list[Argument]:
+    """The arguments of `Refund`: of each request the booking and the amount in each limit."""
+    arguments: list[Argument] = ["refund", op.key, op.session, op.n, *_limits(op.limits)]
+    for bookings, amounts in op.requests:
+        for (end, size), amount in zip(bookings, amounts or [""] * len(bookings), strict=True):
+            arguments += (end, size, amount)
+    return arguments
+
+
+def _limits(limits: tuple[RateLimit, ...]) -> list[Argument]:
+    return [len(limits), *(field for limit in limits for field in limit)]

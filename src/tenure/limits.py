@@ -1,0 +1,225 @@
+"""Limits of a rate, what a cost means for each of them, and what is left.
+
+Both limiters are made of these: `tenure.RateLimiter` and `tenure.local.TokenBucket`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Self, cast
+
+from tenure.arguments import LONGEST, check_name, check_number, check_seconds
+
+__all__ = ("REQUESTS", "Available", "Cost", "Limit", "LimiterState", "Limits", "Spending", "limits_of")
+
+REQUESTS = "requests"
+"""The unit of which every call costs 1, unless it says otherwise."""
+
+Cost = float | Mapping[str, float]
+"""What something costs: a number of the usual unit, or a number for each unit."""
+
+_FASTEST = 1e12
+"""Per second: engines count in microseconds, and cannot distinguish what comes faster."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """At most `rate` of a unit in each `per` seconds on the long run, and up to `burst` at once after a pause.
+
+    `burst` is `rate` by default, 1 at least.
+    """
+
+    rate: float
+    per: float = 1.0
+    burst: float | None = None
+    unit: str = REQUESTS
+
+    def __post_init__(self) -> None:
+        rate, per = check_number("rate", self.rate), check_seconds("per", self.per, least=None)
+        burst = max(1.0, rate) if self.burst is None else check_number("burst", self.burst, least=1)
+        if not burst / LONGEST <= rate / per <= _FASTEST:
+            raise ValueError(
+                f"rate must be at most {_FASTEST:g} a second, and bring the burst of {burst:g} back within "
+                f"{LONGEST:g} seconds, not {rate:g} per {per:g} s"
+            )
+        for name, value in (("rate", rate), ("per", per), ("unit", check_name("unit", self.unit))):
+            object.__setattr__(self, name, value)
+        if self.burst is not None:
+            object.__setattr__(self, "burst", burst)
+
+    @property
+    def most(self) -> float:
+        """The burst, also if it is the default."""
+        return max(1.0, self.rate) if self.burst is None else self.burst
+
+    @property
+    def per_second(self) -> float:
+        """The rate per second."""
+        return self.rate / self.per
+
+
+class Available(float):
+    """What may be spent at once: of the usual unit as a number, of any unit as `available["tokens"]`.
+
+    While the limiter is held off, that is nothing.
+    """
+
+    __slots__ = ("_amounts",)
+
+    _amounts: Mapping[str, float]
+
+    def __new__(cls, amount: float, amounts: Mapping[str, float]) -> Self:
+        """Make it of the amount of the usual unit, and those of all units."""
+        self = super().__new__(cls, amount)
+        self._amounts = amounts
+        return self
+
+    def __getitem__(self, unit: str) -> float:
+        return self._amounts[unit]
+
+    def __getnewargs__(self) -> Any:  # for copies and pickles
+        return float(self), self._amounts
+
+    def __repr__(self) -> str:
+        return f"Available({float(self):g}, {dict(self._amounts)})"
+
+
+class LimiterState(NamedTuple):
+    """The state of a limiter at one moment."""
+
+    available: Available
+    """How many calls of cost 1 may go at once, as a number that may have a fraction; `available["tokens"]` is how much
+    of that unit."""
+    retry_after: float
+    """Seconds until a call of cost 1 could go; 0 is now."""
+    held_off: float
+    """Seconds for which nobody gets anything; 0 if it is not held off."""
+
+
+class Limits:
+    """The limits of one limiter, each with a unit and a time of its own.
+
+    A plain number is a cost in the usual unit: "requests", or the only unit that there is.
+    """
+
+    def __init__(self, limits: Iterable[Limit]) -> None:
+        self.all: tuple[Limit, ...] = tuple(limits)
+        if not self.all:
+            raise ValueError("limits must not be empty")
+        for limit in self.all:
+            if not isinstance(limit, Limit):  # pyright: ignore[reportUnnecessaryIsInstance]
+                raise TypeError(f"limits must be of tenure.Limit, not {type(limit).__name__}")
+        names = [(limit.unit, limit.per) for limit in self.all]
+        for unit, per in names:
+            if names.count((unit, per)) > 1:
+                raise ValueError(f"limits must not have two of {unit!r} per {per:g} s")
+        self.units: tuple[str, ...] = tuple(dict.fromkeys(limit.unit for limit in self.all))
+        self._last: tuple[type, Cost, tuple[float, ...]] = (type(None), 0.0, ())
+        self._usual = REQUESTS if REQUESTS in self.units else self.units[0] if len(self.units) == 1 else None
+
+    def __repr__(self) -> str:
+        return ", ".join(
+            f"{limit.per_second:g}{'' if limit.unit == REQUESTS else ' ' + limit.unit}/s burst={limit.most:g}"
+            for limit in self.all
+        )
+
+    def costs(self, cost: Cost) -> dict[str, float]:
+        """What a cost is of each unit. Raises `ValueError` for one above a burst, or a unit without a limit."""
+        costs = dict.fromkeys(self.units, 0.0)
+        if isinstance(cost, Mapping):
+            if REQUESTS in costs:
+                costs[REQUESTS] = 1.0
+            costs.update(self.named(cost))
+        else:
+            costs[self._unit()] = check_number("cost", cost)
+        for limit in self.all:
+            if costs[limit.unit] > limit.most:
+                raise ValueError(
+                    f"cost must be at most the burst of {limit.most:g} {limit.unit}, not {costs[limit.unit]:g}"
+                )
+        return costs
+
+    def amounts(self, cost: Cost) -> tuple[float, ...]:
+        """What a cost is in each limit. Raises as `costs` does."""
+        # most calls cost what the one before has cost
+        kind, last, amounts = self._last
+        if type(cost) is kind and cost == last:
+            return amounts
+        costs = self.costs(cost)
+        amounts = tuple(costs[limit.unit] for limit in self.all)
+        self._last = (type(cost), dict(cost) if isinstance(cost, Mapping) else cost, amounts)
+        return amounts
+
+    def named(self, cost: Cost) -> dict[str, float]:
+        """The units that a cost names, with their amounts. Raises `ValueError` for a unit without a limit."""
+        if not isinstance(cost, Mapping):
+            return {self._unit(): check_number("cost", cost, least=0)}
+        for unit in cast("Mapping[Any, Any]", cost):
+            if unit not in self.units:
+                raise ValueError(f"cost has the unit {unit!r}, for which there is no limit")
+        return {unit: check_number(f"cost of {unit!r}", amount, least=0) for unit, amount in cost.items()}
+
+    def state(self, debts: Sequence[float], held_off: float) -> LimiterState:
+        """The state, if so much of each limit is booked."""
+        left = {unit: float("inf") for unit in self.units}
+        wait = 0.0
+        for limit, debt in zip(self.all, debts, strict=True):
+            left[limit.unit] = min(left[limit.unit], limit.most - debt)
+            cost = 1.0 if limit.unit == self._usual else 0.0
+            if cost or self._usual is None:
+                wait = max(wait, (debt + cost - limit.most) / limit.per_second)
+        amounts = {unit: 0.0 if held_off > 0 else max(0.0, amount) for unit, amount in left.items()}
+        usual = min(amounts.values()) if self._usual is None else amounts[self._usual]
+        return LimiterState(Available(usual, amounts), held_off + wait, held_off)
+
+    def _unit(self) -> str:
+        if self._usual is None:
+            raise ValueError(f"cost must name its units: there is no limit of {REQUESTS!r}")
+        return self._usual
+
+
+def limits_of(rate: float | None, per: float, burst: float | None, limits: Iterable[Limit] | None) -> Limits:
+    """The limits that the arguments of a limiter say, in one way or the other."""
+    if (rate is None) == (limits is None):
+        raise TypeError("give either a rate or limits")
+    if limits is None:
+        return Limits((Limit(cast("float", rate), per, burst),))
+    if per != 1.0 or burst is not None:
+        raise TypeError("per and burst belong to a rate; each of the limits has its own")
+    return Limits(limits)
+
+
+class Spending:
+    """What the block of a `spend` has booked.
+
+    Thread safety: any.
+    """
+
+    __slots__ = ("_booked", "_limits", "_named")
+
+    def __init__(self, limits: Limits, booked: Mapping[str, float]) -> None:
+        self._limits = limits
+        self._booked = booked
+        self._named: Mapping[str, float] = {}
+
+    def __repr__(self) -> str:
+        return f"<Spending {dict(self.cost)}>"
+
+    @property
+    def cost(self) -> Mapping[str, float]:
+        """What it costs of each unit: as booked, or as corrected."""
+        return {**self._booked, **self._named}
+
+    def correct(self, cost: Cost) -> None:
+        """Say what it really cost; units that are not named stay as booked.
+
+        The difference is booked or given back when the block ends. A cost above the burst is allowed: those that come
+        later wait longer. Of several corrections the last one counts. Raises `ValueError` for a unit without a limit.
+        """
+        self._named = self._limits.named(cost)
+
+    def given_back(self) -> tuple[float, ...]:
+        """How much of each limit was booked and not needed, below zero how much more was; empty for none at all."""
+        back = tuple(self._booked[limit.unit] - self.cost[limit.unit] for limit in self._limits.all)
+        return back if any(back) else ()

@@ -1,0 +1,336 @@
+"""What a process spends on its limiters: batched by key, and waited for here."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from heapq import heappop, heappush
+from itertools import count
+from typing import Any, NamedTuple
+
+import anyio
+
+from tenure.engine import (
+    CAP,
+    ROUNDING,
+    Hint,
+    HoldOff,
+    Look,
+    Looked,
+    Notice,
+    Operation,
+    RateLimit,
+    Refund,
+    RefundRequest,
+    SessionItem,
+    Spend,
+    Spending,
+    SpendRequest,
+)
+from tenure.errors import OutcomeUnknown, StoreClosed
+from tenure.store import Batcher, Session, Store
+from tenure.waiting import Line, Waiter, now
+
+RateLimits = tuple[RateLimit, ...]
+
+
+class _Wanted(NamedTuple):
+    limits: RateLimits
+    request: SpendRequest
+
+
+class _Back(NamedTuple):
+    """What goes back; those that were booked last come first."""
+
+    order: float
+    number: int
+    limits: RateLimits
+    request: RefundRequest
+
+
+class Spenders:
+    """The spenders of this process, as long as they have something to say: other keys take no memory."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.closed = False
+        self._by_key: dict[str, _Spender] = {}
+        self._pausing: Line[None, None] = Line(lambda _: None)
+
+    async def spend(self, key: str, limits: RateLimits, request: SpendRequest) -> Spending:
+        """Book it, and wait until it is due if it was booked."""
+        self._check()
+        return await self.of(key).spend(_Wanted(limits, request))
+
+    async def pause(self, seconds: float) -> None:
+        """Sleep so long. Raises `StoreClosed` if the store closes meanwhile."""
+        if self.closed:
+            raise StoreClosed("the store was closed")
+        with anyio.move_on_after(seconds):
+            await self._pausing.wait(self._pausing.join(None))
+
+    def refund(self, key: str, limits: RateLimits, request: RefundRequest) -> None:
+        """Give something back, or correct how much it was; handed over to the batches of the key."""
+        if not self.closed:
+            self.of(key).refund(limits, request)
+        elif request.amounts:
+            self.report(key, StoreClosed("the store was closed"))
+
+    async def hold_off(self, key: str, seconds: float) -> None:
+        """Let nobody anywhere have anything for so long."""
+        self._check()
+        await self.of(key).hold_off(seconds)
+
+    def report(self, key: str, error: Exception) -> None:
+        """Corrections could not be booked."""
+        self.store.reporter.warn("limiter.correction_failed", key=key, error=error)
+
+    def on_hint(self, hint: Hint) -> None:
+        """The spender of its key has received it, too."""
+
+    def on_found(self, session: Session, one: SessionItem) -> None:
+        """Nobody here has anything of a queue."""
+
+    def close(self) -> None:
+        """The store closes."""
+        self.closed = True
+        self._pausing.fail_all(lambda: StoreClosed("the store was closed"))
+        for spender in list(self._by_key.values()):
+            spender.close()
+
+    def of(self, key: str) -> _Spender:
+        """The spender of a key."""
+        spender = self._by_key.get(key)
+        if spender is None:
+            spender = self._by_key[key] = self.store.listen(key, lambda: _Spender(self, key))
+        return spender
+
+    def forget(self, key: str, spender: _Spender) -> None:
+        """It has nothing to say any more."""
+        if self._by_key.get(key) is spender:
+            del self._by_key[key]
+            self.store.unlisten(key, spender)
+
+    def _check(self) -> None:
+        self.store.check_here()
+        if self.closed:
+            raise StoreClosed("the store is closed")
+
+
+class _Spender:
+    """All that this process does on one key: what comes while a batch is on its way forms the next."""
+
+    def __init__(self, spenders: Spenders, key: str) -> None:
+        self._key = key
+        self._spenders = spenders
+        self._turns = Batcher(spenders.store, key, spenders.store.ttl, self)
+        self._numbers = count()
+        self._gathered: deque[Waiter[_Wanted, Spending]] = deque()
+        self._holds: deque[Waiter[float, None]] = deque()
+        self._backs: list[_Back] = []
+        # what is under way
+        self._spends: list[Waiter[_Wanted, Spending]] = []
+        self._holding: list[Waiter[float, None]] = []
+        self._refunds: list[_Back] = []
+        # those that wait for what is booked, and what is known of the time for which it is held off
+        self._booked: Line[_Wanted, Spending] = Line(self._left)
+        self._held_off: Line[float, None] = Line(lambda _: None)
+        self._waiting = 0
+        self._held = 0.0
+        self._looks = 0
+        self._looked = 0
+        self._news: Line[None, None] = Line(lambda _: None)
+
+    async def spend(self, wanted: _Wanted) -> Spending:
+        self._turns.schedule()
+        waiter = self._booked.join(wanted)
+        self._gathered.append(waiter)
+        spending = await self._booked.wait(waiter)
+        if _waits(spending):
+            try:
+                await self._due(spending)
+            except BaseException:
+                self._spenders.refund(self._key, wanted.limits, RefundRequest(spending.bookings))
+                raise
+            finally:
+                self._go(1)
+        return spending
+
+    async def hold_off(self, seconds: float) -> None:
+        self._turns.schedule()
+        waiter = self._held_off.join(seconds)
+        self._holds.append(waiter)
+        await self._held_off.wait(waiter)
+
+    def refund(self, limits: RateLimits, request: RefundRequest) -> None:
+        # the latest first: each uncovers the one before, where the other order would lose all but one
+        last = max(booking.end for booking in request.bookings)
+        heappush(self._backs, _Back(-last, next(self._numbers), limits, request))
+        self._turns.schedule()
+
+    def on_hint(self, hint: Hint) -> None:
+        if hint.news in {Notice.HELD, Notice.MISSED} and (self._waiting or self._spends):
+            self._look()
+
+    def on_found(self, session: Session, one: SessionItem) -> None:
+        """Nobody here has anything of a queue."""
+
+    def close(self) -> None:
+        for line in (self._booked, self._held_off, self._news):
+            line.fail_all(lambda: StoreClosed("the store was closed"))
+
+    # waiting for what is booked
+
+    async def _due(self, spending: Spending) -> None:
+        due = now() + spending.delay
+        while True:
+            # whoever held it off since then has put this off by as much
+            left = due + max(0.0, self._held - spending.held) - now()
+            if left > ROUNDING:
+                await self._spenders.pause(left)
+            elif self._looked < self._looks:
+                await self._news.wait(self._news.join(None))
+            else:
+                return
+
+    def _go(self, count: int) -> None:
+        self._waiting -= count
+        if not self._waiting and not self._turns.busy:
+            self._go_on()
+
+    def _look(self) -> None:
+        """It was held off, or may have been: until the answer is there nobody goes."""
+        self._looks += 1
+        self._spenders.store.send(Look(self._key), partial(self._on_look, self._looks))
+
+    def _on_look(self, number: int, answer: Looked | Exception) -> None:
+        if isinstance(answer, Looked):
+            self._held = answer.held
+        elif not isinstance(answer, StoreClosed):
+            self._spenders.store.reporter.warn("limiter.look_failed", key=self._key, error=answer)
+        self._looked = max(self._looked, number)
+        if self._looked == self._looks:
+            for waiter in self._news:
+                self._news.grant(waiter, None)
+            if not self._turns.busy:
+                self._go_on()
+
+    # what the batcher asks
+
+    def next_operation(self, session: Session, n: int) -> Operation[Any] | None:
+        # refunds first: a booking before them waits for what nobody spends, and buries it
+        operation = (
+            self._next_refund(session, n) or self._next_hold(session, n) or self._next_spend(session, n)
+        )
+        if operation is None:
+            self._go_on()
+        return operation
+
+    def _next_refund(self, session: Session, n: int) -> Refund | None:
+        while self._backs and len(self._refunds) < CAP:
+            if self._refunds and self._refunds[0].limits != self._backs[0].limits:
+                break
+            self._refunds.append(heappop(self._backs))
+        if not self._refunds:
+            return None
+        requests = tuple(back.request for back in self._refunds)
+        return Refund(session.id, n, self._key, requests, self._refunds[0].limits)
+
+    def _next_hold(self, session: Session, n: int) -> HoldOff | None:
+        self._holding = [waiter for waiter in self._holds if waiter.waiting]
+        self._holds.clear()
+        if not self._holding:
+            return None
+        return HoldOff(session.id, n, self._key, max(waiter.want for waiter in self._holding))
+
+    def _next_spend(self, session: Session, n: int) -> Spend | None:
+        limits: RateLimits | None = None
+        while self._gathered and len(self._spends) < CAP:
+            waiter = self._gathered[0]
+            if waiter.waiting:
+                if limits not in (None, waiter.want.limits):
+                    break
+                limits = waiter.want.limits
+                self._spends.append(waiter)
+            self._gathered.popleft()
+        if limits is None:
+            return None
+        return Spend(session.id, n, self._key, tuple(waiter.want.request for waiter in self._spends), limits)
+
+    def on_answer(self, session: Session, answer: Any) -> None:
+        del session
+        spends, holding = self._take_out()
+        if holding and self._waiting:
+            self._look()  # the hint for those that wait here comes another way
+        for holder in holding:
+            self._held_off.grant(holder, None)
+        if spends:
+            self._held = answer.answers[-1].held
+            for waiter, spending in zip(spends, answer.answers, strict=True):
+                self._waiting += _waits(spending)
+                if not self._booked.grant(waiter, spending):
+                    self._take_back(waiter.want, spending)
+        self._turns.schedule()
+
+    def on_session_lost(self, *, resent: bool) -> None:
+        # to hold off twice is to hold off once, a little later
+        self._holds.extendleft(reversed(self._holding))
+        self._holding = []
+        if resent:
+            self._fail(partial(OutcomeUnknown, self._key, "spending"))
+            return
+        self._gathered.extendleft(reversed(self._spends))
+        for back in self._refunds:
+            heappush(self._backs, back)
+        self._take_out()
+        self._turns.schedule()
+
+    def on_error(self, error: Exception, session: Session | None) -> None:
+        if session is None:
+            self._spends += self._gathered
+            self._holding += self._holds
+            self._refunds += self._backs
+            self._gathered.clear()
+            self._holds.clear()
+            self._backs.clear()
+        self._fail(lambda: type(error)(*error.args))
+
+    # inside
+
+    def _go_on(self) -> None:
+        """Send what has gathered, or be forgotten if there is nothing left to do; nothing is under way."""
+        if self._gathered or self._holds or self._backs:
+            self._turns.schedule()
+        elif not self._waiting and self._looked == self._looks:
+            self._spenders.forget(self._key, self)
+
+    def _take_out(self) -> tuple[list[Waiter[_Wanted, Spending]], list[Waiter[float, None]]]:
+        """What was under way."""
+        spends, holding = self._spends, self._holding
+        self._spends, self._holding, self._refunds = [], [], []
+        return spends, holding
+
+    def _left(self, waiter: Waiter[_Wanted, Spending]) -> None:
+        if waiter.granted:
+            self._take_back(waiter.want, waiter.value)
+
+    def _take_back(self, wanted: _Wanted, spending: Spending) -> None:
+        if spending.booked:
+            # by way of all of them: this one may have been replaced meanwhile
+            self._spenders.refund(self._key, wanted.limits, RefundRequest(spending.bookings))
+            self._go(_waits(spending))
+
+    def _fail(self, make_error: Callable[[], Exception]) -> None:
+        if any(back.request.amounts for back in self._refunds):
+            self._spenders.report(self._key, make_error())
+        spends, holding = self._take_out()
+        for waiter in spends:
+            self._booked.fail(waiter, make_error())
+        for holder in holding:
+            self._held_off.fail(holder, make_error())
+        self._go_on()
+
+
+def _waits(spending: Spending) -> bool:
+    return spending.booked and spending.delay > ROUNDING

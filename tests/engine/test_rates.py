@@ -1,0 +1,153 @@
+"""The arithmetic of rates."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tenure.arguments import LONGEST
+from tenure.engine import ROUNDING, Booking, Limiter, RateLimit, RefundRequest, Spend, SpendRequest, within
+from tenure.errors import EngineError
+
+NOW = 100.0
+
+
+def book(limiter, *costs, max_wait=None, rate=2.0, burst=4.0):
+    """Book in one limit at time 100; returns the delays."""
+    limits = (RateLimit("", rate, burst),)
+    return [limiter.spend(limits, SpendRequest((cost,), max_wait), NOW).delay for cost in costs]
+
+
+def test_an_idle_limiter_has_its_burst_and_no_more():
+    assert book(Limiter(), 1, 1, 1, 1, 1, 2) == [0, 0, 0, 0, 0.5, 1.5]
+
+
+def test_a_longer_wait_than_allowed_books_nothing():
+    limiter = Limiter()
+    book(limiter, 4)
+    for allowed, booked in ((0.4, False), (0.5, True)):
+        spending = limiter.spend((RateLimit("", 2.0, 4.0),), SpendRequest((1.0,), allowed), NOW)
+        assert spending[:2] == (booked, 0.5)
+        assert len(spending.bookings) == booked
+
+
+@pytest.mark.parametrize(("over", "delay"), [(ROUNDING / 2, 0.0), (ROUNDING * 2, ROUNDING * 2)])
+def test_a_delay_of_less_than_the_rounding_is_none(over, delay):
+    assert book(Limiter(), 4 + 2 * over)[0] == pytest.approx(delay, abs=1e-9)
+
+
+def test_no_booking_takes_longer_than_the_longest_duration():
+    limits = (RateLimit("", 1e-9, 1.0), RateLimit("x", 1.0, 1e300))
+    operation = within(Spend("s", 1, "k", (SpendRequest((1e300, 1.0)),), limits))
+    assert operation.requests[0].costs == (1e-9 * LONGEST, 1.0)
+    assert [limit.burst for limit in operation.limits] == [1.0, LONGEST]
+
+
+@pytest.mark.parametrize("costs", [(), (1.0, 2.0)])
+def test_there_is_one_cost_for_each_limit(costs):
+    with pytest.raises(EngineError, match="one amount for each limit"):
+        within(Spend("s", 1, "k", (SpendRequest(costs),), (RateLimit("", 1.0, 1.0),)))
+
+
+@pytest.mark.parametrize("rate", [0.0, -1.0, float("inf"), float("nan")])
+def test_a_rate_is_a_number_above_zero(rate):
+    with pytest.raises(EngineError, match="above zero"):
+        within(Spend("s", 1, "k", (), (RateLimit("", rate, 1.0),)))
+
+
+@pytest.mark.parametrize(
+    ("later", "left"),
+    [(0.0, 0.0), (1.0, 2.0), (3.0, 6.0), (9.0, 12.0)],
+    ids=["nothing used it", "a third of it was used", "all of it was used", "more came later"],
+)
+def test_a_refund_leaves_what_later_bookings_have_used(later, left):
+    limiter, limits = Limiter(), (RateLimit("", 2.0, 4.0),)
+    spending = limiter.spend(limits, SpendRequest((3.0,)), NOW)
+    book(limiter, later)
+    limiter.refund(limits, RefundRequest(spending.bookings), NOW)
+    assert limiter.look(limits, NOW).debts == (left,)
+
+
+def test_a_refund_of_what_nobody_knows_is_nothing():
+    limiter, limits = Limiter(), (RateLimit("", 2.0, 4.0),)
+    for amounts in ((), (1.0,)):
+        limiter.refund(limits, RefundRequest((Booking(101.0, 1.0),), amounts), NOW)
+        assert not limiter.is_used(NOW)
+    limiter.refund(limits, RefundRequest((Booking(101.0, 1.0),), (-1.0,)), NOW)
+    assert limiter.look(limits, NOW).debts == (1.0,)
+
+
+def test_limits_that_are_full_again_are_forgotten_one_by_one():
+    limiter = Limiter()
+    for n in range(5):
+        limiter.spend((RateLimit(f"{n}", 1.0, 1.0),), SpendRequest((1.0,)), NOW + 2 * n)
+    assert list(limiter.booked) == ["4"]
+
+
+amounts = st.integers(0, 8).map(lambda n: n / 2)
+limits = st.tuples(
+    st.builds(RateLimit, st.just("a"), st.sampled_from([0.5, 1.0, 4.0]), st.sampled_from([4.0, 8.0])),
+    st.builds(RateLimit, st.just("b"), st.sampled_from([0.25, 2.0]), st.sampled_from([4.0, 16.0])),
+)
+steps = st.lists(
+    st.tuples(
+        st.sampled_from([0.0, 0.0, 0.0, 0.25, 1.0, 7.0]),
+        st.sampled_from(["spend", "spend", "spend", "hold off", "give up"]),
+        st.tuples(amounts, amounts),
+        st.integers(0, 9),
+    ),
+    max_size=40,
+)
+
+
+@given(limits, steps)
+def test_no_span_of_time_gets_more_than_the_burst_and_what_the_rate_gives(limits, steps):
+    """Also while it is held off and others give up waiting."""
+    limiter, now = Limiter(), 50.0
+    began = []  # when (on the limiter's clock, which never runs faster than time), and its costs
+    holds = []
+    for pause, what, costs, n in steps:
+        now += pause
+        if what == "hold off":
+            limiter.hold_off(pause, now)
+            holds.append((now, now + pause))
+        elif what == "spend":
+            spending = limiter.spend(limits, SpendRequest(costs), now)
+            due = limiter.time(now) + spending.delay - max(0.0, limiter.held_until - now)
+            began.append((due, costs, spending.bookings))
+        elif waiting := [one for one in began if one[0] > limiter.time(now)]:
+            one = waiting[n % len(waiting)]
+            began.remove(one)
+            limiter.refund(limits, RefundRequest(one[2]), now)
+    for i, limit in enumerate(limits):
+        spent = sorted((due, costs[i]) for due, costs, _ in began if costs[i])
+        for first in range(len(spent)):
+            total = 0.0
+            for due, cost in spent[first:]:
+                total += cost
+                assert total <= limit.burst + limit.rate * (due - spent[first][0]) + 1e-6, (limit, spent)
+
+
+@given(limits, steps)
+def test_first_come_first_served_in_each_limit(limits, steps):
+    """A big one is not overtaken in a limit of which it needs something, except by those that fit in beside it."""
+    limiter, last = Limiter(), 0.0
+    for _, _, costs, _ in steps:
+        one = limiter.spend(limits[:1], SpendRequest(costs[:1]), NOW)
+        if costs[0]:
+            assert one.delay >= last
+            last = one.delay
+
+
+def test_the_clock_of_a_limiter_stands_still_while_it_is_held_off():
+    limiter, limits = Limiter(), (RateLimit("", 1.0, 1.0),)
+    assert limiter.hold_off(5.0, NOW)
+    assert not limiter.hold_off(4.0, NOW + 1)
+    assert limiter.time(NOW) == limiter.time(NOW + 5) == NOW
+    assert limiter.spend(limits, SpendRequest((1.0,)), NOW + 2).delay == 3
+    assert limiter.spend(limits, SpendRequest((1.0,)), NOW + 2).delay == 4
+    assert limiter.hold_off(4.0, NOW + 3)
+    assert limiter.look(limits, NOW + 3) == (limiter.look(limits, NOW + 3))
+    assert (limiter.held, limiter.held_until) == (7.0, NOW + 7)
+    assert limiter.used_until() == NOW + 9

@@ -1,0 +1,253 @@
+"""A bucket of several limits, and what both kinds of buckets have in common: corrections and holding off."""
+
+from __future__ import annotations
+
+import anyio
+import pytest
+from anyio import WouldBlock
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tenure import Limit, WouldExceedDeadline
+from tenure.local import TokenBucket
+from tenure.testing import run
+
+LLM = [Limit(60, per=60), Limit(6000, per=60, unit="tokens")]
+
+
+def near(*times):
+    return [pytest.approx(time, abs=0.002) for time in times]
+
+
+def plain():
+    return TokenBucket(1, burst=4)
+
+
+def of_limits():
+    return TokenBucket(limits=[Limit(1, burst=4)])
+
+
+both = pytest.mark.parametrize("make", [plain, of_limits])
+
+
+async def test_a_call_needs_room_in_all_limits(virtual_clock):
+    bucket = TokenBucket(limits=LLM)
+    start, times = virtual_clock.now(), []
+    for tokens in (3000, 3000, 100, 500):
+        await bucket.acquire({"tokens": tokens})
+        times.append(virtual_clock.now() - start)
+    assert times == near(0, 0, 1, 6)
+    # what needs no tokens does not wait for them
+    await bucket.acquire()
+    assert virtual_clock.now() - start == pytest.approx(6, abs=0.002)
+
+
+async def test_all_or_none(virtual_clock):
+    bucket = TokenBucket(limits=LLM)
+    bucket.acquire_nowait({"tokens": 6000})
+    with pytest.raises(WouldBlock):
+        bucket.acquire_nowait({"tokens": 10})
+    state = await bucket.look()
+    assert (state.available, state.available["tokens"], state.retry_after) == (59, 0, 0)
+    with anyio.move_on_after(1):
+        await bucket.acquire({"tokens": 600})
+    assert (await bucket.look()).available == pytest.approx(60, abs=0.01)
+
+
+async def test_big_ones_are_not_overtaken(virtual_clock):
+    bucket, came = TokenBucket(limits=LLM), []
+    await bucket.acquire({"tokens": 6000})
+    start = virtual_clock.now()
+
+    async def call(tokens):
+        await bucket.acquire({"tokens": tokens})
+        came.append((tokens, virtual_clock.now() - start))
+
+    async with anyio.create_task_group() as group:
+        for tokens in (5000, 10, 3000, 0):
+            group.start_soon(call, tokens)
+            await virtual_clock.settle()
+    assert came == [(5000, *near(50)), (10, *near(50.1)), (3000, *near(80.1)), (0, *near(80.1))]
+
+
+async def test_a_reservation_is_one_of_all_limits(virtual_clock):
+    bucket = TokenBucket(limits=LLM)
+    await bucket.acquire({"tokens": 6000})
+    reservation = bucket.reserve({"tokens": 500})
+    assert reservation.delay == pytest.approx(5)
+    assert repr(reservation) == "<Reservation of 1, 500 in 5 s>"
+    await bucket.hold_off(2)
+    assert reservation.delay == pytest.approx(7)
+    assert reservation.cancel()
+    await anyio.sleep(2 + 1)
+    assert (await bucket.look()).available["tokens"] == pytest.approx(100)
+
+
+@both
+async def test_a_correction_takes_more_or_gives_back(virtual_clock, make):
+    bucket = make()
+    async with bucket.spend(2) as spending:
+        spending.correct(1)
+        assert (await bucket.look()).available == 2
+    assert (await bucket.look()).available == 3
+    with pytest.raises(ZeroDivisionError):
+        async with bucket.spend({"requests": 3}) as spending:
+            spending.correct(5)
+            raise ZeroDivisionError
+    assert (await bucket.look()).available == 0
+    assert (await bucket.look()).retry_after == pytest.approx(3)
+    start = virtual_clock.now()
+    await bucket.acquire()
+    assert virtual_clock.now() - start == pytest.approx(3)
+
+
+@both
+async def test_what_time_has_brought_back_is_not_given_back(virtual_clock, make):
+    bucket = make()
+    async with bucket.spend(4) as spending:
+        spending.correct(1)
+        await anyio.sleep(10)
+        await bucket.acquire(4)
+    assert (await bucket.look()).available == 0
+
+
+@both
+async def test_those_that_wait_go_sooner_when_something_is_given_back(virtual_clock, make):
+    bucket, start = make(), virtual_clock.now()
+    async with anyio.create_task_group() as group:
+        async with bucket.spend(4) as spending:
+            group.start_soon(bucket.acquire, 4)
+            await anyio.sleep(1)
+            spending.correct(2)
+    assert virtual_clock.now() - start == pytest.approx(2)
+
+
+@both
+async def test_nobody_goes_while_it_is_held_off(virtual_clock, make):
+    bucket, start, times = make(), virtual_clock.now(), []
+    await bucket.acquire(4)
+
+    async def call(n):
+        await bucket.acquire(n)
+        times.append(virtual_clock.now() - start)
+
+    async with anyio.create_task_group() as group:
+        for _ in range(3):
+            group.start_soon(call, 1)
+        await anyio.sleep(1.5)
+        await bucket.hold_off(10)
+        await bucket.hold_off(5)
+        state = await bucket.look()
+        assert (state.available, state.held_off) == (0, pytest.approx(10))
+        with anyio.fail_after(1), pytest.raises(WouldExceedDeadline) as refused:
+            await bucket.acquire(fail_fast=True)
+        assert refused.value.retry_after == pytest.approx(12.5)
+        with pytest.raises(WouldBlock):
+            bucket.acquire_nowait()
+    assert times == near(1, 12, 13)
+
+
+@both
+async def test_what_was_there_is_there_after_it_was_held_off(virtual_clock, make):
+    bucket = make()
+    await bucket.acquire(2)
+    await bucket.hold_off(5)
+    with pytest.raises(WouldBlock):
+        bucket.acquire_nowait(1)
+    assert bucket.statistics().tasks_waiting == 0
+    start = virtual_clock.now()
+    await bucket.acquire(2)
+    assert virtual_clock.now() - start == pytest.approx(5)
+    with pytest.raises(WouldBlock):
+        bucket.acquire_nowait(1)
+    await anyio.sleep(1)
+    bucket.acquire_nowait(1)
+
+
+@both
+async def test_the_one_that_keeps_the_time_gives_up_while_it_is_held_off(virtual_clock, make):
+    bucket, start = make(), virtual_clock.now()
+    await bucket.hold_off(5)
+    async with anyio.create_task_group() as group:
+        with anyio.move_on_after(1):
+            await bucket.acquire()
+        with pytest.raises(WouldBlock):
+            bucket.acquire_nowait()
+        group.start_soon(bucket.acquire)
+    assert virtual_clock.now() - start == pytest.approx(5)
+    await anyio.sleep(1)
+    await bucket.hold_off(5)
+    await anyio.sleep(5)
+    bucket.acquire_nowait(4)
+
+
+@both
+async def test_the_one_behind_the_keeper_waits_on(virtual_clock, make):
+    bucket, start, ends = make(), virtual_clock.now(), []
+
+    async def behind():
+        await bucket.acquire()
+        ends.append(virtual_clock.now() - start)
+
+    await bucket.hold_off(5)
+    async with anyio.create_task_group() as group:
+        with anyio.move_on_after(3):  # by then the bucket would have had enough
+            async with anyio.create_task_group() as keeper:
+                keeper.start_soon(bucket.acquire)
+                await virtual_clock.settle()
+                group.start_soon(behind)
+                await anyio.sleep_forever()
+    assert ends == near(5)
+
+
+async def test_a_changed_rate_while_it_is_held_off(virtual_clock):
+    bucket, start = plain(), virtual_clock.now()
+    await bucket.acquire(4)
+    await bucket.hold_off(5)
+    bucket.set_rate(2)
+    await bucket.acquire(1)
+    assert virtual_clock.now() - start == pytest.approx(5.5)
+
+
+def test_how_it_looks():
+    bucket = TokenBucket(limits=LLM)
+    assert repr(bucket) == "<TokenBucket 1/s burst=60, 100 tokens/s burst=6000, 0 waiting>"
+    assert (bucket.rate, bucket.burst) == (1, 60)
+    with pytest.raises(TypeError, match="no single rate"):
+        bucket.set_rate(3)
+    with pytest.raises(TypeError, match="give either a rate or limits"):
+        TokenBucket(3, limits=LLM)
+    with pytest.raises(ValueError, match="'bytes'"):
+        bucket.acquire_nowait({"bytes": 1})
+    with pytest.raises(ValueError, match="seconds"):
+        run(lambda: TokenBucket(1).hold_off(-1))
+
+
+costs = st.tuples(st.integers(0, 4), st.integers(0, 40), st.sampled_from([0, 0, 0.1, 0.5, 3]))
+
+
+@given(st.lists(costs, max_size=25), st.sampled_from(["asyncio", "trio"]))
+def test_no_span_of_time_gets_more_than_the_burst_and_what_the_rate_gives(steps, backend):
+    limits = [Limit(2, burst=4), Limit(10, burst=40, unit="tokens")]
+    went = []
+
+    async def scenario():
+        bucket = TokenBucket(limits=limits)
+
+        async def call(requests, tokens):
+            await bucket.acquire({"requests": requests, "tokens": tokens})
+            went.append((anyio.current_time(), (requests, tokens)))
+
+        async with anyio.create_task_group() as group:
+            for requests, tokens, pause in steps:
+                group.start_soon(call, requests, tokens)
+                await anyio.sleep(pause)
+
+    run(scenario, backend=backend)
+    for i, limit in enumerate(limits):
+        for n in range(len(went)):
+            total = 0
+            for when, amounts in went[n:]:
+                total += amounts[i]
+                # the slack of a timer, and half a token
+                assert total <= limit.burst + limit.rate * (when - went[n][0] + 0.06) + 0.5
