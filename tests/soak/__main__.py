@@ -26,7 +26,7 @@ import anyio
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from conftest import RedisServer
-from soak import names, processor_soak, resharding, sentinel
+from soak import gateway, names, processor_soak, resharding, sentinel
 from soak.fleet import Fleet
 from soak.judging import Verdict
 from soak.trial import Trial
@@ -60,7 +60,13 @@ async def soak(folder: Path, faults: int, seed: int) -> Verdict:
 
 
 def main() -> int:
-    others = {"names": names, "processor": processor_soak, "resharding": resharding, "sentinel": sentinel}
+    others = {
+        "gateway": gateway,
+        "names": names,
+        "processor": processor_soak,
+        "resharding": resharding,
+        "sentinel": sentinel,
+    }
     if sys.argv[1:2] and sys.argv[1] in others:
         return others[sys.argv[1]].main(sys.argv[2:])
     parser = argparse.ArgumentParser(prog="python -m tests.soak", description=__doc__.splitlines()[0])
