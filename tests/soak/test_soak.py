@@ -64,6 +64,16 @@ def moved(options):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("store", ["redis", "sqlite"])
+def test_a_gateway_whose_workers_are_killed(store):
+    command = [sys.executable, "-m", "tests.soak", "gateway", "--store", store, "--calls", "400"]
+    command += ["--kills", "3", "--rate", "40"]
+    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert re.search(r"for 400 answers .* 3 kills\n0 violations", ran.stdout), ran.stdout
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ["memory", "sqlite"])
 def test_names_leave_nothing(engine):
     command = [
