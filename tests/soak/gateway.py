@@ -162,5 +162,6 @@ def main(arguments: list[str]) -> int:
             finally:
                 server.kill()
     print(f"{len(wrong)} violations")
-    print(*wrong[:20], sep="\n")
+    for one in wrong[:20]:
+        print(one)
     return 1 if wrong else 0

@@ -26,6 +26,7 @@ class Remote:
 
     def __init__(self, stream: SocketStream) -> None:
         self._stream = stream
+        self._sending = anyio.Lock()
         self._numbers = count()
         self._answers: dict[int, Any] = {}
         self._come: dict[int, anyio.Event] = {}
@@ -43,7 +44,8 @@ class Remote:
     async def _ask(self, **question: Any) -> Any:
         number = next(self._numbers)
         self._come[number] = anyio.Event()
-        await self._stream.send(json.dumps({"number": number, **question}).encode() + b"\n")
+        async with self._sending:
+            await self._stream.send(json.dumps({"number": number, **question}).encode() + b"\n")
         await self._come[number].wait()
         return self._answers.pop(number)
 
