@@ -118,16 +118,16 @@ async def soak(url: str, folder: Path, options: argparse.Namespace) -> list[str]
             gateway.queue.put_many,
             [tenure.Item(f"prompt {n}", group=chance.choice(("gold", "ann", "bob", "cy"))) for n in numbers],
         )
-        done = 0
-        while done < options.calls and not provider.violations:
+        done = ended = 0
+        while ended < options.calls and not provider.violations:
             await anyio.sleep(0.1)
-            done = (await gateway.queue.statistics()).done
+            counted = await gateway.queue.statistics()
+            done, ended = counted.done, counted.put - counted.unfinished
             if kills < options.kills * done / options.calls:
                 kills += 1
                 fleet.kill(chance.choice(sorted(fleet.running)))
                 fleet.start(**job, loop=next(loops))
         wrong = [*provider.violations, *(await gateway.queue.verify()).problems]
-        counted = await gateway.queue.statistics()
         if counted.put != counted.done and not wrong:
             wrong.append(f"not each prompt has one answer: {counted}")
         group.cancel_scope.cancel()

@@ -43,10 +43,10 @@ class Remote:
 
     async def _ask(self, **question: Any) -> Any:
         number = next(self._numbers)
-        self._come[number] = anyio.Event()
+        come = self._come[number] = anyio.Event()
         async with self._sending:
             await self._stream.send(json.dumps({"number": number, **question}).encode() + b"\n")
-        await self._come[number].wait()
+        await come.wait()
         return self._answers.pop(number)
 
     async def listen(self) -> None:
