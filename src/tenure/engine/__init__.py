@@ -36,11 +36,11 @@ few names with any operation. This holds for:
 - a barrier at which nobody waits, which keeps no outcome for a participant and is not broken, once two ttls of the
   session that arrived have passed since each arrival;
 - a queue that has no unfinished task, no record of an ended one, no cursor and no producer, is not paused and has no
-  settings for its groups, once
-  each record that it ever had, but for dead letters, would have expired, and two ttls of the session that settled it
-  have passed since each ending that a session settled. Its counts go with it. Idle takers and watches do not keep it;
+  settings for its groups, once each record that it ever had, but for dead letters, would have expired, no `key_ttl`
+  lasts, and two ttls of the session that settled it have passed since each ending that a session settled. Its counts
+  go with it. Idle takers and watches do not keep it;
 - a group of a queue without an unfinished task and without a producer that waits or has slots reserved;
-- the record of a task that has ended, after its ttl; numbered answers, as above.
+- the record of a task that has ended, after its ttl; the key of one, after its `key_ttl`; numbered answers, as above.
 
 Queues of waiters. First come, first served, weights included: a head that does not fit blocks the waiters behind it,
 nobody barges, and an acquirer that does not want to wait is refused while others wait. An operation that gives
@@ -189,6 +189,7 @@ from ._tasks import (
     Leave,
     Move,
     NewTask,
+    OnDuplicate,
     Outcome,
     Page,
     Progress,
@@ -277,6 +278,7 @@ __all__ = (
     "NewTask",
     "NotSent",
     "Notice",
+    "OnDuplicate",
     "OpenSession",
     "Operation",
     "Outcome",

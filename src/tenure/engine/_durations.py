@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from math import inf, isfinite, isnan
 from operator import is_
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 from tenure.arguments import LONGEST
 from tenure.errors import EngineError
@@ -16,7 +16,7 @@ from ._claims import Claim, EditClaim
 from ._counters import HoldOff, Look, RateLimit, Refund, RefundRequest, Spend, SpendRequest
 from ._enlisting import Complete, CompleteAll, Enlisted, PutOne
 from ._sessions import OpenSession
-from ._tasks import Exchange, Move, NewTask, Put, PutRequest, SetGroups, Settle
+from ._tasks import Exchange, Move, NewTask, OnDuplicate, Put, PutRequest, SetGroups, Settle
 
 T = TypeVar("T")
 
@@ -49,7 +49,8 @@ def _fields(*names: str) -> Callable[[Any], Any]:
     return bound
 
 
-_task: Callable[[NewTask], NewTask] = _fields("delay", "expires")
+_ON_DUPLICATE = get_args(OnDuplicate)
+_any_task: Callable[[NewTask], NewTask] = _fields("delay", "expires", "key_ttl", "max_wait")
 _settle: Callable[[Settle], Settle] = _fields("delay", "ttl")
 _spending: Callable[[SpendRequest], SpendRequest] = _fields("max_wait")
 _aging: Callable[[Exchange], Exchange] = _fields("aging", "dead_ttl")
@@ -58,6 +59,14 @@ _aging: Callable[[Exchange], Exchange] = _fields("aging", "dead_ttl")
 def _each(bound: Callable[[T], T], values: tuple[T, ...]) -> tuple[T, ...]:
     bounded = tuple(map(bound, values))
     return values if all(map(is_, bounded, values)) else bounded
+
+
+def _task(task: NewTask) -> NewTask:
+    if task.key is None and task.expires is None and 0 <= task.delay <= LONGEST:
+        return task
+    if task.on_duplicate not in _ON_DUPLICATE:
+        raise EngineError(f"NewTask has {task.on_duplicate!r} as its on_duplicate")
+    return _any_task(task)
 
 
 def _request(request: PutRequest) -> PutRequest:

@@ -17,11 +17,32 @@ _FROM: dict[str, tuple[str, ...]] = {
 """The states of which `Move` moves the tasks there, in their order."""
 
 
+OnDuplicate = Literal["refuse", "keep", "replace"]
+"""What becomes of a new task whose key another one has."""
+
+
 class NewTask(NamedTuple):
-    """A task to be put: `delay` and `expires` are seconds from now, `key` refuses a duplicate while unfinished.
+    """A task to be put: `delay` and `expires` are seconds from now.
 
     `meta` is kept for as long as anything of the task is. Tasks with the same `group` take turns with other groups; ""
     is the group of those without one (see `SetGroups`).
+
+    At most one task of a queue has a `key`. It has it while it is unfinished, and for `key_ttl` seconds from its put on
+    if they are longer, ended or not. If another task has the key of a new one, `on_duplicate` says what follows:
+
+    - "refuse": the new one is not put. Its answer is `Duplicate`.
+    - "keep": the new one is not put. Its answer is the id of the one that is there.
+    - "replace", and the one that is there is waiting or delayed: it becomes the new one and keeps only its id, its
+      watches and its first put. It has no attempts and deliveries. What follows for orders and groups is as if the new
+      one were put and the old one then removed. It is CHANGED. `max_size` does not limit this, neither of the queue nor
+      of a group. It is not a put: `QueueCounts.put` stays. The key lasts until the later of the two times.
+    - "replace", and the one that is there is leased: the new one is put, and has the key. The leased one has no key any
+      more, and is superseded: where it would go back, it ends as cancelled, with a record for `EXPIRED_TTL` seconds.
+    - "replace", and the one that is there has ended: the new one is put, and has the key.
+
+    `max_wait`: the task is ready at most so many seconds after its first put. A task that was replaced was first put
+    when the one was that it has replaced, unless that one had attempts or deliveries; any other is put for the first
+    time. Without a `key`, these three fields mean nothing.
     """
 
     payload: bytes
@@ -31,10 +52,13 @@ class NewTask(NamedTuple):
     expires: float | None = None
     meta: bytes = b""
     group: str = ""
+    on_duplicate: OnDuplicate = "refuse"
+    key_ttl: float | None = None
+    max_wait: float | None = None
 
 
 class Duplicate(NamedTuple):
-    """Not put: the unfinished task `id` has the same key."""
+    """Not put: the task `id` has the same key."""
 
     id: int
 
@@ -61,7 +85,7 @@ class Conflict(NamedTuple):
 
 
 class Accepted(NamedTuple):
-    """For each task of the request its id, or the duplicate that it conflicts with."""
+    """For each task of the request its id, that of the one that is kept or replaced, or the duplicate in its way."""
 
     ids: tuple[int | Duplicate, ...]
 
@@ -71,7 +95,8 @@ class Put(Operation["PutAnswer | Reply"]):
     """Put tasks, several callers' at once, in the order given. -> PutAnswer, GONE, MORE
 
     A request that finds no room (`max_size` tasks unfinished or reserved for others), or others waiting, joins the
-    queue of producers (Queued) or is REFUSED. When its turn comes its slots are reserved and it is hinted ROOM; the
+    queue of producers (Queued) or is REFUSED. One that puts no new task, since others have the keys of all of its own,
+    needs no room and passes all that wait. When its turn comes its slots are reserved and it is hinted ROOM; the
     same request, sent again, is then accepted. A request for a group that is full stands in the line of the group
     first, and others pass it (see `SetGroups`).
     """
@@ -232,7 +257,7 @@ class Unfinished:
 class GetTask(Operation["Found | Reply"]):
     """Returns the whole record of a task. -> Found, UNKNOWN, GONE, MORE
 
-    If `unique` is not empty, the task is the unfinished one with that key, whatever its `id`. With `watch`, that
+    If `unique` is not empty, the task is the one that has that key, whatever its `id`. With `watch`, that
     session's process is hinted CHANGED once, at the next change of an unfinished task: when it is taken, returns, is
     postponed or ends, and when its holder reports. Time alone hints nothing: see `Found.ask_again_in`.
     """
@@ -263,7 +288,7 @@ class Move(Operation["Changed | Reply"]):
       then. A group that has no other task that is ready starts anew.
     - to "waiting", ids or the state "dead": dead tasks become ready, with no attempts and deliveries on record, of a
       state those whose `seq` is above `after`, in the order in which they died. `max_size` does not limit it. A dead
-      task whose key is in use again stays dead.
+      task whose key another one has stays dead.
     - to "purged", states: tasks that are waiting, delayed or dead are deleted; those that are done, discarded,
       cancelled or expired are forgotten. States come in this order, within one tasks in that of `Browse`.
 

@@ -42,7 +42,7 @@ class Group:
         "waiting",
     )
 
-    def __init__(self, name: str, is_ready: Callable[[Rank], bool]) -> None:
+    def __init__(self, name: str, is_ready: Callable[[str, Rank], bool]) -> None:
         self.name = name
         self.unfinished = 0
         self.waiting = 0
@@ -53,7 +53,7 @@ class Group:
         self.reserved = 0
         self.producers: OrderedDict[str, int] = _NOBODY
         """The producers that wait for room in the group, and for how many tasks."""
-        self._by_priority = Order(is_ready)
+        self._by_priority = Order(is_ready, name)
         self._by_age: Order | None = None  # once anybody asks for it
 
     def add(self, task: GroupedTask) -> None:
@@ -70,7 +70,7 @@ class Group:
 
     def _ages(self) -> Order:
         if self._by_age is None:
-            self._by_age = Order(self._by_priority.stands)
+            self._by_age = Order(self._by_priority.stands, self.name)
             for rank in self._by_priority.alive():
                 self._by_age.add(rank[1:], self.waiting)
         return self._by_age
@@ -79,7 +79,7 @@ class Group:
 class Groups:
     """All groups of a queue; those without a group are `_plain`, which is always there."""
 
-    def __init__(self, is_ready: Callable[[Rank], bool], tasks: Mapping[int, GroupedTask]) -> None:
+    def __init__(self, is_ready: Callable[[str, Rank], bool], tasks: Mapping[int, GroupedTask]) -> None:
         self.take_turns = False
         """Whether there is any group but that of the tasks without one."""
         self._takeable_of_all = 0
@@ -121,9 +121,9 @@ class Groups:
 
     # tasks come and go
 
-    def come(self, task: GroupedTask) -> None:
-        """There is one unfinished task more, which has a group."""
-        self._group(task.group).unfinished += 1
+    def come(self, name: str) -> None:
+        """There is one unfinished task more in a group."""
+        self._group(name).unfinished += 1
 
     def go(self, task: GroupedTask) -> None:
         """A task that has a group, and is neither leased nor waiting, is unfinished no more."""
@@ -312,6 +312,6 @@ class Groups:
         group.tag = tag
         self._tags.add((tag, group.name), len(self._named) + 1)
 
-    def _stands(self, rank: Rank) -> bool:
+    def _stands(self, _: str, rank: Rank) -> bool:
         group = self._named.get(rank[-1]) if rank[-1] else self._plain
         return group is not None and group.tag == rank[0]

@@ -13,12 +13,13 @@ _SLACK = 64
 
 
 class Order:
-    """Ranks from low to high. `stands` returns whether a rank still stands for something."""
+    """Ranks from low to high, those of a `group`. `stands` returns whether a rank still stands for something there."""
 
-    __slots__ = ("_heap", "stands")
+    __slots__ = ("_group", "_heap", "stands")
 
-    def __init__(self, stands: Callable[[Rank], bool]) -> None:
+    def __init__(self, stands: Callable[[str, Rank], bool], group: str = "") -> None:
         self.stands = stands
+        self._group = group
         self._heap: list[Rank] = []
 
     def add(self, rank: Rank, count: int) -> None:
@@ -30,11 +31,11 @@ class Order:
 
     def alive(self) -> list[Rank]:
         """Those that still stand, in no order."""
-        return [rank for rank in self._heap if self.stands(rank)]
+        return [rank for rank in self._heap if self.stands(self._group, rank)]
 
     def first(self) -> Rank | None:
         heap = self._heap
-        while heap and not self.stands(heap[0]):
+        while heap and not self.stands(self._group, heap[0]):
             heappop(heap)
         return heap[0] if heap else None
 

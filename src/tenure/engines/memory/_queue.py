@@ -41,6 +41,12 @@ class Task:
     failure: bytes = b""
     meta: bytes = b""
     group: str = ""
+    first_put: float = 0.0
+    superseded: bool = False
+
+    def is_over(self, now: float) -> bool:
+        """Whether it has expired."""
+        return self.expires is not None and self.expires <= now
 
 
 @dataclass(slots=True)
@@ -91,6 +97,8 @@ class Queue:
         self.max_size = 0
         self.tasks: dict[int, Task] = {}
         self.keys: dict[str, int] = {}
+        self.kept: dict[str, float] = {}
+        """Until when tasks have their keys at least, for those with a ttl."""
         self.ended: dict[int, Ended] = {}
         self.waiting = 0
         self.delayed = 0
@@ -121,18 +129,43 @@ class Queue:
         """Make the counts those of a queue that was never used."""
         self.counts = dict.fromkeys(self.counts, 0)
 
+    def owner(self, key: str, now: float) -> int | None:
+        """The task that has a key, which may have ended."""
+        task_id = self.keys.get(key)
+        if task_id is None or task_id in self.tasks or self.kept.get(key, now) > now:
+            return task_id
+        return None
+
+    def drop_key(self, key: str) -> None:
+        """The task with this key is unfinished no more."""
+        if key not in self.kept:
+            del self.keys[key]
+
+    def look_at_key(self, key: str, now: float) -> float | None:
+        """Forget a ttl that is over, and the key if its task has ended; the time of the next look."""
+        until = self.kept.get(key)
+        if until is None or until > now:
+            return until
+        del self.kept[key]
+        if self.keys[key] not in self.tasks:
+            del self.keys[key]
+        return None
+
     def producer(self, name: str) -> Producer | None:
         """One that waits or has slots reserved."""
         return self.producers.get(name) or self.in_groups.get(name) or self.reserved.get(name)
 
     # the orders: a rank ends with (ready_at, id); they show whether it still stands
 
-    def _is_ready(self, rank: Rank) -> bool:
-        task = self.tasks.get(int(rank[-1]))
-        return task is not None and task.session is None and not task.delayed and task.ready_at == rank[-2]
+    def _is_ready(self, group: str, rank: Rank) -> bool:
+        task = self.tasks.get(rank[-1])
+        if task is None or task.session is not None or task.delayed or task.ready_at != rank[-2]:
+            return False
+        # one that was replaced at once may be in another group now, or have another priority
+        return task.group == group and (len(rank) == 2 or task.priority == -rank[0])
 
-    def _is_delayed(self, rank: Rank) -> bool:
-        task = self.tasks.get(int(rank[-1]))
+    def _is_delayed(self, _: str, rank: Rank) -> bool:
+        task = self.tasks.get(rank[-1])
         return task is not None and task.delayed and task.ready_at == rank[-2]
 
     def line_up(self, task: Task, now: float) -> None:

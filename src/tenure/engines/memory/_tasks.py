@@ -30,7 +30,9 @@ from tenure.engine import (
     Groups,
     Leave,
     Move,
+    NewTask,
     Notice,
+    OnDuplicate,
     Outcome,
     Page,
     Progress,
@@ -74,6 +76,8 @@ class Tasks:
         self._expiring: list[tuple[float, int, str]] = []
         self._outdated: list[tuple[float, int, str]] = []
         self._due = Due(self._look)
+        self._keys_kept = 0
+        self._keys_due = Due(self._look_at_key)
 
     def _queue(self, name: str) -> Queue:
         queue = self._find(name)
@@ -166,22 +170,32 @@ class Tasks:
         if not request.tasks:
             return True
         new = self._new(queue, request)
+        if not new:
+            return True
         return not queue.producers and self._room(queue) >= len(new) and queue.groups.have_room(new)
 
     def _room(self, queue: Queue) -> int:
         return queue.max_size - len(queue.tasks) - queue.reserved_slots
 
     def _new(self, queue: Queue, request: PutRequest) -> list[str]:
-        """The groups of the tasks of the request that are no duplicates."""
+        """The groups of those tasks of the request for which there is none that has their key."""
         keys: set[str] = set()
         new: list[str] = []
         for task in request.tasks:
             if task.key is None:
                 new.append(task.group)
-            elif task.key not in queue.keys and task.key not in keys:
+            elif task.key not in keys and self._is_new(queue, task.key, task.on_duplicate):
                 keys.add(task.key)
                 new.append(task.group)
         return new
+
+    def _is_new(self, queue: Queue, key: str, on_duplicate: OnDuplicate) -> bool:
+        """Whether a task with this key is put beside the one that has the key, or there is none."""
+        owner = queue.owner(key, self._state.now)
+        if owner is None:
+            return True
+        task = queue.tasks.get(owner)
+        return on_duplicate == "replace" and (task is None or task.session is not None)
 
     def _accept(self, queue: Queue, request: PutRequest) -> Accepted | Conflict:
         if request.cursor is not None and request.expected is not None:
@@ -189,31 +203,84 @@ class Tasks:
             if value != request.expected:
                 return Conflict(value)
         now = self._state.now
-        due, takeable = queue.next_due(), queue.groups.takeable
+        due, takeable, last_id = queue.next_due(), queue.groups.takeable, self._last_id
         ids: list[int | Duplicate] = []
         for new in request.tasks:
+            delay = new.delay
             if new.key is not None:
-                if (twin := queue.keys.get(new.key)) is not None:
-                    ids.append(Duplicate(twin))
+                if not self._is_new(queue, new.key, new.on_duplicate):
+                    ids.append(self._meet(queue, new.key, new))
                     continue
-                queue.keys[new.key] = self._last_id + 1
+                self._give_key(queue, new.key, self._last_id + 1, new.key_ttl)
+                delay = _delay(new, 0.0)
             self._last_id += 1
             expires = None if new.expires is None else now + new.expires
-            task = Task(self._last_id, new.payload, new.priority, new.key, expires, now + new.delay)
+            task = Task(self._last_id, new.payload, new.priority, new.key, expires, now + delay)
+            task.first_put = now
             task.meta, task.group = new.meta, new.group
             if expires is not None:
                 heappush(self._expiring, (expires, task.id, queue.name))
             queue.tasks[task.id] = task
             if task.group:
-                queue.groups.come(task)
+                queue.groups.come(task.group)
             queue.line_up(task, now)
             ids.append(task.id)
-        queue.counts["put"] += sum(isinstance(i, int) for i in ids)
+        queue.counts["put"] += self._last_id - last_id
         if request.cursor is not None:
             queue.cursors[request.cursor[0]] = request.cursor[1]
         self._offer(queue, queue.groups.takeable - takeable)
         self._offer_sooner(queue, due)
         return Accepted(tuple(ids))
+
+    # keys
+
+    def _meet(self, queue: Queue, key: str, new: NewTask) -> int | Duplicate:
+        """Another task has the key of a new one, which is not put."""
+        owner = queue.keys[key]
+        if new.on_duplicate == "refuse":
+            return Duplicate(owner)
+        if new.on_duplicate == "replace":
+            self._replace(queue, queue.tasks[owner], new)
+            self._keep_key(queue, key, new.key_ttl)
+        return owner
+
+    def _replace(self, queue: Queue, task: Task, new: NewTask) -> None:
+        """A task that nobody has becomes the new one."""
+        now, group = self._state.now, task.group
+        first_put = now if task.attempts or task.deliveries else task.first_put
+        queue.step_out(task)
+        if new.group:
+            queue.groups.come(new.group)
+        if group:
+            queue.groups.go(task)
+        task.payload, task.priority, task.meta, task.group = new.payload, new.priority, new.meta, new.group
+        task.attempts = task.deliveries = 0
+        task.progress = task.failure = b""
+        task.keep, task.first_put = False, first_put
+        task.ready_at = now + _delay(new, now - first_put)
+        task.expires = None if new.expires is None else now + new.expires
+        if task.expires is not None:
+            heappush(self._expiring, (task.expires, task.id, queue.name))
+        queue.line_up(task, now)
+        self._changed(queue, task)
+        self._admit(queue, group)
+
+    def _give_key(self, queue: Queue, key: str, task_id: int, ttl: float | None) -> None:
+        """A new task has the key from now on."""
+        former = queue.tasks.get(queue.keys.get(key, 0))
+        if former is not None:
+            former.key, former.superseded = None, True
+        queue.keys[key] = task_id
+        queue.kept.pop(key, None)
+        self._keep_key(queue, key, ttl)
+
+    def _keep_key(self, queue: Queue, key: str, ttl: float | None) -> None:
+        """The task with the key has it for so long at least."""
+        if ttl is not None:
+            queue.kept[key] = until = max(queue.kept.get(key, 0.0), self._state.now + ttl)
+            queue.keep_until = max(queue.keep_until, until)
+            self._keys_due.add((queue.name, key), until)
+            self._keys_kept += 1
 
     def leave(self, op: Leave) -> Reply:
         queue = self._find(op.key)
@@ -340,7 +407,9 @@ class Tasks:
             return False
         self._unlease(queue, task)
         task.failure = settle.failure or task.failure
-        follows = after_verdict(settle, task.attempts, task.deliveries, stop=task.stop, stop_ttl=task.ttl)
+        follows = after_verdict(
+            settle, task.attempts, task.deliveries, stop=_must_end(task), stop_ttl=_ttl_if_it_must(task)
+        )
         if settle.verdict in _STAYS_AHEAD and isinstance(follows, GoesBack):
             queue.groups.bind(task)
         self._after(queue, task, follows, session)
@@ -357,8 +426,8 @@ class Tasks:
             task.attempts,
             task.deliveries,
             task.max_deliveries,
-            stop=task.stop,
-            stop_ttl=task.ttl,
+            stop=_must_end(task),
+            stop_ttl=_ttl_if_it_must(task),
             dead_ttl=task.dead_ttl,
         )
         self._after(queue, task, follows)
@@ -445,7 +514,7 @@ class Tasks:
     def _remove(self, queue: Queue, task: Task) -> None:
         del queue.tasks[task.id]
         if task.key is not None:
-            del queue.keys[task.key]
+            queue.drop_key(task.key)
         if task.group:
             queue.groups.go(task)
         self._admit(queue, task.group)
@@ -493,7 +562,8 @@ class Tasks:
         queue = self._find(op.key)
         if queue is None:
             return Reply.UNKNOWN
-        now, task_id = self._state.now, queue.keys.get(op.unique, 0) if op.unique else op.id
+        now = self._state.now
+        task_id = queue.owner(op.unique, now) or 0 if op.unique else op.id
         if (task := queue.tasks.get(task_id)) is not None:
             if op.watch:
                 self._state.watch(op.watch, ("change", op.key, str(task_id)))
@@ -556,19 +626,21 @@ class Tasks:
         return True
 
     def _revive(self, queue: Queue, ended: Task | Ended, _: Move) -> bool:
-        """Make a dead task ready, unless its key is in use."""
-        if isinstance(ended, Task) or ended.state != "dead" or ended.key in queue.keys:
+        """Make a dead task ready, unless another one has its key."""
+        if isinstance(ended, Task) or ended.state != "dead":
+            return False
+        if ended.key is not None and queue.owner(ended.key, self._state.now) not in (None, ended.id):
             return False
         queue.unlog(ended)
         queue.counts["dead"] -= 1
         task = Task(ended.id, ended.payload, ended.priority, ended.key, None, self._state.now)
         task.progress, task.failure, task.meta = ended.progress, ended.failure, ended.meta
-        task.group = ended.group
+        task.group, task.first_put = ended.group, self._state.now
         if task.key is not None:
             queue.keys[task.key] = task.id
         queue.tasks[task.id] = task
         if task.group:
-            queue.groups.come(task)
+            queue.groups.come(task.group)
         self._return(queue, task)
         return True
 
@@ -680,7 +752,7 @@ class Tasks:
             _, task_id, name = self._expiring[0]
             queue = self._queues.get(name)
             task = queue.tasks.get(task_id) if queue else None
-            if queue is not None and task is not None and task.session is None and task.expires is not None:
+            if queue is not None and task is not None and task.session is None and task.is_over(now):
                 if not self._state.step():
                     return
                 takeable = queue.groups.takeable
@@ -707,7 +779,13 @@ class Tasks:
             ended = queue.ended.get(task_id) if queue else None
             if queue and ended and ended.is_over(now):
                 queue.unlog(ended)
+        forget, self._keys_kept = how_many_to_forget(self._keys_kept), 0
+        self._keys_due.look(now, forget)
         self._due.look(now, A_FEW)
+
+    def _look_at_key(self, name: tuple[str, str]) -> float | None:
+        queue = self._queues.get(name[0])
+        return queue and queue.look_at_key(name[1], self._state.now)
 
     def _look(self, name: str) -> float | None:
         queue = self._queues[name]
@@ -719,6 +797,20 @@ class Tasks:
             if not queue.takers:
                 del self._queues[name]
         return queue.keep_until if queue.keep_until > now else None
+
+
+def _delay(new: NewTask, since: float) -> float:
+    """When a new task is ready, so many seconds since its first put."""
+    return new.delay if new.max_wait is None else max(0.0, min(new.delay, new.max_wait - since))
+
+
+def _must_end(task: Task) -> bool:
+    """Whether it ends instead of going back."""
+    return task.stop or task.superseded
+
+
+def _ttl_if_it_must(task: Task) -> float | None:
+    return task.ttl if task.stop else EXPIRED_TTL
 
 
 def _place(after: str, pattern: Rank) -> Rank:

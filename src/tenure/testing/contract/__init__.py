@@ -15,6 +15,7 @@ from ._forgetting import ForgettingContract  # noqa: E402
 from ._groups import GroupContract  # noqa: E402
 from ._hints import HintContract  # noqa: E402
 from ._holds import HoldContract  # noqa: E402
+from ._keys import KeyContract  # noqa: E402
 from ._odd_arguments import OddArgumentContract  # noqa: E402
 from ._resending import ResendingContract  # noqa: E402
 from ._sessions import SessionContract  # noqa: E402
@@ -32,6 +33,7 @@ class EngineContract(
     ClaimContract,
     TaskContract,
     GroupContract,
+    KeyContract,
     CounterContract,
     HintContract,
     BatchContract,

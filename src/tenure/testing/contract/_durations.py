@@ -53,7 +53,8 @@ class DurationContract(ContractBase):
         self, do: Do, advance: Advance, long: float
     ) -> None:
         session = await do.open(ttl=long)
-        tasks = NewTask(b"", expires=long), NewTask(b"", delay=long), NewTask(b""), NewTask(b"")
+        kept = NewTask(b"", delay=long, key="k", key_ttl=long, max_wait=long)
+        tasks = NewTask(b"", expires=long), NewTask(b"", delay=long), NewTask(b""), NewTask(b""), kept
         answer = await do(Put(session, do.number(), "q", (PutRequest("m", tasks),), 10))
         assert isinstance(answer, PutAnswer)
         taken = await do(Exchange(session, do.number(), "q", want=3, wait=False, aging=long))
@@ -95,6 +96,8 @@ class DurationContract(ContractBase):
             "ttl",
             "delay",
             "expires",
+            "key ttl",
+            "longest wait",
             "pause",
             "result ttl",
             "cancel",
@@ -112,6 +115,10 @@ class DurationContract(ContractBase):
             "ttl": OpenSession("other", "p2", nan),
             "delay": Put(session, n, "q", (PutRequest("m", (NewTask(b"", delay=nan),)),), 10),
             "expires": Put(session, n, "q", (PutRequest("m", (NewTask(b"", expires=nan),)),), 10),
+            "key ttl": Put(session, n, "q", (PutRequest("m", (NewTask(b"", key="k", key_ttl=nan),)),), 10),
+            "longest wait": Put(
+                session, n, "q", (PutRequest("m", (NewTask(b"", key="k", max_wait=nan),)),), 10
+            ),
             "pause": Exchange(session, n, "q", (Settle(1, 1, Verdict.RETRY, delay=nan),)),
             "result ttl": Exchange(session, n, "q", (Settle(1, 1, Verdict.DONE, ttl=nan),)),
             "cancel": Move("q", (1,), "cancelled", ttl=nan),

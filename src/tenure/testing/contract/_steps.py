@@ -188,7 +188,14 @@ class Draw:
     def task(self) -> NewTask:
         key = self.one_of((None, None, "d1", "d2\0\u00e4", "d3"))
         expires = self.duration() if self.number(0, 2) == 0 else None
-        return NewTask(self.data(3), self.number(-1, 1), self.delay(), key, expires, self.data(1))
+        task = NewTask(self.data(3), self.number(-1, 1), self.delay(), key, expires, self.data(1))
+        return task if key is None or self.flag() else self.keyed(task)
+
+    def keyed(self, task: NewTask) -> NewTask:
+        """With a key of its own or that of the task, and with any of what says what it does."""
+        on_duplicate = self.one_of(("refuse", "keep", "replace", "replace", "replace"))
+        ttl, max_wait = self.delay_or_none(), self.delay_or_none()
+        return task._replace(key=task.key or "d1", on_duplicate=on_duplicate, key_ttl=ttl, max_wait=max_wait)
 
     def put_request(self) -> PutRequest:
         cursor = (self.one_of(("c", "d")), self.data()) if self.number(0, 2) == 0 else None
@@ -695,6 +702,27 @@ async def fill_a_group(d: Draw) -> None:
     await d.walk.send(Groups(queue), Move(queue, frozenset({"waiting", "delayed"}), "purged"))
 
 
+async def use_a_key(d: Draw) -> None:
+    """Tasks with one key are put, and what becomes of them in between is seen."""
+    session, queue = d.session(), d.queue()
+    if d.number(0, 3) == 0:
+        await d.walk.send(SetGroups(queue, d.one_of((0, 1)), d.one_of((0, 1, 2))))
+    key, limited, group = d.one_of(("d1", "d3")), d.number(0, 3) == 0, _group(d)
+    for _ in range(d.number(2, 5)):
+        tasks = d.some(1, 3, lambda: d.keyed(d.task()._replace(key=key, group=d.one_of((group, _group(d))))))
+        request = PutRequest(d.one_of("mn"), tasks, d.flag())
+        await _put(d, session, queue, request, max_size=d.one_of((1, 2)) if limited else 100)
+        if d.flag():
+            await d.walk.send(GetTask(queue, 0, d.watch(), key))
+        if d.flag():
+            await d.walk.advance(d.one_of((1 / 64, 1.0)))
+        taken = await _exchange(d, session, queue, (), d.number(0, 2), wait=d.flag(), keep=d.flag())
+        if d.flag():
+            settle = [Settle(t.id, t.token, d.verdict(), b"", d.delay(), d.delay_or_none()) for t in taken]
+            await _exchange(d, session, queue, settle)
+    await one_task(d)
+
+
 async def race_for_a_cursor(d: Draw) -> None:
     """Two write it, each expecting a value that may be another."""
     session, queue = d.session(), d.queue()
@@ -785,6 +813,8 @@ _TASKS: tuple[Step, ...] = (
     take_turns,
     take_turns,
     fill_a_group,
+    use_a_key,
+    use_a_key,
     race_for_a_cursor,
     one_task,
     one_taken_task,
