@@ -130,10 +130,10 @@ class PayloadTooLarge(TenureError, ValueError):
 
 
 class DuplicateTask(TenureError):
-    """A task with the same `key=` is still unfinished; `task_id` is that task's."""
+    """Another task has the key; `task_id` is that task's. It is unfinished, or was put less than a `key_ttl` ago."""
 
     def __init__(self, queue: str, key: str, task_id: int) -> None:
-        super().__init__(f"{queue}: task {task_id} with key {key!r} is still unfinished")
+        super().__init__(f"{queue}: task {task_id} has the key {key!r}")
         self.queue = queue
         self.key = key
         self.task_id = task_id

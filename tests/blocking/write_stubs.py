@@ -142,7 +142,8 @@ def class_stub(cls):
         node.body += entering(cls, cls.hands_over)
     for name, member in members(original, " ".join(cls.left_out)):
         function = member.fget if isinstance(member, property) else member
-        node.body.append(stub_of(function, getattr(cls, name).__doc__))
+        shown = typing.get_overloads(function) or [function]
+        node.body += [stub_of(one, getattr(cls, name).__doc__ if one is shown[0] else "") for one in shown]
     return ast.fix_missing_locations(node)
 
 

@@ -549,7 +549,7 @@ def test_put_refuses_a_duplicate(command, url):
     assert command(*words).code == 0
     again = command(*words)
     assert (again.code, again.out) == (1, "")
-    assert "task 1 with key 'nightly' is still unfinished" in again.err
+    assert "task 1 has the key 'nightly'" in again.err
 
 
 @pytest.mark.parametrize(

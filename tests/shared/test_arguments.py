@@ -37,6 +37,10 @@ class Word(StrEnum):
     NAME = "name"
 
 
+class Said(StrEnum):
+    KEEP = "keep"
+
+
 class Seconds(float):
     pass
 
@@ -79,7 +83,8 @@ async def use_everything(store):
         results_ttl=second,
         max_payload=1000,
     )
-    done = await queue.put(1, one, second / 1000, name, second)
+    keyed = {"on_duplicate": Said.KEEP, "key_ttl": second / 1000}
+    done = await queue.put(1, one, second / 1000, name, second, **keyed)
     async with queue.take(timeout=two):
         pass
     await queue.result(done)
@@ -171,6 +176,9 @@ DURATIONS = {
     "ttl of a store": lambda store, queue, s: tenure.open_store("memory:", ttl=s),
     "settle_timeout": lambda store, queue, s: tenure.open_store("memory:", settle_timeout=s),
     "close_timeout": lambda store, queue, s: tenure.open_store("memory:", close_timeout=s),
+    "key_ttl of WorkQueue": lambda store, queue, s: WorkQueue(store, "x", key_ttl=s),
+    "key_ttl": lambda store, queue, s: queue.put(1, key="k", key_ttl=s),
+    "max_wait": lambda store, queue, s: queue.put(1, key="k", on_duplicate="replace", max_wait=s),
     "ttl of Lock": lambda store, queue, s: Lock(store, "x", ttl=s),
     "ttl of Semaphore": lambda store, queue, s: Semaphore(store, "x", 1, ttl=s),
     "ttl of RWLock": lambda store, queue, s: RWLock(store, "x", ttl=s),

@@ -19,6 +19,7 @@ def program(store: blocking.Store) -> None:
     queue = blocking.WorkQueue[int](store, "mail")
     assert_type(queue.put(1, priority=2), int)
     assert_type(queue.put_many([1, tenure.Item(2)]), list[int | tenure.DuplicateTask])
+    assert_type(queue.put_many([1], on_duplicate="keep"), list[int])
     assert_type(queue.get(1), tenure.TaskRecord[int] | None)
     assert_type(queue.put_in(object(), 1), int)
     queue.put("one")  # type: ignore[arg-type]

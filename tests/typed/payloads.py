@@ -74,6 +74,16 @@ async def put(queue: tenure.WorkQueue[Mail]) -> None:
     queue.put_in(object(), "ann")  # type: ignore[arg-type]
 
 
+async def put_with_keys(queue: tenure.WorkQueue[Mail]) -> None:
+    items = [tenure.Item(Mail("ann"), key="ann", on_duplicate="replace", key_ttl=60, max_wait=5)]
+    assert_type(await queue.put_many(items), list[int | tenure.DuplicateTask])
+    assert_type(await queue.put_many(items, on_duplicate="refuse"), list[int | tenure.DuplicateTask])
+    assert_type(await queue.put_many(items, on_duplicate="keep"), list[int])
+    assert_type(await queue.put_many(items, on_duplicate="replace"), list[int])
+    assert_type(await queue.put(Mail("ann"), key="ann", on_duplicate="keep"), int)
+    await queue.put(Mail("ann"), key="ann", on_duplicate="ignore")  # type: ignore[arg-type]
+
+
 async def put_anything(queue: tenure.WorkQueue) -> None:
     await queue.put({"to": "ann"})
     await queue.put_many(["ann", tenure.Item(7)])

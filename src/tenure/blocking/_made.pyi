@@ -367,8 +367,9 @@ class WorkQueue(Generic[P]):
     `max_size` tasks are unfinished; producers beyond that wait in line. A failed task is tried again by `retry`, then
     kept as a dead letter for `dead_ttl` seconds, 180 days by default; so is one delivered `max_deliveries` times to
     takers that died. Results are kept for `results_ttl` seconds (None: for good, as with `dead_ttl`), payloads of ended
-    tasks only with `keep_payloads`. No payload or result may have more than `max_payload` bytes. The record of a failed
-    try has its traceback, without the values of variables; with `traceback=False`, it has not.
+    tasks only with `keep_payloads`. `key_ttl` is that of puts with a `key`. No payload or result may have more than
+    `max_payload` bytes. The record of a failed try has its traceback, without the values of variables; with
+    `traceback=False`, it has not.
 
     Tasks may have a `group`: "tenant-42", an account, an order. Groups take turns by weight (`weights`, 1 by default),
     so that a long one delays nobody; of each, at most `per_group` tasks are leased at a time, and at most
@@ -397,6 +398,7 @@ class WorkQueue(Generic[P]):
         max_deliveries: int = 20,
         results_ttl: float | None = 3600.0,
         dead_ttl: float | None = ...,
+        key_ttl: float | None = None,
         max_payload: int = ...,
         keep_payloads: bool = False,
         traceback: bool = True,
@@ -436,13 +438,27 @@ class WorkQueue(Generic[P]):
         expires: float | None = None,
         meta: Mapping[str, str] | None = None,
         group: str | None = None,
+        *,
+        on_duplicate: Literal["refuse", "keep", "replace"] = "refuse",
+        key_ttl: float | None = None,
+        max_wait: float | None = None,
     ) -> int:
         """Put a task and return its id; waits in line while the queue is full.
 
-        `priority`: higher first; `delay`: seconds before it may be taken; `key`: refuses a duplicate while a task with
-        that key is unfinished; `expires`: seconds after which it is dropped if nobody has taken it; `meta`: a few
-        short texts that travel with it, at most 1 KiB; `group`: the tasks with which it takes turns. Raises
-        `DuplicateTask`, `PayloadTooLarge`, `OutcomeUnknown`, `StoreClosed`, `EngineError`, and what the codec raises.
+        `priority`: higher first; `delay`: seconds before it may be taken; `expires`: seconds after which it is dropped
+        if nobody has taken it; `meta`: a few short texts that travel with it, at most 1 KiB; `group`: the tasks with
+        which it takes turns.
+
+        `key`: only one task of the queue has it, for as long as that is unfinished and for at least `key_ttl` seconds
+        from its put on (None: the queue's). If another task has it, `on_duplicate` says what follows. "refuse" raises
+        `DuplicateTask`. "keep" returns the id of that task. "replace" puts this task in the place of that one, which
+        keeps only its id; with a `delay`, the delay begins anew, but the task waits at most `max_wait` seconds from its
+        first put on. A task that is being worked on is not replaced: it gets one successor, which has the key, and is
+        replaced in its turn; the task itself gets no further try. One that has ended is not replaced either: this is a
+        new task.
+
+        Raises `DuplicateTask`, `PayloadTooLarge`, `OutcomeUnknown`, `StoreClosed`, `EngineError`, `ValueError` and
+        `TypeError` for a wrong argument, and what the codec raises.
         Interruption: while waiting, nothing is put and no place is kept; when it is under way, it may be put."""
 
     def try_put(
@@ -454,13 +470,26 @@ class WorkQueue(Generic[P]):
         expires: float | None = None,
         meta: Mapping[str, str] | None = None,
         group: str | None = None,
+        *,
+        on_duplicate: Literal["refuse", "keep", "replace"] = "refuse",
+        key_ttl: float | None = None,
+        max_wait: float | None = None,
     ) -> int:
         """Like `put`, but raises `QueueFull` instead of waiting. Interruption: it may be put."""
 
+    @overload
     def put_many(
-        self, items: Iterable[P | Item[P]], *, cursor: tuple[str, Any] | None = None, expected: Any = ...
-    ) -> list[int | DuplicateTask]:
+        self,
+        items: Iterable[P | Item[P]],
+        *,
+        on_duplicate: Literal["keep", "replace"],
+        cursor: tuple[str, Any] | None = None,
+        expected: Any = ...,
+    ) -> list[int]:
         """Put many tasks, payloads or `Item`s, and return for each its id or the `DuplicateTask` in its way.
+
+        `on_duplicate` is that of the items with a key that say nothing else. With "keep" or "replace" there are only
+        ids: an item that says "refuse" is a `ValueError` then.
 
         They are put in order, in atomic portions of at most 256 (and of `max_size`); each portion waits in line while
         the queue is full. `cursor` is a (name, value) that is stored in the same step as the last portion; `cursors()`
@@ -471,6 +500,15 @@ class WorkQueue(Generic[P]):
         then `QueueFull` is raised. Raises as `put` does, before anything is put if an item is wrong.
         Interruption: portions that were put stay."""
 
+    @overload
+    def put_many(
+        self,
+        items: Iterable[P | Item[P]],
+        *,
+        on_duplicate: Literal["refuse"] = "refuse",
+        cursor: tuple[str, Any] | None = None,
+        expected: Any = ...,
+    ) -> list[int | DuplicateTask]: ...
     def put_in(
         self,
         connection: object,
@@ -481,6 +519,10 @@ class WorkQueue(Generic[P]):
         expires: float | None = None,
         meta: Mapping[str, str] | None = None,
         group: str | None = None,
+        *,
+        on_duplicate: Literal["refuse", "keep", "replace"] = "refuse",
+        key_ttl: float | None = None,
+        max_wait: float | None = None,
     ) -> int:
         """Put a task in a transaction of yours, on a connection to the store's own database, and return its id.
 
@@ -512,7 +554,7 @@ class WorkQueue(Generic[P]):
         Raises `TaskFailed`, `TaskCancelled`, `ResultUnavailable`, `StoreClosed`, `EngineError`."""
 
     def get(self, task_id: int = 0, *, key: str | None = None) -> TaskRecord[P] | None:
-        """All that is known of a task, by its id, or of the unfinished one with that `key`; None if it is not known.
+        """All that is known of a task, by its id, or of the one that has that `key`; None if it is not known.
 
         Raises `StoreClosed`, `EngineError`, and what the codec raises."""
 
@@ -572,7 +614,7 @@ class WorkQueue(Generic[P]):
     def requeue(self, task_ids: Iterable[int] | None = None) -> int:
         """Make dead tasks ready again (None: all), with all their attempts; returns how many.
 
-        One whose `key` is in use again stays dead. Interruption: some may have been requeued."""
+        One whose `key` another task has stays dead. Interruption: some may have been requeued."""
 
     def purge(self, *states: str) -> int:
         """Delete the tasks in these states ("waiting", "delayed", "dead"), or forget ended ones ("done", "discarded",
@@ -617,8 +659,13 @@ class Job(Generic[Params, R]):
         expires: float | None = None,
         meta: Mapping[str, str] | None = None,
         group: str | None = None,
+        on_duplicate: Literal["refuse", "keep", "replace"] | None = None,
+        key_ttl: float | None = None,
+        max_wait: float | None = None,
     ) -> Self:
-        """The same job, whose tasks are put with these options, which are those of `WorkQueue.put`."""
+        """The same job, whose tasks are put with these options, which are those of `WorkQueue.put`.
+
+        An `on_duplicate` of None is "refuse"; for `item`, that of `put_many`."""
 
     def put(self, *args: Params.args, **kwargs: Params.kwargs) -> int:
         """Put a task that calls the function with these arguments, and return its id; waits while the queue is full.

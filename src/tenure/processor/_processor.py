@@ -13,6 +13,7 @@ import anyio
 from anyio import AsyncContextManagerMixin
 
 from tenure.arguments import check_seconds, check_timeout
+from tenure.engine import OnDuplicate
 from tenure.errors import DuplicateTask
 from tenure.handlers import watched_loop
 from tenure.local import CircuitBreaker, Pool
@@ -170,6 +171,9 @@ class Processor(AsyncContextManagerMixin):
         delay: float = 0.0,
         expires: float | None = None,
         group: str | None = None,
+        on_duplicate: OnDuplicate = "refuse",
+        key_ttl: float | None = None,
+        max_wait: float | None = None,
     ) -> int:
         """Put a task into the queue of its kind and return its id; waits in line while that is full.
 
@@ -177,7 +181,13 @@ class Processor(AsyncContextManagerMixin):
         submits to a full queue may wait for itself: use `queue(kind).try_put` there.
         Cancellation: while waiting, nothing is put and no place is kept; when it is under way, it may be put.
         """
-        task_id = await self.queue(kind).put(payload, priority, delay, key, expires, group=group)
+        task_id = await self.queue(kind).put(
+            *(payload, priority, delay, key, expires),
+            group=group,
+            on_duplicate=on_duplicate,
+            key_ttl=key_ttl,
+            max_wait=max_wait,
+        )
         self._submitted(kind, 1)
         return task_id
 

@@ -7,6 +7,7 @@ import inspect
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Generic, ParamSpec, Self, TypeVar, cast, overload
 
+from tenure.engine import OnDuplicate
 from tenure.handlers import is_async
 
 from ._queue import WorkQueue
@@ -60,8 +61,14 @@ class Job(Generic[Params, R]):
         expires: float | None = None,
         meta: Mapping[str, str] | None = None,
         group: str | None = None,
+        on_duplicate: OnDuplicate | None = None,
+        key_ttl: float | None = None,
+        max_wait: float | None = None,
     ) -> Self:
-        """The same job, whose tasks are put with these options, which are those of `WorkQueue.put`."""
+        """The same job, whose tasks are put with these options, which are those of `WorkQueue.put`.
+
+        An `on_duplicate` of None is "refuse"; for `item`, that of `put_many`.
+        """
         other = copy.copy(self)
         other._options = {
             "priority": priority,
@@ -70,7 +77,11 @@ class Job(Generic[Params, R]):
             "expires": expires,
             "meta": meta,
             "group": group,
+            "key_ttl": key_ttl,
+            "max_wait": max_wait,
         }
+        if on_duplicate is not None:
+            other._options["on_duplicate"] = on_duplicate
         return other
 
     async def put(self, *args: Params.args, **kwargs: Params.kwargs) -> int:

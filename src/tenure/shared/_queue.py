@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
 from functools import partial
-from typing import Any, Generic, Literal, cast
+from typing import Any, Generic, Literal, cast, overload
 from weakref import ref
 
 from tenure.arguments import (
@@ -36,6 +37,7 @@ from tenure.engine import (
     Move,
     NewTask,
     Notice,
+    OnDuplicate,
     Page,
     PutOne,
     QueueCounts,
@@ -57,6 +59,7 @@ from ._groups import (
     group_statistics,
     settings,
 )
+from ._keys import check_key_ttl, check_on_duplicate, with_key
 from ._meta import encode_meta
 from ._payload import P
 from ._put_span import PutSpan
@@ -156,8 +159,9 @@ class WorkQueue(Generic[P]):
     `max_size` tasks are unfinished; producers beyond that wait in line. A failed task is tried again by `retry`, then
     kept as a dead letter for `dead_ttl` seconds, 180 days by default; so is one delivered `max_deliveries` times to
     takers that died. Results are kept for `results_ttl` seconds (None: for good, as with `dead_ttl`), payloads of ended
-    tasks only with `keep_payloads`. No payload or result may have more than `max_payload` bytes. The record of a failed
-    try has its traceback, without the values of variables; with `traceback=False`, it has not.
+    tasks only with `keep_payloads`. `key_ttl` is that of puts with a `key`. No payload or result may have more than
+    `max_payload` bytes. The record of a failed try has its traceback, without the values of variables; with
+    `traceback=False`, it has not.
 
     Tasks may have a `group`: "tenant-42", an account, an order. Groups take turns by weight (`weights`, 1 by default),
     so that a long one delays nobody; of each, at most `per_group` tasks are leased at a time, and at most
@@ -187,6 +191,7 @@ class WorkQueue(Generic[P]):
         max_deliveries: int = 20,
         results_ttl: float | None = 3600.0,
         dead_ttl: float | None = 180 * 86400.0,
+        key_ttl: float | None = None,
         max_payload: int = MEBIBYTE,
         keep_payloads: bool = False,
         traceback: bool = True,
@@ -204,6 +209,7 @@ class WorkQueue(Generic[P]):
         self.max_payload: int = check_count("max_payload", max_payload)
         self.results_ttl: float | None = check_timeout("results_ttl", results_ttl, least=None)
         self.dead_ttl: float | None = check_timeout("dead_ttl", dead_ttl, least=None)
+        self.key_ttl: float | None = check_key_ttl(key_ttl)
         self.traceback = traceback
         max_deliveries = check_count("max_deliveries", max_deliveries)
         aging = check_timeout("aging", aging, least=None)
@@ -231,20 +237,39 @@ class WorkQueue(Generic[P]):
         expires: float | None = None,
         meta: Mapping[str, str] | None = None,
         group: str | None = None,
+        *,
+        on_duplicate: OnDuplicate = "refuse",
+        key_ttl: float | None = None,
+        max_wait: float | None = None,
     ) -> int:
         """Put a task and return its id; waits in line while the queue is full.
 
-        `priority`: higher first; `delay`: seconds before it may be taken; `key`: refuses a duplicate while a task with
-        that key is unfinished; `expires`: seconds after which it is dropped if nobody has taken it; `meta`: a few
-        short texts that travel with it, at most 1 KiB; `group`: the tasks with which it takes turns. Raises
-        `DuplicateTask`, `PayloadTooLarge`, `OutcomeUnknown`, `StoreClosed`, `EngineError`, and what the codec raises.
+        `priority`: higher first; `delay`: seconds before it may be taken; `expires`: seconds after which it is dropped
+        if nobody has taken it; `meta`: a few short texts that travel with it, at most 1 KiB; `group`: the tasks with
+        which it takes turns.
+
+        `key`: only one task of the queue has it, for as long as that is unfinished and for at least `key_ttl` seconds
+        from its put on (None: the queue's). If another task has it, `on_duplicate` says what follows. "refuse" raises
+        `DuplicateTask`. "keep" returns the id of that task. "replace" puts this task in the place of that one, which
+        keeps only its id; with a `delay`, the delay begins anew, but the task waits at most `max_wait` seconds from its
+        first put on. A task that is being worked on is not replaced: it gets one successor, which has the key, and is
+        replaced in its turn; the task itself gets no further try. One that has ended is not replaced either: this is a
+        new task.
+
+        Raises `DuplicateTask`, `PayloadTooLarge`, `OutcomeUnknown`, `StoreClosed`, `EngineError`, `ValueError` and
+        `TypeError` for a wrong argument, and what the codec raises.
         Cancellation: while waiting, nothing is put and no place is kept; when it is under way, it may be put.
         """
         if self.store.reporter.tracing is not None:
-            return await self._put_traced(payload, priority, delay, key, expires, meta, group, wait=True)
-        return await self._put_one(
-            self._new_task(payload, priority, delay, key, expires, meta, group), wait=True
+            return await self._put_traced(
+                *(payload, priority, delay, key, expires, meta, group),
+                *(on_duplicate, key_ttl, max_wait),
+                wait=True,
+            )
+        task = self._new_task(
+            payload, priority, delay, key, expires, meta, group, on_duplicate, key_ttl, max_wait
         )
+        return await self._put_one(task, wait=True)
 
     async def try_put(
         self,
@@ -255,22 +280,53 @@ class WorkQueue(Generic[P]):
         expires: float | None = None,
         meta: Mapping[str, str] | None = None,
         group: str | None = None,
+        *,
+        on_duplicate: OnDuplicate = "refuse",
+        key_ttl: float | None = None,
+        max_wait: float | None = None,
     ) -> int:
         """Like `put`, but raises `QueueFull` instead of waiting. Cancellation: it may be put."""
         if self.store.reporter.tracing is not None:
-            return await self._put_traced(payload, priority, delay, key, expires, meta, group, wait=False)
-        return await self._put_one(
-            self._new_task(payload, priority, delay, key, expires, meta, group), wait=False
+            return await self._put_traced(
+                *(payload, priority, delay, key, expires, meta, group),
+                *(on_duplicate, key_ttl, max_wait),
+                wait=False,
+            )
+        task = self._new_task(
+            payload, priority, delay, key, expires, meta, group, on_duplicate, key_ttl, max_wait
         )
+        return await self._put_one(task, wait=False)
 
+    @overload
     async def put_many(
         self,
         items: Iterable[P | Item[P]],
         *,
+        on_duplicate: Literal["keep", "replace"],
         cursor: tuple[str, Any] | None = None,
         expected: Any = _ANYTHING,
-    ) -> list[int | DuplicateTask]:
+    ) -> list[int]: ...
+    @overload
+    async def put_many(
+        self,
+        items: Iterable[P | Item[P]],
+        *,
+        on_duplicate: Literal["refuse"] = "refuse",
+        cursor: tuple[str, Any] | None = None,
+        expected: Any = _ANYTHING,
+    ) -> list[int | DuplicateTask]: ...
+    async def put_many(
+        self,
+        items: Iterable[P | Item[P]],
+        *,
+        on_duplicate: OnDuplicate = "refuse",
+        cursor: tuple[str, Any] | None = None,
+        expected: Any = _ANYTHING,
+    ) -> list[int] | list[int | DuplicateTask]:
         """Put many tasks, payloads or `Item`s, and return for each its id or the `DuplicateTask` in its way.
+
+        `on_duplicate` is that of the items with a key that say nothing else. With "keep" or "replace" there are only
+        ids: an item that says "refuse" is a `ValueError` then.
 
         They are put in order, in atomic portions of at most 256 (and of `max_size`); each portion waits in line while
         the queue is full. `cursor` is a (name, value) that is stored in the same step as the last portion; `cursors()`
@@ -281,7 +337,15 @@ class WorkQueue(Generic[P]):
         then `QueueFull` is raised. Raises as `put` does, before anything is put if an item is wrong.
         Cancellation: portions that were put stay.
         """
+        on_duplicate = check_on_duplicate(on_duplicate)
         entries = [cast("Item[P]", item) if isinstance(item, Item) else Item(item) for item in items]
+        if on_duplicate != "refuse":
+            if any(entry.on_duplicate == "refuse" for entry in entries):
+                raise ValueError(f"no item may say 'refuse' with on_duplicate={on_duplicate!r}")
+            entries = [
+                replace(entry, on_duplicate=on_duplicate) if entry.key and not entry.on_duplicate else entry
+                for entry in entries
+            ]
         if self.store.reporter.tracing is None:
             return await self._put_all(entries, cursor, expected)
         with PutSpan(self.store.reporter, self.key, len(entries)) as span:
@@ -297,6 +361,10 @@ class WorkQueue(Generic[P]):
         expires: float | None = None,
         meta: Mapping[str, str] | None = None,
         group: str | None = None,
+        *,
+        on_duplicate: OnDuplicate = "refuse",
+        key_ttl: float | None = None,
+        max_wait: float | None = None,
     ) -> Completed[int] | Awaitable[int]:
         """Put a task in a transaction of yours, on a connection to the store's own database, and return its id.
 
@@ -311,12 +379,16 @@ class WorkQueue(Generic[P]):
         Cancellation: roll back; it may have been put in the transaction.
         """
         if self.store.reporter.tracing is None:
-            return self._put_in(
-                connection, self._new_task(payload, priority, delay, key, expires, meta, group)
+            task = self._new_task(
+                payload, priority, delay, key, expires, meta, group, on_duplicate, key_ttl, max_wait
             )
+            return self._put_in(connection, task)
         span = PutSpan(self.store.reporter, self.key)
         try:
-            task = self._new_task(payload, priority, delay, key, expires, meta, group, span.meta)
+            task = self._new_task(
+                *(payload, priority, delay, key, expires, meta, group),
+                *(on_duplicate, key_ttl, max_wait, span.meta),
+            )
             put = self._put_in(connection, task)
         except BaseException as error:
             span.end(error)
@@ -367,7 +439,10 @@ class WorkQueue(Generic[P]):
         more: Mapping[str, str] | None = None,
     ) -> list[int | DuplicateTask]:
         tasks = [
-            self._new_task(e.payload, e.priority, e.delay, e.key, e.expires, e.meta, e.group, more)
+            self._new_task(
+                *(e.payload, e.priority, e.delay, e.key, e.expires, e.meta, e.group),
+                *("refuse" if e.on_duplicate is None else e.on_duplicate, e.key_ttl, e.max_wait, more),
+            )
             for e in items
         ]
         most = min(CAP, self._client.producers.max_size)
@@ -418,9 +493,12 @@ class WorkQueue(Generic[P]):
         expires: float | None,
         meta: Mapping[str, str] | None,
         group: str | None,
+        on_duplicate: OnDuplicate,
+        key_ttl: float | None,
+        max_wait: float | None,
         more: Mapping[str, str] | None = None,
     ) -> NewTask:
-        return NewTask(
+        task = NewTask(
             encode(self.codec, self.key, "payload", payload, self.max_payload),
             check_count("priority", priority, least=-LARGEST),
             check_seconds("delay", delay),
@@ -429,6 +507,9 @@ class WorkQueue(Generic[P]):
             b"" if meta is None and more is None else encode_meta(meta, more),
             "" if group is None else check_name("group", group),
         )
+        if key is None and on_duplicate == "refuse" and key_ttl is max_wait is None:
+            return task
+        return with_key(task, on_duplicate, key_ttl, max_wait, self.key_ttl)
 
     def _outcome(self, task: NewTask, answer: int | Duplicate) -> int | DuplicateTask:
         if isinstance(answer, Duplicate):
@@ -473,7 +554,7 @@ class WorkQueue(Generic[P]):
         raise TaskFailed(self.key, task_id, outcome.state, outcome.result.decode())
 
     async def get(self, task_id: int = 0, *, key: str | None = None) -> TaskRecord[P] | None:
-        """All that is known of a task, by its id, or of the unfinished one with that `key`; None if it is not known.
+        """All that is known of a task, by its id, or of the one that has that `key`; None if it is not known.
 
         Raises `StoreClosed`, `EngineError`, and what the codec raises.
         """
@@ -593,7 +674,7 @@ class WorkQueue(Generic[P]):
     async def requeue(self, task_ids: Iterable[int] | None = None) -> int:
         """Make dead tasks ready again (None: all), with all their attempts; returns how many.
 
-        One whose `key` is in use again stays dead. Cancellation: some may have been requeued.
+        One whose `key` another task has stays dead. Cancellation: some may have been requeued.
         """
         if task_ids is None:
             return await self._move_all("waiting", frozenset({"dead"}))

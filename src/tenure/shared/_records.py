@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic
 
-from tenure.engine import QueueCounts, Record
+from tenure.engine import OnDuplicate, QueueCounts, Record
 from tenure.store import Codec, decoded
 
 from ._failures import read
@@ -19,7 +19,10 @@ from ._reports import report_in
 
 @dataclass(frozen=True)
 class Item(Generic[P_co]):
-    """A task for `put_many`: what `put` takes, as a value; generic in its payload."""
+    """A task for `put_many`: what `put` takes, as a value; generic in its payload.
+
+    An `on_duplicate` of None is that of `put_many`.
+    """
 
     payload: P_co
     priority: int = 0
@@ -28,13 +31,17 @@ class Item(Generic[P_co]):
     expires: float | None = None
     meta: Mapping[str, str] | None = None
     group: str | None = None
+    on_duplicate: OnDuplicate | None = None
+    key_ttl: float | None = None
+    max_wait: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class QueueStatistics:
     """A queue at one moment.
 
-    put = waiting + delayed + leased + done + dead + cancelled + expired + discarded + purged. `reserved` slots belong
+    put = waiting + delayed + leased + done + dead + cancelled + expired + discarded + purged. A task that was replaced
+    was put once. `reserved` slots belong
     to producers whose turn has come, `producers` wait for one; `oldest` is for how many seconds the longest waiting
     task has been ready; `groups` is how many groups have an unfinished task.
     """

@@ -1,0 +1,44 @@
+"""What says what the key of a task does, checked."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+from tenure.arguments import check_seconds
+from tenure.engine import NewTask, OnDuplicate
+
+_WORDS: tuple[OnDuplicate, ...] = get_args(OnDuplicate)
+
+
+def check_key_ttl(key_ttl: float | None) -> float | None:
+    """Raises `TypeError`, `ValueError`."""
+    return None if key_ttl is None else check_seconds("key_ttl", key_ttl)
+
+
+def check_on_duplicate(on_duplicate: object) -> OnDuplicate:
+    """Raises `ValueError` for a word that there is not."""
+    for word in _WORDS:
+        if word == on_duplicate:
+            return word
+    raise ValueError(f"on_duplicate must be 'refuse', 'keep' or 'replace', not {on_duplicate!r}")
+
+
+def with_key(
+    task: NewTask,
+    on_duplicate: OnDuplicate,
+    key_ttl: float | None,
+    max_wait: float | None,
+    usual_ttl: float | None,
+) -> NewTask:
+    """The task with what its key does. Raises `TypeError`, `ValueError`."""
+    on_duplicate = check_on_duplicate(on_duplicate)
+    key_ttl = check_key_ttl(key_ttl)
+    if task.key is None and (on_duplicate != "refuse" or key_ttl is not None):
+        raise ValueError("on_duplicate and key_ttl need a key")
+    if max_wait is not None:
+        if on_duplicate != "replace":
+            raise ValueError(f"max_wait needs on_duplicate='replace', not {on_duplicate!r}")
+        max_wait = check_seconds("max_wait", max_wait, least=task.delay)
+    return task._replace(
+        on_duplicate=on_duplicate, key_ttl=usual_ttl if key_ttl is None else key_ttl, max_wait=max_wait
+    )
