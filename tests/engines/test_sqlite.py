@@ -244,7 +244,7 @@ VERSION_1 = """
     ALTER TABLE ended DROP COLUMN meta;
     CREATE INDEX ended_expiry ON ended (expires) WHERE expires IS NOT NULL;
     CREATE INDEX watch_topic ON watch (kind, key, task);
-    DROP TABLE grouping; DROP TABLE task_group;
+    DROP TABLE grouping; DROP TABLE task_group; DROP TABLE kept_key; ALTER TABLE task DROP COLUMN first_put;
     DROP INDEX producer_waiting; DROP INDEX producer_in_group; DROP INDEX claim_waiting; DROP INDEX claim_group;
     DROP INDEX task_priority; DROP INDEX task_age; DROP INDEX task_age_in_groups;
     ALTER TABLE queue DROP COLUMN has_groups; ALTER TABLE producer DROP COLUMN group_name;
@@ -267,7 +267,17 @@ def schema_of(path):
     indexes = db.execute("SELECT name, sql FROM sqlite_master WHERE type = 'index' ORDER BY name").fetchall()
     columns = {
         table: sorted(row[1] for row in db.execute(f"PRAGMA table_info({table})"))
-        for table in ("barrier", "queue", "grouping", "task_group", "producer", "task", "ended", "claim")
+        for table in (
+            "barrier",
+            "queue",
+            "grouping",
+            "task_group",
+            "producer",
+            "task",
+            "ended",
+            "claim",
+            "kept_key",
+        )
     }
     db.close()
     return indexes, columns

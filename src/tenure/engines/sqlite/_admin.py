@@ -82,7 +82,7 @@ class Admin:
             self._endings.write()
         elif not task.stop:
             state.run(TASKS.stop, id=task.id, stop=state.rank(), ttl=ttl)
-            queue.stops += 1
+            queue.stops += task.stop is None
             (process,) = state.one(TASKS.process, session=task.session)
             state.hint(process, queue.name, str(task.token), Notice.STOP)
         return True
@@ -105,10 +105,12 @@ class Admin:
         return True
 
     def _revive(self, queue: Queue, task: int, key: bytes | None, expires: int | None, group: bytes) -> bool:
-        """Make a dead task ready, unless its key is in use."""
+        """Make a dead task ready, unless another one has its key."""
         state = self._state
-        if key is not None and state.one(TASKS.twin, queue=queue.id, key=key) is not None:
-            return False
+        if key is not None:
+            owner = state.one(TASKS.owner, queue=queue.id, key=key, now=state.wall)
+            if owner is not None and owner[0] != task:
+                return False
         state.run(TASKS.revive, id=task, now=state.wall)
         state.run(TASKS.forget_one, id=task)
         queue.dead -= 1

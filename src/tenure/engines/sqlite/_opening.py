@@ -36,6 +36,7 @@ _STEPS: dict[int, tuple[str, ...]] = {
     3: (
         "ALTER TABLE barrier ADD COLUMN born INTEGER NOT NULL DEFAULT 0",
         "ALTER TABLE task ADD COLUMN dead_ttl INTEGER",
+        "ALTER TABLE task ADD COLUMN first_put INTEGER",
         "ALTER TABLE task ADD COLUMN failure BLOB NOT NULL DEFAULT x''",
         "ALTER TABLE task ADD COLUMN meta BLOB NOT NULL DEFAULT x''",
         "ALTER TABLE ended ADD COLUMN progress BLOB NOT NULL DEFAULT x''",
@@ -63,6 +64,7 @@ _STEPS: dict[int, tuple[str, ...]] = {
                 *("producer_waiting", "producer_in_group", "claim_waiting", "claim_group"),
                 *("task_priority", "task_age", "task_age_in_groups"),
                 *("grouping", "task_group", "task_group_turn"),
+                *("kept_key", "kept_key_until"),
             )
         ),
     ),

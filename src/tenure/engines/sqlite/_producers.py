@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 from tenure.engine import (
@@ -10,6 +11,7 @@ from tenure.engine import (
     Conflict,
     Duplicate,
     Leave,
+    NewTask,
     Put,
     PutAnswer,
     PutOne,
@@ -19,6 +21,7 @@ from tenure.engine import (
 )
 
 from ._clock import micros
+from ._keys import Keys, delay_since
 from ._queue import IN_GROUP, IN_LINE, RESERVED, Queue, Queues
 from ._records import encoded_name
 from ._session import Session
@@ -44,7 +47,7 @@ class Producers:
         queue = self._queues.get(op.key)
         queue.max_size = op.max_size
         self._queues.admit(queue)
-        batch = Batch(state, queue)
+        batch = Batch(state, self._queues, queue)
         self._expect_groups(queue, op.requests)
         answer = PutAnswer(tuple(self._put(queue, session, request, batch) for request in op.requests))
         batch.insert()
@@ -56,7 +59,7 @@ class Producers:
         queue = self._queues.get(op.key)
         queue.max_size = op.max_size
         self._queues.admit(queue)
-        batch = Batch(self._state, queue)
+        batch = Batch(self._state, self._queues, queue)
         request = PutRequest("", (op.task,), wait=False)
         self._expect_groups(queue, (request,))
         # a placeholder: without waiting, no session is needed
@@ -100,7 +103,10 @@ class Producers:
     def _has_room(self, queue: Queue, request: PutRequest, batch: Batch) -> bool:
         if not request.tasks:
             return True
-        if queue.producers or queue.room < batch.count_new(request):
+        new = batch.count_new(request)
+        if not new:
+            return True
+        if queue.producers or queue.room < new:
             return False
         groups = queue.groups
         if groups is None or not groups.max_size:
@@ -185,27 +191,33 @@ Order = tuple[int, int, int, int | None, bytes, bytes | None]
 class Batch:
     """The new tasks of one operation, inserted together."""
 
-    def __init__(self, state: State, queue: Queue) -> None:
+    def __init__(self, state: State, queues: Queues, queue: Queue) -> None:
         self._state = state
         self._queue = queue
         self._orders: list[Order] = []
         self._groups: list[bytes] = []
         self._payloads: list[bytes] = []
-        self._twins: dict[str, int | None] = {}
+        self._keys = Keys(state, queues, queue)
 
     def count_new(self, request: PutRequest) -> int:
-        """How many tasks of a request are no duplicates."""
-        keys = [task.key for task in request.tasks if task.key is not None]
-        return len(request.tasks) - len(keys) + sum(self._twin(key) is None for key in set(keys))
+        """How many tasks of a request are put beside those that have the same keys."""
+        keyed = [task for task in request.tasks if task.key is not None]
+        if not keyed:
+            return len(request.tasks)
+        return len(request.tasks) - len(keyed) + sum(self._new_ones(keyed))
 
     def count_new_in_groups(self, request: PutRequest) -> Counter[bytes]:
-        """How many tasks of a request are no duplicates, by group; of two with a key, the first is none."""
+        """The same by group."""
+        tasks = zip(request.tasks, self._new_ones(request.tasks), strict=True)
+        return Counter(encoded_name(task.group) for task, is_new in tasks if is_new)
+
+    def _new_ones(self, tasks: Sequence[NewTask]) -> list[bool]:
+        """Of each task whether it is put beside the one that has its key; of two with a key, only one is."""
         keys: set[str] = set()
-        new: Counter[bytes] = Counter()
-        for task in request.tasks:
-            if task.key is None or (task.key not in keys and self._twin(task.key) is None):
-                new[encoded_name(task.group)] += 1
-            if task.key is not None:
+        new: list[bool] = []
+        for task in tasks:
+            new.append(task.key is None or (task.key not in keys and self._keys.is_new(task.key, task)))
+            if new[-1] and task.key is not None:
                 keys.add(task.key)
         return new
 
@@ -215,13 +227,17 @@ class Batch:
         groups = queue.groups
         ids: list[int | Duplicate] = []
         for new in request.tasks:
+            delay = micros(new.delay) if new.delay else 0
             if new.key is not None:
-                if (twin := self._twin(new.key)) is not None:
-                    ids.append(Duplicate(twin))
+                if not self._keys.is_new(new.key, new):
+                    if new.on_duplicate == "replace":
+                        self.insert()
+                    ids.append(self._keys.meet(new.key, new))
                     continue
-                self._twins[new.key] = state.last.task + 1
+                self._keys.give(new.key, new, state.last.task + 1)
+                delay = delay_since(new, 0)
             state.last.task += 1
-            ready_at = state.wall + (micros(new.delay) if new.delay else 0)
+            ready_at = state.wall + delay
             expires = None
             if new.expires is not None:
                 expires = state.wall + micros(new.expires)
@@ -238,6 +254,8 @@ class Batch:
             ids.append(state.last.task)
             queue.put += 1
             queue.live += 1
+        if not queue.due_is_known:
+            self.insert()
         return tuple(ids)
 
     def insert(self) -> None:
@@ -248,6 +266,7 @@ class Batch:
         place, priority, ready_at, expires, meta, key = kinds.pop()
         if kinds or key is not None:
             self._insert_each()
+            self._orders, self._groups, self._payloads = [], [], []
             return
         in_groups = any(self._groups)
         parts = self._payloads + self._groups if in_groups else self._payloads
@@ -272,21 +291,18 @@ class Batch:
             rows=str(rows),
             bytes=joined(parts),
         )
+        self._orders, self._groups, self._payloads = [], [], []
 
     def _insert_each(self) -> None:
-        tasks = zip(self._orders, self._groups, self._payloads, strict=True)
-        rows = [
-            (task, self._queue.id, *order, group, payload)
-            for task, (order, group, payload) in enumerate(tasks, self._first_id)
-        ]
+        tasks = enumerate(zip(self._orders, self._groups, self._payloads, strict=True), self._first_id)
+        queue, now = self._queue.id, self._state.wall
+        if self._keys.given:
+            keyed = [(task, queue, *order, group, now, payload) for task, (order, group, payload) in tasks]
+            self._state.many(TASKS.insert_keyed, keyed)
+            return
+        rows = [(task, queue, *order, group, payload) for task, (order, group, payload) in tasks]
         self._state.many(TASKS.insert, rows)
 
     @property
     def _first_id(self) -> int:
         return self._state.last.task - len(self._orders) + 1
-
-    def _twin(self, key: str) -> int | None:
-        if key not in self._twins:
-            row = self._state.one(TASKS.twin, queue=self._queue.id, key=encoded_name(key))
-            self._twins[key] = row and row[0]
-        return self._twins[key]

@@ -112,18 +112,22 @@ class Queues:
     def __init__(self, state: State) -> None:
         self._state = state
         self._queues: dict[str, Queue] = {}
+        self.keys_kept = 0
+        """How many keys with a ttl were put in this transaction."""
 
     def begin(self) -> None:
-        self._queues = {}
+        self._queues, self.keys_kept = {}, 0
 
     def save(self) -> None:
         for queue in list(self._queues.values()):
             if queue.groups is not None:
                 queue.has_groups = int(queue.groups.save())
             if queue.keep_until <= self._state.wall and not queue.takers and self._is_idle(queue):
-                del self._queues[queue.name]
-                self._state.run(QUEUES.delete, id=queue.id)
-                continue
+                if not self._state.one(TASKS.any_kept_key, queue=queue.id)[0]:
+                    del self._queues[queue.name]
+                    self._state.run(QUEUES.delete, id=queue.id)
+                    continue
+                queue.look_at = self._state.wall
             if queue.look_at is None and queue.keep_until > self._state.wall and self._is_idle(queue):
                 queue.look_at = queue.keep_until
             row = _row_of(queue)
@@ -137,12 +141,15 @@ class Queues:
         return not keeps and not self._state.one(QUEUES.any_cursor, queue=queue.id)[0]
 
     def forget(self, count: int) -> None:
-        """Look at queues that nothing may keep any more; `save` deletes those."""
+        """Look at queues that nothing may keep any more, which `save` deletes, or that have keys to be forgotten."""
         state = self._state
         if state.soonest.queue is not None and state.soonest.queue <= state.wall:
             for (name,) in state.all(QUEUES.to_look_at, now=state.wall, count=count):
                 if (queue := self.find(name)) is not None:
-                    queue.look_at = None
+                    state.run(
+                        TASKS.forget_keys, queue=queue.id, now=state.wall, count=count + 2 * self.keys_kept
+                    )
+                    (queue.look_at,) = state.one(TASKS.next_key, queue=queue.id)
 
     def find(self, name: str) -> Queue | None:
         """A queue as it is now: one that nothing keeps any more is as if never used."""

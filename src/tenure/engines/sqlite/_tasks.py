@@ -295,6 +295,7 @@ class Tasks:
         queue = self._queues.get(name)
         task = self._task(queue, task_id)
         assert task is not None
+        task = task._replace(stop=None if task.stop is None else 1)  # one that is superseded has 0
         takeable = queue.takeable
         if queue.groups is not None:
             queue.groups.unlease(task.group)
@@ -362,10 +363,10 @@ class Tasks:
             return Reply.UNKNOWN
         task_id = op.id
         if op.unique:
-            twin = state.one(TASKS.twin, queue=queue.id, key=encoded_name(op.unique))
-            if twin is None:
+            owner = state.one(TASKS.owner, queue=queue.id, key=encoded_name(op.unique), now=state.wall)
+            if owner is None:
                 return Reply.UNKNOWN
-            (task_id,) = twin
+            task_id = owner[0]
         task = self._task(queue, task_id)
         if task is None:
             row = state.one(TASKS.ended_task, id=task_id, queue=queue.id, now=state.wall)

@@ -317,7 +317,8 @@ CREATE INDEX taker_queue ON taker (queue)
 -- taker_session: Where a session is idle.
 CREATE INDEX taker_session ON taker (session)
 
--- task: An unfinished task; place 0: waiting, 1: delayed, 2: leased. Times are in microseconds of the wall clock. A number
+-- task: An unfinished task; place 0: waiting, 1: delayed, 2: leased. stop is the rank of the request to cancel it, 0 for one
+-- that is superseded; first_put is there if it has a key. Times are in microseconds of the wall clock. A number
 -- beyond 64 bits would come out of JSON as a float.
 CREATE TABLE task (
   id INTEGER PRIMARY KEY,
@@ -340,7 +341,8 @@ CREATE TABLE task (
   progress BLOB NOT NULL DEFAULT x'',
   failure BLOB NOT NULL DEFAULT x'',
   meta BLOB NOT NULL DEFAULT x'',
-  payload BLOB NOT NULL
+  payload BLOB NOT NULL,
+  first_put INTEGER
 )
 
 -- task_priority: Those that wait, by group and in the order of priority.
@@ -370,6 +372,18 @@ CREATE UNIQUE INDEX task_key ON task (queue, key) WHERE key IS NOT NULL
 
 -- task_expiry: Those that expire, in the order in which they do.
 CREATE INDEX task_expiry ON task (expires) WHERE expires IS NOT NULL
+
+-- kept_key: The keys with a ttl, whose tasks may have ended.
+CREATE TABLE kept_key (
+  queue INTEGER NOT NULL,
+  key BLOB NOT NULL,
+  task INTEGER NOT NULL,
+  until INTEGER NOT NULL,
+  PRIMARY KEY (queue, key)
+) WITHOUT ROWID
+
+-- kept_key_until: Those of a queue, the first to be forgotten first.
+CREATE INDEX kept_key_until ON kept_key (queue, until)
 
 -- ended: The record of a task that has ended; seq is the rank of the ending.
 CREATE TABLE ended (

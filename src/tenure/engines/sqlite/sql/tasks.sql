@@ -3,6 +3,11 @@
 INSERT INTO task (id, queue, place, priority, ready_at, expires, meta, key, group_name, payload)
 VALUES (:id, :queue, :place, :priority, :ready_at, :expires, :meta, :key, :group, :payload)
 
+-- insert_keyed: The same, where some have a key.
+-- in: id, queue, place, priority, ready_at, expires, meta, key, group, first_put, payload
+INSERT INTO task (id, queue, place, priority, ready_at, expires, meta, key, group_name, first_put, payload)
+VALUES (:id, :queue, :place, :priority, :ready_at, :expires, :meta, :key, :group, :first_put, :payload)
+
 -- insert_alike: Put tasks that differ in their payload and group alone, and have no key: one statement for all of them.
 -- in: queue, id (of the first, the others follow), place, priority, ready_at, expires, meta, in_groups (whether any has
 --     one), rows (JSON arrays of the offset and length of the payload in bytes, and of the group if any has one), bytes
@@ -12,10 +17,52 @@ SELECT :id + key, :queue, :place, :priority, :ready_at, :expires, :meta,
   substr(:bytes, json_extract(value, '$[0]'), json_extract(value, '$[1]'))
 FROM json_each(:rows)
 
--- twin: The unfinished task that has a key.
+-- owner: The task that has a key: an unfinished one, or one that has ended.
+-- in: queue, key, now
+-- out: id, place (NULL: it has ended), stop
+SELECT id, place, stop FROM task WHERE queue = :queue AND key = :key
+UNION ALL SELECT task, NULL, NULL FROM kept_key WHERE queue = :queue AND key = :key AND until > :now LIMIT 1
+
+-- keep_key: A key lasts until a moment, for a task that has it or gets it.
+-- in: queue, key, task, until
+INSERT INTO kept_key VALUES (:queue, :key, :task, :until) ON CONFLICT (queue, key) DO UPDATE SET
+  until = CASE WHEN task = excluded.task THEN max(until, excluded.until) ELSE excluded.until END, task = excluded.task
+
+-- drop_key: A key lasts only while its task is unfinished.
 -- in: queue, key
--- out: id
-SELECT id FROM task WHERE queue = :queue AND key = :key
+DELETE FROM kept_key WHERE queue = :queue AND key = :key
+
+-- any_kept_key: Whether a queue has rows of keys.
+-- in: queue
+-- out: 1 or 0
+SELECT EXISTS (SELECT 1 FROM kept_key WHERE queue = :queue)
+
+-- forget_keys: Delete the rows of keys that are over, a few at a time.
+-- in: queue, now, count
+DELETE FROM kept_key WHERE queue = :queue AND key IN
+  (SELECT key FROM kept_key WHERE queue = :queue AND until <= :now ORDER BY until LIMIT :count)
+
+-- next_key: When the next one is over.
+-- in: queue
+-- out: until
+SELECT min(until) FROM kept_key WHERE queue = :queue
+
+-- supersede: A leased task has its key no more, and does not go back.
+-- in: id, ttl
+UPDATE task SET key = NULL, stop_ttl = CASE WHEN stop IS NULL THEN :ttl ELSE stop_ttl END, stop = coalesce(stop, 0)
+WHERE id = :id
+
+-- replaceable: What has to be known of a task that is to be replaced.
+-- in: id
+-- out: place, whether it was tried, first_put, group_name
+SELECT place, attempts + deliveries > 0, first_put, group_name FROM task WHERE id = :id
+
+-- replace: It becomes another one.
+-- in: id, place, priority, ready_at, expires, meta, group, first_put, payload
+UPDATE task SET place = :place, priority = :priority, ready_at = :ready_at, expires = :expires, meta = :meta,
+  group_name = :group, first_put = :first_put, payload = :payload, attempts = 0, deliveries = 0, keep = 0,
+  progress = x'', failure = x''
+WHERE id = :id
 
 -- due: When the next delayed task becomes due.
 -- in: queue
@@ -144,7 +191,7 @@ SELECT process FROM session WHERE id = :session
 -- stops: Tokens of tasks of a session whose cancellation was requested, in the order of the requests.
 -- in: queue, session
 -- out: token
-SELECT token FROM task WHERE session = :session AND queue = :queue AND stop IS NOT NULL ORDER BY stop
+SELECT token FROM task WHERE session = :session AND queue = :queue AND stop > 0 ORDER BY stop
 
 -- next_of_session: The task that a session took first.
 -- in: session
@@ -203,8 +250,8 @@ WHERE queue = :queue AND state = 'dead' AND seq > :after ORDER BY seq LIMIT :cou
 
 -- revive: A dead task is unfinished again.
 -- in: id, now
-INSERT INTO task (id, queue, place, priority, ready_at, group_name, key, progress, failure, meta, payload)
-SELECT id, queue, 0, priority, :now, group_name, key, progress, failure, meta, payload FROM ended WHERE id = :id
+INSERT INTO task (id, queue, place, priority, ready_at, group_name, key, progress, failure, meta, payload, first_put)
+SELECT id, queue, 0, priority, :now, group_name, key, progress, failure, meta, payload, :now FROM ended WHERE id = :id
 
 -- forget_one: Delete a record.
 -- in: id
