@@ -61,12 +61,21 @@ def put(op: Put) -> Iterator[Argument]:
         yield from (request.producer, int(request.wait), *(request.cursor or ("", "")))
         yield b"" if request.expected is None or request.cursor is None else b"=" + request.expected
         yield from (_groups(request.tasks), len(request.tasks))
-        for payload, priority, delay, key, expires, meta, group in request.tasks:
+        for task in request.tasks:
+            payload, priority, delay, key, expires, meta, group = task[:7]
             if priority or delay or key is not None or expires is not None or meta:
                 yield from (payload, "+", priority, microseconds(delay))
-                yield from (int(key is not None), key or "", _or_nothing(expires), meta, group)
+                yield from (_about_key(task), key or "", _or_nothing(expires), meta, group)
             else:
                 yield from (payload, group and "=" + group)
+
+
+def _about_key(task: NewTask) -> Argument:
+    if task.key is None:
+        return 0
+    if task.on_duplicate == "refuse" and task.key_ttl is task.max_wait is None:
+        return 1
+    return f"{task.on_duplicate} {_or_nothing(task.key_ttl)} {_or_nothing(task.max_wait)}"
 
 
 def _groups(tasks: Sequence[NewTask]) -> str:

@@ -2,8 +2,8 @@
 --
 -- ARGV: session, n, queue, number of requests, size, then the requests: producer, wait, cursor ("": none), its value, "=" and
 -- the value that it must have now ("": any), "=" and the group of all its tasks ("": of none of them, "+": several), number of
--- tasks, and for each its payload and "", or "=" and its group, or "+" and then priority, delay, 1 if it has a key, the key,
--- expires ("": never), meta, group
+-- tasks, and for each its payload and "", or "=" and its group, or "+" and then priority, delay, 1 if it has a key (or
+-- what becomes of it if another one has the key, the ttl of the key and the longest wait), the key, expires ("": never), meta, group
 -- -> put: one behind the other for each request how many tasks and for each its id, or {id} of the one whose duplicate it is;
 -- {value} of the cursor if that is another; "refused"; or {place in the line, ask again in}; gone
 
@@ -21,29 +21,49 @@ local next_argument, answer, next_id, delayed = 8, {'put'}, nil, 0
 -- Read the next task, and put it unless it is only looked at and counted for its group; -> 1 if it is new
 local function take_in(seen, needs)
     local payload, how = ARGV[next_argument], ARGV[next_argument + 1]
-    local priority, delay, keyed, key, expires, meta, group = '0', '0', false, nil, '', '', ''
+    local priority, delay, keyed, key, expires, meta, group = '0', '0', '0', nil, '', '', ''
     if how == '' then
         next_argument = next_argument + 2
     elseif how ~= '+' then
         group, next_argument = sub(how, 2), next_argument + 2
     else
-        priority, delay, keyed = ARGV[next_argument + 2], ARGV[next_argument + 3], ARGV[next_argument + 4] == '1'
+        priority, delay, keyed = ARGV[next_argument + 2], ARGV[next_argument + 3], ARGV[next_argument + 4]
         key, expires, meta, group = ARGV[next_argument + 5], ARGV[next_argument + 6], ARGV[next_argument + 7], ARGV[next_argument + 8]
         next_argument = next_argument + 9
     end
-    local twin = keyed and tonumber(call('HGET', queue.key .. ':keys', key) or nil)
-    if seen then
-        local is_new = not twin and not (keyed and seen[key])
-        seen[key or ''] = keyed
-        needs[group] = (needs[group] or 0) + (is_new and 1 or 0)
-        return is_new and 1 or 0
-    elseif twin then
-        answer[#answer + 1] = {twin}
-        return 0
+    local former, first, its_ttl
+    if keyed ~= '0' then
+        local on_duplicate, key_ttl, longest = match(keyed, '^(%a+) (%-?%d*) (%-?%d*)$')
+        local is_new, owner = rare('keys').is_new(queue, key, on_duplicate)
+        if seen then
+            is_new = is_new and not seen[key]
+            seen[key] = seen[key] or is_new
+            needs[group] = (needs[group] or 0) + (is_new and 1 or 0)
+            return is_new and 1 or 0
+        elseif is_new then
+            first, its_ttl = now, key_ttl or ''
+        elseif on_duplicate == 'replace' then
+            former = rare('keys').take_out(queue, owner)
+            first = former.first
+            if key_ttl ~= '' then
+                rare('keys').keep_key(queue, key, owner, key_ttl)
+            end
+        else
+            answer[#answer + 1] = on_duplicate == 'keep' and owner or {owner}
+            return 0
+        end
+        if (longest or '') ~= '' then
+            delay = format('%d', math.max(0, math.min(delay, first + longest - now)))
+        end
+    elseif seen then
+        needs[group] = (needs[group] or 0) + 1
+        return 1
     end
-    next_id = (next_id or call('HGET', P .. 'state', 'task') or 0) + 1
-    answer[#answer + 1] = next_id
-    local task_id = format('%012d', next_id)
+    if not former then
+        next_id = (next_id or call('HGET', P .. 'state', 'task') or 0) + 1
+    end
+    local task_id = former and former.id or format('%012d', next_id)
+    answer[#answer + 1] = former and tonumber(task_id) or next_id
     local hash = queue.key .. ':' .. task_id
     if group == '' then
         call('HSET', hash, 'payload', payload)
@@ -57,9 +77,13 @@ local function take_in(seen, needs)
     if priority ~= '0' then
         call('HSET', hash, 'priority', priority)
     end
-    if keyed then
-        call('HSET', hash, 'key', key)
-        call('HSET', queue.key .. ':keys', key, next_id)
+    if keyed ~= '0' then
+        call('HSET', hash, 'key', key, 'first', format('%d', first))
+        if not former then
+            rare('keys').give(queue, key, next_id, its_ttl)
+        elseif former.group ~= '' then
+            rare('groups').go(queue, former)
+        end
     end
     if expires ~= '' then
         call('HSET', hash, 'expires', now + expires)
@@ -73,6 +97,13 @@ local function take_in(seen, needs)
         add_soon(queue.key .. ':ready', NOW, task_id)
     elseif rare().line_up(queue, {id = task_id, priority = tonumber(priority), group = group}, now + delay) then
         delayed = delayed + 1
+    end
+    if former then
+        rare().announce(queue, former)
+        if queue.producers > 0 then
+            rare().admit(queue)
+        end
+        return 0
     end
     return 1
 end
@@ -111,15 +142,16 @@ end
 -- Whether there is room for those of the next tasks that are new.
 local function has_room(count, of)
     local room, limited = queue.size - queue.tasks - queue.reserved, of ~= '' and rare('groups').known_of(queue).size > 0
-    if queue.producers > 0 or not limited and room >= count then
-        return queue.producers == 0
+    if queue.producers == 0 and not limited and room >= count then
+        return true
     end
     local start, seen, needs, new = next_argument, {}, {}, 0
     for _ = 1, count do
         new = new + take_in(seen, needs)
     end
     next_argument = start
-    return room >= new and (not limited or rare().groups_have_room(queue, needs))
+    return new == 0
+        or queue.producers == 0 and room >= new and (not limited or rare().groups_have_room(queue, needs))
 end
 
 local function put_request()

@@ -28,7 +28,7 @@ function operations.progress(name)
     if task.followed then
         R.announce(queue, task)
     end
-    return task.stop and 'requested' or 'ok'
+    return task.stop and not task.superseded and 'requested' or 'ok'
 end
 
 -- ARGV: queue, producer -> left, released, unknown
@@ -72,7 +72,7 @@ local function cancel(queue, task_id)
         R.step_out(queue, task)
         end_task(queue, task, 'cancelled', '', ttl)
         write_endings()
-    elseif not task.stop then
+    elseif not task.stop or task.superseded then
         id = id + 1
         call('HSET', task.hash, 'stop', ttl or -1)
         has_more(task.hash)
@@ -111,12 +111,15 @@ local function walk_endings(queue, state, after, visit)
     end
 end
 
--- A dead task is ready again; false if its key is in use.
+-- A dead task is ready again; false if another one has its key.
 local function revive(queue, task_id)
     local key = queue.key .. ':' .. task_id
     local found = call('HMGET', key, 'state', 'ended', 'priority', 'key', 'group')
-    if found[1] ~= 'dead' or found[4] and call('HSETNX', queue.key .. ':keys', found[4], tonumber(task_id)) == 0 then
+    if found[1] ~= 'dead' or found[4] and (rare('keys').owner_of(queue, found[4]) or tonumber(task_id)) ~= tonumber(task_id) then
         return false
+    elseif found[4] then
+        call('HSET', queue.key .. ':keys', found[4], tonumber(task_id))
+        call('HSET', key, 'first', NOW)
     end
     call('HDEL', key, 'state', 'expires', 'result', 'ended', 'attempts', 'deliveries')
     local _, seq = R.ending_of(found[2])
@@ -309,14 +312,14 @@ local function record(queue, task_id, state, since)
     }
 end
 
--- ARGV: queue, id, session that watches ("": none), the key of an unfinished task ("": the one with the id)
+-- ARGV: queue, id, session that watches ("": none), the key of the task ("": the one with the id)
 -- -> found: the record, ask again in; unknown, gone
 function operations.get(name)
     if ARGV[6] ~= '' and not process_of(ARGV[6]) then
         return 'gone'
     end
     local queue = {name = name, key = P .. name}
-    local task_id = digits(ARGV[7] == '' and ARGV[5] or call('HGET', queue.key .. ':keys', ARGV[7]) or 0)
+    local task_id = digits(ARGV[7] == '' and ARGV[5] or rare('keys').owner_of(queue, ARGV[7]) or 0)
     local task = read_task(queue, task_id)
     if not task then
         local one = record(queue, task_id)

@@ -1,21 +1,22 @@
 -- The tasks of a queue: read, and ended. `write_endings` follows, which writes what many tasks change.
 --
 -- A task is a hash, the name of the queue with the id, which has 12 digits: {payload; priority, attempts, deliveries unless
--- 0; key; expires; progress; failure; meta; group; keep, 1 if its record shall hold the
+-- 0; key, and first, when it was put; expires; progress; failure; meta; group; keep, 1 if its record shall hold the
 -- payload; watched, followed; lease while it is leased: token, ready since, limit of deliveries, the ttl of a dead letter ("":
 -- for good), keep, 1 if it has more fields than the usual ones, deliveries, attempts, session, byte 255 and the group; stop, the ttl of its record (-1:
--- for good), when it shall be cancelled}. Once it has ended it is its record: {state, result, ended: when, and the number of
+-- for good, -2: it is superseded), when it shall be cancelled}. Once it has ended it is its record: {state, result, ended: when, and the number of
 -- the ending; expires, ...}. It expires, but for a dead letter, which the sweep deletes.
 --
 -- Sorted sets of ids, of those without a group: `ready` by since when, of the tasks with priority 0; `ranked` of the others, by priority, then since
 -- when and id; `aged` of those by since when. Of all tasks: `delayed` by due time; `<session> <queue>:leases` by token, of the tasks that a
 -- session has, and `lessees` a set of the sessions that have any. `done`, `dead`, `cancelled`,
 -- `expired` and `discarded` list the records in parts of 4096 endings: each is a sorted set of the numbers of its parts,
--- and `done:<number>` one of ids by seq, which expires with the last of its records. `keys` is a hash of key -> id.
+-- and `done:<number>` one of ids by seq, which expires with the last of its records. `keys` is a hash of key -> id, of unfinished
+-- tasks; the name of the queue, byte 255 and a key is that of a text, until when a task has the key and its id, which expires then.
 -- Of the shard: `expiring`, a sorted set of tasks and dead letters by the time when they expire; of a session: `stops`.
 
 local PART = 4096
-local LEFT, NONE = {'stop', 'keep', 'expires'}, {}
+local LEFT, NONE = {'stop', 'keep', 'expires', 'first'}, {}
 local adding, removing = {}, {} -- to sorted sets: scores and members; members
 
 local function add_soon(key, score, member)
@@ -66,6 +67,9 @@ local function read_task(queue, task_id)
         task.priority, task.key, task.expires = tonumber(found[3] or 0), found[4], found[5]
         task.watched, task.followed = found[7], found[11]
         task.stop = found[6] and tonumber(found[6])
+        if task.stop == -2 then
+            task.stop, task.superseded = 3600e6, true
+        end
         if not text then
             task.keep, task.attempts, task.deliveries = found[8], found[9] or '0', found[10] or '0'
             task.group = found[12] or ''

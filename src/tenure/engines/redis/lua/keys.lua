@@ -1,0 +1,74 @@
+-- The keys of tasks; `tasks.lua` says where they stand.
+
+local function hash_of(queue, task_id)
+    return queue.key .. ':' .. format('%012d', task_id)
+end
+
+-- Until when a task has a key at least, and which; nothing if that is over.
+local function kept(queue, key)
+    local last, task_id = match(call('GET', queue.key .. '\255' .. key) or '', '^(%d+) (%d+)$')
+    if last and tonumber(last) > now then
+        return tonumber(last), tonumber(task_id)
+    end
+end
+
+-- The task that has a key, and whether it has ended.
+local function owner_of(queue, key)
+    local task_id = call('HGET', queue.key .. ':keys', key)
+    if task_id then
+        return tonumber(task_id), false
+    end
+    local _, ended = kept(queue, key)
+    return ended, true
+end
+
+-- Whether a task with this key is put beside the one that has the key, or there is none; and that one.
+local function is_new(queue, key, on_duplicate)
+    local owner, ended = owner_of(queue, key)
+    local replaces = on_duplicate == 'replace' and owner
+    return not owner or replaces and (ended or call('HEXISTS', hash_of(queue, owner), 'lease') == 1), owner
+end
+
+-- A task has a key for so long at least.
+local function keep_key(queue, key, task_id, ttl)
+    local last, former, its_id = now + ttl, kept(queue, key)
+    if its_id == task_id then
+        last = math.max(last, former)
+    end
+    local name, text = queue.key .. '\255' .. key, format('%d %d', last, task_id)
+    if ARGV[1] == '' then
+        call('SET', name, text, 'PXAT', format('%d', math.ceil(last / 1000)))
+    else
+        call('SET', name, text)
+    end
+    set(queue, 'keep', math.max(queue.keep, last))
+end
+
+-- A new task has a key from now on; a task that is worked on has it no more, and does not go back.
+local function give(queue, key, task_id, ttl)
+    local owner, ended = owner_of(queue, key)
+    if owner and not ended then
+        call('HDEL', hash_of(queue, owner), 'key', 'first')
+        call('HSETNX', hash_of(queue, owner), 'stop', '-2')
+    end
+    call('HSET', queue.key .. ':keys', key, task_id)
+    if ttl ~= '' then
+        keep_key(queue, key, task_id, ttl)
+    elseif owner then
+        call('DEL', queue.key .. '\255' .. key)
+    end
+end
+
+-- A task that nobody has is to become another one: it stands nowhere and has no fields. Its group does not know it yet.
+local function take_out(queue, task_id)
+    write()
+    local task = read_task(queue, format('%012d', task_id))
+    local was_tried = task.attempts ~= '0' or task.deliveries ~= '0'
+    task.first = not was_tried and tonumber(call('HGET', task.hash, 'first') or nil) or now
+    rare().step_out(queue, task)
+    call('HDEL', task.hash, 'priority', 'expires', 'progress', 'failure', 'meta', 'group', 'keep', 'attempts', 'deliveries')
+    if task.expires then
+        call('ZREM', P .. 'expiring', task.id .. queue.name)
+    end
+    return task
+end
