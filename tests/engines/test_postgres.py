@@ -296,13 +296,13 @@ VERSION_8 = """
     DROP TABLE fresh.limiter_waiter;
     CREATE TABLE fresh.rate (key bytea PRIMARY KEY, arrival double precision NOT NULL);
     DROP FUNCTION fresh.is_head, fresh.lend, fresh.remove_claim, fresh.hint_head;
-    DROP TABLE fresh.turn, fresh.task_group;
+    DROP TABLE fresh.turn, fresh.task_group, fresh.kept_key;
     ALTER TABLE fresh.claim DROP COLUMN group_name, DROP COLUMN number;
     ALTER TABLE fresh.producer DROP COLUMN group_name, DROP COLUMN for_group;
     ALTER TABLE fresh.queue DROP COLUMN named, DROP COLUMN groups, DROP COLUMN held, DROP COLUMN virtual_time,
         DROP COLUMN per_group, DROP COLUMN group_size, DROP COLUMN weights, DROP COLUMN keep_order,
         DROP COLUMN has_groups;
-    ALTER TABLE fresh.task DROP COLUMN group_name;
+    ALTER TABLE fresh.task DROP COLUMN group_name, DROP COLUMN first_put;
     ALTER TABLE fresh.ended DROP COLUMN group_name;
     CREATE INDEX claim_waits ON fresh.claim (pool, ordinal) WHERE resource IS NULL;
     CREATE INDEX producer_waits ON fresh.producer (queue, ordinal) WHERE NOT reserved;

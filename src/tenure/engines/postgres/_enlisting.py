@@ -7,6 +7,7 @@ from typing import Any, cast
 
 from tenure.engine import A, Complete, CompleteAll, Duplicate, Enlisted, Enlistment, PutOne, Reply, within
 
+from ._tasks import about_key
 from ._values import microseconds, name
 
 _COMPLETE = (
@@ -23,7 +24,7 @@ _PUT = (
     "SELECT word, n FROM {schema}.put_one(CAST(:clock AS bigint), CAST(:queue AS bytea), CAST(:max_size AS bigint), "
     "CAST(:payload AS bytea), CAST(:priority AS bigint), CAST(:delay AS bigint), CAST(:key AS bytea), "
     "CAST(:expires AS bigint), CAST(:meta AS bytea), "
-    "CAST(:group AS bytea))"
+    "CAST(:group AS bytea), CAST(:about AS text))"
 )
 
 
@@ -73,6 +74,7 @@ def _put(op: PutOne) -> tuple[str, dict[str, Any]]:
         "expires": -1 if task.expires is None else microseconds(task.expires),
         "meta": task.meta or None,
         "group": name(task.group),
+        "about": about_key(task),
     }
 
 

@@ -22,6 +22,7 @@ _FUNCTIONS = (
         "counters",
         "groups",
         "tasks",
+        "keys",
         "producers",
         "takers",
     ),

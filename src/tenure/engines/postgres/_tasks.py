@@ -21,6 +21,7 @@ from tenure.engine import (
     Groups,
     Leave,
     Move,
+    NewTask,
     Page,
     Progress,
     Put,
@@ -64,6 +65,7 @@ def _put(op: Put) -> tuple[Value, ...]:
     tasks = [task for request in requests for task in request.tasks]
     keyed = any(task.key is not None for task in tasks)
     expected = [None if request.cursor is None else request.expected for request in requests]
+    about = (Texts(map(about_key, tasks)),) if keyed and any(map(_does_more, tasks)) else ()
     return (
         name(op.session),
         op.n,
@@ -82,7 +84,22 @@ def _put(op: Put) -> tuple[Value, ...]:
         _unless_empty([task.meta for task in tasks]),
         Blobs([name(task.group) for task in tasks]) if any(task.group for task in tasks) else None,
         Blobs(expected) if any(value is not None for value in expected) else None,
+        *about,
     )
+
+
+def _does_more(task: NewTask) -> bool:
+    """Whether it has a key that does more than to refuse it."""
+    return task.key is not None and (task.on_duplicate, task.key_ttl, task.max_wait) != ("refuse", None, None)
+
+
+def about_key(task: NewTask) -> str:
+    """What the key of a task does: the word, the ttl and the longest wait, -1 for none."""
+    return f"{task.on_duplicate} {_at_least_none(task.key_ttl)} {_at_least_none(task.max_wait)}"
+
+
+def _at_least_none(duration: float | None) -> int:
+    return _NEVER if duration is None else max(0, microseconds(duration))
 
 
 def _put_answer(row: Row) -> Accepted | Conflict | Queued | Reply:

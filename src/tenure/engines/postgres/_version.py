@@ -60,7 +60,12 @@ STEPS: dict[int, str] = {
         ], NULL)::tenure.answer WHERE kind = 'exchange';
         ALTER TABLE tenure.queue ADD awaited boolean NOT NULL DEFAULT true, ADD followed boolean NOT NULL DEFAULT false;
         ALTER TABLE tenure.queue ALTER awaited SET DEFAULT false;
-        ALTER TABLE tenure.task ADD dead_ttl bigint, ADD failure bytea, ADD meta bytea;
+        ALTER TABLE tenure.task ADD dead_ttl bigint, ADD failure bytea, ADD meta bytea, ADD first_put bigint;
+        CREATE TABLE tenure.kept_key (
+            queue bytea NOT NULL, key bytea NOT NULL, task bigint NOT NULL, until bigint NOT NULL,
+            PRIMARY KEY (queue, key)
+        ) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 0);
+        CREATE INDEX kept_key_until ON tenure.kept_key (queue, until);
         ALTER TABLE tenure.ended ADD progress bytea, ADD failure bytea, ADD meta bytea;
         DROP INDEX tenure.ended_expiry;
         CREATE INDEX ended_expiry ON tenure.ended (expires) WHERE expires IS NOT NULL AND state <> 'dead';

@@ -74,31 +74,38 @@ BEGIN
     RETURN CASE WHEN refused IS NULL THEN tenure.word('gone') ELSE ROW('completed', refused, NULL)::tenure.answer END;
 END $$;
 
--- An expiry below zero is none. -> accepted(id, or -twin), refused
+-- An expiry below zero is none; `_about` says what a key does. -> accepted(id, or -twin), refused
 CREATE FUNCTION tenure.put_one(
     _clock bigint, _queue bytea, _max_size bigint, _payload bytea, _priority bigint, _delay bigint, _key bytea,
-    _expires bigint, _meta bytea DEFAULT NULL, _group bytea DEFAULT ''
+    _expires bigint, _meta bytea DEFAULT NULL, _group bytea DEFAULT '', _about text DEFAULT 'refuse -1 -1'
 ) RETURNS tenure.answer LANGUAGE plpgsql AS $$
 DECLARE
     now bigint;
     queue tenure.queue;
     groups bytea[] := CASE WHEN _group <> '' THEN ARRAY[_group] END;
-    twin bigint;
+    is_new boolean := true;
     accepted record;
 BEGIN
     now := tenure.join_queue(_clock, _queue, 30000);
     queue := tenure.queue_of(now, _queue);
     queue.max_size := _max_size;
     queue := tenure.admit(queue);
-    SELECT t.id INTO twin FROM tenure.task t WHERE t.queue = _queue AND t.key = _key;
-    IF (queue.producers > 0 AND tenure.has_line(queue))
-            OR queue.max_size - queue.live - queue.reserved < (twin IS NULL)::int
-            OR (queue.group_size > 0 AND NOT tenure.have_room(queue, groups, ARRAY[twin], NULL)) THEN
+    IF _key IS NOT NULL THEN
+        is_new := (tenure.new_ones(now, _queue, ARRAY[_key], ARRAY[_about]))[1];
+    END IF;
+    IF is_new AND ((queue.producers > 0 AND tenure.has_line(queue))
+            OR queue.max_size - queue.live - queue.reserved < 1
+            OR (queue.group_size > 0 AND NOT tenure.have_room(queue, groups, NULL, NULL))) THEN
         PERFORM tenure.save(now, queue);
         RETURN tenure.word('refused');
     END IF;
-    SELECT * INTO accepted FROM tenure.accept(now, queue, ARRAY[_payload], ARRAY[_priority], ARRAY[_delay],
-        ARRAY[_key], ARRAY[_expires], ARRAY[_meta], groups, ARRAY[twin], ARRAY[1]::bigint[]);
+    IF _key IS NULL THEN
+        accepted := tenure.accept(now, queue, ARRAY[_payload], ARRAY[_priority], ARRAY[_delay], NULL, ARRAY[_expires],
+            ARRAY[_meta], groups, NULL, NULL);
+    ELSE
+        accepted := tenure.accept_keyed(now, queue, ARRAY[_payload], ARRAY[_priority], ARRAY[_delay], ARRAY[_key],
+            ARRAY[_expires], ARRAY[_meta], groups, ARRAY[_about]);
+    END IF;
     PERFORM tenure.save(now, accepted._q);
     RETURN ROW('accepted', accepted._ids, NULL)::tenure.answer;
 END $$;

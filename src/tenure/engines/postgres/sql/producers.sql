@@ -26,9 +26,11 @@ BEGIN
         FROM generate_series(1, cardinality(_payloads)) i;
     END IF;
     WITH put AS (
-        INSERT INTO tenure.task (id, queue, priority, ready_at, delayed, key, expires, payload, meta, group_name)
+        INSERT INTO tenure.task
+            (id, queue, priority, ready_at, delayed, key, expires, payload, meta, group_name, first_put)
         SELECT _ids[i], _q.name, n.priority, _now + n.delay, n.delay > 0, _keys[i],
-            CASE WHEN n.expires >= 0 THEN _now + n.expires END, n.payload, n.meta, coalesce(n.group_name, '')
+            CASE WHEN n.expires >= 0 THEN _now + n.expires END, n.payload, n.meta, coalesce(n.group_name, ''),
+            CASE WHEN _keys[i] IS NOT NULL THEN _now END
         FROM unnest(_payloads, _priorities, _delays, _expires, _metas, _groups)
             WITH ORDINALITY AS n (payload, priority, delay, expires, meta, group_name, i)
         WHERE _ids[i] > 0
@@ -72,13 +74,14 @@ BEGIN
 END $$;
 
 -- Requests with their numbers of tasks; the tasks stand one behind the other; `_keys`, `_metas`, `_groups` and
--- `_expected` are NULL when none has one, an expiry below zero is none. -> put, then of each request: accepted(id or
+-- `_expected` are NULL when none has one, `_about` when no key does more than to refuse; an expiry below zero is none. -> put, then of each request: accepted(id or
 -- -twin...), conflict(; value of the cursor), queued(place, again), refused; gone, more
 CREATE FUNCTION tenure.put(
     _clock bigint, _cap bigint, _session bytea, _n bigint, _queue bytea, _max_size bigint,
     _producers bytea[], _waits bigint[], _cursors bytea[], _values bytea[], _counts bigint[],
     _payloads bytea[], _priorities bigint[], _delays bigint[], _keys bytea[], _expires bigint[],
-    _metas bytea[] DEFAULT NULL, _groups bytea[] DEFAULT NULL, _expected bytea[] DEFAULT NULL
+    _metas bytea[] DEFAULT NULL, _groups bytea[] DEFAULT NULL, _expected bytea[] DEFAULT NULL,
+    _about text[] DEFAULT NULL
 ) RETURNS SETOF tenure.answer LANGUAGE plpgsql AS $$
 DECLARE
     now bigint;
@@ -124,7 +127,13 @@ BEGIN
             twins := NULL;
             firsts := NULL;
             new_ones := _counts[i];
-            IF _keys IS NOT NULL THEN
+            IF _about IS NOT NULL THEN
+                -- those that are not new have a twin, be it replaced
+                SELECT array_agg(CASE WHEN NOT u.is_new THEN 0 END ORDER BY u.i), count(*) FILTER (WHERE u.is_new)
+                INTO twins, new_ones
+                FROM unnest(tenure.new_ones(now, _queue, _keys[first:last], _about[first:last]))
+                    WITH ORDINALITY AS u (is_new, i);
+            ELSIF _keys IS NOT NULL THEN
                 SELECT array_agg(t.id ORDER BY k.i), array_agg(k.first ORDER BY k.i),
                     count(*) FILTER (WHERE t.id IS NULL AND k.first = k.i)
                 INTO twins, firsts, new_ones
@@ -133,7 +142,11 @@ BEGIN
                         CASE WHEN u.key IS NULL THEN u.i ELSE min(u.i) OVER (PARTITION BY u.key) END AS first
                     FROM unnest(_keys[first:last]) WITH ORDINALITY AS u (key, i)
                 ) k LEFT JOIN LATERAL (
-                    SELECT twin.id FROM tenure.task twin WHERE twin.queue = _queue AND twin.key = k.key LIMIT 1
+                    SELECT twin.id FROM tenure.task twin WHERE twin.queue = _queue AND twin.key = k.key
+                    UNION ALL
+                    SELECT kept.task FROM tenure.kept_key kept
+                    WHERE kept.queue = _queue AND kept.key = k.key AND kept.until > now
+                    LIMIT 1
                 ) t ON true;
             END IF;
             IF place.reserved THEN
@@ -142,7 +155,7 @@ BEGIN
                 IF place.group_name <> '' THEN
                     queue := tenure.regroup(queue, ARRAY[place.group_name], 0, 0, 0, -place.count);
                 END IF;
-            ELSIF _counts[i] > 0 AND (queue.max_size - queue.live - queue.reserved < new_ones
+            ELSIF new_ones > 0 AND (queue.max_size - queue.live - queue.reserved < new_ones
                     OR (queue.producers > 0 AND tenure.has_line(queue))
                     OR (queue.group_size > 0 AND _groups IS NOT NULL
                         AND NOT tenure.have_room(queue, _groups[first:last], twins, firsts))) THEN
@@ -163,9 +176,15 @@ BEGIN
                     known := known
                         || ROW('conflict', NULL, ARRAY[tenure.cursor_of(_queue, _cursors[i])])::tenure.answer;
                 ELSE
-                    accepted := tenure.accept(now, queue, _payloads[first:last], _priorities[first:last],
-                        _delays[first:last], _keys[first:last], _expires[first:last], _metas[first:last],
-                        _groups[first:last], twins, firsts);
+                    IF _about IS NOT NULL THEN
+                        accepted := tenure.accept_keyed(now, queue, _payloads[first:last], _priorities[first:last],
+                            _delays[first:last], _keys[first:last], _expires[first:last], _metas[first:last],
+                            _groups[first:last], _about[first:last]);
+                    ELSE
+                        accepted := tenure.accept(now, queue, _payloads[first:last], _priorities[first:last],
+                            _delays[first:last], _keys[first:last], _expires[first:last], _metas[first:last],
+                            _groups[first:last], twins, firsts);
+                    END IF;
                     queue := accepted._q;
                     IF _cursors[i] IS NOT NULL THEN
                         INSERT INTO tenure.cursor (queue, name, value) VALUES (_queue, _cursors[i], _values[i])

@@ -19,7 +19,7 @@ BEGIN
         RETURN tenure.word('refused');
     END IF;
     PERFORM tenure.fire('change', _queue, _id, _id::text::bytea, 'changed');
-    RETURN tenure.word(CASE WHEN stop IS NULL THEN 'ok' ELSE 'requested' END);
+    RETURN tenure.word(CASE WHEN stop > 0 THEN 'requested' ELSE 'ok' END);
 END $$;
 
 -- -> outcome(attempts; state, result), unfinished(again; state), unknown, gone, more
@@ -77,7 +77,7 @@ BEGIN
             coalesce(_ended.failure, ''), coalesce(_ended.meta, ''), _ended.group_name])::tenure.answer;
 END $$;
 
--- The task with the id, or the unfinished one with the key `_unique` unless that is empty. -> found(again), then its
+-- The task with the id, or the one that has the key `_unique` unless that is empty. -> found(again), then its
 -- record; unknown, gone, more
 CREATE FUNCTION tenure.get_task(_clock bigint, _cap bigint, _queue bytea, _id bigint, _watch bytea, _unique bytea)
 RETURNS SETOF tenure.answer LANGUAGE plpgsql AS $$
@@ -100,7 +100,7 @@ BEGIN
         RETURN;
     END IF;
     IF _unique <> '' THEN
-        _id := (SELECT t.id FROM tenure.task t WHERE t.queue = _queue AND t.key = _unique);
+        _id := (SELECT o._id FROM tenure.owner_of(now, _queue, _unique) o);
     END IF;
     SELECT * INTO task FROM tenure.task t WHERE t.queue = _queue AND t.id = _id;
     IF FOUND THEN
@@ -134,7 +134,7 @@ BEGIN
     _done := FOUND;
     IF _done AND task.session IS NULL THEN
         _q := tenure.end_task(_now, tenure.step_out(_q, task.delayed), task, 'cancelled', '', _ttl, 0);
-    ELSIF _done AND task.stop IS NULL THEN
+    ELSIF _done AND coalesce(task.stop, 0) = 0 THEN
         UPDATE tenure.task t SET stop = nextval('tenure.last_made'), stop_ttl = _ttl
         WHERE t.queue = _q.name AND t.id = _id;
         PERFORM tenure.hint(task.process, _q.name, task.token::text::bytea, 'stop');
@@ -168,15 +168,17 @@ LANGUAGE plpgsql AS $$
 DECLARE
     task tenure.task;
 BEGIN
-    _done := NOT EXISTS (SELECT FROM tenure.task t WHERE t.queue = _q.name AND t.key = _ended.key);
+    _done := NOT EXISTS (SELECT FROM tenure.owner_of(_now, _q.name, _ended.key) o WHERE o._id <> _ended.id);
     IF NOT _done THEN
         RETURN;
     END IF;
     DELETE FROM tenure.ended e WHERE e.id = _ended.id;
     DELETE FROM tenure.todo t WHERE t.due = _ended.expires AND t.id = _ended.id;
-    INSERT INTO tenure.task AS t (id, queue, priority, ready_at, key, payload, progress, failure, meta, group_name)
+    INSERT INTO tenure.task AS t
+        (id, queue, priority, ready_at, key, payload, progress, failure, meta, group_name, first_put)
     VALUES (_ended.id, _q.name, _ended.priority, _now, _ended.key, _ended.payload, coalesce(_ended.progress, ''),
-        _ended.failure, _ended.meta, _ended.group_name) RETURNING * INTO task;
+        _ended.failure, _ended.meta, _ended.group_name, CASE WHEN _ended.key IS NOT NULL THEN _now END)
+    RETURNING * INTO task;
     IF _q.named > 0 OR task.group_name <> '' THEN
         _q := tenure.regroup(_q, ARRAY[task.group_name], 1, 0, 0);
     END IF;

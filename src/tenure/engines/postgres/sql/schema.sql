@@ -293,7 +293,8 @@ CREATE INDEX taker_order ON tenure.taker (queue, made);
 CREATE INDEX taker_session ON tenure.taker (session, made);
 
 -- An unfinished task: leased while it has a session. `delayed` is as it stands in the orders. An empty failure or meta
--- is NULL; the name of the group is empty if it has none.
+-- is NULL; the name of the group is empty if it has none. `stop` is 0 if it is superseded; `first_put` is there if it has
+-- a key.
 CREATE TABLE tenure.task (
     id bigint NOT NULL,
     queue bytea NOT NULL,
@@ -317,6 +318,7 @@ CREATE TABLE tenure.task (
     failure bytea,
     meta bytea,
     group_name bytea NOT NULL DEFAULT '',
+    first_put bigint,
     -- with room for the entry that leasing a task adds
     PRIMARY KEY (queue, id) WITH (fillfactor = 50)
 ) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cost_delay = 0);
@@ -331,6 +333,16 @@ CREATE INDEX task_leased ON tenure.task (queue, token) WHERE session IS NOT NULL
 CREATE INDEX task_stop ON tenure.task (session, stop) WHERE stop IS NOT NULL;
 CREATE UNIQUE INDEX task_key ON tenure.task (queue, key) WHERE key IS NOT NULL;
 CREATE INDEX task_expiry ON tenure.task (expires, id) WHERE expires IS NOT NULL;
+
+-- A key with a ttl, whose task may have ended.
+CREATE TABLE tenure.kept_key (
+    queue bytea NOT NULL,
+    key bytea NOT NULL,
+    task bigint NOT NULL,
+    until bigint NOT NULL,
+    PRIMARY KEY (queue, key)
+) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 0);
+CREATE INDEX kept_key_until ON tenure.kept_key (queue, until);
 
 -- The record of a task that has ended; seq is the rank of the ending. An empty progress, failure or meta is NULL.
 CREATE TABLE tenure.ended (

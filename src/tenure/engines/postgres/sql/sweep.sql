@@ -190,7 +190,7 @@ BEGIN
         IF tenure.try_lock('queue', object) THEN
             SELECT * INTO queue FROM tenure.queue q WHERE q.name = object AND q.look_at <= now;
             IF FOUND THEN
-                queue.look_at := NULL;
+                queue.look_at := tenure.forget_keys(now, object, 256);
                 PERFORM tenure.save(now, queue);
             END IF;
         END IF;

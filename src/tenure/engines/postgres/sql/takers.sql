@@ -310,7 +310,7 @@ BEGIN
         queue := tenure.offer_tasks(queue, queue.waiting - queue.held - before);
     END IF;
     stops := ARRAY(SELECT t.token FROM tenure.task t
-        WHERE t.session = mine.id AND t.queue = _queue AND t.stop IS NOT NULL ORDER BY t.stop);
+        WHERE t.session = mine.id AND t.queue = _queue AND t.stop > 0 ORDER BY t.stop);
     IF queue.delayed > 0 THEN
         due := tenure.next_due(queue);
     END IF;

@@ -43,6 +43,8 @@ BEGIN
     IF _q.live = 0 AND (_q.look_at IS NULL OR _q.keep_until <= _now) AND tenure.is_idle(_q) THEN
         IF _q.keep_until > _now THEN
             _q.look_at := _q.keep_until;
+        ELSIF EXISTS (SELECT FROM tenure.kept_key k WHERE k.queue = _q.name) THEN
+            _q.look_at := _now;
         ELSIF _q.takers = 0 THEN
             DELETE FROM tenure.queue WHERE name = _q.name;
             RETURN;

@@ -1,0 +1,169 @@
+-- The keys of tasks: which task has one, and what becomes of a new task whose key another one has.
+--
+-- `_about` says what a key does: what becomes of the new task, the ttl and the longest wait, each -1 for none.
+
+-- The task that has a key, and whether it is one that nobody has and that has not ended; NULL for none.
+CREATE FUNCTION tenure.owner_of(_now bigint, _queue bytea, _key bytea, OUT _id bigint, OUT _rests boolean)
+LANGUAGE plpgsql AS $$
+BEGIN
+    SELECT t.id, t.session IS NULL INTO _id, _rests FROM tenure.task t WHERE t.queue = _queue AND t.key = _key;
+    IF NOT FOUND THEN
+        SELECT k.task, false INTO _id, _rests FROM tenure.kept_key k
+        WHERE k.queue = _queue AND k.key = _key AND k.until > _now;
+    END IF;
+END $$;
+
+-- Of each task whether it is put beside the one that has its key; of two with a key, only one is.
+CREATE FUNCTION tenure.new_ones(_now bigint, _queue bytea, _keys bytea[], _about text[]) RETURNS boolean[]
+LANGUAGE plpgsql AS $$
+DECLARE
+    owner record;
+    is_new boolean;
+    seen bytea[] := '{}';
+    found boolean[] := '{}';
+BEGIN
+    FOR i IN 1 .. cardinality(_keys) LOOP
+        is_new := _keys[i] IS NULL;
+        IF NOT is_new AND _keys[i] <> ALL (seen) THEN
+            owner := tenure.owner_of(_now, _queue, _keys[i]);
+            is_new := owner._id IS NULL OR (NOT owner._rests AND _about[i] LIKE 'replace %');
+            IF is_new THEN
+                seen := array_append(seen, _keys[i]);
+            END IF;
+        END IF;
+        found := array_append(found, is_new);
+    END LOOP;
+    RETURN found;
+END $$;
+
+-- The task has a key for so long at least, or while it is unfinished.
+CREATE FUNCTION tenure.keep_key(_now bigint, _q tenure.queue, _key bytea, _id bigint, _ttl bigint) RETURNS tenure.queue
+LANGUAGE plpgsql AS $$
+BEGIN
+    IF _ttl < 0 THEN
+        DELETE FROM tenure.kept_key k WHERE k.queue = _q.name AND k.key = _key AND k.task <> _id;
+        RETURN _q;
+    END IF;
+    INSERT INTO tenure.kept_key AS k (queue, key, task, until) VALUES (_q.name, _key, _id, _now + _ttl)
+    ON CONFLICT ON CONSTRAINT kept_key_pkey DO UPDATE SET task = excluded.task,
+        until = CASE WHEN k.task = excluded.task THEN greatest(k.until, excluded.until) ELSE excluded.until END;
+    -- more than come
+    PERFORM tenure.forget_keys(_now, _q.name, 2);
+    _q.keep_until := greatest(_q.keep_until, _now + _ttl);
+    _q.look_at := least(_q.look_at, _now + _ttl);
+    RETURN _q;
+END $$;
+
+-- Forget keys of a queue that are over, at most so many. -> when the next one is
+CREATE FUNCTION tenure.forget_keys(_now bigint, _queue bytea, _limit bigint) RETURNS bigint LANGUAGE plpgsql AS $$
+BEGIN
+    DELETE FROM tenure.kept_key WHERE ctid = ANY (ARRAY(
+        SELECT k.ctid FROM tenure.kept_key k WHERE k.queue = _queue AND k.until <= _now ORDER BY k.until LIMIT _limit
+    ));
+    RETURN (SELECT k.until FROM tenure.kept_key k WHERE k.queue = _queue ORDER BY k.until LIMIT 1);
+END $$;
+
+-- A task that nobody has becomes another one: as if that were put and the old one removed.
+CREATE FUNCTION tenure.replace_task(
+    _now bigint, _q tenure.queue, _id bigint, _payload bytea, _priority bigint, _delay bigint, _expires bigint,
+    _meta bytea, _group bytea, _max_wait bigint
+) RETURNS tenure.queue LANGUAGE plpgsql AS $$
+DECLARE
+    former tenure.task;
+    first bigint := _now;
+    ready int;
+BEGIN
+    SELECT * INTO former FROM tenure.task t WHERE t.queue = _q.name AND t.id = _id;
+    IF former.attempts = 0 AND former.deliveries = 0 THEN
+        first := coalesce(former.first_put, _now);
+    END IF;
+    IF _max_wait >= 0 THEN
+        _delay := greatest(0, least(_delay, first + _max_wait - _now));
+    END IF;
+    ready := (_delay = 0)::int;
+    UPDATE tenure.task t SET payload = _payload, priority = _priority, ready_at = _now + _delay, delayed = _delay > 0,
+        attempts = 0, deliveries = 0, keep = false, expires = CASE WHEN _expires >= 0 THEN _now + _expires END,
+        progress = '', failure = NULL, meta = _meta, group_name = _group, first_put = first
+    WHERE t.queue = _q.name AND t.id = _id;
+    UPDATE tenure.task_group g SET bound = 0
+    WHERE _q.named > 0 AND g.queue = _q.name AND g.name = former.group_name AND g.bound = _id;
+    _q := tenure.regroup(_q, ARRAY[former.group_name], 0, -(NOT former.delayed)::int, 0);
+    _q := tenure.step_out(_q, former.delayed);
+    IF former.group_name <> _group THEN
+        _q.live := _q.live - 1;
+        IF former.group_name = '' THEN
+            _q := tenure.regroup(tenure.regroup(_q, ARRAY[former.group_name], -1, 0, 0), ARRAY[_group], 1, 0, 0);
+        ELSE
+            _q := tenure.regroup(tenure.regroup(_q, ARRAY[_group], 1, 0, 0), ARRAY[former.group_name], -1, 0, 0);
+        END IF;
+        _q.live := _q.live + 1;
+    END IF;
+    _q := tenure.regroup(_q, ARRAY[_group], 0, ready, 0);
+    _q.waiting := _q.waiting + ready;
+    _q.delayed := _q.delayed + 1 - ready;
+    IF _q.followed THEN
+        _q := tenure.fire_changed(_q, ARRAY[_id]);
+    END IF;
+    IF _q.producers > 0 THEN
+        _q := tenure.make_room(_q, ARRAY[former.group_name]);
+    END IF;
+    RETURN _q;
+END $$;
+
+-- Tasks of which some have keys that do more than to refuse, one after the other. -> the queue, and of each task its id,
+-- or that of the one in its way below zero
+CREATE FUNCTION tenure.accept_keyed(
+    _now bigint, INOUT _q tenure.queue, _payloads bytea[], _priorities bigint[], _delays bigint[], _keys bytea[],
+    _expires bigint[], _metas bytea[], _groups bytea[], _about text[], OUT _ids bigint[]
+) LANGUAGE plpgsql AS $$
+DECLARE
+    takers bigint := _q.takers;
+    due bigint;
+    before bigint;
+    owner record;
+    about text[];
+    accepted record;
+BEGIN
+    IF takers > 0 THEN
+        due := tenure.next_due(_q);
+        before := _q.waiting - _q.held;
+    END IF;
+    -- they are offered all tasks together
+    _q.takers := 0;
+    _ids := '{}';
+    FOR i IN 1 .. cardinality(_payloads) LOOP
+        about := string_to_array(_about[i], ' ');
+        owner := tenure.owner_of(_now, _q.name, _keys[i]);
+        IF owner._id IS NOT NULL AND (owner._rests OR about[1] <> 'replace') THEN
+            IF about[1] = 'replace' THEN
+                _q := tenure.replace_task(_now, _q, owner._id, _payloads[i], _priorities[i], _delays[i], _expires[i],
+                    _metas[i], coalesce(_groups[i], ''), about[3]::bigint);
+                IF about[2]::bigint >= 0 THEN
+                    _q := tenure.keep_key(_now, _q, _keys[i], owner._id, about[2]::bigint);
+                END IF;
+            END IF;
+            _ids := array_append(_ids, CASE about[1] WHEN 'refuse' THEN -owner._id ELSE owner._id END);
+            CONTINUE;
+        END IF;
+        IF owner._id IS NOT NULL THEN
+            -- one that is worked on has the key no more, and does not go back
+            UPDATE tenure.task t SET key = NULL, stop = coalesce(t.stop, 0),
+                stop_ttl = CASE WHEN t.stop IS NULL THEN 3600000000 ELSE t.stop_ttl END
+            WHERE t.queue = _q.name AND t.key = _keys[i];
+        END IF;
+        IF about[3]::bigint >= 0 THEN
+            _delays[i] := least(_delays[i], about[3]::bigint);
+        END IF;
+        accepted := tenure.accept(_now, _q, _payloads[i:i], _priorities[i:i], _delays[i:i], _keys[i:i], _expires[i:i],
+            _metas[i:i], _groups[i:i], NULL, NULL);
+        _q := accepted._q;
+        _ids := _ids || accepted._ids;
+        IF _keys[i] IS NOT NULL THEN
+            _q := tenure.keep_key(_now, _q, _keys[i], accepted._ids[1], about[2]::bigint);
+        END IF;
+    END LOOP;
+    _q.takers := takers;
+    IF takers > 0 THEN
+        _q := tenure.offer_sooner(tenure.offer_tasks(_q, _q.waiting - _q.held - before), due);
+    END IF;
+END $$;
