@@ -202,9 +202,7 @@ class Batch:
     def count_new(self, request: PutRequest) -> int:
         """How many tasks of a request are put beside those that have the same keys."""
         keyed = [task for task in request.tasks if task.key is not None]
-        if not keyed:
-            return len(request.tasks)
-        return len(request.tasks) - len(keyed) + sum(self._new_ones(keyed))
+        return len(request.tasks) - len(keyed) + sum(self._new_ones(keyed) if keyed else ())
 
     def count_new_in_groups(self, request: PutRequest) -> Counter[bytes]:
         """The same by group."""
@@ -231,7 +229,7 @@ class Batch:
             if new.key is not None:
                 if not self._keys.is_new(new.key, new):
                     if new.on_duplicate == "replace":
-                        self.insert()
+                        self._flush()
                     ids.append(self._keys.meet(new.key, new))
                     continue
                 self._keys.give(new.key, new, state.last.task + 1)
@@ -255,8 +253,13 @@ class Batch:
             queue.put += 1
             queue.live += 1
         if not queue.due_is_known:
-            self.insert()
+            self._flush()
         return tuple(ids)
+
+    def _flush(self) -> None:
+        """What was added so far has to be found by statements."""
+        self.insert()
+        self._orders, self._groups, self._payloads = [], [], []
 
     def insert(self) -> None:
         """Insert what was added, in one statement."""
@@ -266,7 +269,6 @@ class Batch:
         place, priority, ready_at, expires, meta, key = kinds.pop()
         if kinds or key is not None:
             self._insert_each()
-            self._orders, self._groups, self._payloads = [], [], []
             return
         in_groups = any(self._groups)
         parts = self._payloads + self._groups if in_groups else self._payloads
@@ -291,7 +293,6 @@ class Batch:
             rows=str(rows),
             bytes=joined(parts),
         )
-        self._orders, self._groups, self._payloads = [], [], []
 
     def _insert_each(self) -> None:
         tasks = enumerate(zip(self._orders, self._groups, self._payloads, strict=True), self._first_id)
