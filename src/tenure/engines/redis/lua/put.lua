@@ -17,6 +17,7 @@ end
 
 local queue, size = read_queue(name)
 local next_argument, answer, next_id, delayed = 8, {'put'}, nil, 0
+local keys -- made for the first task with a key, as in rare.lua
 
 -- Read the next task, and put it unless it is only looked at and counted for its group; -> 1 if it is new
 local function take_in(seen, needs)
@@ -34,7 +35,11 @@ local function take_in(seen, needs)
     local former, first, its_ttl
     if keyed ~= '0' then
         local on_duplicate, key_ttl, longest = match(keyed, '^(%a+) (%-?%d*) (%-?%d*)$')
-        local is_new, owner = rare('keys').is_new(queue, key, on_duplicate)
+        if not keys then
+            -- include keys
+            keys = {give = give, is_new = is_new, keep_key = keep_key, take_out = take_out}
+        end
+        local is_new, owner = keys.is_new(queue, key, on_duplicate)
         if seen then
             is_new = is_new and not seen[key]
             seen[key] = seen[key] or is_new
@@ -43,10 +48,10 @@ local function take_in(seen, needs)
         elseif is_new then
             first, its_ttl = now, key_ttl or ''
         elseif on_duplicate == 'replace' then
-            former = rare('keys').take_out(queue, owner)
+            former = keys.take_out(queue, owner)
             first = former.first
             if key_ttl ~= '' then
-                rare('keys').keep_key(queue, key, owner, key_ttl)
+                keys.keep_key(queue, key, owner, key_ttl)
             end
         else
             answer[#answer + 1] = on_duplicate == 'keep' and owner or {owner}
@@ -80,7 +85,7 @@ local function take_in(seen, needs)
     if keyed ~= '0' then
         call('HSET', hash, 'key', key, 'first', format('%d', first))
         if not former then
-            rare('keys').give(queue, key, next_id, its_ttl)
+            keys.give(queue, key, next_id, its_ttl)
         elseif former.group ~= '' then
             rare('groups').go(queue, former)
         end

@@ -1,14 +1,10 @@
--- What is seldom needed is made only when it is: to make a function costs as much as a small command. There are three parts;
--- `rare('groups')` is that of the groups, and `rare('keys')` that of the keys.
+-- What is seldom needed is made only when it is: to make a function costs as much as a small command. There are two parts;
+-- `rare('groups')` is that of the groups.
 
-local made, made_groups, made_keys
+local made, made_groups
 
 rare = function(part)
-    if part == 'keys' then
-        -- include keys
-        made_keys = made_keys or {give = give, is_new = is_new, keep_key = keep_key, owner_of = owner_of, take_out = take_out}
-        return made_keys
-    elseif part and not made_groups then
+    if part and not made_groups then
         -- include groups
         made_groups = {
             bind = bind, come = come, count_ready = count_ready, enter = enter,

@@ -2,6 +2,7 @@
 
 local operations = {}
 local R = rare()
+-- include keys
 local MOST = 1024 -- how many records are looked at for a page, those that have expired included
 
 -- The id of a task as its key has it.
@@ -115,7 +116,7 @@ end
 local function revive(queue, task_id)
     local key = queue.key .. ':' .. task_id
     local found = call('HMGET', key, 'state', 'ended', 'priority', 'key', 'group')
-    if found[1] ~= 'dead' or found[4] and (rare('keys').owner_of(queue, found[4]) or tonumber(task_id)) ~= tonumber(task_id) then
+    if found[1] ~= 'dead' or found[4] and (owner_of(queue, found[4]) or tonumber(task_id)) ~= tonumber(task_id) then
         return false
     elseif found[4] then
         call('HSET', queue.key .. ':keys', found[4], tonumber(task_id))
@@ -319,7 +320,7 @@ function operations.get(name)
         return 'gone'
     end
     local queue = {name = name, key = P .. name}
-    local task_id = digits(ARGV[7] == '' and ARGV[5] or rare('keys').owner_of(queue, ARGV[7]) or 0)
+    local task_id = digits(ARGV[7] == '' and ARGV[5] or owner_of(queue, ARGV[7]) or 0)
     local task = read_task(queue, task_id)
     if not task then
         local one = record(queue, task_id)
