@@ -336,6 +336,28 @@ async def test_put_in_refuses_as_try_put_does(store, db):
     assert await state_of(queue) == {"waiting": 1}
 
 
+async def test_put_in_keeps_and_replaces(store, db):
+    queue = WorkQueue(store, "jobs", max_size=2)
+    with db:
+        first = await queue.put_in(db, "a", key="k", delay=60, on_duplicate="replace", key_ttl=60)
+        await queue.put_in(db, "other")
+        # the queue is full, and this puts nothing new
+        assert await queue.put_in(db, "b", key="k", on_duplicate="keep") == first
+        assert await queue.put_in(db, "c", key="k", on_duplicate="replace", group="g") == first
+    db.execute("BEGIN")
+    await queue.put_in(db, "rolled back", key="k", on_duplicate="replace")
+    db.rollback()
+    assert (await queue.get(first)).payload == "c"
+    async with queue.take(0), queue.take(0):
+        with db, pytest.raises(QueueFull):
+            await queue.put_in(db, "d", key="k", on_duplicate="replace")
+    with db:
+        assert await queue.put_in(db, "e", key="k", on_duplicate="keep") == first
+        assert await queue.put_in(db, "f", key="k", on_duplicate="replace") != first
+    assert await state_of(queue) == {"waiting": 1, "done": 2}
+    assert await queue.verify()
+
+
 async def test_what_time_has_made_room_for_is_put(store, virtual_clock, db):
     queue = WorkQueue(store, "jobs", max_size=1)
     await queue.put("a", key="k", expires=1)

@@ -201,9 +201,20 @@ class User:
         )
         await self.ask(e.Count(name, SESSION) for name in names)
 
+    async def key(self, names):
+        """Keys of tasks, which outlast these."""
+        tasks = tuple(e.NewTask(b"", key=name, on_duplicate="keep", key_ttl=self._ttl) for name in names)
+        put = e.Put(SESSION, next(self._numbers), "keys", (e.PutRequest("m", tasks),), BATCH)
+        ((answer,),) = [one.answers for one in await self.ask([put])]
+        assert len(set(answer.ids)) == len(names)
+        (taken,) = await self.ask([e.Exchange(SESSION, next(self._numbers), "keys", want=len(names))])
+        settle = tuple(e.Settle(task.id, task.token, e.Verdict.DONE, ttl=0.0) for task in taken.tasks)
+        await self.ask([e.Exchange(SESSION, next(self._numbers), "keys", settle)])
+
     async def use(self, number):
         """That many names, as many of each kind."""
-        kinds = (self.lock, self.semaphore, self.election, self.limiter, self.barrier, self.pool, self.queue)
+        holds = (self.lock, self.semaphore, self.election, self.barrier, self.pool)
+        kinds = (*holds, self.limiter, self.queue, self.key)
         names = (f"tenure:{{}}:name {i}" for i in count())
         for kind, each in zip(kinds, _shares(number, len(kinds)), strict=True):
             for start in range(0, each, BATCH):

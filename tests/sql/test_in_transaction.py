@@ -198,6 +198,25 @@ async def test_the_limit_for_idle_transactions_is_for_this_one_alone(queue, db):
         db.commit()
 
 
+async def test_put_in_keeps_and_replaces(store, db):
+    queue = WorkQueue(store, "jobs", max_size=2)
+    with db.transaction():
+        first = await queue.put_in(db, "a", key="k", delay=60, on_duplicate="replace", key_ttl=60)
+        await queue.put_in(db, "other")
+        # the queue is full, and this puts nothing new
+        assert await queue.put_in(db, "b", key="k", on_duplicate="keep") == first
+        assert await queue.put_in(db, "c", key="k", on_duplicate="replace", group="g") == first
+    assert (await queue.get(first)).payload == "c"
+    async with queue.take(0), queue.take(0):
+        with db.transaction(), pytest.raises(QueueFull):
+            await queue.put_in(db, "d", key="k", on_duplicate="replace")
+    with db.transaction():
+        assert await queue.put_in(db, "e", key="k", on_duplicate="keep") == first
+        assert await queue.put_in(db, "f", key="k", on_duplicate="replace") != first
+    assert await state_of(queue) == {"waiting": 1, "done": 2}
+    assert await queue.verify()
+
+
 async def test_put_in_refuses_as_try_put_does(store, db):
     queue = WorkQueue(store, "jobs", max_size=1)
     with db.transaction():
