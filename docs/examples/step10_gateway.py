@@ -102,13 +102,13 @@ async def main(where: str = "memory:") -> None:
             ]
             ids = [one for one in await gateway.queue.put_many(prompts) if isinstance(one, int)]
             tokens = sum([(await gateway.queue.result(one))["tokens"] for one in ids])
+            print(f"{len(ids)} answers, {tokens} tokens; calls above a limit: {provider.violations}")
             group.cancel_scope.cancel()
         for key, limiter in gateway.limiters.items():
             state = await limiter.look()
             print(
                 f"{key}: {state.available['tokens']:.0f} tokens are left, held off for {state.held_off:.1f} s"
             )
-        print(f"{len(ids)} answers, {tokens} tokens; calls above a limit: {provider.violations}")
 
 
 if __name__ == "__main__":
