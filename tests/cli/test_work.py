@@ -552,6 +552,17 @@ def test_put_refuses_a_duplicate(command, url):
     assert "task 1 has the key 'nightly'" in again.err
 
 
+def test_put_keeps_or_replaces_a_duplicate(command, url):
+    for words in (
+        ["1", "--key-ttl", "60"],
+        ["2", "--on-duplicate", "keep"],
+        ["3", "--on-duplicate", "replace", "--delay", "5", "--max-wait", "9"],
+    ):
+        put = command("queue", "put", "q", *words, "--key", "nightly", "--store", url)
+        assert (put.code, put.out) == (0, "1\n")
+    assert on(url, lambda queue: queue.get(1)).payload == 3
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -560,6 +571,12 @@ def test_put_refuses_a_duplicate(command, url):
         (["1", "--delay", "-1"], "--delay"),
         (["1", "--priority", "x"], "--priority"),
         (["1", "--key", ""], "--key"),
+        (["1", "--on-duplicate", "keep"], "need --key"),
+        (["1", "--key", "k", "--max-wait", "1"], "--max-wait needs --on-duplicate replace"),
+        (
+            ["1", "--key", "k", "--max-wait", "1", "--delay", "2", "--on-duplicate", "replace"],
+            "at least --delay, 2, not 1",
+        ),
         (["1", "--store", "memory:"], "is visible only to its own process"),
     ],
 )

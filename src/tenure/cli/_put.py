@@ -7,9 +7,10 @@ import json
 import sys
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, NoReturn
+from typing import Any, NoReturn, get_args
 
 from tenure.arguments import LARGEST, check_name
+from tenure.engine import OnDuplicate
 from tenure.shared import WorkQueue
 from tenure.store import Store
 
@@ -26,11 +27,22 @@ def put(words: Sequence[str]) -> int:
     p.add_argument(
         "payload", metavar="JSON", nargs="?", default="null", help="a JSON value (default: null); - reads it"
     )
-    p.add_argument("--key", type=_name, help="refuse the task while one with this key is unfinished")
+    p.add_argument("--key", type=_name, help="only one task of the queue has this key while it is unfinished")
+    p.add_argument(
+        "--on-duplicate",
+        choices=get_args(OnDuplicate),
+        default="refuse",
+        help="if a task has the key: refuse this one (default), keep that one, or replace it",
+    )
+    p.add_argument("--key-ttl", metavar="S", type=seconds, help="the key lasts for at least so many seconds")
+    p.add_argument(
+        "--max-wait", metavar="S", type=seconds, help="with replace: most seconds from the first put"
+    )
     p.add_argument("--delay", metavar="S", type=seconds, default=0.0, help="seconds before it may be taken")
     p.add_argument("--priority", metavar="N", type=_priority, default=0, help="higher first (default: 0)")
     p.add_argument("--group", type=_name, help="the tasks with which it takes turns: a tenant, an account")
     given = p.parse_intermixed_args(words)
+    _check(given)
     task_id = with_store(given, partial(_put, given, read_payload(given.payload)), may_make=True)
     if given.json:
         return answer({"name": given.name, "id": task_id})
@@ -40,7 +52,23 @@ def put(words: Sequence[str]) -> int:
 
 async def _put(given: argparse.Namespace, payload: Any, store: Store) -> int:
     queue = WorkQueue(store, given.name)
-    return await queue.put(payload, given.priority, given.delay, given.key, group=given.group)
+    return await queue.put(
+        *(payload, given.priority, given.delay, given.key),
+        group=given.group,
+        on_duplicate=given.on_duplicate,
+        key_ttl=given.key_ttl,
+        max_wait=given.max_wait,
+    )
+
+
+def _check(given: argparse.Namespace) -> None:
+    if given.key is None and (given.on_duplicate != "refuse" or given.key_ttl is not None):
+        raise UsageError("--on-duplicate and --key-ttl need --key")
+    if given.max_wait is not None:
+        if given.on_duplicate != "replace":
+            raise UsageError("--max-wait needs --on-duplicate replace")
+        if given.max_wait < given.delay:
+            raise UsageError(f"--max-wait must be at least --delay, {given.delay:g}, not {given.max_wait:g}")
 
 
 def read_payload(text: str) -> Any:
