@@ -44,6 +44,7 @@ class Load:
         self._items: dict[tuple[object, object], str] = {}
         self._numbers = count(1)
         self._stopping = False
+        self._wrong: list[str] = []
 
     def notice(self, event, /, **fields) -> None:
         """Note which completions were accepted, and which leases were lost."""
@@ -82,7 +83,7 @@ class Load:
     async def end(self, store) -> list[str]:
         """Have all that was put done, and tell what was against the rules."""
         self._stopping = True
-        wrong: list[str] = []
+        wrong = self._wrong
         for place in self.places:
             queue = self.queue(store, place)
             with anyio.fail_after(PATIENCE):
@@ -113,7 +114,16 @@ class Load:
     async def _put(self, queue) -> None:
         item = str(next(self._numbers))
         with self.history.putting(queue.key, item):
-            await queue.put(item)
+            first = await self._put_once(queue, item)
+        # as one does that got no answer: perhaps another server answers now
+        await anyio.sleep(random.uniform(0, 2 * self._pace))
+        again = await self._put_once(queue, item)
+        self.did["puts repeated"] += 1
+        if again != first:
+            self._wrong.append(f"{queue.key}: {item} was put as {first}, and again as {again}")
+
+    async def _put_once(self, queue, item) -> int:
+        return await queue.put(item, key=item, on_duplicate="keep", key_ttl=3600.0)
 
     async def _work(self, queue) -> None:
         async def handle(task) -> None:

@@ -98,7 +98,9 @@ class Resharding:
                 self._wrong += await load.end(stores[0])
                 group.cancel_scope.cancel()
             await self._count(stores[0], engine)
-        print(f"{load.did['holds']} holds, {load.did['tasks']} tasks, lost: {dict(load.lost)}")
+        print(
+            f"{load.did['holds']} holds, {load.did['tasks']} tasks, {load.did['puts repeated']} puts repeated, lost: {dict(load.lost)}"
+        )
         return self._wrong
 
     # what is there

@@ -45,7 +45,9 @@ async def run(watched: WatchedRedis, options: argparse.Namespace) -> list[str]:
                 await measure(load, f"{number + 1}: {act.__doc__}", act, watched)
             wrong = await load.end(stores[0])
             group.cancel_scope.cancel()
-    print(f"{load.did['holds']} holds, {load.did['tasks']} tasks, lost: {dict(load.lost)}")
+    print(
+        f"{load.did['holds']} holds, {load.did['tasks']} tasks, {load.did['puts repeated']} puts repeated, lost: {dict(load.lost)}"
+    )
     return wrong
 
 
