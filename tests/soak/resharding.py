@@ -99,7 +99,8 @@ class Resharding:
                 group.cancel_scope.cancel()
             await self._count(stores[0], engine)
         print(
-            f"{load.did['holds']} holds, {load.did['tasks']} tasks, {load.did['puts repeated']} puts repeated, lost: {dict(load.lost)}"
+            f"{load.did['holds']} holds, {load.did['tasks']} tasks, "
+            f"{load.did['puts repeated']} puts repeated, lost: {dict(load.lost)}"
         )
         return self._wrong
 

@@ -46,7 +46,8 @@ async def run(watched: WatchedRedis, options: argparse.Namespace) -> list[str]:
             wrong = await load.end(stores[0])
             group.cancel_scope.cancel()
     print(
-        f"{load.did['holds']} holds, {load.did['tasks']} tasks, {load.did['puts repeated']} puts repeated, lost: {dict(load.lost)}"
+        f"{load.did['holds']} holds, {load.did['tasks']} tasks, "
+        f"{load.did['puts repeated']} puts repeated, lost: {dict(load.lost)}"
     )
     return wrong
 
