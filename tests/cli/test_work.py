@@ -52,6 +52,9 @@ async def batches(tasks):
 def batches_in_a_thread(batch: list[tenure.Task[int]]):
     note(*(task.payload for task in batch))
 
+async def ticks(task):
+    note(task.meta["scheduled_for"])
+
 def kills(payload):
     note("begun")
     os._exit(9)
@@ -220,6 +223,17 @@ def test_batches(worker, url, until, log, backend):
     assert results == [3, 3, 1]
     counts = on(url, lambda queue: queue.statistics())
     assert (counts.done, counts.discarded) == (3, 1)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_schedule_beside_the_worker(worker, url, until, log, backend):
+    processes = [worker("ticks", "--every", 0.2, "--backend", backend, store=url) for _ in range(2)]
+    until(lambda: len(log()) >= 4)
+    for process in processes:
+        process.send()
+    assert [process.ended() for process in processes] == [0, 0]
+    ticks = [line[1] for line in log()]
+    assert len(set(ticks)) == len(ticks), "each tick once"
 
 
 def test_batches_in_threads_and_without_linger(worker, url, until, log):
@@ -409,6 +423,12 @@ def test_a_program_that_returns_and_one_that_serves(worker, url, until, log):
         (["batches", "--queue", "q", "--batch", "0"], "--batch"),
         (["batches", "--queue", "q", "--batch", "9", "--linger", "-1"], "--linger"),
         (["main", "--batch", "3"], "--batch is for a handler of tasks"),
+        (["main", "--every", "3"], "--every is for a handler of tasks"),
+        (["quick", "--queue", "q", "--every", "0.001"], "--every must be at least 0.01 seconds"),
+        (["quick", "--queue", "q", "--every", "1", "--cron", "0 3 * * *"], "--every or --cron, not both"),
+        (["quick", "--queue", "q", "--cron", "never"], "--cron must be an expression with five fields"),
+        (["quick", "--queue", "q", "--cron", "0 3 * * *", "--tz", "Mars"], "--tz must be the name of"),
+        (["quick", "--queue", "q", "--every", "1", "--tz", "UTC"], "--tz is for --cron"),
         (["quick", "--queue", "q", "--grace", "never"], "--grace"),
         (["quick", "--queue", "q", "--processes", "0"], "--processes"),
         (["quick", "--queue", "q", "--health", ":65535", "--processes", "2"], "there are no ports"),

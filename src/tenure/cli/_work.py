@@ -53,7 +53,8 @@ exit code:
 
 examples:
   tenure work shop:send_mail --queue mail --store redis://localhost --concurrency 50 --health :8081
-  tenure work shop:send_mail --queue mail --reload"""
+  tenure work shop:send_mail --queue mail --reload
+  tenure work shop:report --queue reports --cron "0 3 * * *" --tz Europe/Berlin"""
 
 
 def work(words: Sequence[str]) -> int:
@@ -90,6 +91,9 @@ def _work(given: argparse.Namespace, words: Sequence[str]) -> int:
             concurrency=given.concurrency,
             batch=given.batch,
             linger=given.linger,
+            every=given.every,
+            cron=given.cron,
+            tz=given.tz,
             timeout=given.timeout,
             retries=given.retries,
             health=_address(given.health, number),
@@ -124,6 +128,14 @@ def _parser() -> argparse.ArgumentParser:
         type=_linger,
         help="seconds that a batch waits for more tasks after its first (default: 0.05)",
     )
+    add(
+        "--every",
+        metavar="S",
+        type=seconds,
+        help="also put a task every so many seconds, once for all processes",
+    )
+    add("--cron", metavar="EXPRESSION", help="also put a task at these times, once; needs tenure[cron]")
+    add("--tz", metavar="ZONE", help="the time zone of --cron (default: UTC)")
     add("--timeout", metavar="S", type=seconds, help="seconds that a try may take (default: no limit)")
     add("--retries", metavar="N", type=count, help="tries of each task in all (default: 3)")
     add(

@@ -17,7 +17,7 @@ from anyio import CancelScope
 from tenure.engines import open_store
 from tenure.errors import EngineError, StoreUnavailable
 from tenure.serving import Serving, answering, signals_received
-from tenure.shared import Retry, Task, Worker, WorkQueue
+from tenure.shared import Retry, Schedule, Task, Worker, WorkQueue
 from tenure.store import Store
 from tenure.upkeep import unwrapped_task_group
 
@@ -44,6 +44,9 @@ class Options:
     concurrency: int | None
     batch: int | None
     linger: float | None
+    every: float | None
+    cron: str | None
+    tz: str | None
     timeout: float | None
     retries: int | None
     health: tuple[str | None, int] | None
@@ -67,11 +70,12 @@ def _check(options: Options, handler: Handler) -> None:
         if options.queue is None:
             raise UsageError("--queue is missing: name the queue whose tasks the handler gets")
         _check_batch(options, handler)
+        _check_schedule(options)
         check_visible(options.store, options.store_option)
         return
     if not handler.is_async:
         raise UsageError(f"{options.handler} takes a store, so it has to be an async function")
-    for name in ("queue", "concurrency", "batch", "linger", "timeout", "retries"):
+    for name in ("queue", "concurrency", "batch", "linger", "every", "cron", "tz", "timeout", "retries"):
         if getattr(options, name) is not None:
             raise UsageError(f"--{name} is for a handler of tasks; {options.handler} takes a store")
 
@@ -87,6 +91,25 @@ def _check_batch(options: Options, handler: Handler) -> None:
             f"--batch is for a handler that takes a list of tasks; name the parameter of {options.handler} tasks, or "
             "annotate it list[tenure.Task]"
         )
+
+
+def _check_schedule(options: Options) -> None:
+    if options.every is not None and options.cron is not None:
+        raise UsageError("--every or --cron, not both")
+    if options.tz is not None and options.cron is None:
+        raise UsageError("--tz is for --cron")
+    try:
+        _schedule(options, WorkQueue(open_store("memory:"), "any"))
+    except ModuleNotFoundError as problem:
+        raise UsageError(str(problem)) from problem
+    except ValueError as problem:
+        raise UsageError(f"--{problem}") from problem
+
+
+def _schedule(options: Options, queue: WorkQueue[Any]) -> Schedule[Any] | None:
+    if options.every is None and options.cron is None:
+        return None
+    return Schedule(queue, queue.name, every=options.every, cron=options.cron, tz=options.tz or "UTC")
 
 
 async def _serve(options: Options, handler: Handler) -> int:
@@ -189,7 +212,11 @@ class _Working:
             f"{options.handler} works on queue {options.queue} of {store.url}, {concurrency:,}{batches} at"
             f" once{self.health}; Ctrl-C stops it"
         )
-        await self._worker.run()
+        async with unwrapped_task_group() as group:
+            if (schedule := _schedule(options, queue)) is not None:
+                group.start_soon(schedule.run)
+            await self._worker.run()
+            group.cancel_scope.cancel()
 
 
 def _for_tasks(handler: Handler) -> Callable[[Task], Any]:
