@@ -8,12 +8,16 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TextIO
 
 import benchmarks
 from benchmarks import _table
-from benchmarks._measure import SIZES, Row
+from benchmarks._against import rows_against, sources_of
+from benchmarks._measure import Row
+from benchmarks._record import Record, read
+from benchmarks._report import rewrite, write
 from benchmarks._running import Failed, Interrupted, interruptible, rows_of
 from benchmarks._surroundings import found, surroundings
 
@@ -56,15 +60,13 @@ class Screen:
 
 
 class Run:
-    """The rows of a run: shown, and written to a file, when they come."""
+    """The rows of a run: shown, and written to the files, when they come."""
 
-    def __init__(self, screen: Screen, file: TextIO | None, header: dict[str, Any]) -> None:
-        self.rows: list[Row] = []
-        self.header = header
-        self.failures: dict[str, str] = {}
+    def __init__(self, screen: Screen, files: Sequence[TextIO], header: dict[str, Any]) -> None:
+        self.record = Record()
         self._screen = screen
-        self._file = file
-        self._write(header)
+        self._files = files
+        self._take(header)
 
     def benchmark(self, name: str, rows: Iterator[Row | str]) -> None:
         """Take all rows of one benchmark."""
@@ -74,48 +76,70 @@ class Run:
             for row in rows:
                 if isinstance(row, str):
                     self._screen.message(f"{name}: {row}")
-                    continue
-                self.rows.append(row)
-                self._write(row)
-                self._screen.row(row)
+                else:
+                    self._take(row)
+                    self._screen.row(row)
                 self._screen.begin(name)
         except Failed as error:
-            self.failures[name] = str(error)
-            self._write({"benchmark": name, "failed": str(error)})
+            self._take({"benchmark": name, "failed": str(error)})
             self._screen.message(f"{name} failed: {error}")
         finally:
             self._screen.flush()
-        took = time.perf_counter() - began
-        self._write({"benchmark": name, "seconds": took})
-        self._screen.message(f"{name} took {took:.1f} s")
+        took = round(time.perf_counter() - began, 1)
+        self._take({"benchmark": name, "seconds": took})
+        self._screen.message(f"{name} took {took} s")
 
-    def _write(self, line: dict[str, Any]) -> None:
-        if self._file is not None:
-            self._file.write(json.dumps(line) + "\n")
-            self._file.flush()
+    def _take(self, line: dict[str, Any]) -> None:
+        self.record.take(line)
+        for file in self._files:
+            file.write(json.dumps(line) + "\n")
+            file.flush()
 
 
 def main() -> int:
-    """Run what was asked for; 1 if a benchmark failed, 2 if there is none of that name."""
+    """Do what was asked for; 1 if a benchmark failed, 2 if there is none of that name."""
     arguments = _arguments()
-    names: list[str] = arguments.names or found()
+    if arguments.rows is not None:
+        return _write(arguments, read(arguments.rows))
+    code = 0
     with ExitStack() as stack:
         stack.enter_context(interruptible())
-        file = None
-        if arguments.json is not None:
-            arguments.json.parent.mkdir(parents=True, exist_ok=True)
-            file = stack.enter_context(arguments.json.open("w", encoding="utf-8"))
-        run = Run(Screen(names), file, {"size": arguments.size, "surroundings": surroundings()})
-        code = 0
+        paths: list[Path] = [arguments.json] if arguments.json else []
+        paths += [arguments.report / "rows.jsonl"] if arguments.report else []
+        files: list[TextIO] = []
+        for path in paths:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            files.append(stack.enter_context(path.open("w", encoding="utf-8")))
+        header = {"size": arguments.size, "against": arguments.against, "surroundings": surroundings()}
+        run = Run(Screen(arguments.names), files, header)
         try:
-            for name in names:
-                run.benchmark(name, rows_of(name, arguments.size))
+            sources = stack.enter_context(sources_of(arguments.against)) if arguments.against else None
+            for name in arguments.names:
+                if sources is None:
+                    run.benchmark(name, rows_of(name, arguments.size))
+                else:
+                    run.benchmark(name, rows_against(name, arguments.size, arguments.against, sources))
         except Interrupted as interruption:
-            print(f"\nInterrupted ({interruption}) after {len(run.rows)} rows.", file=sys.stderr)
+            print(f"\nInterrupted ({interruption}) after {len(run.record.rows)} rows.", file=sys.stderr)
             code = 128 + interruption.number
-    if arguments.size == "smoke":
+    failed = _write(arguments, run.record, ended=not code)
+    return code or failed
+
+
+def _write(arguments: argparse.Namespace, record: Record, *, ended: bool = True) -> int:
+    """Write the report and the part of the page, where asked for."""
+    if arguments.report is not None:
+        write(arguments.report, record, with_plots=ended)
+        print(f"\n{arguments.report / 'index.html'}")
+        if not ended:
+            rows = arguments.report / "rows.jsonl"
+            print(f"Without plots; with them: python -m benchmarks --rows {rows} --report {arguments.report}")
+    if arguments.performance is not None and ended:
+        page = arguments.performance.read_text(encoding="utf-8")
+        arguments.performance.write_text(rewrite(page, record), encoding="utf-8")
+    if record.header.get("size") == "smoke":
         print("\nOnly a smoke run: these figures mean nothing.")
-    return code or int(bool(run.failures))
+    return int(bool(record.failures))
 
 
 def _arguments() -> argparse.Namespace:
@@ -136,10 +160,24 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument(
         "--json", type=Path, metavar="FILE", help="write each row to FILE too when it comes, as JSON"
     )
+    parser.add_argument(
+        "--report", type=Path, metavar="DIR", help="write index.html, report.md, plots and the rows to DIR"
+    )
+    parser.add_argument(
+        "--performance", type=Path, metavar="PAGE", help="rewrite the tables between the markers of PAGE"
+    )
+    parser.add_argument(
+        "--against", metavar="REV", help="compare with another revision of ours, in turn, and without peers"
+    )
+    parser.add_argument(
+        "--rows", type=Path, metavar="FILE", help="run nothing: report the rows of FILE, which --json wrote"
+    )
     arguments = parser.parse_args()
-    assert arguments.size in SIZES
+    if arguments.report is not None and find_spec("matplotlib") is None:
+        parser.error("--report needs matplotlib: pip install -e '.[bench]'")
     if unknown := sorted(set(arguments.names) - set(found())):
         parser.error(f"no benchmark called {', '.join(unknown)}; there are {', '.join(found())}")
+    arguments.names = arguments.names or found()
     return arguments
 
 
