@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -14,7 +15,7 @@ from typing import Any, TextIO
 
 import benchmarks
 from benchmarks import _table
-from benchmarks._against import rows_against, sources_of
+from benchmarks._against import NoRevision, rows_against, sources_of
 from benchmarks._measure import Row
 from benchmarks._record import Record, read
 from benchmarks._report import rewrite, write
@@ -71,7 +72,7 @@ class Run:
     def benchmark(self, name: str, rows: Iterator[Row | str]) -> None:
         """Take all rows of one benchmark."""
         self._screen.begin(name)
-        began = time.perf_counter()
+        began, cpu = time.perf_counter(), _cpu_of_children()
         try:
             for row in rows:
                 if isinstance(row, str):
@@ -85,15 +86,20 @@ class Run:
             self._screen.message(f"{name} failed: {error}")
         finally:
             self._screen.flush()
-        took = round(time.perf_counter() - began, 1)
-        self._take({"benchmark": name, "seconds": took})
-        self._screen.message(f"{name} took {took} s")
+        took, cpu = round(time.perf_counter() - began, 1), round(_cpu_of_children() - cpu, 1)
+        self._take({"benchmark": name, "seconds": took, "cpu": cpu})
+        self._screen.message(f"{name} took {took} s, {cpu} s of CPU")
 
     def _take(self, line: dict[str, Any]) -> None:
         self.record.take(line)
         for file in self._files:
             file.write(json.dumps(line) + "\n")
             file.flush()
+
+
+def _cpu_of_children() -> float:
+    times = os.times()
+    return times.children_user + times.children_system
 
 
 def main() -> int:
@@ -119,6 +125,9 @@ def main() -> int:
                     run.benchmark(name, rows_of(name, arguments.size))
                 else:
                     run.benchmark(name, rows_against(name, arguments.size, arguments.against, sources))
+        except NoRevision as error:
+            print(error, file=sys.stderr)
+            return 2
         except Interrupted as interruption:
             print(f"\nInterrupted ({interruption}) after {len(run.record.rows)} rows.", file=sys.stderr)
             code = 128 + interruption.number

@@ -13,18 +13,22 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from benchmarks._measure import Figure, Row, row
-from benchmarks._running import ROOT, rows_of
+from benchmarks._running import ROOT, Failed, rows_of
 
 ROUNDS = {"smoke": 1, "quick": 3, "full": 5}
 
 
+class NoRevision(Exception):
+    """git has no sources of that revision."""
+
+
 @contextmanager
 def sources_of(revision: str) -> Generator[Path]:
-    """A temporary folder with the sources of a revision; ValueError if there is none of that name."""
+    """A temporary folder with the sources of a revision; raises NoRevision."""
     command = ["git", "-C", str(ROOT), "archive", revision, "src"]
     archive = subprocess.run(command, capture_output=True, check=False)
     if archive.returncode:
-        raise ValueError(f"no revision {revision}: {archive.stderr.decode().strip()}")
+        raise NoRevision(f"{revision}: {archive.stderr.decode().strip()}")
     with TemporaryDirectory(prefix="bench") as folder:
         with tarfile.open(fileobj=io.BytesIO(archive.stdout)) as tar:
             tar.extractall(folder, filter="data")
@@ -39,17 +43,19 @@ def rows_against(name: str, size: str, revision: str, sources: Path) -> Iterator
     for number in range(ROUNDS[size]):
         for side, folder in sides if number % 2 == 0 else reversed(sides):
             path = os.pathsep.join(filter(None, (str(folder), os.environ.get("PYTHONPATH"))))
-            here: set[tuple[Any, ...]] = set()
-            for line in rows_of(name, size, "only-ours", environment={"PYTHONPATH": path}):
-                if isinstance(line, str):
-                    yield line
-                    continue
-                # the rows of one contest repeat our figure, beside each peer
-                key = line["work"], line["loop"], line.get("x"), line["unit"]
-                if key not in here:
-                    here.add(key)
-                    _, values = seen.setdefault(key, (line, {"ours": [], revision: []}))
-                    values[side].append(line["ours"])
+            here: dict[tuple[Any, ...], Row] = {}
+            try:
+                for line in rows_of(name, size, "only-ours", environment={"PYTHONPATH": path}):
+                    if isinstance(line, str):
+                        yield f"{side}: {line}"
+                    else:
+                        # the rows of one contest repeat our figure, beside each peer
+                        here.setdefault((line["work"], line["loop"], line.get("x"), line["unit"]), line)
+            except Failed as error:
+                raise Failed(f"{side}: {error}") from None
+            for key, line in here.items():
+                _, values = seen.setdefault(key, (line, {"ours": [], revision: []}))
+                values[side].append(line["ours"])
     for line, values in seen.values():
         if all(values.values()):
             yield {
