@@ -24,10 +24,12 @@ def contest(
     package: str = "queue_peers",
     redis: int = 0,
     once: bool = False,
+    timeout: float = 30,
 ) -> Results:
     """Let ours and the peers of the contest `name` do a work in turn, each on a fresh server or database.
 
-    `ours` are modules of ours, and how much each does; `redis` is the version of the server that `place` has.
+    `ours` are modules of ours, and how much each does; `redis` is the version of the server that `place` has. A
+    contestant has `timeout` seconds for each round.
     """
     peers = {} if size.smoke or not size.peers else PEERS[name]
     peers = {peer: entry for peer, entry in peers.items() if work in entry.counts}
@@ -41,7 +43,8 @@ def contest(
             return {"name": module, "missing": f"needs Redis {peer.redis}"}
         n = peer.counts[work] if peer else ours[module]
         with place() as path:
-            return measured(f"{package}.{module}", peer, path, loop, work, str(size.of(1, max(1, n // 4), n)))
+            words = path, loop, work, str(size.of(1, max(1, n // 4), n))
+            return measured(f"{package}.{module}", peer, *words, timeout=timeout)
 
     return in_turn(contestants, measure, 1 if once or size.name == "quick" else size.rounds)
 

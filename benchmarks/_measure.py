@@ -43,8 +43,8 @@ class Size:
 
     @property
     def loops(self) -> list[str]:
-        """The loops for works that take long: one in a smoke run."""
-        return ["asyncio"] if self.smoke else list(LOOPS)
+        """The loops for works that take long: all in a full run only."""
+        return list(LOOPS) if self.name == "full" else ["asyncio"]
 
 
 SIZES = {size.name: size for size in (Size("smoke", 1), Size("quick", 2), Size("full", 3))}

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack, contextmanager
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -30,7 +30,7 @@ MANY = 1_000_000
 
 
 @contextmanager
-def stores(size: Size) -> Iterator[dict[str, Callable[[], str]]]:
+def stores(size: Size) -> Generator[dict[str, Callable[[], str]]]:
     """By engine, a function that returns the URL of a fresh store."""
     with ExitStack() as stack:
         folder = stack.enter_context(TemporaryDirectory())
@@ -136,8 +136,9 @@ def ours(urls: dict[str, Callable[[], str]], size: Size) -> Iterator[Row]:
             "ours": on(no_ops, n, lambda i: f"g{i}"),
         }
         work = f"{engine}: no-op tasks, put and done, one group each"
-        shown = {"shown": "without groups"}
-        yield row(work, "asyncio", interleaved(contestants, size), plain, goal=">= 0.77x", **shown)
+        yield row(
+            work, "asyncio", interleaved(contestants, size), plain, goal=">= 0.77x", shown="without groups"
+        )
 
         count = min(500, groups)
         contestants = {plain: on(takes, 0, count), "ours": on(takes, groups, count)}
@@ -149,7 +150,7 @@ def ours(urls: dict[str, Callable[[], str]], size: Size) -> Iterator[Row]:
             unit="us",
             less_is_better=True,
             goal=">= 0.5x",
-            **shown,
+            shown="without groups",
         )
 
         taken = on(beside_a_long_one, long)()
@@ -166,7 +167,9 @@ def run(size: Size) -> Iterator[Row]:
         yield from ours(urls, size)
     with postgres() as database:
         for engine, place in (("Redis", redis), ("PostgreSQL", database)):
-            results = contest(f"groups_{engine.lower()}", "accounts", {"groups_ours": 100}, place, size)
+            results = contest(
+                f"groups_{engine.lower()}", "accounts", {"groups_ours": 100}, place, size, timeout=10
+            )
             for figure, what in (("others", "the ten others are done"), ("all", "all are done")):
                 work = f"{engine}: one account at a time: {what}"
                 yield from compared(work, results, figure, "s", who="groups_ours")

@@ -6,7 +6,7 @@ A flat line is what the page about performance promises for all but the last, wh
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
@@ -73,7 +73,7 @@ async def behind_a_backlog(url: str, backlogs: Sequence[int]) -> list[float]:
 
 
 @contextmanager
-def places() -> Iterator[dict[str, str]]:
+def places() -> Generator[dict[str, str]]:
     """The URLs of stores that are fresh."""
     with TemporaryDirectory() as folder, ExitStack() as stack:
         yield {
