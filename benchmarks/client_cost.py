@@ -166,7 +166,7 @@ def slope(count: Callable[[list[str]], float | None], sizes: tuple[int, int], *w
 
 def run(size: Size) -> Iterator[Row]:
     unit, count = counter() if size.name == "full" else ("CPU s", seconds)
-    sizes = size.of((1, 2), (2, 6), (5, 25))
+    sizes = size.of((1, 2), (2, 12), (5, 25))
     loops = LOOPS if unit == "instructions" else ["asyncio"]
     with TemporaryDirectory() as folder, redis_server() as socket, ExitStack() as stack:
         os.environ["PYTHONHASHSEED"] = "0"

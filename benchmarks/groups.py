@@ -124,7 +124,7 @@ async def off_by(url: str, n: int) -> float:
 
 def ours(urls: dict[str, Callable[[], str]], size: Size) -> Iterator[Row]:
     """What groups cost beside the same without them, and how fair they are; on asyncio."""
-    n, long, groups = size.of((20, 200, 50), (500, 2_000, 2_000), (5_000, LONG, 20_000))
+    n, long, groups = size.of((20, 200, 50), (500, 2_000, 2_000), (5_000, LONG, 10_000))
     plain = "ours without groups"
     for engine, url in urls.items():
 

@@ -108,7 +108,7 @@ def run(size: Size) -> Iterator[Row]:
                 contestants[PEER] = partial(on_loop, loop, theirs, calls // 10)
             figures = interleaved(contestants, size)
             yield row(work, loop, figures, CHECKPOINT if loop == "trio" else PEER)
-    keys, their_keys = size.of((500, 500), (20_000, 2_000), (200_000, 10_000))
+    keys, their_keys = size.of((500, 500), (20_000, 500), (100_000, 5_000))
     for loop in LOOPS:
         figures = interleaved(
             {

@@ -1,4 +1,4 @@
-"""The pool: checking out and returning, waiting for one's turn, and a million calls that are cancelled.
+"""The pool: checking out and returning, waiting for one's turn, and calls that are cancelled.
 
 Of the peers for any kind of resource, generic-connection-pool is the complete one; it runs on asyncio alone, so on trio
 the figures stand beside the bare checkpoint. The churn has no peer: it cancels callers at any step, in creations,

@@ -80,11 +80,11 @@ def run(size: Size) -> Iterator[Row]:
         if size.smoke:
             return
 
-        put, many = hold("put", {"ours": 2_500}), hold("put_many", {"ours": 10_000})
+        put, many = hold("put", {"ours": 2_500}), hold("put_many", {"ours": 10_000}, once=True)
         yield from compared("PostgreSQL: put by 32 callers", put, "tasks")
         yield from compared("PostgreSQL: put in batches of 100", many, "tasks")
 
-        wake = hold("wake", {"ours": 100})
+        wake = hold("wake", {"ours": 100}, once=True)
         yield from compared("PostgreSQL: idle wake-up, the first", wake, "first", "ms")
         yield from compared("PostgreSQL: idle wake-up, p50", wake, "p50", "ms", {"": "<= 2.5"})
         yield from compared("PostgreSQL: idle wake-up, p99", wake, "p99", "ms", {"": "<= 6"})

@@ -432,7 +432,7 @@ def who_runs(size: Size) -> list[str]:
 
 def run(size: Size) -> Iterator[Row]:
     contestants = who_runs(size)
-    leases, cancelled, ttl = size.of((20, 100, 0.5), (100, 2_000, 0.5), (1000, 50_000, 2.0))
+    leases, cancelled, ttl = size.of((20, 100, 0.5), (100, 2_000, 0.5), (1000, 20_000, 2.0))
     with server() as path:
         for loop in size.loops:
             yield from handing_over(loop, path, size)
