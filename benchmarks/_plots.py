@@ -92,7 +92,7 @@ def _ratios(rows: Sequence[Row]) -> str:
     axes.axvline(1, color=INK, linewidth=0.8)
     axes.set_xscale("log")
     axes.xaxis.set_major_formatter(_plain)
-    axes.xaxis.set_minor_formatter(lambda _value, _at: "")
+    axes.xaxis.set_minor_formatter(_nothing)
     axes.set_yticks(range(len(groups)), [f"{group[0]['work']}, {group[0]['loop']}" for group in groups])
     axes.set_ylim(len(groups) - 0.5, -0.5)
     axes.set_xlabel("ratio, ours to the peer")
@@ -102,6 +102,14 @@ def _ratios(rows: Sequence[Row]) -> str:
 
 def _plain(value: float, _at: int | None = None) -> str:
     return _table.number(value)
+
+
+def _short(value: float, _at: int | None = None) -> str:
+    return f"{value / 1e6:g}M" if value >= 1e6 else f"{value / 1e3:g}k" if value >= 1e3 else f"{value:g}"
+
+
+def _nothing(_value: float, _at: int | None = None) -> str:
+    return ""
 
 
 def _panels(titles: Sequence[str], height: float = 2.1) -> tuple[Figure, list[Any]]:
@@ -156,9 +164,11 @@ def _growth(rows: Sequence[Row]) -> str:
             axes.plot(xs, [ours for _, ours, _ in points], "o-", color=colour, markersize=3)
             axes.plot(xs, [peer for _, _, peer in points], "--", color=colour, linewidth=1)
         axes.set_xscale("log")
+        axes.set_xticks(sorted({row["x"] for row in here}))
+        axes.xaxis.set_minor_formatter(_nothing)
         axes.set_ylim(bottom=0)
         axes.set_ylabel(here[0]["unit"])
-        axes.xaxis.set_major_formatter(_plain)
+        axes.xaxis.set_major_formatter(_short)
         axes.yaxis.set_major_formatter(_plain)
     dashed = f" (dashed: {', '.join(sorted(peers))})" if peers else ""
     _legend(figure, dict(zip([f"{loop}{dashed}" for loop in loops], COLOURS, strict=False)))
