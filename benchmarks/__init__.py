@@ -1,1 +1,1 @@
-"""Measurements side by side with peers: `python -m benchmarks [names] [--smoke] [--json FILE]`."""
+"""Measurements side by side with peers: `python -m benchmarks [names] [--quick] [--report DIR]`."""

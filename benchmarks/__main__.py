@@ -1,137 +1,193 @@
-"""Find the benchmarks, run them, print ratios, write JSON."""
+"""Find the benchmarks, run them, and show and keep the rows as they come."""
 
 from __future__ import annotations
 
 import argparse
-import importlib
 import json
 import os
-import pkgutil
-import platform
 import sys
 import time
-from importlib.metadata import PackageNotFoundError, version
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import benchmarks
-
-Row = dict[str, Any]
-
-HEADINGS = ("work", "loop", "ours", "peer", "", "unit", "ratio", "CPU s", "reach")
-RIGHT = {"ours", "peer", "ratio", "CPU s"}
-INVOLVED = (
-    *("anyio", "trio", "uvloop", "huey", "aiobreaker", "aiolimiter", "aiologic", "aiorwlock", "async-lru"),
-    *(
-        "circuitbreaker",
-        "coredis",
-        "generic-connection-pool",
-        "interlock-cb",
-        "purgatory",
-        "redis",
-        "tricycle",
-    ),
-)
+from benchmarks import _table
+from benchmarks._against import NoRevision, rows_against, sources_of
+from benchmarks._measure import Row
+from benchmarks._record import Record, read
+from benchmarks._report import rewrite, write
+from benchmarks._running import Failed, Interrupted, interruptible, rows_of
+from benchmarks._surroundings import found, surroundings
 
 
-def found() -> list[str]:
-    """The names of all benchmarks: the modules beside this one."""
-    modules = pkgutil.iter_modules(benchmarks.__path__)
-    # packages are commands of their own
-    return sorted(m.name for m in modules if not m.ispkg and not m.name.startswith("_"))
+class Screen:
+    """The table on stdout; messages and, on a terminal, a progress bar on stderr."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self._names = names
+        self._began = time.perf_counter()
+        self._colours = sys.stdout.isatty()
+        self._bar = sys.stderr.isatty()
+        self._contest: list[Row] = []
+        print(_table.HEADING, flush=True)
+
+    def begin(self, name: str) -> None:
+        """Show how far the run is."""
+        if self._bar:
+            at = self._names.index(name)
+            text = _table.bar(at, len(self._names), name, time.perf_counter() - self._began)
+            print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
+
+    def message(self, text: str) -> None:
+        """Print a line for people."""
+        print(f"\r\x1b[K{text}" if self._bar else text, file=sys.stderr, flush=True)
+
+    def row(self, row: Row) -> None:
+        """Show a contest when its last row has come, which the next one shows."""
+        if self._contest and _table.contest(self._contest[0]) != _table.contest(row):
+            self.flush()
+        self._contest.append(row)
+
+    def flush(self) -> None:
+        """Show the contest that is not shown yet."""
+        if self._contest:
+            if self._bar:
+                print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+            print("\n".join(_table.lines(self._contest, colours=self._colours)), flush=True)
+            self._contest.clear()
 
 
-def number(value: float | None) -> str:
-    """A figure with three digits that count."""
-    if value is None:
-        return ""
-    if abs(value) >= 1000:
-        return f"{float(f'{value:.3g}'):,.0f}"
-    return f"{value:.3g}"
+class Run:
+    """The rows of a run: shown, and written to the files, when they come."""
 
+    def __init__(self, screen: Screen, files: Sequence[TextIO], header: dict[str, Any]) -> None:
+        self.record = Record()
+        self._screen = screen
+        self._files = files
+        self._take(header)
 
-def cells(row: Row) -> tuple[str, ...]:
-    """A row of the table; what is behind its peer is marked."""
-    ratio = f"{row['ratio']:.2f}"
-    cpu = " / ".join(number(row[key]) for key in ("cpu", "peer_cpu") if row.get(key) is not None)
-    return (
-        row["work"],
-        row["loop"],
-        number(row["ours"]),
-        number(row["peer"]),
-        row["peer_name"],
-        row["unit"],
-        f"behind {ratio}" if row["ratio"] < 1 else ratio,
-        cpu,
-        row.get("goal") or "",
-    )
-
-
-def table(rows: list[Row]) -> str:
-    """All rows under their headings."""
-    lines = [HEADINGS, *map(cells, rows)]
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    return "\n".join(
-        "  ".join(
-            cell.rjust(width) if heading in RIGHT else cell.ljust(width)
-            for heading, cell, width in zip(HEADINGS, line, widths, strict=True)
-        ).rstrip()
-        for line in lines
-    )
-
-
-def surroundings() -> dict[str, Any]:
-    """What the figures depend on."""
-    versions: dict[str, str] = {}
-    for name in INVOLVED:
+    def benchmark(self, name: str, rows: Iterator[Row | str]) -> None:
+        """Take all rows of one benchmark."""
+        self._screen.begin(name)
+        began, cpu = time.perf_counter(), _cpu_of_children()
         try:
-            versions[name] = version(name)
-        except PackageNotFoundError:
-            continue
-    return {
-        "python": platform.python_version(),
-        "implementation": platform.python_implementation(),
-        "system": platform.system(),
-        "machine": platform.machine(),
-        "cpus": os.cpu_count(),
-        "versions": versions,
-    }
+            for row in rows:
+                if isinstance(row, str):
+                    self._screen.message(f"{name}: {row}")
+                else:
+                    self._take(row)
+                    self._screen.row(row)
+                self._screen.begin(name)
+        except Failed as error:
+            self._take({"benchmark": name, "failed": str(error)})
+            self._screen.message(f"{name} failed: {error}")
+        finally:
+            self._screen.flush()
+        took, cpu = round(time.perf_counter() - began, 1), round(_cpu_of_children() - cpu, 1)
+        self._take({"benchmark": name, "seconds": took, "cpu": cpu})
+        self._screen.message(f"{name} took {took} s, {cpu} s of CPU")
+
+    def _take(self, line: dict[str, Any]) -> None:
+        self.record.take(line)
+        for file in self._files:
+            file.write(json.dumps(line) + "\n")
+            file.flush()
+
+
+def _cpu_of_children() -> float:
+    times = os.times()
+    return times.children_user + times.children_system
 
 
 def main() -> int:
-    """Run what was asked for; 1 if a benchmark could not run, 2 if there is none of that name."""
+    """Do what was asked for; 1 if a benchmark failed, 2 if there is none of that name."""
+    arguments = _arguments()
+    if arguments.rows is not None:
+        return _write(arguments, read(arguments.rows))
+    code = 0
+    with ExitStack() as stack:
+        stack.enter_context(interruptible())
+        paths: list[Path] = [arguments.json] if arguments.json else []
+        paths += [arguments.report / "rows.jsonl"] if arguments.report else []
+        files: list[TextIO] = []
+        for path in paths:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            files.append(stack.enter_context(path.open("w", encoding="utf-8")))
+        header = {"size": arguments.size, "against": arguments.against, "surroundings": surroundings()}
+        run = Run(Screen(arguments.names), files, header)
+        try:
+            sources = stack.enter_context(sources_of(arguments.against)) if arguments.against else None
+            for name in arguments.names:
+                if sources is None:
+                    run.benchmark(name, rows_of(name, arguments.size))
+                else:
+                    run.benchmark(name, rows_against(name, arguments.size, arguments.against, sources))
+        except NoRevision as error:
+            print(error, file=sys.stderr)
+            return 2
+        except Interrupted as interruption:
+            print(f"\nInterrupted ({interruption}) after {len(run.record.rows)} rows.", file=sys.stderr)
+            code = 128 + interruption.number
+    failed = _write(arguments, run.record, ended=not code)
+    return code or failed
+
+
+def _write(arguments: argparse.Namespace, record: Record, *, ended: bool = True) -> int:
+    """Write the report and the part of the page, where asked for."""
+    if arguments.report is not None:
+        write(arguments.report, record, with_plots=ended)
+        print(f"\n{arguments.report / 'index.html'}")
+        if not ended:
+            rows = arguments.report / "rows.jsonl"
+            print(f"Without plots; with them: python -m benchmarks --rows {rows} --report {arguments.report}")
+    if arguments.performance is not None and ended:
+        page = arguments.performance.read_text(encoding="utf-8")
+        arguments.performance.write_text(rewrite(page, record), encoding="utf-8")
+    if record.header.get("size") == "smoke":
+        print("\nOnly a smoke run: these figures mean nothing.")
+    return int(bool(record.failures))
+
+
+def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=benchmarks.__doc__)
     parser.add_argument("names", nargs="*", help=f"which ones (default: all): {', '.join(found())}")
-    parser.add_argument(
-        "--smoke", action="store_true", help="only see that they run; the figures mean nothing"
+    sizes = parser.add_mutually_exclusive_group()
+    sizes.add_argument(
+        "--smoke",
+        action="store_const",
+        const="smoke",
+        dest="size",
+        default="full",
+        help="only see that they run; the figures mean nothing",
     )
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the rows to FILE as well")
+    sizes.add_argument(
+        "--quick", action="store_const", const="quick", dest="size", help="in a few minutes, less exact"
+    )
+    parser.add_argument(
+        "--json", type=Path, metavar="FILE", help="write each row to FILE too when it comes, as JSON"
+    )
+    parser.add_argument(
+        "--report", type=Path, metavar="DIR", help="write index.html, report.md, plots and the rows to DIR"
+    )
+    parser.add_argument(
+        "--performance", type=Path, metavar="PAGE", help="rewrite the tables between the markers of PAGE"
+    )
+    parser.add_argument(
+        "--against", metavar="REV", help="compare with another revision of ours, in turn, and without peers"
+    )
+    parser.add_argument(
+        "--rows", type=Path, metavar="FILE", help="run nothing: report the rows of FILE, which --json wrote"
+    )
     arguments = parser.parse_args()
+    if arguments.report is not None and find_spec("matplotlib") is None:
+        parser.error("--report needs matplotlib: pip install -e '.[bench]'")
     if unknown := sorted(set(arguments.names) - set(found())):
         parser.error(f"no benchmark called {', '.join(unknown)}; there are {', '.join(found())}")
-
-    rows: list[Row] = []
-    failed = False
-    for name in arguments.names or found():
-        began = time.perf_counter()
-        print(f"{name} ...", file=sys.stderr, flush=True)
-        try:
-            module = importlib.import_module(f"benchmarks.{name}")
-        except ModuleNotFoundError as error:
-            print(f"{name}: {error}; pip install -e '.[bench]'", file=sys.stderr)
-            failed = True
-            continue
-        rows += [{"benchmark": name, **row} for row in module.run(smoke=arguments.smoke)]
-        print(f"{name} took {time.perf_counter() - began:.1f} s", file=sys.stderr, flush=True)
-
-    print(table(rows))
-    if arguments.smoke:
-        print("\nOnly a smoke run: these figures mean nothing.")
-    if arguments.json is not None:
-        report = {"smoke": arguments.smoke, "surroundings": surroundings(), "rows": rows}
-        arguments.json.parent.mkdir(parents=True, exist_ok=True)
-        arguments.json.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
-    return int(failed)
+    arguments.names = arguments.names or found()
+    return arguments
 
 
 if __name__ == "__main__":

@@ -1,34 +1,73 @@
-"""How a figure comes about: rounds in which ours and the peers take turns, and the median of each."""
+"""How a figure comes about: rounds in which ours and the peers take turns, the median of each, and the rows."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from math import inf, nan
 from statistics import median
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import anyio
 
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
-
 T = TypeVar("T")
+Row = dict[str, Any]
+Result = dict[str, Any]
+"""The figures of a contestant that runs in a process of its own; "missing" says why there are none."""
 
 LOOPS: dict[str, tuple[str, dict[str, Any]]] = {
     "asyncio": ("asyncio", {}),
     "uvloop": ("asyncio", {"use_uvloop": True}),
     "trio": ("trio", {}),
 }
-ROUNDS = 3
+
+
+@dataclass(frozen=True)
+class Size:
+    """How much a run measures: "smoke" only sees that all works, "quick" is small, "full" is what counts."""
+
+    name: str
+    rounds: int
+    peers: bool = True
+    """False: only ours is measured; the figures of peers are NaN."""
+
+    @property
+    def smoke(self) -> bool:
+        return self.name == "smoke"
+
+    def of(self, smoke: T, quick: T, full: T) -> T:
+        """The one of three that belongs to this size."""
+        return {"smoke": smoke, "quick": quick, "full": full}[self.name]
+
+    @property
+    def loops(self) -> list[str]:
+        """The loops for works that take long: all in a full run only."""
+        return list(LOOPS) if self.name == "full" else ["asyncio"]
+
+
+SIZES = {size.name: size for size in (Size("smoke", 1), Size("quick", 2), Size("full", 3))}
 
 
 @dataclass(frozen=True)
 class Figure:
-    """The median of what a contestant gave, and of the CPU seconds of this process that a round cost."""
+    """What a contestant gave in each round, and the CPU seconds of this process that the round cost."""
 
-    value: float
-    cpu: float
+    values: Sequence[float]
+    cpus: Sequence[float] = ()
+
+    @property
+    def value(self) -> float:
+        return median(self.values)
+
+    @property
+    def cpu(self) -> float | None:
+        return median(self.cpus) if self.cpus else None
+
+
+MISSING = Figure([nan])
+NOBODY = "no peer"
 
 
 def on_loop(loop: str, fn: Callable[..., Awaitable[T]], *args: Any, **options: Any) -> T:
@@ -37,18 +76,22 @@ def on_loop(loop: str, fn: Callable[..., Awaitable[T]], *args: Any, **options: A
     return anyio.run(partial(fn, *args, **options), backend=backend, backend_options=backend_options)
 
 
-def interleaved(contestants: Mapping[str, Callable[[], float]], *, rounds: int = ROUNDS) -> dict[str, Figure]:
-    """Let every contestant give its figure once a round, in turn, and take the median of each."""
-    seen: dict[str, list[tuple[float, float]]] = {name: [] for name in contestants}
-    for _ in range(rounds):
-        for name, contestant in contestants.items():
+def interleaved(
+    contestants: Mapping[str, Callable[[], float]], size: Size, *, rounds: int | None = None
+) -> dict[str, Figure]:
+    """Let every contestant give its figure once a round, in turn.
+
+    The names of ours begin with "ours".
+    """
+    measured = {name: one for name, one in contestants.items() if size.peers or name.startswith("ours")}
+    seen: dict[str, list[tuple[float, float]]] = {name: [] for name in measured}
+    for _ in range(rounds or size.rounds):
+        for name, contestant in measured.items():
             began = time.process_time()
             value = contestant()
             seen[name].append((value, time.process_time() - began))
-    return {
-        name: Figure(median(value for value, _ in each), median(cpu for _, cpu in each))
-        for name, each in seen.items()
-    }
+    figures = {name: Figure(*zip(*each, strict=True)) for name, each in seen.items()}
+    return {name: figures.get(name, MISSING) for name in contestants}
 
 
 def row(
@@ -60,18 +103,71 @@ def row(
     unit: str = "1/s",
     less_is_better: bool = False,
     goal: str = "",
-) -> dict[str, Any]:
-    """One line of the table: the figure called "ours" beside that of `peer_name`; a ratio above 1 is better."""
+    missing: str = "",
+    shown: str = "",
+    x: float | None = None,
+) -> Row:
+    """One line: the figure called "ours" beside that of `peer_name`; a ratio above 1 is better.
+
+    `missing` says in a word or two why the peer has no figure, `shown` is another name for it, and `x` is what
+    grows from line to line.
+    """
     ours, peer = figures["ours"], figures[peer_name]
-    return {
+    ratios = [
+        _ratio(theirs, own) if less_is_better else _ratio(own, theirs)
+        for own, theirs in zip(ours.values, peer.values, strict=False)
+    ]
+    made: Row = {
         "work": work,
         "loop": loop,
         "ours": ours.value,
         "peer": peer.value,
-        "peer_name": peer_name,
-        "ratio": peer.value / ours.value if less_is_better else ours.value / peer.value,
+        "peer_name": shown or peer_name,
+        "ratio": _ratio(peer.value, ours.value) if less_is_better else _ratio(ours.value, peer.value),
         "unit": unit,
+        "less_is_better": less_is_better,
         "goal": goal,
-        "cpu": ours.cpu,
-        "peer_cpu": peer.cpu,
+        "ours_range": [min(ours.values), max(ours.values)],
     }
+    if len(ratios) > 1:
+        made["ratio_range"] = [min(ratios), max(ratios)]
+    more = {"cpu": ours.cpu, "peer_cpu": peer.cpu, "missing": missing or None, "x": x}
+    return made | {key: value for key, value in more.items() if value is not None}
+
+
+def alone(
+    work: str,
+    loop: str,
+    values: Sequence[float],
+    *,
+    unit: str = "",
+    goal: str = "",
+    x: float | None = None,
+) -> Row:
+    """A line without a peer."""
+    figures = {"ours": Figure(values), NOBODY: MISSING}
+    return row(work, loop, figures, NOBODY, unit=unit, less_is_better=unit != "1/s", goal=goal, x=x)
+
+
+def _ratio(above: float, below: float) -> float:
+    if below == 0:
+        return 1.0 if above == 0 else inf
+    return above / below
+
+
+def in_turn(
+    contestants: Sequence[tuple[str, str]], measure: Callable[[str, str], Result], rounds: int
+) -> dict[tuple[str, str], list[Result]]:
+    """The results of (module, loop) in each round; a contestant that could not run is not asked again."""
+    seen: dict[tuple[str, str], list[Result]] = {contestant: [] for contestant in contestants}
+    for _ in range(rounds):
+        for contestant, results in seen.items():
+            if not (results and "missing" in results[-1]):
+                results.append(measure(*contestant))
+    return seen
+
+
+def figure_of(results: Sequence[Result], key: str, scale: float = 1) -> Figure:
+    """One of the figures of a contestant that ran in a process of its own."""
+    values = [scale * result[key] for result in results if key in result]
+    return Figure(values) if values else MISSING

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 import aiologic
 import anyio
 
-from benchmarks._measure import LOOPS, ROUNDS, interleaved, on_loop, row
+from benchmarks._measure import LOOPS, Row, Size, interleaved, on_loop, row
 from tenure.local._barrier import Barrier
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Iterator
 
     Make = Callable[[int], Callable[[], Awaitable[Any]]]
 
@@ -64,9 +64,8 @@ async def met(make: Make, turns: int) -> float:
     return PARTIES * turns / (perf_counter() - start)
 
 
-def run(smoke: bool) -> list[dict[str, Any]]:
-    turns = 3 if smoke else 200
-    rows: list[dict[str, Any]] = []
+def run(size: Size) -> Iterator[Row]:
+    turns = size.of(3, 50, 200)
     for loop in LOOPS:
         peers: dict[str, Make] = {AIOLOGIC: of_aiologic}
         goals = {AIOLOGIC: ">= 1x the peer"} if loop == "trio" else {}
@@ -78,10 +77,9 @@ def run(smoke: bool) -> list[dict[str, Any]]:
                 name: partial(on_loop, loop, met, make, turns)
                 for name, make in ({"ours": ours} | peers).items()
             },
-            rounds=1 if smoke else ROUNDS,
+            size,
         )
-        rows += [
+        yield from [
             row(f"barrier, {PARTIES} parties", loop, figures, peer, goal=goals.get(peer, ""))
             for peer in peers
         ]
-    return rows

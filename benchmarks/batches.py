@@ -9,20 +9,21 @@ from __future__ import annotations
 
 import logging
 import time
-from statistics import median
+from collections.abc import Iterator
+from functools import partial
 from threading import local
-from typing import Any
 
 import anyio
 import psycopg
 
 import tenure
-from benchmarks._measure import LOOPS, ROUNDS, on_loop
+from benchmarks._measure import Row, Size, interleaved, on_loop, row
 from benchmarks._postgres_server import server
 
 TASKS = 10_000
 BATCH = 100
-WORKS = {"one by one": (1_000, 0), "batches": (TASKS, 0), "one bad in a hundred": (TASKS, 100)}
+SINGLE = "one by one"
+WORKS = {SINGLE: (1_000, 0), "batches": (TASKS, 0), "one bad in a hundred": (TASKS, 100)}
 """By what is done: how many tasks, and each how-manieth is bad."""
 
 
@@ -97,31 +98,22 @@ async def rate(url: str, n: int, bad: int, *, batch: bool) -> float:
     return n / took
 
 
-def run(smoke: bool) -> list[dict[str, Any]]:
+def run(size: Size) -> Iterator[Row]:
     """Measure everything."""
     logging.getLogger("tenure").setLevel(logging.ERROR)  # it names each dead letter
-    seen: dict[tuple[str, str], list[float]] = {}
     with server() as database:
-        for _ in range(1 if smoke else ROUNDS):
-            for work, (n, bad) in WORKS.items():
-                for loop in ["asyncio"] if smoke else LOOPS:
-                    with database() as url:
-                        count, batch = 200 if smoke else n, work != "one by one"
-                        figure = on_loop(loop, rate, url, count, bad, batch=batch)
-                        seen.setdefault((work, loop), []).append(figure)
-    figures = {of: median(rates) for of, rates in seen.items()}
-    return [
-        {
-            "work": f"PostgreSQL: tasks with a row each, {work}"
-            + ("" if work == "one by one" else f", at most {BATCH} each"),
-            "loop": loop,
-            "ours": figures[work, loop],
-            "peer": figures["one by one", loop],
-            "peer_name": "one by one",
-            "ratio": figures[work, loop] / figures["one by one", loop],
-            "unit": "1/s",
-            "goal": ">= 10x",
-        }
-        for work, loop in figures
-        if work != "one by one"
-    ]
+
+        def on_a_new_database(work: str, loop: str) -> float:
+            n, bad = WORKS[work]
+            with database() as url:
+                return on_loop(loop, rate, url, size.of(200, n // 5, n), bad, batch=work != SINGLE)
+
+        for loop in size.loops:
+            figures = interleaved(
+                {f"ours {work}": partial(on_a_new_database, work, loop) for work in WORKS}, size
+            )
+            for work in WORKS:
+                if work != SINGLE:
+                    pair = {"ours": figures[f"ours {work}"], SINGLE: figures[f"ours {SINGLE}"]}
+                    title = f"PostgreSQL: tasks with a row each, {work}, at most {BATCH} each"
+                    yield row(title, loop, pair, SINGLE, goal=">= 10x")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import AbstractAsyncContextManager, nullcontext
 from functools import partial
 from time import perf_counter
@@ -10,7 +11,7 @@ from typing import Any
 import anyio
 import anyio.lowlevel
 
-from benchmarks._measure import LOOPS, interleaved, on_loop, row
+from benchmarks._measure import LOOPS, Row, Size, interleaved, on_loop, row
 from tenure.local import BlockingWatch
 
 TASKS = 10
@@ -32,14 +33,12 @@ async def steps(watch: AbstractAsyncContextManager[Any], times: int) -> float:
         return times / (perf_counter() - began)
 
 
-def run(smoke: bool) -> list[dict[str, Any]]:
-    times, rounds = (1_000, 1) if smoke else (200_000, 5)
-    rows: list[dict[str, Any]] = []
+def run(size: Size) -> Iterator[Row]:
+    times = size.of(1_000, 40_000, 200_000)
     for loop in LOOPS:
         contestants = {
             "ours": lambda loop=loop: on_loop(loop, steps, BlockingWatch(), times),
             BARE: partial(on_loop, loop, steps, nullcontext(), times),
         }
-        figures = interleaved(contestants, rounds=rounds)
-        rows.append(row("steps while being watched", loop, figures, BARE))
-    return rows
+        figures = interleaved(contestants, size)
+        yield row("steps while being watched", loop, figures, BARE)

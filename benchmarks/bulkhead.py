@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 import anyio
 import anyio.lowlevel
 
-from benchmarks._measure import LOOPS, interleaved, on_loop, row
+from benchmarks._measure import LOOPS, Row, Size, interleaved, on_loop, row
 from tenure.local import Bulkhead
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from contextlib import AbstractAsyncContextManager
 
     Enter = Callable[[int], AbstractAsyncContextManager[Any]]
@@ -92,24 +92,22 @@ async def handed_over(make: Callable[[int], Enter], waiters: int) -> float:
     return waiters / (perf_counter() - start)
 
 
-def run(smoke: bool) -> list[dict[str, Any]]:
-    times, waiters, rounds = (200, 50, 1) if smoke else (50_000, 10_000, 3)
-    rows: list[dict[str, Any]] = []
+def run(size: Size) -> Iterator[Row]:
+    times, waiters = size.of((200, 50), (10_000, 1_000), (50_000, 10_000))
     for loop in LOOPS:
         contestants = {
             "ours": partial(on_loop, loop, cycled, plain, times),
             LIMITER: partial(on_loop, loop, cycled, limiter, times),
             CHECKPOINT: partial(on_loop, loop, checkpoints, times),
         }
-        figures = interleaved(contestants, rounds=rounds)
-        rows += [row("enter and leave", loop, figures, name) for name in (LIMITER, CHECKPOINT)]
+        figures = interleaved(contestants, size)
+        yield from [row("enter and leave", loop, figures, name) for name in (LIMITER, CHECKPOINT)]
         for work, make in {"one kind": plain, "bound and timeout": bounded, "two kinds": shared}.items():
             figures = interleaved(
                 {
                     "ours": partial(on_loop, loop, handed_over, make, waiters),
                     LIMITER: partial(on_loop, loop, handed_over, limiter, waiters),
                 },
-                rounds=rounds,
+                size,
             )
-            rows.append(row(f"{waiters:,} waiters, {work}", loop, figures, LIMITER))
-    return rows
+            yield row(f"{waiters:,} waiters, {work}", loop, figures, LIMITER)

@@ -18,11 +18,11 @@ import circuitbreaker
 import interlock
 import purgatory
 
-from benchmarks._measure import LOOPS, interleaved, on_loop, row
+from benchmarks._measure import LOOPS, Row, Size, interleaved, on_loop, row
 from tenure.local import CircuitBreaker
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Iterator
     from contextlib import AbstractAsyncContextManager
 
     Call = Callable[[Callable[[], Awaitable[None]]], Awaitable[None]]
@@ -117,8 +117,8 @@ async def refused(make: Callable[[], Awaitable[Any]], times: int) -> float:
     return (process_time() - start) / times * 1e6
 
 
-def run(smoke: bool) -> list[dict[str, Any]]:
-    times, rounds = (200, 1) if smoke else (100_000, 5)
+def run(size: Size) -> Iterator[Row]:
+    times = size.of(200, 5_000, 50_000)
     works: dict[str, tuple[Callable[..., Awaitable[float]], dict[str, Callable[..., Any]], str]] = {
         "closed, call": (
             called,
@@ -145,16 +145,14 @@ def run(smoke: bool) -> list[dict[str, Any]]:
         ),
         "open, call": (refused, {"ours": ours, "interlock-cb": interlock_cb}, ""),
     }
-    rows: list[dict[str, Any]] = []
     for loop in LOOPS:
         for work, (measure, makes, goal) in works.items():
             figures = interleaved(
                 {name: partial(on_loop, loop, measure, make, times) for name, make in makes.items()},
-                rounds=rounds,
+                size,
             )
-            rows += [
+            yield from [
                 row(work, loop, figures, name, unit=UNIT, less_is_better=True, goal=goal)
                 for name in makes
                 if name != "ours"
             ]
-    return rows

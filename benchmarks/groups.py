@@ -1,46 +1,36 @@
 """Groups of tasks: what they cost on each engine, how fair they are, and what others do instead.
 
-"one account at a time": one account has put `BIG` tasks, then ten others put one each; of each account one task may run
+"one account at a time": one account has put 100 tasks, then ten others put one each; of each account one task may run
 at a time, ten at a time in all, and each takes 5 ms. The figures are the seconds until the ten are done, and until all
 are. A handler that waits for a lock keeps its place while it waits. Peers run in processes and environments of their
-own, in turn with ours. With TENURE_LONG=1, the long group has 1,000,000 tasks, as the goal says.
+own, in turn with ours. With TENURE_LONG=1, the long group has 1,000,000 tasks.
 """
 
 from __future__ import annotations
 
-import json
 import os
-import subprocess
-import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack, contextmanager
-from math import nan
-from pathlib import Path
-from statistics import median
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import anyio
 
 import tenure
-from benchmarks._measure import LOOPS, ROUNDS, on_loop
+from benchmarks._contests import compared, contest
+from benchmarks._measure import Row, Size, alone, interleaved, on_loop, row
 from benchmarks._postgres_server import server as postgres
-from benchmarks.queue_peers._environments import python_with
-from benchmarks.redis_locks import server as redis
+from benchmarks._redis_server import server as redis
 from tenure import Item
 
-ROOT = Path(__file__).parents[1]
-BIG = 300
-LONG = 1_000_000 if os.environ.get("TENURE_LONG") else 50_000
-GROUPS = 100_000
-NO_OPS = 5_000
+LONG = 1_000_000 if os.environ.get("TENURE_LONG") else 20_000
 MANY = 1_000_000
 
 
 @contextmanager
-def stores(*, smoke: bool) -> Iterator[dict[str, Callable[[], str]]]:
+def stores(size: Size) -> Generator[dict[str, Callable[[], str]]]:
     """By engine, a function that returns the URL of a fresh store."""
     with ExitStack() as stack:
         folder = stack.enter_context(TemporaryDirectory())
@@ -49,7 +39,7 @@ def stores(*, smoke: bool) -> Iterator[dict[str, Callable[[], str]]]:
             "memory": lambda: "memory:",
             "SQLite": lambda: f"sqlite:///{folder}/{next(numbers)}.db",
         }
-        if not smoke:
+        if not size.smoke:
             database = stack.enter_context(postgres())
             path = stack.enter_context(redis())
             urls["Redis"] = lambda: f"unix://{path}"
@@ -85,7 +75,7 @@ async def takes(url: str, groups: int, n: int) -> float:
     """Microseconds a take, of `n` single ones, from a queue with so many groups of one task (0: no groups)."""
     async with tenure.open_store(url) as store:
         queue = tenure.WorkQueue(store, f"takes {time.time_ns()}", max_size=MANY * 2)
-        size = groups or GROUPS
+        size = max(groups, n)
         for start in range(0, size, 1000):
             items = (
                 Item(i, group=f"g{i}" if groups else None) for i in range(start, min(start + 1000, size))
@@ -132,105 +122,54 @@ async def off_by(url: str, n: int) -> float:
     return worst
 
 
-def ours(urls: dict[str, Callable[[], str]], *, smoke: bool) -> list[dict[str, Any]]:
+def ours(urls: dict[str, Callable[[], str]], size: Size) -> Iterator[Row]:
     """What groups cost beside the same without them, and how fair they are; on asyncio."""
-    n, size, groups = (20, 200, 50) if smoke else (NO_OPS, LONG, GROUPS)
-    rows: list[dict[str, Any]] = []
+    n, long, groups = size.of((20, 200, 50), (500, 2_000, 2_000), (5_000, LONG, 10_000))
+    plain = "ours without groups"
     for engine, url in urls.items():
-        rounds = 1 if smoke else ROUNDS
-        plain, grouped = [], []
-        for _ in range(rounds):
-            plain.append(on_loop("asyncio", no_ops, url(), n, lambda _: None))
-            grouped.append(on_loop("asyncio", no_ops, url(), n, lambda i: f"g{i}"))
-        rows.append(
-            beside(
-                f"{engine}: no-op tasks, put and done, one group each",
-                median(grouped),
-                median(plain),
-                ">= 0.77x",
-            )
+
+        def on(work: Callable[..., Any], *args: Any, url: Callable[[], str] = url) -> Callable[[], float]:
+            return lambda: on_loop("asyncio", work, url(), *args)
+
+        contestants = {
+            plain: on(no_ops, n, lambda _: None),
+            "ours": on(no_ops, n, lambda i: f"g{i}"),
+        }
+        work = f"{engine}: no-op tasks, put and done, one group each"
+        yield row(
+            work, "asyncio", interleaved(contestants, size), plain, goal=">= 0.77x", shown="without groups"
         )
+
         count = min(500, groups)
-        single, of_many = (on_loop("asyncio", takes, url(), each, count) for each in (0, groups))
-        row = beside(
-            f"{engine}: a take and its end, {groups:,} groups", of_many, single, ">= 0.5x", unit="us"
+        contestants = {plain: on(takes, 0, count), "ours": on(takes, groups, count)}
+        yield row(
+            f"{engine}: a take and its end, {groups:,} groups",
+            "asyncio",
+            interleaved(contestants, size, rounds=1),
+            plain,
+            unit="us",
+            less_is_better=True,
+            goal=">= 0.5x",
+            shown="without groups",
         )
-        rows.append(row)
-        taken = on_loop("asyncio", beside_a_long_one, url(), size)
-        rows.append(
-            alone(
-                f"{engine}: takes until 100 groups of one are done, beside one of {size:,}", taken, "<= 300"
-            )
-        )
-        off = on_loop("asyncio", off_by, url(), 250 if smoke else 1000)
-        rows.append(alone(f"{engine}: weights 1 to 4, off by at most, in windows of 1,000", off, "<= 1"))
-    return rows
+
+        taken = on(beside_a_long_one, long)()
+        work = f"{engine}: takes until 100 groups of one are done, beside one of {long:,}"
+        yield alone(work, "asyncio", [taken], goal="<= 300")
+        off = on(off_by, 1000 if size.name == "full" else 250)()
+        work = f"{engine}: weights 1 to 4, off by at most, in windows of 1,000"
+        yield alone(work, "asyncio", [off], goal="<= 1")
 
 
-def beside(work: str, value: float, plain: float, goal: str, unit: str = "1/s") -> dict[str, Any]:
-    """A row of ours with groups beside ours without."""
-    ratio = plain / value if unit == "us" else value / plain
-    of = {"ours": value, "peer": plain, "ratio": ratio, "unit": unit, "goal": goal}
-    return {"work": work, "loop": "asyncio", "peer_name": "without groups", **of}
-
-
-def alone(work: str, value: float, goal: str) -> dict[str, Any]:
-    """A row without a peer."""
-    of = {"ours": value, "peer": nan, "ratio": nan, "unit": "", "goal": goal}
-    return {"work": work, "loop": "asyncio", "peer_name": "no peer", **of}
-
-
-def measured(module: str, path: str, loop: str, n: int) -> dict[str, Any]:
-    """What a contestant gives; "missing" says why there is nothing."""
-    own = module in ("groups_ours", "groups_semaphore")
-    python = Path(sys.executable) if own else python_with(module)
-    if python is None:
-        return {"name": module, "missing": "cannot be installed"}
-    command = [python, "-m", f"benchmarks.queue_peers.{module}", path, loop, str(n)]
-    try:
-        ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
-    except subprocess.TimeoutExpired:
-        return {"name": module, "missing": "did not end"}
-    if ran.returncode:
-        return {"name": module, "missing": ran.stderr.strip().splitlines()[-1][:80]}
-    return json.loads(ran.stdout)
-
-
-def contests(*, smoke: bool) -> Iterator[dict[str, Any]]:
-    """One account at a time, ours on each loop beside each peer."""
-    n = 3 if smoke else BIG
-    stores = {"Redis": ("groups_docket", redis), "PostgreSQL": ("groups_procrastinate", postgres)}
-    for name, (peer, server) in stores.items():
-        with ExitStack() as stack:
-            database = stack.enter_context(postgres()) if server is postgres else redis
-            runs: dict[tuple[str, str], dict[str, Any]] = {}
-            loops = ["asyncio"] if smoke else list(LOOPS)
-            contestants = [("groups_ours", loop) for loop in loops] + [("groups_semaphore", "asyncio")]
-            contestants += [] if smoke else [(peer, "asyncio")]
-            for module, loop in contestants:
-                with database() as path:
-                    runs[module, loop] = measured(module, path, loop, n)
-        for (module, _), result in runs.items():
-            if module == "groups_ours":
-                continue
-            for loop in loops:
-                for figure, what in (("others", "the ten others are done"), ("all", "all are done")):
-                    own, value = runs["groups_ours", loop][figure], result.get(figure, nan)
-                    missing = f" ({result['missing']})" if "missing" in result else ""
-                    yield {
-                        "work": f"{name}: one account at a time, {n} + 10 tasks: {what}",
-                        "loop": loop,
-                        "ours": own,
-                        "peer": value,
-                        "peer_name": f"{result['name']}{missing}",
-                        "ratio": value / own,
-                        "unit": "s",
-                        "goal": "",
-                    }
-
-
-def run(smoke: bool) -> list[dict[str, Any]]:
+def run(size: Size) -> Iterator[Row]:
     """Measure everything."""
-    with stores(smoke=smoke) as urls:
-        rows = ours(urls, smoke=smoke)
-    return [*rows, *contests(smoke=smoke)]
+    with stores(size) as urls:
+        yield from ours(urls, size)
+    with postgres() as database:
+        for engine, place in (("Redis", redis), ("PostgreSQL", database)):
+            results = contest(
+                f"groups_{engine.lower()}", "accounts", {"groups_ours": 100}, place, size, timeout=10
+            )
+            for figure, what in (("others", "the ten others are done"), ("all", "all are done")):
+                work = f"{engine}: one account at a time: {what}"
+                yield from compared(work, results, figure, "s", who="groups_ours")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import sys
+from collections.abc import Iterator
 from functools import partial
 from time import perf_counter
 from typing import Any
@@ -15,7 +16,7 @@ from typing import Any
 import anyio.lowlevel
 from generic_connection_pool.asyncio import ConnectionPool
 
-from benchmarks._measure import LOOPS, ROUNDS, interleaved, on_loop, row
+from benchmarks._measure import LOOPS, Row, Size, interleaved, on_loop, row
 from benchmarks.pools import CHECKPOINT, PEER, Connection, Manager, checkpoints, connect, disconnect
 from tenure.local._keyed_pool import KeyedPool
 
@@ -93,10 +94,8 @@ async def _left(acquire: Any, calls: int) -> float:
     return max(sys.getallocatedblocks() - before, NOISE)
 
 
-def run(smoke: bool) -> list[dict[str, Any]]:
-    calls = 200 if smoke else 20_000
-    rounds = 1 if smoke else ROUNDS
-    rows: list[dict[str, Any]] = []
+def run(size: Size) -> Iterator[Row]:
+    calls = size.of(200, 5_000, 20_000)
     for work, mine, theirs in (
         ("one key", one_key, one_key_of_the_peer),
         ("keys that are new", new_keys, new_keys_of_the_peer),
@@ -107,26 +106,24 @@ def run(smoke: bool) -> list[dict[str, Any]]:
                 contestants[CHECKPOINT] = partial(on_loop, loop, checkpoints, calls, 1)
             else:
                 contestants[PEER] = partial(on_loop, loop, theirs, calls // 10)
-            figures = interleaved(contestants, rounds=rounds)
-            rows.append(row(work, loop, figures, CHECKPOINT if loop == "trio" else PEER))
-    keys, their_keys = (500, 500) if smoke else (1_000_000, 10_000)
+            figures = interleaved(contestants, size)
+            yield row(work, loop, figures, CHECKPOINT if loop == "trio" else PEER)
+    keys, their_keys = size.of((500, 500), (20_000, 500), (100_000, 5_000))
     for loop in LOOPS:
         figures = interleaved(
             {
                 "ours": partial(on_loop, loop, left, keys),
                 f"{PEER}, {their_keys:,} keys": partial(on_loop, "asyncio", left_by_the_peer, their_keys),
             },
+            size,
             rounds=1,
         )
-        rows.append(
-            row(
-                f"memory left of {keys:,} keys",
-                loop,
-                figures,
-                f"{PEER}, {their_keys:,} keys",
-                unit="blocks",
-                less_is_better=True,
-                goal="back to the start",
-            )
+        yield row(
+            f"memory left of {keys:,} keys",
+            loop,
+            figures,
+            f"{PEER}, {their_keys:,} keys",
+            unit="blocks",
+            less_is_better=True,
+            goal="back to the start",
         )
-    return rows

@@ -7,17 +7,16 @@ from __future__ import annotations
 
 from functools import partial
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import anyio
 
-from benchmarks.__main__ import table
-from benchmarks._measure import LOOPS, ROUNDS, interleaved, on_loop, row
+from benchmarks._measure import LOOPS, Row, Size, interleaved, on_loop, row
 from tenure.local._slots import Slots
 from tenure.waiting import checkpoint
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Iterator
 
     Pair = tuple[Callable[[], Awaitable[None]], Callable[[], None]]
 
@@ -118,9 +117,9 @@ WORKS = (
         {"asyncio": ">= 1.5x anyio", "uvloop": ">= 1.5x anyio", "trio": ">= 1.1x anyio"},
     ),
     Work(
-        "20,000 cancelled backwards",
+        "5,000 cancelled backwards",
         cancelled,
-        20_000,
+        5_000,
         "s",
         LOCK | {"anyio.Semaphore": anyio_semaphore},
         {"trio": "<= 1.2x the time of the peer"},
@@ -130,19 +129,18 @@ WORKS = (
 )
 
 
-def run(smoke: bool) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = []
+def run(size: Size) -> Iterator[Row]:
     for work in WORKS:
-        size = work.size // 100 if smoke else work.size
+        n = work.size // size.of(100, 5, 1)
         for loop in LOOPS:
             figures = interleaved(
                 {
-                    name: partial(on_loop, loop, work.measure, make, size)
+                    name: partial(on_loop, loop, work.measure, make, n)
                     for name, make in ({"ours": ours} | work.peers).items()
                 },
-                rounds=1 if smoke else ROUNDS,
+                size,
             )
-            rows += [
+            yield from [
                 row(
                     work.name,
                     loop,
@@ -154,8 +152,3 @@ def run(smoke: bool) -> list[dict[str, Any]]:
                 )
                 for peer in work.peers
             ]
-    return rows
-
-
-if __name__ == "__main__":
-    print(table(run(smoke=False)))

@@ -7,7 +7,7 @@ to show what that costs. aiologic's serve threads too.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
 from time import perf_counter
 from typing import Any
@@ -15,7 +15,7 @@ from typing import Any
 import aiologic
 import anyio
 
-from benchmarks._measure import LOOPS, ROUNDS, interleaved, on_loop, row
+from benchmarks._measure import LOOPS, Row, Size, interleaved, on_loop, row
 from tenure.local import PriorityQueue, Queue
 
 Ends = tuple[Callable[[int], Awaitable[object]], Callable[[], Awaitable[object]]]
@@ -72,28 +72,26 @@ async def passed(make: Make, items: int) -> float:
     return items / (perf_counter() - start)
 
 
-def run(smoke: bool) -> list[dict[str, Any]]:
-    items = 200 if smoke else 50_000
-    rows: list[dict[str, Any]] = []
+def run(size: Size) -> Iterator[Row]:
+    items = size.of(200, 5_000, 50_000)
     for loop in LOOPS:
         peers: dict[str, Make] = {STREAM: of_anyio, AIOLOGIC: of_aiologic}
         if loop != "trio":
             peers |= {"asyncio.Queue": of_asyncio, "asyncio.PriorityQueue": of_asyncio_by_priority}
-        contestants = {"ours": by_priority, "fifo": fifo} | peers
+        contestants = {"ours": by_priority, "ours fifo": fifo} | peers
         figures = interleaved(
             {name: partial(on_loop, loop, passed, make, items) for name, make in contestants.items()},
-            rounds=1 if smoke else ROUNDS,
+            size,
         )
         goals = {STREAM: ">= 1x the peer", AIOLOGIC: ">= 3x the peer"}
-        rows += [
+        yield from [
             row("PriorityQueue, one to one", loop, figures, peer, goal=goals.get(peer, ""))
             for peer in (STREAM, AIOLOGIC, "asyncio.PriorityQueue")
             if peer in figures
         ]
-        of_fifo = figures | {"ours": figures["fifo"]}
-        rows += [
+        of_fifo = figures | {"ours": figures["ours fifo"]}
+        yield from [
             row("Queue, one to one", loop, of_fifo, peer)
             for peer in (STREAM, "asyncio.Queue")
             if peer in figures
         ]
-    return rows

@@ -18,10 +18,10 @@ import anyio
 import anyio.lowlevel
 
 import tenure
-from benchmarks._measure import LOOPS, interleaved, on_loop, row
+from benchmarks._measure import LOOPS, Row, Size, interleaved, on_loop, row
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     Make = Callable[[tenure.Store], AbstractAsyncContextManager[Any]]
 
@@ -137,12 +137,10 @@ def on_engine(engine: str, loop: str, work: Callable[..., Any], *args: Any) -> f
         return on_loop(loop, work, f"sqlite:///{folder}/bench.db", *args)
 
 
-def run(smoke: bool) -> list[dict[str, Any]]:
-    cycles = {"memory": 50 if smoke else 20_000, "SQLite": 20 if smoke else 2_000}
-    floor = 200 if smoke else 50_000
-    sizes = (100,) if smoke else (1_000, 10_000)
-    rounds = 1 if smoke else 3
-    rows: list[dict[str, Any]] = []
+def run(size: Size) -> Iterator[Row]:
+    cycles = {"memory": size.of(50, 1_000, 10_000), "SQLite": size.of(20, 100, 1_000)}
+    floor = size.of(200, 5_000, 20_000)
+    lines = size.of((100,), (200,), (1_000, 10_000))
     for engine, times in cycles.items():
         for loop in LOOPS:
             ours = partial(on_engine, engine, loop)
@@ -153,9 +151,9 @@ def run(smoke: bool) -> list[dict[str, Any]]:
                     ANYIO_LOCK: partial(peer, cycled_on_anyio, anyio.Lock, floor),
                     CHECKPOINT: partial(peer, checkpoints, floor),
                 },
-                rounds=rounds,
+                size,
             )
-            rows += [
+            yield from [
                 row(f"{engine}: lock, one task", loop, figures, name) for name in (ANYIO_LOCK, CHECKPOINT)
             ]
             figures = interleaved(
@@ -163,24 +161,23 @@ def run(smoke: bool) -> list[dict[str, Any]]:
                     "ours": partial(ours, cycled, semaphore, times),
                     ANYIO_SEMAPHORE: partial(peer, cycled_on_anyio, partial(anyio.Semaphore, 5), floor),
                 },
-                rounds=rounds,
+                size,
             )
-            rows.append(row(f"{engine}: semaphore, one task", loop, figures, ANYIO_SEMAPHORE))
+            yield row(f"{engine}: semaphore, one task", loop, figures, ANYIO_SEMAPHORE)
             figures = interleaved(
                 {
-                    "ours": partial(ours, many_names, NAMES if smoke else 5 * times),
+                    "ours": partial(ours, many_names, NAMES if size.smoke else 5 * times),
                     "one task": partial(ours, cycled, lock, times),
                 },
-                rounds=rounds,
+                size,
             )
-            rows.append(row(f"{engine}: {NAMES} tasks on {NAMES} locks", loop, figures, "one task"))
-            for size in sizes:
+            yield row(f"{engine}: {NAMES} tasks on {NAMES} locks", loop, figures, "one task")
+            for waiters in lines:
                 figures = interleaved(
                     {
-                        "ours": partial(ours, handed_over, size),
-                        ANYIO_LOCK: partial(peer, handed_over_on_anyio, size),
+                        "ours": partial(ours, handed_over, waiters),
+                        ANYIO_LOCK: partial(peer, handed_over_on_anyio, waiters),
                     },
-                    rounds=rounds,
+                    size,
                 )
-                rows.append(row(f"{engine}: {size:,} waiters handed over", loop, figures, ANYIO_LOCK))
-    return rows
+                yield row(f"{engine}: {waiters:,} waiters handed over", loop, figures, ANYIO_LOCK)

@@ -1,4 +1,4 @@
-"""The pool: checking out and returning, waiting for one's turn, and a million calls that are cancelled.
+"""The pool: checking out and returning, waiting for one's turn, and calls that are cancelled.
 
 Of the peers for any kind of resource, generic-connection-pool is the complete one; it runs on asyncio alone, so on trio
 the figures stand beside the bare checkpoint. The churn has no peer: it cancels callers at any step, in creations,
@@ -8,6 +8,7 @@ checks and bodies, and fails if a slot is lost or anything is closed while it is
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
@@ -16,7 +17,7 @@ import anyio
 import anyio.lowlevel
 from generic_connection_pool.asyncio import BaseConnectionManager, ConnectionPool
 
-from benchmarks._measure import LOOPS, ROUNDS, interleaved, on_loop, row
+from benchmarks._measure import LOOPS, Row, Size, interleaved, on_loop, row
 from tenure.local._pool import Pool
 
 if TYPE_CHECKING:
@@ -203,10 +204,8 @@ async def churned(calls: int) -> float:
     return await Churn(calls).run()
 
 
-def run(smoke: bool) -> list[dict[str, Any]]:
-    calls = 200 if smoke else 40_000
-    rounds = 1 if smoke else ROUNDS
-    rows: list[dict[str, Any]] = []
+def run(size: Size) -> Iterator[Row]:
+    calls = size.of(200, 4_000, 20_000)
     for work, tasks, goal in (
         ("check out and return, one task", 1, ">= 10x"),
         (f"100 tasks on {SLOTS} resources", 100, ""),
@@ -217,19 +216,19 @@ def run(smoke: bool) -> list[dict[str, Any]]:
                 contestants[CHECKPOINT] = partial(on_loop, loop, checkpoints, calls, tasks)
             else:
                 contestants[PEER] = partial(on_loop, loop, peers, calls // 4, tasks)
-            figures = interleaved(contestants, rounds=rounds)
+            figures = interleaved(contestants, size)
             peer = CHECKPOINT if loop == "trio" else PEER
-            rows.append(row(work, loop, figures, peer, goal="" if loop == "trio" else goal))
-    cancelled = 500 if smoke else 1_000_000
+            yield row(work, loop, figures, peer, goal="" if loop == "trio" else goal)
+    cancelled = size.of(500, 10_000, 200_000)
     for loop in LOOPS:
         figures = interleaved(
             {
                 "ours": partial(on_loop, loop, churned, cancelled),
                 CHECKPOINT: partial(on_loop, loop, checkpoints, calls, 1),
             },
+            size,
             rounds=1,
         )
-        rows.append(
-            row(f"{cancelled:,} cancelled calls", loop, figures, CHECKPOINT, goal="no slot lost, or it fails")
+        yield row(
+            f"{cancelled:,} cancelled calls", loop, figures, CHECKPOINT, goal="no slot lost, or it fails"
         )
-    return rows

@@ -10,49 +10,19 @@ is one that 1,000 tasks of a process wait for: the time from leaving the block t
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from functools import partial
 from itertools import pairwise
-from math import nan
 from statistics import median, quantiles
-from typing import Any
 
 import anyio
 import psycopg
 
 import tenure
-from benchmarks._measure import LOOPS, ROUNDS, on_loop
+from benchmarks._contests import compared, contest
+from benchmarks._measure import Result, Row, Size, alone, in_turn, on_loop
 from benchmarks._postgres_server import NewDatabase, server
-from benchmarks.queue_peers._environments import POSTGRES_PEERS
 from benchmarks.queue_peers._server import PostgresServer
-from benchmarks.redis_queue import AHEAD, OURS, Contestant, Result, compared, measured, medians
-
-WORKS: dict[str, dict[str, int]] = {
-    # how many tasks, by module: about a second each
-    "drain": {OURS: 10_000, AHEAD: 15_000, "pgqueuer": 7_500, "procrastinate": 250, "saq_postgres": 500},
-    "put": {OURS: 5_000, "pgqueuer": 750, "procrastinate": 750},
-    "put_many": {OURS: 20_000, "pgqueuer": 20_000, "procrastinate": 7_500},
-    "wake": {OURS: 200, "pgqueuer": 200, "procrastinate": 200},
-    "idle": {OURS: 20, "pgqueuer": 20, "procrastinate": 20},  # tenths of a second
-}
-WAITERS = 1_000
-
-
-def rounds(database: NewDatabase, work: str, *, smoke: bool) -> dict[Contestant, Result]:
-    """The contestants take turns; the median of each figure."""
-    own = [module for module in (OURS, AHEAD) if module in WORKS[work]]
-    contestants: list[Contestant] = [(module, "asyncio") for module in own]
-    if not smoke:
-        contestants = [(module, loop) for module in own for loop in LOOPS]
-        peers = {peer: loops for peer, (_, loops) in POSTGRES_PEERS.items() if peer in WORKS[work]}
-        contestants += [(peer, loop) for peer, loops in peers.items() for loop in loops]
-    seen: dict[Contestant, list[Result]] = {contestant: [] for contestant in contestants}
-    for _ in range(1 if smoke or work == "idle" else ROUNDS):
-        for contestant, results in seen.items():
-            if not any("missing" in result for result in results):
-                n = 1 if smoke else WORKS[work][contestant[0]]
-                with database() as url:
-                    results.append(measured(url, work, contestant, n))
-    return {contestant: medians(results) for contestant, results in seen.items()}
 
 
 async def hand_over(url: str, waiters: int) -> Result:
@@ -78,55 +48,48 @@ async def hand_over(url: str, waiters: int) -> Result:
     return {"median": median(times), "p99": quantiles(times, n=100)[-1], "connections": connections}
 
 
-def handing_over(database: NewDatabase, *, smoke: bool) -> list[dict[str, Any]]:
+def handing_over(database: NewDatabase, size: Size) -> Iterator[Row]:
     """Hand a lock on, on each loop."""
-    waiters = 10 if smoke else WAITERS
-    seen: dict[str, list[Result]] = {loop: [] for loop in (["asyncio"] if smoke else LOOPS)}
-    for _ in range(1 if smoke else ROUNDS):
-        for loop, results in seen.items():
-            with database() as url:
-                results.append(on_loop(loop, hand_over, url, waiters))
-    figures = {loop: medians(results) for loop, results in seen.items()}
-    goals = {"median": ("ms", "<= 1.5 ms"), "p99": ("ms", ""), "connections": ("", "<= 3")}
-    return [
-        {
-            "work": f"PostgreSQL: hand-over, {waiters:,} waiters, 1 process: {figure}",
-            "loop": loop,
-            "ours": figures[loop][figure],
-            "peer": nan,
-            "peer_name": "no peer",
-            "ratio": nan,
-            "unit": unit,
-            "goal": goal,
-        }
-        for figure, (unit, goal) in goals.items()
-        for loop in figures
-    ]
+    waiters = size.of(10, 200, 1_000)
+
+    def measure(_: str, loop: str) -> Result:
+        with database() as url:
+            return on_loop(loop, hand_over, url, waiters)
+
+    seen = in_turn([("ours", loop) for loop in size.loops], measure, size.rounds)
+    for figure, unit, goal in (("median", "ms", "<= 1.5 ms"), ("p99", "ms", ""), ("connections", "", "<= 3")):
+        work = f"PostgreSQL: hand-over, {waiters:,} waiters, 1 process: {figure}"
+        for (_, loop), results in seen.items():
+            yield alone(work, loop, [result[figure] for result in results], unit=unit, goal=goal)
 
 
-def run(smoke: bool) -> list[dict[str, Any]]:
+def run(size: Size) -> Iterator[Row]:
     """Measure everything."""
     with server() as database:
-        measure = partial(rounds, database, smoke=smoke)
-        rows = partial(compared, store="PostgreSQL")
-        drain = measure("drain")
-        found = [
-            *rows("no-op tasks", drain, "tasks", "1/s", {"pgqueuer": ">= 1.5x"}),
-            *rows("no-op tasks, fetched ahead", drain, "tasks", "1/s", {"pgqueuer": ">= 1.5x"}, who=AHEAD),
-            *rows("client CPU for a task", drain, "cpu", "us", {}, 1e6),
-            *rows("server CPU for a task", drain, "server_cpu", "us", {}, 1e6),
-            *rows("writing transactions for a task", drain, "commands", "", {}),
-            *handing_over(database, smoke=smoke),
-        ]
-        if not smoke:
-            put, many, wake, idle = map(measure, ("put", "put_many", "wake", "idle"))
-            found += [
-                *rows("put by 32 callers", put, "tasks", "1/s", {}),
-                *rows("put in batches of 100", many, "tasks", "1/s", {}),
-                *rows("idle wake-up, the first", wake, "first", "ms", {}),
-                *rows("idle wake-up, p50", wake, "p50", "ms", {"": "<= 2.5"}),
-                *rows("idle wake-up, p99", wake, "p99", "ms", {"": "<= 6"}),
-                *rows("writing transactions a second when idle", idle, "commands", "", {}),
-                *rows("connections, worker and producer", idle, "connections", "", {"": "4 (2 each)"}),
-            ]
-    return found
+        hold = partial(contest, "postgres", place=database, size=size)
+        faster = {"pgqueuer": ">= 1.5x"}
+
+        drain = hold("drain", {"ours": 5_000, "ours_ahead": 7_500})
+        yield from compared("PostgreSQL: no-op tasks", drain, "tasks", goals=faster)
+        ahead = "PostgreSQL: no-op tasks, fetched ahead"
+        yield from compared(ahead, drain, "tasks", goals=faster, who="ours_ahead")
+        yield from compared("PostgreSQL: client CPU for a task", drain, "cpu", "us", scale=1e6)
+        yield from compared("PostgreSQL: server CPU for a task", drain, "server_cpu", "us", scale=1e6)
+        yield from compared("PostgreSQL: writing transactions for a task", drain, "commands", "")
+        yield from handing_over(database, size)
+        if size.smoke:
+            return
+
+        put, many = hold("put", {"ours": 2_500}), hold("put_many", {"ours": 10_000}, once=True)
+        yield from compared("PostgreSQL: put by 32 callers", put, "tasks")
+        yield from compared("PostgreSQL: put in batches of 100", many, "tasks")
+
+        wake = hold("wake", {"ours": 100}, once=True)
+        yield from compared("PostgreSQL: idle wake-up, the first", wake, "first", "ms")
+        yield from compared("PostgreSQL: idle wake-up, p50", wake, "p50", "ms", {"": "<= 2.5"})
+        yield from compared("PostgreSQL: idle wake-up, p99", wake, "p99", "ms", {"": "<= 6"})
+
+        idle = hold("idle", {"ours": 15}, once=True)
+        yield from compared("PostgreSQL: writing transactions a second when idle", idle, "commands", "")
+        connections = "PostgreSQL: connections, worker and producer"
+        yield from compared(connections, idle, "connections", "", {"": "4 (2 each)"})

@@ -9,13 +9,14 @@ from __future__ import annotations
 import gc
 import time
 import tracemalloc
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
 import anyio
 
 import tenure
-from benchmarks._measure import interleaved, on_loop, row
+from benchmarks._measure import Row, Size, interleaved, on_loop, row
 from tenure.local import CircuitBreaker, Pool
 from tenure.processor import Context, Preset, Processor
 
@@ -111,47 +112,44 @@ async def bytes_per_worker(workers: int, *, bare: bool) -> float:
         return (await measured(workers) - one) / (workers - 1)
 
 
-def run(*, smoke: bool) -> list[dict[str, Any]]:
+def run(size: Size) -> Iterator[Row]:
     """Give one row for each kind of work and loop."""
-    n = 300 if smoke else 20_000
-    many = 50 if smoke else 1_000
-    rows: list[dict[str, Any]] = []
+    n = size.of(300, 2_000, 20_000)
+    many = size.of(50, 200, 1_000)
     for loop in LOOPS:
         figures = interleaved(
             {
                 "ours": partial(on_loop, loop, through_processor, n, CONCURRENCY, noop),
-                "parts": partial(on_loop, loop, through_processor, n // 10, CONCURRENCY, noop, parts=True),
-                "peer": partial(on_loop, loop, through_worker, n, CONCURRENCY, noop),
-            }
+                "ours with parts": partial(
+                    on_loop, loop, through_processor, n // 10, CONCURRENCY, noop, parts=True
+                ),
+                "Worker": partial(on_loop, loop, through_worker, n, CONCURRENCY, noop),
+            },
+            size,
         )
-        rows.append(row("no-op tasks, concurrency 32", loop, figures, "peer", unit="tasks/s"))
-        extra = 1e6 * (figures["ours"].cpu - figures["peer"].cpu) / n
-        rows[-1]["goal"] = f"CPU: +{extra:.1f} us a task"
-        with_parts = {"ours": figures["parts"], "peer": figures["peer"]}
-        rows.append(row("the same with all parts", loop, with_parts, "peer", unit="tasks/s"))
+        yield row("no-op tasks, concurrency 32", loop, figures, "Worker")
+        with_parts = {"ours": figures["ours with parts"], "Worker": figures["Worker"]}
+        yield row("the same with all parts", loop, with_parts, "Worker")
         thousand = interleaved(
             {
                 "ours": partial(on_loop, loop, through_processor, 5 * many, many, nap),
-                "peer": partial(on_loop, loop, through_worker, 5 * many, many, nap),
-            }
+                "Worker": partial(on_loop, loop, through_worker, 5 * many, many, nap),
+            },
+            size,
         )
-        rows.append(row(f"tasks of 50 ms, {many:,} workers", loop, thousand, "peer", unit="tasks/s"))
+        yield row(f"tasks of 50 ms, {many:,} workers", loop, thousand, "Worker")
         memory = interleaved(
             {
                 "ours": partial(on_loop, loop, bytes_per_worker, many, bare=False),
-                "peer": partial(on_loop, loop, bytes_per_worker, many, bare=True),
-            }
+                "Worker": partial(on_loop, loop, bytes_per_worker, many, bare=True),
+            },
+            size,
         )
-        rows.append(
-            row(
-                f"memory of an idle worker, of {many:,}",
-                loop,
-                memory,
-                "peer",
-                unit="bytes",
-                less_is_better=True,
-            )
+        yield row(
+            f"memory of an idle worker, of {many:,}",
+            loop,
+            memory,
+            "Worker",
+            unit="bytes",
+            less_is_better=True,
         )
-    for each in rows:
-        each["peer_name"] = "Worker"
-    return rows

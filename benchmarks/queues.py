@@ -1,4 +1,4 @@
-"""The work queue on the embedded engines: no-op tasks through a worker, putting, and taking in front of a backlog.
+"""The work queue on the embedded engines: no-op tasks through a worker, and putting.
 
 Ours leases, fences and stores a result for every task. huey's tasks are popped: one that was being worked on when its
 process dies is lost. The in-memory floor is a bare dispatch: items through an anyio stream to as many tasks.
@@ -7,11 +7,11 @@ process dies is lost. The in-memory floor is a bare dispatch: items through an a
 from __future__ import annotations
 
 import logging
-import math
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from functools import partial
 from itertools import count
 from typing import Any
@@ -19,7 +19,7 @@ from typing import Any
 import anyio
 
 import tenure
-from benchmarks._measure import Figure, interleaved, on_loop, row
+from benchmarks._measure import Row, Size, interleaved, on_loop, row
 
 CONCURRENCY = 32
 LOOPS = ("asyncio", "uvloop", "trio")
@@ -92,22 +92,6 @@ async def put_in_batches(url: str, n: int) -> float:
         return n / (time.perf_counter() - began)
 
 
-async def take_p99(url: str, backlog: int, takes: int) -> float:
-    """The 99th percentile, in ms, of taking and completing a task with so many waiting behind it."""
-    async with tenure.open_store(url) as store:
-        queue = tenure.WorkQueue(store, "bench", max_size=backlog + takes + 1)
-        for start in range(0, backlog, 25_600):
-            await queue.put_many(range(start, min(start + 25_600, backlog)))
-        seconds: list[float] = []
-        for number in range(takes):
-            await queue.put(number, priority=1)
-            began = time.perf_counter()
-            async with queue.take():
-                pass
-            seconds.append(time.perf_counter() - began)
-        return 1000 * sorted(seconds)[math.ceil(0.99 * takes) - 1]
-
-
 def fresh(work: Any, *args: Any, loop: str) -> float:
     """Run `work(url, ...)` on a new SQLite file."""
     with tempfile.TemporaryDirectory() as folder:
@@ -165,12 +149,16 @@ def huey_put(n: int) -> float:
 def two_processes(n: int, *, loop: str) -> float:
     """No-op tasks a second, drained by two processes from one file."""
     with tempfile.TemporaryDirectory() as folder:
-        url = f"sqlite:///{folder}/bench.db"
-        on_loop(loop, _fill, url, n)
-        command = [sys.executable, "-m", "benchmarks.queues", url, loop]
-        processes = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
-        spans = [tuple(map(float, process.communicate()[0].split())) for process in processes]
-        return n / (max(end for _, end in spans) - min(start for start, _ in spans))
+        return by_processes(f"sqlite:///{folder}/bench.db", n, 2, loop)
+
+
+def by_processes(url: str, n: int, processes: int, loop: str) -> float:
+    """No-op tasks a second, drained by so many processes."""
+    on_loop(loop, _fill, url, n)
+    command = [sys.executable, "-m", "benchmarks.queues", url, loop]
+    children = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(processes)]
+    spans = [tuple(map(float, child.communicate()[0].split())) for child in children]
+    return n / (max(end for _, end in spans) - min(start for start, _ in spans))
 
 
 async def _fill(url: str, n: int) -> None:
@@ -184,54 +172,41 @@ async def _help(url: str) -> None:
     print(start, time.time())
 
 
-def _fixed(value: float) -> Figure:
-    return Figure(value, 0.0)
-
-
-def run(smoke: bool) -> list[dict[str, Any]]:
+def run(size: Size) -> Iterator[Row]:
     """Measure everything."""
-    n = 500 if smoke else 20_000
-    backlog, takes = (500, 50) if smoke else (1_000_000, 1_000)
-    rows: list[dict[str, Any]] = []
+    n = size.of(500, 2_000, 10_000)
     for loop in LOOPS:
         figures = interleaved(
             {
                 "ours": partial(on_loop, loop, drained, "memory:", n),
                 "bare dispatch": partial(on_loop, loop, dispatched, n),
-            }
+            },
+            size,
         )
         goal = f">= {MEMORY_GOALS[loop]:,}/s"
-        rows.append(row("memory: no-op tasks, concurrency 32", loop, figures, "bare dispatch", goal=goal))
+        yield row("memory: no-op tasks, concurrency 32", loop, figures, "bare dispatch", goal=goal)
     contestants = {f"ours {loop}": partial(fresh, drained, n, loop=loop) for loop in LOOPS}
-    figures = interleaved({**contestants, "huey": partial(huey_drained, n)})
+    figures = interleaved({**contestants, "huey": partial(huey_drained, n)}, size)
     for loop in LOOPS:
         pair = {"ours": figures[f"ours {loop}"], "huey": figures["huey"]}
-        rows.append(row("SQLite: no-op tasks, one process", loop, pair, "huey", goal=">= 2x"))
+        yield row("SQLite: no-op tasks, one process", loop, pair, "huey", goal=">= 2x")
     for loop in LOOPS:
-        both = interleaved({"ours": partial(two_processes, n, loop=loop)}, rounds=1 if smoke else 3)
+        both = interleaved({"ours": partial(two_processes, n, loop=loop)}, size)
         pair = {"ours": both["ours"], "huey": figures["huey"]}
-        rows.append(
-            row("SQLite: no-op tasks, two processes (huey: one)", loop, pair, "huey", goal=">= 5,000/s")
-        )
+        yield row("SQLite: no-op tasks, two processes (huey: one)", loop, pair, "huey", goal=">= 5,000/s")
+
     putting = {
-        "one": partial(fresh, put_one_by_one, n, loop="asyncio"),
-        "many": partial(fresh, put_in_batches, n, loop="asyncio"),
+        "ours one by one": partial(fresh, put_one_by_one, n, loop="asyncio"),
+        "ours in batches": partial(fresh, put_in_batches, n, loop="asyncio"),
         "huey": partial(huey_put, n),
     }
-    figures = interleaved(putting)
-    for name, work in (("one", "SQLite: put by 32 callers"), ("many", "SQLite: put in batches of 100")):
-        rows.append(row(work, "asyncio", {"ours": figures[name], "huey": figures["huey"]}, "huey"))
-    for store, measure in (
-        ("memory", lambda size: on_loop("asyncio", take_p99, "memory:", size, takes)),
-        ("SQLite", lambda size: fresh(take_p99, size, takes, loop="asyncio")),
+    figures = interleaved(putting, size)
+    for name, work in (
+        ("ours one by one", "SQLite: put by 32 callers"),
+        ("ours in batches", "SQLite: put in batches of 100"),
     ):
-        pair = {"empty queue": _fixed(measure(0)), "ours": _fixed(measure(backlog))}
-        work = f"{store}: p99 of take with a backlog of {backlog:,}"
-        rows.append(
-            row(work, "asyncio", pair, "empty queue", unit="ms", less_is_better=True, goal=">= 0.5 (2x)")
-        )
-    return rows
+        yield row(work, "asyncio", {"ours": figures[name], "huey": figures["huey"]}, "huey")
 
 
 if __name__ == "__main__":
-    on_loop(sys.argv[2], _help, sys.argv[1]) if len(sys.argv) > 2 else print(run(smoke=True))
+    on_loop(sys.argv[2], _help, sys.argv[1])

@@ -24,7 +24,6 @@ import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
-from functools import partial
 from importlib.util import find_spec
 from itertools import count, pairwise
 from statistics import median
@@ -33,7 +32,8 @@ from typing import Any
 import anyio
 import hiredis
 
-from benchmarks._measure import LOOPS, ROUNDS, on_loop
+from benchmarks._measure import MISSING, NOBODY, Figure, Row, Size, alone, in_turn, on_loop, row
+from benchmarks._redis_server import server
 
 NAME = "report"
 LINE = f"tenure:{{0}}:tenure:lock:{NAME}:waiting"  # where ours keeps those who wait
@@ -363,24 +363,10 @@ async def lost_reply(who: str, path: str, ttl: float) -> tuple[float, int]:
 # -------------------------------------------------------------------------------------------------------- the table
 
 
-def rows_of(
-    work: str, loop: str, figures: Mapping[str, float], unit: str, goal: str
-) -> Iterator[dict[str, Any]]:
+def rows_of(work: str, loop: str, figures: Mapping[str, Figure], unit: str, goal: str) -> Iterator[Row]:
     """Ours beside each peer; less is better, and may be nothing."""
-    ours = figures["ours"]
-    for name, peer in figures.items():
-        if name != "ours":
-            ratio = peer / ours if ours else math.inf if peer else 1.0
-            yield {
-                "work": work,
-                "loop": loop,
-                "ours": ours,
-                "peer": peer,
-                "peer_name": name,
-                "unit": unit,
-                "goal": goal,
-                "ratio": ratio,
-            }
+    for name in [name for name in figures if name != "ours"] or [NOBODY]:
+        yield row(work, loop, {NOBODY: MISSING, **figures}, name, unit=unit, less_is_better=True, goal=goal)
 
 
 def loop_of(who: str, loop: str) -> str:
@@ -392,88 +378,64 @@ def p99(times: list[float]) -> float:
     return sorted(times)[len(times) * 99 // 100]
 
 
-def middle(results: list[Handed], figure: Callable[[Handed], float]) -> float:
-    return median(figure(result) for result in results)
+def handing_over(loop: str, path: str, size: Size) -> Iterator[Row]:
+    processes, waiters, seconds = size.of((1, 20, 0.3), (2, 200, 1.0), (4, 1000, PEER_SECONDS))
 
+    def measure(who: str, on: str) -> dict[str, Any]:
+        ping = on_loop(on, round_trip, who, path, size.of(20, 200, 2000))
+        handed = hand_over(who, on, path, processes=processes, waiters=waiters, most=waiters, seconds=seconds)
+        return {"ping": ping, "handed": handed}
 
-def handing_over(loop: str, path: str, *, smoke: bool) -> Iterator[dict[str, Any]]:
-    contestants = CONTESTANTS[:2] if smoke else CONTESTANTS
-    processes, waiters, rounds, seconds = (1, 20, 1, 0.3) if smoke else (4, 1000, ROUNDS, PEER_SECONDS)
-    ping = {
-        who: on_loop(loop_of(who, loop), round_trip, who, path, 20 if smoke else 2000) for who in contestants
-    }
-    runs: dict[str, list[Handed]] = {who: [] for who in contestants}
-    for _ in range(rounds):
-        for who in contestants:
-            runs[who].append(
-                hand_over(
-                    who,
-                    loop_of(who, loop),
-                    path,
-                    processes=processes,
-                    waiters=waiters,
-                    most=waiters,
-                    seconds=seconds,
-                )
-            )
-    told = partial(_told, loop, runs)
-    yield from rows_of("Redis: PING, nothing else", loop, {who: 1e6 * p for who, p in ping.items()}, "us", "")
+    contestants = [(who, loop_of(who, loop)) for who in who_runs(size)]
+    runs = in_turn(contestants, measure, size.rounds)
+    seen = {who: results for (who, _), results in runs.items()}
+
+    def rows(work: str, figure: Callable[[Handed, float], float], unit: str, goal: str) -> Iterator[Row]:
+        figures = {
+            who: Figure([figure(result["handed"], result["ping"]) for result in results])
+            for who, results in seen.items()
+        }
+        return rows_of(work, loop, figures, unit, goal)
+
+    yield from rows("Redis: PING, nothing else", lambda _, ping: 1e6 * ping, "us", "")
     work = f"hand-over, {waiters:,} waiters, {processes} processes"
-    yield from told(f"{work}: median", lambda h: 1e6 * median(h.times), "us", "")
-    yield from told(f"{work}: p99", lambda h: 1e6 * p99(h.times), "us", "")
-    for name, figure, goal in (
-        ("median", lambda h: median(h.times), "<= 5"),
-        ("p99", lambda h: p99(h.times), "<= 10"),
-    ):
-        figures = {who: middle(results, figure) / ping[who] for who, results in runs.items()}
-        yield from rows_of(f"{work}: {name} in PINGs", loop, figures, "PING", goal)
-    yield from told(f"{work}: server, executing", lambda h: 1e6 * h.executing, "us", "<= 30 us")
-    yield from told(f"{work}: server, all CPU", lambda h: 1e6 * h.cpu, "us", "")
-    yield from told(f"{work}: commands and messages", lambda h: h.commands + h.messages, "", "2 + 1")
-    yield from told(f"{work}: overtakings", lambda h: h.overtaken, "", "0")
-    yield from told(f"{work}: sockets a process", lambda h: h.sockets, "", "1")
+    yield from rows(f"{work}: median", lambda h, _: 1e6 * median(h.times), "us", "")
+    yield from rows(f"{work}: p99", lambda h, _: 1e6 * p99(h.times), "us", "")
+    yield from rows(f"{work}: median in PINGs", lambda h, ping: median(h.times) / ping, "PING", "<= 5")
+    yield from rows(f"{work}: p99 in PINGs", lambda h, ping: p99(h.times) / ping, "PING", "<= 10")
+    yield from rows(f"{work}: server, executing", lambda h, _: 1e6 * h.executing, "us", "<= 30 us")
+    yield from rows(f"{work}: server, all CPU", lambda h, _: 1e6 * h.cpu, "us", "")
+    yield from rows(f"{work}: commands and messages", lambda h, _: h.commands + h.messages, "", "2 + 1")
+    yield from rows(f"{work}: overtakings", lambda h, _: h.overtaken, "", "0")
+    yield from rows(f"{work}: sockets a process", lambda h, _: h.sockets, "", "1")
 
 
-def _told(
-    loop: str,
-    runs: Mapping[str, list[Handed]],
-    work: str,
-    figure: Callable[[Handed], float],
-    unit: str,
-    goal: str,
-) -> Iterator[dict[str, Any]]:
-    figures = {who: middle(results, figure) for who, results in runs.items()}
-    return rows_of(work, loop, figures, unit, goal)
-
-
-def growing(loop: str, path: str) -> Iterator[dict[str, Any]]:
-    """Many more waiters must cost no more: what the peer is to us elsewhere, here is ours with 1,000."""
-    least, *others = (
-        (waiters, hand_over("ours", loop, path, processes=1, waiters=waiters, most=900))
-        for waiters in (1000, 10_000, 100_000)
-    )
-    for waiters, handed in others:
-        for work, unit, figure, goal in (
-            ("server, executing", "us", lambda h: 1e6 * h.executing, "<= 30 us, flat"),
-            ("server, all CPU", "us", lambda h: 1e6 * h.cpu, "flat"),
-            ("median", "us", lambda h: 1e6 * median(h.times), "flat"),
-            ("overtakings", "", lambda h: h.overtaken, "0"),
+def growing(loop: str, path: str, size: Size) -> Iterator[Row]:
+    """Many more waiters must cost no more."""
+    amounts: list[int] = size.of([], [1000], [1000, 10_000, 100_000])
+    for waiters in amounts:
+        handed = hand_over("ours", loop, path, processes=1, waiters=waiters, most=900)
+        for what, unit, figure, goal in (
+            ("server, executing", "us", 1e6 * handed.executing, "<= 30 us, flat"),
+            ("server, all CPU", "us", 1e6 * handed.cpu, "flat"),
+            ("median", "us", 1e6 * median(handed.times), "flat"),
+            ("overtakings", "", handed.overtaken, "0"),
         ):
-            figures = {"ours": figure(handed), "ours with 1,000": figure(least[1])}
-            yield from rows_of(
-                f"hand-over, {waiters:,} waiters, 1 process: {work}", loop, figures, unit, goal
-            )
+            yield alone(f"hand-over, 1 process: {what}", loop, [figure], unit=unit, goal=goal, x=waiters)
 
 
-def run(smoke: bool) -> list[dict[str, Any]]:
-    from benchmarks.redis_locks import server
+def who_runs(size: Size) -> list[str]:
+    if not size.peers:
+        return ["ours"]
+    return list(CONTESTANTS[:2] if size.smoke else CONTESTANTS)
 
-    rows: list[dict[str, Any]] = []
-    contestants = CONTESTANTS[:2] if smoke else CONTESTANTS
-    leases, cancelled, ttl = (20, 100, 0.5) if smoke else (1000, 100_000, 2.0)
+
+def run(size: Size) -> Iterator[Row]:
+    contestants = who_runs(size)
+    leases, cancelled, ttl = size.of((20, 100, 0.5), (100, 2_000, 0.5), (1000, 20_000, 2.0))
     with server() as path:
-        for loop in ("asyncio",) if smoke else LOOPS:
-            rows += handing_over(loop, path, smoke=smoke)
+        for loop in size.loops:
+            yield from handing_over(loop, path, size)
 
             def each(
                 function: Callable[..., Awaitable[Any]], *amounts: Any, loop: str = loop
@@ -483,19 +445,20 @@ def run(smoke: bool) -> list[dict[str, Any]]:
                     for who, amount in zip(contestants, amounts, strict=False)
                 }
 
-            rows += rows_of(
-                f"renewing {leases:,} leases: commands", loop, each(renewal, *(leases,) * 3), "", "1"
-            )
+            def rows(
+                work: str, figures: Mapping[str, float], unit: str, goal: str, loop: str = loop
+            ) -> Iterator[Row]:
+                return rows_of(work, loop, {who: Figure([f]) for who, f in figures.items()}, unit, goal)
+
+            yield from rows(f"renewing {leases:,} leases: commands", each(renewal, *(leases,) * 3), "", "1")
             # fewer tell enough of peers
             amounts = cancelled, min(cancelled, 4000), min(cancelled, 4000)
-            rows += rows_of("left of 100,000 cancelled acquires", loop, each(orphans, *amounts), "", "0")
+            yield from rows("left of 100,000 cancelled acquires", each(orphans, *amounts), "", "0")
             lost = each(lost_reply, *(ttl,) * 3)
             work = f"lost reply on a free lock, ttl {ttl:g} s"
-            rows += rows_of(work, loop, {who: took for who, (took, _) in lost.items()}, "s", "")
-            rows += rows_of(f"{work}: sent again", loop, {who: n for who, (_, n) in lost.items()}, "", "<= 2")
-        if not smoke:
-            rows += growing("asyncio", path)
-    return rows
+            yield from rows(work, {who: took for who, (took, _) in lost.items()}, "s", "")
+            yield from rows(f"{work}: sent again", {who: n for who, (_, n) in lost.items()}, "", "<= 2")
+        yield from growing("asyncio", path, size)
 
 
 if __name__ == "__main__":

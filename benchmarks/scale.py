@@ -20,7 +20,9 @@ from typing import Any, NamedTuple, cast
 import anyio
 import redis
 
-from benchmarks.redis_locks import server
+from benchmarks._measure import Figure, Row, Size
+from benchmarks._measure import row as beside
+from benchmarks._redis_server import server
 from tenure import engine as e
 from tenure.engines.redis import RedisEngine
 from tenure.engines.redis._scripts import script
@@ -42,7 +44,7 @@ SCRIPTS = (
 )
 
 
-class Size(NamedTuple):
+class Amounts(NamedTuple):
     """How much there is of everything."""
 
     tasks: int = 1_000_000
@@ -53,13 +55,14 @@ class Size(NamedTuple):
     delayed: int = 100_000
 
 
-SMALL = Size(2000, 10, 200, 200, 100, 300)
+SMALL = Amounts(2000, 10, 200, 200, 100, 300)
+MEDIUM = Amounts(50_000, 50, 5_000, 5_000, 2_000, 5_000)
 
 
 class Load:
     """Fills a server, and uses what is there, by operations of the engine."""
 
-    def __init__(self, engine: RedisEngine, size: Size) -> None:
+    def __init__(self, engine: RedisEngine, size: Amounts) -> None:
         self._engine = engine
         self._size = size
         self._numbers = count(1)
@@ -251,17 +254,23 @@ class Looks:
         return self._client.info("memory")["used_memory"]
 
 
-def row(work: str, figure: float, goal: float, unit: str) -> dict[str, Any]:
+def row(work: str, figure: float, goal: float, unit: str) -> Row:
     """A figure beside its goal."""
-    return {
-        "work": f"Redis: {work}", "loop": "asyncio", "ours": figure, "peer": goal, "peer_name": "goal",
-        "ratio": goal / figure, "unit": unit, "goal": f"<= {goal:g} {unit}",
-    }  # fmt: skip
+    figures = {"ours": Figure([figure]), "goal": Figure([goal])}
+    return beside(
+        f"Redis: {work}",
+        "asyncio",
+        figures,
+        "goal",
+        unit=unit,
+        less_is_better=True,
+        goal=f"<= {goal:g} {unit}",
+    )
 
 
-async def measure(path: str, size: Size) -> list[dict[str, Any]]:
+async def measure(path: str, size: Amounts) -> list[Row]:
     """Fill the server, and use it."""
-    rows: list[dict[str, Any]] = []
+    rows: list[Row] = []
     engine, looks = RedisEngine(f"unix://{path}"), Looks(path)
     load = Load(engine, size)
     async with serving(engine):
@@ -284,10 +293,10 @@ async def measure(path: str, size: Size) -> list[dict[str, Any]]:
     return rows
 
 
-def run(smoke: bool) -> list[dict[str, Any]]:
+def run(size: Size) -> Iterator[Row]:
     """Measure everything."""
     with server() as path:
-        return anyio.run(measure, path, SMALL if smoke else Size())
+        yield from anyio.run(measure, path, size.of(SMALL, MEDIUM, Amounts()))
 
 
 if __name__ == "__main__":

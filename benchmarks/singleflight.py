@@ -8,18 +8,18 @@ from __future__ import annotations
 
 from functools import partial
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import anyio
 import anyio.functools
 import anyio.lowlevel
 from async_lru import alru_cache
 
-from benchmarks._measure import LOOPS, interleaved, on_loop, row
+from benchmarks._measure import LOOPS, Row, Size, interleaved, on_loop, row
 from tenure.local import SingleFlight
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Iterator
 
     Ask = Callable[[int], Awaitable[int]]
 
@@ -74,18 +74,14 @@ async def alone(make: Callable[[], Ask], times: int) -> float:
     return times / (perf_counter() - began)
 
 
-def run(smoke: bool) -> list[dict[str, Any]]:
-    callers, times, rounds = (100, 100, 1) if smoke else (10_000, 10_000, 3)
-    rows: list[dict[str, Any]] = []
+def run(size: Size) -> Iterator[Row]:
+    callers, times = size.of((100, 100), (1_000, 1_000), (10_000, 10_000))
     for loop in LOOPS:
         peers = (ANYIO,) if loop == "trio" else (ANYIO, ASYNC_LRU)
-        for work, measure, size in (
+        for work, measure, n in (
             (f"{callers:,} callers share a load", shared, callers),
             ("a load of one's own", alone, times),
         ):
-            contestants = {
-                name: partial(on_loop, loop, measure, MAKES[name], size) for name in (OURS, *peers)
-            }
-            figures = interleaved(contestants, rounds=rounds)
-            rows += [row(work, loop, figures, peer) for peer in peers]
-    return rows
+            contestants = {name: partial(on_loop, loop, measure, MAKES[name], n) for name in (OURS, *peers)}
+            figures = interleaved(contestants, size)
+            yield from [row(work, loop, figures, peer) for peer in peers]

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from functools import partial
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import anyio
 import anyio.to_thread
 
-from benchmarks._measure import LOOPS, interleaved, on_loop, row
+from benchmarks._measure import LOOPS, Row, Size, interleaved, on_loop, row
 from tenure.local import Threads
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Iterator
 
 WORKERS = 4
 ANYIO = "anyio.to_thread"
@@ -53,9 +53,8 @@ async def runs(make: Callable[[], Callable[[], Awaitable[None]]], tasks: int, ti
     return times / (perf_counter() - began)
 
 
-def run(smoke: bool) -> list[dict[str, Any]]:
-    times, rounds = (100, 1) if smoke else (10_000, 3)
-    rows: list[dict[str, Any]] = []
+def run(size: Size) -> Iterator[Row]:
+    times = size.of(100, 1_000, 10_000)
     for loop in LOOPS:
         for tasks in (1, 20):
             figures = interleaved(
@@ -63,7 +62,6 @@ def run(smoke: bool) -> list[dict[str, Any]]:
                     "ours": partial(on_loop, loop, runs, ours, tasks, times),
                     ANYIO: partial(on_loop, loop, runs, anyios, tasks, times),
                 },
-                rounds=rounds,
+                size,
             )
-            rows.append(row(f"no-op functions, {tasks} tasks on {WORKERS} threads", loop, figures, ANYIO))
-    return rows
+            yield row(f"no-op functions, {tasks} tasks on {WORKERS} threads", loop, figures, ANYIO)

@@ -123,11 +123,11 @@ async def keep(opened: Opened, path: str, n: int) -> dict[str, float]:
         return {"bytes": (server.counters()["memory"] - before) / n}
 
 
-def main(opened: Opened, *releases: str) -> None:
+def main(opened: Opened, *releases: str, title: str = "") -> None:
     """Do the work that the command line names, and print its figures."""
     logging.disable(logging.CRITICAL)
     path, loop, work, n = sys.argv[1:]
     works = {"admit": admit, "wait": wait, "keep": keep}
-    name = ", ".join(f"{release} {version(release)}" for release in releases)
+    name = " + ".join([title] * bool(title) + [f"{release} {version(release)}" for release in releases])
     result = anyio.run(works[work], opened, path, int(n), **LOOPS[loop])
     print(json.dumps({**result, "name": name}))

@@ -39,4 +39,4 @@ async def opened(path: str) -> AsyncGenerator[Callable[[str, int, int], Acquire]
 
 
 if __name__ == "__main__":
-    main(opened, "redis")
+    main(opened, "redis", title="openlimit's way")

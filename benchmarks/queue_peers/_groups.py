@@ -78,7 +78,7 @@ async def _measure(opened: Opened, name: str, path: str, n: int) -> None:
 def main(opened: Opened, name: str) -> None:
     """Do it, under this name, on the server and loop that the command line names."""
     logging.disable(logging.CRITICAL)
-    path, loop, n = sys.argv[1:]
+    path, loop, _, n = sys.argv[1:]
     anyio.run(_measure, opened, name, path, int(n), **_BACKENDS[loop])
 
 

@@ -157,7 +157,7 @@ def main(opened: Callable[..., AbstractAsyncContextManager[Contestant]], *releas
     if loop not in _LOOPS:
         opened = partial(opened, threads=int(loop.split()[0]))
     works = {"drain": drain, "put": put, "put_many": put_many, "wake": wake, "idle": idle}
-    name = ", ".join(f"{release} {version(release)}" for release in releases)
+    name = " + ".join(f"{release} {version(release)}" for release in releases)
 
     def tell(result: dict[str, float]) -> NoReturn:
         print(json.dumps({**result, "name": name}), flush=True)

@@ -1,0 +1,177 @@
+"""What the benchmarks make of their rows: the table, the report, and what an interruption leaves."""
+
+import json
+import re
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from math import nan
+
+import pytest
+
+from benchmarks import _table
+from benchmarks._measure import MISSING, SIZES, Figure, alone, figure_of, in_turn, interleaved, row
+from benchmarks._peers import PEERS, ROOT
+from benchmarks._record import Record, read
+from benchmarks._report import rewrite, what_is_behind, what_is_missing, write
+
+FIGURES = {"ours": Figure([100, 200, 300]), "swift": Figure([400, 200, 500]), "slow": Figure([50, 50, 50])}
+
+
+def a_record():
+    record = Record()
+    record.take({"size": "quick", "surroundings": {"load": [0.2], "versions": {"anyio": "4"}, "cpus": 2}})
+    for peer in ("swift", "slow"):
+        record.take({"benchmark": "line", **row("hand | over", "asyncio", FIGURES, peer, goal=">= 2x")})
+    gone = {"ours": Figure([1]), "gone": MISSING}
+    record.take({"benchmark": "line", **row("hand over", "trio", gone, "gone", missing="needs Redis 7")})
+    for x in (1, 10):
+        record.take({"benchmark": "growth", **alone("takes", "asyncio", [5 * x], unit="us", x=x)})
+    record.take({"benchmark": "pools", "failed": "no module"})
+    record.take({"benchmark": "line", "seconds": 3.0})
+    return record
+
+
+def test_a_ratio_has_the_spread_of_its_rounds():
+    made = row("work", "asyncio", FIGURES, "swift")
+    assert (made["ratio"], made["ratio_range"]) == (0.5, [0.25, 1.0])
+    less = row("work", "asyncio", FIGURES, "swift", less_is_better=True)
+    assert (less["ratio"], less["ratio_range"]) == (2.0, [1.0, 4.0])
+
+
+def test_contestants_take_turns_and_peers_can_be_left_out():
+    order = []
+
+    def contestant(name):
+        return lambda: order.append(name) or 1.0
+
+    contestants = {name: contestant(name) for name in ("ours", "ours in batches", "peer")}
+    interleaved(contestants, SIZES["quick"])
+    assert order == ["ours", "ours in batches", "peer"] * 2
+    order.clear()
+    figures = interleaved(contestants, replace(SIZES["full"], rounds=1, peers=False))
+    assert order == ["ours", "ours in batches"]
+    assert figures["peer"] is MISSING
+
+
+def test_a_contestant_that_cannot_run_is_asked_once():
+    asked = []
+
+    def measure(module, loop):
+        asked.append(module)
+        return {"missing": "not installable"} if module == "gone" else {"tasks": len(asked)}
+
+    results = in_turn([("ours", "asyncio"), ("gone", "asyncio")], measure, rounds=3)
+    assert asked == ["ours", "gone", "ours", "ours"]
+    assert figure_of(results["ours", "asyncio"], "tasks").value == 3
+    assert figure_of(results["gone", "asyncio"], "tasks") is MISSING
+
+
+def test_the_table_is_narrow_with_all_peers_of_a_contest_beside_each_other():
+    long = row(
+        "a work with a very long name " * 4, "uvloop", FIGURES, "slow", shown="a peer with a name " * 9
+    )
+    rows = [{"benchmark": "b", **each} for each in (long, row("short", "asyncio", FIGURES, "slow"))]
+    rows += [{"benchmark": "b", **row("short", "asyncio", FIGURES, "swift")}]
+    contests = list(_table.contests(rows))
+    assert [len(contest) for contest in contests] == [1, 2]
+    for contest in contests:
+        assert max(map(len, _table.lines(contest))) <= 110
+    text = "\n".join(_table.lines(contests[1]))
+    assert "slow 4.00 (2.00 to 6.00)" in text
+    assert "swift behind 0.50 (0.25 to 1.00)" in text
+    assert "\x1b" not in text
+    assert "\x1b[31mswift behind 0.50 (0.25 to 1.00)\x1b[0m" in "\n".join(
+        _table.lines(contests[1], colours=True)
+    )
+    assert len(_table.HEADING) <= 110 > len(_table.bar(3, 33, "x" * 200, 12.3))
+
+
+def test_a_peer_that_cannot_run_says_why():
+    gone = row("work", "asyncio", {"ours": Figure([1]), "gone": MISSING}, "gone", missing="needs Redis 7")
+    assert "gone - (needs Redis 7)" in "\n".join(_table.lines([{"benchmark": "b", **gone}]))
+
+
+def test_the_report_begins_with_what_is_behind_and_what_is_missing(tmp_path):
+    record = a_record()
+    assert what_is_behind(record.rows) == ["line: hand | over: to swift asyncio 0.50"]
+    assert what_is_missing(record) == ["pools: no module", "gone: needs Redis 7"]
+    write(tmp_path, record, with_plots=False)
+    for name in ("report.md", "index.html"):
+        text = (tmp_path / name).read_text()
+        places = [text.index(part) for part in ("What is behind", "to swift asyncio 0.50", "needs Redis 7")]
+        assert places == sorted(places)
+        assert "busy" not in text
+    table = [line for line in (tmp_path / "report.md").read_text().splitlines() if line.startswith("|")]
+    assert len({len(re.findall(r"(?<!\\)\|", line)) for line in table}) == 1
+
+
+@pytest.mark.leaves("matplotlib keeps its fonts open")
+def test_plots_take_the_colour_of_the_page(tmp_path):
+    pytest.importorskip("matplotlib")
+    write(tmp_path, a_record())
+    page = (tmp_path / "index.html").read_text()
+    plots = sorted(path.name for path in tmp_path.glob("*.svg"))
+    assert plots == ["growth-growth.svg", "line-figures.svg", "line-ratio.svg"]
+    for name in plots:
+        svg = (tmp_path / name).read_text()
+        assert name in page
+        assert "currentColor" in svg
+        assert "prefers-color-scheme" in svg
+        assert "#0a0b0c" not in svg
+
+
+def test_only_the_parts_between_markers_are_rewritten():
+    page = (
+        "before\n<!-- figures of line: begin -->\nold\n<!-- figures: end -->\nbetween\n"
+        "<!-- figures of queues: begin -->\nkept\n<!-- figures: end -->\nafter\n"
+    )
+    new = rewrite(page, a_record())
+    assert "old" not in new
+    assert "| hand \\| over | asyncio |" in new
+    for kept in (
+        "before\n<!-- figures of line: begin -->\n",
+        "<!-- figures: end -->\nbetween\n",
+        "\nkept\n",
+        "after\n",
+    ):
+        assert kept in new
+    assert rewrite(new, a_record()) == new
+
+
+def test_each_peer_is_pinned_and_has_a_module():
+    for contest, entries in PEERS.items():
+        folder = "limiter_peers" if contest == "limiters" else "queue_peers"
+        for name, peer in entries.items():
+            assert (ROOT / "benchmarks" / folder / f"{name}.py").exists()
+            assert all("==" in package for package in peer.packages), name
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interruption_keeps_the_rows(tmp_path, number):
+    rows = tmp_path / "rows.jsonl"
+    command = [sys.executable, "-m", "benchmarks", "line", "--json", rows]
+    process = subprocess.Popen(
+        command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        while not (rows.exists() and rows.read_text().count("\n") > 1):
+            assert process.poll() is None
+            time.sleep(0.05)
+        process.send_signal(number)
+        _, said = process.communicate()
+    finally:
+        process.kill()
+        process.wait()
+    assert process.returncode == 128 + number
+    assert f"Interrupted ({number.name})" in said
+    assert read(rows).rows[0]["work"] == "take and give back"
+
+
+def test_a_line_that_was_cut_short_is_left_out(tmp_path):
+    rows = [{"benchmark": "line", "work": name, "peer": nan} for name in ("one", "two")]
+    text = "".join(json.dumps(each) + "\n" for each in rows)
+    (tmp_path / "rows.jsonl").write_text(text[:-5])
+    assert [each["work"] for each in read(tmp_path / "rows.jsonl").rows] == ["one"]
