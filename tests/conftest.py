@@ -29,6 +29,7 @@ from tenure.testing import assert_no_leaks, virtual_backend_options
 from tenure.testing._batch_link import BatchLink
 
 sys.path.append(str(Path(__file__).parent))
+sys.path.append(str(Path(__file__).parents[1]))  # for the benchmarks
 
 import depth
 import files_in_memory
