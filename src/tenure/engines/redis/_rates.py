@@ -17,14 +17,18 @@ def spend(op: Spend) -> list[Argument]:
     return arguments
 
 
-def spent(raw: Any) -> Spent:
+def spent(raw: list[Any]) -> Spent:
     """The answer to `Spend`."""
-    return Spent(tuple(map(_spending, raw[1])))
+    held = raw[1] / 1e9
+    return Spent(tuple(_spending(held, one) for one in raw[2:]))
 
 
-def _spending(raw: list[Any]) -> Spending:
-    booked, delay, held, *numbers = map(float, raw)
-    return Spending(bool(booked), delay, held, tuple(map(Booking, numbers[::2], numbers[1::2])))
+def _spending(held: float, raw: list[int]) -> Spending:
+    delay, *numbers = raw
+    bookings = tuple(
+        Booking(end / 1e9, size / 1e9) for end, size in zip(numbers[::2], numbers[1::2], strict=True)
+    )
+    return Spending(bool(numbers), delay / 1e9, held, bookings)
 
 
 def refund(op: Refund) -> list[Argument]:
@@ -32,7 +36,7 @@ def refund(op: Refund) -> list[Argument]:
     arguments: list[Argument] = ["refund", op.key, op.session, op.n, *_limits(op.limits)]
     for bookings, amounts in op.requests:
         for (end, size), amount in zip(bookings, amounts or [""] * len(bookings), strict=True):
-            arguments += (end, size, amount)
+            arguments += (end * 1e6, size, amount)
     return arguments
 
 

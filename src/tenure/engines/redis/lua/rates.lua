@@ -1,12 +1,13 @@
 -- Spending at rates, with several limits (GCRA, ITU-T I.371): `Limiter` in tenure/engine/_rates.py says what and why.
 --
--- `limiter` is {until, held_until, held, last_due, {name -> {end, rate}}}, all times in microseconds; the last three on the
--- limiter's clock, which stands still while it is held off. The key expires at `until`, when the limiter is as good as new.
+-- `limiter` is {until, held_until, held, last_due, then name, end, rate of each limit}, all times in microseconds; `last_due`
+-- and the ends are on the limiter's clock, which stands still while it is held off. The key expires at `until`, when the
+-- limiter is as good as new.
 -- `spenders` is a sorted set of the processes that wait, by when the last of each is due.
 --
 -- A limit is three arguments: its name, rate, burst.
 -- ARGV: "spend", key, session, n, number of limits, the limits, then for each request longest wait ("": any) and costs
--- -> spent {booked, delay and held in seconds, end and size in seconds of each limit}..., gone
+-- -> spent held {delay, then end and size of each limit if it was booked}..., all in whole nanoseconds; gone
 -- ARGV: "refund", key, session, n, number of limits, the limits, then for each request and limit end, size and amount ("": none)
 -- -> ok, gone
 -- ARGV: "hold_off", key, session, n, microseconds -> ok, gone
@@ -14,23 +15,27 @@
 
 local operation, key = ARGV[3], ARGV[4]
 local LIMITER, WAITING = P .. key .. ':limiter', P .. key .. ':spenders'
-local held_until, held, last_due, booked = 0, 0, 0, {}
+local held_until, held, last_due = 0, 0, 0
+local ends, end_rates = {}, {} -- by the name of the limit
 local stored = call('GET', LIMITER)
 if stored then
-    local used_until, a, b, c, d = cmsgpack.unpack(stored)
-    if used_until > now then
-        held_until, held, last_due, booked = a, b, c, d
+    local state = cmsgpack.unpack(stored)
+    if state[1] > now then
+        held_until, held, last_due = state[2], state[3], state[4]
+        for i = 5, #state, 3 do
+            ends[state[i]], end_rates[state[i]] = state[i + 1], state[i + 2]
+        end
     end
 end
-local time = math.max(now, held_until) - held
+local time = (now > held_until and now or held_until) - held
 
 -- For how many seconds a limit is booked from now on, at its rate of today.
 local function ahead_of(name, rate)
-    local one = booked[name]
-    if not one or one[1] <= time then
+    local ends_at = ends[name]
+    if not ends_at or ends_at <= time then
         return 0
     end
-    return math.min((one[1] - time) / 1e6 * (one[2] / rate), 1e9)
+    return math.min((ends_at - time) / 1e6 * (end_rates[name] / rate), 1e9)
 end
 
 if operation == 'look' then
@@ -66,40 +71,52 @@ else
     end
     local first = 8 + 3 * count
     if operation == 'spend' then
-        local spendings, hold, held_text = {}, math.max(0, held_until - now) / 1e6, format('%.17g', held / 1e6)
-        known = {'spent', spendings}
+        local ahead, costs = {}, {}
+        for i = 1, count do
+            ahead[i] = ahead_of(names[i], rates[i])
+        end
+        local hold = held_until > now and (held_until - now) / 1e6 or 0
+        known = {'spent', held * 1e3}
         for at = first, #ARGV, 1 + count do
-            local longest, start, ahead = tonumber(ARGV[at]), 0, {}
+            local longest, start = tonumber(ARGV[at]), 0
             for i = 1, count do
                 local cost = tonumber(ARGV[at + i])
-                ahead[i] = ahead_of(names[i], rates[i])
+                costs[i] = cost
                 if cost ~= 0 then
-                    start = math.max(start, ahead[i] + (cost - bursts[i]) / rates[i])
+                    local fits = ahead[i] + (cost - bursts[i]) / rates[i]
+                    if fits > start then
+                        start = fits
+                    end
                 end
             end
             if start < 1e-6 then -- the time has no finer steps
                 start = 0
             end
             local delay = hold + start
-            local spending = {0, format('%.17g', delay), held_text}
-            local is_booked = not longest or delay <= longest / 1e6 + 1e-6
-            if is_booked then
-                spending[1] = 1
+            local spending = {delay * 1e9}
+            if not longest or delay <= longest / 1e6 + 1e-6 then
                 for i = 1, count do
-                    local cost, after = tonumber(ARGV[at + i]), ahead[i]
+                    local cost, before, rate = costs[i], ahead[i], rates[i]
+                    local after = before
                     if cost ~= 0 then
                         -- what would come back beyond the burst before the start is lost
-                        after = math.max(after + cost / rates[i], start + math.min(cost, bursts[i]) / rates[i])
-                        booked[names[i]] = {time + after * 1e6, rates[i]}
+                        local least = start + (cost < bursts[i] and cost or bursts[i]) / rate
+                        after = before + cost / rate
+                        if after < least then
+                            after = least
+                        end
+                        ahead[i], ends[names[i]], end_rates[names[i]] = after, time + after * 1e6, rate
                     end
-                    spending[2 + 2 * i] = format('%.17g', time + after * 1e6)
-                    spending[3 + 2 * i] = format('%.17g', after - ahead[i])
+                    spending[2 * i], spending[2 * i + 1] = (time + after * 1e6) * 1e3, (after - before) * 1e9
                 end
                 if delay > 0 then
-                    last_due, waits = math.max(last_due, time + start * 1e6), true
+                    waits = true
+                    if time + start * 1e6 > last_due then
+                        last_due = time + start * 1e6
+                    end
                 end
             end
-            spendings[#spendings + 1] = spending
+            known[#known + 1] = spending
         end
         if waits then
             call('ZREMRANGEBYSCORE', WAITING, '-inf', format('(%.17g', time))
@@ -108,24 +125,24 @@ else
     else
         for at = first, #ARGV, 3 do
             local i = (at - first) / 3 % count + 1
-            local one, amount = booked[names[i]], tonumber(ARGV[at + 2])
-            if not one and amount and amount < 0 then
-                one = {time, rates[i]}
+            local name, rate, amount = names[i], rates[i], tonumber(ARGV[at + 2])
+            if not ends[name] and amount and amount < 0 then
+                ends[name], end_rates[name] = time, rate
             end
-            if one then
+            if ends[name] then
                 -- in seconds at the rate of the booking, from now on
-                local change = one[2] / rates[i]
-                local ahead, ends = (one[1] - time) / 1e6 * change, (ARGV[at] - time) / 1e6
+                local change = end_rates[name] / rate
+                local ahead, ends_in = (ends[name] - time) / 1e6 * change, (ARGV[at] - time) / 1e6
                 local size, back = tonumber(ARGV[at + 1]), nil
                 if not amount then
-                    back = math.max(0, math.min(size, size - (ahead - ends)))
+                    back = math.max(0, math.min(size, size - (ahead - ends_in)))
                 elseif amount >= 0 then
-                    back = math.max(0, math.min(amount / rates[i], ends))
+                    back = math.max(0, math.min(amount / rate, ends_in))
                 else
-                    back, ahead = amount / rates[i], math.max(0, ahead)
+                    back, ahead = amount / rate, math.max(0, ahead)
                 end
                 if back ~= 0 then
-                    booked[names[i]] = {time + (ahead - back) / change * 1e6, one[2]}
+                    ends[name] = time + (ahead - back) / change * 1e6
                 end
             end
         end
@@ -133,12 +150,14 @@ else
     end
 end
 
-local latest = last_due
-for name, one in pairs(booked) do
-    if one[1] <= time then
-        booked[name] = nil
-    elseif one[1] > latest then
-        latest = one[1]
+local state, latest = {0, held_until, held, last_due}, last_due
+for name, ends_at in pairs(ends) do
+    if ends_at > time then
+        local last = #state
+        state[last + 1], state[last + 2], state[last + 3] = name, ends_at, end_rates[name]
+        if ends_at > latest then
+            latest = ends_at
+        end
     end
 end
 local used_until = math.max(held_until, latest + held)
@@ -147,7 +166,8 @@ if used_until <= now then
         call('DEL', LIMITER, WAITING)
     end
 else
-    local state = cmsgpack.pack(used_until, held_until, held, last_due, booked)
+    state[1] = used_until
+    state = cmsgpack.pack(state)
     if ARGV[1] ~= '' then
         call('SET', LIMITER, state)
     else
