@@ -13,7 +13,7 @@ def spend(op: Spend) -> list[Argument]:
     """The arguments of `Spend`: of each request the longest wait, and the cost in each limit."""
     arguments: list[Argument] = ["spend", op.key, op.session, op.n, *_limits(op.limits)]
     for costs, max_wait in op.requests:
-        arguments += ("" if max_wait is None else microseconds(max_wait), *costs)
+        arguments += ("" if max_wait is None else microseconds(max_wait), *[cost or 0 for cost in costs])
     return arguments
 
 

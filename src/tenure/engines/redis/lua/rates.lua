@@ -15,33 +15,40 @@
 
 local operation, key = ARGV[3], ARGV[4]
 local LIMITER, WAITING = P .. key .. ':limiter', P .. key .. ':spenders'
-local held_until, held, last_due = 0, 0, 0
-local ends, end_rates = {}, {} -- by the name of the limit
 local stored = call('GET', LIMITER)
-if stored then
-    local state = cmsgpack.unpack(stored)
-    if state[1] > now then
-        held_until, held, last_due = state[2], state[3], state[4]
-        for i = 5, #state, 3 do
-            ends[state[i]], end_rates[state[i]] = state[i + 1], state[i + 2]
-        end
-    end
+local state = stored and cmsgpack.unpack(stored)
+if not state or state[1] <= now then
+    -- nil is room for one limit: a table that grows costs as much as a small command
+    state = {0, 0, 0, 0, nil, nil, nil}
 end
+local held_until, held, last_due = state[2], state[3], state[4]
 local time = (now > held_until and now or held_until) - held
 
--- For how many seconds a limit is booked from now on, at its rate of today.
-local function ahead_of(name, rate)
-    local ends_at = ends[name]
-    if not ends_at or ends_at <= time then
-        return 0
+-- Of each limit of the operation: its place in `state`, its rate, and for how many seconds it is booked at that rate.
+local count, first = 0, 8
+if operation == 'look' then
+    count, first = (#ARGV - 4) / 3, 5
+elseif operation ~= 'hold_off' then
+    count = tonumber(ARGV[7])
+end
+local places, rates, ahead = {}, {}, {}
+for i = 1, count do
+    local name, rate, place = ARGV[first], tonumber(ARGV[first + 1]), 5
+    while state[place] and state[place] ~= name do
+        place = place + 3
     end
-    return math.min((ends_at - time) / 1e6 * (end_rates[name] / rate), 1e9)
+    if not state[place] then
+        state[place], state[place + 1], state[place + 2] = name, 0, rate
+    end
+    local debt = (state[place + 1] - time) / 1e6 * (state[place + 2] / rate)
+    places[i], rates[i], ahead[i] = place, rate, debt > 1e9 and 1e9 or debt > 0 and debt or 0
+    first = first + 3
 end
 
 if operation == 'look' then
     local debts = {}
-    for i = 5, #ARGV, 3 do
-        debts[#debts + 1] = format('%.17g', ahead_of(ARGV[i], tonumber(ARGV[i + 1])) * ARGV[i + 1])
+    for i = 1, count do
+        debts[i] = format('%.17g', ahead[i] * rates[i])
     end
     return {'looked', format('%.17g', math.max(0, held_until - now) / 1e6), format('%.17g', held / 1e6), debts}
 end
@@ -54,119 +61,100 @@ if known then
     return known
 end
 
-local waits, hints = false, {}
+local waits = false
 if operation == 'hold_off' then
     local begin, until_then = math.max(now, held_until), now + ARGV[7]
     if until_then > begin then
-        hints = call('ZRANGEBYSCORE', WAITING, format('%.17g', time), '+inf')
+        for _, process in ipairs(call('ZRANGEBYSCORE', WAITING, format('%.17g', time), '+inf')) do
+            call(PUBLISH, CHANNEL .. process, cjson.encode({key, '', 'held'}))
+            waits = true
+        end
         held, held_until = held + until_then - begin, until_then
-        waits = #hints > 0
     end
     known = 'ok'
-else
-    local count = tonumber(ARGV[7])
-    local names, rates, bursts = {}, {}, {}
-    for i = 1, count do
-        names[i], rates[i], bursts[i] = ARGV[5 + 3 * i], tonumber(ARGV[6 + 3 * i]), tonumber(ARGV[7 + 3 * i])
-    end
-    local first = 8 + 3 * count
-    if operation == 'spend' then
-        local ahead, costs = {}, {}
+elseif operation == 'spend' then
+    local hold = held_until > now and (held_until - now) / 1e6 or 0
+    known = {'spent', held * 1e3, nil}
+    for at = first, #ARGV, 1 + count do
+        local longest, start = ARGV[at], 0
         for i = 1, count do
-            ahead[i] = ahead_of(names[i], rates[i])
+            local cost = ARGV[at + i]
+            if cost ~= '0' then
+                local fits = ahead[i] + (cost - ARGV[7 + 3 * i]) / rates[i]
+                start = fits > start and fits or start
+            end
         end
-        local hold = held_until > now and (held_until - now) / 1e6 or 0
-        known = {'spent', held * 1e3}
-        for at = first, #ARGV, 1 + count do
-            local longest, start = tonumber(ARGV[at]), 0
+        if start < 1e-6 then -- the time has no finer steps
+            start = 0
+        end
+        local delay = hold + start
+        local spending = {delay * 1e9, nil, nil}
+        if longest == '' or delay <= longest / 1e6 + 1e-6 then
             for i = 1, count do
-                local cost = tonumber(ARGV[at + i])
-                costs[i] = cost
-                if cost ~= 0 then
-                    local fits = ahead[i] + (cost - bursts[i]) / rates[i]
-                    if fits > start then
-                        start = fits
-                    end
+                local cost, before = ARGV[at + i], ahead[i]
+                local after = before
+                if cost ~= '0' then
+                    -- what would come back beyond the burst before the start is lost
+                    local least = start + math.min(cost, ARGV[7 + 3 * i]) / rates[i]
+                    after = before + cost / rates[i]
+                    after = after > least and after or least
+                    ahead[i], state[places[i] + 1], state[places[i] + 2] = after, time + after * 1e6, rates[i]
                 end
+                spending[2 * i], spending[2 * i + 1] = (time + after * 1e6) * 1e3, (after - before) * 1e9
             end
-            if start < 1e-6 then -- the time has no finer steps
-                start = 0
-            end
-            local delay = hold + start
-            local spending = {delay * 1e9}
-            if not longest or delay <= longest / 1e6 + 1e-6 then
-                for i = 1, count do
-                    local cost, before, rate = costs[i], ahead[i], rates[i]
-                    local after = before
-                    if cost ~= 0 then
-                        -- what would come back beyond the burst before the start is lost
-                        local least = start + (cost < bursts[i] and cost or bursts[i]) / rate
-                        after = before + cost / rate
-                        if after < least then
-                            after = least
-                        end
-                        ahead[i], ends[names[i]], end_rates[names[i]] = after, time + after * 1e6, rate
-                    end
-                    spending[2 * i], spending[2 * i + 1] = (time + after * 1e6) * 1e3, (after - before) * 1e9
-                end
-                if delay > 0 then
-                    waits = true
-                    if time + start * 1e6 > last_due then
-                        last_due = time + start * 1e6
-                    end
-                end
-            end
-            known[#known + 1] = spending
-        end
-        if waits then
-            call('ZREMRANGEBYSCORE', WAITING, '-inf', format('(%.17g', time))
-            call('ZADD', WAITING, format('%.17g', last_due), call('HGET', P .. session .. ':session', 'process'))
-        end
-    else
-        for at = first, #ARGV, 3 do
-            local i = (at - first) / 3 % count + 1
-            local name, rate, amount = names[i], rates[i], tonumber(ARGV[at + 2])
-            if not ends[name] and amount and amount < 0 then
-                ends[name], end_rates[name] = time, rate
-            end
-            if ends[name] then
-                -- in seconds at the rate of the booking, from now on
-                local change = end_rates[name] / rate
-                local ahead, ends_in = (ends[name] - time) / 1e6 * change, (ARGV[at] - time) / 1e6
-                local size, back = tonumber(ARGV[at + 1]), nil
-                if not amount then
-                    back = math.max(0, math.min(size, size - (ahead - ends_in)))
-                elseif amount >= 0 then
-                    back = math.max(0, math.min(amount / rate, ends_in))
-                else
-                    back, ahead = amount / rate, math.max(0, ahead)
-                end
-                if back ~= 0 then
-                    ends[name] = time + (ahead - back) / change * 1e6
-                end
+            if delay > 0 then
+                waits, last_due = true, math.max(last_due, time + start * 1e6)
             end
         end
-        known = 'ok'
+        known[#known + 1] = spending
     end
+    if waits then
+        call('ZREMRANGEBYSCORE', WAITING, '-inf', format('(%.17g', time))
+        call('ZADD', WAITING, format('%.17g', last_due), call('HGET', P .. session .. ':session', 'process'))
+    end
+else
+    for at = first, #ARGV, 3 do
+        local i = (at - first) / 3 % count + 1
+        local place, rate, amount = places[i], rates[i], tonumber(ARGV[at + 2])
+        -- in seconds at the rate of the booking, from now on
+        local change = state[place + 2] / rate
+        local debt, ends_in = (state[place + 1] - time) / 1e6 * change, (ARGV[at] - time) / 1e6
+        local size, back = tonumber(ARGV[at + 1]), nil
+        if not amount then
+            back = math.max(0, math.min(size, size - (debt - ends_in)))
+        elseif amount >= 0 then
+            back = math.max(0, math.min(amount / rate, ends_in))
+        else
+            back, debt = amount / rate, math.max(0, debt)
+        end
+        if back ~= 0 then
+            state[place + 1] = time + (debt - back) / change * 1e6
+        end
+    end
+    known = 'ok'
 end
 
-local state, latest = {0, held_until, held, last_due}, last_due
-for name, ends_at in pairs(ends) do
-    if ends_at > time then
-        local last = #state
-        state[last + 1], state[last + 2], state[last + 3] = name, ends_at, end_rates[name]
-        if ends_at > latest then
-            latest = ends_at
-        end
+-- Limits of which nothing is booked any more go.
+local latest, last = last_due, 4
+for place = 5, #state, 3 do
+    local name, ends = state[place], state[place + 1]
+    if ends > time then
+        latest = ends > latest and ends or latest
+        state[last + 1], state[last + 2], state[last + 3] = name, ends, state[place + 2]
+        last = last + 3
     end
 end
-local used_until = math.max(held_until, latest + held)
+for extra = #state, last + 1, -1 do
+    state[extra] = nil
+end
+local used_until = latest + held
+used_until = used_until > held_until and used_until or held_until
 if used_until <= now then
     if stored then
         call('DEL', LIMITER, WAITING)
     end
 else
-    state[1] = used_until
+    state[1], state[2], state[3], state[4] = used_until, held_until, held, last_due
     state = cmsgpack.pack(state)
     if ARGV[1] ~= '' then
         call('SET', LIMITER, state)
@@ -177,9 +165,6 @@ else
             call('PEXPIREAT', WAITING, math.ceil(used_until / 1000))
         end
     end
-end
-for _, process in ipairs(hints) do
-    call(PUBLISH, CHANNEL .. process, cjson.encode({key, '', 'held'}))
 end
 -- include answer_keep
 return known
