@@ -20,15 +20,12 @@ def spend(op: Spend) -> list[Argument]:
 def spent(raw: list[Any]) -> Spent:
     """The answer to `Spend`."""
     held = raw[1] / 1e9
-    return Spent(tuple(_spending(held, one) for one in raw[2:]))
+    return Spent(tuple([_spending(held, one) for one in raw[2:]]))
 
 
 def _spending(held: float, raw: list[int]) -> Spending:
-    delay, *numbers = raw
-    bookings = tuple(
-        Booking(end / 1e9, size / 1e9) for end, size in zip(numbers[::2], numbers[1::2], strict=True)
-    )
-    return Spending(bool(numbers), delay / 1e9, held, bookings)
+    bookings = tuple([Booking(raw[i] / 1e9, raw[i + 1] / 1e9) for i in range(1, len(raw), 2)])
+    return Spending(bool(bookings), raw[0] / 1e9, held, bookings)
 
 
 def refund(op: Refund) -> list[Argument]:
