@@ -131,7 +131,7 @@ class RateLimiter:
         try:
             yield spending
         finally:
-            if back := spending.given_back():
+            if back := spending.ended():
                 self._spenders.refund(self._key, self._engine_limits, RefundRequest(bookings, back))
 
     async def _acquire(self, costs: tuple[float, ...], fail_fast: bool) -> tuple[Booking, ...]:
