@@ -224,7 +224,7 @@ class Spending:
         self._named = self._limits.named(cost)
 
     def ended(self) -> tuple[float, ...]:
-        """End the block. Returns what was booked and not needed of each limit, negative if more was; empty for no change."""
+        """End the block. Returns what was booked too much of each limit (negative: too little), empty for no change."""
         self._ended = True
         back = tuple(self._booked[limit.unit] - self.cost[limit.unit] for limit in self._limits.all)
         return back if any(back) else ()
