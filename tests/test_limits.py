@@ -111,16 +111,25 @@ def test_available_is_a_number():
 
 
 def test_of_several_corrections_the_last_one_counts():
-    spending = Spending(LLM, LLM.costs({"tokens": 800}))
-    assert spending.given_back() == ()
-    spending.correct({"tokens": 655})
-    assert spending.given_back() == (0, 0, 145)
-    spending.correct({"tokens": 900, "requests": 0})
-    assert spending.given_back() == (1, 1, -100)
-    assert spending.cost == {"requests": 0, "tokens": 900}
-    spending.correct({"requests": 3})
-    assert spending.given_back() == (-2, -2, 0)
+    def back(*costs):
+        spending = Spending(LLM, LLM.costs({"tokens": 800}))
+        for cost in costs:
+            spending.correct(cost)
+        return spending.ended()
+
+    assert back() == ()
+    assert back({"tokens": 655}) == (0, 0, 145)
+    assert back({"tokens": 655}, {"tokens": 900, "requests": 0}) == (1, 1, -100)
+    assert back({"tokens": 900}, {"requests": 3}) == (-2, -2, 0)
+    assert back({"tokens": 900}, 1) == ()
     with pytest.raises(ValueError, match="no limit"):
-        spending.correct({"bytes": 1})
-    spending.correct(1)
-    assert spending.given_back() == ()
+        back({"bytes": 1})
+
+
+def test_a_spending_is_not_corrected_after_its_block():
+    spending = Spending(LLM, LLM.costs({"tokens": 800}))
+    spending.correct({"tokens": 900, "requests": 0})
+    assert spending.ended() == (1, 1, -100)
+    with pytest.raises(RuntimeError, match="the block of this spending has ended"):
+        spending.correct(5)
+    assert spending.cost == {"requests": 0, "tokens": 900}

@@ -196,12 +196,13 @@ class Spending:
     Thread safety: any.
     """
 
-    __slots__ = ("_booked", "_limits", "_named")
+    __slots__ = ("_booked", "_ended", "_limits", "_named")
 
     def __init__(self, limits: Limits, booked: Mapping[str, float]) -> None:
         self._limits = limits
         self._booked = booked
         self._named: Mapping[str, float] = {}
+        self._ended = False
 
     def __repr__(self) -> str:
         return f"<Spending {dict(self.cost)}>"
@@ -215,11 +216,15 @@ class Spending:
         """Say what it really cost; units that are not named stay as booked.
 
         The difference is booked or given back when the block ends. A cost above the burst is allowed: those that come
-        later wait longer. Of several corrections the last one counts. Raises `ValueError` for a unit without a limit.
+        later wait longer. Of several corrections the last one counts. Raises `ValueError` for a unit without a limit,
+        and `RuntimeError` after the block.
         """
+        if self._ended:
+            raise RuntimeError("the block of this spending has ended: correct it in the block")
         self._named = self._limits.named(cost)
 
-    def given_back(self) -> tuple[float, ...]:
-        """How much of each limit was booked and not needed, below zero how much more was; empty for none at all."""
+    def ended(self) -> tuple[float, ...]:
+        """End the block. Returns what was booked too much of each limit (negative: too little), empty for no change."""
+        self._ended = True
         back = tuple(self._booked[limit.unit] - self.cost[limit.unit] for limit in self._limits.all)
         return back if any(back) else ()

@@ -307,3 +307,29 @@ async def test_keys_take_no_memory_once_they_are_idle(store, virtual_clock):
     (spenders,) = store._listeners.values()
     assert spenders._by_key == {}
     gc.collect()
+
+
+async def test_two_objects_of_a_name_with_different_limits(store, virtual_clock):
+    """The limits change while the old ones are in use: what was spent stays spent, in amount."""
+    old = RateLimiter(store, "llm", limits=LLM)
+    new = RateLimiter(store, "llm", limits=[Limit(120, per=60), Limit(5, per=1, unit="a b\n'%s' é")])
+    async with anyio.create_task_group() as group:
+        for limiter in (old, new) * 10:
+            group.start_soon(limiter.acquire)
+    assert (await new.look()).available == pytest.approx(100, abs=0.5)
+    assert (await old.look()).available == pytest.approx(40, abs=0.5)
+    assert (await new.look()).available["a b\n'%s' é"] == 5
+
+
+async def test_a_mapping_may_change_while_its_spender_waits(store, virtual_clock):
+    limiter, cost = RateLimiter(store, "llm", limits=LLM), {"tokens": 6000}
+    await limiter.acquire(cost)
+    async with anyio.create_task_group() as group:
+        group.start_soon(limiter.acquire, cost)
+        await virtual_clock.settle()
+        cost["tokens"] = 1
+    assert (await limiter.look()).available["tokens"] == pytest.approx(0, abs=1)
+    cost["tokens"] = 600
+    start = virtual_clock.now()
+    await limiter.acquire(cost)
+    assert virtual_clock.now() - start == pytest.approx(6, abs=NEAR)

@@ -123,10 +123,12 @@ def _look(operation: Look) -> Look:
 
 def _limits(operation: object, limits: tuple[RateLimit, ...]) -> tuple[RateLimit, ...]:
     """The limits with no burst that lasts for longer than `LONGEST`."""
-    for limit in limits:
-        if not 0 < limit.rate < inf or isnan(limit.burst):
+    long = False
+    for _, rate, burst in limits:
+        if not 0 < rate < inf or isnan(burst):
             raise EngineError(f"{type(operation).__name__} has a limit that is not a number above zero")
-    if all(limit.burst <= limit.rate * LONGEST for limit in limits):
+        long = long or burst > rate * LONGEST
+    if not long:
         return limits
     return tuple(limit._replace(burst=min(limit.burst, limit.rate * LONGEST)) for limit in limits)
 
@@ -137,14 +139,13 @@ def _amounts(
     """The amounts, of which none lasts for longer than `LONGEST`."""
     if len(amounts) != len(limits):
         raise EngineError(f"{type(operation).__name__} has not one amount for each limit")
-    if any(map(isnan, amounts)):
-        raise EngineError(f"{type(operation).__name__} has an amount that is not a number")
-    if all(abs(amount) <= limit.rate * LONGEST for amount, limit in zip(amounts, limits, strict=True)):
-        return amounts
-    return tuple(
-        max(-limit.rate * LONGEST, min(amount, limit.rate * LONGEST))
-        for amount, limit in zip(amounts, limits, strict=True)
-    )
+    for amount, (_, rate, _) in zip(amounts, limits, strict=True):
+        if not -LONGEST <= amount / rate <= LONGEST:
+            return tuple(
+                _seconds(operation, amount / limit.rate) * limit.rate
+                for amount, limit in zip(amounts, limits, strict=True)
+            )
+    return amounts
 
 
 def _set_groups(operation: SetGroups) -> SetGroups:

@@ -34,6 +34,7 @@ class Levels:
         self._burst: list[float] = [limit.most for limit in limits.all]
         self._fills_in: list[float] = [limit.most / limit.per_second for limit in limits.all]
         self._slack = slack
+        self._terms = list(zip(self.per, self._fills_in, slack, strict=True))
         self.full_at: list[float] = [-inf for _ in limits.all]
         """When each bucket would be full if no more were taken."""
         self.none: Amounts = Amounts([0.0 for _ in limits.all])
@@ -41,6 +42,20 @@ class Levels:
     def amounts(self, cost: Cost) -> Amounts:
         """What a cost is in each limit. Raises `ValueError` if it can never be met."""
         return Amounts(self.limits.amounts(cost))
+
+    def take_at(self, amounts: tuple[float, ...], time: float, late: bool) -> bool:
+        """Take them if all of them are there."""
+        after: list[float] = []
+        for amount, full_at, (per, fills_in, slack) in zip(amounts, self.full_at, self._terms, strict=True):
+            least = time - slack if late else time
+            # the sums are those of `due`, so that what is due is never refused for a rounding error
+            least = max(least, full_at)
+            then = least + amount * per
+            if amount and then - fills_in > time:
+                return False
+            after.append(then)
+        self.full_at = after
+        return True
 
     def due(self, amounts: Amounts) -> float:
         """When all of them are there."""

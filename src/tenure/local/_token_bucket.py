@@ -390,7 +390,7 @@ class TokenBucket:
         try:
             yield spending
         finally:
-            if back := spending.given_back():
+            if back := spending.ended():
                 self._correct(back, [end + (self._held - held) for end in ends])
                 self._set_alarm()
 
@@ -493,18 +493,19 @@ class _OfLimits(TokenBucket):
         self._waiting = cast("Any", self._levels.none)
 
     def acquire_nowait(self, n: Any = 1) -> None:
-        if not self._take(cast("Any", self._levels.amounts(n)), now()):
+        if not self._take(self._limits.amounts(n), now()):
             raise WouldBlock
 
     async def acquire(self, n: Any = 1, fail_fast: bool = False) -> None:
-        amounts: Any = self._levels.amounts(n)
-        if self._take(amounts, now()):
+        taken = self._limits.amounts(n)
+        if self._take(taken, now()):
             try:
                 await checkpoint()
             except BaseException:
-                self._give_back(amounts)
+                self._give_back(taken)
                 raise
             return
+        amounts: Any = Amounts(taken)
         while (due := self._due_at(amounts)) > (deadline := anyio.current_effective_deadline()):
             if fail_fast:
                 raise WouldExceedDeadline("token bucket", due - now())
@@ -546,13 +547,9 @@ class _OfLimits(TokenBucket):
     # the arithmetic
 
     def _take(self, n: Any, time: float) -> bool:
-        if self._is_kept(time):
+        if self._keeper is not None and self._is_kept(time):
             return False
-        self._clamp(time)
-        if self._levels.due(n) > time:
-            return False
-        self._levels.take(n)
-        return True
+        return self._levels.take_at(n, time, time <= self._late_until)
 
     def _clamp(self, time: float) -> None:
         self._levels.full_at = self._levels.clamped(time, late=time <= self._late_until)

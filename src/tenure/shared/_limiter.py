@@ -11,7 +11,6 @@ from anyio import current_effective_deadline
 
 from tenure.arguments import LONGEST, check_seconds
 from tenure.engine import Booking, Look, RateLimit, RefundRequest, SpendRequest
-from tenure.engine import Spending as Booked
 from tenure.errors import WouldExceedDeadline
 from tenure.limits import Cost, Limit, LimiterState, Spending, limits_of
 from tenure.store import Store
@@ -105,7 +104,8 @@ class RateLimiter:
 
         Cancellation: what was spent is given back, as far as later bookings have not overtaken it.
         """
-        return (await self._book(self._limits.amounts(cost), 0.0)).booked
+        request = SpendRequest(self._limits.amounts(cost), 0.0)
+        return (await self._spenders.spend(self._key, self._engine_limits, request)).booked
 
     async def hold_off(self, seconds: float) -> None:
         """Let nobody anywhere have anything for so many seconds, as after an answer 429 with Retry-After.
@@ -131,21 +131,17 @@ class RateLimiter:
         try:
             yield spending
         finally:
-            if back := spending.given_back():
+            if back := spending.ended():
                 self._spenders.refund(self._key, self._engine_limits, RefundRequest(bookings, back))
 
     async def _acquire(self, costs: tuple[float, ...], fail_fast: bool) -> tuple[Booking, ...]:
         while True:
             left = max(0.0, current_effective_deadline() - anyio.current_time())
-            spending = await self._book(costs, left)
+            request = SpendRequest(costs, None if left > LONGEST else left)
+            spending = await self._spenders.spend(self._key, self._engine_limits, request)
             if spending.booked:
                 return spending.bookings
             if fail_fast:
                 raise WouldExceedDeadline(self._key, spending.delay)
             # the scope ends here, unless its deadline is moved meanwhile
             await self._spenders.pause(left)
-
-    async def _book(self, costs: tuple[float, ...], max_wait: float) -> Booked:
-        """Book it, and wait until it is due."""
-        request = SpendRequest(costs, None if max_wait > LONGEST else max_wait)
-        return await self._spenders.spend(self._key, self._engine_limits, request)

@@ -57,6 +57,8 @@ class Spenders:
         self.closed = False
         self._by_key: dict[str, _Spender] = {}
         self._pausing: Line[None, None] = Line(lambda _: None)
+        self.holding_off: Line[float, None] = Line(lambda _: None)
+        self.looking: Line[None, None] = Line(lambda _: None)
 
     async def spend(self, key: str, limits: RateLimits, request: SpendRequest) -> Spending:
         """Book it, and wait until it is due if it was booked."""
@@ -87,7 +89,12 @@ class Spenders:
         self.store.reporter.warn("limiter.correction_failed", key=key, error=error)
 
     def on_hint(self, hint: Hint) -> None:
-        """The spender of its key has received it, too."""
+        """Pass it on to the spender of its key; MISSED goes to all."""
+        if hint.news is Notice.MISSED:
+            for spender in list(self._by_key.values()):
+                spender.look()
+        elif spender := self._by_key.get(hint.key):
+            spender.look()
 
     def on_found(self, session: Session, one: SessionItem) -> None:
         """Nobody here has anything of a queue."""
@@ -95,22 +102,21 @@ class Spenders:
     def close(self) -> None:
         """The store closes."""
         self.closed = True
-        self._pausing.fail_all(lambda: StoreClosed("the store was closed"))
-        for spender in list(self._by_key.values()):
-            spender.close()
+        lines = (self._pausing, self.holding_off, self.looking)
+        for line in (*lines, *(spender.booked for spender in self._by_key.values())):
+            line.fail_all(lambda: StoreClosed("the store was closed"))
 
     def of(self, key: str) -> _Spender:
         """The spender of a key."""
         spender = self._by_key.get(key)
         if spender is None:
-            spender = self._by_key[key] = self.store.listen(key, lambda: _Spender(self, key))
+            spender = self._by_key[key] = _Spender(self, key)
         return spender
 
     def forget(self, key: str, spender: _Spender) -> None:
         """It has nothing to say any more."""
         if self._by_key.get(key) is spender:
             del self._by_key[key]
-            self.store.unlisten(key, spender)
 
     def _check(self) -> None:
         self.store.check_here()
@@ -134,19 +140,18 @@ class _Spender:
         self._holding: list[Waiter[float, None]] = []
         self._refunds: list[_Back] = []
         # those that wait for what is booked, and what is known of the time for which it is held off
-        self._booked: Line[_Wanted, Spending] = Line(self._left)
-        self._held_off: Line[float, None] = Line(lambda _: None)
+        self.booked: Line[_Wanted, Spending] = Line(self._left)
         self._waiting = 0
         self._held = 0.0
         self._looks = 0
         self._looked = 0
-        self._news: Line[None, None] = Line(lambda _: None)
+        self._until_looked: list[Waiter[None, None]] = []
 
     async def spend(self, wanted: _Wanted) -> Spending:
         self._turns.schedule()
-        waiter = self._booked.join(wanted)
+        waiter = self.booked.join(wanted)
         self._gathered.append(waiter)
-        spending = await self._booked.wait(waiter)
+        spending = await self.booked.wait(waiter)
         if _waits(spending):
             try:
                 await self._due(spending)
@@ -159,9 +164,9 @@ class _Spender:
 
     async def hold_off(self, seconds: float) -> None:
         self._turns.schedule()
-        waiter = self._held_off.join(seconds)
+        waiter = self._spenders.holding_off.join(seconds)
         self._holds.append(waiter)
-        await self._held_off.wait(waiter)
+        await self._spenders.holding_off.wait(waiter)
 
     def refund(self, limits: RateLimits, request: RefundRequest) -> None:
         # the latest first: each uncovers the one before, where the other order would lose all but one
@@ -169,16 +174,11 @@ class _Spender:
         heappush(self._backs, _Back(-last, next(self._numbers), limits, request))
         self._turns.schedule()
 
-    def on_hint(self, hint: Hint) -> None:
-        if hint.news in {Notice.HELD, Notice.MISSED} and (self._waiting or self._spends):
-            self._look()
-
-    def on_found(self, session: Session, one: SessionItem) -> None:
-        """Nobody here has anything of a queue."""
-
-    def close(self) -> None:
-        for line in (self._booked, self._held_off, self._news):
-            line.fail_all(lambda: StoreClosed("the store was closed"))
+    def look(self) -> None:
+        """It was held off, or may have been: nobody goes until the answer is there."""
+        if self._waiting or self._spends:
+            self._looks += 1
+            self._spenders.store.send(Look(self._key), partial(self._on_look, self._looks))
 
     # waiting for what is booked
 
@@ -190,7 +190,9 @@ class _Spender:
             if left > ROUNDING:
                 await self._spenders.pause(left)
             elif self._looked < self._looks:
-                await self._news.wait(self._news.join(None))
+                waiter = self._spenders.looking.join(None)
+                self._until_looked.append(waiter)
+                await self._spenders.looking.wait(waiter)
             else:
                 return
 
@@ -199,11 +201,6 @@ class _Spender:
         if not self._waiting and not self._turns.busy:
             self._go_on()
 
-    def _look(self) -> None:
-        """It was held off, or may have been: until the answer is there nobody goes."""
-        self._looks += 1
-        self._spenders.store.send(Look(self._key), partial(self._on_look, self._looks))
-
     def _on_look(self, number: int, answer: Looked | Exception) -> None:
         if isinstance(answer, Looked):
             self._held = answer.held
@@ -211,8 +208,9 @@ class _Spender:
             self._spenders.store.reporter.warn("limiter.look_failed", key=self._key, error=answer)
         self._looked = max(self._looked, number)
         if self._looked == self._looks:
-            for waiter in self._news:
-                self._news.grant(waiter, None)
+            for waiter in self._until_looked:
+                self._spenders.looking.grant(waiter, None)
+            self._until_looked.clear()
             if not self._turns.busy:
                 self._go_on()
 
@@ -220,20 +218,20 @@ class _Spender:
 
     def next_operation(self, session: Session, n: int) -> Operation[Any] | None:
         # refunds first: a booking before them waits for what nobody spends, and buries it
-        operation = (
-            self._next_refund(session, n) or self._next_hold(session, n) or self._next_spend(session, n)
-        )
-        if operation is None:
+        if self._backs:
+            return self._next_refund(session, n)
+        if self._holds and (hold := self._next_hold(session, n)):
+            return hold
+        spend = self._next_spend(session, n)
+        if spend is None:
             self._go_on()
-        return operation
+        return spend
 
-    def _next_refund(self, session: Session, n: int) -> Refund | None:
+    def _next_refund(self, session: Session, n: int) -> Refund:
         while self._backs and len(self._refunds) < CAP:
             if self._refunds and self._refunds[0].limits != self._backs[0].limits:
                 break
             self._refunds.append(heappop(self._backs))
-        if not self._refunds:
-            return None
         requests = tuple(back.request for back in self._refunds)
         return Refund(session.id, n, self._key, requests, self._refunds[0].limits)
 
@@ -256,20 +254,22 @@ class _Spender:
             self._gathered.popleft()
         if limits is None:
             return None
-        return Spend(session.id, n, self._key, tuple(waiter.want.request for waiter in self._spends), limits)
+        return Spend(
+            session.id, n, self._key, tuple([waiter.want.request for waiter in self._spends]), limits
+        )
 
     def on_answer(self, session: Session, answer: Any) -> None:
         del session
         spends, holding = self._take_out()
-        if holding and self._waiting:
-            self._look()  # the hint for those that wait here comes another way
+        if holding:
+            self.look()  # the hint for those that wait here comes another way
         for holder in holding:
-            self._held_off.grant(holder, None)
+            self._spenders.holding_off.grant(holder, None)
         if spends:
             self._held = answer.answers[-1].held
             for waiter, spending in zip(spends, answer.answers, strict=True):
                 self._waiting += _waits(spending)
-                if not self._booked.grant(waiter, spending):
+                if not self.booked.grant(waiter, spending):
                     self._take_back(waiter.want, spending)
         self._turns.schedule()
 
@@ -326,9 +326,9 @@ class _Spender:
             self._spenders.report(self._key, make_error())
         spends, holding = self._take_out()
         for waiter in spends:
-            self._booked.fail(waiter, make_error())
+            self.booked.fail(waiter, make_error())
         for holder in holding:
-            self._held_off.fail(holder, make_error())
+            self._spenders.holding_off.fail(holder, make_error())
         self._go_on()
 
 

@@ -354,6 +354,10 @@ class Store(AsyncContextManagerMixin):
             self._sessions.lose_one(hint.name, "broken")
         elif hint.news is Notice.LOST:
             self.availability.look()
+        elif hint.news is Notice.HELD:
+            # one listener for all limiters: to have one for each would cost a part of each spending
+            if limiters := self._listeners.get(f"{self.namespace}:rate:"):
+                limiters.on_hint(hint)
         elif listener is None or hint.news is Notice.ASK or not isinstance(hint.news, Notice):
             self._acquisitions.on_hint(hint)
         else:

@@ -176,3 +176,24 @@ async def nobody_goes_while_a_bucket_is_held_off():
     if held:
         assert all(when >= start + 20 or when <= held[0] for when in went), (held, went)
     assert bucket.statistics().tasks_waiting == 0
+
+
+@scenario("local.TokenBucket.hold_off")
+async def one_who_gives_up_lets_nobody_in_while_a_bucket_is_held_off():
+    """All the tokens are there."""
+    bucket, start, ends = TokenBucket(1, burst=100), anyio.current_time(), []
+    await bucket.hold_off(20)
+
+    async def victim():
+        with cancellable():
+            await bucket.acquire()
+
+    async def behind():
+        await anyio.sleep(0.1)
+        await bucket.acquire()
+        ends.append(anyio.current_time())
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(victim)
+        group.start_soon(behind)
+    assert ends[0] >= start + 20

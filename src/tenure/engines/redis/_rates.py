@@ -13,18 +13,19 @@ def spend(op: Spend) -> list[Argument]:
     """The arguments of `Spend`: of each request the longest wait, and the cost in each limit."""
     arguments: list[Argument] = ["spend", op.key, op.session, op.n, *_limits(op.limits)]
     for costs, max_wait in op.requests:
-        arguments += ("" if max_wait is None else microseconds(max_wait), *costs)
+        arguments += ("" if max_wait is None else microseconds(max_wait), *[cost or 0 for cost in costs])
     return arguments
 
 
-def spent(raw: Any) -> Spent:
+def spent(raw: list[Any]) -> Spent:
     """The answer to `Spend`."""
-    return Spent(tuple(map(_spending, raw[1])))
+    held = raw[1] / 1e9
+    return Spent(tuple([_spending(held, one) for one in raw[2:]]))
 
 
-def _spending(raw: list[Any]) -> Spending:
-    booked, delay, held, *numbers = map(float, raw)
-    return Spending(bool(booked), delay, held, tuple(map(Booking, numbers[::2], numbers[1::2])))
+def _spending(held: float, raw: list[int]) -> Spending:
+    bookings = tuple([Booking(raw[i] / 1e9, raw[i + 1] / 1e9) for i in range(1, len(raw), 2)])
+    return Spending(bool(bookings), raw[0] / 1e9, held, bookings)
 
 
 def refund(op: Refund) -> list[Argument]:
@@ -32,7 +33,7 @@ def refund(op: Refund) -> list[Argument]:
     arguments: list[Argument] = ["refund", op.key, op.session, op.n, *_limits(op.limits)]
     for bookings, amounts in op.requests:
         for (end, size), amount in zip(bookings, amounts or [""] * len(bookings), strict=True):
-            arguments += (end, size, amount)
+            arguments += (end * 1e6, size, amount)
     return arguments
 
 

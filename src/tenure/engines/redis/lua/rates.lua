@@ -1,12 +1,13 @@
 -- Spending at rates, with several limits (GCRA, ITU-T I.371): `Limiter` in tenure/engine/_rates.py says what and why.
 --
--- `limiter` is {until, held_until, held, last_due, {name -> {end, rate}}}, all times in microseconds; the last three on the
--- limiter's clock, which stands still while it is held off. The key expires at `until`, when the limiter is as good as new.
+-- `limiter` is {until, held_until, held, last_due, then name, end, rate of each limit}, all times in microseconds; `last_due`
+-- and the ends are on the limiter's clock, which stands still while it is held off. The key expires at `until`, when the
+-- limiter is as good as new.
 -- `spenders` is a sorted set of the processes that wait, by when the last of each is due.
 --
 -- A limit is three arguments: its name, rate, burst.
 -- ARGV: "spend", key, session, n, number of limits, the limits, then for each request longest wait ("": any) and costs
--- -> spent {booked, delay and held in seconds, end and size in seconds of each limit}..., gone
+-- -> spent held {delay, then end and size of each limit if it was booked}..., all in whole nanoseconds; gone
 -- ARGV: "refund", key, session, n, number of limits, the limits, then for each request and limit end, size and amount ("": none)
 -- -> ok, gone
 -- ARGV: "hold_off", key, session, n, microseconds -> ok, gone
@@ -14,29 +15,40 @@
 
 local operation, key = ARGV[3], ARGV[4]
 local LIMITER, WAITING = P .. key .. ':limiter', P .. key .. ':spenders'
-local held_until, held, last_due, booked = 0, 0, 0, {}
 local stored = call('GET', LIMITER)
-if stored then
-    local used_until, a, b, c, d = cmsgpack.unpack(stored)
-    if used_until > now then
-        held_until, held, last_due, booked = a, b, c, d
-    end
+local state = stored and cmsgpack.unpack(stored)
+if not state or state[1] <= now then
+    -- nil is room for one limit: a table that grows costs as much as a small command
+    state = {0, 0, 0, 0, nil, nil, nil}
 end
-local time = math.max(now, held_until) - held
+local held_until, held, last_due = state[2], state[3], state[4]
+local time = (now > held_until and now or held_until) - held
 
--- For how many seconds a limit is booked from now on, at its rate of today.
-local function ahead_of(name, rate)
-    local one = booked[name]
-    if not one or one[1] <= time then
-        return 0
+-- Of each limit of the operation: its place in `state`, its rate, and for how many seconds it is booked at that rate.
+local count, first = 0, 8
+if operation == 'look' then
+    count, first = (#ARGV - 4) / 3, 5
+elseif operation ~= 'hold_off' then
+    count = tonumber(ARGV[7])
+end
+local places, rates, ahead = {}, {}, {}
+for i = 1, count do
+    local name, rate, place = ARGV[first], tonumber(ARGV[first + 1]), 5
+    while state[place] and state[place] ~= name do
+        place = place + 3
     end
-    return math.min((one[1] - time) / 1e6 * (one[2] / rate), 1e9)
+    if not state[place] then
+        state[place], state[place + 1], state[place + 2] = name, 0, rate
+    end
+    local debt = (state[place + 1] - time) / 1e6 * (state[place + 2] / rate)
+    places[i], rates[i], ahead[i] = place, rate, debt > 1e9 and 1e9 or debt > 0 and debt or 0
+    first = first + 3
 end
 
 if operation == 'look' then
     local debts = {}
-    for i = 5, #ARGV, 3 do
-        debts[#debts + 1] = format('%.17g', ahead_of(ARGV[i], tonumber(ARGV[i + 1])) * ARGV[i + 1])
+    for i = 1, count do
+        debts[i] = format('%.17g', ahead[i] * rates[i])
     end
     return {'looked', format('%.17g', math.max(0, held_until - now) / 1e6), format('%.17g', held / 1e6), debts}
 end
@@ -49,105 +61,101 @@ if known then
     return known
 end
 
-local waits, hints = false, {}
+local waits = false
 if operation == 'hold_off' then
     local begin, until_then = math.max(now, held_until), now + ARGV[7]
     if until_then > begin then
-        hints = call('ZRANGEBYSCORE', WAITING, format('%.17g', time), '+inf')
+        for _, process in ipairs(call('ZRANGEBYSCORE', WAITING, format('%.17g', time), '+inf')) do
+            call(PUBLISH, CHANNEL .. process, cjson.encode({key, '', 'held'}))
+            waits = true
+        end
         held, held_until = held + until_then - begin, until_then
-        waits = #hints > 0
     end
     known = 'ok'
-else
-    local count = tonumber(ARGV[7])
-    local names, rates, bursts = {}, {}, {}
-    for i = 1, count do
-        names[i], rates[i], bursts[i] = ARGV[5 + 3 * i], tonumber(ARGV[6 + 3 * i]), tonumber(ARGV[7 + 3 * i])
-    end
-    local first = 8 + 3 * count
-    if operation == 'spend' then
-        local spendings, hold, held_text = {}, math.max(0, held_until - now) / 1e6, format('%.17g', held / 1e6)
-        known = {'spent', spendings}
-        for at = first, #ARGV, 1 + count do
-            local longest, start, ahead = tonumber(ARGV[at]), 0, {}
+elseif operation == 'spend' then
+    local hold = held_until > now and (held_until - now) / 1e6 or 0
+    known = {'spent', held * 1e3, nil}
+    for at = first, #ARGV, 1 + count do
+        local longest, start = ARGV[at], 0
+        for i = 1, count do
+            local cost = ARGV[at + i]
+            if cost ~= '0' then
+                local fits = ahead[i] + (cost - ARGV[7 + 3 * i]) / rates[i]
+                start = fits > start and fits or start
+            end
+        end
+        if start < 1e-6 then -- the time has no finer steps
+            start = 0
+        end
+        local delay = hold + start
+        local spending = {delay * 1e9, nil, nil}
+        if longest == '' or delay <= longest / 1e6 + 1e-6 then
             for i = 1, count do
-                local cost = tonumber(ARGV[at + i])
-                ahead[i] = ahead_of(names[i], rates[i])
-                if cost ~= 0 then
-                    start = math.max(start, ahead[i] + (cost - bursts[i]) / rates[i])
+                local cost, before = ARGV[at + i], ahead[i]
+                local after = before
+                if cost ~= '0' then
+                    -- what would come back beyond the burst before the start is lost
+                    local least = start + math.min(cost, ARGV[7 + 3 * i]) / rates[i]
+                    after = before + cost / rates[i]
+                    after = after > least and after or least
+                    ahead[i], state[places[i] + 1], state[places[i] + 2] = after, time + after * 1e6, rates[i]
                 end
+                spending[2 * i], spending[2 * i + 1] = (time + after * 1e6) * 1e3, (after - before) * 1e9
             end
-            if start < 1e-6 then -- the time has no finer steps
-                start = 0
-            end
-            local delay = hold + start
-            local spending = {0, format('%.17g', delay), held_text}
-            local is_booked = not longest or delay <= longest / 1e6 + 1e-6
-            if is_booked then
-                spending[1] = 1
-                for i = 1, count do
-                    local cost, after = tonumber(ARGV[at + i]), ahead[i]
-                    if cost ~= 0 then
-                        -- what would come back beyond the burst before the start is lost
-                        after = math.max(after + cost / rates[i], start + math.min(cost, bursts[i]) / rates[i])
-                        booked[names[i]] = {time + after * 1e6, rates[i]}
-                    end
-                    spending[2 + 2 * i] = format('%.17g', time + after * 1e6)
-                    spending[3 + 2 * i] = format('%.17g', after - ahead[i])
-                end
-                if delay > 0 then
-                    last_due, waits = math.max(last_due, time + start * 1e6), true
-                end
-            end
-            spendings[#spendings + 1] = spending
-        end
-        if waits then
-            call('ZREMRANGEBYSCORE', WAITING, '-inf', format('(%.17g', time))
-            call('ZADD', WAITING, format('%.17g', last_due), call('HGET', P .. session .. ':session', 'process'))
-        end
-    else
-        for at = first, #ARGV, 3 do
-            local i = (at - first) / 3 % count + 1
-            local one, amount = booked[names[i]], tonumber(ARGV[at + 2])
-            if not one and amount and amount < 0 then
-                one = {time, rates[i]}
-            end
-            if one then
-                -- in seconds at the rate of the booking, from now on
-                local change = one[2] / rates[i]
-                local ahead, ends = (one[1] - time) / 1e6 * change, (ARGV[at] - time) / 1e6
-                local size, back = tonumber(ARGV[at + 1]), nil
-                if not amount then
-                    back = math.max(0, math.min(size, size - (ahead - ends)))
-                elseif amount >= 0 then
-                    back = math.max(0, math.min(amount / rates[i], ends))
-                else
-                    back, ahead = amount / rates[i], math.max(0, ahead)
-                end
-                if back ~= 0 then
-                    booked[names[i]] = {time + (ahead - back) / change * 1e6, one[2]}
-                end
+            if delay > 0 then
+                waits, last_due = true, math.max(last_due, time + start * 1e6)
             end
         end
-        known = 'ok'
+        known[#known + 1] = spending
     end
+    if waits then
+        call('ZREMRANGEBYSCORE', WAITING, '-inf', format('(%.17g', time))
+        call('ZADD', WAITING, format('%.17g', last_due), call('HGET', P .. session .. ':session', 'process'))
+    end
+else
+    for at = first, #ARGV, 3 do
+        local i = (at - first) / 3 % count + 1
+        local place, rate, amount = places[i], rates[i], tonumber(ARGV[at + 2])
+        -- in seconds at the rate of the booking, from now on
+        local change = state[place + 2] / rate
+        local debt, ends_in = (state[place + 1] - time) / 1e6 * change, (ARGV[at] - time) / 1e6
+        local size, back = tonumber(ARGV[at + 1]), nil
+        if not amount then
+            back = math.max(0, math.min(size, size - (debt - ends_in)))
+        elseif amount >= 0 then
+            back = math.max(0, math.min(amount / rate, ends_in))
+        else
+            back, debt = amount / rate, math.max(0, debt)
+        end
+        if back ~= 0 then
+            state[place + 1] = time + (debt - back) / change * 1e6
+        end
+    end
+    known = 'ok'
 end
 
-local latest = last_due
-for name, one in pairs(booked) do
-    if one[1] <= time then
-        booked[name] = nil
-    elseif one[1] > latest then
-        latest = one[1]
+-- Limits of which nothing is booked any more go.
+local latest, last = last_due, 4
+for place = 5, #state, 3 do
+    local name, ends = state[place], state[place + 1]
+    if ends > time then
+        latest = ends > latest and ends or latest
+        state[last + 1], state[last + 2], state[last + 3] = name, ends, state[place + 2]
+        last = last + 3
     end
 end
-local used_until = math.max(held_until, latest + held)
+for extra = #state, last + 1, -1 do
+    state[extra] = nil
+end
+local used_until = latest + held
+used_until = used_until > held_until and used_until or held_until
 if used_until <= now then
     if stored then
         call('DEL', LIMITER, WAITING)
     end
 else
-    local state = cmsgpack.pack(used_until, held_until, held, last_due, booked)
+    state[1], state[2], state[3], state[4] = used_until, held_until, held, last_due
+    state = cmsgpack.pack(state)
     if ARGV[1] ~= '' then
         call('SET', LIMITER, state)
     else
@@ -157,9 +165,6 @@ else
             call('PEXPIREAT', WAITING, math.ceil(used_until / 1000))
         end
     end
-end
-for _, process in ipairs(hints) do
-    call(PUBLISH, CHANNEL .. process, cjson.encode({key, '', 'held'}))
 end
 -- include answer_keep
 return known
