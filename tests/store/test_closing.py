@@ -151,6 +151,7 @@ def waits(store):
         "RateLimiter.acquire": lambda: limited(slow, anyio.CancelScope()),
         "RateLimiter.acquire, beyond its deadline": lambda: limited(slow, anyio.move_on_after(900)),
         "RateLimiter.__aenter__": lambda: enter(slow),
+        "RateLimiter.spend": lambda: enter(slow.spend()),
         "ResourcePool.claim": lambda: enter(pool.claim()),
         "WorkQueue.put": lambda: full.put(2),
         "Job.put": lambda: Job(full, rest).put(2),
@@ -183,7 +184,8 @@ ASKS = {
     *("Barrier.reset", "Barrier.statistics", "Claim.cool_down", "Claim.retire", "Claim.set_metadata"),
     *("Election.leader", "Lock.holders", "RWLock.holders", "Semaphore.holders", "Semaphore.resize"),
     *("Lock.break_holder", "Lock.locked", "RWLock.break_holder", "Semaphore.break_holder"),
-    *("RateLimiter.try_acquire", "ResourcePool.add", "ResourcePool.remove", "ResourcePool.resources"),
+    *("RateLimiter.try_acquire", "RateLimiter.look", "RateLimiter.hold_off"),
+    *("ResourcePool.add", "ResourcePool.remove", "ResourcePool.resources"),
     *(
         "ResourcePool.statistics",
         "Task.progress",
