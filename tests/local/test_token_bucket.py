@@ -264,6 +264,22 @@ async def test_every_call_is_a_checkpoint():
         await bucket.acquire()
 
 
+async def test_what_is_no_number_is_refused_by_its_name():
+    bucket = TokenBucket(1, burst=5)
+    for wrong in ("1", None, [1]):
+        for take in (bucket.acquire_nowait, bucket.reserve):
+            with pytest.raises(TypeError, match="^n must be a number"):
+                take(wrong)
+        with pytest.raises(TypeError, match="^n must be a number"):
+            await bucket.acquire(wrong)
+    with pytest.raises(ValueError, match="the unit 'tokens'"):
+        await bucket.acquire({"tokens": 1})
+    await bucket.acquire({"requests": 3})
+    bucket.acquire_nowait({"requests": 2})
+    with pytest.raises(anyio.WouldBlock):
+        bucket.acquire_nowait({"requests": 1})
+
+
 @pytest.mark.parametrize("n", [0, -1, 3, math.inf, math.nan])
 async def test_a_wrong_weight_is_refused(n):
     bucket = TokenBucket(10, burst=2)

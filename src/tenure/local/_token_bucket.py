@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from math import inf, isfinite
+from numbers import Real
 from typing import Any, Self, cast, overload
 
 import anyio
@@ -183,8 +184,7 @@ class TokenBucket:
 
     def acquire_nowait(self, n: Any = 1) -> None:
         """Take `n` tokens now, or raise `anyio.WouldBlock`. ValueError for more than the burst."""
-        self._check(n)
-        if not self._take(n, now()):
+        if not self._take(self._check(n), now()):
             raise WouldBlock
 
     @overload
@@ -202,8 +202,12 @@ class TokenBucket:
 
         Cancellation: nothing is taken and the place in the line is lost; those behind go sooner.
         """
-        if not 0 < n <= self._burst:
-            self._check(n)
+        try:
+            fits = 0 < n <= self._burst
+        except TypeError:
+            fits = False
+        if not fits:
+            n = self._check(n)
         if self._keeper is None:
             # what `_take` does, without the calls
             time = now()
@@ -343,7 +347,7 @@ class TokenBucket:
 
         ValueError for more than the burst.
         """
-        self._check(n)
+        n = self._check(n)
         time = now()
         reservation = Reservation(self, n, max(time, self._due_at(n)))
         if self._keeper is None or self._keeper is _HOLD:
@@ -472,9 +476,15 @@ class TokenBucket:
     def __repr__(self) -> str:
         return f"<TokenBucket {self._rate:g}/s, burst {self._burst:g}, {self._tasks_waiting()} waiting>"
 
-    def _check(self, n: float) -> None:
-        if not 0 < n <= self._burst:
+    def _check(self, n: Any) -> Any:
+        """The number of tokens. Raises `TypeError` for what is no number, `ValueError` for more than the burst."""
+        if isinstance(n, Mapping):
+            n = _ONE_UNIT.costs(cast("Cost", n))[REQUESTS]
+        elif not isinstance(n, Real):
+            raise TypeError(f"n must be a number, or a mapping of units to numbers, not {n!r}")
+        if not 0 < cast("float", n) <= self._burst:
             raise ValueError(f"n must be above 0 and at most the burst of {self._burst:g}, not {n!r}")
+        return n
 
 
 class _OfLimits(TokenBucket):
@@ -595,8 +605,9 @@ class _OfLimits(TokenBucket):
     def _hold(self, seconds: float, time: float) -> None:
         self._levels.hold(seconds, time)
 
-    def _check(self, n: object) -> None:
+    def _check(self, n: Any) -> Any:
         """The amounts were checked when they were made."""
+        return n
 
 
 def _check_positive(name: str, value: object) -> None:
