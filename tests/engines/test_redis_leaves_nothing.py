@@ -92,12 +92,16 @@ async def queue_with_all_kinds_of_tasks(store, name):
 async def queue_of_a_dead_letter(store, name):
     of = WorkQueue(store, name, retry=Retry(attempts=1), dead_ttl=0.2)
     await of.put("task")
-    for _ in range(2):
-        assert await of.requeue() in {0, 1}
-        with suppress(RuntimeError):
-            async with of.take():
-                raise RuntimeError
+    await take_and_fail(of)
+    if await of.requeue():  # on a slow machine the dead letter is forgotten before
+        await take_and_fail(of)
     await of.purge("dead")
+
+
+async def take_and_fail(queue):
+    with suppress(RuntimeError):
+        async with queue.take():
+            raise RuntimeError
 
 
 async def queue_of_what_nobody_took(store, name):
