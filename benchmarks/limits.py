@@ -13,13 +13,14 @@ import json
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
 import anyio
 
 import tenure
-from benchmarks._measure import LOOPS, ROUNDS, Figure, interleaved, on_loop, row
+from benchmarks._measure import LOOPS, Figure, Row, Size, interleaved, on_loop, row
 from benchmarks.redis_locks import server
 from tenure import Limit, RateLimiter
 from tenure.local import TokenBucket
@@ -119,10 +120,9 @@ def share_on_redis(loop: str, seconds: float) -> float:
     return sum(start <= when < start + seconds for when in calls) / (CALLS * seconds)
 
 
-def run(smoke: bool) -> list[dict[str, Any]]:
+def run(size: Size) -> Iterator[Row]:
     """The shares, and how many operations a call takes."""
-    seconds, rounds = (0.1, 1) if smoke else (3.0, ROUNDS)
-    rows: list[dict[str, Any]] = []
+    seconds = size.of(0.1, 0.5, 3.0)
     for loop in LOOPS:
         for rate in (1_000.0, 10_000.0, 100_000.0):
             figures = interleaved(
@@ -130,22 +130,20 @@ def run(smoke: bool) -> list[dict[str, Any]]:
                     "ours": partial(on_loop, loop, share_in_process, rate, 100, seconds),
                     "each limit": lambda: 1.0,
                 },
-                rounds=rounds,
+                size,
             )
             work = f"TokenBucket, three limits, {rate:,.0f} calls/s"
-            rows.append(row(work, loop, figures, "each limit", unit="share", goal=GOAL))
+            yield row(work, loop, figures, "each limit", unit="share", goal=GOAL)
+    for loop in size.loops:
         figures = interleaved(
-            {"ours": partial(share_on_redis, loop, seconds), "each limit": lambda: 1.0}, rounds=rounds
+            {"ours": partial(share_on_redis, loop, seconds), "each limit": lambda: 1.0}, size
         )
         work = f"RateLimiter on Redis, three limits, {PROCESSES} processes, corrected"
-        rows.append(row(work, loop, figures, "each limit", unit="share", goal=GOAL))
-    counted = Figure(on_loop("asyncio", operations_of_a_call), 0.0)
-    figures = {"ours": counted, "a booking and a correction": Figure(2.0, 0.0)}
+        yield row(work, loop, figures, "each limit", unit="share", goal=GOAL)
+    counted = Figure([on_loop("asyncio", operations_of_a_call)])
+    figures = {"ours": counted, "a booking and a correction": Figure([2.0])}
     work = "RateLimiter, three limits: operations of a call that waits and is corrected"
-    rows.append(
-        row(work, "asyncio", figures, "a booking and a correction", unit="operations", less_is_better=True)
-    )
-    return rows
+    yield row(work, "asyncio", figures, "a booking and a correction", unit="operations", less_is_better=True)
 
 
 async def operations_of_a_call() -> float:
