@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 
 from benchmarks._measure import LOOPS, NOBODY, Result, Row, Size, figure_of, in_turn, row
-from benchmarks._peers import PEERS, measured
+from benchmarks._peers import CONTESTS, measured, peers_of
 
 Contestant = tuple[str, str]
 """A module, and the loop or the threads in which it runs."""
@@ -21,7 +21,6 @@ def contest(
     place: Callable[[], AbstractContextManager[str]],
     size: Size,
     *,
-    package: str = "queue_peers",
     redis: int = 0,
     once: bool = False,
     timeout: float = 30,
@@ -29,10 +28,12 @@ def contest(
     """Let ours and the peers of the contest `name` do a work in turn, each on a fresh server or database.
 
     `ours` are modules of ours, and how much each does; `redis` is the version of the server that `place` has. A
-    contestant has `timeout` seconds for each round.
+    contestant has `timeout` seconds for each round. Raises BadHeader.
     """
-    peers = {} if size.smoke or not size.peers else PEERS[name]
-    peers = {peer: entry for peer, entry in peers.items() if work in entry.counts}
+    package, _ = CONTESTS[name]
+    peers = {peer: entry for peer, entry in peers_of(name).items() if work in entry.counts}
+    if size.smoke or not size.peers:
+        peers = {}
     loops = size.of(1, 1, None)  # of a peer, the first, or all
     contestants = [(module, loop) for module in ours for loop in size.loops]
     contestants += [(peer, loop) for peer, entry in peers.items() for loop in entry.loops[:loops]]
@@ -62,12 +63,11 @@ def compared(
 ) -> Iterator[Row]:
     """Ours on each loop beside each peer; `goals` by module, "" for all."""
     goals = goals or {}
-    own = {module for module, _ in results if module not in _ALL}
     for loop in (loop for loop in LOOPS if (who, loop) in results):
         mine = results[who, loop]
         if "missing" in mine[-1]:
             raise RuntimeError(f"{who} on {loop}: {mine[-1]['missing']}")
-        for place in _opponents(loop, [place for place in results if place[0] not in own]):
+        for place in _opponents(loop, [place for place in results if not place[0].startswith("ours")]):
             theirs = results.get(place, [{"name": NOBODY, "missing": "left out"}])
             shown = f"{theirs[-1]['name']} {place[1]}" if "threads" in place[1] else theirs[-1]["name"]
             yield row(
@@ -81,9 +81,6 @@ def compared(
                 goal=goals.get(place[0], goals.get("", "")),
                 missing=theirs[-1].get("missing", ""),
             )
-
-
-_ALL = {module for entries in PEERS.values() for module in entries}
 
 
 def _opponents(loop: str, places: list[Contestant]) -> list[Contestant]:

@@ -13,12 +13,13 @@ import sys
 from dataclasses import replace
 
 from benchmarks._measure import SIZES
+from benchmarks._peers import BadHeader
 
 SEPARATOR = "\x1e"
 
 
 def main(name: str, size: str, *only_ours: str) -> int:
-    """Write the rows as they come; 1 if something is not installed."""
+    """Write the rows as they come; 1 if something is not installed, or a peer's header has a mistake."""
     # what is printed meanwhile goes elsewhere than rows
     rows = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
@@ -30,9 +31,13 @@ def main(name: str, size: str, *only_ours: str) -> int:
     asked = SIZES[size]
     if only_ours:
         asked = replace(asked, rounds=1, peers=False)
-    for row in module.run(asked):
-        rows.write(f"{SEPARATOR}{json.dumps({'benchmark': name, **row})}\n")
-        rows.flush()
+    try:
+        for row in module.run(asked):
+            rows.write(f"{SEPARATOR}{json.dumps({'benchmark': name, **row})}\n")
+            rows.flush()
+    except BadHeader as error:
+        print(error, file=sys.stderr)
+        return 1
     return 0
 
 

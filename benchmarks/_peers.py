@@ -1,9 +1,14 @@
-"""The peers of peers.toml: an environment of its own for each, made once and kept, and a run in it."""
+"""The peers in environments of their own: the headers of their modules, the environments, and a run in one.
+
+A header is a block of inline script metadata (PEP 723). It is read and not run, since what the module imports is
+installed in the peer's environment alone.
+"""
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -11,58 +16,136 @@ import tomllib
 import venv
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-from benchmarks._measure import Result
+from benchmarks._measure import LOOPS, Result
 
 ROOT = Path(__file__).parents[1]
+HARNESS = ("anyio==4.16.0", "hiredis==3.5.0", "psycopg[binary]==3.3.9", "trio==0.35.0", "uvloop==0.23.0")
+"""What each peer's environment has besides."""
+
+_QUEUES = ("drain", "put", "put_many", "wake", "idle")
+CONTESTS = {
+    "redis_queue": ("queue_peers", _QUEUES),
+    "postgres": ("queue_peers", _QUEUES),
+    "groups_redis": ("queue_peers", ("accounts",)),
+    "groups_postgresql": ("queue_peers", ("accounts",)),
+    "limiters": ("limiter_peers", ("admit", "wait", "keep")),
+}
+"""By contest: the folder of its modules, and its works."""
+
+
+class BadHeader(Exception):
+    """The header of a peer's module has a mistake; the text begins with the file."""
 
 
 @dataclass(frozen=True)
 class Peer:
-    """An entry of peers.toml."""
+    """What a header says; see benchmarks/README.md."""
 
     packages: Sequence[str]
+    contests: Sequence[str]
     loops: Sequence[str]
     counts: dict[str, int]
     redis: int = 0
 
 
-_FILE: dict[str, Any] = tomllib.loads(Path(__file__).with_name("peers.toml").read_text())
-_HARNESS: list[str] = _FILE.pop("harness")
-PEERS: dict[str, dict[str, Peer]] = {
-    contest: {name: Peer(**entry) for name, entry in entries.items()} for contest, entries in _FILE.items()
-}
-"""By contest and module."""
+def peers_of(contest: str, root: Path = ROOT / "benchmarks") -> dict[str, Peer]:
+    """By module, the peers of a contest; raises BadHeader for any module in their folder."""
+    folder, _ = CONTESTS[contest]
+    modules = sorted((root / folder).glob("[!_]*.py"))
+    peers = {path.stem: peer_in(path) for path in modules if not path.stem.startswith("ours")}
+    return {name: peer for name, peer in peers.items() if contest in peer.contests}
 
 
-def cache() -> Path:
+def peer_in(path: Path) -> Peer:
+    """The peer whose module this is; raises BadHeader."""
+    file = f"{path.parent.name}/{path.name}"
+    lines = path.read_text(encoding="utf-8").splitlines()
+    try:
+        start = lines.index("# /// script")
+        end = lines.index("# ///", start)
+    except ValueError:
+        raise BadHeader(f"{file}: no block from `# /// script` to `# ///`") from None
+    try:
+        header: dict[str, Any] = tomllib.loads("\n".join(line[2:] for line in lines[start + 1 : end]))
+        settings = header["tool"]["tenure-benchmarks"]
+        peer = Peer(packages=header["dependencies"], **settings)
+    except tomllib.TOMLDecodeError as error:
+        raise BadHeader(f"{file}: {error} of the header") from None
+    except KeyError as error:
+        raise BadHeader(f"{file}: the header has no {error}") from None
+    except TypeError as error:
+        # what Peer says of keys that it does not know, or that are not there
+        raise BadHeader(f"{file}: [tool.tenure-benchmarks]: {str(error).rpartition('() ')[2]}") from None
+    if mistake := _mistake(peer, path.parent.name):
+        raise BadHeader(f"{file}: {mistake}")
+    return peer
+
+
+def _mistake(peer: Any, folder: str) -> str:
+    """What is wrong; `peer` has whatever values the header has."""
+    contests = {name: works for name, (place, works) in CONTESTS.items() if place == folder}
+    for key, values in (("dependencies", peer.packages), ("contests", peer.contests), ("loops", peer.loops)):
+        if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
+            return f"{key} is no list of strings"
+    for package in peer.packages:
+        if not re.fullmatch(r"[\w.\[\],-]+==[\w.!+]+", package):
+            return f"{package!r} in dependencies is not pinned as NAME==VERSION"
+    if not peer.contests or not peer.loops:
+        return "contests and loops must name at least one each"
+    for contest in peer.contests:
+        if contest not in contests:
+            return f"{contest!r} is no contest of {folder}; there are {', '.join(contests)}"
+    for loop in peer.loops:
+        if loop not in LOOPS and not re.fullmatch(r"[1-9]\d* threads", loop):
+            return f"{loop!r} in loops is none of {', '.join(LOOPS)} and not like '8 threads'"
+    works = [work for contest in peer.contests for work in contests[contest]]
+    if not isinstance(peer.counts, dict) or not peer.counts:
+        return "counts is no table of works"
+    for work, count in peer.counts.items():
+        if work not in works:
+            return f"{work!r} in counts is no work; there are {', '.join(dict.fromkeys(works))}"
+        if type(count) is not int or count < 1:
+            return f"{work} in counts is no number of at least 1"
+    return "" if type(peer.redis) is int else "redis is no number of a version"
+
+
+def cache_folder() -> Path:
     """Where the environments are kept."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tenure-benchmarks"
 
 
-def python_with(name: str, packages: Sequence[str]) -> Path | None:
-    """The interpreter of an environment with these packages; None if they cannot be installed."""
-    folder = cache() / name
+@cache
+def python_with(name: str, *packages: str) -> Path | None:
+    """The interpreter of an environment with these packages, or None if they cannot be installed.
+
+    A process tries that once.
+    """
+    folder = cache_folder() / name
     python = folder / ("Scripts/python.exe" if sys.platform == "win32" else "bin/python")
     complete = folder / "complete"
-    wanted = "\n".join((*packages, *_HARNESS, sys.version))
+    wanted = "\n".join((*packages, *HARNESS, sys.version))
     if not complete.exists() or complete.read_text() != wanted:
-        shutil.rmtree(folder, ignore_errors=True)
         print(f"installing {name} ...", file=sys.stderr, flush=True)
-        venv.create(folder, with_pip=True)
-        command = [python, "-m", "pip", "install", "-qq", *packages, *_HARNESS]
-        if subprocess.run(command, check=False).returncode:
+        command = [python, "-m", "pip", "install", "-qq", *packages, *HARNESS]
+        try:
+            shutil.rmtree(folder, ignore_errors=True)
+            venv.create(folder, with_pip=True)
+            subprocess.run(command, check=True)
+            complete.write_text(wanted)
+        except (OSError, subprocess.CalledProcessError) as error:
+            print(f"{name} is not installable: {error}", file=sys.stderr, flush=True)
             return None
-        complete.write_text(wanted)
     return python
 
 
 def measured(module: str, peer: Peer | None, *words: str, timeout: float = 30) -> Result:
     """What `python -m benchmarks.MODULE WORDS` prints; "missing" says in a few words why there is nothing."""
     name = module.rpartition(".")[2]
-    python = python_with(name, peer.packages) if peer and peer.packages else Path(sys.executable)
+    python = python_with(name, *peer.packages) if peer and peer.packages else Path(sys.executable)
     if python is None:
         return {"name": name, "missing": "not installable"}
     command = [python, "-m", f"benchmarks.{module}", *words]

@@ -56,7 +56,7 @@ def newest() -> str:
 
 
 def _of_debian() -> str | None:
-    folder = _peers.cache() / "redis-of-debian"
+    folder = _peers.cache_folder() / "redis-of-debian"
     program = folder / "server"
     if not program.exists():
         if shutil.which("apt-get") is None:

@@ -22,7 +22,7 @@ def found() -> list[str]:
 
 
 def surroundings() -> dict[str, Any]:
-    """The machine, and the versions of what takes part; peers with environments of their own are in peers.toml."""
+    """The machine, and the versions of what takes part; a peer with an environment of its own has its own."""
     versions: dict[str, str] = {}
     for name in _involved():
         try:

@@ -168,8 +168,8 @@ def run(size: Size) -> Iterator[Row]:
     with postgres() as database:
         for engine, place in (("Redis", redis), ("PostgreSQL", database)):
             results = contest(
-                f"groups_{engine.lower()}", "accounts", {"groups_ours": 100}, place, size, timeout=10
+                f"groups_{engine.lower()}", "accounts", {"ours_groups": 100}, place, size, timeout=10
             )
             for figure, what in (("others", "the ten others are done"), ("all", "all are done")):
                 work = f"{engine}: one account at a time: {what}"
-                yield from compared(work, results, figure, "s", who="groups_ours")
+                yield from compared(work, results, figure, "s", who="ours_groups")

@@ -18,7 +18,7 @@ from benchmarks._redis_server import server
 
 def run(size: Size) -> Iterator[Row]:
     """Measure everything."""
-    hold = partial(contest, "limiters", place=server, size=size, package="limiter_peers")
+    hold = partial(contest, "limiters", place=server, size=size)
     rows = partial(compared, more_is_better=False)
 
     admit = hold("admit", {"ours": 15_000})

@@ -13,7 +13,7 @@ import pytest
 
 from benchmarks import _table
 from benchmarks._measure import MISSING, SIZES, Figure, alone, figure_of, in_turn, interleaved, row
-from benchmarks._peers import PEERS, ROOT
+from benchmarks._peers import CONTESTS, ROOT, BadHeader, Peer, peer_in, peers_of
 from benchmarks._record import Record, read
 from benchmarks._report import rewrite, what_is_behind, what_is_missing, write
 
@@ -141,12 +141,63 @@ def test_only_the_parts_between_markers_are_rewritten():
     assert rewrite(new, a_record()) == new
 
 
-def test_each_peer_is_pinned_and_has_a_module():
-    for contest, entries in PEERS.items():
-        folder = "limiter_peers" if contest == "limiters" else "queue_peers"
-        for name, peer in entries.items():
-            assert (ROOT / "benchmarks" / folder / f"{name}.py").exists()
-            assert all("==" in package for package in peer.packages), name
+HEADER = """\
+# /// script
+# dependencies = ["swift[redis]==1.2"]
+#
+# [tool.tenure-benchmarks]
+# contests = ["redis_queue"]
+# loops = ["asyncio", "8 threads"]  # the first is that of quick runs
+# redis = 7
+# counts = { drain = 10 }
+# ///
+import swift_is_not_installed_here
+"""
+
+
+def test_a_peer_is_one_file(tmp_path):
+    for name, text in {"swift": HEADER, "_helper": "", "ours": "", "ours_ahead": ""}.items():
+        (tmp_path / "queue_peers" / f"{name}.py").parent.mkdir(exist_ok=True)
+        (tmp_path / "queue_peers" / f"{name}.py").write_text(text)
+    swift = Peer(["swift[redis]==1.2"], ["redis_queue"], ["asyncio", "8 threads"], {"drain": 10}, redis=7)
+    assert peers_of("redis_queue", tmp_path) == {"swift": swift}
+    assert peers_of("postgres", tmp_path) == {}
+
+
+@pytest.mark.parametrize(
+    ("line", "instead", "says"),
+    [
+        ("# /// script", "", "no block"),
+        ("# ///\n", "", "no block"),
+        ("# redis = 7", "# redis =", "Invalid value"),
+        ("# [tool.tenure-benchmarks]", "# [tool.benchmarks]", "no 'tenure-benchmarks'"),
+        ('# dependencies = ["swift[redis]==1.2"]', "", "no 'dependencies'"),
+        ("swift[redis]==1.2", "swift>=1.2", "'swift>=1.2' in dependencies is not pinned"),
+        ('["swift[redis]==1.2"]', '"swift==1.2"', "dependencies is no list"),
+        ('["redis_queue"]', '["redis_queues"]', "'redis_queues' is no contest"),
+        ('["redis_queue"]', '["limiters"]', "'limiters' is no contest of queue_peers"),
+        ('["redis_queue"]', "[]", "must name at least one"),
+        ('["asyncio", "8 threads"]', '["curio"]', "'curio' in loops"),
+        ("drain = 10", "drian = 10", "'drian' in counts"),
+        ("drain = 10", "drain = 0", "drain in counts"),
+        ("# redis = 7", '# redis = "7"', "redis is no number"),
+        ("# redis = 7", "# reddis = 7", "unexpected keyword argument 'reddis'"),
+        ("# counts = { drain = 10 }", "", "'counts'"),
+    ],
+)
+def test_a_mistake_in_a_header_names_the_file(tmp_path, line, instead, says):
+    assert line in HEADER
+    path = tmp_path / "queue_peers" / "swift.py"
+    path.parent.mkdir()
+    path.write_text(HEADER.replace(line, instead, 1))
+    with pytest.raises(BadHeader, match="^queue_peers/swift.py: ") as caught:
+        peer_in(path)
+    assert says in str(caught.value)
+
+
+@pytest.mark.parametrize("contest", CONTESTS)
+def test_each_contest_has_peers(contest):
+    assert peers_of(contest)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -1,3 +1,11 @@
+# /// script
+# dependencies = ["limits==5.8.0", "redis==8.1.0"]
+#
+# [tool.tenure-benchmarks]
+# contests = ["limiters"]
+# loops = ["asyncio", "uvloop"]
+# counts = { admit = 2000, wait = 30, keep = 2000 }
+# ///
 """limits: its moving window; it does not wait, so the caller sleeps until the window says that there is room."""
 
 from __future__ import annotations

@@ -1,3 +1,11 @@
+# /// script
+# dependencies = ["pyrate-limiter==4.5.1", "redis==8.1.0"]
+#
+# [tool.tenure-benchmarks]
+# contests = ["limiters"]
+# loops = ["asyncio", "uvloop"]
+# counts = { admit = 2000, wait = 30, keep = 2000 }
+# ///
 """pyrate-limiter: its sliding log on Redis, which waits itself."""
 
 from __future__ import annotations

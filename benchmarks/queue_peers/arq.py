@@ -1,3 +1,11 @@
+# /// script
+# dependencies = ["arq==0.28.0", "redis==5.3.1"]
+#
+# [tool.tenure-benchmarks]
+# contests = ["redis_queue"]
+# loops = ["asyncio", "uvloop"]
+# counts = { drain = 320, put = 2000, idle = 15 }
+# ///
 """arq."""
 
 from __future__ import annotations

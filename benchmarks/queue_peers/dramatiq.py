@@ -1,3 +1,11 @@
+# /// script
+# dependencies = ["dramatiq[redis]==2.2.1", "redis==8.1.0"]
+#
+# [tool.tenure-benchmarks]
+# contests = ["redis_queue"]
+# loops = ["8 threads", "32 threads"]
+# counts = { drain = 2500, put = 3000, idle = 15 }
+# ///
 """dramatiq: threads, no results."""
 
 from __future__ import annotations

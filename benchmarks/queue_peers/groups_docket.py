@@ -1,3 +1,11 @@
+# /// script
+# dependencies = ["pydocket==0.27.0"]
+#
+# [tool.tenure-benchmarks]
+# contests = ["groups_redis"]
+# loops = ["asyncio"]
+# counts = { accounts = 100 }
+# ///
 """docket: `ConcurrencyLimit` by an argument."""
 
 from __future__ import annotations

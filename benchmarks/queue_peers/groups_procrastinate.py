@@ -1,3 +1,11 @@
+# /// script
+# dependencies = ["procrastinate==3.10.0"]
+#
+# [tool.tenure-benchmarks]
+# contests = ["groups_postgresql"]
+# loops = ["asyncio"]
+# counts = { accounts = 100 }
+# ///
 """procrastinate: `lock=`."""
 
 from __future__ import annotations

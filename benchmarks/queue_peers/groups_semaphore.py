@@ -1,3 +1,11 @@
+# /// script
+# dependencies = []
+#
+# [tool.tenure-benchmarks]
+# contests = ["groups_redis", "groups_postgresql"]
+# loops = ["asyncio"]
+# counts = { accounts = 100 }
+# ///
 """A queue without groups, whose handler holds a lock of its account."""
 
 from __future__ import annotations

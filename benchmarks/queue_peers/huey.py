@@ -1,3 +1,11 @@
+# /// script
+# dependencies = ["huey==3.5.4", "redis==8.1.0"]
+#
+# [tool.tenure-benchmarks]
+# contests = ["redis_queue"]
+# loops = ["32 threads"]
+# counts = { drain = 4000, put = 7500, idle = 15 }
+# ///
 """huey: threads, tasks are popped, no results."""
 
 from __future__ import annotations

@@ -1,3 +1,11 @@
+# /// script
+# dependencies = ["pgqueuer[asyncpg]==1.6.0"]
+#
+# [tool.tenure-benchmarks]
+# contests = ["postgres"]
+# loops = ["asyncio", "uvloop"]
+# counts = { drain = 4000, put = 750, put_many = 10000, wake = 100, idle = 15 }
+# ///
 """pgqueuer on asyncpg: leased by heartbeat, no fence, a row of its log for each task and no results."""
 
 from __future__ import annotations

@@ -1,3 +1,11 @@
+# /// script
+# dependencies = ["saq[redis]==0.26.4", "redis==7.4.1", "typing_extensions==4.16.0"]
+#
+# [tool.tenure-benchmarks]
+# contests = ["redis_queue"]
+# loops = ["asyncio", "uvloop"]
+# counts = { drain = 1250, put = 2000, idle = 15 }
+# ///
 """SAQ."""
 
 from __future__ import annotations

@@ -1,3 +1,11 @@
+# /// script
+# dependencies = ["saq[postgres]==0.26.4", "typing_extensions==4.16.0"]
+#
+# [tool.tenure-benchmarks]
+# contests = ["postgres"]
+# loops = ["asyncio"]  # it spends its time elsewhere than in the loop
+# counts = { drain = 500 }
+# ///
 """SAQ on PostgreSQL: its heartbeat is off by default, no fence, a result for each task that expires."""
 
 from __future__ import annotations

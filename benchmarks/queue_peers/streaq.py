@@ -1,3 +1,12 @@
+# /// script
+# dependencies = ["streaq==7.2.0"]
+#
+# [tool.tenure-benchmarks]
+# contests = ["redis_queue"]
+# loops = ["asyncio", "uvloop", "trio"]
+# redis = 7
+# counts = { drain = 1000, put = 1000, put_many = 2500, idle = 15 }
+# ///
 """streaq: a worker can be entered once, so that those who put have one of their own."""
 
 from __future__ import annotations

@@ -1,3 +1,11 @@
+# /// script
+# dependencies = ["taskiq==0.13.0", "taskiq-redis==1.2.4", "redis==8.1.0"]
+#
+# [tool.tenure-benchmarks]
+# contests = ["redis_queue"]
+# loops = ["asyncio", "uvloop"]
+# counts = { drain = 1250, put = 1500, wake = 100, idle = 15 }
+# ///
 """taskiq with taskiq-redis: the stream broker, whose messages are acknowledged, with results."""
 
 from __future__ import annotations
