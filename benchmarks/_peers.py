@@ -85,11 +85,10 @@ def peer_in(path: Path) -> Peer:
     return peer
 
 
-def _mistake(peer: Any, folder: str) -> str:
-    """What is wrong; `peer` has whatever values the header has."""
+def _mistake(peer: Peer, folder: str) -> str:
     contests = {name: works for name, (place, works) in CONTESTS.items() if place == folder}
     for key, values in (("dependencies", peer.packages), ("contests", peer.contests), ("loops", peer.loops)):
-        if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
+        if not _is(list, values) or not all(_is(str, value) for value in values):
             return f"{key} is no list of strings"
     for package in peer.packages:
         if not re.fullmatch(r"[\w.\[\],-]+==[\w.!+]+", package):
@@ -103,14 +102,19 @@ def _mistake(peer: Any, folder: str) -> str:
         if loop not in LOOPS and not re.fullmatch(r"[1-9]\d* threads", loop):
             return f"{loop!r} in loops is none of {', '.join(LOOPS)} and not like '8 threads'"
     works = [work for contest in peer.contests for work in contests[contest]]
-    if not isinstance(peer.counts, dict) or not peer.counts:
+    if not _is(dict, peer.counts) or not peer.counts:
         return "counts is no table of works"
     for work, count in peer.counts.items():
         if work not in works:
             return f"{work!r} in counts is no work; there are {', '.join(dict.fromkeys(works))}"
-        if type(count) is not int or count < 1:
+        if not _is(int, count) or count < 1:
             return f"{work} in counts is no number of at least 1"
-    return "" if type(peer.redis) is int else "redis is no number of a version"
+    return "" if _is(int, peer.redis) else "redis is no number of a version"
+
+
+def _is(kind: type, value: object) -> bool:
+    """Whether a value of the header has this type, as it should; `true` is no number."""
+    return type(value) is kind
 
 
 def cache_folder() -> Path:
