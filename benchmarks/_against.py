@@ -68,5 +68,6 @@ def rows_against(name: str, size: str, revision: str, sources: Path) -> Iterator
                     unit=line["unit"],
                     less_is_better=line["less_is_better"],
                     x=line.get("x"),
+                    difference=line.get("difference", False),
                 ),
             }

@@ -60,6 +60,7 @@ def compared(
     scale: float = 1,
     who: str = "ours",
     more_is_better: bool | None = None,
+    difference: bool = False,
 ) -> Iterator[Row]:
     """Ours on each loop beside each peer; `goals` by module, "" for all."""
     goals = goals or {}
@@ -80,6 +81,7 @@ def compared(
                 less_is_better=unit != "1/s" if more_is_better is None else not more_is_better,
                 goal=goals.get(place[0], goals.get("", "")),
                 missing=theirs[-1].get("missing", ""),
+                difference=difference,
             )
 
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from math import inf, nan
+from math import inf, isnan, nan
 from statistics import median
 from typing import Any, TypeVar
 
@@ -70,6 +70,15 @@ MISSING = Figure([nan])
 NOBODY = "no peer"
 
 
+def below_noise(figure: Figure) -> bool:
+    """Whether a difference is not above zero by more than its rounds differ; a missing figure is not."""
+    if figure is MISSING:
+        return False
+    if any(map(isnan, figure.values)):
+        return True
+    return figure.value <= max(figure.values) - min(figure.values)
+
+
 def on_loop(loop: str, fn: Callable[..., Awaitable[T]], *args: Any, **options: Any) -> T:
     """Run `fn(*args, **options)` on one of LOOPS and return what it returns."""
     backend, backend_options = LOOPS[loop]
@@ -106,13 +115,20 @@ def row(
     missing: str = "",
     shown: str = "",
     x: float | None = None,
+    difference: bool = False,
 ) -> Row:
     """One line: the figure called "ours" beside that of `peer_name`; a ratio above 1 is better.
 
     `missing` says in a word or two why the peer has no figure, `shown` is another name for it, and `x` is what
-    grows from line to line.
+    grows from line to line. Figures that are a `difference` of two are left out if they are below the noise.
     """
     ours, peer = figures["ours"], figures[peer_name]
+    if difference:
+        if not missing and below_noise(ours):
+            missing = "ours is below the noise"
+        elif not missing and below_noise(peer):
+            missing = "below the noise"
+        ours, peer = (MISSING if below_noise(figure) else figure for figure in (ours, peer))
     ratios = [
         _ratio(theirs, own) if less_is_better else _ratio(own, theirs)
         for own, theirs in zip(ours.values, peer.values, strict=False)
@@ -131,6 +147,8 @@ def row(
     }
     if len(ratios) > 1:
         made["ratio_range"] = [min(ratios), max(ratios)]
+    if difference:
+        made["difference"] = True
     more = {"cpu": ours.cpu, "peer_cpu": peer.cpu, "missing": missing or None, "x": x}
     return made | {key: value for key, value in more.items() if value is not None}
 

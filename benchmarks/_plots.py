@@ -135,10 +135,11 @@ def _bars(rows: Sequence[Row], own: str, other: str, unit: str | None = None) ->
         loops = list(dict.fromkeys(row["loop"] for row in here))
         values: dict[str, dict[str, float]] = {}
         for row in here:
-            values.setdefault("ours", {})[row["loop"]] = row[own]
+            if math.isfinite(row[own]):
+                values.setdefault("ours", {})[row["loop"]] = row[own]
             if _is_figure(row[other]):
                 values.setdefault(row["peer_name"], {})[row["loop"]] = row[other]
-        width = 0.8 / len(values)
+        width = 0.8 / max(1, len(values))
         for at, (name, by_loop) in enumerate(values.items()):
             places = [loops.index(loop) + width * (at + 0.5) - 0.4 for loop in by_loop]
             axes.bar(places, list(by_loop.values()), width * 0.9, color=colours[name])

@@ -42,7 +42,7 @@ def behind(row: Row) -> bool:
 
 def contest(row: Row) -> tuple[object, ...]:
     """What the rows of one contest have in common."""
-    return row["benchmark"], row["work"], row["loop"], row.get("x"), row["unit"], row["ours"]
+    return row["benchmark"], row["work"], row["loop"], row.get("x"), row["unit"], str(row["ours"])
 
 
 def contests(rows: Iterable[Row]) -> Iterator[list[Row]]:
@@ -76,7 +76,7 @@ def lines(rows: Sequence[Row], *, colours: bool = False) -> list[str]:
             cells.append(peers)
         width += len(text) + (2 if peers else 0)
         peers.append((text, RED if behind(row) else DIM if "missing" in row else ""))
-    figure = f"{number(first['ours'])} {first['unit']}".strip()
+    figure = "-" if math.isnan(first["ours"]) else f"{number(first['ours'])} {first['unit']}".strip()
     result: list[str] = []
     for at in range(max(len(work), len(cells))):
         left = work[at] if at < len(work) else ""

@@ -152,7 +152,13 @@ def run(size: Size) -> Iterator[Row]:
                 size,
             )
             yield from [
-                row(work, loop, figures, name, unit=UNIT, less_is_better=True, goal=goal)
+                row(
+                    *(work, loop, figures, name),
+                    unit=UNIT,
+                    less_is_better=True,
+                    goal=goal,
+                    difference=measure is not refused,
+                )
                 for name in makes
                 if name != "ours"
             ]

@@ -2,18 +2,18 @@
 
 Instructions repeat to a few tenths of a percent, whatever the machine does besides. `perf` counts them where the
 machine has counters, or valgrind with TENURE_LONG=1 (it takes an hour); else the figure is CPU time, on
-asyncio. Each figure is the slope between two runs of different length, so that starting up does not count. The
-peers run on asyncio alone.
+asyncio. Each figure is the slope between two runs of different length, so that starting up does not count. Two runs of
+which CPU time is taken are in one process, after a first one that warms up. The peers run on asyncio alone.
 """
 
 from __future__ import annotations
 
 import os
 import re
-import resource
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import ExitStack
 from functools import partial
@@ -25,12 +25,14 @@ import anyio
 import redis.asyncio
 
 import tenure
-from benchmarks._measure import LOOPS, Figure, Row, Size, on_loop, row
+from benchmarks._measure import LOOPS, Figure, Row, Size, interleaved, on_loop, row
 from benchmarks._redis_server import server as redis_server
 from tenure import RateLimiter, ResourcePool, Worker, WorkQueue
 
 TASKS = 100
 Work = Callable[[tenure.Store, int, int], Awaitable[None]]
+Words = tuple[str, str, str, str]
+"""A contestant, a loop, a URL and a work."""
 
 
 async def lock_cycles(store: tenure.Store, n: int, times: int) -> None:
@@ -119,13 +121,9 @@ async def commands_of_redis_py(url: str, work: str, times: int) -> None:
 CONTESTANTS = {"ours": ours, "redis-py's lock": locks_of_redis_py, "redis-py's EVALSHA": commands_of_redis_py}
 
 COUNTERS = (
-    # the unit, the command that counts, and where it says how many
-    ("instructions", ("perf", "stat", "-x,", "-e", "instructions:u"), r"(\d+),,instructions"),
-    (
-        "instructions",
-        ("valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null"),
-        r"Collected : (\d+)",
-    ),
+    # the command that counts, and where it says how many
+    (("perf", "stat", "-x,", "-e", "instructions:u"), r"(\d+),,instructions"),
+    (("valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null"), r"Collected : (\d+)"),
 )
 
 
@@ -138,36 +136,38 @@ def counted(prefix: tuple[str, ...], pattern: str, words: list[str]) -> float | 
     return float(found[1]) if done.returncode == 0 and found else None
 
 
-def seconds(words: list[str]) -> float:
-    """How many CPU seconds a run took."""
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    subprocess.run(words, check=True, stdout=subprocess.DEVNULL)
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return (after.ru_utime + after.ru_stime) - (before.ru_utime + before.ru_stime)
-
-
-def counter() -> tuple[str, Callable[[list[str]], float | None]]:
-    """The first that works here, with its unit."""
-    for unit, prefix, pattern in COUNTERS if os.environ.get("TENURE_LONG") else COUNTERS[:1]:
+def counter() -> Callable[[list[str]], float | None] | None:
+    """The first that works here."""
+    for prefix, pattern in COUNTERS if os.environ.get("TENURE_LONG") else COUNTERS[:1]:
         count = partial(counted, prefix, pattern)
         if count([sys.executable, "-S", "-c", "0"]) is not None:
-            return unit, count
-    return "CPU s", seconds
+            return count
+    return None
 
 
-def slope(count: Callable[[list[str]], float | None], sizes: tuple[int, int], *words: str) -> Figure:
-    """What one operation costs."""
-    runs = [count([sys.executable, "-m", __name__, *words, str(times)]) for times in sizes]
-    if None in runs:
+def instructions(count: Callable[[list[str]], float | None], sizes: tuple[int, int], words: Words) -> float:
+    """How many an operation takes."""
+    few, many = (count([sys.executable, "-m", __name__, *words, str(times)]) for times in sizes)
+    if few is None or many is None:
         raise RuntimeError(f"{words}: it could not be counted")
-    few, many = (run or 0.0 for run in runs)
-    return Figure([(many - few) / (TASKS * (sizes[1] - sizes[0]))])
+    return (many - few) / (TASKS * (sizes[1] - sizes[0]))
+
+
+def seconds(sizes: tuple[int, int], words: Words) -> float:
+    """The CPU seconds that an operation takes."""
+    few, many = sizes
+    command = [sys.executable, "-m", __name__, *words, *map(str, (few, few, many))]
+    output = subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout
+    start, middle, end = map(float, output.split())
+    return ((end - middle) - (middle - start)) / (TASKS * (many - few))
 
 
 def run(size: Size) -> Iterator[Row]:
-    unit, count = counter() if size.name == "full" else ("CPU s", seconds)
+    count = counter() if size.name == "full" else None
+    unit = "instructions" if count else "CPU s"
+    cost = partial(instructions, count) if count else seconds
     sizes = size.of((1, 2), (2, 12), (5, 25))
-    loops = LOOPS if unit == "instructions" else ["asyncio"]
+    loops = LOOPS if count else ["asyncio"]
     with TemporaryDirectory() as folder, redis_server() as socket, ExitStack() as stack:
         os.environ["PYTHONHASHSEED"] = "0"
         urls = {
@@ -181,13 +181,30 @@ def run(size: Size) -> Iterator[Row]:
             urls["PostgreSQL"] = stack.enter_context(stack.enter_context(postgres_server())())
         for work in list(WORKS)[-size.of(1, 1, 4) :]:
             peer = "redis-py's lock" if work == "lock cycle" else "redis-py's EVALSHA"
-            theirs = slope(count, sizes, peer, "asyncio", urls["Redis"], work)
-            for engine, url in urls.items():
+            commands = {peer: (peer, "asyncio", urls["Redis"], work)}
+            commands |= {
+                f"ours {engine} {loop}": ("ours", loop, url, work)
+                for engine, url in urls.items()
+                for loop in loops
+            }
+            contestants = {name: partial(cost, sizes, words) for name, words in commands.items()}
+            # instructions repeat
+            figures = interleaved(contestants, size, rounds=1 if count else None)
+            # the CPU time of a round is not that of this process
+            costs = {name: Figure(figure.values) for name, figure in figures.items()}
+            for engine in urls:
                 for loop in loops:
-                    figures = {"ours": slope(count, sizes, "ours", loop, url, work), peer: theirs}
-                    yield row(f"{engine}: {work}", loop, figures, peer, unit=unit, less_is_better=True)
+                    pair = {"ours": costs[f"ours {engine} {loop}"], peer: costs[peer]}
+                    yield row(
+                        *(f"{engine}: {work}", loop, pair, peer),
+                        unit=unit,
+                        less_is_better=True,
+                        difference=True,
+                    )
 
 
 if __name__ == "__main__":
-    contestant, loop, url, work, times = sys.argv[1:]
-    on_loop(loop, CONTESTANTS[contestant], url, work, int(times))
+    contestant, loop, url, work, *amounts = sys.argv[1:]
+    for times in amounts:
+        on_loop(loop, CONTESTANTS[contestant], url, work, int(times))
+        print(time.process_time())

@@ -119,7 +119,7 @@ def run(size: Size) -> Iterator[Row]:
             rounds=1,
         )
         yield row(
-            f"memory left of {keys:,} keys",
+            f"memory left of {keys:,} keys, or {NOISE:g}",
             loop,
             figures,
             f"{PEER}, {their_keys:,} keys",

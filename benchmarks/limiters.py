@@ -24,7 +24,7 @@ def run(size: Size) -> Iterator[Row]:
     admit = hold("admit", {"ours": 15_000})
     yield from compared("Redis: admitted at once, 32 callers", admit, "calls")
     yield from rows("Redis: client CPU for a call", admit, "cpu", "us", scale=1e6)
-    yield from rows("Redis: server CPU for a call", admit, "server_cpu", "us", scale=1e6)
+    yield from rows("Redis: server CPU for a call", admit, "server_cpu", "us", scale=1e6, difference=True)
     yield from rows("Redis: round trips for a call", admit, "reads", "")
 
     wait = hold("wait", {"ours": 30}, once=True)
@@ -36,4 +36,4 @@ def run(size: Size) -> Iterator[Row]:
     yield from rows("Redis: commands for a permit", wait, "commands", "")
 
     keep = hold("keep", {"ours": 2_000}, once=True)
-    yield from rows("Redis: memory for a name", keep, "bytes", "B")
+    yield from rows("Redis: memory for a name", keep, "bytes", "B", difference=True)

@@ -74,7 +74,9 @@ def run(size: Size) -> Iterator[Row]:
         ahead = "PostgreSQL: no-op tasks, fetched ahead"
         yield from compared(ahead, drain, "tasks", goals=faster, who="ours_ahead")
         yield from compared("PostgreSQL: client CPU for a task", drain, "cpu", "us", scale=1e6)
-        yield from compared("PostgreSQL: server CPU for a task", drain, "server_cpu", "us", scale=1e6)
+        yield from compared(
+            "PostgreSQL: server CPU for a task", drain, "server_cpu", "us", scale=1e6, difference=True
+        )
         yield from compared("PostgreSQL: writing transactions for a task", drain, "commands", "")
         yield from handing_over(database, size)
         if size.smoke:

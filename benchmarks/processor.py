@@ -152,4 +152,5 @@ def run(size: Size) -> Iterator[Row]:
             "Worker",
             unit="bytes",
             less_is_better=True,
+            difference=True,
         )

@@ -8,7 +8,7 @@ import sys
 import time
 import tomllib
 from dataclasses import replace
-from math import nan
+from math import isnan, nan
 
 import pytest
 
@@ -93,6 +93,25 @@ def test_the_table_is_narrow_with_all_peers_of_a_contest_beside_each_other():
 def test_a_peer_that_cannot_run_says_why():
     gone = row("work", "asyncio", {"ours": Figure([1]), "gone": MISSING}, "gone", missing="needs Redis 7")
     assert "gone - (needs Redis 7)" in "\n".join(_table.lines([{"benchmark": "b", **gone}]))
+
+
+def test_a_difference_below_the_noise_is_no_figure():
+    sure, unsure, negative = Figure([9, 10, 11]), Figure([1, 2, 4]), Figure([-1])
+    for ours, peer, says in (
+        (sure, sure, None),
+        (sure, unsure, "below the noise"),
+        (sure, negative, "below the noise"),
+        (sure, Figure([nan, 5, 5]), "below the noise"),
+        (unsure, sure, "ours is below the noise"),
+    ):
+        figures = {"ours": ours, "peer": peer}
+        made = row("work", "asyncio", figures, "peer", less_is_better=True, difference=True)
+        assert made.get("missing") == says
+        assert isnan(made["ratio"]) is (says is not None)
+        assert isnan(made["ours"]) is (ours is unsure)
+    assert "missing" not in row("work", "asyncio", {"ours": unsure, "peer": negative}, "peer")
+    left_out = {"ours": sure, "peer": MISSING}
+    assert row("work", "asyncio", left_out, "peer", missing="gone", difference=True)["missing"] == "gone"
 
 
 def test_the_report_begins_with_what_is_behind_and_what_is_missing(tmp_path):
