@@ -17,7 +17,7 @@ import benchmarks
 from benchmarks import _table
 from benchmarks._against import NoRevision, rows_against, sources_of
 from benchmarks._measure import Row
-from benchmarks._record import Record, read
+from benchmarks._record import NoRows, Record, read
 from benchmarks._report import rewrite, write
 from benchmarks._running import Failed, Interrupted, interruptible, rows_of
 from benchmarks._surroundings import found, surroundings
@@ -63,8 +63,10 @@ class Screen:
 class Run:
     """The rows of a run: shown, and written to the files, when they come."""
 
-    def __init__(self, screen: Screen, files: Sequence[TextIO], header: dict[str, Any]) -> None:
-        self.record = Record()
+    def __init__(
+        self, screen: Screen, files: Sequence[TextIO], header: dict[str, Any], record: Record
+    ) -> None:
+        self._record = record
         self._screen = screen
         self._files = files
         self._take(header)
@@ -91,7 +93,7 @@ class Run:
         self._screen.message(f"{name} took {took} s, {cpu} s of CPU")
 
     def _take(self, line: dict[str, Any]) -> None:
-        self.record.take(line)
+        self._record.take(line)
         for file in self._files:
             file.write(json.dumps(line) + "\n")
             file.flush()
@@ -103,13 +105,38 @@ def _cpu_of_children() -> float:
 
 
 def main() -> int:
-    """Do what was asked for; 1 if a benchmark failed, 2 if there is none of that name."""
+    """Do what was asked for; 1 if a benchmark failed, 2 if that cannot be done."""
     arguments = _arguments()
-    if arguments.rows is not None:
-        return _write(arguments, read(arguments.rows))
-    code = 0
+    with interruptible():
+        try:
+            return _main(arguments)
+        except Interrupted as interruption:
+            print(f"\nInterrupted ({interruption}).", file=sys.stderr)
+            return 128 + interruption.number
+        except (NoRevision, NoRows, OSError) as error:
+            print(error, file=sys.stderr)
+            return 2
+
+
+def _main(arguments: argparse.Namespace) -> int:
+    if arguments.performance is not None:
+        arguments.performance.open("r+").close()
+    record = Record() if arguments.rows is None else read(arguments.rows)
+    try:
+        if arguments.rows is None:
+            _measure(arguments, record)
+        return _write(arguments, record)
+    except Interrupted as interruption:
+        # more signals are ignored from here on
+        print(f"\nInterrupted ({interruption}) after {len(record.rows)} rows.", file=sys.stderr)
+        _write(arguments, record, ended=False)
+        return 128 + interruption.number
+
+
+def _measure(arguments: argparse.Namespace, record: Record) -> None:
+    """Run the benchmarks; raises NoRevision and OSError before any file is made, and Interrupted."""
     with ExitStack() as stack:
-        stack.enter_context(interruptible())
+        sources = stack.enter_context(sources_of(arguments.against)) if arguments.against else None
         paths: list[Path] = [arguments.json] if arguments.json else []
         paths += [arguments.report / "rows.jsonl"] if arguments.report else []
         files: list[TextIO] = []
@@ -117,38 +144,30 @@ def main() -> int:
             path.parent.mkdir(parents=True, exist_ok=True)
             files.append(stack.enter_context(path.open("w", encoding="utf-8")))
         header = {"size": arguments.size, "against": arguments.against, "surroundings": surroundings()}
-        run = Run(Screen(arguments.names), files, header)
-        try:
-            sources = stack.enter_context(sources_of(arguments.against)) if arguments.against else None
-            for name in arguments.names:
-                if sources is None:
-                    run.benchmark(name, rows_of(name, arguments.size))
-                else:
-                    run.benchmark(name, rows_against(name, arguments.size, arguments.against, sources))
-        except NoRevision as error:
-            print(error, file=sys.stderr)
-            return 2
-        except Interrupted as interruption:
-            print(f"\nInterrupted ({interruption}) after {len(run.record.rows)} rows.", file=sys.stderr)
-            code = 128 + interruption.number
-    failed = _write(arguments, run.record, ended=not code)
-    return code or failed
+        run = Run(Screen(arguments.names), files, header, record)
+        for name in arguments.names:
+            if sources is None:
+                run.benchmark(name, rows_of(name, arguments.size))
+            else:
+                run.benchmark(name, rows_against(name, arguments.size, arguments.against, sources))
 
 
 def _write(arguments: argparse.Namespace, record: Record, *, ended: bool = True) -> int:
-    """Write the report and the part of the page, where asked for."""
+    """Write the report and the part of the page, where asked for; 1 if something is not as it should be."""
     if arguments.report is not None:
         write(arguments.report, record, with_plots=ended)
         print(f"\n{arguments.report / 'index.html'}")
         if not ended:
-            rows = arguments.report / "rows.jsonl"
+            rows = arguments.rows or arguments.report / "rows.jsonl"
             print(f"Without plots; with them: python -m benchmarks --rows {rows} --report {arguments.report}")
     if arguments.performance is not None and ended:
         page = arguments.performance.read_text(encoding="utf-8")
         arguments.performance.write_text(rewrite(page, record), encoding="utf-8")
+    if record.damaged:
+        print(f"{arguments.rows}: {record.damage()}", file=sys.stderr)
     if record.header.get("size") == "smoke":
         print("\nOnly a smoke run: these figures mean nothing.")
-    return int(bool(record.failures))
+    return int(bool(record.failures or record.damaged))
 
 
 def _arguments() -> argparse.Namespace:

@@ -25,10 +25,13 @@ class NoRevision(Exception):
 @contextmanager
 def sources_of(revision: str) -> Generator[Path]:
     """A temporary folder with the sources of a revision; raises NoRevision."""
-    command = ["git", "-C", str(ROOT), "archive", revision, "src"]
-    archive = subprocess.run(command, capture_output=True, check=False)
+    command = ["git", "-C", str(ROOT), "archive", "--end-of-options", revision, "src"]
+    try:
+        archive = subprocess.run(command, capture_output=True, check=False)
+    except FileNotFoundError:
+        raise NoRevision("--against needs git") from None
     if archive.returncode:
-        raise NoRevision(f"{revision}: {archive.stderr.decode().strip()}")
+        raise NoRevision(f"{revision}: {archive.stderr.decode(errors='replace').strip()}")
     with TemporaryDirectory(prefix="bench") as folder:
         with tarfile.open(fileobj=io.BytesIO(archive.stdout)) as tar:
             tar.extractall(folder, filter="data")

@@ -5,9 +5,13 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from benchmarks._measure import Row
+
+TEXTS = ("benchmark", "work", "loop", "peer_name", "unit", "goal")
+NUMBERS = ("ours", "peer", "ratio")
+"""What each row has."""
 
 
 @dataclass
@@ -20,6 +24,8 @@ class Record:
     """By benchmark, why it ended early."""
     seconds: dict[str, float] = field(default_factory=dict[str, float])
     """By benchmark, how long it took; those that ended."""
+    damaged: list[int] = field(default_factory=list[int])
+    """The numbers of lines of its file that could not be read."""
 
     def take(self, line: dict[str, Any]) -> None:
         """Add a line of the file."""
@@ -36,15 +42,44 @@ class Record:
         """The rows of a benchmark."""
         return [row for row in self.rows if row["benchmark"] == name]
 
+    def damage(self) -> str:
+        """Which lines were left out; nothing if none was."""
+        return f"damaged lines left out: {', '.join(map(str, self.damaged))}" if self.damaged else ""
+
     def benchmarks(self) -> list[str]:
         """Those that have rows, in order."""
         return list(dict.fromkeys(row["benchmark"] for row in self.rows))
 
 
+class NoRows(Exception):
+    """A file has no rows."""
+
+
 def read(path: Path) -> Record:
-    """The record in a file; a last line that was cut short is left out."""
+    """The record in a file; lines that are damaged are left out, and a last one that was cut short. Raises NoRows."""
     record = Record()
-    for line in path.read_text(encoding="utf-8").splitlines(keepends=True):
+    lines = path.read_text(encoding="utf-8", errors="replace").splitlines(keepends=True)
+    for number, line in enumerate(lines, 1):
         if line.endswith("\n"):
-            record.take(json.loads(line))
+            try:
+                record.take(_checked(json.loads(line)))
+            except ValueError:
+                record.damaged.append(number)
+    if not record.rows:
+        raise NoRows(": ".join(filter(None, (f"{path} has no rows", record.damage()))))
     return record
+
+
+def _checked(line: object) -> dict[str, Any]:
+    """A line that a run can have written; raises ValueError."""
+    fields = cast(dict[str, Any], line) if isinstance(line, dict) else {}
+    if "surroundings" in fields:
+        whole = type(fields["surroundings"]) is dict
+    elif "failed" in fields or "seconds" in fields:
+        whole = "benchmark" in fields
+    else:
+        whole = all(type(fields.get(key)) is str for key in TEXTS)
+        whole = whole and all(type(fields.get(key)) in (int, float) for key in NUMBERS)
+    if not whole:
+        raise ValueError(line)
+    return fields

@@ -102,7 +102,8 @@ def what_is_missing(record: Record) -> list[str]:
         for row in record.rows
         if row.get("missing", "left out") != "left out"
     }
-    return lines + [f"{peer}: {why}" for peer, why in sorted(peers)]
+    lines += [f"{peer}: {why}" for peer, why in sorted(peers)]
+    return lines + [record.damage()] * bool(record.damaged)
 
 
 def about(record: Record) -> list[str]:
@@ -137,7 +138,8 @@ def write(folder: Path, record: Record, *, with_plots: bool = True) -> None:
         from benchmarks._plots import plots
     else:
 
-        def plots(_: Sequence[Row]) -> dict[str, tuple[str, str]]:
+        def plots(rows: Sequence[Row]) -> dict[str, tuple[str, str]]:
+            del rows
             return {}
 
     folder.mkdir(parents=True, exist_ok=True)

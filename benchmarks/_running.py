@@ -13,7 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Generator, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import FrameType
@@ -72,18 +72,21 @@ def rows_of(name: str, *words: str, environment: Mapping[str, str] | None = None
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            text=True,
+            encoding="utf-8",
+            errors="replace",
             start_new_session=True,
         )
         try:
             assert process.stdout is not None
             last = ""
             for line in process.stdout:
-                if line.startswith(SEPARATOR):
-                    yield json.loads(line[1:])
-                elif text := line.strip():
+                # what was printed before a row may have no line's end
+                before, _, row = line.partition(SEPARATOR)
+                if text := before.strip():
                     last = text
                     yield text
+                if row:
+                    yield json.loads(row)
             if process.wait():
                 raise Failed(last or f"ended with {process.returncode}")
         finally:
@@ -93,13 +96,15 @@ def rows_of(name: str, *words: str, environment: Mapping[str, str] | None = None
 def _end(process: subprocess.Popen[str]) -> None:
     """End the group: servers stop, Python unwinds; what does not within GRACE is killed."""
     give_up = time.monotonic() + GRACE
-    try:
+    with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGINT)
-        while time.monotonic() < give_up:
-            process.poll()
-            os.killpg(process.pid, 0)
-            time.sleep(0.02)
-        os.killpg(process.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
+        try:
+            while time.monotonic() < give_up:
+                process.poll()
+                os.killpg(process.pid, 0)
+                time.sleep(0.02)
+        finally:
+            # also if Interrupted comes just then
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
     process.wait()

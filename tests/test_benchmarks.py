@@ -249,8 +249,53 @@ def test_an_interruption_keeps_the_rows(tmp_path, number):
     assert read(rows).rows[0]["work"] == "take and give back"
 
 
+def lines_of(*works):
+    rows = [{"benchmark": "line", **alone(name, "asyncio", [1])} for name in works]
+    return "".join(json.dumps(each) + "\n" for each in rows)
+
+
 def test_a_line_that_was_cut_short_is_left_out(tmp_path):
-    rows = [{"benchmark": "line", "work": name, "peer": nan} for name in ("one", "two")]
-    text = "".join(json.dumps(each) + "\n" for each in rows)
-    (tmp_path / "rows.jsonl").write_text(text[:-5])
-    assert [each["work"] for each in read(tmp_path / "rows.jsonl").rows] == ["one"]
+    (tmp_path / "rows.jsonl").write_text(lines_of("one", "two")[:-5])
+    record = read(tmp_path / "rows.jsonl")
+    assert [each["work"] for each in record.rows] == ["one"]
+    assert record.damaged == []
+
+
+@pytest.mark.parametrize(
+    "damage",
+    ["", "{", "5", "[]", "{}", '{"surroundings": 5}', '{"failed": ""}', '{"work": "two"}', "\0\ufffd"],
+)
+def test_damaged_lines_are_left_out_and_named(tmp_path, damage):
+    (tmp_path / "rows.jsonl").write_text(f"{lines_of('one')}{damage}\n{lines_of('two')}")
+    record = read(tmp_path / "rows.jsonl")
+    assert [each["work"] for each in record.rows] == ["one", "two"]
+    assert what_is_missing(record) == ["damaged lines left out: 2"]
+
+
+def command(*words):
+    """Run the benchmarks with these words: the exit code, and what came on stderr."""
+    ran = subprocess.run(
+        [sys.executable, "-m", "benchmarks", *words], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    return ran.returncode, ran.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["no_such"], "no benchmark called no_such"),
+        (["--rows", "no/such/file"], "no/such/file"),
+        (["--rows", "/dev/null"], "/dev/null has no rows"),
+        (["line", "--json", "/dev/null/rows"], "/dev/null"),
+        (["line", "--performance", "no/such/page"], "no/such/page"),
+        (["line", "--against", "no-such-revision", "--json", "FILE"], "no-such-revision: "),
+    ],
+)
+def test_what_cannot_be_done_is_said_at_once(tmp_path, words, says):
+    kept = tmp_path / "rows.jsonl"
+    kept.write_text("the rows of an earlier run")
+    code, said = command(*(str(kept) if word == "FILE" else word for word in words))
+    assert code == 2
+    assert says in said
+    assert "Traceback" not in said
+    assert kept.read_text() == "the rows of an earlier run"
