@@ -138,23 +138,40 @@ def python_with(name: str, *packages: str) -> Path | None:
         try:
             shutil.rmtree(folder, ignore_errors=True)
             venv.create(folder, with_pip=True)
-            subprocess.run(command, check=True)
+            subprocess.run(command, env=_environment(), check=True)
             complete.write_text(wanted)
-        except (OSError, subprocess.CalledProcessError) as error:
-            print(f"{name} is not installable: {error}", file=sys.stderr, flush=True)
+        except subprocess.CalledProcessError:
+            # pip has said why
+            return None
+        except OSError as error:
+            print(error, file=sys.stderr, flush=True)
             return None
     return python
+
+
+def _environment() -> dict[str, str]:
+    """Without PYTHONPATH: what lies there would be taken for installed."""
+    return {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}
 
 
 def measured(module: str, peer: Peer | None, *words: str, timeout: float = 30) -> Result:
     """What `python -m benchmarks.MODULE WORDS` prints; "missing" says in a few words why there is nothing."""
     name = module.rpartition(".")[2]
-    python = python_with(name, *peer.packages) if peer and peer.packages else Path(sys.executable)
+    own = bool(peer and peer.packages)
+    python = python_with(name, *peer.packages) if peer and own else Path(sys.executable)
     if python is None:
         return {"name": name, "missing": "not installable"}
     command = [python, "-m", f"benchmarks.{module}", *words]
     try:
-        ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=timeout, check=False)
+        ran = subprocess.run(
+            command,
+            cwd=ROOT,
+            env=_environment() if own else None,
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            check=False,
+        )
     except subprocess.TimeoutExpired:
         return {"name": name, "missing": f"no end in {timeout:g} s"}
     if ran.returncode:

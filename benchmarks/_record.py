@@ -43,8 +43,8 @@ class Record:
         return [row for row in self.rows if row["benchmark"] == name]
 
     def damage(self) -> str:
-        """Which lines were left out; nothing if none was."""
-        return f"damaged lines left out: {', '.join(map(str, self.damaged))}" if self.damaged else ""
+        """How many lines were left out; nothing if none was."""
+        return f"{len(self.damaged)} damaged lines, the first is {self.damaged[0]}" if self.damaged else ""
 
     def benchmarks(self) -> list[str]:
         """Those that have rows, in order."""
@@ -81,5 +81,5 @@ def _checked(line: object) -> dict[str, Any]:
         whole = all(type(fields.get(key)) is str for key in TEXTS)
         whole = whole and all(type(fields.get(key)) in (int, float) for key in NUMBERS)
     if not whole:
-        raise ValueError(line)
+        raise ValueError("no line of a run")
     return fields

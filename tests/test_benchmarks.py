@@ -269,7 +269,7 @@ def test_damaged_lines_are_left_out_and_named(tmp_path, damage):
     (tmp_path / "rows.jsonl").write_text(f"{lines_of('one')}{damage}\n{lines_of('two')}")
     record = read(tmp_path / "rows.jsonl")
     assert [each["work"] for each in record.rows] == ["one", "two"]
-    assert what_is_missing(record) == ["damaged lines left out: 2"]
+    assert what_is_missing(record) == ["1 damaged lines, the first is 2"]
 
 
 def command(*words):

@@ -62,7 +62,10 @@ async def admit(opened: Opened, path: str, n: int) -> dict[str, float]:
 
 
 async def wait(opened: Opened, path: str, n: int) -> dict[str, float]:
-    """Let 50 tasks wait for n tenths of a second: how many permits come, when, and to which tasks."""
+    """Let 50 tasks wait, for a second and n tenths: how many permits come after it, when, and to which tasks.
+
+    In the first second a full bucket is emptied too, where there is one.
+    """
     served = [0] * WAITERS
     times: list[float] = []
     server = Server(path)
@@ -77,15 +80,14 @@ async def wait(opened: Opened, path: str, n: int) -> dict[str, float]:
                 times.append(time.perf_counter())
                 served[number] += 1
 
-        with anyio.move_on_after(n / 10):
+        with anyio.move_on_after(1 + n / 10):
             async with anyio.create_task_group() as group:
                 for number in range(WAITERS):
                     group.start_soon(waiter, number)
         after = server.counters()
-    # in the first second a full bucket is emptied too, where there is one
-    late = [moment for moment in times if moment - began > 1] or times
+    late = [moment for moment in times if moment - began > 1]
     return {
-        "share": len(late) / (RATE * max(0.1, n / 10 - 1)),
+        "share": len(late) / (RATE * n / 10),
         "overshoot": _most_within_a_second(late) / RATE,
         "fair": min(served) / (sum(served) / WAITERS),
         "commands": (after["commands"] - before["commands"]) / max(1, len(times)),

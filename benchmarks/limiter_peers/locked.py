@@ -4,7 +4,7 @@
 # [tool.tenure-benchmarks]
 # contests = ["limiters"]
 # loops = ["asyncio", "uvloop"]
-# counts = { admit = 2000, wait = 30, keep = 2000 }
+# counts = { admit = 2000, wait = 40, keep = 2000 }
 # ///
 """The way of openlimit (which needs aioredis, and that no Python after 3.10): a lock around GET and SET; poll."""
 
