@@ -23,19 +23,22 @@ def contest(
     *,
     redis: int = 0,
     once: bool = False,
+    one_loop: bool = False,
     timeout: float = 30,
 ) -> Results:
     """Let ours and the peers of the contest `name` do a work in turn, each on a fresh server or database.
 
     `ours` are modules of ours, and how much each does; `redis` is the version of the server that `place` has. A
-    contestant has `timeout` seconds for each round. Raises BadHeader.
+    contestant has `timeout` seconds for each round. There are two, or one: with `once` and in quick runs. With
+    `one_loop`, nothing runs on more than one. Raises BadHeader.
     """
     package, _ = CONTESTS[name]
     peers = {peer: entry for peer, entry in peers_of(name).items() if work in entry.counts}
     if size.smoke or not size.peers:
         peers = {}
-    loops = size.of(1, 1, None)  # of a peer, the first, or all
-    contestants = [(module, loop) for module in ours for loop in size.loops]
+    # of a peer, the first, or all
+    loops = 1 if one_loop or size.name != "full" else None
+    contestants = [(module, loop) for module in ours for loop in size.loops[:loops]]
     contestants += [(peer, loop) for peer, entry in peers.items() for loop in entry.loops[:loops]]
 
     def measure(module: str, loop: str) -> Result:
@@ -47,7 +50,7 @@ def contest(
             words = path, loop, work, str(size.of(1, max(1, n // 4), n))
             return measured(f"{package}.{module}", peer, *words, timeout=timeout)
 
-    return in_turn(contestants, measure, 1 if once or size.name == "quick" else size.rounds)
+    return in_turn(contestants, measure, size.of(1, 1, 1 if once else 2))
 
 
 def compared(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,6 +17,9 @@ T = TypeVar("T")
 Row = dict[str, Any]
 Result = dict[str, Any]
 """The figures of a contestant that runs in a process of its own; "missing" says why there are none."""
+
+LONG = bool(os.environ.get("TENURE_LONG"))
+"""Whether to measure what takes an hour in all."""
 
 LOOPS: dict[str, tuple[str, dict[str, Any]]] = {
     "asyncio": ("asyncio", {}),

@@ -25,7 +25,7 @@ import anyio
 import redis.asyncio
 
 import tenure
-from benchmarks._measure import LOOPS, Figure, Row, Size, interleaved, on_loop, row
+from benchmarks._measure import LONG, LOOPS, Figure, Row, Size, interleaved, on_loop, row
 from benchmarks._redis_server import server as redis_server
 from tenure import RateLimiter, ResourcePool, Worker, WorkQueue
 
@@ -138,7 +138,7 @@ def counted(prefix: tuple[str, ...], pattern: str, words: list[str]) -> float | 
 
 def counter() -> Callable[[list[str]], float | None] | None:
     """The first that works here."""
-    for prefix, pattern in COUNTERS if os.environ.get("TENURE_LONG") else COUNTERS[:1]:
+    for prefix, pattern in COUNTERS if LONG else COUNTERS[:1]:
         count = partial(counted, prefix, pattern)
         if count([sys.executable, "-S", "-c", "0"]) is not None:
             return count
@@ -166,7 +166,7 @@ def run(size: Size) -> Iterator[Row]:
     count = counter() if size.name == "full" else None
     unit = "instructions" if count else "CPU s"
     cost = partial(instructions, count) if count else seconds
-    sizes = size.of((1, 2), (2, 12), (5, 25))
+    sizes = size.of((1, 2), (1, 8), (3, 15))
     loops = LOOPS if count else ["asyncio"]
     with TemporaryDirectory() as folder, redis_server() as socket, ExitStack() as stack:
         os.environ["PYTHONHASHSEED"] = "0"

@@ -8,7 +8,6 @@ own, in turn with ours. With TENURE_LONG=1, the long group has 1,000,000 tasks.
 
 from __future__ import annotations
 
-import os
 import time
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator
@@ -20,12 +19,12 @@ import anyio
 
 import tenure
 from benchmarks._contests import compared, contest
-from benchmarks._measure import Row, Size, alone, interleaved, on_loop, row
+from benchmarks._measure import LONG, Row, Size, alone, interleaved, on_loop, row
 from benchmarks._postgres_server import server as postgres
 from benchmarks._redis_server import server as redis
 from tenure import Item
 
-LONG = 1_000_000 if os.environ.get("TENURE_LONG") else 20_000
+BACKLOG = 1_000_000 if LONG else 20_000
 MANY = 1_000_000
 
 
@@ -124,7 +123,7 @@ async def off_by(url: str, n: int) -> float:
 
 def ours(urls: dict[str, Callable[[], str]], size: Size) -> Iterator[Row]:
     """What groups cost beside the same without them, and how fair they are; on asyncio."""
-    n, long, groups = size.of((20, 200, 50), (500, 2_000, 2_000), (5_000, LONG, 10_000))
+    n, long, groups = size.of((20, 200, 50), (500, 2_000, 1_000), (3_000, BACKLOG, 5_000))
     plain = "ours without groups"
     for engine, url in urls.items():
 
@@ -140,7 +139,7 @@ def ours(urls: dict[str, Callable[[], str]], size: Size) -> Iterator[Row]:
             work, "asyncio", interleaved(contestants, size), plain, goal=">= 0.77x", shown="without groups"
         )
 
-        count = min(500, groups)
+        count = size.of(50, 200, 500)
         contestants = {plain: on(takes, 0, count), "ours": on(takes, groups, count)}
         yield row(
             f"{engine}: a take and its end, {groups:,} groups",

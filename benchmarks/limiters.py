@@ -27,7 +27,7 @@ def run(size: Size) -> Iterator[Row]:
     yield from rows("Redis: server CPU for a call", admit, "server_cpu", "us", scale=1e6, difference=True)
     yield from rows("Redis: round trips for a call", admit, "reads", "")
 
-    wait = hold("wait", {"ours": 40}, once=True)
+    wait = hold("wait", {"ours": 20}, once=True)
     yield from compared(
         "Redis: share of the rate", wait, "share", "share", {"": "0.99 to 1.01"}, more_is_better=True
     )

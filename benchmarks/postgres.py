@@ -56,7 +56,7 @@ def handing_over(database: NewDatabase, size: Size) -> Iterator[Row]:
         with database() as url:
             return on_loop(loop, hand_over, url, waiters)
 
-    seen = in_turn([("ours", loop) for loop in size.loops], measure, size.rounds)
+    seen = in_turn([("ours", loop) for loop in size.loops], measure, 1)
     for figure, unit, goal in (("median", "ms", "<= 1.5 ms"), ("p99", "ms", ""), ("connections", "", "<= 3")):
         work = f"PostgreSQL: hand-over, {waiters:,} waiters, 1 process: {figure}"
         for (_, loop), results in seen.items():
@@ -69,7 +69,7 @@ def run(size: Size) -> Iterator[Row]:
         hold = partial(contest, "postgres", place=database, size=size)
         faster = {"pgqueuer": ">= 1.5x"}
 
-        drain = hold("drain", {"ours": 5_000, "ours_ahead": 7_500})
+        drain = hold("drain", {"ours": 2_500, "ours_ahead": 4_000})
         yield from compared("PostgreSQL: no-op tasks", drain, "tasks", goals=faster)
         ahead = "PostgreSQL: no-op tasks, fetched ahead"
         yield from compared(ahead, drain, "tasks", goals=faster, who="ours_ahead")
@@ -82,7 +82,7 @@ def run(size: Size) -> Iterator[Row]:
         if size.smoke:
             return
 
-        put, many = hold("put", {"ours": 2_500}), hold("put_many", {"ours": 10_000}, once=True)
+        put, many = (hold(work, {"ours": n}, once=True) for work, n in (("put", 2_500), ("put_many", 10_000)))
         yield from compared("PostgreSQL: put by 32 callers", put, "tasks")
         yield from compared("PostgreSQL: put in batches of 100", many, "tasks")
 
@@ -91,7 +91,7 @@ def run(size: Size) -> Iterator[Row]:
         yield from compared("PostgreSQL: idle wake-up, p50", wake, "p50", "ms", {"": "<= 2.5"})
         yield from compared("PostgreSQL: idle wake-up, p99", wake, "p99", "ms", {"": "<= 6"})
 
-        idle = hold("idle", {"ours": 15}, once=True)
+        idle = hold("idle", {"ours": 15}, once=True, one_loop=True)
         yield from compared("PostgreSQL: writing transactions a second when idle", idle, "commands", "")
         connections = "PostgreSQL: connections, worker and producer"
         yield from compared(connections, idle, "connections", "", {"": "4 (2 each)"})

@@ -26,7 +26,7 @@ def run(size: Size) -> Iterator[Row]:
     fast = {"dramatiq": ">= 8x on uvloop", "streaq": ">= 15x"}
     no_worse = {"taskiq": "no worse"}
 
-    drain = hold("drain", {"ours": 10_000, "ours_ahead": 10_000})
+    drain = hold("drain", {"ours": 5_000, "ours_ahead": 7_500})
     yield from compared("Redis: no-op tasks", drain, "tasks", goals=fast)
     yield from compared("Redis: no-op tasks, fetched ahead", drain, "tasks", goals=fast, who="ours_ahead")
     yield from compared("Redis: client CPU for a task", drain, "cpu", "us", scale=1e6)
@@ -34,7 +34,7 @@ def run(size: Size) -> Iterator[Row]:
     yield from compared("Redis: round trips for a task", drain, "reads", "", {"": "<= 0.05"})
     yield from compared("Redis: commands for a task, in scripts too", drain, "commands", "")
 
-    put = hold("put", {"ours": 7_500})
+    put = hold("put", {"ours": 7_500}, once=True)
     yield from compared("Redis: put by 32 callers", put, "tasks", goals={"": ">= 10,000/s"})
     put_many = hold("put_many", {"ours": 20_000}, once=True)
     yield from compared("Redis: put in batches of 100", put_many, "tasks", goals={"": ">= 60,000/s"})
@@ -43,7 +43,7 @@ def run(size: Size) -> Iterator[Row]:
     yield from compared("Redis: idle wake-up, p50", wake, "p50", "ms", no_worse)
     yield from compared("Redis: idle wake-up, p99", wake, "p99", "ms", no_worse)
 
-    idle = hold("idle", {"ours": 30}, once=True)
+    idle = hold("idle", {"ours": 30}, once=True, one_loop=True)
     yield from compared("Redis: commands a second when idle", idle, "commands", "", {"": "<= 1"})
     yield from compared(
         "Redis: connections, worker and producer", idle, "connections", "", {"": "2 (1 each)"}

@@ -64,8 +64,9 @@ async def admit(opened: Opened, path: str, n: int) -> dict[str, float]:
 async def wait(opened: Opened, path: str, n: int) -> dict[str, float]:
     """Let 50 tasks wait, for a second and n tenths: how many permits come after it, when, and to which tasks.
 
-    In the first second a full bucket is emptied too, where there is one.
+    In the first second a full bucket is emptied too, where there is one. What comes after it lasts a second at least.
     """
+    counted = max(1.0, n / 10)
     served = [0] * WAITERS
     times: list[float] = []
     server = Server(path)
@@ -80,14 +81,14 @@ async def wait(opened: Opened, path: str, n: int) -> dict[str, float]:
                 times.append(time.perf_counter())
                 served[number] += 1
 
-        with anyio.move_on_after(1 + n / 10):
+        with anyio.move_on_after(1 + counted):
             async with anyio.create_task_group() as group:
                 for number in range(WAITERS):
                     group.start_soon(waiter, number)
         after = server.counters()
     late = [moment for moment in times if moment - began > 1]
     return {
-        "share": len(late) / (RATE * n / 10),
+        "share": len(late) / (RATE * counted),
         "overshoot": _most_within_a_second(late) / RATE,
         "fair": min(served) / (sum(served) / WAITERS),
         "commands": (after["commands"] - before["commands"]) / max(1, len(times)),

@@ -4,7 +4,7 @@
 # [tool.tenure-benchmarks]
 # contests = ["limiters"]
 # loops = ["asyncio", "uvloop"]
-# counts = { admit = 2000, wait = 40, keep = 2000 }
+# counts = { admit = 2000, wait = 20, keep = 2000 }
 # ///
 """limits: its moving window; it does not wait, so the caller sleeps until the window says that there is room."""
 

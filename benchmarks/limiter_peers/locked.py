@@ -4,7 +4,7 @@
 # [tool.tenure-benchmarks]
 # contests = ["limiters"]
 # loops = ["asyncio", "uvloop"]
-# counts = { admit = 2000, wait = 40, keep = 2000 }
+# counts = { admit = 100, wait = 20, keep = 400 }
 # ///
 """The way of openlimit (which needs aioredis, and that no Python after 3.10): a lock around GET and SET; poll."""
 

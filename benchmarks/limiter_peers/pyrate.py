@@ -4,7 +4,7 @@
 # [tool.tenure-benchmarks]
 # contests = ["limiters"]
 # loops = ["asyncio", "uvloop"]
-# counts = { admit = 2000, wait = 40, keep = 2000 }
+# counts = { admit = 2000, wait = 20, keep = 2000 }
 # ///
 """pyrate-limiter: its sliding log on Redis, which waits itself."""
 
