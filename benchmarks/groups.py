@@ -20,6 +20,7 @@ import anyio
 import tenure
 from benchmarks._contests import compared, contest
 from benchmarks._measure import LONG, Row, Size, alone, interleaved, on_loop, row
+from benchmarks._postgres_server import NewDatabase
 from benchmarks._postgres_server import server as postgres
 from benchmarks._redis_server import server as redis
 from tenure import Item
@@ -29,7 +30,7 @@ MANY = 1_000_000
 
 
 @contextmanager
-def stores(size: Size) -> Generator[dict[str, Callable[[], str]]]:
+def stores(size: Size, database: NewDatabase) -> Generator[dict[str, Callable[[], str]]]:
     """By engine, a function that returns the URL of a fresh store."""
     with ExitStack() as stack:
         folder = stack.enter_context(TemporaryDirectory())
@@ -39,7 +40,6 @@ def stores(size: Size) -> Generator[dict[str, Callable[[], str]]]:
             "SQLite": lambda: f"sqlite:///{folder}/{next(numbers)}.db",
         }
         if not size.smoke:
-            database = stack.enter_context(postgres())
             path = stack.enter_context(redis())
             urls["Redis"] = lambda: f"unix://{path}"
             urls["PostgreSQL"] = lambda: stack.enter_context(database())
@@ -162,9 +162,9 @@ def ours(urls: dict[str, Callable[[], str]], size: Size) -> Iterator[Row]:
 
 def run(size: Size) -> Iterator[Row]:
     """Measure everything."""
-    with stores(size) as urls:
-        yield from ours(urls, size)
     with postgres() as database:
+        with stores(size, database) as urls:
+            yield from ours(urls, size)
         for engine, place in (("Redis", redis), ("PostgreSQL", database)):
             results = contest(
                 f"groups_{engine.lower()}", "accounts", {"ours_groups": 100}, place, size, timeout=10
