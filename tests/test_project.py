@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import runpy
 import tomllib
 from pathlib import Path
 
@@ -29,3 +30,20 @@ def test_a_package_index_finds_what_the_readme_refers_to():
         start = f"{PROJECT['urls']['Source']}/{kind}/v$HFPR_VERSION/"
         assert address.startswith(start)
         assert (ROOT / address.removeprefix(start).partition("#")[0]).exists()
+
+
+def test_the_badges_say_what_the_project_says():
+    badges = runpy.run_path(str(ROOT / "docs" / "site" / "badges.py"))
+    said = badges["words"]()
+    claimed = [one.rpartition(" ")[2] for one in PROJECT["classifiers"] if "Python :: 3." in one]
+    assert said == {
+        "python": " | ".join(claimed),
+        "loops": "asyncio | trio",
+        "types": "strict",
+        "licence": PROJECT["license"],
+    }
+    assert {"Framework :: AsyncIO", "Framework :: Trio", "Typing :: Typed"} <= set(PROJECT["classifiers"])
+    drawn = {f"{name}.svg": badges["badge"](name, value) for name, value in said.items()}
+    assert {file.name: file.read_text("utf-8") for file in badges["FOLDER"].iterdir()} == drawn
+    shown = re.findall(r"!\[([^]]+)\]\(docs/badges/([\w.]+)\)", (ROOT / "README.md").read_text("utf-8"))
+    assert shown == [(f"{name}: {value}", f"{name}.svg") for name, value in said.items()]
