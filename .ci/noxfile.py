@@ -20,6 +20,7 @@ PARTS = (
 )
 
 nox.options.default_venv_backend = "uv"
+nox.options.download_python = "never"
 nox.options.envdir = str(ROOT / "build" / "nox")
 
 
@@ -41,7 +42,8 @@ def tests(session: nox.Session) -> None:
 def floor(session: nox.Session) -> None:
     """With the lowest version of each dependency that pyproject.toml allows and that this Python has a wheel of."""
     session.chdir(ROOT)
-    lowest = Path(session.create_tmp(), "lowest.txt")
+    # not create_tmp(), which sets TMPDIR: below it, the paths of sockets become too long
+    lowest = Path(session.virtualenv.location, "lowest.txt")
     session.run(
         *("uv", "pip", "compile", "--quiet", "--python", str(Path(session.bin, "python"))),
         *("--resolution", "lowest-direct", "--only-binary", ":all:", "--extra", "test"),

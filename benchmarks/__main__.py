@@ -18,7 +18,7 @@ from benchmarks import _table
 from benchmarks._against import NoRevision, rows_against, sources_of
 from benchmarks._measure import Row
 from benchmarks._record import NoRows, Record, read
-from benchmarks._report import rewrite, write
+from benchmarks._report import overview, rewrite, write
 from benchmarks._running import Failed, Interrupted, interruptible, rows_of
 from benchmarks._surroundings import found, surroundings
 
@@ -163,6 +163,8 @@ def _write(arguments: argparse.Namespace, record: Record, *, ended: bool = True)
     if arguments.performance is not None and ended:
         page = arguments.performance.read_text(encoding="utf-8")
         arguments.performance.write_text(rewrite(page, record), encoding="utf-8")
+    if arguments.plot is not None and ended:
+        arguments.plot.write_text(overview(record), encoding="utf-8")
     if record.damaged:
         print(f"{arguments.rows}: {record.damage()}", file=sys.stderr)
     if record.header.get("size") == "smoke":
@@ -195,14 +197,17 @@ def _arguments() -> argparse.Namespace:
         "--performance", type=Path, metavar="PAGE", help="rewrite the tables between the markers of PAGE"
     )
     parser.add_argument(
+        "--plot", type=Path, metavar="FILE", help="write one SVG with the ratios on asyncio, as in the README"
+    )
+    parser.add_argument(
         "--against", metavar="REV", help="compare with another revision of ours, in turn, and without peers"
     )
     parser.add_argument(
         "--rows", type=Path, metavar="FILE", help="run nothing: report the rows of FILE, which --json wrote"
     )
     arguments = parser.parse_args()
-    if arguments.report is not None and find_spec("matplotlib") is None:
-        parser.error("--report needs matplotlib: pip install -e '.[bench]'")
+    if (arguments.report or arguments.plot) and find_spec("matplotlib") is None:
+        parser.error("--report and --plot need matplotlib: pip install -e '.[bench]'")
     if unknown := sorted(set(arguments.names) - set(found())):
         parser.error(f"no benchmark called {', '.join(unknown)}; there are {', '.join(found())}")
     arguments.names = arguments.names or found()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from io import StringIO
 from typing import Any
 
@@ -17,7 +17,7 @@ from benchmarks._measure import NOBODY, Row
 
 INK = "#0a0b0c"
 """Stands for the colour of the page's text, until the SVG is written."""
-STYLE = "<style>svg{color:#1f2328}@media (prefers-color-scheme:dark){svg{color:#e6edf3}}</style>"
+STYLE = "<style>.plot{color:#1f2328}@media (prefers-color-scheme:dark){.plot{color:#e6edf3}}</style>"
 COLOURS = ("#3b82f6", "#f59e0b", "#10b981", "#ec4899", "#8b5cf6", "#94a3b8", "#ef4444", "#06b6d4", "#a16207")
 RC: dict[str, Any] = {
     "axes.edgecolor": INK, "axes.labelcolor": INK, "axes.titlecolor": INK, "text.color": INK,
@@ -27,6 +27,7 @@ RC: dict[str, Any] = {
     "svg.fonttype": "none", "svg.hashsalt": "tenure",
 }  # fmt: skip
 WIDTH = 10.0
+NARROW = 6.0
 
 
 def plots(rows: Sequence[Row]) -> dict[str, tuple[str, str]]:
@@ -49,6 +50,21 @@ def plots(rows: Sequence[Row]) -> dict[str, tuple[str, str]]:
     return made
 
 
+def overview(rows: Sequence[Row], says: str) -> str:
+    """The ratios on asyncio of these rows, of any benchmarks, in one narrow plot, and what the run was."""
+    compared = [
+        row for row in rows if row["loop"] == "asyncio" and "x" not in row and _is_figure(row["ratio"])
+    ]
+    label = f"left of the line tenure is behind; at 10 it is ten times as good as the peer\n{says}"
+    with rc_context(RC):
+        return _ratios(compared, name=_name, width=NARROW, label=label)
+
+
+def _name(row: Row) -> str:
+    work: str = row["work"]
+    return "\n".join(textwrap.wrap(work if ":" in work else f"{row['benchmark']}: {work}", 31))
+
+
 def _is_figure(value: float) -> bool:
     return math.isfinite(value) and value > 0
 
@@ -58,9 +74,8 @@ def _svg(figure: Figure) -> str:
     buffer = StringIO()
     figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None}, bbox_inches="tight")
     text = buffer.getvalue()
-    start = text.index("<svg")
-    head, body = text[start:].split(">", 1)
-    return f"{head}>{STYLE}{body}".replace(INK, "currentColor")
+    head, body = text[text.index("<svg") + 4 :].split(">", 1)
+    return f'<svg class="plot"{head}>{STYLE}{body}'.replace(INK, "currentColor")
 
 
 def _colours(names: Iterable[str]) -> dict[str, str]:
@@ -72,15 +87,22 @@ def _legend(figure: Figure, colours: dict[str, str]) -> None:
     from matplotlib.patches import Patch
 
     handles = [Patch(color=colour, label=name) for name, colour in colours.items()]
-    figure.legend(handles=handles, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=min(4, len(handles)))
+    columns = min(4 if figure.get_figwidth() == WIDTH else 3, len(handles))
+    figure.legend(handles=handles, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=columns)
 
 
-def _ratios(rows: Sequence[Row]) -> str:
+def _ratios(
+    rows: Sequence[Row],
+    *,
+    name: Callable[[Row], str] = lambda row: f"{row['work']}, {row['loop']}",
+    width: float = WIDTH,
+    label: str = "ratio, ours to the peer",
+) -> str:
     """A point for each peer, with the range of the rounds, below each other by contest."""
     groups = list(_table.contests(rows))
     colours = _colours(row["peer_name"] for row in rows)
     del colours["ours"]
-    figure = Figure(figsize=(WIDTH, 0.9 + 0.24 * len(groups)))
+    figure = Figure(figsize=(width, 0.9 + 0.24 * len(groups)))
     axes: Any = figure.add_subplot()
     figure.subplots_adjust(top=1 - 0.1 / (0.9 + 0.24 * len(groups)))
     for at, group in enumerate(groups):
@@ -93,9 +115,9 @@ def _ratios(rows: Sequence[Row]) -> str:
     axes.set_xscale("log")
     axes.xaxis.set_major_formatter(_plain)
     axes.xaxis.set_minor_formatter(_nothing)
-    axes.set_yticks(range(len(groups)), [f"{group[0]['work']}, {group[0]['loop']}" for group in groups])
+    axes.set_yticks(range(len(groups)), [name(group[0]) for group in groups])
     axes.set_ylim(len(groups) - 0.5, -0.5)
-    axes.set_xlabel("ratio, ours to the peer")
+    axes.set_xlabel(label)
     _legend(figure, colours)
     return _svg(figure)
 

@@ -24,6 +24,7 @@ HEADINGS = (
 )
 FLOORS = {"bare checkpoint", "bare dispatch", "no exploration", "not watched", "tasks that wait for nothing"}
 """What nothing that does the work can pass: being behind them is not counted."""
+OVERVIEW = ("redis_queue", "redis_locks", "queues", "line")
 CSS = """
 :root { color-scheme: light dark; --ink: #1f2328; --page: #fff; --line: #d0d7de; --behind: #b3261e; }
 @media (prefers-color-scheme: dark) {
@@ -110,14 +111,23 @@ def about(record: Record) -> list[str]:
     """The run, the machine and the versions."""
     around: dict[str, Any] = record.header.get("surroundings", {})
     versions = ", ".join(f"{name} {version}" for name, version in around.get("versions", {}).items())
-    load = around.get("load") or [0.0]
-    machine = f"{around.get('system')} {around.get('machine')}, {around.get('cpus')} cores"
     lines = [
-        f"{around.get('date')}, size {record.header.get('size')}, {machine}, load at the start {load[0]}.",
+        *_run(record),
         f"{around.get('python')}, {versions}, Redis {around.get('redis')}; other peers have versions in their names.",
     ]
     if record.seconds:
         lines.append(f"It took {sum(record.seconds.values()):.0f} s.")
+    return lines
+
+
+def _run(record: Record) -> list[str]:
+    """When and where, after a warning if that makes the figures useless."""
+    around: dict[str, Any] = record.header.get("surroundings", {})
+    load = around.get("load") or [0.0]
+    machine = f"{around.get('system')} {around.get('machine')}, {around.get('cpus')} cores"
+    lines = [
+        f"{around.get('date')}, size {record.header.get('size')}, {machine}, load at the start {load[0]}."
+    ]
     if record.header.get("size") == "smoke":
         lines.insert(0, "A smoke run: these figures mean nothing.")
     elif load[0] > 1:
@@ -173,6 +183,19 @@ def write(folder: Path, record: Record, *, with_plots: bool = True) -> None:
         f'<meta name="viewport" content="width=device-width"><style>{CSS}</style></head>\n<body>\n'
     )
     (folder / "index.html").write_text(page + "\n".join(html) + "\n</body></html>\n", encoding="utf-8")
+
+
+def overview(record: Record) -> str:
+    """One plot, as SVG, of what most users compare; without floors, and without counts, which have no unit."""
+    from benchmarks._plots import overview as plot
+
+    rows = [row for name in OVERVIEW for row in record.of(name)]
+    rows = [
+        {**row, "peer_name": row["peer_name"].split()[0]}
+        for row in rows
+        if row["peer_name"] not in FLOORS and row["unit"]
+    ]
+    return plot(rows, "\n".join(_run(record)))
 
 
 PART = re.compile(r"(<!-- figures of ([\w ]+): begin -->\n).*?(<!-- figures: end -->)", re.DOTALL)

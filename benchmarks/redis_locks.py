@@ -87,8 +87,8 @@ async def evaluations_of_redis_py(path: str, tasks: int, times: int) -> float:
 
 WORKS = (
     # work, tasks, locks (0: the connection alone), times, times of redis-py, goal
-    ("EVALSHA, one task", 1, 0, 5_000, 5_000, ">= 1.3x the peer"),
-    ("EVALSHA, 100 tasks", 100, 0, 200, 50, ">= 6x the peer"),
+    ("Redis: EVALSHA, one task", 1, 0, 5_000, 5_000, ">= 1.3x the peer"),
+    ("Redis: EVALSHA, 100 tasks", 100, 0, 200, 50, ">= 6x the peer"),
     ("Redis: lock cycle, one task", 1, 1, 3_000, 2_000, ">= 1.5x the peer"),
     ("Redis: lock cycle, 100 tasks on 100 locks", 100, 100, 100, 30, ">= 4x the peer"),
     ("Redis: lock cycle, 20 tasks on one lock", 20, 1, 100, 5, ">= 100x the peer"),

@@ -16,7 +16,7 @@ from benchmarks import _table
 from benchmarks._measure import MISSING, SIZES, Figure, alone, figure_of, in_turn, interleaved, row
 from benchmarks._peers import CONTESTS, ROOT, BadHeader, Peer, peer_in, peers_of
 from benchmarks._record import Record, read
-from benchmarks._report import rewrite, what_is_behind, what_is_missing, write
+from benchmarks._report import overview, rewrite, what_is_behind, what_is_missing, write
 
 FIGURES = {"ours": Figure([100, 200, 300]), "swift": Figure([400, 200, 500]), "slow": Figure([50, 50, 50])}
 
@@ -141,6 +141,23 @@ def test_plots_take_the_colour_of_the_page(tmp_path):
         assert "currentColor" in svg
         assert "prefers-color-scheme" in svg
         assert "#0a0b0c" not in svg
+
+
+@pytest.mark.leaves("matplotlib keeps its fonts open")
+def test_one_plot_compares_with_peers_but_not_with_floors_and_counts():
+    pytest.importorskip("matplotlib")
+    record = a_record()
+    for work, peer, unit in (("a floor", "bare checkpoint", "1/s"), ("a count", "swift", "")):
+        figures = {"ours": Figure([1]), peer: Figure([1])}
+        record.take({"benchmark": "line", **row(work, "asyncio", figures, peer, unit=unit)})
+    record.take({"benchmark": "scale", **row("keys", "asyncio", FIGURES, "swift", shown="swift 3 threads")})
+    svg = overview(record)
+    assert "line: hand | over" in svg
+    assert ">swift<" in svg
+    assert ">slow<" in svg
+    assert "load at the start 0.2" in svg
+    for left_out in ("a floor", "a count", "keys", "gone"):
+        assert left_out not in svg
 
 
 def test_only_the_parts_between_markers_are_rewritten():

@@ -143,7 +143,8 @@ def _named(found: re.Match[str]) -> str:
 
 
 def _drawing(found: re.Match[str]) -> str:
-    svg = (DOCS / "drawings" / found[2]).read_text("utf-8").partition("?>\n")[2]
+    text = (DOCS / "drawings" / found[2]).read_text("utf-8")
+    svg = text[text.index("<svg ") :]
     return svg.replace("<svg ", f'<svg role="img" aria-label="{found[1]}" ', 1)
 
 
