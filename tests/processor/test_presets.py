@@ -83,7 +83,7 @@ WRONG = [
     ({"kinds": {"a": 0}}, ValueError, "kinds: a must be at least 1, not 0"),
     ({"kinds": ["a"]}, TypeError, "kinds must be a mapping of names to numbers of workers, not ['a']"),
     ({"kinds": {"": 1}}, ValueError, "kinds: a name must not be empty"),
-    ({"timeout": 0}, ValueError, "timeout must be above 0 seconds, not 0; None is no limit"),
+    ({"timeout": 0}, ValueError, "timeout must be above 0 seconds, not 0; None means no limit"),
     ({"timeout": -1}, ValueError, "timeout must be above 0 seconds, not -1"),
     ({"lock_timeout": "1"}, TypeError, "lock_timeout must be a number of seconds"),
     ({"claim_timeout": -1}, ValueError, "claim_timeout"),

@@ -103,5 +103,5 @@ def _priority(text: str) -> int:
     except ValueError:
         number = LARGEST + 1
     if abs(number) > LARGEST:
-        raise argparse.ArgumentTypeError(f"{text!r} is no whole number from {-LARGEST:,} to {LARGEST:,}")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from {-LARGEST:,} to {LARGEST:,}")
     return number
