@@ -48,7 +48,7 @@ class Election:
 
     `await election.lead(body)` campaigns and runs `body(term)`; leadership moves on only when the body has ended.
     `node` is the name that others see; by default it is the store's process: host, process id, and something random.
-    `ttl` is for how many seconds nobody leads after a leader has died (the store's by default).
+    `ttl` is for how many seconds there is no leader after a leader has died (the store's by default).
 
     A leader that was frozen may believe in its term for longer: hand `term.number` to what it writes to, or call
     `term.check()` right before side effects.

@@ -186,7 +186,7 @@ class Store(AsyncContextManagerMixin):
         try:
             return await upkeep.open("link", serve, self._link, self.process, self._on_hint, self.retry)
         except (StoreUnavailable, EngineError) as problem:
-            # where in the engine this was found out helps nobody
+            # where in the engine this was found out does not help
             raise problem.with_traceback(None) from None
 
     async def ping(self) -> float:

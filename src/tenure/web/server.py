@@ -1,4 +1,4 @@
-"""The server of `tenure web`: who may ask, and connections that harm nobody. What is answered: `_site`."""
+"""The server of `tenure web`: who may ask, and connections that do no harm. What is answered: `_site`."""
 
 from __future__ import annotations
 
