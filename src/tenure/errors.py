@@ -41,11 +41,17 @@ class AcquireTimeout(TenureError, TimeoutError):
     """
 
     def __init__(self, key: str, seconds: float, *, position: int | None = None) -> None:
-        place = "" if position is None else f", with at most {position} ahead in the line"
+        place = "" if position is None else f"; {_place(position)}"
         super().__init__(f"{key}: not acquired within {seconds:g} s{place}")
         self.key = key
         self.seconds = seconds
         self.position = position
+
+
+def _place(position: int) -> str:
+    if position == 0:
+        return "it was first in line"
+    return f"at most {position} {'waiter was' if position == 1 else 'waiters were'} before it"
 
 
 class LeaseLost(TenureError):
