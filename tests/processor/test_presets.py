@@ -92,7 +92,7 @@ WRONG = [
     ({"pool": 3}, TypeError, "pool must be a function that makes one, not 3"),
     ({"breaker": CircuitBreaker()}, TypeError, "breaker must be a function that makes one"),
     ({"handler": lambda task, context: None}, TypeError, "handler must be an async function"),
-    ({"handler": takes_a_task_only}, TypeError, "takes_a_task_only(task) cannot be called so"),
+    ({"handler": takes_a_task_only}, TypeError, "takes_a_task_only(task) does not"),
     ({"adaptive": 3}, TypeError, "adaptive must be True, False or an Adaptive, not 3"),
     ({"claims": "keys"}, TypeError, "claims must be a ResourcePool, not 'keys'"),
     ({"where": {"a": 1}}, ValueError, "where needs claims="),
