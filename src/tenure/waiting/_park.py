@@ -91,7 +91,7 @@ class Parked(Protocol):
 def park() -> Parked:
     """Return what the current task may await, once, to be parked.
 
-    One that was woken before it is awaited does not park, and then the await is no checkpoint.
+    One that was woken before it is awaited does not park, and then the await is not a checkpoint.
 
     Cancellation: see `Parked`.
     """
