@@ -14,6 +14,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import tomllib
 from functools import cache
 from pathlib import Path
 from types import FunctionType, ModuleType
@@ -470,6 +471,20 @@ def reached():
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_every_page_is_reached_from_the_index(page):
     assert page in reached()
+
+
+def test_the_extras_stand_in_the_reference_as_they_are_declared():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    text = (DOCS / "reference/compatibility.md").read_text("utf-8")
+    rows = dict(re.findall(r"^\| `(\w+)` \| ([^|]+) \|", text, re.MULTILINE))
+    extras = project["optional-dependencies"]
+    assert ",".join(sorted(rows)) == extras["all"][0].removeprefix("tenure[").removesuffix("]")
+    needs = [(text, one) for one in project["dependencies"]] + [
+        (rows[e], one) for e in rows for one in extras[e]
+    ]
+    for row, one in needs:
+        if found := re.match(r"([\w-]+)(?:\[\w+\])?>=([\d.]+)", one):
+            assert f"{found[1]} {found[2]} or later" in row
 
 
 def need(module, name):

@@ -19,7 +19,7 @@ async def stop_words(store: tenure.Store) -> str:
     """Read the list of words that do not count. The first copy that finds it missing fetches it; the others wait."""
     if "stop words" not in CACHE:
         async with tenure.Lock(store, "step7 stop words").hold(timeout=5):
-            if "stop words" not in CACHE:  # nobody has done it meanwhile
+            if "stop words" not in CACHE:  # not fetched meanwhile
                 print("fetching the stop words")
                 await anyio.sleep(0.01)
                 CACHE["stop words"] = "a an the"
@@ -45,14 +45,14 @@ async def schedule(queue: tenure.WorkQueue, term: tenure.Term, batch: str) -> No
 
 
 async def serve(store: tenure.Store, copy: str, batch: str) -> None:
-    """Be one copy: work, and lead if nobody else does."""
+    """Be one copy: work, and lead if no other copy does."""
     queue = tenure.WorkQueue(store, "step7 pages")
     worker = tenure.Worker(queue, partial(count_words, store), concurrency=2)
     async with anyio.create_task_group() as group:
         group.start_soon(worker.run)
         if not await is_scheduled(queue, batch):
             async with tenure.Election(store, "step7 scheduler", node=copy).term() as term:
-                if not await is_scheduled(queue, batch):  # nobody has done it meanwhile
+                if not await is_scheduled(queue, batch):  # not scheduled meanwhile
                     await schedule(queue, term, batch)
                     print(f"{copy} has scheduled in term {term.number}")
         await queue.join()
@@ -63,7 +63,7 @@ async def serve(store: tenure.Store, copy: str, batch: str) -> None:
 async def main(where: str = "memory:", batch: str = "") -> None:
     """Run three copies at once. Over a SQLite file or a server they could be three processes.
 
-    A batch is scheduled once. A service would name it by the day, so that there is one a day, whoever leads.
+    A batch is scheduled once. A service would name it by the day, so that there is one a day, under any leader.
     """
     batch = batch or uuid4().hex
     async with tenure.open_store(where) as store, anyio.create_task_group() as group:

@@ -141,7 +141,7 @@ def record() -> list[tuple[float, tuple[str, ...]]]:
         (run,) = subprocess.check_output(["pgrep", "-P", str(shell.pid)], text=True).split()
         os.kill(int(run), signal.SIGKILL)
         shell.until(shell.ready)
-        shell.type("# it was killed with kill -9: the same command goes on")
+        shell.type("# it was killed with kill -9: the same command continues")
         shell.type(RUN)
         shell.until(shell.ready)
         shell.type("clear")

@@ -85,7 +85,7 @@ def check_timeout(name: str, value: object, *, least: float | None = 0) -> float
     try:
         return check_seconds(name, value, least=least)
     except (TypeError, ValueError) as problem:
-        raise type(problem)(f"{problem}; None is no limit") from None
+        raise type(problem)(f"{problem}; None means no limit") from None
 
 
 def check_text(name: str, value: object, *, most: int) -> str:

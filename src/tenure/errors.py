@@ -41,20 +41,27 @@ class AcquireTimeout(TenureError, TimeoutError):
     """
 
     def __init__(self, key: str, seconds: float, *, position: int | None = None) -> None:
-        place = "" if position is None else f", with at most {position} ahead in the line"
+        place = "" if position is None else f"; {_place(position)}"
         super().__init__(f"{key}: not acquired within {seconds:g} s{place}")
         self.key = key
         self.seconds = seconds
         self.position = position
 
 
+def _place(position: int) -> str:
+    if position == 0:
+        return "it was first in line"
+    return f"at most {position} {'waiter was' if position == 1 else 'waiters were'} before it"
+
+
 class LeaseLost(TenureError):
     """What was held is held no longer, or the engine refused what a stale holder sent.
 
     `reason` is "expired" (the session could not be renewed in time), "gone" (the engine no longer knew the session),
-    "refused" (the token was stale), "unacknowledged" (the outcome of completing a task is unknown), "suspended" (the
-    machine slept through the lease), "closed" (the store was closed meanwhile), "released" (the block was left) or
-    "uncommitted" (the transaction in which the task was completed was not committed).
+    "refused" (the token was stale), "broken" (taken away by `break_holder`), "unacknowledged" (the outcome of
+    completing a task is unknown), "suspended" (the machine slept through the lease), "closed" (the store was closed
+    meanwhile), "released" (the block was left) or "uncommitted" (the transaction in which the task was completed was
+    not committed).
     """
 
     def __init__(self, key: str, reason: str) -> None:

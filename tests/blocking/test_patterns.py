@@ -196,7 +196,7 @@ def test_a_job_is_put_with_the_arguments_of_its_function(store):
     job = blocking.Job(blocking.WorkQueue(store, "mail"), send_mail)
     first = job.put(1, text="hi")
     second = job.options(priority=3).put(user=2)
-    with pytest.raises(TypeError, match="cannot be called so"):
+    with pytest.raises(TypeError, match="cannot be called with these arguments"):
         job.put(to=1)
     assert job.queue.get(first).payload == {"user": 1, "text": "hi"}
     assert (job.queue.get(second).payload, job.queue.get(second).priority) == ({"user": 2}, 3)

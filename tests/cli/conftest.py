@@ -157,11 +157,11 @@ def queue_of():
 
 
 class Terminal:
-    """A command on a terminal of 80 columns and 24 lines."""
+    """A command on a terminal of 24 lines."""
 
-    def __init__(self, *words):
+    def __init__(self, *words, columns=80):
         self.own, its = pty.openpty()
-        fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+        fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
         self.before = termios.tcgetattr(its)
         self.its = its
         self.shown = ""
@@ -171,6 +171,7 @@ class Terminal:
             stdout=its,
             stderr=its,
             start_new_session=True,
+            env={**os.environ, "COLUMNS": ""},  # readline may have set it, for the terminal of the tests
         )
 
     def read(self, seconds=0.05):
@@ -201,8 +202,8 @@ class Terminal:
 def terminal():
     with contextlib.ExitStack() as stack:
 
-        def start(*words):
-            one = Terminal(*words)
+        def start(*words, columns=80):
+            one = Terminal(*words, columns=columns)
             stack.callback(one.close)
             return one
 

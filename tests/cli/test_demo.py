@@ -142,9 +142,14 @@ def test_on_a_terminal_its_frames_fit_and_the_verdict_stays(terminal):
     assert "PASSED" in demo.shown.rpartition("\x1b[?1049l")[2]
 
 
-def test_q_ends_it_on_a_terminal(terminal):
-    demo = terminal("demo")
+@pytest.mark.parametrize("columns", [80, 60])
+def test_q_ends_it_on_a_terminal_of_any_width(terminal, columns):
+    demo = terminal("demo", columns=columns)
     demo.until(lambda: demo.frames)
+    assert [line for line in demo.frames[0] if len(line) > columns] == []
+    (header,) = (line.split() for line in demo.frames[0] if line.startswith("worker"))
+    process = ["process"] if columns == 80 else []
+    assert header == ["worker", *process, "state", "letters", "ledger", "postmaster"]
     os.write(demo.own, b"q")
     assert demo.child.wait(PATIENCE) == 1
     demo.read()

@@ -150,5 +150,5 @@ def test_an_engine_whose_library_is_missing(examine, monkeypatch):
 
 
 def test_misuse(misused):
-    assert "is no store URL" in misused("doctor", "nonsense")
+    assert "is not a store URL" in misused("doctor", "nonsense")
     assert "there is no file nothing.db" in misused("doctor", "sqlite:///nothing.db")

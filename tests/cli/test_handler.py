@@ -108,7 +108,7 @@ def test_builtins_can_be_handlers():
         ("no_such_module_x:f", "there is no module 'no_such_module_x'"),
         ("tenure.no_such:f", "there is no module 'tenure.no_such'"),
         ("tenure.examples:nope", "has no 'nope'; its functions are digest, flaky, nap, words"),
-        ("tenure.examples:__name__", "is no function but a str"),
+        ("tenure.examples:__name__", "is not a function but a str"),
     ],
 )
 def test_what_is_wrong_is_reported(spec, told):

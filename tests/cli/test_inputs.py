@@ -139,9 +139,9 @@ class TestLines:
         ("name", "data", "told"),
         [
             ("a.txt", b"fine\n\xff\xfe\n", "a.txt, line 2, is not UTF-8; correct it"),
-            ("a.jsonl", b"1\n\n{\n", "a.jsonl, line 3, is no JSON value"),
-            ("a.jsonl", b"NaN\n", "line 1, is no JSON value (NaN is none)"),
-            ("a.jsonl", b"[" * 100_000 + b"\n", "line 1, is no JSON value"),
+            ("a.jsonl", b"1\n\n{\n", "a.jsonl, line 3, is not a JSON value"),
+            ("a.jsonl", b"NaN\n", "line 1, is not a JSON value (NaN is none)"),
+            ("a.jsonl", b"[" * 100_000 + b"\n", "line 1, is not a JSON value"),
             ("a.txt", b"x" * (2**20 + 2**17), "longer than 1048576 bytes"),
         ],
     )
@@ -314,5 +314,5 @@ class TestNames:
             Path(os.fsdecode(b"src/\xff.py")).touch()
         except OSError:
             pytest.skip("this file system has only names of text")
-        with pytest.raises(UsageError, match="is no UTF-8"):
+        with pytest.raises(UsageError, match="is not UTF-8"):
             read_all(Names(("src/*.py",)))

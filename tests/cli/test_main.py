@@ -60,9 +60,9 @@ def test_misuse_names_what_named_the_store(misused, monkeypatch):
     monkeypatch.setenv("TENURE_STORE", "sqlite:///gone.db")
     assert "TENURE_STORE: there is no file gone.db" in misused("queue", "ls")
     monkeypatch.setenv("TENURE_STORE", "nonsense")
-    assert "TENURE_STORE: 'nonsense' is no store URL" in misused("queue", "ls")
-    assert "--store: 'other' is no store URL" in misused("queue", "ls", "--store", "other")
-    assert "TENURE_STORE: 'nonsense' is no store URL" in misused("run", "tenure.examples:words", __file__)
+    assert "TENURE_STORE: 'nonsense' is not a store URL" in misused("queue", "ls")
+    assert "--store: 'other' is not a store URL" in misused("queue", "ls", "--store", "other")
+    assert "TENURE_STORE: 'nonsense' is not a store URL" in misused("run", "tenure.examples:words", __file__)
     assert "name the store once" in misused("doctor", "memory:", "--store", "memory:")
 
 

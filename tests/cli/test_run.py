@@ -312,22 +312,22 @@ MISUSES = {
     "no match": ("run run_handlers:shout --from nope/*", "matches no file"),
     "no such scheme": (
         "run run_handlers:shout numbers.txt --store mysql://x",
-        "--store: 'mysql' is no engine",
+        "--store: 'mysql' is not an engine",
     ),
     "a wrong url": ("run run_handlers:shout numbers.txt --store sqlite:x.db", "write sqlite:///FILE"),
-    "no url": ("run run_handlers:shout numbers.txt --store x.db", "is no store URL"),
+    "no url": ("run run_handlers:shout numbers.txt --store x.db", "is not a store URL"),
     "no such place": (
         "run run_handlers:shout numbers.txt --store sqlite:///nope/x.db",
         "there is no directory",
     ),
     "no database": (
         "run run_handlers:shout numbers.txt --store sqlite:///numbers.txt",
-        "is no SQLite database",
+        "is not a SQLite database",
     ),
     "no place for results": ("run run_handlers:shout numbers.txt --results nope/r.jsonl", "make it first"),
     "results are a directory": ("run run_handlers:shout numbers.txt --results .", "is a directory"),
     "results are an input": ("run run_handlers:shout numbers.txt --results ./numbers.txt", "is an input too"),
-    "a wrong option": ("run run_handlers:shout numbers.txt --workers 0", "is no whole number"),
+    "a wrong option": ("run run_handlers:shout numbers.txt --workers 0", "is not a whole number"),
 }
 
 
@@ -372,7 +372,7 @@ def test_a_wrong_line_stops_the_run_and_can_be_mended(command, here, read):
     words = ["run", "run_handlers:double", "in.jsonl", "--results", "r.jsonl"]
     ended = command(*words)
     assert ended.code == 2
-    assert "in.jsonl, line 601, is no JSON value" in ended.err
+    assert "in.jsonl, line 601, is not a JSON value" in ended.err
     path.write_text(f"{good}600\n")
     ended = command(*words)
     assert (ended.code, rows(ended.out)["done"]) == (0, "601")
@@ -397,7 +397,7 @@ def test_standard_input_is_worked_on_as_it_comes(start, here, until):
     until(lambda: (here / "r.jsonl").exists() and '"input": "a"' in (here / "r.jsonl").read_text())
     child.send_signal(signal.SIGINT)
     assert child.wait(20) == 1  # although nobody closes its input
-    assert "the same command goes on" in child.stderr.read()
+    assert "the same command continues" in child.stderr.read()
 
 
 def test_standard_input_is_skipped_as_far_as_it_was_read(start, here, read, until):
@@ -451,8 +451,8 @@ def test_a_signal_drains(start, here, numbers, until, read, queue_of, how, words
     child.send_signal(how)
     out, err = child.communicate()
     assert child.returncode == 1, err
-    assert "finishes what is at hand" in err
-    assert "the same command goes on from here" in err
+    assert "finishes what has begun" in err
+    assert "the same command continues from here" in err
     begun = (here / "log").read_text().split()
     assert 12 < len(begun) < 60
     assert int(rows(out)["done"]) == len(begun)  # what was begun was finished, nothing was given back
@@ -462,7 +462,7 @@ def test_a_signal_drains(start, here, numbers, until, read, queue_of, how, words
     child = start(*command, "--workers", "30", *(["--rate", "none"] if "--rate" in words else []))
     _, err = child.communicate()
     assert child.returncode == 0, err
-    assert f"goes on after {len(begun)} inputs" in err
+    assert f"continues after {len(begun)} inputs" in err
     assert sorted((here / "log").read_text().split()) == sorted(map(str, range(60)))
     assert inputs_of(read(here / "r.jsonl")) == sorted(map(str, range(60)))
 
@@ -474,7 +474,7 @@ def test_a_second_signal_stops_at_once(start, here, numbers, until, queue_of, ba
     child = start("run", f"run_handlers:{handler}", numbers(30), "--run", "x", "--backend", backend)
     until((here / "started").exists)
     child.send_signal(signal.SIGINT)
-    until(lambda: "finishes what is at hand" in child.stderr.readline())
+    until(lambda: "finishes what has begun" in child.stderr.readline())
     child.send_signal(signal.SIGINT)
     out, _ = child.communicate(timeout=50)
     assert child.returncode == 1
@@ -709,7 +709,7 @@ def test_a_task_of_the_handler_that_leaves_ends_the_command_at_worst(worst, star
         assert child.returncode == 1, err
         if out:
             break
-        assert "ended by SystemExit(5), which stops the event loop; the same command goes on" in err
+        assert "ended by SystemExit(5), which stops the event loop; the same command continues" in err
     assert (rows(out)["done"], rows(out)["dead"]) == ("4", "1")
 
 
@@ -743,7 +743,7 @@ def test_after_a_kill_the_same_command_goes_on_at_once(worst, numbers, here, unt
     child.wait()
     ended = subprocess.run(words, capture_output=True, text=True, check=False, timeout=PATIENCE)
     assert ended.returncode == 0, ended.stderr
-    assert "has died; what it had at hand is taken up again" in ended.stderr
+    assert "has died; its inputs run again" in ended.stderr
     assert rows(ended.stdout)["done"] == "20"
     again = subprocess.run(words, capture_output=True, text=True, check=False, timeout=PATIENCE)
     assert "has died" not in again.stderr
@@ -760,7 +760,7 @@ def test_lost_threads_do_not_hold_up_a_signal(worst, start, numbers, here, until
     out, err = child.communicate(timeout=PATIENCE)
     assert child.returncode == 1, err
     assert (rows(out)["dead"], len((here / "begun").read_text())) == ("3", 3)
-    assert "stops at once" not in err.replace("once more stops at once", "")
+    assert "stops at once" not in err.replace("a second signal stops at once", "")
 
 
 @pytest.mark.parametrize("handler", [pytest.param("prints", marks=pytest.mark.full), "prints_in_a_task"])
@@ -772,7 +772,7 @@ def test_a_closed_output_stops_the_run_and_spoils_no_input(worst, start, numbers
     assert child.wait(PATIENCE) == 1
     assert told.count("standard output, whose reader has gone") == 1
     assert "the table cannot be written to standard output" in told
-    assert "the same command goes on from here" in told
+    assert "the same command continues from here" in told
     statistics = queue_of("x", lambda queue: queue.statistics())
     assert (statistics.dead, statistics.leased) == (0, 0)
     assert {r.attempts for r in queue_of("x", lambda queue: queue.browse("waiting")).tasks} <= {0}

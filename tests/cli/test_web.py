@@ -85,7 +85,8 @@ def test_the_network_is_warned_of(served):
     child.send_signal(signal.SIGINT)
     _, err = child.communicate(timeout=50)
     assert (
-        err == "tenure: anyone who reaches this port can read the store; --token-file requires a password\n"
+        err
+        == "tenure: anyone who reaches this port can read the store; use --token-file FILE to require a token\n"
     )
 
 
@@ -164,7 +165,7 @@ def test_without_its_library(store_with_a_queue, command, monkeypatch):
 @pytest.mark.parametrize(
     ("words", "line"),
     [
-        (("--port", "70000"), "'70000' is no port"),
+        (("--port", "70000"), "'70000' is not a port"),
         (("--token", "short"), "a token has at least 8 letters and digits"),
         (("--token", "with a space"), "a token has at least 8 letters and digits"),
         (("--token", "correcthorse7", "--token-file", "x"), "not allowed with argument"),

@@ -411,7 +411,7 @@ def test_a_program_that_returns_and_one_that_serves(worker, url, until, log):
         (["sync_main"], "has to be an async function"),
         (["nothing", "--queue", "q"], "has no 'nothing'"),
         (["quick", "--queue", "q", "--store", "memory:"], "is visible only to its own process"),
-        (["quick", "--queue", "q", "--store", "nosuch://x"], "--store: 'nosuch' is no engine"),
+        (["quick", "--queue", "q", "--store", "nosuch://x"], "--store: 'nosuch' is not an engine"),
         (["quick", "--queue", "q", "--health", "8081"], "HOST:PORT"),
         (["quick", "--queue", "q", "--concurrency", "0"], "--concurrency"),
         (["quick", "--queue", "q", "--batch", "9"], "--batch is for a handler that takes a list of tasks"),
@@ -419,7 +419,7 @@ def test_a_program_that_returns_and_one_that_serves(worker, url, until, log):
         (["batches", "--queue", "q"], "takes a list of tasks: say with --batch N how many at most"),
         (["batches", "--queue", "q", "--linger", "1"], "takes a list of tasks: say with --batch N"),
         (["quick", "--queue", "q", "--linger", "1"], "--linger is for a handler of batches: add --batch N"),
-        (["batches", "--queue", "q", "--batch", "257"], "--batch: '257' is no whole number from 1 to 256"),
+        (["batches", "--queue", "q", "--batch", "257"], "--batch: '257' is not a whole number from 1 to 256"),
         (["batches", "--queue", "q", "--batch", "0"], "--batch"),
         (["batches", "--queue", "q", "--batch", "9", "--linger", "-1"], "--linger"),
         (["main", "--batch", "3"], "--batch is for a handler of tasks"),
@@ -569,7 +569,9 @@ def test_put_refuses_a_duplicate(command, url):
     assert command(*words).code == 0
     again = command(*words)
     assert (again.code, again.out) == (1, "")
-    assert "task 1 has the key 'nightly'" in again.err
+    assert again.err.startswith(
+        "tenure: q: not put: task 1 has the key 'nightly'; --on-duplicate keep prints"
+    )
 
 
 def test_put_keeps_or_replaces_a_duplicate(command, url):

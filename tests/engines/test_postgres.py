@@ -112,7 +112,7 @@ def test_the_password_is_not_shown(url, said):
         ("mysql://secret@h/d", "begins with postgresql://"),
         ("postgresql://u:secret@h/d?no_such_option=1", "libpq does not understand"),
         ("postgresql://h/d?password=secret%zz", "'postgresql://h/d': libpq does not understand"),
-        ("postgresql://u:secret", "postgresql://...: what stands behind the : of the host is no port"),
+        ("postgresql://u:secret", "postgresql://...: what follows the : of the host is not a port"),
         ("postgresql://h/d?direct=me:secret@db", "'db': a PostgreSQL URL begins with"),
         ("postgresql://h/d?direct=postgresql://me:se/secret@db", "'postgresql://db': .*at most one @"),
     ],

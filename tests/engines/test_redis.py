@@ -107,7 +107,7 @@ def test_a_password_that_is_not_escaped_is_refused_without_being_shown(scheme, l
 @pytest.mark.parametrize(
     ("url", "words"),
     [
-        ("redis://me:cret", "redis://...: what stands behind the : of the host is no port"),
+        ("redis://me:cret", "redis://...: what follows the : of the host is not a port"),
         ("redis://me:[cret@example.org", "'redis://example.org': this is no URL; write [ and ]"),
         ("redis://me:cret\u2100@example.org", "'redis://example.org': this is no URL"),
         ("redis://me:cret@example.org/0#1", "'redis://example.org/0#1': a Redis URL has nothing behind a #"),

@@ -50,7 +50,7 @@ def test_an_address_is_shown_without_its_password(url, said):
         ("redis+sentinel://me:secret@one:26379", "the service is missing"),
         ("redis+sentinel://me:secret@one/jobs/x", "a database is a number, not 'x'"),
         ("redis+sentinel://me:secret@one/jobs?db=3", "the only option"),
-        ("redis+sentinel://me:secret@one:x/jobs", "is no port"),
+        ("redis+sentinel://me:secret@one:x/jobs", "is not a port"),
     ],
 )
 def test_a_wrong_url_is_shown_without_its_password(url, words):

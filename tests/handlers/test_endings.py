@@ -13,6 +13,7 @@ import pytest
 
 import tenure
 from tenure import Retry, Worker, WorkQueue
+from tenure.engines.memory import MemoryEngine
 from tenure.processor import Processor
 from tenure.testing import VirtualClock
 
@@ -202,7 +203,7 @@ async def test_a_native_cancellation_gives_it_back(virtual_clock):
 def interrupted_by(number, backend, *, busy, expected, block=False):
     """Run a worker whose handler, or a block that, gets a real signal; what is left in the store."""
     clock = VirtualClock()
-    engine = tenure.engines.memory.MemoryEngine(clock=clock.now)
+    engine = MemoryEngine(clock=clock.now)
     loop = "trio" if backend == "trio" else "asyncio"
 
     async def handler(task):

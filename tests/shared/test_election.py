@@ -150,6 +150,9 @@ async def test_wrong_arguments_are_named(store):
             call()
     with pytest.raises(TypeError, match=r"^body must be an async function that takes a term, not None"):
         await election.lead(None)
+    with pytest.raises(TypeError, match=r"^body must take a term, but .*<lambda>\(\) does not \(too many"):
+        await election.lead(lambda: None)
+    assert await election.leader() is None
 
 
 async def test_leading_and_looking_are_checkpoints(store):

@@ -37,11 +37,11 @@ async def test_the_function_is_called_with_what_was_put(store):
 )
 async def test_arguments_that_the_function_does_not_take_are_refused_at_once(store, args, kwargs):
     send = Job(WorkQueue(store, "mail"), send_mail)
-    with pytest.raises(TypeError, match=r"^send_mail\(user, .*\) cannot be called so: "):
+    with pytest.raises(TypeError, match=r"^send_mail\(user, .*\) cannot be called with these arguments: "):
         await send.put(*args, **kwargs)
-    with pytest.raises(TypeError, match="cannot be called so"):
+    with pytest.raises(TypeError, match="cannot be called with these arguments"):
         await send.try_put(*args, **kwargs)
-    with pytest.raises(TypeError, match="cannot be called so"):
+    with pytest.raises(TypeError, match="cannot be called with these arguments"):
         send.item(*args, **kwargs)
     assert (await send.queue.statistics()).put == 0
 
@@ -96,7 +96,7 @@ async def test_options_are_those_of_put(store):
     [
         ([1], r"a task of send_mail needs a mapping of arguments, not \[1\]"),
         ({"user": 1, "subject": ""}, r"send_mail\(user, .*\) takes no subject"),
-        ({"text": ""}, r"send_mail\(user, .*\) cannot be called so: "),
+        ({"text": ""}, r"send_mail\(user, .*\) cannot be called with these arguments: "),
     ],
 )
 async def test_a_payload_that_does_not_fit_fails_the_try_and_is_kept(store, payload, words):

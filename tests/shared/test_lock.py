@@ -151,7 +151,8 @@ async def test_a_timeout_reports_the_position(store, virtual_clock, nothing_of):
         with pytest.raises(AcquireTimeout) as error:
             async with lock.hold(timeout=timeout):
                 pytest.fail("held twice")
-        caught.append((error.value.position, virtual_clock.now()))
+        place = str(error.value).partition("; ")[2]
+        caught.append((error.value.position, place, virtual_clock.now()))
 
     async with anyio.create_task_group() as group:
         async with lock:
@@ -159,7 +160,11 @@ async def test_a_timeout_reports_the_position(store, virtual_clock, nothing_of):
                 group.start_soon(other, timeout)
                 await virtual_clock.settle()
             await virtual_clock.advance(4)
-    assert caught == [(2, 1), (1, 2), (0, 3)]
+    assert caught == [
+        (2, "at most 2 waiters were before it", 1),
+        (1, "at most 1 waiter was before it", 2),
+        (0, "it was first in line", 3),
+    ]
     await nothing_of(store, KEY)
 
 

@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 
 import tenure
-from tenure import Barrier, Election, Lock, RateLimiter, ResourcePool, RWLock, Semaphore, WorkQueue
+from tenure import Barrier, Election, Lock, RateLimiter, ResourcePool, RWLock, Semaphore, WorkQueue, blocking
 from tenure.processor import Processor
 
 
@@ -30,7 +30,13 @@ PATTERNS = [
 
 @pytest.mark.parametrize("pattern", PATTERNS, ids=lambda each: getattr(each, "func", each).__name__)
 @pytest.mark.parametrize(
-    ("wrong", "said"), [("redis://localhost", "str"), (None, "NoneType"), (tenure, "module")]
+    ("wrong", "said"),
+    [
+        ("redis://localhost", "str"),
+        (None, "NoneType"),
+        (tenure, "module"),
+        (blocking.open_store("memory:"), "tenure.blocking.Store"),
+    ],
 )
 def test_a_wrong_store_is_named(pattern, wrong, said):
     with pytest.raises(TypeError) as caught:

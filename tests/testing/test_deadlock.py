@@ -387,7 +387,7 @@ def test_a_lock_that_forgot_to_wake_a_waiter():
             await anyio.sleep(1)
             lock._owner_task = None
 
-    assert waits(main, "asyncio")["waits"] == ("<Lock #1> held by nobody", ())
+    assert waits(main, "asyncio")["waits"] == ("<Lock #1> held by no task", ())
 
 
 def test_tasks_and_locks_of_asyncios_own():

@@ -30,7 +30,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 _DESCRIPTION = """\
 Call a function for every input, durably. Each input becomes a task in the store; stop the command at any moment, even
-with kill -9, and the same command goes on where it stopped, each input done once on record."""
+with kill -9, and the same command continues where it stopped, each input done once on record."""
 
 _EPILOG = """\
 inputs:
@@ -209,7 +209,9 @@ def add_backend(parser: argparse.ArgumentParser) -> None:
 
 def _name(text: str) -> str:
     if not _NAME.fullmatch(text):
-        raise argparse.ArgumentTypeError(f"{text!r} is no name: use up to 100 letters, digits, dots, - and _")
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a name: use up to 100 letters, digits, dots, - and _"
+        )
     return text
 
 
@@ -222,7 +224,7 @@ def whole_number(text: str, least: int, most: int) -> int:
     """A whole number within bounds. Raises `ArgumentTypeError`."""
     # Python refuses to read numbers of thousands of digits, in words of its own
     if not re.fullmatch(r"[0-9]{1,40}", text) or not least <= int(text) <= most:
-        raise argparse.ArgumentTypeError(f"{text!r} is no whole number from {least:,} to {most:,}")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from {least:,} to {most:,}")
     return int(text)
 
 
@@ -237,7 +239,7 @@ def seconds(text: str) -> float:
     except ValueError:
         number = 0.0
     if not (math.isfinite(number) and 0 < number <= _MOST):
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds above 0 and up to {_MOST:,}")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds above 0 and up to {_MOST:,}")
     return number
 
 
@@ -247,7 +249,7 @@ def _rate(text: str) -> Rate | bool:
         return False
     match = _RATE.fullmatch(text)
     if match is None or not float(match[1]):
-        raise argparse.ArgumentTypeError(f"{text!r} is no rate: write 100/s, 600/m, 10/h or none")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a rate: write 100/s, 600/m, 10/h or none")
     return Rate(float(match[1]), _PERIODS[match[2]])
 
 

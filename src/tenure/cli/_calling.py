@@ -23,7 +23,7 @@ class Calling:
     """Calls the handler for tasks and counts in the tally.
 
     A try that takes longer than `timeout` seconds fails; the thread of a sync one is abandoned. If a handler fails
-    because the reader of standard output has gone, that is no fault of its input: `on_closed_output` is called, and the
+    because the reader of standard output has gone, its input is not at fault: `on_closed_output` is called, and the
     task is given back.
     """
 

@@ -18,6 +18,6 @@ def run_one(of: str, commands: Commands, usage: str, words: Sequence[str]) -> in
         case [str(name), *rest] if name in commands:
             return commands[name](rest)
         case [str(name), *_]:
-            raise UsageError(f"there is no command '{of} {name}'; there is {', '.join(commands)}")
+            raise UsageError(f"there is no command '{of} {name}'; choose from {', '.join(commands)}")
         case _:
             raise UsageError(f"a command is missing: tenure {of} ls (see tenure {of} --help)")

@@ -62,7 +62,7 @@ def demo(words: Sequence[str]) -> int:
     # before its folder is made: it is to be deleted
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        # the folder of a user whose disk is full cannot be deleted either; that is no news
+        # the folder of a user whose disk is full cannot be deleted either; its user knows that
         with TemporaryDirectory(prefix="tenure-demo-", ignore_cleanup_errors=True) as folder:
             return run(_Demo(given, Path(folder)).run)
     finally:

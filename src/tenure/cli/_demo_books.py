@@ -59,7 +59,7 @@ class Books:
         return True
 
     def can_be_written(self) -> bool:
-        """Whether nobody is in a transaction for longer than a moment, such as a process that was stopped in one."""
+        """Whether no process is in a transaction for longer than a moment, as one is that was stopped there."""
         try:
             with self._writing(_MOMENT) as connection:
                 connection.execute("BEGIN IMMEDIATE")

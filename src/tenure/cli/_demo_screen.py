@@ -21,6 +21,9 @@ from ._table import cut, table
 _GREEN = "\x1b[32m"
 _STYLES = {"": "", "bad": RED, "good": _GREEN, "bold": BOLD}
 _INDENT = 10
+_WIDE = 80
+"""Columns for a row with all there is: a name, the number of a process, and two tokens."""
+_TOKEN = 16
 _EVERY = 10.0
 """Seconds between lines about the letters."""
 
@@ -60,7 +63,7 @@ class Screen:
         now = monotonic() - self._began
         if self.is_terminal:
             top = f"tenure demo: {len(self._fleet.members)} workers over one SQLite file", self.page
-            clock = f"{now:.0f} s of {self._seconds:g} s"
+            clock = f"{now:.0f} s" if now > self._seconds else f"{now:.0f} s of {self._seconds:g} s"
             draw(sys.stdout, frame(top, clock, view, self._fleet, self._events, *get_terminal_size()))
         elif now - self._said >= _EVERY:
             self._said = now
@@ -90,6 +93,8 @@ def frame(
     shown = [(f"{head:<{columns - len(clock)}}{clock}", "bold"), (page, ""), (_letters(view), ""), ("", "")]
     header = ("worker", "process", "state  ", "letters", f"{'ledger':22}", "postmaster")
     rows = [_row(member, view, fleet) for member in fleet.members.values()]
+    if columns < _WIDE:
+        header, rows = _narrow(header), [_narrow(row) for row in rows]
     styles = [
         "bold",
         *({"killed": "bad", "frozen": "bad"}.get(one.state, "") for one in fleet.members.values()),
@@ -119,6 +124,12 @@ def _row(member: Member, view: View, fleet: Fleet) -> tuple[str, ...]:
     )
     letters = sum(map(letters_of, mine))
     return member.name, str(member.pid or "-"), member.state, str(letters or "-"), ledger, postmaster
+
+
+def _narrow(row: Sequence[str]) -> tuple[str, ...]:
+    """A row for a narrow terminal, without the number of the process; tokens have no word before them."""
+    name, _, state, letters, ledger, postmaster = row
+    return name, state, letters, ledger.removeprefix("token ")[:_TOKEN], postmaster.removeprefix("term ")
 
 
 def _part(member: Member, view: View, fleet: Fleet, kind: str, name: str, word: str) -> str:

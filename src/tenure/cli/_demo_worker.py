@@ -114,7 +114,7 @@ class _DemoWorker:
 
 
 async def close_counter(queue: WorkQueue[int]) -> int:
-    """Let nobody put a letter any more; returns how many were put. Cancellation: they may or may not go on."""
+    """Let no worker put a letter any more; returns how many were put. Cancellation: they may or may not go on."""
     while True:
         sent: Any = (await queue.cursors()).get(SENT)
         if isinstance(sent, list):

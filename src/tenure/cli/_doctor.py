@@ -107,15 +107,15 @@ async def _look(store: Store, *, repair: bool) -> Finding:
     if abs(examined.clock_skew) > _CLOCKS_APART:
         word = "ahead of" if examined.clock_skew > 0 else "behind"
         problems.append(
-            f"the engine's clock is {spoken(abs(examined.clock_skew))} {word} this machine's: leases do not mind, but"
-            " tokens and logs will not line up; synchronise the clocks (NTP)"
+            f"the engine's clock is {spoken(abs(examined.clock_skew))} {word} this machine's: leases are not affected,"
+            " but tokens and logs have other times; synchronise the clocks (NTP)"
         )
     facts = {
         "store": store.url,
         **dict(examined.facts),
         "round trip": f"{spoken(median(pings))} (median of {_PINGS}), at most {spoken(pings[-1])}",
         "clock": f"{examined.clock_skew:+.3f} s against this machine's",
-        "in namespace": f"{store.namespace}: {kinds['queues']:,} queues, {kinds['holds']:,} keys held,"
-        f" {kinds['pools']:,} pools; {kinds['sessions']:,} open sessions in all",
+        "in namespace": f"{store.namespace}: queues {kinds['queues']:,}, keys held {kinds['holds']:,},"
+        f" pools {kinds['pools']:,}; open sessions in all namespaces {kinds['sessions']:,}",
     }
     return Finding(store.url, facts, tuple(problems), median(pings), examined.clock_skew)

@@ -46,7 +46,7 @@ def load_handler(spec: str) -> Handler:
         sys.path.insert(0, here)
     function = _attribute(_module(module), name)
     if not callable(function):
-        raise UsageError(f"{spec} is no function but {_kind(function)}: name a function of one input")
+        raise UsageError(f"{spec} is not a function but {_kind(function)}: name a function of one input")
     parameter = _parameter(spec, function)
     return Handler(
         function,

@@ -139,7 +139,7 @@ class Lines:
             except UnicodeDecodeError:
                 raise UsageError(f"{self._where(number)} is not UTF-8{_FRESH}") from None
             except (ValueError, RecursionError) as problem:
-                raise UsageError(f"{self._where(number)} is no JSON value ({problem}){_FRESH}") from None
+                raise UsageError(f"{self._where(number)} is not a JSON value ({problem}){_FRESH}") from None
         return values
 
     def _where(self, line: int) -> str:

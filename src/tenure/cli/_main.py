@@ -107,7 +107,7 @@ _HELP = """\
 usage: tenure [--version] [--help] COMMAND ...
 
 commands:
-  run      call a function for every input, durably: stop it at any moment, and the same command goes on
+  run      call a function for every input, durably: stop it at any moment, and the same command continues
   work     work on a queue until it is stopped
   queue    list, show, pause, resume and purge queues; put and cancel tasks, and retry dead letters
   schedule list schedules, their last and next ticks; put a task of one now
@@ -180,7 +180,7 @@ def _dispatch(words: Sequence[str]) -> int:
             return _COMMANDS[name](rest)
         case [str(name), *_]:
             raise UsageError(
-                f"there is no command {name!r}; there is {', '.join(_COMMANDS)} (see tenure --help)"
+                f"there is no command {name!r}; choose from {', '.join(_COMMANDS)} (see tenure --help)"
             )
         case _:
             raise UsageError("a command is missing: tenure run MODULE:HANDLER ... (see tenure --help)")

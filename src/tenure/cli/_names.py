@@ -81,5 +81,5 @@ def _speakable(name: str) -> str:
     try:
         name.encode()
     except UnicodeEncodeError:
-        raise UsageError(f"{name!a} is no UTF-8: rename the file and repeat the command") from None
+        raise UsageError(f"{name!a} is not UTF-8: rename the file and repeat the command") from None
     return name

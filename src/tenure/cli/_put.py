@@ -11,18 +11,19 @@ from typing import Any, NoReturn, get_args
 
 from tenure.arguments import LARGEST, check_name
 from tenure.engine import OnDuplicate
+from tenure.errors import DuplicateTask
 from tenure.shared import WorkQueue
 from tenure.store import Store
 
 from ._answer import answer
 from ._arguments import seconds
-from ._errors import UsageError
+from ._errors import Interrupted, UsageError
 from ._one_queue import of_one
 from ._with_store import with_store
 
 
 def put(words: Sequence[str]) -> int:
-    """Run `tenure queue put`. Raises `UsageError`, `TenureError`."""
+    """Run `tenure queue put`. Raises `UsageError`, `Interrupted`, `TenureError`."""
     p = of_one("queue put", "Put a task into a queue, and print its id. Waits while the queue is full.")
     p.add_argument(
         "payload", metavar="JSON", nargs="?", default="null", help="a JSON value (default: null); - reads it"
@@ -52,13 +53,19 @@ def put(words: Sequence[str]) -> int:
 
 async def _put(given: argparse.Namespace, payload: Any, store: Store) -> int:
     queue = WorkQueue(store, given.name)
-    return await queue.put(
-        *(payload, given.priority, given.delay, given.key),
-        group=given.group,
-        on_duplicate=given.on_duplicate,
-        key_ttl=given.key_ttl,
-        max_wait=given.max_wait,
-    )
+    try:
+        return await queue.put(
+            *(payload, given.priority, given.delay, given.key),
+            group=given.group,
+            on_duplicate=given.on_duplicate,
+            key_ttl=given.key_ttl,
+            max_wait=given.max_wait,
+        )
+    except DuplicateTask as refused:
+        raise Interrupted(
+            f"{given.name}: not put: task {refused.task_id} has the key {refused.key!r}; --on-duplicate keep prints"
+            " its id, --on-duplicate replace puts this task in its place"
+        ) from None
 
 
 def _check(given: argparse.Namespace) -> None:
@@ -103,5 +110,5 @@ def _priority(text: str) -> int:
     except ValueError:
         number = LARGEST + 1
     if abs(number) > LARGEST:
-        raise argparse.ArgumentTypeError(f"{text!r} is no whole number from {-LARGEST:,} to {LARGEST:,}")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from {-LARGEST:,} to {LARGEST:,}")
     return number

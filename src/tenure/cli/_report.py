@@ -71,7 +71,7 @@ def advice(outcome: Outcome, store: str) -> list[str]:
         again = f"tenure queue requeue {outcome.queue} --all{store}, then the same command"
         lines.append(f"tenure: to try it again: {again}")
     if not outcome.finished:
-        lines.append("tenure: stopped before the end; the same command goes on from here")
+        lines.append("tenure: stopped before the end; the same command continues from here")
     return lines
 
 

@@ -66,7 +66,7 @@ class Results:
             reason = problem.strerror or problem
             raise Interrupted(
                 f"--results {self.path}: cannot be written ({reason}); nothing is lost: set that right, and the same"
-                " command goes on from here"
+                " command continues from here"
             ) from problem
 
     async def _follow(self, queue: WorkQueue, lease: Lease, over: anyio.Event) -> None:

@@ -34,7 +34,7 @@ from ._stop import Stop
 from ._tally import PREFIX, Keeper, Tally, total
 
 TTL = 10.0
-"""Seconds after which what a killed process had is taken up by others."""
+"""Seconds after which other processes run what a killed process had."""
 
 _SHOWN = 3
 _SWITCH = 0.0002
@@ -68,7 +68,7 @@ def _carry_out(job: _Job, backend: str) -> Outcome:
             # asyncio stops its loop for that, whatever awaits the task
             raise Interrupted(
                 f"a task that the handler has started ended by SystemExit({problem.code!r}), which stops the event"
-                " loop; the same command goes on from here"
+                " loop; the same command continues from here"
             ) from problem
 
 
@@ -164,7 +164,7 @@ class _Job:
             process = name.removeprefix(PREFIX)
             await end_sessions(queue.store, process)
             await queue.put_many([], cursor=(name, cursors[name] | {"who": None}))
-            self._say(f"{process} has died; what it had at hand is taken up again")
+            self._say(f"{process} has died; its inputs run again")
 
     async def _check(self, queue: WorkQueue) -> None:
         if self._results is not None:
@@ -178,7 +178,7 @@ class _Job:
                 self._finished = self._results is None or await self._results.is_complete(queue)
                 return
         begun = statistics.put - statistics.unfinished
-        self._say(f"run {self._name} {f'goes on after {begun:,} inputs' if statistics.put else 'begins'}")
+        self._say(f"run {self._name} {f'continues after {begun:,} inputs' if statistics.put else 'begins'}")
 
     async def _work(self, store: Store, record: Record, generation: int, stop: Stop) -> None:
         queue = record.queue(generation)

@@ -37,9 +37,9 @@ class Stop:
                 self.ask()
 
     def ask(self) -> None:
-        """Take no more, finish what is at hand."""
+        """Take no more, finish what has begun."""
         self.asked = True
-        self._say("finishes what is at hand; once more stops at once")
+        self._say("finishes what has begun; a second signal stops at once")
         for scope in self._scopes:
             scope.cancel()
 

@@ -31,9 +31,7 @@ _BETWEEN = 0.5
 def top(words: Sequence[str]) -> int:
     """Run `tenure top`. Raises `UsageError`, `TenureError`."""
     p = parser("top", "Queues, processes, holders and waiters, live. q or Ctrl-C ends it.")
-    p.add_argument(
-        "--once", action="store_true", help="print one frame; so it is, too, where there is no terminal"
-    )
+    p.add_argument("--once", action="store_true", help="print one frame and end, as without a terminal")
     p.add_argument(
         "--every", metavar="S", type=seconds, default=1.0, help="seconds between frames (default: 1)"
     )

@@ -82,7 +82,7 @@ async def _serve(given: argparse.Namespace, store: Store) -> None:
 
     if given.token is None and not is_loopback(given.host):
         print(
-            "tenure: anyone who reaches this port can read the store; --token-file requires a password",
+            "tenure: anyone who reaches this port can read the store; use --token-file FILE to require a token",
             file=sys.stderr,
         )
     names = (given.host, gethostname(), *given.allow_host)
@@ -131,7 +131,7 @@ async def serve_page(store: Store, *, task_status: TaskStatus[str] = TASK_STATUS
 
 def _port(text: str) -> int:
     if not text.isdecimal() or int(text) > 65535:
-        raise argparse.ArgumentTypeError(f"{text!r} is no port: a number from 0 to 65535")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a port: a number from 0 to 65535")
     return int(text)
 
 

@@ -32,8 +32,8 @@ from ._working import Options, work_here
 _MOST_PROCESSES = 1000
 
 _DESCRIPTION = """\
-Work on a queue until SIGTERM or SIGINT comes. Then take no more tasks, and finish those at hand. A second signal, or
-the end of the grace, gives back what is not finished, without counting an attempt."""
+Work on a queue until SIGTERM or SIGINT comes. Then take no more tasks, and finish those that have begun. A second
+signal, or the end of the grace, gives back what is not finished, without counting an attempt."""
 
 _EPILOG = """\
 handler:
@@ -49,7 +49,7 @@ program:
   a handler.
 
 exit code:
-  0 stopped, and everything at hand was finished   1 some tasks were given back, or something failed   2 usage error
+  0 stopped, and all that had begun was finished   1 some tasks were given back, or something failed   2 usage error
 
 examples:
   tenure work shop:send_mail --queue mail --store redis://localhost --concurrency 50 --health :8081
@@ -149,7 +149,7 @@ def _parser() -> argparse.ArgumentParser:
         metavar="S",
         type=seconds,
         default=30.0,
-        help="seconds for the tasks at hand after a signal (default: 30)",
+        help="seconds to finish tasks after a signal (default: 30)",
     )
     add(
         "--processes",

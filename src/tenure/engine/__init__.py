@@ -30,10 +30,9 @@ stored.
 Names leave nothing. What is kept for a name is removed when it carries no information any more, also while sessions
 live. From that moment on the name is exactly as if it had never been used; its storage may be freed a little later, a
 few names with any operation. This holds for:
-- a key that nobody holds or waits for, unless `Resize` has set its capacity; a pool without resources and claimers;
-- a limiter that is full again, so that all bursts could be spent at once, for which nobody waits and which is not held
-  off;
-- a barrier at which nobody waits, which keeps no outcome for a participant and is not broken, once two ttls of the
+- a key without holders and waiters, unless `Resize` has set its capacity; a pool without resources and claimers;
+- a limiter that is full again, so that all bursts could be spent at once, has no waiters, and is not held off;
+- a barrier without waiters, which keeps no outcome for a participant and is not broken, once two ttls of the
   session that arrived have passed since each arrival;
 - a queue that has no unfinished task, no record of an ended one, no cursor and no producer, is not paused and has no
   settings for its groups, once each record that it ever had, but for dead letters, would have expired, no `key_ttl`
@@ -43,7 +42,7 @@ few names with any operation. This holds for:
 - the record of a task that has ended, after its ttl; the key of one, after its `key_ttl`; numbered answers, as above.
 
 Queues of waiters. First come, first served, weights included: a head that does not fit blocks the waiters behind it,
-nobody barges, and an acquirer that does not want to wait is refused while others wait. An operation that gives
+no acquirer barges in, and an acquirer that does not want to wait is refused while others wait. An operation that gives
 something back grants it to the head of the queue in the same atomic step, and hints the process of the new holder.
 `place` is 1 for the head; it is an upper bound, since waiters that left in between are counted.
 

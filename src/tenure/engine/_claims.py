@@ -35,13 +35,12 @@ class Claim(Operation[ClaimAnswer]):
     """Take a free resource that matches `where`: higher preference first, then the least recently used.
 
     -> Claimed, Queued, REFUSED, GONE, MORE. Waiters are served in the order of the line among those that match. One
-    that begins to wait gets a number: that of the head of the line (0 if nobody waits), or one more than the highest of
+    that begins to wait gets a number: that of the head of the line (0 without waiters), or one more than the highest of
     the waiters of its `group`, whichever is greater. The line is in the order of the numbers, and of equal ones, in
     that of coming. So the waiters of one group, "" too, are served first come, first served, and groups take turns.
-    `place` is how many wait. What a
-    dead claimer held rests for `quarantine` seconds before it can be claimed again. While resources rest, the head of
-    the queue is hinted ASK when it becomes the head, and when one begins to rest that is due before the others: so
-    some waiter knows when to ask.
+    `place` is how many wait. What a dead claimer held rests for `quarantine` seconds before it can be claimed again.
+    While resources rest, the head of the queue is hinted ASK when it becomes the head, and when one begins to rest that
+    is due before the others: so some waiter knows when to ask.
     """
 
     session: str

@@ -9,7 +9,7 @@ from ._answers import ArrivalAnswer, Operation, Reply
 
 
 class RateLimit(NamedTuple):
-    """One limit of a limiter: `rate` per second, with bursts up to `burst`. Its `name` tells it from the others."""
+    """One limit of a limiter: `rate` per second, with bursts up to `burst`. Its `name` is unique there."""
 
     name: str
     rate: float
@@ -92,7 +92,7 @@ class Refund(Operation[Reply]):
 
 @dataclass(frozen=True, slots=True)
 class HoldOff(Operation[Reply]):
-    """Let nobody act for so many seconds, if it is not held off for longer; numbered as `Spend`. -> OK, GONE, MORE
+    """Let no caller act for so many seconds, if it is not held off for longer; numbered as `Spend`. -> OK, GONE, MORE
 
     All bookings are due later by as much. The processes that wait are hinted (HELD), and find out by `Look`.
     """
@@ -159,7 +159,7 @@ class Arrivals(Operation["Gathering"]):
 
 
 class Gathering(NamedTuple):
-    """A barrier in its `generation`: how many of the `parties` wait (0 parties: nobody arrived, or it is forgotten).
+    """A barrier in its `generation`: how many of the `parties` wait (0 parties: no party arrived, or it is forgotten).
 
     `born` is the token of its first arrival. One that was forgotten and is used again counts its generations from 0
     again, and has another one.

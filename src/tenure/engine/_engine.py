@@ -33,7 +33,7 @@ class Engine(Protocol):
 
     @property
     def unreachable(self) -> StoreUnavailable | None:
-        """Why a part of it cannot be reached at the moment, as its connections see it, also while nobody calls.
+        """Why a part of it cannot be reached at the moment, as its connections see it, also between calls.
 
         An engine with connections delivers a hint with LOST when it loses one, and one with MISSED when it is
         back.

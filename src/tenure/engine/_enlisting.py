@@ -58,7 +58,7 @@ class CompleteAll(Enlisted[tuple[int, ...] | Reply]):
 
 @dataclass(frozen=True, slots=True)
 class PutOne(Enlisted[int | Duplicate | Reply]):
-    """Put one task if there is room and nobody waits for it. -> its id, Duplicate, REFUSED (full)"""
+    """Put one task if there is room and no other producer waits for it. -> its id, Duplicate, REFUSED (full)"""
 
     key: str
     task: NewTask

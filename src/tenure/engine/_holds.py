@@ -115,7 +115,7 @@ class Holder(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Holdings:
-    """The state of a key; `capacity` 0 means that nobody uses it."""
+    """The state of a key; `capacity` 0 means that it is not in use."""
 
     capacity: int
     used: int

@@ -100,7 +100,7 @@ class Limiter:
                 self.booked[limit.name] = Booked(time + (ahead - back) / change, known.rate)
 
     def hold_off(self, seconds: float, now: float) -> bool:
-        """Let nobody act for so long; False if it is held off for longer."""
+        """Let no caller act for so long; False if it is held off for longer."""
         begin, end = max(now, self.held_until), now + seconds
         if end <= begin:
             return False
@@ -122,6 +122,6 @@ class Limiter:
         return min((booked.end - time) * (booked.rate / limit.rate), LONGEST)
 
     def _forget(self, time: float) -> None:
-        """Forget the limits of which nothing is booked any more: nobody may have them now."""
+        """Forget the limits of which nothing is booked any more: no limiter may have them now."""
         for name in [name for name, booked in self.booked.items() if booked.end <= time]:
             del self.booked[name]

@@ -54,7 +54,7 @@ class Remote(Engine):
                 async with self._baton:
                     await self._run(None if joined else started)
             finally:
-                # nothing would ever arrive on connections that nobody keeps
+                # nothing would ever arrive on connections that are not kept
                 for scope in self._enlisting:
                     scope.cancel()
         finally:

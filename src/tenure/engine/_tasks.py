@@ -282,7 +282,7 @@ class Move(Operation["Changed | Reply"]):
 
     `which` names ids, at most `CAP`, in the order given; or states, of which at most `CAP` tasks are looked at.
 
-    - to "cancelled", ids: a task that nobody has is cancelled, and its record kept for `ttl` seconds (None: for good).
+    - to "cancelled", ids: a task without a taker is cancelled, and its record kept for `ttl` seconds (None: for good).
       The holder of a leased one is hinted STOP once; it counts as moved. One that has ended stays.
     - to "delayed", ids: tasks that are waiting or delayed become ready after `delay` seconds, behind what is ready
       then. A group that has no other task that is ready starts anew.

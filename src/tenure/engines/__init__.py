@@ -77,9 +77,9 @@ def _engine(url: str, response_timeout: float | None) -> Engine:
     scheme, colon, rest = url.partition(":")
     scheme = scheme.lower()
     if not colon:
-        raise ValueError(f"{_shown(url)!r} is no store URL: write {_KNOWN}")
+        raise ValueError(f"{_shown(url)!r} is not a store URL: write {_KNOWN}")
     if scheme in ("memory", "sqlite") and response_timeout is not None:
-        raise ValueError(f"response_timeout is no option of {scheme}:, which has no server")
+        raise ValueError(f"response_timeout is not an option of {scheme}:, which has no server")
     if scheme == "memory":
         if rest.strip("/"):
             raise ValueError(f"{_shown(url)!r}: write memory: and nothing behind it")
@@ -114,7 +114,7 @@ def _engine(url: str, response_timeout: float | None) -> Engine:
             ) from None
         url, seconds = _response_timeout_in(url, response_timeout)
         return PostgresEngine(url, response_timeout=seconds)
-    raise ValueError(f"{_shown(scheme)!r} is no engine; use {_KNOWN}")
+    raise ValueError(f"{_shown(scheme)!r} is not an engine; use {_KNOWN}")
 
 
 def _response_timeout_in(url: str, given: float | None) -> tuple[str, float]:

@@ -43,8 +43,8 @@ def _nothing() -> None:
     pass
 
 
-def check_signature(handler: Callable[..., Any], *arguments: str) -> None:
-    """Refuse a handler that cannot be called with these, as far as its signature says. Raises `TypeError`."""
+def check_signature(handler: Callable[..., Any], *arguments: str, what: str = "handler") -> None:
+    """Refuse a handler that does not accept these, as far as its signature says. Raises `TypeError` about `what`."""
     try:
         signature = inspect.signature(handler)
     except (TypeError, ValueError):  # some that are written in C have none
@@ -54,7 +54,7 @@ def check_signature(handler: Callable[..., Any], *arguments: str) -> None:
     except TypeError as problem:
         name = getattr(handler, "__qualname__", None) or repr(handler)
         raise TypeError(
-            f"handler must take {' and '.join(arguments)}: {name}{signature} cannot be called so ({problem})"
+            f"{what} must take {' and '.join(arguments)}, but {name}{signature} does not ({problem})"
         ) from None
 
 

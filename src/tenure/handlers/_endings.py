@@ -50,7 +50,7 @@ def parted(error: BaseException) -> tuple[BaseException | None, BaseException | 
     if interrupts(error):
         return None, error
     if isinstance(error, cancelled):
-        return RuntimeError("the handler ended as cancelled, and nobody cancelled it"), None
+        return RuntimeError("the handler ended as cancelled, although it was not cancelled"), None
     return error, None
 
 

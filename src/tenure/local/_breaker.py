@@ -84,7 +84,7 @@ class CircuitBreaker:
     one that raises what `record` matches has failed; any other is a success. Both take exception classes or a function
     of the exception. An exception group is a failure if any exception in it is. What began in one state says nothing in
     the next: its outcome is dropped. Mistakes of the program say nothing about the service either: a call with wrong
-    arguments, or of what is no async function, is a `TypeError` that does not count.
+    arguments, or of anything but an async function, is a `TypeError` that does not count.
 
     `state` and the rest are those of this process; nothing is shared. `observer` gets the event ``breaker.changed``
     (name, old, new). What a function in `record` or `ignore` or a listener raises is logged with its traceback, as a
@@ -184,8 +184,8 @@ class CircuitBreaker:
     async def call(self, fn: Callable[P, Awaitable[T]], /, *args: P.args, **kwargs: P.kwargs) -> T:
         """Call and await ``fn(*args, **kwargs)``; return or raise what it does. `CircuitOpen` if it may not be called.
 
-        TypeError for what is no async function, before it is called if that can be seen: a plain or generator function
-        (but a lambda may return what is to be awaited), else when it has returned what cannot be awaited.
+        `TypeError` for anything but an async function: before the call for a plain or generator function (but a lambda
+        may return an awaitable), else after it has returned something that cannot be awaited.
 
         Adds no checkpoint to a call that is let through; a refusal is one.
 

@@ -72,7 +72,7 @@ class _Kind:
 class Bulkhead:
     """Lets at most `limit` calls in at once; the others wait in line, first come first served.
 
-    `max_waiting` bounds the line (None: any number; 0: nobody waits): a call that finds it full is refused with
+    `max_waiting` bounds the line (None: any number; 0: no call waits): a call that finds it full is refused with
     `BulkheadFull`.
 
     With `shares`, a mapping of kinds to weights (such as ``{"checkout": 3, "search": 1}``), each kind has a line of its

@@ -186,7 +186,7 @@ class Coalescer(AsyncContextManagerMixin, Generic[K, V]):
         if not self._open:
             raise ClosedResourceError
         if self._batches and not self._batches[-1].keys:
-            self._batches.pop()  # all were cancelled: its times are nobody's
+            self._batches.pop()  # all were cancelled: its times belong to no caller
         now = anyio.current_time()
         leads = self._leading and now >= self._quiet_from and not self._batches
         self._quiet_from = now + self._window

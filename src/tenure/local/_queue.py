@@ -345,8 +345,8 @@ class PriorityQueue(_Queue[T]):
     Among equal priorities it is first in, first out; items are never compared. Putters that wait for room are
     admitted in the same order. With `aging`, an item that was put (or waits to be put) more than that many seconds ago
     goes before all others, the oldest first: so none waits for ever behind a stream of more important ones. Unlike in
-    asyncio, the priority is no part of the item: `put((priority, item))` is a `UserWarning`. The rest is as in `Queue`.
-    The order is kept by a binary heap (Williams 1964) with lazy deletion.
+    asyncio, the priority is not part of the item: `put((priority, item))` is a `UserWarning`. The rest is as in
+    `Queue`. The order is kept by a binary heap (Williams 1964) with lazy deletion.
 
     Cancellation: a call that raises has put or taken nothing.
 

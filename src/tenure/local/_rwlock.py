@@ -333,7 +333,7 @@ class _Block:
 class ReadTurn(_Block):
     """The result of `RWLock.read`: an async context manager for one use.
 
-    Cancellation: see `RWLock.read`; leaving is no checkpoint and works in cancelled scopes.
+    Cancellation: see `RWLock.read`; leaving is not a checkpoint and works in cancelled scopes.
 
     Thread safety: none; all on the thread of one loop.
     """
@@ -347,7 +347,7 @@ class ReadTurn(_Block):
 class WriteTurn(_Block):
     """The result of `RWLock.write`: an async context manager for one use.
 
-    Cancellation: see `RWLock.write`; leaving is no checkpoint and works in cancelled scopes.
+    Cancellation: see `RWLock.write`; leaving is not a checkpoint and works in cancelled scopes.
 
     Thread safety: none; all on the thread of one loop.
     """

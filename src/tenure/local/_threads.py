@@ -111,8 +111,8 @@ class Threads:
     refused).
 
     Calls from inside one of its own threads (by ``anyio.from_thread.run``) are refused: the thread would wait
-    for a slot while it holds one, and with all threads doing so none would ever go on. So is anything that
-    was started from such a thread, as long as that thread runs.
+    for a slot while it holds one, and if all threads did so, none would ever continue. Calls from anything
+    that was started from such a thread are refused too, as long as that thread runs.
 
     Cancellation: a call that is cancelled before its function has started never runs it; one whose function
     runs abandons the thread, which keeps its slot until the function returns and whose outcome is then

@@ -4,7 +4,7 @@ A worker has a permit before it takes a task. A round trip for each task would b
 task to task, under four rules:
 
 1. After a second it gives the permit back when its task ends, and asks again, behind those that wait.
-2. A worker that finds no task keeps the permit for a second if nobody waited when it was granted, else for a tenth.
+2. A worker that finds no task keeps the permit for a second if no worker waited when it was granted, else for a tenth.
 3. A few workers of a kind ask at once: at first one, and twice as many with each task that comes. So a process with
    many workers has no longer turn in the line than one with few.
 4. Of a kind that has found no task one worker goes on asking. If others wait, it stays away for a second first.

@@ -14,7 +14,7 @@ from tenure.arguments import check_count, check_number
 class Preset:
     """One size of a system: how many `workers`, `connections`, starts per second (`rate`), and tasks in the queue.
 
-    A `rate` of infinity is no limit. Raises `TypeError` or `ValueError` for sizes that make no sense.
+    A `rate` of infinity means no limit. Raises `TypeError` or `ValueError` for sizes that make no sense.
     """
 
     workers: int

@@ -61,7 +61,7 @@ def check_lend(value: object, kinds: object) -> bool:
     if not isinstance(value, bool):
         raise TypeError(f"lend must be True or False, not {value!r}")
     if value and not kinds:
-        raise ValueError("lend needs kinds=: without them there is nobody to lend to")
+        raise ValueError("lend needs kinds=: without them there is no kind to lend to")
     return value
 
 

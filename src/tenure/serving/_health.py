@@ -106,7 +106,7 @@ class _Health:
             case [_, _, version] if version.startswith(b"HTTP/1."):
                 return _response((HTTPStatus.METHOD_NOT_ALLOWED, "there is only GET and HEAD"))
             case _:
-                return _response((HTTPStatus.BAD_REQUEST, "this is no request of HTTP/1.1"))
+                return _response((HTTPStatus.BAD_REQUEST, "this is not a request of HTTP/1.1"))
 
     async def _answer(self, path: bytes) -> Answer:
         if path not in (b"/live", b"/ready"):

@@ -41,7 +41,7 @@ class Arrival(NamedTuple):
 class BarrierStatistics:
     """A barrier at one moment, as the engine has it.
 
-    Of `parties` (0 if nobody has ever arrived) `waiting` wait in this `generation`, unless it is `broken`.
+    Of `parties` (0 if no party has ever arrived) `waiting` wait in this `generation`, unless it is `broken`.
     """
 
     parties: int

@@ -115,7 +115,7 @@ class BatchRunners(Runners):
     def _verdict_on(
         self, task: Task[Any], failure: BaseException | None, interruption: BaseException | None
     ) -> Settle:
-        # nobody interrupted its handler for it; but what a transaction has completed is done
+        # its handler was not interrupted for it; but what a transaction has completed is done
         if task.cancelled and task.granted_as is not None:
             return task.interrupted()
         return self._verdict(task, failure, interruption)

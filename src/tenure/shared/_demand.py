@@ -4,10 +4,10 @@ A plain class without store, queue of waiters or session: `Takers` reports what 
 
 An exchange asks for `requested` tasks and may *advertise*: the engine then remembers as many idle takers as it had no
 task for, and sends one hint once there are tasks for them. With that hint it forgets them, and counts on this process
-to ask for the tasks: they are *promised*, and offered to nobody else. So promised tasks are asked for even if their
-takers have left meanwhile; what nobody takes is given back, and other processes are hinted.
+to ask for the tasks: they are *promised*, and offered to no other taker. So promised tasks are asked for even if their
+takers have left meanwhile; what is not taken is given back, and other processes are hinted.
 
-A hint may overtake the answer of an exchange. Then nobody can say whether it concerns the takers that this exchange has
+A hint may overtake the answer of an exchange. Then it is unknown whether it concerns the takers that this exchange has
 advertised or those before: all of them count as promised, and none as registered.
 
 | what happens              | advertised | registered | promised                      | requested | window      |
@@ -64,7 +64,7 @@ class Demand:
         self.promised = 0
         """How many tasks the engine has offered to this process alone."""
         self.reask = False
-        """Whether to ask even if nobody waits who is not registered: hints may have been lost."""
+        """Whether to ask even if all waiting takers are registered: hints may have been lost."""
         self._hinted = False
 
     def is_needed(self, waiting: int) -> bool:
@@ -113,7 +113,7 @@ class Demand:
             self.reask = True
 
     def failed(self) -> None:
-        """The exchange has failed: nobody knows what the engine remembers."""
+        """The exchange has failed: it is unknown what the engine remembers."""
         self.registered = self.promised = 0
         self.reask = False
 

@@ -12,6 +12,7 @@ from anyio import CancelScope
 from tenure.arguments import check_name
 from tenure.engine import Holders, Reply
 from tenure.errors import LeaseLost, StoreClosed
+from tenure.handlers import check_signature
 from tenure.store import Grant, Store, check_ttl
 
 from ._leader_changes import LeaderChanges, leader_of
@@ -48,7 +49,7 @@ class Election:
 
     `await election.lead(body)` campaigns and runs `body(term)`; leadership moves on only when the body has ended.
     `node` is the name that others see; by default it is the store's process: host, process id, and something random.
-    `ttl` is for how many seconds nobody leads after a leader has died (the store's by default).
+    `ttl` is for how many seconds there is no leader after a leader has died (the store's by default).
 
     A leader that was frozen may believe in its term for longer: hand `term.number` to what it writes to, or call
     `term.check()` right before side effects.
@@ -75,11 +76,13 @@ class Election:
 
         When the term is lost, the body is cancelled and, when it has ended, this campaigns again, at the end of the
         line; so too if the body returns although its term is lost. What the body raises resigns and is raised. Raises
-        `RuntimeError` if this task leads already, `StoreClosed`, `EngineError`.
+        `RuntimeError` if this task leads already, `TypeError` at once for a body that takes no term, `StoreClosed`,
+        `EngineError`.
         Cancellation: the body is cancelled, then this resigns; while campaigning, no place is kept.
         """
         if not callable(body):
             raise TypeError(f"body must be an async function that takes a term, not {body!r}")
+        check_signature(body, "a term", what="body")
         while True:
             term: Term | None = None
             try:

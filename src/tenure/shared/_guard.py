@@ -39,7 +39,7 @@ class SqlGuard:
     written to. Run `enforce(connection)`, or the `statement` by yourself, in the transaction of the writes and before
     them: it returns one row if they may go on, and none if a holder with a newer token has begun to write. Until the
     transaction ends, others with the same name wait, so no newer holder can come between the guard and the writes.
-    Raises `ValueError` for a table that is no plain name, with a schema or without.
+    Raises `ValueError` for a table whose name is not plain, with a schema or without.
 
     Thread safety: any; it never changes.
     """

@@ -125,7 +125,9 @@ class Job(Generic[Params, R]):
         try:
             return dict(self._signature.bind(*args, **kwargs).arguments)
         except TypeError as problem:
-            raise TypeError(f"{self._name}{self._signature} cannot be called so: {problem}") from None
+            raise TypeError(
+                f"{self._name}{self._signature} cannot be called with these arguments: {problem}"
+            ) from None
 
     def _bound(self, payload: object) -> inspect.BoundArguments:
         """The call that a payload stands for. Raises `TypeError` if it is none of this function."""

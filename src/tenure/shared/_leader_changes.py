@@ -35,7 +35,7 @@ class LeaderChanges:
         self._key = key
         self._ttl = ttl
         self._inside = False
-        self._last: object = self  # nothing was returned yet, not even that nobody leads
+        self._last: object = self  # nothing was returned yet, not even None
 
     async def __aenter__(self) -> Self:
         """Begin."""
@@ -84,7 +84,7 @@ class _Listener:
         wake(self.line)
 
     def on_found(self, session: Session, one: SessionItem) -> None:
-        """Nobody here has anything of a queue."""
+        """No queue is used here."""
 
     def close(self) -> None:
         """The store closes: also for watches that have not begun to wait."""

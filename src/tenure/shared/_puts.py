@@ -140,7 +140,7 @@ class Producers:
         self.on_found(name)
 
     def on_found(self, name: str) -> None:
-        """The engine has a producer in its line. One that nobody here knows is sent away."""
+        """The engine has a producer in its line. One that is unknown here is sent away."""
         known = (*self._queued.values(), *self._sent, *self._gathered)
         if all(request.request.producer != name for request in known):
             self._withdraw(name)

@@ -164,11 +164,11 @@ class WorkQueue(Generic[P]):
     `traceback=False`, it has not.
 
     Tasks may have a `group`: "tenant-42", an account, an order. Groups take turns by weight (`weights`, 1 by default),
-    so that a long one delays nobody; of each, at most `per_group` tasks are leased at a time, and at most
+    so that a long one does not delay the others; of each, at most `per_group` tasks are leased at a time, and at most
     `max_group_size` unfinished. With a `per_group` of 1, its tasks run strictly in order: one that failed or was
     postponed holds its group until it has ended, unless `on_retry` is "pass". Priority orders within a group. Tasks
-    without a group are one more group, without limits. These settings belong to the queue: those said last count, for
-    all processes, and they are kept; a description without any says nothing. `set_groups` changes them.
+    without a group are one more group, without limits. These settings belong to the queue: those sent last apply to
+    all processes, and they are kept; a queue object without any changes nothing. `set_groups` changes them.
 
     Generic in the payload, `WorkQueue[Mail]`, for type checkers; a bare `WorkQueue` takes anything. `codec` encodes the
     payloads of this queue, and determines their type; the store's encodes the rest: results, progress and cursors.
@@ -245,7 +245,7 @@ class WorkQueue(Generic[P]):
         """Put a task and return its id; waits in line while the queue is full.
 
         `priority`: higher first; `delay`: seconds before it may be taken; `expires`: seconds after which it is dropped
-        if nobody has taken it; `meta`: a few short texts that travel with it, at most 1 KiB; `group`: the tasks with
+        if no worker has taken it; `meta`: a few short texts that travel with it, at most 1 KiB; `group`: the tasks with
         which it takes turns.
 
         `key`: only one task of the queue has it, for as long as that is unfinished and for at least `key_ttl` seconds
@@ -586,7 +586,7 @@ class WorkQueue(Generic[P]):
         return (await self._move(Move(self.key, (task_id,), "delayed", delay=delay))).count > 0
 
     async def cancel(self, task_id: int) -> bool:
-        """Cancel a task: at once if nobody has taken it, else its block is cancelled.
+        """Cancel a task: at once if no worker has taken it, else its block is cancelled.
 
         Returns False if there is no such task, or it has ended. Cancellation: it may or may not be applied.
         """
@@ -691,11 +691,11 @@ class WorkQueue(Generic[P]):
         return await self._move_all("purged", frozenset(states))
 
     async def pause(self) -> None:
-        """Give out no more tasks, to anybody, until `resume`. Cancellation: it may or may not be applied."""
+        """Deliver no more tasks, in any process, until `resume`. Cancellation: it may or may not be applied."""
         await self.store.call(SetPaused(self.key, paused=True))
 
     async def resume(self) -> None:
-        """Give out tasks again. Cancellation: it may or may not be applied."""
+        """Deliver tasks again. Cancellation: it may or may not be applied."""
         await self.store.call(SetPaused(self.key, paused=False))
 
     # inside

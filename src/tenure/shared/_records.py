@@ -88,9 +88,9 @@ class TaskRecord(Generic[P_co]):
     `result` is that of a done task. `error` says how the last try failed, or why the task has ended otherwise; it is
     empty once the task is done. `traceback` is that of the last failed try, its last 8 KiB; `earlier_errors` has a line
     for each of up to ten tries before. `progress` is the last report, `meta` what the producer sent along, `group` the
-    one that the task is in, or None. `rank`
-    orders what has ended by when it did; it is 0 for an unfinished task. The payload of an ended task is None, unless
-    it is dead or the queue keeps payloads. So is one that the queue's codec refuses; `undecoded` has its bytes.
+    one that the task is in, or None. `rank` orders ended tasks by when they ended; it is 0 for an unfinished task. The
+    payload of an ended task is None, unless it is dead or the queue keeps payloads. A payload that the queue's codec
+    refuses is None too; `undecoded` has its bytes.
     """
 
     id: int

@@ -54,8 +54,8 @@ def check_retry(value: object) -> Retry | None:
 class RetryLater(Exception):
     """Raise it in a handler: not now, try again after `delay` seconds.
 
-    That is no failure: it counts neither as an attempt nor as a delivery without a verdict, so nothing bounds how often
-    a task is postponed. To bound it, put the task with `expires=`, or count with `task.progress`.
+    That is not a failure: it counts neither as an attempt nor as a delivery without a verdict, so nothing bounds how
+    often a task is postponed. To bound it, put the task with `expires=`, or count with `task.progress`.
     """
 
     def __init__(self, delay: float, reason: str = "") -> None:

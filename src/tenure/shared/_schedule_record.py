@@ -42,7 +42,7 @@ class ScheduleRecord:
         ]
 
     def late(self) -> float:
-        """For how many seconds a tick has been due that nobody has put; 0 if none is. Raises as `last` does."""
+        """Seconds since the oldest tick that was not put was due; 0 if there is none. Raises as `last` does."""
         return max(0.0, self.now - next(ticks(self.every, self.cron, self.tz).after(self.tick)))
 
 

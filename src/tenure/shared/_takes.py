@@ -62,13 +62,13 @@ class Takers(Held):
         self._demand = Demand()
         self._line: Line[object, tuple[Session, Taken]] = Line(self._left)
         self._probes: dict[Waiter[object, tuple[Session, Taken]], bool] = {}  # in line too; True: asked for
-        self._prefetched: deque[tuple[Session, Taken]] = deque()  # nobody is in line
+        self._prefetched: deque[tuple[Session, Taken]] = deque()  # no taker is in line
         self._batcher = Batcher(store, key, store.ttl, self)
         self._settling: deque[tuple[Session, Settle, OnSettled]] = deque()
         self._sent: list[tuple[Session, Settle, OnSettled]] = []
         self._found: list[tuple[Session, Settle]] = []
         self._holders: dict[int, Holder | None] = {}  # by token; None: on its way to its taker
-        self._stopped: set[int] = set()  # tokens that nobody here has yet
+        self._stopped: set[int] = set()  # tokens that no taker here has yet
         self._registered_in: Session | None = None
         self._alarm = Timer(store.call_at, self.look_again)
         self._quiet: Line[None, None] = Line(_nothing)
@@ -140,7 +140,7 @@ class Takers(Held):
                 return found
 
     def _leave_for_now(self, waiters: list[Waiter[object, tuple[Session, Taken]]]) -> None:
-        """A batch has begun: it is no taker until it has ended."""
+        """A batch has begun: it is not a taker until it has ended."""
         for waiter in waiters:
             if not waiter.granted:
                 self._line.leave(waiter)
@@ -273,7 +273,7 @@ class Takers(Held):
             self._batcher.schedule()
 
     def look_again(self) -> None:
-        """Hints may have been lost; and of a queue that nobody knows any more the engine need not send any."""
+        """Hints may have been lost; and the engine need not send any for a queue that it has forgotten."""
         demand = self._demand
         demand.registered = 0
         if len(self._line) or self._holders or (demand.advertised and self.user() is None):
@@ -295,7 +295,7 @@ class Takers(Held):
             holder.stop()
 
     def on_found(self, session: Session, settle: Settle) -> None:
-        """By the engine's word this process has a task; one that nobody here has is given back."""
+        """The engine says that this process has a task; one that no taker here has is given back."""
         self._found.append((session, settle))
         self._batcher.schedule()
 

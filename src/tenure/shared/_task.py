@@ -124,7 +124,7 @@ class Task(Guarded, Held, Generic[P_co]):
         self.cancelled: bool = False
         self._queue = queue
         self._session = session
-        # the loop's clock costs ten times as much: not for each task that nobody observes
+        # the loop's clock costs ten times as much: not for each task without an observer
         self._since = monotonic() if session.reporter.observer is None else now()
         self._error: BaseException | None = None
         self._scope: CancelScope | Batch[Any] | None = scope
@@ -378,7 +378,7 @@ class Task(Guarded, Held, Generic[P_co]):
             self._session.reporter.attempt(self._trying.leave)
 
     def abandon_trying(self, error: BaseException) -> None:
-        """The handler's coroutine is being closed, and nobody asks the engine. For the worker alone."""
+        """The handler's coroutine is being closed, and the engine is not asked. For the worker alone."""
         self._end_trying("task.lost", error)
 
     def _end_trying(self, event: str, error: BaseException | None) -> None:

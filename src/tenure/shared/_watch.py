@@ -16,7 +16,7 @@ _LEAST_PAUSE = 0.05
 class Watch(Held):
     """One caller's wait in a queue of waiters, entered before the engine is asked, so that no hint is missed.
 
-    `on_last` is called when nobody waits there any more.
+    `on_last` is called when the last waiter has gone.
     """
 
     __slots__ = ("_line", "_on_last", "_session", "_waiter")
@@ -48,7 +48,7 @@ class Watch(Held):
             self._session.drop(self)
 
     def lose(self, reason: str) -> None:
-        """The engine hints nobody under this session any more: ask again. For the session alone."""
+        """The engine sends no more hints to this session: ask again. For the session alone."""
         del reason
         self._line.grant(self._waiter, None)
 

@@ -71,7 +71,7 @@ def _transaction(deserted: Event, engine: Engine, fn: Callable[[Session, *Args],
     with Session(engine, expire_on_commit=False) as session, session.begin():
         value = fn(session, *args)
         if deserted.is_set():
-            raise RuntimeError("cancelled before its commit; nobody is there to see this")
+            raise RuntimeError("cancelled before its commit; no caller is there to see this")
         return value
 
 

@@ -6,7 +6,7 @@ hints and sends. The patterns (`tenure.shared`) are written over it; the engines
 The way of a lock
 -----------------
 
-`async with Lock(store, "x")` on Redis, when nobody else holds it and the session is open::
+`async with Lock(store, "x")` on Redis, when it is free and the session is open::
 
     caller's task                                             loop callback (no task)
     -------------                                             -----------------------

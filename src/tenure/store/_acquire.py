@@ -16,7 +16,7 @@ wait, `news` what ends the wait:
 | ended   | None   | any     | any         | any    | `end()` or `withdraw()`: news is ignored                     |
 
 A store knows the name from before the question is sent until what was granted under it is released. So a hint that
-comes early finds its acquisition, and what is granted too late is released instead of being held by nobody.
+comes early finds its acquisition, and what is granted too late is released instead of being held without a holder.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ class Acquisitions:
                 acquisition.on_news(StoreClosed("the store was closed"))
 
     def on_hint(self, hint: Hint) -> None:
-        """A hint for a holder, participant or claimer. What nobody here waits for or holds is released."""
+        """A hint for a holder, participant or claimer. What is neither waited for nor held here is released."""
         if (acquisition := self.by_name.get(hint.name)) is not None:
             acquisition.on_news(hint.news)
             return

@@ -105,7 +105,7 @@ class Batcher:
         try:
             await self._store.session(self._ttl, self._key)
         except (EngineError, StoreClosed) as problem:
-            # the owner fails whatever has gathered, so that nobody asks over and over
+            # the owner fails whatever has gathered, so that callers do not ask over and over
             self._owner.on_error(problem, None)
         else:
             self._store.call_soon(self._flush, self._key)

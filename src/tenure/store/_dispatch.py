@@ -185,7 +185,7 @@ class Dispatcher:
                 self._held_up = self._fault is not None
                 self._go_on()
                 if self._down and not (self.pending or self._settles):
-                    # nobody waits any more for what was not answered: ask whether the engine is back
+                    # no caller waits any more for what was not answered: ask whether the engine is back
                     self.send(Ping(), _nothing).wanted = False
 
     def _submit(self, call: Call[Any]) -> None:

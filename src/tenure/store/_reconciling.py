@@ -1,9 +1,10 @@
-"""Reconciling: what a session has on the engine, compared with what this process knows of.
+"""Reconciling: what the engine has recorded for a session, compared with what this process has.
 
 A server may come back as it was some time ago: a replica that takes over may lack the last writes its primary
-acknowledged. A release that it lacks would keep something held that nobody here holds, for as long as this process
-renews the session. A grant that it lacks would leave two holders, for as long as the older one likes. So after each new
-connection, what only the engine knows of is released, and what only this process knows of is marked as lost.
+acknowledged. A release that it lacks would keep something held without a holder, for as long as this process renews the
+session. A grant that it lacks would allow a second holder beside the first, for as long as the first holds. So after
+each new connection, what only the engine has recorded is released, and what the engine has not recorded is marked as
+lost.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ class Reconciler:
         self._again: dict[Session, bool] = {}
 
     def reconcile(self, session: Session) -> None:
-        """Release what only the engine knows of; mark as lost what only this process knows of."""
+        """Release what only the engine has recorded; mark as lost what it has not recorded."""
         if session in self._again:
             self._again[session] = True
             return
@@ -80,7 +81,7 @@ class Reconciler:
 
 
 def undoing(session: str, one: SessionItem) -> Operation[Any]:
-    """The operation that releases it; for a task or an idle taker, only while nobody here uses the queue."""
+    """The operation that releases it; for a task or an idle taker, only while the queue is not used here."""
     if (undo := _UNDO.get(one.family)) is not None:
         return undo(one.key, one.name)
     return Exchange(

@@ -112,7 +112,7 @@ class Session:
         return f"<Session {self.id} ttl={self.ttl:g} held={len(self.held)} lost={self.lost}>"
 
     def new_name(self) -> str:
-        """A name that nobody has used before, for a holder or a producer."""
+        """A name that was never used before, for a holder or a producer."""
         return f"{self.id}.{next(self._numbers)}"
 
     @property
@@ -180,7 +180,7 @@ class Session:
                 self._leaving.grant(waiter, None)
 
     def report_loss(self, event: str, reason: str, **fields: object) -> None:
-        """Report that something is lost; when the store closes, nobody need be warned."""
+        """Report that something is lost; when the store closes, no warning is needed."""
         report = self.reporter.notice if reason == "closed" else self.reporter.warn
         report(event, **fields, reason=reason)
 

@@ -186,7 +186,7 @@ class Store(AsyncContextManagerMixin):
         try:
             return await upkeep.open("link", serve, self._link, self.process, self._on_hint, self.retry)
         except (StoreUnavailable, EngineError) as problem:
-            # where in the engine this was found out helps nobody
+            # where in the engine this was found out does not help
             raise problem.with_traceback(None) from None
 
     async def ping(self) -> float:
@@ -221,7 +221,9 @@ class Store(AsyncContextManagerMixin):
     def key(self, kind: str, name: str) -> str:
         """The engine's key of a named object; `Store.key(store, ...)` also checks that `store` is one."""
         if not isinstance(self, Store):  # pyright: ignore[reportUnnecessaryIsInstance] users are not all type-checked
-            raise TypeError(f"store must be an open store, from open_store(...), not {type(self).__name__}")
+            kind = type(self)
+            name = kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__name__}"
+            raise TypeError(f"store must be an open store, from open_store(...), not {name}")
         return f"{self.namespace}:{kind}:{check_name('name', name)}"
 
     def check_here(self) -> None:

@@ -100,7 +100,7 @@ class History:
     """A record of what happened, to which events are only added; referees judge it, or any other iterable of events.
 
     `History()` is a list in memory. `History(path)` adds each event to a file, by a single write: processes and threads
-    of one machine that pass the same path write one history, whoever is killed, and it is read from there by iterating.
+    of one machine that pass the same path write one history, even if some are killed. Iterate to read it from there.
     A killed process leaves at most one torn line; reading skips those and counts them in `torn`. The file is on a local
     disk. It is open only for the moment of a write, and nothing has to be closed.
 

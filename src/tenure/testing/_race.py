@@ -20,9 +20,10 @@ async def race(*calls: Callable[[], Awaitable[T]]) -> list[T | BaseException]:
     An outcome is the value returned or the exception raised, as from `asyncio.gather(..., return_exceptions=True)`.
     None of the calls begins before all of them are ready to. All are waited for.
 
-    What is no `Exception` (`KeyboardInterrupt`, `SystemExit`) is no outcome: it cancels the other calls and is raised
-    here once they have ended, several as a `BaseExceptionGroup`. On asyncio a call may be cancelled alone, by its own
-    task's `cancel()` or by awaiting what was cancelled: its outcome is then the `CancelledError`, the others go on.
+    Other `BaseException`s (`KeyboardInterrupt`, `SystemExit`) are not outcomes: they cancel the other calls and are
+    raised here once those have ended, several as a `BaseExceptionGroup`. On asyncio a call may be cancelled alone, by
+    its own task's `cancel()` or by awaiting what was cancelled: its outcome is then the `CancelledError`, and the
+    others continue.
 
     Raises `TypeError` for what cannot be called; a coroutine that was made already is closed.
 

@@ -157,7 +157,7 @@ class _Tasks:
                 gone.add(f"{name} (ended)" if coroutine.cr_frame is None else name)
         words = [*sorted(on), *sorted(gone)]
         others += len(words[MOST:])
-        shown = [*words[:MOST], *([f"{others} more"] if others else [])] or ["nobody"]
+        shown = [*words[:MOST], *([f"{others} more"] if others else [])] or ["no task"]
         return " and ".join(filter(None, (", ".join(shown[:-1]), shown[-1]))), tuple(sorted(on))
 
     def _label(self, thing: object) -> str:

@@ -7,7 +7,7 @@ A *waiter* wants something (`Waiter.want`) and stands in the line in one of thre
        +---leave/fail-----+----(wait raises)-----> gone
 
 To give something back is to move it to the next waiter in the same synchronous step (`Line.grant`), so that
-nobody can barge in between the hand-over and the moment when the waiter runs. The line knows nothing of what
+no other task can barge in between the hand-over and the moment when the waiter runs. The line knows nothing of what
 is granted: its owner decides, in a *grant loop* of its own (look at `Line.head`, grant or stop), who may go.
 
 The rule that makes it lossless: **a wait that raises had no effect**. Its waiter is taken out, and the line calls
@@ -16,7 +16,7 @@ runs its grant loop, since the leaving of one (a writer, a heavy weight) may let
 
 Cancellation can meet a waiter in four windows:
 
-- W1, cancelled while it is parked and nobody wants to grant it anything: the plain case;
+- W1, cancelled while it is parked and has not been granted anything: the plain case;
 - W2, cancelled, and in the same turn of the loop, before its task has run, about to be granted something: the
   line sees that (`Parked.cancelled`), unlinks it and offers the thing to the next; the task raises when it
   runs;

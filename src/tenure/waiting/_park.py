@@ -91,7 +91,7 @@ class Parked(Protocol):
 def park() -> Parked:
     """Return what the current task may await, once, to be parked.
 
-    One that was woken before it is awaited does not park, and then the await is no checkpoint.
+    One that was woken before it is awaited does not park, and then the await is not a checkpoint.
 
     Cancellation: see `Parked`.
     """
@@ -177,7 +177,7 @@ def loop_caller() -> Callable[[Callable[[], None]], None]:
 
 
 async def on_readable(source: socket, callback: Callable[[], None]) -> NoReturn:
-    """Call `callback` in each turn of the loop in which the socket can be read. Nobody may close it meanwhile.
+    """Call `callback` in each turn of the loop in which the socket can be read. It must not be closed meanwhile.
 
     Raises what the callback raises. The callback runs outside any task where the loop has such a thing, and there anyio
     still knows on which loop it is; otherwise, as on trio, in this task.

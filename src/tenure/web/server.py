@@ -1,4 +1,4 @@
-"""The server of `tenure web`: who may ask, and connections that harm nobody. What is answered: `_site`."""
+"""The server of `tenure web`: who may ask, and connections that do no harm. What is answered: `_site`."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ class Server:
         try:
             target = urlsplit(head.target.decode("latin-1"))
         except ValueError:  # what cannot be a host
-            return plain(400, "this is no request that can be answered")
+            return plain(400, "this is not a request that can be answered")
         if not self._is_ours(headers.get("host", "")):
             return plain(
                 421, "this server does not go by that name; see tenure web --help about --allow-host"
@@ -169,7 +169,7 @@ class _Conversation:
         try:
             request = await self._request()
         except h11.RemoteProtocolError as problem:
-            answer = plain(problem.error_status_hint, "this is no request that can be answered")
+            answer = plain(problem.error_status_hint, "this is not a request that can be answered")
             with anyio.fail_after(_ANSWER):
                 await self._send(answer, closes=True)
             return False

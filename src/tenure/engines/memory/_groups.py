@@ -202,7 +202,7 @@ class Groups:
         return all(self.room(name) >= count for name, count in Counter(tasks).items())
 
     def room(self, name: str) -> float:
-        """How many tasks a group has room for, if nobody waits for it."""
+        """How many tasks a group has room for, if no producer waits for it."""
         group = self._named.get(name)
         if not name or not self._max_size:
             return float("inf")

@@ -80,7 +80,7 @@ class Introspection:
 
     def check_health(self, _op: CheckHealth) -> Health:
         facts = (
-            ("engine", "memory: gone when this process ends, seen by nobody else"),
+            ("engine", "memory: gone when this process ends, not visible to others"),
             ("sessions", f"{len(self._state.sessions):,}"),
         )
         return Health(0.0, facts, ())

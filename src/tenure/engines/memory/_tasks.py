@@ -245,7 +245,7 @@ class Tasks:
         return owner
 
     def _replace(self, queue: Queue, task: Task, new: NewTask) -> None:
-        """A task that nobody has becomes the new one."""
+        """A task that is not leased becomes the new one."""
         now, group = self._state.now, task.group
         first_put = now if task.attempts or task.deliveries else task.first_put
         queue.step_out(task)

@@ -89,7 +89,7 @@ def address(url: str) -> Address:
         )
     if not _PORTS.fullmatch(str(parameters.get("port", ""))):
         # it may be a password, if the host was forgotten
-        raise ValueError(f"{scheme}://...: what stands behind the : of the host is no port")
+        raise ValueError(f"{scheme}://...: what follows the : of the host is not a port")
     if around is None:
         return Address(parameters)
     direct = around[1] if "://" in around[1] else unquote(around[1])

@@ -83,7 +83,7 @@ class Connection:
     ) -> list[Result]:
         """Send statements, each a transaction, once the server can be reached. Returns the result of each.
 
-        Those in `behind` are sent behind them, and nobody waits for their results. Raises `StoreUnavailable` when the
+        Those in `behind` are sent behind them, and their results are not awaited. Raises `StoreUnavailable` when the
         connection broke before the last of the others was answered.
         Cancellation: they may or may not be executed.
         """

@@ -100,7 +100,7 @@ def address(url: str, tls: ssl.SSLContext | None = None, port: int = 6379) -> Ad
         port = parts.port or port
     except ValueError:
         # it may be a password, if the host was forgotten
-        raise ValueError(f"{parts.scheme}://...: what stands behind the : of the host is no port") from None
+        raise ValueError(f"{parts.scheme}://...: what follows the : of the host is not a port") from None
     database = options.get("db", "" if parts.scheme == "unix" else parts.path.strip("/"))
     path = unquote(parts.path) if parts.scheme == "unix" else ""
     if parts.scheme == "unix" and not path.startswith("/"):

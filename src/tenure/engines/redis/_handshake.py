@@ -176,7 +176,7 @@ STRANGE = (TypeError, LookupError, ValueError, AttributeError)
 
 
 def strange(place: object, what: str, said: object) -> EngineError:
-    """Whoever answers is not what it should be."""
+    """The server that answers is not what it should be."""
     return EngineError(f"{place}: this is {what}: it says {shown(said)}")
 
 

@@ -71,7 +71,7 @@ class Endings:
     def end_in_order(
         self, queue: Queue, task: int, group: bytes, place: int, state: str, attempts: int, ttl: int | None
     ) -> None:
-        """A task that nobody has taken has ended."""
+        """A task that was not taken has ended."""
         queue.step_out(place, group)
         self.expect(queue, [task])
         self.end(queue, task, group, state, attempts, b"", ttl)

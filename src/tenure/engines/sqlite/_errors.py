@@ -10,7 +10,7 @@ _ADVICE = {
     sqlite3.SQLITE_CANTOPEN: "cannot be opened; check that the directory exists and that this user may write to it",
     sqlite3.SQLITE_READONLY: "is read-only; this user must be able to write to the file and to its directory",
     sqlite3.SQLITE_PERM: "may not be opened by this user; change the permissions of the file",
-    sqlite3.SQLITE_NOTADB: "is no SQLite database; give another path, or move the file away",
+    sqlite3.SQLITE_NOTADB: "is not a SQLite database; give another path, or move the file away",
     sqlite3.SQLITE_CORRUPT: "is damaged; restore it from a backup, or save what `sqlite3 FILE .recover` can read",
     sqlite3.SQLITE_FULL: "cannot grow: the disk is full; nothing that was stored is lost",
     sqlite3.SQLITE_IOERR: "could not be read or written; check the disk",

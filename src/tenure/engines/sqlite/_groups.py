@@ -264,7 +264,7 @@ class Groups(Grouping):
     # producers
 
     def room(self, name: bytes) -> float:
-        """How many tasks a group has room for, if nobody waits for it."""
+        """How many tasks a group has room for, if no producer waits for it."""
         if not name or not self.max_size:
             return float("inf")
         group = self._find(name)

@@ -79,7 +79,7 @@ class Keys:
         self._queues.keys_kept += 1
 
     def _replace(self, task: int, new: NewTask) -> None:
-        """A task that nobody has becomes the new one."""
+        """A task that is not leased becomes the new one."""
         state, queue, now = self._state, self._queue, self._state.wall
         place, was_tried, first_put, former_group = state.one(TASKS.replaceable, id=task)
         if was_tried or first_put is None:

@@ -90,7 +90,7 @@ class _OtherClockError(Exception):
 def open_file(path: Path, clocks: Clocks, synchronous: str, retry: BusyRetry) -> sqlite3.Connection:
     """A connection in autocommit mode to a file that has the schema.
 
-    Raises `EngineError` for what is no database of ours or not fit to be one, `StoreUnavailable` when it is locked.
+    Raises `EngineError` for a file that cannot be a store, `StoreUnavailable` if it is locked.
     """
     check_place(path)
     name = str(path)

@@ -29,7 +29,7 @@ class Waker:
         if self._socket is None:
             return
         for process in processes:
-            # nobody listens there, or has read the last ones: then one more changes nothing
+            # the process is gone, or has not read the last ones: then one more changes nothing
             with suppress(OSError):
                 self._socket.sendto(b"", _address(self._file, process))
 

@@ -1,4 +1,4 @@
-"""Batches: in order, each operation atomic and alone, whoever else sends some at the same time."""
+"""Batches: in order, each operation atomic and alone, although others send some at the same time."""
 
 from __future__ import annotations
 

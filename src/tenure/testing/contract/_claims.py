@@ -105,7 +105,7 @@ class ClaimContract(ContractBase):
             for hint in await news.new():
                 assert isinstance(hint.news, Claimed)
                 told.append((hint.name, hint.news.resource))
-        # "big" matches nothing and blocks nobody.
+        # "big" matches nothing and blocks no other claim.
         assert told == [("us 1", "us"), ("any", "eu"), ("us 2", "us"), ("eu 1", "eu")]
         assert (await do(Resources("pool"))).waiting == 1
 

@@ -125,7 +125,7 @@ class Clerk:
         assert answer.refused == ()
 
     async def end(self, task: int, state: str) -> None:
-        """Bring a task that nobody has into an ended state; it must be the next in the order."""
+        """Bring a task that is not leased into an ended state; it must be the next in the order."""
         if state == "cancelled":
             assert await self.do(Move(self.queue, (task,), "cancelled")) == Changed(1, more=False)
         else:

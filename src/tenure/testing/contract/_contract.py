@@ -155,7 +155,7 @@ class ContractBase:
 
     @pytest.fixture
     def engine(self) -> Engine:
-        """Give a fresh engine without any state; also as a generator, or async."""
+        """Return a fresh engine without any state; also as a generator, or async."""
         raise NotImplementedError(
             "the subclass must define a fixture `engine`: a fresh engine without any state"
         )

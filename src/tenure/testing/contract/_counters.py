@@ -159,7 +159,7 @@ class CounterContract(ContractBase):
         await do(HoldOff(other, do.number(), "k", 5.0))
         assert await inbox.new() == [Hint("p1", "k", "", Notice.HELD)]
         assert (await do(Look("k"))).held - spending.held == self.about(5.0)
-        # no longer than it is held off already: nobody has to know
+        # no longer than it is held off already: no process has to know
         await do(HoldOff(other, do.number(), "k", 1.0))
         assert await inbox.new() == []
         await advance(7.1 + 2 * self.margin)

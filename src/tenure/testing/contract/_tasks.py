@@ -230,7 +230,7 @@ class TaskContract(ClerkBase):
     async def test_stranded_tasks_are_taken_up_when_the_waiters_were_hinted_to_ask(
         self, clerk: OpenClerk, advance: Advance
     ) -> None:
-        """Nobody puts anything, no hint comes: the pause in the answer is what helps."""
+        """Nothing is put, no hint comes: the pause in the answer is what helps."""
         a, b = await clerk("a", ttl=2.0), await clerk("b")
         await a.put(*plain(1))
         await a.take_one()
