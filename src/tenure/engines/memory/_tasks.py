@@ -319,7 +319,7 @@ class Tasks:
                 producer.ordinal = queue.ordinal
         while queue.producers:
             producer = next(iter(queue.producers.values()))
-            if producer.count > self._room(queue):
+            if producer.count > self._room(queue) and (queue.tasks or queue.reserved_slots):
                 return
             del queue.producers[producer.name]
             queue.reserved[producer.name] = producer

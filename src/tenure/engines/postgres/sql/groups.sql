@@ -227,7 +227,7 @@ BEGIN
             WHERE p.queue = _q.name AND p.for_group AND p.group_name = wanted ORDER BY p.ordinal LIMIT 1;
             EXIT WHEN NOT FOUND;
             SELECT g.live + g.reserved INTO taken FROM tenure.task_group g WHERE g.queue = _q.name AND g.name = wanted;
-            EXIT WHEN _q.group_size > 0 AND head.count > _q.group_size - taken;
+            EXIT WHEN _q.group_size > 0 AND taken > 0 AND head.count > _q.group_size - taken;
             _q.ordinal := _q.ordinal + 1;
             UPDATE tenure.producer p SET for_group = false, ordinal = _q.ordinal
             WHERE p.queue = _q.name AND p.name = head.name;
