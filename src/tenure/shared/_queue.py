@@ -91,11 +91,12 @@ class StoredCursor(bytes):
 
 
 def _parts(portion: list[int], tasks: Sequence[NewTask]) -> list[list[int]]:
-    """The tasks of each group for themselves; those of one group in halves."""
+    """The tasks of each group for themselves; in halves those of one group, and those of which two have one key."""
     groups: dict[str, list[int]] = {}
     for i in portion:
         groups.setdefault(tasks[i].group, []).append(i)
-    if len(groups) > 1:
+    keys = [task.key for i in portion if (task := tasks[i]).key is not None]
+    if len(groups) > 1 and len(set(keys)) == len(keys):
         return list(groups.values())
     half = len(portion) // 2
     return [portion[:half], portion[half:]]
@@ -333,8 +334,8 @@ class WorkQueue(Generic[P]):
         returns it. With `expected`, nothing is put and `CursorConflict` is raised if the cursor has another value at
         that moment; None stands for no value. All must then fit in one portion. Values are compared as they are
         encoded: the store's codec must always encode equal ones alike. If the groups of a portion are limited by
-        `max_group_size`, the tasks of each are put for themselves, in portions that fit, unless something is expected:
-        then `QueueFull` is raised. Raises as `put` does, before anything is put if an item is wrong.
+        `max_group_size`, the tasks of each are put for themselves, in portions that fit; tasks with one key stay in
+        order. If something is expected, `QueueFull` is raised instead. Raises as `put` does, before anything is put if an item is wrong.
         Cancellation: portions that were put stay.
         """
         on_duplicate = check_on_duplicate(on_duplicate)
@@ -343,7 +344,7 @@ class WorkQueue(Generic[P]):
             if any(entry.on_duplicate == "refuse" for entry in entries):
                 raise ValueError(f"no item may say 'refuse' with on_duplicate={on_duplicate!r}")
             entries = [
-                replace(entry, on_duplicate=on_duplicate) if entry.key and not entry.on_duplicate else entry
+                replace(entry, on_duplicate=on_duplicate) if entry.key and entry.on_duplicate is None else entry
                 for entry in entries
             ]
         if self.store.reporter.tracing is None:
