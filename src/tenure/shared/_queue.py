@@ -335,7 +335,8 @@ class WorkQueue(Generic[P]):
         that moment; None stands for no value. All must then fit in one portion. Values are compared as they are
         encoded: the store's codec must always encode equal ones alike. If the groups of a portion are limited by
         `max_group_size`, the tasks of each are put for themselves, in portions that fit; tasks with one key stay in
-        order. If something is expected, `QueueFull` is raised instead. Raises as `put` does, before anything is put if an item is wrong.
+        order. If something is expected, `QueueFull` is raised instead. Raises as `put` does, before anything is put if
+        an item is wrong.
         Cancellation: portions that were put stay.
         """
         on_duplicate = check_on_duplicate(on_duplicate)
@@ -344,7 +345,9 @@ class WorkQueue(Generic[P]):
             if any(entry.on_duplicate == "refuse" for entry in entries):
                 raise ValueError(f"no item may say 'refuse' with on_duplicate={on_duplicate!r}")
             entries = [
-                replace(entry, on_duplicate=on_duplicate) if entry.key and entry.on_duplicate is None else entry
+                replace(entry, on_duplicate=on_duplicate)
+                if entry.key and entry.on_duplicate is None
+                else entry
                 for entry in entries
             ]
         if self.store.reporter.tracing is None:
