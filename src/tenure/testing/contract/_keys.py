@@ -152,6 +152,15 @@ class KeyContract(ClerkBase):
         assert isinstance(one, int)
         assert await a.state(one) == "expired"
 
+    async def test_those_that_expire_do_so_in_the_order_of_their_new_times(
+        self, clerk: OpenClerk, advance: Advance
+    ) -> None:
+        a = await clerk("a")
+        await a.put(_task(b"1", expires=0.5), NewTask(b"2", expires=1.0))
+        await _ids(a, _task(b"3", expires=1.25))
+        await advance(2.0)
+        assert [record.key for record in await a.browse("ended")] == [None, "k"]
+
     async def test_those_who_follow_it_learn_of_it(self, clerk: OpenClerk, hints: Hints) -> None:
         a, b = await clerk("a"), await clerk("b")
         news = await hints("b")
