@@ -583,6 +583,22 @@ async def test_a_wrong_name_of_a_cursor(store, name):
     assert (await queue.statistics()).put == 0
 
 
+@pytest.mark.parametrize("engine", ["memory"], indirect=True)
+@pytest.mark.parametrize("cursor", [5, "ab", ["a", 1], (), ("a",), ("a", 1, 2)])
+async def test_what_is_no_cursor(store, cursor):
+    queue = WorkQueue(store, "jobs")
+    with pytest.raises(TypeError, match=r"^cursor must be a tuple of a name and a value, not "):
+        await queue.put_many([1], cursor=cursor)
+    assert (await queue.statistics()).put == 0
+
+
+@pytest.mark.parametrize("engine", ["memory"], indirect=True)
+@pytest.mark.parametrize(("items", "said"), [(None, "NoneType"), (5, "int")])
+async def test_what_are_no_items(store, items, said):
+    with pytest.raises(TypeError, match=f"^items must be an iterable, not {said}$"):
+        await WorkQueue(store, "jobs").put_many(items)
+
+
 async def test_what_cannot_be_encoded_names_the_queue_and_the_way_out(open_store_on):
     class Half:
         def encode(self, value):

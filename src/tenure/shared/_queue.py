@@ -340,6 +340,8 @@ class WorkQueue(Generic[P]):
         Cancellation: portions that were put stay.
         """
         on_duplicate = check_on_duplicate(on_duplicate)
+        if not isinstance(items, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(f"items must be an iterable, not {type(items).__name__}")
         entries = [cast("Item[P]", item) if isinstance(item, Item) else Item(item) for item in items]
         if on_duplicate != "refuse":
             if any(entry.on_duplicate == "refuse" for entry in entries):
@@ -456,6 +458,8 @@ class WorkQueue(Generic[P]):
         )
         stored = value = None
         if cursor is not None:
+            if not isinstance(cursor, tuple) or len(cursor) != 2:  # pyright: ignore[reportUnnecessaryIsInstance, reportUnnecessaryComparison]
+                raise TypeError(f"cursor must be a tuple of a name and a value, not {cursor!r}")
             stored = (check_name("cursor: the name", cursor[0]), self._cursor("the cursor", cursor[1]))
         if expected is not _ANYTHING:
             if cursor is None or len(portions) > 1:
