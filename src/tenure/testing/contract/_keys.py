@@ -414,6 +414,20 @@ class KeyContract(ClerkBase):
         assert answer.ids[0] == one
         assert len({*answer.ids[1:]} - {one}) == 1
 
+    async def test_a_replacement_lets_in_no_more_than_fit(self, clerk: OpenClerk) -> None:
+        a = await clerk("a")
+        await a.put(*plain(3), max_size=3)
+        large, small = (_task(b"1"), NewTask(b"x"), _task(b"2")), plain(2)
+        assert isinstance(await a.request("large", *large, max_size=3), Queued)
+        assert isinstance(await a.request("small", *small, max_size=3), Queued)
+        for task in await a.take(3):
+            await a.settle(task)
+        assert isinstance(await a.request("large", *large, max_size=3), Accepted)
+        counts = await a.recount()
+        assert (counts.waiting, counts.reserved, counts.producers) == (2, 0, 1)
+        await a.settle(await a.take_one())
+        assert isinstance(await a.request("small", *small, max_size=3), Accepted)
+
     async def test_racing_producers_of_one_operation(self, clerk: OpenClerk, do: Do) -> None:
         a = await clerk("a")
         requests = tuple(PutRequest(f"m{n}", (_task(b"%d" % n), NewTask(b"x"))) for n in range(4))
