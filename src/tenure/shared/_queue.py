@@ -164,9 +164,9 @@ class WorkQueue(Generic[P]):
     `max_payload` bytes. The record of a failed try has its traceback, without the values of variables; with
     `traceback=False`, it has not.
 
-    Tasks may have a `group`: "tenant-42", an account, an order. Groups take turns by weight (`weights`, 1 by default),
-    so that a long one delays nobody; of each, at most `per_group` tasks are leased at a time, and at most
-    `max_group_size` unfinished. With a `per_group` of 1, its tasks run strictly in order: one that failed or was
+    Tasks may have a `group`: "tenant-42", an account, an order. Groups take turns by weight (`weights`, from 0.001 to
+    1,000, else 1), so that a long one delays nobody; of each, at most `per_group` tasks are leased at a time, and at
+    most `max_group_size` unfinished. With a `per_group` of 1, its tasks run strictly in order: one that failed or was
     postponed holds its group until it has ended, unless `on_retry` is "pass". Priority orders within a group. Tasks
     without a group are one more group, without limits. These settings belong to the queue: those said last count, for
     all processes, and they are kept; a description without any says nothing. `set_groups` changes them.
