@@ -329,7 +329,7 @@ async def test_a_processor(virtual_clock, faulty_store):
         ({"key": "a", "on_duplicate": "replace", "max_wait": -1}, "max_wait must be at least 0 seconds"),
         (
             {"key": "a", "on_duplicate": "replace", "delay": 3, "max_wait": 2},
-            "max_wait must be at least 3 seconds, not 2",
+            "max_wait must be at least the delay, 3 seconds, not 2",
         ),
     ],
 )

@@ -38,7 +38,9 @@ def with_key(
     if max_wait is not None:
         if on_duplicate != "replace":
             raise ValueError(f"max_wait needs on_duplicate='replace', not {on_duplicate!r}")
-        max_wait = check_seconds("max_wait", max_wait, least=task.delay)
+        max_wait = check_seconds("max_wait", max_wait)
+        if max_wait < task.delay:
+            raise ValueError(f"max_wait must be at least the delay, {task.delay:g} seconds, not {max_wait:g}")
     return task._replace(
         on_duplicate=on_duplicate, key_ttl=usual_ttl if key_ttl is None else key_ttl, max_wait=max_wait
     )
