@@ -592,7 +592,7 @@ class WorkQueue(Generic[P]):
         """Change the settings of the groups for all processes, from now on; those that are not given are the defaults.
 
         They are those of `WorkQueue(...)`. Raises `StoreClosed`, `EngineError`.
-        Interruption: it may or may not be applied."""
+        Interruption: it may or may not be applied, or only in the next session."""
 
     def cursors(self) -> dict[str, Any]:
         """The cursors stored by `put_many`, by name."""

@@ -629,7 +629,7 @@ class WorkQueue(Generic[P]):
         """Change the settings of the groups for all processes, from now on; those that are not given are the defaults.
 
         They are those of `WorkQueue(...)`. Raises `StoreClosed`, `EngineError`.
-        Cancellation: it may or may not be applied.
+        Cancellation: it may or may not be applied, or only in the next session.
         """
         new = settings(self.key, per_group, weights, max_group_size, on_retry) or SetGroups(self.key)
         await self._client.groups.send_now(new)
