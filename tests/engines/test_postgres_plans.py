@@ -232,7 +232,10 @@ def due(engine):
 
 
 def groups(engine):
-    """Of many groups one is long; tasks are put, taken, settled in several ways, looked at, postponed and purged."""
+    """Of many groups one is long; tasks are put, taken, settled in several ways, looked at, postponed and purged.
+
+    The settings are said again, and are the same.
+    """
     names = ("long", "group 5", "new", "", "new")
     tasks = tuple(e.NewTask(b"p", group=name, delay=delay) for name in names for delay in (0.0, 1e6))
     request = e.PutRequest(str(next(numbers)), tasks)
@@ -248,6 +251,7 @@ def groups(engine):
     engine.apply_now(e.Move("groups", ids, "delayed", delay=1e6))
     engine.apply_now(e.Move("groups", frozenset({"waiting"}), "purged"))
     engine.apply_now(e.Count("groups"))
+    engine.apply_now(e.SetGroups("groups"))
 
 
 def counting(engine):

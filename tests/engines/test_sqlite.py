@@ -6,6 +6,7 @@ import contextlib
 import os
 import shutil
 import signal
+import socket
 import sqlite3
 import subprocess
 import sys
@@ -21,7 +22,16 @@ import pytest
 from tenure import Lock, open_store
 from tenure import engine as e
 from tenure.engines.memory import MemoryEngine
-from tenure.engines.sqlite import SqliteEngine, _busy_retry, _clock, _executor, _opening, _room
+from tenure.engines.sqlite import (
+    SqliteEngine,
+    _busy_retry,
+    _clock,
+    _executor,
+    _opening,
+    _room,
+    _thread,
+    _waking,
+)
 from tenure.errors import EngineError, LeaseLost, StoreClosed, StoreUnavailable
 
 
@@ -694,6 +704,36 @@ async def test_hints_reach_another_process(path, monkeypatch, how):
             await until(lambda: len(hints) == 2)
             assert hints[1].name == "b"
             assert child.wait(10) == 0
+
+
+class Flooded(socket.socket):
+    """Another datagram comes for each that is taken in."""
+
+    def recv(self, size):
+        self.sendto(b"x" * 1000, self.getsockname())
+        return super().recv(size)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="Linux only")
+def test_whoever_floods_a_process_with_datagrams_does_not_stop_its_loop():
+    with Flooded(socket.AF_UNIX, socket.SOCK_DGRAM) as listening:
+        listening.setblocking(False)
+        listening.bind("")  # the system chooses a name
+        listening.sendto(b"", listening.getsockname())
+        _waking.take_in(listening)
+
+
+async def test_while_the_file_is_locked_many_datagrams_make_one_look():
+    looks, locked = [], threading.Event()
+    runner = _thread.EngineThread("test", lambda: bool(looks.append(None)))
+    runner.start(locked.wait, lambda _: None)
+    for _ in range(1000):
+        runner.poke()
+    locked.set()
+    await runner.call(lambda: None)
+    runner.poke()
+    await runner.end(lambda: None)
+    assert len(looks) == 2
 
 
 OPENER = """

@@ -124,9 +124,9 @@ SETTINGS = [
     ({"max_group_size": 1.5}, TypeError, "^max_group_size must be an int, not float"),
     ({"weights": [("x", 1)]}, TypeError, "^weights must be a mapping of groups to numbers, not list"),
     ({"weights": "x"}, TypeError, "^weights must be a mapping .*, not str"),
-    ({"weights": {"x": 0}}, ValueError, r"^weights\['x'\] must be at least 1e-06, not 0"),
-    ({"weights": {"y": 1, "x": -1}}, ValueError, r"^weights\['x'\] must be at least 1e-06"),
-    ({"weights": {"x": 1e7}}, ValueError, r"^weights\['x'\] must be at most 1e\+06"),
+    ({"weights": {"x": 0}}, ValueError, r"^weights\['x'\] must be at least 0.001, not 0"),
+    ({"weights": {"y": 1, "x": -1}}, ValueError, r"^weights\['x'\] must be at least 0.001"),
+    ({"weights": {"x": 1001}}, ValueError, r"^weights\['x'\] must be at most 1000"),
     ({"weights": {"x": float("nan")}}, ValueError, r"^weights\['x'\] must be"),
     ({"weights": {"x": float("inf")}}, ValueError, r"^weights\['x'\] must be at most"),
     ({"weights": {"x": True}}, TypeError, r"^weights\['x'\] must be a number, not bool"),
@@ -635,6 +635,40 @@ async def test_put_many_puts_each_group_in_portions_of_its_own(store, virtual_cl
     assert [by_id[i] for i in sorted(outcomes)[:2]] == ["a0", "a1"]
     assert await queue.cursors() == {"input": 9}
     assert await queue.put_many([], cursor=("input", 10)) == []
+
+
+@pytest.mark.parametrize("native", [False, True])
+async def test_wherever_a_producer_of_full_groups_is_cancelled(
+    store, virtual_clock, cancelled_at_every_step, native
+):
+    """No place and no reserved slot is left, and the cursor is stored with the last portion or not at all."""
+    queue, number, put = WorkQueue(store, "jobs", max_group_size=2), 0, 2
+    await queue.put_many(items("a", 2))
+
+    async def make_room():
+        await anyio.sleep(1)
+        await take_all(queue)
+        await anyio.sleep(1)
+        await take_all(queue)
+
+    async def scenario():
+        nonlocal number
+        number += 1
+        async with anyio.create_task_group() as group:
+            group.start_soon(make_room)
+            await queue.put_many([*items("a", 3), *items("b", 1)], cursor=("input", number))
+            await take_all(queue)
+
+    async for _ in cancelled_at_every_step(scenario, native=native):
+        await virtual_clock.settle()
+        statistics = await queue.statistics()
+        assert (statistics.producers, statistics.reserved) == (0, 0)
+        stored = (await queue.cursors()).get("input") == number
+        assert stored is (statistics.put - put == 4)
+        await take_all(queue)
+        await all_is_well(queue, unfinished=0, groups=0)
+        await queue.put_many(items("a", 2))
+        put = statistics.put + 2
 
 
 async def test_put_many_fits_into_groups_whose_size_another_process_has_set(store, virtual_clock):

@@ -209,6 +209,30 @@ async def test_many_at_once(store):
     assert await queue.verify()
 
 
+async def test_items_with_one_key_stay_in_order_where_groups_are_full(store, virtual_clock):
+    """A portion that does not fit is put group by group, but the payload that comes last still counts."""
+    queue, ids = WorkQueue(store, "q", max_group_size=2), []
+    await queue.put_many([Item(n, group="full") for n in range(2)])
+    items = [
+        *(Item("full", group="full"), Item("free", group="free")),
+        *(Item("old", key="k", group="free"), Item("new", key="k", group="full")),
+    ]
+
+    async def produce():
+        ids.extend(await queue.put_many(items, on_duplicate="replace"))
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(produce)
+        await virtual_clock.settle()
+        for n in range(2):
+            assert await take_one(queue) == n
+        await virtual_clock.settle()
+    assert ids[2] == ids[3]
+    assert (await queue.get(key="k")).payload == "new"
+    assert sorted(payload for _, payload in await records(queue, "waiting")) == ["free", "full", "new"]
+    assert await queue.verify()
+
+
 async def test_racing_producers(open_store_on):
     """The payload that was put last runs, and nobody's is put twice."""
     async with open_store_on(ttl=30) as one, open_store_on(ttl=30) as other:
@@ -305,7 +329,7 @@ async def test_a_processor(virtual_clock, faulty_store):
         ({"key": "a", "on_duplicate": "replace", "max_wait": -1}, "max_wait must be at least 0 seconds"),
         (
             {"key": "a", "on_duplicate": "replace", "delay": 3, "max_wait": 2},
-            "max_wait must be at least 3 seconds, not 2",
+            "max_wait must be at least the delay, 3 seconds, not 2",
         ),
     ],
 )

@@ -474,6 +474,27 @@ async def test_descriptions_that_disagree_on_the_size(store):
     assert taken == list(range(10))
 
 
+async def test_a_size_that_is_lowered_below_what_waits(store, virtual_clock):
+    queue, put = WorkQueue(store, "jobs", max_size=5), []
+    await queue.put_many(range(2))
+
+    async def produce(*payloads):
+        await queue.put_many(payloads)
+        put.extend(payloads)
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(produce, "a", "b", "c", "d")
+        await virtual_clock.settle()
+        queue = WorkQueue(store, "jobs", max_size=1)
+        group.start_soon(produce, "last")
+        await virtual_clock.settle()
+        assert await do_one(queue) == 0
+        await virtual_clock.settle()
+        assert put == []
+        assert [await do_one(queue) for _ in range(6)] == [1, "a", "b", "c", "d", "last"]
+    assert await queue.verify()
+
+
 async def test_a_cursor_is_stored_with_the_last_portion(store, virtual_clock):
     queue = WorkQueue(store, "jobs", max_size=5)
     await queue.put_many([1], cursor=("input", {"line": 1}))
@@ -560,6 +581,22 @@ async def test_a_wrong_name_of_a_cursor(store, name):
     with pytest.raises((ValueError, TypeError), match=r"^cursor: the name must"):
         await queue.put_many([1], cursor=(name, 1))
     assert (await queue.statistics()).put == 0
+
+
+@pytest.mark.parametrize("engine", ["memory"], indirect=True)
+@pytest.mark.parametrize("cursor", [5, "ab", ["a", 1], (), ("a",), ("a", 1, 2)])
+async def test_what_is_no_cursor(store, cursor):
+    queue = WorkQueue(store, "jobs")
+    with pytest.raises(TypeError, match=r"^cursor must be a tuple of a name and a value, not "):
+        await queue.put_many([1], cursor=cursor)
+    assert (await queue.statistics()).put == 0
+
+
+@pytest.mark.parametrize("engine", ["memory"], indirect=True)
+@pytest.mark.parametrize(("items", "said"), [(None, "NoneType"), (5, "int")])
+async def test_what_are_no_items(store, items, said):
+    with pytest.raises(TypeError, match=f"^items must be an iterable, not {said}$"):
+        await WorkQueue(store, "jobs").put_many(items)
 
 
 async def test_what_cannot_be_encoded_names_the_queue_and_the_way_out(open_store_on):

@@ -490,6 +490,12 @@ async def test_wrong_arguments_are_refused_at_once(arguments, error, words):
             Schedule(WorkQueue(store, "jobs"), **{"name": "x", **arguments})
 
 
+async def test_what_is_no_queue():
+    async with tenure.open_store("memory:") as store:
+        with pytest.raises(TypeError, match="^queue must be a WorkQueue, not Store$"):
+            Schedule(store, "x", every=60)
+
+
 async def test_the_longest_name_will_do(store, virtual_clock):
     schedule = Schedule(WorkQueue(store, "jobs"), "x" * 503, every=60, tz="Asia/Kolkata")
     async with running(schedule):

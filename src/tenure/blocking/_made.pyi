@@ -371,12 +371,12 @@ class WorkQueue(Generic[P]):
     `max_payload` bytes. The record of a failed try has its traceback, without the values of variables; with
     `traceback=False`, it has not.
 
-    Tasks may have a `group`: "tenant-42", an account, an order. Groups take turns by weight (`weights`, 1 by default),
-    so that a long one does not delay the others; of each, at most `per_group` tasks are leased at a time, and at most
-    `max_group_size` unfinished. With a `per_group` of 1, its tasks run strictly in order: one that failed or was
-    postponed holds its group until it has ended, unless `on_retry` is "pass". Priority orders within a group. Tasks
-    without a group are one more group, without limits. These settings belong to the queue: those sent last apply to
-    all processes, and they are kept; a queue object without any changes nothing. `set_groups` changes them.
+    Tasks may have a `group`: "tenant-42", an account, an order. Groups take turns by weight (`weights`, from 0.001 to
+    1,000, else 1), so that a long one does not delay the others; of each, at most `per_group` tasks are leased at a
+    time, and at most `max_group_size` unfinished. With a `per_group` of 1, its tasks run strictly in order: one that
+    failed or was postponed holds its group until it has ended, unless `on_retry` is "pass". Priority orders within a
+    group. Tasks without a group are one more group, without limits. These settings belong to the queue: those sent last
+    apply to all processes, and they are kept; a queue object without any changes nothing. `set_groups` changes them.
 
     Generic in the payload, `WorkQueue[Mail]`, for type checkers; a bare `WorkQueue` takes anything. `codec` encodes the
     payloads of this queue, and determines their type; the store's encodes the rest: results, progress and cursors.
@@ -496,8 +496,9 @@ class WorkQueue(Generic[P]):
         returns it. With `expected`, nothing is put and `CursorConflict` is raised if the cursor has another value at
         that moment; None stands for no value. All must then fit in one portion. Values are compared as they are
         encoded: the store's codec must always encode equal ones alike. If the groups of a portion are limited by
-        `max_group_size`, the tasks of each are put for themselves, in portions that fit, unless something is expected:
-        then `QueueFull` is raised. Raises as `put` does, before anything is put if an item is wrong.
+        `max_group_size`, the tasks of each are put for themselves, in portions that fit; tasks with one key stay in
+        order. If something is expected, `QueueFull` is raised instead. Raises as `put` does, before anything is put if
+        an item is wrong.
         Interruption: portions that were put stay."""
 
     @overload
@@ -591,7 +592,7 @@ class WorkQueue(Generic[P]):
         """Change the settings of the groups for all processes, from now on; those that are not given are the defaults.
 
         They are those of `WorkQueue(...)`. Raises `StoreClosed`, `EngineError`.
-        Interruption: it may or may not be applied."""
+        Interruption: it may or may not be applied, or only in the next session."""
 
     def cursors(self) -> dict[str, Any]:
         """The cursors stored by `put_many`, by name."""

@@ -98,7 +98,8 @@ class Put(Operation["PutAnswer | Reply"]):
     queue of producers (Queued) or is REFUSED. One that puts no new task, since others have the keys of all of its own,
     needs no room and passes all that wait. When its turn comes its slots are reserved and it is hinted ROOM; the
     same request, sent again, is then accepted. A request for a group that is full stands in the line of the group
-    first, and others pass it (see `SetGroups`).
+    first, and others pass it (see `SetGroups`). If a limit falls below the size of a request that waits, its turn comes
+    when the queue, or the group, is empty.
     """
 
     session: str

@@ -68,7 +68,7 @@ def _weights(weights: Mapping[str, float]) -> tuple[tuple[str, float], ...]:
     return tuple(
         (
             "" if group == "" else check_name("weights: the group", group),
-            check_number(f"weights[{group!r}]", weight, least=1e-6, most=1e6),
+            check_number(f"weights[{group!r}]", weight, least=0.001, most=1000),
         )
         for group, weight in weights.items()
     )

@@ -1,4 +1,4 @@
-"""What says what the key of a task does, checked."""
+"""The options of a put with a key, checked."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def check_key_ttl(key_ttl: float | None) -> float | None:
 
 
 def check_on_duplicate(on_duplicate: object) -> OnDuplicate:
-    """Raises `ValueError` for a word that there is not."""
+    """Raises `ValueError` for any other word."""
     for word in _WORDS:
         if word == on_duplicate:
             return word
@@ -30,7 +30,7 @@ def with_key(
     max_wait: float | None,
     usual_ttl: float | None,
 ) -> NewTask:
-    """The task with what its key does. Raises `TypeError`, `ValueError`."""
+    """The task with the options of its key. Raises `TypeError`, `ValueError`."""
     on_duplicate = check_on_duplicate(on_duplicate)
     key_ttl = check_key_ttl(key_ttl)
     if task.key is None and (on_duplicate != "refuse" or key_ttl is not None):
@@ -38,7 +38,9 @@ def with_key(
     if max_wait is not None:
         if on_duplicate != "replace":
             raise ValueError(f"max_wait needs on_duplicate='replace', not {on_duplicate!r}")
-        max_wait = check_seconds("max_wait", max_wait, least=task.delay)
+        max_wait = check_seconds("max_wait", max_wait)
+        if max_wait < task.delay:
+            raise ValueError(f"max_wait must be at least the delay, {task.delay:g} seconds, not {max_wait:g}")
     return task._replace(
         on_duplicate=on_duplicate, key_ttl=usual_ttl if key_ttl is None else key_ttl, max_wait=max_wait
     )

@@ -91,11 +91,12 @@ class StoredCursor(bytes):
 
 
 def _parts(portion: list[int], tasks: Sequence[NewTask]) -> list[list[int]]:
-    """The tasks of each group for themselves; those of one group in halves."""
+    """The tasks of each group for themselves; in halves those of one group, and those of which two have one key."""
     groups: dict[str, list[int]] = {}
     for i in portion:
         groups.setdefault(tasks[i].group, []).append(i)
-    if len(groups) > 1:
+    keys = [task.key for i in portion if (task := tasks[i]).key is not None]
+    if len(groups) > 1 and len(set(keys)) == len(keys):
         return list(groups.values())
     half = len(portion) // 2
     return [portion[:half], portion[half:]]
@@ -163,12 +164,12 @@ class WorkQueue(Generic[P]):
     `max_payload` bytes. The record of a failed try has its traceback, without the values of variables; with
     `traceback=False`, it has not.
 
-    Tasks may have a `group`: "tenant-42", an account, an order. Groups take turns by weight (`weights`, 1 by default),
-    so that a long one does not delay the others; of each, at most `per_group` tasks are leased at a time, and at most
-    `max_group_size` unfinished. With a `per_group` of 1, its tasks run strictly in order: one that failed or was
-    postponed holds its group until it has ended, unless `on_retry` is "pass". Priority orders within a group. Tasks
-    without a group are one more group, without limits. These settings belong to the queue: those sent last apply to
-    all processes, and they are kept; a queue object without any changes nothing. `set_groups` changes them.
+    Tasks may have a `group`: "tenant-42", an account, an order. Groups take turns by weight (`weights`, from 0.001 to
+    1,000, else 1), so that a long one does not delay the others; of each, at most `per_group` tasks are leased at a
+    time, and at most `max_group_size` unfinished. With a `per_group` of 1, its tasks run strictly in order: one that
+    failed or was postponed holds its group until it has ended, unless `on_retry` is "pass". Priority orders within a
+    group. Tasks without a group are one more group, without limits. These settings belong to the queue: those sent last
+    apply to all processes, and they are kept; a queue object without any changes nothing. `set_groups` changes them.
 
     Generic in the payload, `WorkQueue[Mail]`, for type checkers; a bare `WorkQueue` takes anything. `codec` encodes the
     payloads of this queue, and determines their type; the store's encodes the rest: results, progress and cursors.
@@ -333,17 +334,22 @@ class WorkQueue(Generic[P]):
         returns it. With `expected`, nothing is put and `CursorConflict` is raised if the cursor has another value at
         that moment; None stands for no value. All must then fit in one portion. Values are compared as they are
         encoded: the store's codec must always encode equal ones alike. If the groups of a portion are limited by
-        `max_group_size`, the tasks of each are put for themselves, in portions that fit, unless something is expected:
-        then `QueueFull` is raised. Raises as `put` does, before anything is put if an item is wrong.
+        `max_group_size`, the tasks of each are put for themselves, in portions that fit; tasks with one key stay in
+        order. If something is expected, `QueueFull` is raised instead. Raises as `put` does, before anything is put if
+        an item is wrong.
         Cancellation: portions that were put stay.
         """
         on_duplicate = check_on_duplicate(on_duplicate)
+        if not isinstance(items, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(f"items must be an iterable, not {type(items).__name__}")
         entries = [cast("Item[P]", item) if isinstance(item, Item) else Item(item) for item in items]
         if on_duplicate != "refuse":
             if any(entry.on_duplicate == "refuse" for entry in entries):
                 raise ValueError(f"no item may say 'refuse' with on_duplicate={on_duplicate!r}")
             entries = [
-                replace(entry, on_duplicate=on_duplicate) if entry.key and not entry.on_duplicate else entry
+                replace(entry, on_duplicate=on_duplicate)
+                if entry.key and entry.on_duplicate is None
+                else entry
                 for entry in entries
             ]
         if self.store.reporter.tracing is None:
@@ -452,6 +458,8 @@ class WorkQueue(Generic[P]):
         )
         stored = value = None
         if cursor is not None:
+            if not isinstance(cursor, tuple) or len(cursor) != 2:  # pyright: ignore[reportUnnecessaryIsInstance, reportUnnecessaryComparison]
+                raise TypeError(f"cursor must be a tuple of a name and a value, not {cursor!r}")
             stored = (check_name("cursor: the name", cursor[0]), self._cursor("the cursor", cursor[1]))
         if expected is not _ANYTHING:
             if cursor is None or len(portions) > 1:
@@ -621,7 +629,7 @@ class WorkQueue(Generic[P]):
         """Change the settings of the groups for all processes, from now on; those that are not given are the defaults.
 
         They are those of `WorkQueue(...)`. Raises `StoreClosed`, `EngineError`.
-        Cancellation: it may or may not be applied.
+        Cancellation: it may or may not be applied, or only in the next session.
         """
         new = settings(self.key, per_group, weights, max_group_size, on_retry) or SetGroups(self.key)
         await self._client.groups.send_now(new)

@@ -104,6 +104,8 @@ class Schedule(Generic[P]):
         priority: int = 0,
         group: str | None = None,
     ) -> None:
+        if not isinstance(queue, WorkQueue):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(f"queue must be a WorkQueue, not {type(queue).__name__}")
         if missed not in ("one", "all", "skip"):
             raise ValueError(f"missed must be 'one', 'all' or 'skip', not {missed!r}")
         self.name: str = check_text("name", name, most=LONGEST_NAME - len(CURSOR))

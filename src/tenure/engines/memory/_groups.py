@@ -248,7 +248,8 @@ class Groups:
         group = self._named.get(name)
         while group is not None and group.producers:
             producer, count = next(iter(group.producers.items()))
-            if self._max_size and count > self._max_size - group.unfinished - group.reserved:
+            taken = group.unfinished + group.reserved
+            if self._max_size and taken and count > self._max_size - taken:
                 break
             del group.producers[producer]
             group.reserved += count

@@ -44,10 +44,6 @@ class Task:
     first_put: float = 0.0
     superseded: bool = False
 
-    def is_over(self, now: float) -> bool:
-        """Whether it has expired."""
-        return self.expires is not None and self.expires <= now
-
 
 @dataclass(slots=True)
 class Ended:

@@ -319,7 +319,7 @@ class Tasks:
                 producer.ordinal = queue.ordinal
         while queue.producers:
             producer = next(iter(queue.producers.values()))
-            if producer.count > self._room(queue):
+            if producer.count > self._room(queue) and (queue.tasks or queue.reserved_slots):
                 return
             del queue.producers[producer.name]
             queue.reserved[producer.name] = producer
@@ -749,10 +749,11 @@ class Tasks:
         """Expire tasks and dead letters, in the order of their time and id."""
         now = self._state.now
         while self._expiring and self._expiring[0][0] <= now:
-            _, task_id, name = self._expiring[0]
+            due, task_id, name = self._expiring[0]
             queue = self._queues.get(name)
             task = queue.tasks.get(task_id) if queue else None
-            if queue is not None and task is not None and task.session is None and task.is_over(now):
+            # one that was replaced has another time, and an entry for that
+            if queue is not None and task is not None and task.session is None and task.expires == due:
                 if not self._state.step():
                     return
                 takeable = queue.groups.takeable

@@ -305,7 +305,9 @@ class Groups(Grouping):
     def admits(self, name: bytes, count: int) -> bool:
         """Whether there are slots for the first in the line of a group."""
         group = self._find(name)
-        return group is None or not self.max_size or count <= self._free(group)
+        if group is None or not self.max_size:
+            return True
+        return count <= self._free(group) or not (group.unfinished or group.reserved)
 
     # inside
 

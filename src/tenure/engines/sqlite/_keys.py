@@ -38,7 +38,7 @@ class Keys:
         return owner is None or (new.on_duplicate == "replace" and owner.place in (None, LEASED))
 
     def meet(self, key: str, new: NewTask) -> int | Duplicate:
-        """Another task, whose row is there, has the key of a new one, which is not put."""
+        """A new task is not put, because another one has its key. Return what the put answers."""
         owner = self._owner(key)
         assert owner is not None
         if new.on_duplicate == "refuse":

@@ -208,7 +208,7 @@ class Queues:
         """Reserve slots for the head of the producers' line, for as long as it fits."""
         while queue.producers:
             producer, name, process, count = self._state.one(QUEUES.first_producer, queue=queue.id)
-            if count > queue.room:
+            if count > queue.room and (queue.live or queue.reserved):
                 return
             self._state.run(QUEUES.reserve, id=producer)
             queue.producers -= 1

@@ -89,6 +89,7 @@ class EngineThread:
         self.woken = False
         """Whether others wake this process: then it need not look often."""
         self._look = look
+        self._poked = False
         self._jobs: SimpleQueue[Job[Any] | bool] = SimpleQueue()
         self._thread = Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
@@ -117,7 +118,9 @@ class EngineThread:
 
     def poke(self) -> None:
         """Look now."""
-        self._jobs.put(True)
+        if not self._poked:
+            self._poked = True
+            self._jobs.put(True)
 
     async def end(self, function: Callable[[], object]) -> None:
         """Run a last function, and end the thread. Cancellation: not to be cancelled; shield it."""
@@ -145,6 +148,7 @@ class EngineThread:
             if not self.woken:
                 pace.active()
             if job is True:
+                self._poked = False  # before the look: what comes from now on needs another one
                 self._look()
             else:
                 job.run()

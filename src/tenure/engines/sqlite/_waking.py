@@ -13,6 +13,9 @@ from collections.abc import Iterable
 from contextlib import suppress
 from hashlib import blake2b
 
+_AT_ONCE = 10
+"""How many datagrams are taken in at once. Linux keeps that many for a socket by default."""
+
 
 class Waker:
     """Wakes processes that use the file with this identity.
@@ -52,9 +55,10 @@ def listen(file: tuple[int, int], process: str) -> socket.socket | None:
 
 
 def take_in(listening: socket.socket) -> None:
-    """Take in the datagrams that have come: they all mean the same."""
+    """Take in the datagrams that have come, or as many as usually fit: they all mean the same."""
     with suppress(BlockingIOError):
-        while True:
+        # every local user can send some, faster than they are taken in
+        for _ in range(_AT_ONCE):
             listening.recv(1)
 
 

@@ -189,6 +189,30 @@ class GroupContract(ClerkBase):
         assert await do(Leave("jobs", "y")) is Reply.RELEASED
         await a.recount()
 
+    async def test_a_request_that_is_larger_than_a_lowered_limit_waits_for_an_empty_group(
+        self, clerk: OpenClerk, do: Do, hints: Hints
+    ) -> None:
+        a, b = await clerk("a"), await clerk("b")
+        inbox = await hints("b")
+        await do(SetGroups("jobs", max_size=3))
+        await a.put(*_tasks("a", 2))
+        for producer, count in (("x", 3), ("y", 1)):
+            assert isinstance(await b.request(producer, *_tasks("a", count, 5)), Queued)
+        await do(SetGroups("jobs", max_size=1))
+        first, second = await a.take(2)
+        await a.settle(first)
+        assert await inbox.new() == []
+        await a.settle(second)
+        assert [(hint.news, hint.name) for hint in await inbox.new()] == [(Notice.ROOM, "x")]
+        assert isinstance(await b.request("x", *_tasks("a", 3, 5)), Accepted)
+        for task in await a.take(2):
+            await a.settle(task)
+        assert await inbox.new() == []
+        await a.settle(await a.take_one())
+        assert [(hint.news, hint.name) for hint in await inbox.new()] == [(Notice.ROOM, "y")]
+        assert isinstance(await b.request("y", *_tasks("a", 1, 5)), Accepted)
+        await a.recount()
+
     async def test_the_longest_groups_are_listed(self, clerk: OpenClerk, do: Do) -> None:
         a = await clerk("a")
         await a.put(*_tasks("a", 1), *_tasks("b", 3), *_tasks("c", 1), *_tasks("", 9))

@@ -152,6 +152,15 @@ class KeyContract(ClerkBase):
         assert isinstance(one, int)
         assert await a.state(one) == "expired"
 
+    async def test_those_that_expire_do_so_in_the_order_of_their_new_times(
+        self, clerk: OpenClerk, advance: Advance
+    ) -> None:
+        a = await clerk("a")
+        await a.put(_task(b"1", expires=0.5), NewTask(b"2", expires=1.0))
+        await _ids(a, _task(b"3", expires=1.25))
+        await advance(2.0)
+        assert [record.key for record in await a.browse("ended")] == [None, "k"]
+
     async def test_those_who_follow_it_learn_of_it(self, clerk: OpenClerk, hints: Hints) -> None:
         a, b = await clerk("a"), await clerk("b")
         news = await hints("b")
@@ -404,6 +413,20 @@ class KeyContract(ClerkBase):
         assert isinstance(answer, Accepted)
         assert answer.ids[0] == one
         assert len({*answer.ids[1:]} - {one}) == 1
+
+    async def test_a_replacement_lets_in_no_more_than_fit(self, clerk: OpenClerk) -> None:
+        a = await clerk("a")
+        await a.put(*plain(3), max_size=3)
+        large, small = (_task(b"1"), NewTask(b"x"), _task(b"2")), plain(2)
+        assert isinstance(await a.request("large", *large, max_size=3), Queued)
+        assert isinstance(await a.request("small", *small, max_size=3), Queued)
+        for task in await a.take(3):
+            await a.settle(task)
+        assert isinstance(await a.request("large", *large, max_size=3), Accepted)
+        counts = await a.recount()
+        assert (counts.waiting, counts.reserved, counts.producers) == (2, 0, 1)
+        await a.settle(await a.take_one())
+        assert isinstance(await a.request("small", *small, max_size=3), Accepted)
 
     async def test_racing_producers_of_one_operation(self, clerk: OpenClerk, do: Do) -> None:
         a = await clerk("a")

@@ -11,6 +11,8 @@ from tenure.engine import (
     Changed,
     Exchange,
     Exchanged,
+    Found,
+    GetTask,
     Hint,
     Leave,
     Move,
@@ -84,6 +86,20 @@ class TaskContract(ClerkBase):
             assert await a.result(task) == Outcome("expired", b"", 0)
         counts = await a.count()
         assert (counts.expired, counts.waiting, counts.delayed, counts.leased) == (2, 0, 0, 1)
+
+    async def test_one_that_was_taken_in_time_does_not_expire_when_it_is_back(
+        self, clerk: OpenClerk, advance: Advance
+    ) -> None:
+        a = await clerk("a")
+        (task,) = await a.put(NewTask(b"1", expires=1.0))
+        taken = await a.take_one()
+        await advance(1.5)
+        await a.settle(taken, Verdict.GIVE_BACK)
+        found = await a.do(GetTask("jobs", task))
+        assert isinstance(found, Found)
+        assert found.record.state == "waiting"
+        assert found.ask_again_in > 1.0, "time alone changes nothing any more"
+        assert (await a.take_one()).id == task
 
     async def test_a_full_queue_makes_producers_wait_in_line(self, clerk: OpenClerk, hints: Hints) -> None:
         a, b = await clerk("a"), await clerk("b")

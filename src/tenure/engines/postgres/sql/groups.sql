@@ -227,7 +227,7 @@ BEGIN
             WHERE p.queue = _q.name AND p.for_group AND p.group_name = wanted ORDER BY p.ordinal LIMIT 1;
             EXIT WHEN NOT FOUND;
             SELECT g.live + g.reserved INTO taken FROM tenure.task_group g WHERE g.queue = _q.name AND g.name = wanted;
-            EXIT WHEN _q.group_size > 0 AND head.count > _q.group_size - taken;
+            EXIT WHEN _q.group_size > 0 AND taken > 0 AND head.count > _q.group_size - taken;
             _q.ordinal := _q.ordinal + 1;
             UPDATE tenure.producer p SET for_group = false, ordinal = _q.ordinal
             WHERE p.queue = _q.name AND p.name = head.name;
@@ -254,6 +254,14 @@ BEGIN
         RETURN tenure.word('more');
     END IF;
     queue := tenure.queue_of(now, _queue);
+    -- each process says them again, which is not to cost what a change does
+    IF (queue.per_group, queue.group_size, queue.keep_order) = (_per_group, _max_size, _keep_order) AND NOT EXISTS (
+        SELECT FROM (SELECT t.name, t.cost FROM tenure.turn t WHERE t.queue = _queue) t
+        FULL JOIN unnest(_groups, _costs) u (name, cost) USING (name, cost) WHERE t IS NULL OR u IS NULL
+    ) THEN
+        PERFORM tenure.save(now, queue);
+        RETURN tenure.word('ok');
+    END IF;
     before := queue.waiting - queue.held;
     queue.has_groups := true;
     queue.per_group := _per_group;

@@ -122,7 +122,7 @@ BEGIN
     WHILE _q.producers > 0 LOOP
         SELECT * INTO head FROM tenure.producer p WHERE p.queue = _q.name AND NOT p.reserved AND NOT p.for_group
         ORDER BY p.ordinal LIMIT 1;
-        EXIT WHEN NOT FOUND OR head.count > _q.max_size - _q.live - _q.reserved;
+        EXIT WHEN NOT FOUND OR _q.live + _q.reserved > 0 AND head.count > _q.max_size - _q.live - _q.reserved;
         UPDATE tenure.producer p SET reserved = true WHERE p.queue = _q.name AND p.name = head.name;
         _q.producers := _q.producers - 1;
         _q.reserved := _q.reserved + head.count;

@@ -121,16 +121,15 @@ local function accept(count, cursor, value, expected)
         -- include pass_over
         return
     end
-    local before, new = queue.takers > 0 and queue.delayed > 0 and rare().first_delayed(queue), 0
+    local before, former = queue.takers > 0 and queue.delayed > 0 and rare().first_delayed(queue), queue.tasks
     delayed, answer[#answer + 1] = 0, count
     for i = 1, count do
-        new = new + take_in()
+        set(queue, 'tasks', queue.tasks + take_in()) -- at once: a replacement lets producers in
         if i % CAP == 0 then
             write() -- unpack has a limit
         end
     end
-    set(queue, 'tasks', queue.tasks + new)
-    set(queue, 'put', queue.put + new)
+    set(queue, 'put', queue.put + queue.tasks - former)
     if cursor ~= '' then
         call('HSET', queue.key .. ':cursors', cursor, value)
     end

@@ -93,7 +93,7 @@ local function admit(queue)
         admitted = admitted + 1
         local producer = call('ZRANGE', queue.key .. ':line', 0, 0)[1]
         local place = read_producer(queue, producer)
-        if place.count > room(queue) then
+        if place.count > room(queue) and queue.tasks + queue.reserved > 0 then
             return
         end
         call('ZREM', queue.key .. ':line', producer)
@@ -126,8 +126,8 @@ local function admit_in_group(queue, group, most)
     local size = rare('groups').known_of(queue).size
     while group.lined > 0 and most > 0 do
         local _, producer = first_in_group(queue, group)
-        local place = read_producer(queue, producer)
-        if size > 0 and place.count > size - group.unfinished - group.reserved then
+        local place, taken = read_producer(queue, producer), group.unfinished + group.reserved
+        if size > 0 and taken > 0 and place.count > size - taken then
             break
         end
         reserve_in(queue, group, place.count)
