@@ -194,7 +194,9 @@ def _full(metafunc):
 
 def _turn(metafunc, one_loop):
     """A number for a test: of two tests with the same engines, each engine shall not always be on the same loop."""
-    return crc32(metafunc.function.__name__.encode()) + (one_loop.args[0] if one_loop and one_loop.args else 0)
+    return crc32(metafunc.function.__name__.encode()) + (
+        one_loop.args[0] if one_loop and one_loop.args else 0
+    )
 
 
 def _quick(metafunc):
