@@ -35,7 +35,7 @@ class Time:
 
 
 class InSetTime(EngineContract):
-    walks = depth.walks(20 if depth.full else 10)
+    walks = depth.walks(10)
 
     @pytest.fixture(autouse=True)
     def fewer_odd_arguments(self, monkeypatch):
