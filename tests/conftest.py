@@ -189,7 +189,7 @@ def _full(metafunc):
         rest = tuple(place for place in call.indices.items() if place[0] not in alike)
         variants.setdefault(rest, []).append(call)
     turn = _turn(metafunc, one_loop)
-    return [same[(turn + n) % len(same)] for n, same in enumerate(variants.values())]
+    return [same[(turn + sum(dict(rest).values())) % len(same)] for rest, same in variants.items()]
 
 
 def _turn(metafunc, one_loop):

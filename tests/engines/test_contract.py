@@ -66,6 +66,7 @@ class TestMemory(InSetTime):
 
 
 @pytest.mark.full
+@pytest.mark.one_loop(1)
 class TestWire(InSetTime):
     """Over the memory engine too, operations can travel in batches."""
 
