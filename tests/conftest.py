@@ -171,9 +171,32 @@ def pytest_generate_tests(metafunc):
     result = yield
     # What is left out here is not even made, which saves the most.
     metafunc._calls = [call for call in metafunc._calls if not _is_senseless(call.params)]
-    if not depth.full:
-        metafunc._calls = _quick(metafunc)
+    metafunc._calls = (_full if depth.full else _quick)(metafunc)
     return result
+
+
+ASKED_INLINE = ("sqlite", "redis", "postgres")
+"""The engines that are asked by blocking calls in virtual time, which know no loop."""
+
+
+def _full(metafunc):
+    """The variants of a test that run with --full: all, but on one loop where that shows as much as both."""
+    one_loop = metafunc.definition.get_closest_marker("one_loop")
+    inline = ASKED_INLINE if "virtual_clock" in metafunc.fixturenames else ()
+    variants = {}
+    for call in metafunc._calls:
+        alike = LOOPS if one_loop or call.params.get("engine") in inline else ()
+        rest = tuple(place for place in call.indices.items() if place[0] not in alike)
+        variants.setdefault(rest, []).append(call)
+    turn = _turn(metafunc, one_loop)
+    return [same[(turn + sum(dict(rest).values())) % len(same)] for rest, same in variants.items()]
+
+
+def _turn(metafunc, one_loop):
+    """A number for a test: of two tests with the same engines, each engine shall not always be on the same loop."""
+    return crc32(metafunc.function.__name__.encode()) + (
+        one_loop.args[0] if one_loop and one_loop.args else 0
+    )
 
 
 def _quick(metafunc):
@@ -186,10 +209,7 @@ def _quick(metafunc):
     one_loop = metafunc.definition.get_closest_marker("one_loop")
     if not one_loop and LOOPS[0] in calls[0].params and len(calls[0].params) == 1:
         return calls  # once on each loop, as most tests
-    # of two tests with the same engines, each engine shall not always be on the same loop
-    turn = crc32(metafunc.function.__name__.encode()) + (
-        one_loop.args[0] if one_loop and one_loop.args else 0
-    )
+    turn = _turn(metafunc, one_loop)
     chosen = _each_once(calls, ("engine",) if one_loop else ("loop", "engine"), turn)
     places = set(map(id, chosen))
     return [call for call in calls if id(call) in places]

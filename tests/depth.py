@@ -21,6 +21,6 @@ def loops(name):
 
 
 def walks(number):
-    """So many walks of each kind; with TENURE_MODEL_EXAMPLES that many where there are usually 20, and so on."""
+    """So many walks of each kind; with TENURE_MODEL_EXAMPLES that many where there are usually 10, and so on."""
     examples = os.environ.get("TENURE_MODEL_EXAMPLES")
-    return share(number) if examples is None else max(1, int(examples) * number // 20)
+    return share(number) if examples is None else max(1, int(examples) * number // 10)

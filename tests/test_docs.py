@@ -173,6 +173,7 @@ def run_here(capsys, monkeypatch, tmp_path):
     return run
 
 
+@pytest.mark.one_loop
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("engine", ["sqlite", "redis"])
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda file: file.name)
@@ -196,7 +197,7 @@ def test_all_examples_can_share_a_store(tmp_path, backend, run_here):
     where = f"sqlite:///{tmp_path}/example.db"
     for example in EXAMPLES:
         # to start a process is what takes the longest
-        alone = depth.full or example is EXAMPLES[0]
+        alone = example is EXAMPLES[0]
         said = run_example(example, tmp_path, backend, where) if alone else run_here(example, backend, where)
         assert re.fullmatch(OUTCOMES[example.name], said), (example.name, said)
     for example in reversed(EXAMPLES):

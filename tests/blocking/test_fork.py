@@ -88,11 +88,13 @@ def test_a_child_that_is_forked_while_threads_call_does_not_hang(server_url):
         """
 go_on = True
 
-def put():
+def call():
+    # not puts: in time they would fill the queue, and the children would wait for room
     while go_on:
-        queue.put("parent")
+        with lock:
+            pass
 
-threads = [threading.Thread(target=put) for _ in range(3)]
+threads = [threading.Thread(target=call) for _ in range(3)]
 for thread in threads:
     thread.start()
 for _ in range(10):
@@ -101,6 +103,7 @@ go_on = False
 for thread in threads:
     thread.join()
 assert queue.verify().problems == ()
+assert queue.statistics().waiting == 10
 """,
     )
 

@@ -11,6 +11,7 @@ import threading
 import time
 
 import anyio
+import depth
 import pytest
 
 import tenure
@@ -292,9 +293,8 @@ def test_a_signal_while_the_handler_is_imported(start, handlers, here, until, mo
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("rounds", [1, pytest.param(5, marks=pytest.mark.full)])
 def test_a_rolling_restart_under_load_loses_nothing_and_counts_no_attempt(
-    worker, each_url, until, log, rounds, free_port
+    worker, each_url, until, log, free_port
 ):
     stop, put_ids, failed = threading.Event(), [], []
 
@@ -324,7 +324,7 @@ def test_a_rolling_restart_under_load_loses_nothing_and_counts_no_attempt(
     codes = []
     try:
         until(lambda: len(log()) > 20)
-        for _ in range(rounds):
+        for _ in range(3 if depth.full else 1):
             for number in (1, 2):
                 old, workers[number] = workers[number], worker("quick", "--concurrency", 5, store=each_url)
                 old.send()

@@ -35,7 +35,7 @@ class Time:
 
 
 class InSetTime(EngineContract):
-    walks = depth.walks(20 if depth.full else 10)
+    walks = depth.walks(10)
 
     @pytest.fixture(autouse=True)
     def fewer_odd_arguments(self, monkeypatch):
@@ -66,6 +66,7 @@ class TestMemory(InSetTime):
 
 
 @pytest.mark.full
+@pytest.mark.one_loop(1)
 class TestWire(InSetTime):
     """Over the memory engine too, operations can travel in batches."""
 

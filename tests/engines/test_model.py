@@ -47,7 +47,7 @@ CAPS = (1, pytest.param(2, marks=pytest.mark.full), 3, pytest.param(5, marks=pyt
 class InSmallSteps(WalkContract):
     """Where the engine stops and answers MORE, it loses and doubles nothing."""
 
-    walks = depth.walks(5)
+    walks = depth.walks(3)
     now = 1000.0
 
     @pytest.fixture(params=CAPS, ids="cap {}".format)
@@ -104,7 +104,7 @@ class TestInRealTime(WalkContract):
     """An engine's clock that cannot be set: nothing expires, and times differ a little."""
 
     margin = 0.25
-    walks = depth.walks(5)
+    walks = depth.walks(3)
 
     @pytest.fixture
     def engine(self, tmp_path):

@@ -811,7 +811,7 @@ async def what_is_stale_never_counts():
 
 @pytest.mark.parametrize("scenario", [probes_are_few_and_never_lost, what_is_stale_never_counts])
 def test_it_holds_under_every_schedule(scenario):
-    explore(scenario, seeds=depth.share(200))
+    explore(scenario, seeds=depth.share(100))
 
 
 @pytest.mark.parametrize("scenario", [probes_are_few_and_never_lost, what_is_stale_never_counts])

@@ -380,7 +380,7 @@ SCENARIOS = pytest.mark.parametrize("scenario", [all_get_in_and_none_stays, the_
 
 @SCENARIOS
 def test_it_holds_under_every_schedule(scenario):
-    explore(scenario, seeds=depth.share(200))
+    explore(scenario, seeds=depth.share(100))
 
 
 @SCENARIOS

@@ -511,7 +511,7 @@ async def leaving_story():
 
 @pytest.mark.parametrize("scenario", [story, leaving_story])
 def test_under_every_schedule(scenario):
-    explore(scenario, seeds=depth.share(150))
+    explore(scenario, seeds=depth.share(100))
 
 
 @pytest.mark.parametrize("scenario", [story, leaving_story])

@@ -564,7 +564,7 @@ SCENARIOS = [conservation, fair, one_consumer_sees_the_order, *PARKED]
 @either
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_under_any_schedule(make, scenario):
-    explore(lambda: scenario(make), seeds=depth.share(300))
+    explore(lambda: scenario(make), seeds=depth.share(100))
 
 
 @either

@@ -356,7 +356,7 @@ async def the_rate_holds(cancel=True):
 
 
 def test_under_any_schedule():
-    explore(the_rate_holds, seeds=depth.share(500))
+    explore(the_rate_holds, seeds=depth.share(100))
 
 
 def test_cancelled_anywhere():

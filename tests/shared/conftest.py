@@ -7,7 +7,6 @@ import types
 from functools import partial
 
 import anyio
-import depth
 import pytest
 
 import tenure
@@ -21,19 +20,6 @@ from tenure.testing import FaultyEngine
 
 # Over a wire memory is asked in batches, as files and servers are.
 ENGINES = ("memory", pytest.param("wire", marks=pytest.mark.full), "sqlite", "redis", "postgres")
-
-
-def pytest_collection_modifyitems(config, items):
-    """In virtual time PostgreSQL is asked by blocking calls, which know no loop: once is enough, with --full too."""
-    again = {item for item in items if depth.full and _is_again(item)}
-    config.hook.pytest_deselected(items=list(again))
-    items[:] = [item for item in items if item not in again]
-
-
-def _is_again(item):
-    if not hasattr(item, "callspec") or "virtual_clock" not in item.fixturenames:
-        return False
-    return item.callspec.params.get("engine") == "postgres" and "trio" in item.callspec.id
 
 
 @pytest.fixture(params=ENGINES)

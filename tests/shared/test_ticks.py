@@ -115,6 +115,16 @@ def test_a_fixed_time_that_comes_twice_counts_once():
     assert said("Europe/Berlin", days) == ["24 02:30 +0200", "25 02:30 +0200", "26 02:30 +0100"]
 
 
+def test_a_year_has_each_of_its_days():
+    of = ticks(None, "30 2 * * *", "Europe/Berlin")
+    year = between(of, at("Europe/Berlin", "2026-01-01T00:00"), at("Europe/Berlin", "2027-01-01T00:00"))
+    first = datetime(2026, 1, 1, 2, 30, tzinfo=ZoneInfo("Europe/Berlin"))
+    wanted = [first + timedelta(days=n) for n in range(365)]
+    change = wanted.index(datetime(2026, 3, 29, 2, 30, tzinfo=ZoneInfo("Europe/Berlin")))
+    wanted[change] += timedelta(minutes=30)
+    assert year == [day.timestamp() for day in wanted]
+
+
 def test_what_comes_every_hour_comes_in_every_hour_there_is():
     of = ticks(None, "30 * * * *", "Europe/Berlin")
     spring = between(of, at("Europe/Berlin", "2026-03-29T01:00"), at("Europe/Berlin", "2026-03-29T04:00"))

@@ -105,20 +105,24 @@ async def test_of_many_with_sqlites_snapshots_one_creates(engine_of, after_readi
 
 async def test_a_deadlock_is_run_again(engine_of):
     engine = engine_of("psycopg")
-    met = Barrier(2, timeout=PATIENCE)
+    met, ended = Barrier(2, timeout=PATIENCE), Event()
     calls = []
 
     def both(session, first, second):
         calls.append(first)
+        again = len(calls) > 2
+        # before the other has ended, the same deadlock might come again
+        assert not again or ended.wait(PATIENCE)
         get_or_create(session, Account, email=first)
-        if len(calls) <= 2:
+        if not again:
             met.wait()
         get_or_create(session, Account, email=second)
 
-    outcomes = await race(
-        lambda: in_session(engine, both, "a", "b"),
-        lambda: in_session(engine, both, "b", "a"),
-    )
+    async def run(first, second):
+        await in_session(engine, both, first, second)
+        ended.set()
+
+    outcomes = await race(lambda: run("a", "b"), lambda: run("b", "a"))
     assert outcomes == [None, None]
     assert len(calls) == 3
     assert emails(engine) == ["a", "b"]
@@ -126,18 +130,25 @@ async def test_a_deadlock_is_run_again(engine_of):
 
 async def test_a_serialization_failure_at_the_commit_is_run_again(engine_of):
     engine = engine_of("psycopg", isolation_level="SERIALIZABLE")
-    met = Barrier(2, timeout=PATIENCE)
+    met, ended = Barrier(2, timeout=PATIENCE), Event()
     calls = []
 
     def count_and_add(session, email):
         calls.append(email)
+        again = len(calls) > 2
+        # before the other has ended, its transaction might be in the way again
+        assert not again or ended.wait(PATIENCE)
         found = session.scalar(select(func.count()).select_from(Account))
-        if len(calls) <= 2:
+        if not again:
             met.wait()
         session.add(Account(email=email, slug=str(found)))
         session.flush()
 
-    await race(*(lambda e=e: in_session(engine, count_and_add, e) for e in ("a", "b")))
+    async def run(email):
+        await in_session(engine, count_and_add, email)
+        ended.set()
+
+    await race(lambda: run("a"), lambda: run("b"))
     with Session(engine) as session:
         assert sorted(session.scalars(select(Account.slug))) == ["0", "1"]
     assert len(calls) == 3

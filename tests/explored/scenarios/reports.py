@@ -107,7 +107,7 @@ async def each_try_has_one_event_with_its_error(world):
                         witness.fails()
                     case "exits":
                         witness.fails(SystemExit, 3)
-                    case "later" if task.deliveries == 1:
+                    case "later" if witness.tries[task.id, task.attempt] == 1:
                         witness.fails(RetryLater, 0.05)
                     case "discard":
                         witness.fails(Discard, "no")
