@@ -5,13 +5,27 @@ Both limiters are made of these: `tenure.RateLimiter` and `tenure.local.TokenBuc
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Self, cast
+from typing import Any, Generic, NamedTuple, Self, TypeVar, cast
 
 from tenure.arguments import LONGEST, check_name, check_number, check_seconds
 
-__all__ = ("REQUESTS", "Available", "Cost", "Limit", "LimiterState", "Limits", "Spending", "limits_of")
+__all__ = (
+    "REQUESTS",
+    "Available",
+    "Cost",
+    "Limit",
+    "LimiterState",
+    "Limits",
+    "Spending",
+    "SpendingBlock",
+    "limits_of",
+)
+
+B = TypeVar("B")
+"""What a limiter knows of a booking."""
 
 REQUESTS = "requests"
 """The unit of which every call costs 1, unless it says otherwise."""
@@ -228,3 +242,38 @@ class Spending:
         self._ended = True
         back = tuple(self._booked[limit.unit] - self.cost[limit.unit] for limit in self._limits.all)
         return back if any(back) else ()
+
+
+class SpendingBlock(AbstractAsyncContextManager[Spending, None], Generic[B]):
+    """The block of a `spend`: books on entering, and corrects the booking on leaving. For one use."""
+
+    __slots__ = ("_book", "_booked", "_correct", "_entered", "_name", "_spending")
+
+    def __init__(
+        self,
+        name: str,
+        spending: Spending,
+        book: Callable[[], Awaitable[B]],
+        correct: Callable[[B, tuple[float, ...]], None],
+    ) -> None:
+        self._name = name
+        self._spending = spending
+        self._book = book
+        self._correct = correct
+        self._entered = False
+        self._booked: tuple[B] | None = None
+
+    async def __aenter__(self) -> Spending:
+        """Book it, and wait until it is due."""
+        if self._entered:
+            raise RuntimeError(f"{self._name}: this block was entered before; make a new one")
+        self._entered = True
+        self._booked = (await self._book(),)
+        return self._spending
+
+    async def __aexit__(self, *_: object) -> None:
+        """Book the difference, or give it back. No checkpoint."""
+        if self._booked is None:
+            raise RuntimeError(f"{self._name}: this block was not entered")
+        if back := self._spending.ended():
+            self._correct(*self._booked, back)

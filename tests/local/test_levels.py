@@ -102,6 +102,20 @@ async def test_a_correction_takes_more_or_gives_back(virtual_clock, make):
 
 
 @both
+async def test_a_block_is_for_one_use(virtual_clock, make):
+    bucket = make()
+    block = bucket.spend(2)
+    with pytest.raises(RuntimeError, match="token bucket: this block was not entered"):
+        await block.__aexit__(None, None, None)
+    async with block:
+        with pytest.raises(RuntimeError, match="token bucket: this block was entered before; make a new one"):
+            await block.__aenter__()
+    with pytest.raises(RuntimeError, match="entered before"):
+        await block.__aenter__()
+    assert bucket.statistics().tokens == 2
+
+
+@both
 async def test_what_time_has_brought_back_is_not_given_back(virtual_clock, make):
     bucket = make()
     async with bucket.spend(4) as spending:

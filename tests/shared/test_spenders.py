@@ -106,6 +106,23 @@ async def test_without_a_correction_it_stays_as_booked(store, virtual_clock):
     assert (await limiter.look()).available["tokens"] == pytest.approx(2000, abs=1)
 
 
+async def test_a_block_is_for_one_use(store, virtual_clock):
+    limiter = RateLimiter(store, "llm", limits=LLM)
+    block = limiter.spend({"tokens": 4000})
+    with pytest.raises(RuntimeError, match="tenure:rate:llm: this block was not entered"):
+        await block.__aexit__(None, None, None)
+    async with block as spending:
+        with pytest.raises(
+            RuntimeError, match="tenure:rate:llm: this block was entered before; make a new one"
+        ):
+            await block.__aenter__()
+        spending.correct({"tokens": 1000})
+    with pytest.raises(RuntimeError, match="entered before"):
+        await block.__aenter__()
+    await virtual_clock.settle()
+    assert (await limiter.look()).available["tokens"] == pytest.approx(5000, abs=1)
+
+
 async def test_a_cost_above_the_burst_is_a_debt(store, virtual_clock):
     limiter = RateLimiter(store, "llm", limits=LLM)
     async with limiter.spend({"tokens": 6000}) as spending:

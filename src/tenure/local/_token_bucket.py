@@ -4,9 +4,10 @@
 # pyright: reportPrivateUsage=false
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
+from functools import partial
 from math import inf, isfinite
 from numbers import Real
 from typing import Any, Self, cast, overload
@@ -16,7 +17,7 @@ from anyio import CancelScope, WouldBlock
 
 from tenure.arguments import check_seconds
 from tenure.errors import WouldExceedDeadline
-from tenure.limits import REQUESTS, Available, Cost, Limit, LimiterState, Limits, Spending
+from tenure.limits import REQUESTS, Available, Cost, Limit, LimiterState, Limits, Spending, SpendingBlock
 from tenure.waiting import Line, Waiter, checkpoint, now
 
 from ._levels import Amounts, Levels, slack_of
@@ -377,26 +378,24 @@ class TokenBucket:
         Cancellation: while waiting, nothing is taken; in the block, a correction counts nevertheless.
         """
         limits, costs = self._costs(cost)
-        return self._spend_for(limits, costs, fail_fast)
+        n = costs if isinstance(self, _OfLimits) else costs[REQUESTS]
+        book = partial(self._acquire_spending, n, fail_fast)
+        return SpendingBlock("token bucket", Spending(limits, costs), book, self._correct_spending)
 
     def _costs(self, cost: Cost) -> tuple[Limits, dict[str, float]]:
         costs = _ONE_UNIT.costs(cost)
         self._check(costs[REQUESTS])
         return _ONE_UNIT, costs
 
-    @asynccontextmanager
-    async def _spend_for(
-        self, limits: Limits, costs: dict[str, float], fail_fast: bool
-    ) -> AsyncGenerator[Spending]:
-        await self.acquire(cast("Any", costs if isinstance(self, _OfLimits) else costs[REQUESTS]), fail_fast)
-        ends, held = self._ends(), self._held
-        spending = Spending(limits, costs)
-        try:
-            yield spending
-        finally:
-            if back := spending.ended():
-                self._correct(back, [end + (self._held - held) for end in ends])
-                self._set_alarm()
+    async def _acquire_spending(self, n: Any, fail_fast: bool) -> tuple[list[float], float]:
+        """Take `n`. Returns when it will be back, in each limit, and for how long the bucket was held off so far."""
+        await self.acquire(n, fail_fast)
+        return self._ends(), self._held
+
+    def _correct_spending(self, taken: tuple[list[float], float], back: tuple[float, ...]) -> None:
+        ends, held = taken
+        self._correct(back, [end + (self._held - held) for end in ends])
+        self._set_alarm()
 
     def _ends(self) -> list[float]:
         """When what was taken last will be back, in each limit."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
+from functools import partial
 from typing import overload
 
 import anyio
@@ -12,7 +13,7 @@ from anyio import current_effective_deadline
 from tenure.arguments import LONGEST, check_seconds
 from tenure.engine import Booking, Look, RateLimit, RefundRequest, SpendRequest
 from tenure.errors import WouldExceedDeadline
-from tenure.limits import Cost, Limit, LimiterState, Spending, limits_of
+from tenure.limits import Cost, Limit, LimiterState, Spending, SpendingBlock, limits_of
 from tenure.store import Store
 
 from ._spenders import Spenders
@@ -97,7 +98,10 @@ class RateLimiter:
         as "limiter.correction_failed".
         Cancellation: while waiting, as `acquire`; of the block, a correction is booked nevertheless.
         """
-        return self._spend(self._limits.costs(cost), fail_fast)
+        costs = self._limits.costs(cost)
+        amounts = tuple(costs[limit.unit] for limit in self._limits.all)
+        book = partial(self._acquire, amounts, fail_fast)
+        return SpendingBlock(self._key, Spending(self._limits, costs), book, self._correct)
 
     async def try_acquire(self, cost: Cost = 1) -> bool:
         """Spend `cost` if the rate allows it at once; returns whether it did. Raises as `acquire` does.
@@ -123,16 +127,8 @@ class RateLimiter:
 
     # inside
 
-    @asynccontextmanager
-    async def _spend(self, costs: Mapping[str, float], fail_fast: bool) -> AsyncGenerator[Spending]:
-        amounts = tuple(costs[limit.unit] for limit in self._limits.all)
-        bookings = await self._acquire(amounts, fail_fast)
-        spending = Spending(self._limits, costs)
-        try:
-            yield spending
-        finally:
-            if back := spending.ended():
-                self._spenders.refund(self._key, self._engine_limits, RefundRequest(bookings, back))
+    def _correct(self, bookings: tuple[Booking, ...], back: tuple[float, ...]) -> None:
+        self._spenders.refund(self._key, self._engine_limits, RefundRequest(bookings, back))
 
     async def _acquire(self, costs: tuple[float, ...], fail_fast: bool) -> tuple[Booking, ...]:
         while True:
