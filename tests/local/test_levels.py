@@ -116,6 +116,15 @@ async def test_a_block_is_for_one_use(virtual_clock, make):
 
 
 @both
+async def test_corrections_add_up_to_no_more_than_the_longest_duration(virtual_clock, make):
+    bucket = make()
+    async with bucket.spend(1) as one, bucket.spend(1) as other:
+        one.correct(1e12)
+        other.correct(1e12)
+    assert (await bucket.look()).retry_after == 1e9 - 3
+
+
+@both
 async def test_what_time_has_brought_back_is_not_given_back(virtual_clock, make):
     bucket = make()
     async with bucket.spend(4) as spending:

@@ -97,7 +97,9 @@ class Limiter:
             else:
                 back, ahead = amount / limit.rate, max(0.0, ahead)
             if back:
-                self.booked[limit.name] = Booked(time + (ahead - back) / change, known.rate)
+                # corrections add up: no debt lasts for longer than the longest duration
+                debt = min((ahead - back) / change, LONGEST)
+                self.booked[limit.name] = Booked(time + debt, known.rate)
 
     def hold_off(self, seconds: float, now: float) -> bool:
         """Let nobody act for so long; False if it is held off for longer."""

@@ -15,7 +15,7 @@ from typing import Any, Self, cast, overload
 import anyio
 from anyio import CancelScope, WouldBlock
 
-from tenure.arguments import check_seconds
+from tenure.arguments import LONGEST, check_seconds
 from tenure.errors import WouldExceedDeadline
 from tenure.limits import REQUESTS, Available, Cost, Limit, LimiterState, Limits, Spending, SpendingBlock
 from tenure.waiting import Line, Waiter, checkpoint, now
@@ -407,7 +407,8 @@ class TokenBucket:
         if amount > 0:
             self._full_at -= max(0.0, min(amount * self._per, end - time))
         else:
-            self._full_at = self._clamped(time) - amount * self._per
+            # corrections add up: no debt lasts for longer than the longest duration
+            self._full_at = min(self._clamped(time) - amount * self._per, time + LONGEST)
 
     # holding off
 

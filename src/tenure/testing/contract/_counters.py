@@ -127,6 +127,15 @@ class CounterContract(ContractBase):
         await do(Refund(session, do.number(), "k", (RefundRequest(bookings, (1.0, 40.0)),), limits))
         await self._debts(do, 4.0, 30.0)
 
+    async def test_corrections_add_up_to_no_more_than_the_longest_duration(self, do: Do) -> None:
+        session = await do.open()
+        ((_, _, _, bookings),) = await self._spend(do, session, (_TWO,), (4.0,))
+        much = RefundRequest(bookings, (-1e12,))
+        for request in (much, much, RefundRequest(bookings, (2.0,))):
+            await do(Refund(session, do.number(), "k", (request,), (_TWO,)))
+        (debt,) = (await do(Look("k", (_TWO,)))).debts
+        assert debt / 2.0 == self.about(1e9 - 1.0)
+
     async def test_a_debt_stays_the_same_amount_when_the_rate_changes(self, do: Do) -> None:
         session = await do.open()
         await self._spend(do, session, (_TEN,), (40.0,), (20.0,))

@@ -193,7 +193,7 @@ BEGIN
                 ahead := greatest(0, ahead);
             END IF;
             IF back <> 0 THEN
-                it.ends[place] := clock + (ahead - back) / change;
+                it.ends[place] := clock + least((ahead - back) / change, 1e9);
             END IF;
         END IF;
     END LOOP;

@@ -128,7 +128,7 @@ else
             back, debt = amount / rate, math.max(0, debt)
         end
         if back ~= 0 then
-            state[place + 1] = time + (debt - back) / change * 1e6
+            state[place + 1] = time + math.min((debt - back) / change, 1e9) * 1e6
         end
     end
     known = 'ok'
