@@ -89,6 +89,16 @@ class CounterContract(ContractBase):
         # what costs nothing in a limit does not wait for it
         assert delays == [0, self.about(3.0), self.about(2.0), self.about(3.1)]
 
+    async def test_many_limits_are_told_apart_by_their_names(self, do: Do) -> None:
+        session = await do.open()
+        limits = tuple(RateLimit(f"{n}", 1.0, 100.0) for n in range(8))
+        await self._spend(do, session, limits, tuple(map(float, range(8))))
+        # in another order, and beside limits that it does not name
+        await self._spend(do, session, limits[::-1], (1.0,) * 8)
+        await self._spend(do, session, limits[2:], (1.0,) * 6)
+        debts = (await do(Look("k", limits))).debts
+        assert debts == tuple(map(self.about, (1.0, 2.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0)))
+
     async def test_it_is_booked_in_all_limits_or_in_none(self, do: Do) -> None:
         session = await do.open()
         limits = (_TWO, _TEN)
