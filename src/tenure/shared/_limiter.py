@@ -65,7 +65,7 @@ class RateLimiter:
         )
         self._key = Store.key(store, "rate", name)
         self._store = store
-        self._spenders = store.listen(store.key("rate", "*")[:-1], lambda: Spenders(store))
+        self._spenders = store.listen(store.prefix("rate"), lambda: Spenders(store))
         self.name: str = name
 
     def __repr__(self) -> str:
