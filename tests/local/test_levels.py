@@ -102,6 +102,19 @@ async def test_a_correction_takes_more_or_gives_back(virtual_clock, make):
 
 
 @both
+async def test_another_task_than_the_one_that_took_may_correct(virtual_clock, make):
+    bucket = make()
+
+    async def correct():
+        await anyio.sleep(1)
+        spending.correct(1)
+
+    async with bucket.spend(3) as spending, anyio.create_task_group() as group:
+        group.start_soon(correct)
+    assert bucket.statistics().tokens == 4
+
+
+@both
 async def test_a_block_is_for_one_use(virtual_clock, make):
     bucket = make()
     block = bucket.spend(2)
