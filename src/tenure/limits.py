@@ -25,10 +25,10 @@ __all__ = (
 )
 
 B = TypeVar("B")
-"""What a limiter knows of a booking."""
+"""What a limiter keeps about a booking, to correct it."""
 
 REQUESTS = "requests"
-"""The unit of which every call costs 1, unless it says otherwise."""
+"""The usual unit. Every call costs 1 of it unless its cost names another amount."""
 
 Cost = float | Mapping[str, float]
 """What something costs: a number of the usual unit, or a number for each unit."""
@@ -39,7 +39,7 @@ _FASTEST = 1e12
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """At most `rate` of a unit in each `per` seconds on the long run, and up to `burst` at once after a pause.
+    """On average at most `rate` of a unit in `per` seconds, and up to `burst` at once after a pause.
 
     `burst` is `rate` by default, 1 at least.
     """
@@ -74,9 +74,9 @@ class Limit:
 
 
 class Available(float):
-    """What may be spent at once: of the usual unit as a number, of any unit as `available["tokens"]`.
+    """How much may be spent now: a number of the usual unit; `available["tokens"]` is the amount of another unit.
 
-    While the limiter is held off, that is nothing.
+    All amounts are 0 while the limiter is held off.
     """
 
     __slots__ = ("_amounts",)
@@ -84,7 +84,7 @@ class Available(float):
     _amounts: Mapping[str, float]
 
     def __new__(cls, amount: float, amounts: Mapping[str, float]) -> Self:
-        """Make it of the amount of the usual unit, and those of all units."""
+        """Make it from the amount of the usual unit and the amounts of all units."""
         self = super().__new__(cls, amount)
         self._amounts = amounts
         return self
@@ -103,12 +103,12 @@ class LimiterState(NamedTuple):
     """The state of a limiter at one moment."""
 
     available: Available
-    """How many calls of cost 1 may go at once, as a number that may have a fraction; `available["tokens"]` is how much
-    of that unit."""
+    """How many calls of cost 1 may start now; the number may have a fraction. `available["tokens"]` is the amount of
+    another unit."""
     retry_after: float
-    """Seconds until a call of cost 1 could go; 0 is now."""
+    """Seconds until a call of cost 1 could start; 0 if it could start now."""
     held_off: float
-    """Seconds for which nobody gets anything; 0 if it is not held off."""
+    """Seconds for which the limiter is held off from now on; 0 if it is not."""
 
 
 class Limits:
@@ -139,7 +139,7 @@ class Limits:
         )
 
     def costs(self, cost: Cost) -> dict[str, float]:
-        """What a cost is of each unit. Raises `ValueError` for one above a burst, or a unit without a limit."""
+        """The cost as an amount of each unit. Raises `ValueError` for one above a burst, or a unit without a limit."""
         costs = dict.fromkeys(self.units, 0.0)
         if isinstance(cost, Mapping):
             if REQUESTS in costs:
@@ -155,8 +155,8 @@ class Limits:
         return costs
 
     def amounts(self, cost: Cost) -> tuple[float, ...]:
-        """What a cost is in each limit. Raises as `costs` does."""
-        # most calls cost what the one before has cost
+        """The cost as an amount in each limit. Raises as `costs` does."""
+        # most calls cost the same as the call before
         kind, last, amounts = self._last
         if type(cost) is kind and cost == last:
             return amounts
@@ -175,7 +175,7 @@ class Limits:
         return {unit: check_number(f"cost of {unit!r}", amount, least=0) for unit, amount in cost.items()}
 
     def state(self, debts: Sequence[float], held_off: float) -> LimiterState:
-        """The state, if so much of each limit is booked."""
+        """The state when this much of each limit is booked."""
         left = {unit: float("inf") for unit in self.units}
         wait = 0.0
         for limit, debt in zip(self.all, debts, strict=True):
@@ -194,7 +194,7 @@ class Limits:
 
 
 def limits_of(rate: float | None, per: float, burst: float | None, limits: Iterable[Limit] | None) -> Limits:
-    """The limits that the arguments of a limiter say, in one way or the other."""
+    """The limits that the arguments of a limiter describe: one rate, or several limits."""
     if (rate is None) == (limits is None):
         raise TypeError("give either a rate or limits")
     if limits is None:
@@ -223,11 +223,11 @@ class Spending:
 
     @property
     def cost(self) -> Mapping[str, float]:
-        """What it costs of each unit: as booked, or as corrected."""
+        """The cost in each unit, as booked or as corrected."""
         return {**self._booked, **self._named}
 
     def correct(self, cost: Cost) -> None:
-        """Say what it really cost; units that are not named stay as booked.
+        """Set what it really cost. Units that are not named stay as booked.
 
         The difference is booked or given back when the block ends. A cost above the burst is allowed: later
         calls wait longer, by at most 1e9 seconds (31 years) however many corrections there are. Of several corrections
@@ -239,7 +239,7 @@ class Spending:
         self._named = self._limits.named(cost)
 
     def ended(self) -> tuple[float, ...]:
-        """End the block. Returns what was booked too much of each limit (negative: too little), empty for no change."""
+        """End the block. Returns how much too much was booked of each limit (negative: too little); empty if none."""
         self._ended = True
         back = tuple(self._booked[limit.unit] - self.cost[limit.unit] for limit in self._limits.all)
         return back if any(back) else ()

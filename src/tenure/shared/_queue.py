@@ -167,8 +167,8 @@ class WorkQueue(Generic[P]):
     so that a long one delays nobody; of each, at most `per_group` tasks are leased at a time, and at most
     `max_group_size` unfinished. With a `per_group` of 1, its tasks run strictly in order: one that failed or was
     postponed holds its group until it has ended, unless `on_retry` is "pass". Priority orders within a group. Tasks
-    without a group are one more group, without limits. These settings belong to the queue: those said last count, for
-    all processes, and they are kept; a description without any says nothing. `set_groups` changes them.
+    without a group are one more group, without limits. These settings belong to the queue: those set last count, for
+    all processes, and they are kept; a description without any sets nothing. `set_groups` changes them.
 
     Generic in the payload, `WorkQueue[Mail]`, for type checkers; a bare `WorkQueue` takes anything. `codec` encodes the
     payloads of this queue, and determines their type; the store's encodes the rest: results, progress and cursors.
