@@ -5,16 +5,30 @@ Both limiters are made of these: `tenure.RateLimiter` and `tenure.local.TokenBuc
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Self, cast
+from typing import Any, Generic, NamedTuple, Self, TypeVar, cast
 
 from tenure.arguments import LONGEST, check_name, check_number, check_seconds
 
-__all__ = ("REQUESTS", "Available", "Cost", "Limit", "LimiterState", "Limits", "Spending", "limits_of")
+__all__ = (
+    "REQUESTS",
+    "Available",
+    "Cost",
+    "Limit",
+    "LimiterState",
+    "Limits",
+    "Spending",
+    "SpendingBlock",
+    "limits_of",
+)
+
+B = TypeVar("B")
+"""What a limiter keeps about a booking, to correct it."""
 
 REQUESTS = "requests"
-"""The unit of which every call costs 1, unless it says otherwise."""
+"""The usual unit. Every call costs 1 of it unless its cost names another amount."""
 
 Cost = float | Mapping[str, float]
 """What something costs: a number of the usual unit, or a number for each unit."""
@@ -25,7 +39,7 @@ _FASTEST = 1e12
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """At most `rate` of a unit in each `per` seconds on the long run, and up to `burst` at once after a pause.
+    """On average at most `rate` of a unit in `per` seconds, and up to `burst` at once after a pause.
 
     `burst` is `rate` by default, 1 at least.
     """
@@ -60,9 +74,9 @@ class Limit:
 
 
 class Available(float):
-    """What may be spent at once: of the usual unit as a number, of any unit as `available["tokens"]`.
+    """How much may be spent now: a number of the usual unit; `available["tokens"]` is the amount of another unit.
 
-    While the limiter is held off, that is nothing.
+    All amounts are 0 while the limiter is held off.
     """
 
     __slots__ = ("_amounts",)
@@ -70,7 +84,7 @@ class Available(float):
     _amounts: Mapping[str, float]
 
     def __new__(cls, amount: float, amounts: Mapping[str, float]) -> Self:
-        """Make it of the amount of the usual unit, and those of all units."""
+        """Make it from the amount of the usual unit and the amounts of all units."""
         self = super().__new__(cls, amount)
         self._amounts = amounts
         return self
@@ -89,12 +103,12 @@ class LimiterState(NamedTuple):
     """The state of a limiter at one moment."""
 
     available: Available
-    """How many calls of cost 1 may go at once, as a number that may have a fraction; `available["tokens"]` is how much
-    of that unit."""
+    """How many calls of cost 1 may start now; the number may have a fraction. `available["tokens"]` is the amount of
+    another unit."""
     retry_after: float
-    """Seconds until a call of cost 1 could go; 0 is now."""
+    """Seconds until a call of cost 1 could start; 0 if it could start now."""
     held_off: float
-    """Seconds for which nobody gets anything; 0 if it is not held off."""
+    """Seconds for which the limiter is held off from now on; 0 if it is not."""
 
 
 class Limits:
@@ -125,7 +139,7 @@ class Limits:
         )
 
     def costs(self, cost: Cost) -> dict[str, float]:
-        """What a cost is of each unit. Raises `ValueError` for one above a burst, or a unit without a limit."""
+        """The cost as an amount of each unit. Raises `ValueError` for one above a burst, or a unit without a limit."""
         costs = dict.fromkeys(self.units, 0.0)
         if isinstance(cost, Mapping):
             if REQUESTS in costs:
@@ -141,8 +155,8 @@ class Limits:
         return costs
 
     def amounts(self, cost: Cost) -> tuple[float, ...]:
-        """What a cost is in each limit. Raises as `costs` does."""
-        # most calls cost what the one before has cost
+        """The cost as an amount in each limit. Raises as `costs` does."""
+        # most calls cost the same as the call before
         kind, last, amounts = self._last
         if type(cost) is kind and cost == last:
             return amounts
@@ -161,7 +175,7 @@ class Limits:
         return {unit: check_number(f"cost of {unit!r}", amount, least=0) for unit, amount in cost.items()}
 
     def state(self, debts: Sequence[float], held_off: float) -> LimiterState:
-        """The state, if so much of each limit is booked."""
+        """The state when this much of each limit is booked."""
         left = {unit: float("inf") for unit in self.units}
         wait = 0.0
         for limit, debt in zip(self.all, debts, strict=True):
@@ -180,7 +194,7 @@ class Limits:
 
 
 def limits_of(rate: float | None, per: float, burst: float | None, limits: Iterable[Limit] | None) -> Limits:
-    """The limits that the arguments of a limiter say, in one way or the other."""
+    """The limits that the arguments of a limiter describe: one rate, or several limits."""
     if (rate is None) == (limits is None):
         raise TypeError("give either a rate or limits")
     if limits is None:
@@ -209,22 +223,58 @@ class Spending:
 
     @property
     def cost(self) -> Mapping[str, float]:
-        """What it costs of each unit: as booked, or as corrected."""
+        """The cost in each unit, as booked or as corrected."""
         return {**self._booked, **self._named}
 
     def correct(self, cost: Cost) -> None:
-        """Say what it really cost; units that are not named stay as booked.
+        """Set what it really cost. Units that are not named stay as booked.
 
-        The difference is booked or given back when the block ends. A cost above the burst is allowed: those that come
-        later wait longer. Of several corrections the last one counts. Raises `ValueError` for a unit without a limit,
-        and `RuntimeError` after the block.
+        The difference is booked or given back when the block ends. A cost above the burst is allowed: later
+        calls wait longer, by at most 1e9 seconds (31 years) however many corrections there are. Of several corrections
+        in a block the last one counts. Raises `ValueError` for a unit without a limit, and `RuntimeError` after the
+        block.
         """
         if self._ended:
             raise RuntimeError("the block of this spending has ended: correct it in the block")
         self._named = self._limits.named(cost)
 
     def ended(self) -> tuple[float, ...]:
-        """End the block. Returns what was booked too much of each limit (negative: too little), empty for no change."""
+        """End the block. Returns how much too much was booked of each limit (negative: too little); empty if none."""
         self._ended = True
         back = tuple(self._booked[limit.unit] - self.cost[limit.unit] for limit in self._limits.all)
         return back if any(back) else ()
+
+
+class SpendingBlock(AbstractAsyncContextManager[Spending, None], Generic[B]):
+    """The block of a `spend`: books on entering, and corrects the booking on leaving. For one use."""
+
+    __slots__ = ("_book", "_booked", "_correct", "_entered", "_name", "_spending")
+
+    def __init__(
+        self,
+        name: str,
+        spending: Spending,
+        book: Callable[[], Awaitable[B]],
+        correct: Callable[[B, tuple[float, ...]], None],
+    ) -> None:
+        self._name = name
+        self._spending = spending
+        self._book = book
+        self._correct = correct
+        self._entered = False
+        self._booked: tuple[B] | None = None
+
+    async def __aenter__(self) -> Spending:
+        """Book it, and wait until it is due."""
+        if self._entered:
+            raise RuntimeError(f"{self._name}: this block was entered before; make a new one")
+        self._entered = True
+        self._booked = (await self._book(),)
+        return self._spending
+
+    async def __aexit__(self, *_: object) -> None:
+        """Book the difference, or give it back. No checkpoint."""
+        if self._booked is None:
+            raise RuntimeError(f"{self._name}: this block was not entered")
+        if back := self._spending.ended():
+            self._correct(*self._booked, back)

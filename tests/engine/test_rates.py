@@ -78,6 +78,18 @@ def test_a_refund_of_what_nobody_knows_is_nothing():
     assert limiter.look(limits, NOW).debts == (1.0,)
 
 
+@pytest.mark.parametrize("now", [1e-9, 1.0, 1e9])
+def test_corrections_make_no_debt_that_lasts_for_longer_than_the_longest_duration(now):
+    """At the rate of the booking and at the rate of now, which it may have changed to."""
+    limiter, bookings = Limiter(), (Booking(101.0, 1.0),)
+    for rate in (1.0, now):
+        amounts = (-rate * LONGEST,)
+        for _ in range(3):
+            limiter.refund((RateLimit("", rate, 1.0),), RefundRequest(bookings, amounts), NOW)
+    assert limiter.used_until() <= NOW + LONGEST
+    assert limiter.spend((RateLimit("", now, 1.0),), SpendRequest((1e-9,)), NOW).delay <= LONGEST
+
+
 def test_limits_that_are_full_again_are_forgotten_one_by_one():
     limiter = Limiter()
     for n in range(5):

@@ -102,6 +102,42 @@ async def test_a_correction_takes_more_or_gives_back(virtual_clock, make):
 
 
 @both
+async def test_another_task_than_the_one_that_took_may_correct(virtual_clock, make):
+    bucket = make()
+
+    async def correct():
+        await anyio.sleep(1)
+        spending.correct(1)
+
+    async with bucket.spend(3) as spending, anyio.create_task_group() as group:
+        group.start_soon(correct)
+    assert bucket.statistics().tokens == 4
+
+
+@both
+async def test_a_block_is_for_one_use(virtual_clock, make):
+    bucket = make()
+    block = bucket.spend(2)
+    with pytest.raises(RuntimeError, match="token bucket: this block was not entered"):
+        await block.__aexit__(None, None, None)
+    async with block:
+        with pytest.raises(RuntimeError, match="token bucket: this block was entered before; make a new one"):
+            await block.__aenter__()
+    with pytest.raises(RuntimeError, match="entered before"):
+        await block.__aenter__()
+    assert bucket.statistics().tokens == 2
+
+
+@both
+async def test_corrections_add_up_to_no_more_than_the_longest_duration(virtual_clock, make):
+    bucket = make()
+    async with bucket.spend(1) as one, bucket.spend(1) as other:
+        one.correct(1e12)
+        other.correct(1e12)
+    assert (await bucket.look()).retry_after == 1e9 - 3
+
+
+@both
 async def test_what_time_has_brought_back_is_not_given_back(virtual_clock, make):
     bucket = make()
     async with bucket.spend(4) as spending:

@@ -61,6 +61,20 @@ async def hold(url: str, log: Log, number: str) -> None:
                 log("lost", lost.reason)
 
 
+async def hold_off(url: str, log: Log, number: str) -> None:
+    """Hold the limiter off for `number` seconds, and wait for it in three tasks."""
+    async with tenure.open_store(url, ttl=TTL) as store, anyio.create_task_group() as group:
+        limiter = tenure.RateLimiter(store, "api", rate=20, burst=1)
+        await limiter.hold_off(float(number))
+        for _ in range(3):
+            group.start_soon(limiter.acquire)
+        await anyio.sleep(0)
+        assert not await limiter.try_acquire()  # the answer comes behind those to the three tasks
+        log("waits")
+
+
 if __name__ == "__main__":
     loop, role, where, path, amount = sys.argv[1:]
-    anyio.run({"work": work, "hold": hold}[role], where, Log(path), amount, backend=loop)
+    anyio.run(
+        {"work": work, "hold": hold, "hold_off": hold_off}[role], where, Log(path), amount, backend=loop
+    )

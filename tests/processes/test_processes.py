@@ -1,4 +1,4 @@
-"""Real processes on one file, killed and frozen: nothing lost, nothing twice on record, no two holders."""
+"""Real processes on one file or server, killed and frozen: nothing lost, nothing twice on record, no two holders."""
 
 from __future__ import annotations
 
@@ -65,6 +65,13 @@ def children(tmp_path):
         children = Children(tmp_path)
         stack.callback(children.end)
         yield children
+
+
+@pytest.fixture(params=["sqlite", "redis"])
+def children_on_each(request, children):
+    if request.param == "redis":
+        children.url = request.getfixturevalue("redis_server").url
+    return children
 
 
 def said(process, *words):
@@ -186,3 +193,22 @@ async def test_a_frozen_holder_learns_that_it_lost_the_lock(children, anyio_back
     assert len(after) <= 1
     fresh = [int(line[2]) for line in lines[seen:] if line[1] == "held" and line[2] not in stale]
     assert fresh == sorted(fresh)
+
+
+@pytest.mark.slow
+async def test_a_limiter_goes_on_when_the_process_that_held_it_off_was_killed(
+    children_on_each, anyio_backend_name
+):
+    children = children_on_each
+    victim = children.start(anyio_backend_name, "hold_off", 2)
+    await children.until(said(victim, "waits"))
+    async with tenure.open_store(children.url) as store:
+        limiter = tenure.RateLimiter(store, "api", rate=20, burst=1)
+        with anyio.fail_after(PATIENCE):
+            async with anyio.create_task_group() as group:
+                for _ in range(3):
+                    group.start_soon(limiter.acquire)
+                victim.kill()
+                await limiter.acquire()
+            assert (await limiter.look()).held_off == 0
+            await limiter.acquire()

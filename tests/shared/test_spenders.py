@@ -6,6 +6,7 @@ import gc
 import logging
 
 import anyio
+import depth
 import pytest
 
 import tenure
@@ -106,6 +107,36 @@ async def test_without_a_correction_it_stays_as_booked(store, virtual_clock):
     assert (await limiter.look()).available["tokens"] == pytest.approx(2000, abs=1)
 
 
+async def test_another_task_than_the_one_that_spent_may_correct(store, virtual_clock):
+    limiter = RateLimiter(store, "llm", limits=LLM)
+    async with limiter.spend({"tokens": 4000}) as spending, anyio.create_task_group() as group:
+        group.start_soon(correct_later, spending)
+    await virtual_clock.settle()
+    assert (await limiter.look()).available["tokens"] == pytest.approx(5100, abs=1)
+
+
+async def correct_later(spending):
+    await anyio.sleep(1)
+    spending.correct({"tokens": 1000})
+
+
+async def test_a_block_is_for_one_use(store, virtual_clock):
+    limiter = RateLimiter(store, "llm", limits=LLM)
+    block = limiter.spend({"tokens": 4000})
+    with pytest.raises(RuntimeError, match="tenure:rate:llm: this block was not entered"):
+        await block.__aexit__(None, None, None)
+    async with block as spending:
+        with pytest.raises(
+            RuntimeError, match="tenure:rate:llm: this block was entered before; make a new one"
+        ):
+            await block.__aenter__()
+        spending.correct({"tokens": 1000})
+    with pytest.raises(RuntimeError, match="entered before"):
+        await block.__aenter__()
+    await virtual_clock.settle()
+    assert (await limiter.look()).available["tokens"] == pytest.approx(5000, abs=1)
+
+
 async def test_a_cost_above_the_burst_is_a_debt(store, virtual_clock):
     limiter = RateLimiter(store, "llm", limits=LLM)
     async with limiter.spend({"tokens": 6000}) as spending:
@@ -168,6 +199,20 @@ async def test_nobody_anywhere_goes_while_it_is_held_off(open_store_on, virtual_
             await virtual_clock.settle()
             group.start_soon(call, two)
         assert times == near(1, 12, 13, 14)
+
+
+async def test_the_end_of_a_hold_off_costs_the_same_however_many_wait(recording, virtual_clock):
+    async with tenure.open_store(recording, ttl=300) as store:
+        limiter = RateLimiter(store, "api", rate=1000, burst=1)
+        async with anyio.create_task_group() as group:
+            for _ in range(depth.share(1000)):
+                group.start_soon(limiter.acquire)
+            await virtual_clock.settle()
+            recording.take()
+            await limiter.hold_off(10)
+        await virtual_clock.settle()
+        # a look when it is held off, and one for the hint; nothing when that ends
+        assert [type(one) for one in recording.take(Spend, Refund, HoldOff, Look)] == [HoldOff, Look, Look]
 
 
 async def test_a_look_at_one_that_is_held_off(store, virtual_clock):

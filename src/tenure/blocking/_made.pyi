@@ -288,19 +288,19 @@ class Semaphore:
         Interruption: it may or may not be applied."""
 
 class RateLimiter:
-    """So many per so many seconds over all processes that use the store, with bursts.
+    """Limits a rate over all processes that use the store, with bursts.
 
-    `rate` per `per` seconds on the long run; up to `burst` at once after a pause (`rate` by default, 1 at least).
-    `limits` are several such limits at once, also of several units: what costs something in each of them is booked in
-    all or in none. A `cost` is a number of "requests" (or of the only unit that there is), or a mapping of units to
-    numbers, in which "requests" is 1 unless it is named, and other units 0.
+    On average `rate` per `per` seconds, and up to `burst` at once after a pause (`rate` by default, 1 at least).
+    `limits` are several such limits at once, also of several units: a cost is booked in all of them or in none. A
+    `cost` is a number of "requests" (or of the only unit that there is), or a mapping of units to numbers, in which
+    "requests" is 1 unless it is named, and other units 0.
 
-    A spending is booked in one round trip, in the order in which callers come, costs included; a caller that has to
-    wait does so here, without asking again. What costs nothing in a limit does not wait for it. `with limiter`
-    spends 1 before the block, and gives nothing back after it.
+    A spending is booked in one round trip, in the order in which callers arrive. A caller that has to wait sleeps in
+    its own process, and does not ask again. A call that costs nothing in a limit does not wait for that limit.
+    `with limiter` spends 1 before the block, and gives nothing back after it.
 
-    Limits are told apart by their unit and `per`. Another object of the same name may have other rates and bursts:
-    they count from its next booking on. What was spent stays spent, in amount, and those that wait keep their bookings.
+    Limits are distinguished by their unit and `per`. Another object of the same name may have other rates and bursts:
+    they count from its next booking on. Amounts that were spent stay spent, and waiting callers keep their bookings.
 
     Thread safety: any. Source: the generic cell rate algorithm (ITU-T
     I.371); giving back as in Go's `rate.Reservation.CancelAt`."""
@@ -328,18 +328,18 @@ class RateLimiter:
     def acquire(self, cost: Cost = 1, fail_fast: bool = False) -> None:
         """Spend `cost` as soon as the rate allows it.
 
-        A wait that the caller's deadline does not leave time for books nothing: by default it sleeps out its scope,
-        with `fail_fast` it raises `WouldExceedDeadline` at once. Raises `ValueError` if the cost is above the burst or
-        has a unit without a limit, `OutcomeUnknown`, `StoreClosed`, `EngineError`.
+        If the wait would outlast the caller's deadline, nothing is booked: by default the call sleeps until its scope
+        ends, with `fail_fast` it raises `WouldExceedDeadline` at once. Raises `ValueError` if the cost is above the
+        burst or has a unit without a limit, `OutcomeUnknown`, `StoreClosed`, `EngineError`.
         Interruption: what was booked is given back, as far as later bookings have not overtaken it."""
 
     def spend(self, cost: Cost = 1, fail_fast: bool = False) -> AbstractContextManager[Spending]:
         """Spend `cost` for a block, `with limiter.spend({"tokens": 800}) as spending`.
 
-        Entering waits as `acquire` does, and raises the same. In the block, `spending.correct({"tokens": 655})` says
+        Entering waits as `acquire` does, and raises the same. In the block, `spending.correct({"tokens": 655})` sets
         what it really cost. When the block ends, the difference is booked at once, also above the burst, or given back
         as far as time has not brought it back already. Without a correction it stays as booked, also if the block
-        raises. The correction is handed over and not waited for. If it cannot be booked, that is logged and reported
+        raises. Leaving the block does not wait for the correction. If it cannot be booked, that is logged and reported
         as "limiter.correction_failed".
         Interruption: while waiting, as `acquire`; of the block, a correction is booked nevertheless."""
 
@@ -349,11 +349,11 @@ class RateLimiter:
         Interruption: what was spent is given back, as far as later bookings have not overtaken it."""
 
     def hold_off(self, seconds: float) -> None:
-        """Let nobody anywhere have anything for so many seconds, as after an answer 429 with Retry-After.
+        """Stop all callers in all processes for so many seconds, as after an answer 429 with Retry-After.
 
-        That includes those that wait: each goes later by as much. If it is held off already, the later end counts.
+        Callers that wait already go later by as much. If the limiter is held off already, the later end counts.
         Raises `StoreClosed`, `EngineError`.
-        Interruption: it may be held off or not."""
+        Interruption: the limiter may be held off or not."""
 
     def look(self) -> LimiterState:
         """Return what may be spent at once, and when something may. Raises `StoreClosed`, `EngineError`."""

@@ -226,9 +226,8 @@ def leader(words: Sequence[str]) -> int:
 
 async def _elections(only: str | None, store: Store) -> list[SeenKey]:
     if only is None:
-        found = [
-            name for name in await names(store, "holds") if name.startswith(store.key("election", "x")[:-1])
-        ]
+        prefix = store.prefix("election")
+        found = [name for name in await names(store, "holds") if name.startswith(prefix)]
         return list(await look_at_keys(store, found))
     answered = await store.call(Holders(store.key("election", only)))
     assert isinstance(answered, Holdings)

@@ -34,7 +34,7 @@ class Limiter:
     held: float = 0.0
     """For how long it was held off in all, up to `held_until`."""
     last_due: float = 0.0
-    """When the last of those that wait is due, on the limiter's clock."""
+    """When the last waiting caller is due, on the limiter's clock."""
     booked: dict[str, Booked] = field(default_factory=dict[str, Booked])
 
     def time(self, now: float) -> float:
@@ -42,11 +42,11 @@ class Limiter:
         return max(now, self.held_until) - self.held
 
     def is_used(self, now: float) -> bool:
-        """Whether it says anything; else it is as if it had never been used."""
+        """Whether it has any effect; otherwise it is as if it had never been used."""
         return self.used_until() > now
 
     def used_until(self) -> float:
-        """The engine's time from which on it says nothing."""
+        """The engine's time from which on it has no effect."""
         ends = (booked.end for booked in self.booked.values())
         return max(self.held_until, max(self.last_due, *ends, 0.0) + self.held)
 
@@ -97,10 +97,12 @@ class Limiter:
             else:
                 back, ahead = amount / limit.rate, max(0.0, ahead)
             if back:
-                self.booked[limit.name] = Booked(time + (ahead - back) / change, known.rate)
+                # corrections add up: no debt lasts for longer than the longest duration
+                debt = min((ahead - back) / change, LONGEST)
+                self.booked[limit.name] = Booked(time + debt, known.rate)
 
     def hold_off(self, seconds: float, now: float) -> bool:
-        """Let no caller act for so long; False if it is held off for longer."""
+        """Hold it off for so many seconds; returns False if it is held off for longer already."""
         begin, end = max(now, self.held_until), now + seconds
         if end <= begin:
             return False
@@ -122,6 +124,6 @@ class Limiter:
         return min((booked.end - time) * (booked.rate / limit.rate), LONGEST)
 
     def _forget(self, time: float) -> None:
-        """Forget the limits of which nothing is booked any more: no limiter may have them now."""
+        """Forget the limits of which nothing is booked any more: perhaps no caller has them now."""
         for name in [name for name, booked in self.booked.items() if booked.end <= time]:
             del self.booked[name]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import inf
 from operator import add, sub
 
+from tenure.arguments import LONGEST
 from tenure.limits import Cost, Limit, Limits
 
 __all__ = ("Amounts", "Levels")
@@ -109,7 +110,8 @@ class Levels:
             if amount > 0:
                 self.full_at[i] -= max(0.0, min(amount * self.per[i], ends[i] - time))
             elif amount < 0:
-                self.full_at[i] = max(self.full_at[i], time) - amount * self.per[i]
+                # corrections add up: no debt lasts for longer than the longest duration
+                self.full_at[i] = min(max(self.full_at[i], time) - amount * self.per[i], time + LONGEST)
 
     def debts(self, time: float) -> list[float]:
         """How much of each is missing."""

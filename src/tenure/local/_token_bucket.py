@@ -4,9 +4,10 @@
 # pyright: reportPrivateUsage=false
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
+from functools import partial
 from math import inf, isfinite
 from numbers import Real
 from typing import Any, Self, cast, overload
@@ -14,9 +15,9 @@ from typing import Any, Self, cast, overload
 import anyio
 from anyio import CancelScope, WouldBlock
 
-from tenure.arguments import check_seconds
+from tenure.arguments import LONGEST, check_seconds
 from tenure.errors import WouldExceedDeadline
-from tenure.limits import REQUESTS, Available, Cost, Limit, LimiterState, Limits, Spending
+from tenure.limits import REQUESTS, Available, Cost, Limit, LimiterState, Limits, Spending, SpendingBlock
 from tenure.waiting import Line, Waiter, checkpoint, now
 
 from ._levels import Amounts, Levels, slack_of
@@ -42,7 +43,7 @@ class TokenBucketStatistics:
     tokens: float
     """How many are there now; below zero by what was reserved ahead."""
     tasks_waiting: int
-    """How many tasks wait, or reservations behind them; those cancelled in this turn of the loop may still count."""
+    """How many tasks wait, or reservations behind them; one cancelled in this turn of the loop may still count."""
 
 
 class Reservation:
@@ -73,7 +74,7 @@ class Reservation:
         return self._due + (self._bucket._held - self._held)
 
     def cancel(self) -> bool:
-        """Give the tokens back, if their time has not come; those that wait behind get theirs sooner.
+        """Give the tokens back, if their time has not come; later waiters get theirs sooner.
 
         Returns whether it did.
         """
@@ -98,25 +99,25 @@ class _Request:
 
 
 _HOLD = _Request(0.0)
-"""Keeps the place of the timekeeper while the bucket is held off and nobody waits; it may stay there after that."""
+"""Keeps the place of the timekeeper while the bucket is held off and no task waits; it may stay there after that."""
 
 _ONE_UNIT = Limits((Limit(1e12),))
-"""What says that a bucket with a rate counts requests."""
+"""A bucket with a rate counts requests."""
 
 
 class TokenBucket:
     """Lets `rate` tokens a second through, and at most `burst` at once after a pause.
 
-    First come, first served, whatever the weights: a task that wants many holds up those behind, and is not overtaken.
-    Waiting takes no lock; one task of the line keeps the time for all. When a task gives up, or a
-    reservation is cancelled, those behind go sooner. Tokens that fell due while tasks waited are not lost by waking
+    First come, first served, whatever the weights: a task that wants many tokens delays later ones, and is not
+    overtaken. Waiting takes no lock; one task of the line keeps the time for all. When a task gives up, or a
+    reservation is cancelled, later tasks go sooner. Tokens that fell due while tasks waited are not lost by waking
     late (up to 50 ms), so the rate is exact. After a longer stop of the loop all that fell due is there, as far as it
     fits into the bucket: up to `burst` go at once (or as many as fall due in 50 ms, if a high rate makes that more).
 
     The algorithm is GCRA (ITU-T I.371): one number, the theoretical arrival time.
 
-    With `limits=` there are several limits at once, also of several units: whatever is taken is taken from all of them
-    or from none. Where there is `n` it may then be a mapping of units to numbers, as the `cost` of a `RateLimiter`.
+    With `limits=` there are several limits at once, also of several units: an amount is taken from all of them or
+    from none. `n` may then be a mapping of units to numbers, as the `cost` of a `RateLimiter`.
     `rate`, `burst` and `statistics` are those of the first limit.
 
     ``async with bucket:`` takes one token before the block, and gives nothing back after it.
@@ -160,7 +161,7 @@ class TokenBucket:
         self._keeper: _Request | None = None
         self._alarm: CancelScope | None = None
         self._no_sooner = -inf
-        # nobody gets anything until then; for how long that has been in all
+        # until when the bucket is held off, and for how long it was held off in all
         self._held_until = -inf
         self._held = 0.0
 
@@ -200,7 +201,7 @@ class TokenBucket:
         place: with `fail_fast` it raises `WouldExceedDeadline` at once, else it sleeps until the scope ends it.
         ValueError for more than the burst.
 
-        Cancellation: nothing is taken and the place in the line is lost; those behind go sooner.
+        Cancellation: nothing is taken and the place in the line is lost; later waiters go sooner.
         """
         try:
             fits = 0 < n <= self._burst
@@ -276,7 +277,7 @@ class TokenBucket:
         return max(due, self._held_until)
 
     async def _keep_time(self, request: _Request) -> None:
-        """Sleep until this task may have its tokens; then let in all whose time has come, and hand on the clock."""
+        """Sleep until this task may take its tokens. Then admit all that is due, and hand the timekeeping on."""
         self._no_sooner = now() + TICK if self._per < TICK else -inf
         try:
             with CancelScope(deadline=self._next_alarm(request.n)) as self._alarm:
@@ -299,13 +300,13 @@ class TokenBucket:
         self._full_at += n * self._per
 
     def _let_in(self, time: float) -> None:
-        """Grant whatever is due, and make the first that is not due the timekeeper."""
+        """Grant all that is due, and make the first request that is not due the timekeeper."""
         line = self._line
         while self._keeper is None and (waiter := line.head()) is not None:
             request = waiter.want
             self._waiting -= request.n
             if request.booking is not None or (self._due_of(request.n) <= time and self._held_until <= time):
-                # a reservation needs no waking: its owner knows its time
+                # a reservation needs no waking: its owner sleeps by itself
                 self._spend(request.n, time)
                 if request.booking is not None:
                     request.booking._place = None
@@ -371,32 +372,30 @@ class TokenBucket:
     def spend(self, cost: Cost = 1, fail_fast: bool = False) -> AbstractAsyncContextManager[Spending]:
         """Take `cost` for a block, `async with bucket.spend({"tokens": 800}) as spending`.
 
-        Entering waits as `acquire` does, and raises the same. In the block, `spending.correct({"tokens": 655})` says
+        Entering waits as `acquire` does, and raises the same. In the block, `spending.correct({"tokens": 655})` sets
         what it really cost. When the block ends, the difference is taken, also above the burst, or given back as far as
         time has not brought it back already. Without a correction it stays as it was, also if the block raises.
         Cancellation: while waiting, nothing is taken; in the block, a correction counts nevertheless.
         """
         limits, costs = self._costs(cost)
-        return self._spend_for(limits, costs, fail_fast)
+        n = costs if isinstance(self, _OfLimits) else costs[REQUESTS]
+        book = partial(self._acquire_spending, n, fail_fast)
+        return SpendingBlock("token bucket", Spending(limits, costs), book, self._correct_spending)
 
     def _costs(self, cost: Cost) -> tuple[Limits, dict[str, float]]:
         costs = _ONE_UNIT.costs(cost)
         self._check(costs[REQUESTS])
         return _ONE_UNIT, costs
 
-    @asynccontextmanager
-    async def _spend_for(
-        self, limits: Limits, costs: dict[str, float], fail_fast: bool
-    ) -> AsyncGenerator[Spending]:
-        await self.acquire(cast("Any", costs if isinstance(self, _OfLimits) else costs[REQUESTS]), fail_fast)
-        ends, held = self._ends(), self._held
-        spending = Spending(limits, costs)
-        try:
-            yield spending
-        finally:
-            if back := spending.ended():
-                self._correct(back, [end + (self._held - held) for end in ends])
-                self._set_alarm()
+    async def _acquire_spending(self, n: Any, fail_fast: bool) -> tuple[list[float], float]:
+        """Take `n`. Returns when it will be back, in each limit, and for how long the bucket was held off so far."""
+        await self.acquire(n, fail_fast)
+        return self._ends(), self._held
+
+    def _correct_spending(self, taken: tuple[list[float], float], back: tuple[float, ...]) -> None:
+        ends, held = taken
+        self._correct(back, [end + (self._held - held) for end in ends])
+        self._set_alarm()
 
     def _ends(self) -> list[float]:
         """When what was taken last will be back, in each limit."""
@@ -408,15 +407,16 @@ class TokenBucket:
         if amount > 0:
             self._full_at -= max(0.0, min(amount * self._per, end - time))
         else:
-            self._full_at = self._clamped(time) - amount * self._per
+            # corrections add up: no debt lasts for longer than the longest duration
+            self._full_at = min(self._clamped(time) - amount * self._per, time + LONGEST)
 
     # holding off
 
     async def hold_off(self, seconds: float) -> None:
-        """Let nobody have anything for so many seconds, as after an answer 429 with Retry-After.
+        """Stop all callers for so many seconds, as after an answer 429 with Retry-After.
 
-        That includes those that wait, and reservations: each goes later by as much. If it is held off already, the
-        later end counts. Cancellation: it is not held off.
+        Tasks that wait already, and reservations, go later by as much. If the bucket is held off already, the later
+        end counts. Cancellation: it is not held off.
         """
         seconds = check_seconds("seconds", seconds)
         await checkpoint()

@@ -46,7 +46,7 @@ def settings(
     max_group_size: object,
     on_retry: object,
 ) -> SetGroups | None:
-    """What a description of a queue says of its groups; None if it says nothing."""
+    """What a description of a queue sets for its groups; None if it sets nothing."""
     if on_retry not in ("hold", "pass"):
         raise ValueError(f"on_retry must be 'hold' or 'pass', not {on_retry!r}")
     if per_group is None and weights is None and max_group_size is None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
+from functools import partial
 from typing import overload
 
 import anyio
@@ -12,26 +13,26 @@ from anyio import current_effective_deadline
 from tenure.arguments import LONGEST, check_seconds
 from tenure.engine import Booking, Look, RateLimit, RefundRequest, SpendRequest
 from tenure.errors import WouldExceedDeadline
-from tenure.limits import Cost, Limit, LimiterState, Spending, limits_of
+from tenure.limits import Cost, Limit, LimiterState, Spending, SpendingBlock, limits_of
 from tenure.store import Store
 
 from ._spenders import Spenders
 
 
 class RateLimiter:
-    """So many per so many seconds over all processes that use the store, with bursts.
+    """Limits a rate over all processes that use the store, with bursts.
 
-    `rate` per `per` seconds on the long run; up to `burst` at once after a pause (`rate` by default, 1 at least).
-    `limits` are several such limits at once, also of several units: what costs something in each of them is booked in
-    all or in none. A `cost` is a number of "requests" (or of the only unit that there is), or a mapping of units to
-    numbers, in which "requests" is 1 unless it is named, and other units 0.
+    On average `rate` per `per` seconds, and up to `burst` at once after a pause (`rate` by default, 1 at least).
+    `limits` are several such limits at once, also of several units: a cost is booked in all of them or in none. A
+    `cost` is a number of "requests" (or of the only unit that there is), or a mapping of units to numbers, in which
+    "requests" is 1 unless it is named, and other units 0.
 
-    A spending is booked in one round trip, in the order in which callers come, costs included; a caller that has to
-    wait does so here, without asking again. What costs nothing in a limit does not wait for it. `async with limiter`
-    spends 1 before the block, and gives nothing back after it.
+    A spending is booked in one round trip, in the order in which callers arrive. A caller that has to wait sleeps in
+    its own process, and does not ask again. A call that costs nothing in a limit does not wait for that limit.
+    `async with limiter` spends 1 before the block, and gives nothing back after it.
 
-    Limits are told apart by their unit and `per`. Another object of the same name may have other rates and bursts:
-    they count from its next booking on. What was spent stays spent, in amount, and those that wait keep their bookings.
+    Limits are distinguished by their unit and `per`. Another object of the same name may have other rates and bursts:
+    they count from its next booking on. Amounts that were spent stay spent, and waiting callers keep their bookings.
 
     Thread safety: none; a description, to be shared between tasks. Source: the generic cell rate algorithm (ITU-T
     I.371); giving back as in Go's `rate.Reservation.CancelAt`.
@@ -64,7 +65,7 @@ class RateLimiter:
         )
         self._key = Store.key(store, "rate", name)
         self._store = store
-        self._spenders = store.listen(store.key("rate", "*")[:-1], lambda: Spenders(store))
+        self._spenders = store.listen(store.prefix("rate"), lambda: Spenders(store))
         self.name: str = name
 
     def __repr__(self) -> str:
@@ -73,9 +74,9 @@ class RateLimiter:
     async def acquire(self, cost: Cost = 1, fail_fast: bool = False) -> None:
         """Spend `cost` as soon as the rate allows it.
 
-        A wait that the caller's deadline does not leave time for books nothing: by default it sleeps out its scope,
-        with `fail_fast` it raises `WouldExceedDeadline` at once. Raises `ValueError` if the cost is above the burst or
-        has a unit without a limit, `OutcomeUnknown`, `StoreClosed`, `EngineError`.
+        If the wait would outlast the caller's deadline, nothing is booked: by default the call sleeps until its scope
+        ends, with `fail_fast` it raises `WouldExceedDeadline` at once. Raises `ValueError` if the cost is above the
+        burst or has a unit without a limit, `OutcomeUnknown`, `StoreClosed`, `EngineError`.
         Cancellation: what was booked is given back, as far as later bookings have not overtaken it.
         """
         await self._acquire(self._limits.amounts(cost), fail_fast)
@@ -90,14 +91,17 @@ class RateLimiter:
     def spend(self, cost: Cost = 1, fail_fast: bool = False) -> AbstractAsyncContextManager[Spending]:
         """Spend `cost` for a block, `async with limiter.spend({"tokens": 800}) as spending`.
 
-        Entering waits as `acquire` does, and raises the same. In the block, `spending.correct({"tokens": 655})` says
+        Entering waits as `acquire` does, and raises the same. In the block, `spending.correct({"tokens": 655})` sets
         what it really cost. When the block ends, the difference is booked at once, also above the burst, or given back
         as far as time has not brought it back already. Without a correction it stays as booked, also if the block
-        raises. The correction is handed over and not waited for. If it cannot be booked, that is logged and reported
+        raises. Leaving the block does not wait for the correction. If it cannot be booked, that is logged and reported
         as "limiter.correction_failed".
         Cancellation: while waiting, as `acquire`; of the block, a correction is booked nevertheless.
         """
-        return self._spend(self._limits.costs(cost), fail_fast)
+        costs = self._limits.costs(cost)
+        amounts = tuple(costs[limit.unit] for limit in self._limits.all)
+        book = partial(self._acquire, amounts, fail_fast)
+        return SpendingBlock(self._key, Spending(self._limits, costs), book, self._correct)
 
     async def try_acquire(self, cost: Cost = 1) -> bool:
         """Spend `cost` if the rate allows it at once; returns whether it did. Raises as `acquire` does.
@@ -108,11 +112,11 @@ class RateLimiter:
         return (await self._spenders.spend(self._key, self._engine_limits, request)).booked
 
     async def hold_off(self, seconds: float) -> None:
-        """Let nobody anywhere have anything for so many seconds, as after an answer 429 with Retry-After.
+        """Stop all callers in all processes for so many seconds, as after an answer 429 with Retry-After.
 
-        That includes those that wait: each goes later by as much. If it is held off already, the later end counts.
+        Callers that wait already go later by as much. If the limiter is held off already, the later end counts.
         Raises `StoreClosed`, `EngineError`.
-        Cancellation: it may be held off or not.
+        Cancellation: the limiter may be held off or not.
         """
         await self._spenders.hold_off(self._key, check_seconds("seconds", seconds))
 
@@ -123,16 +127,8 @@ class RateLimiter:
 
     # inside
 
-    @asynccontextmanager
-    async def _spend(self, costs: Mapping[str, float], fail_fast: bool) -> AsyncGenerator[Spending]:
-        amounts = tuple(costs[limit.unit] for limit in self._limits.all)
-        bookings = await self._acquire(amounts, fail_fast)
-        spending = Spending(self._limits, costs)
-        try:
-            yield spending
-        finally:
-            if back := spending.ended():
-                self._spenders.refund(self._key, self._engine_limits, RefundRequest(bookings, back))
+    def _correct(self, bookings: tuple[Booking, ...], back: tuple[float, ...]) -> None:
+        self._spenders.refund(self._key, self._engine_limits, RefundRequest(bookings, back))
 
     async def _acquire(self, costs: tuple[float, ...], fail_fast: bool) -> tuple[Booking, ...]:
         while True:

@@ -41,7 +41,7 @@ class _Wanted(NamedTuple):
 
 
 class _Back(NamedTuple):
-    """What goes back; those that were booked last come first."""
+    """What goes back. The latest bookings come first."""
 
     order: float
     number: int
@@ -50,7 +50,7 @@ class _Back(NamedTuple):
 
 
 class Spenders:
-    """The spenders of this process, as long as they have something to say: other keys take no memory."""
+    """The spenders of this process. There is one for each key that is in use: idle keys take no memory."""
 
     def __init__(self, store: Store) -> None:
         self.store = store
@@ -61,35 +61,35 @@ class Spenders:
         self.looking: Line[None, None] = Line(lambda _: None)
 
     async def spend(self, key: str, limits: RateLimits, request: SpendRequest) -> Spending:
-        """Book it, and wait until it is due if it was booked."""
+        """Book it; if it was booked, wait until it is due."""
         self._check()
         return await self.of(key).spend(_Wanted(limits, request))
 
     async def pause(self, seconds: float) -> None:
-        """Sleep so long. Raises `StoreClosed` if the store closes meanwhile."""
+        """Sleep for so many seconds. Raises `StoreClosed` if the store closes meanwhile."""
         if self.closed:
             raise StoreClosed("the store was closed")
         with anyio.move_on_after(seconds):
             await self._pausing.wait(self._pausing.join(None))
 
     def refund(self, key: str, limits: RateLimits, request: RefundRequest) -> None:
-        """Give something back, or correct how much it was; handed over to the batches of the key."""
+        """Give a booking back or correct it, in one of the next batches of its key."""
         if not self.closed:
             self.of(key).refund(limits, request)
         elif request.amounts:
             self.report(key, StoreClosed("the store was closed"))
 
     async def hold_off(self, key: str, seconds: float) -> None:
-        """Let nobody anywhere have anything for so long."""
+        """Stop all callers in all processes for so many seconds."""
         self._check()
         await self.of(key).hold_off(seconds)
 
     def report(self, key: str, error: Exception) -> None:
-        """Corrections could not be booked."""
+        """Report corrections that could not be booked."""
         self.store.reporter.warn("limiter.correction_failed", key=key, error=error)
 
     def on_hint(self, hint: Hint) -> None:
-        """Pass it on to the spender of its key; MISSED goes to all."""
+        """Pass it on to the spender of its key. MISSED goes to all of them."""
         if hint.news is Notice.MISSED:
             for spender in list(self._by_key.values()):
                 spender.look()
@@ -97,24 +97,24 @@ class Spenders:
             spender.look()
 
     def on_found(self, session: Session, one: SessionItem) -> None:
-        """Nobody here has anything of a queue."""
+        """Nothing: a limiter leaves no items in a session."""
 
     def close(self) -> None:
-        """The store closes."""
+        """End all waits: the store closes."""
         self.closed = True
         lines = (self._pausing, self.holding_off, self.looking)
         for line in (*lines, *(spender.booked for spender in self._by_key.values())):
             line.fail_all(lambda: StoreClosed("the store was closed"))
 
     def of(self, key: str) -> _Spender:
-        """The spender of a key."""
+        """The spender of a key, made if there is none."""
         spender = self._by_key.get(key)
         if spender is None:
             spender = self._by_key[key] = _Spender(self, key)
         return spender
 
     def forget(self, key: str, spender: _Spender) -> None:
-        """It has nothing to say any more."""
+        """Remove a spender that is idle."""
         if self._by_key.get(key) is spender:
             del self._by_key[key]
 
@@ -125,7 +125,7 @@ class Spenders:
 
 
 class _Spender:
-    """All that this process does on one key: what comes while a batch is on its way forms the next."""
+    """All operations of this process on one key. Calls that come while a batch is under way form the next one."""
 
     def __init__(self, spenders: Spenders, key: str) -> None:
         self._key = key
@@ -139,7 +139,7 @@ class _Spender:
         self._spends: list[Waiter[_Wanted, Spending]] = []
         self._holding: list[Waiter[float, None]] = []
         self._refunds: list[_Back] = []
-        # those that wait for what is booked, and what is known of the time for which it is held off
+        # callers that wait for their bookings, and what is known about holding off
         self.booked: Line[_Wanted, Spending] = Line(self._left)
         self._waiting = 0
         self._held = 0.0
@@ -169,13 +169,13 @@ class _Spender:
         await self._spenders.holding_off.wait(waiter)
 
     def refund(self, limits: RateLimits, request: RefundRequest) -> None:
-        # the latest first: each uncovers the one before, where the other order would lose all but one
+        # the latest first: only the last booking can be given back whole, and then the one before it is the last
         last = max(booking.end for booking in request.bookings)
         heappush(self._backs, _Back(-last, next(self._numbers), limits, request))
         self._turns.schedule()
 
     def look(self) -> None:
-        """It was held off, or may have been: nobody goes until the answer is there."""
+        """It was held off, or may have been: callers that wait stay until the answer has come."""
         if self._waiting or self._spends:
             self._looks += 1
             self._spenders.store.send(Look(self._key), partial(self._on_look, self._looks))
@@ -185,7 +185,7 @@ class _Spender:
     async def _due(self, spending: Spending) -> None:
         due = now() + spending.delay
         while True:
-            # whoever held it off since then has put this off by as much
+            # the time for which it was held off since the booking delays it by as much
             left = due + max(0.0, self._held - spending.held) - now()
             if left > ROUNDING:
                 await self._spenders.pause(left)
@@ -217,7 +217,7 @@ class _Spender:
     # what the batcher asks
 
     def next_operation(self, session: Session, n: int) -> Operation[Any] | None:
-        # refunds first: a booking before them waits for what nobody spends, and buries it
+        # refunds first: a spending booked before them would wait longer, and less could be given back
         if self._backs:
             return self._next_refund(session, n)
         if self._holds and (hold := self._next_hold(session, n)):
@@ -262,7 +262,7 @@ class _Spender:
         del session
         spends, holding = self._take_out()
         if holding:
-            self.look()  # the hint for those that wait here comes another way
+            self.look()  # the hint to this process comes by another connection, perhaps later
         for holder in holding:
             self._spenders.holding_off.grant(holder, None)
         if spends:
@@ -274,7 +274,7 @@ class _Spender:
         self._turns.schedule()
 
     def on_session_lost(self, *, resent: bool) -> None:
-        # to hold off twice is to hold off once, a little later
+        # holding off twice is the same as holding off once, a little later
         self._holds.extendleft(reversed(self._holding))
         self._holding = []
         if resent:
@@ -299,14 +299,14 @@ class _Spender:
     # inside
 
     def _go_on(self) -> None:
-        """Send what has gathered, or be forgotten if there is nothing left to do; nothing is under way."""
+        """Send what has gathered, or remove this spender if it is idle. Nothing is under way."""
         if self._gathered or self._holds or self._backs:
             self._turns.schedule()
         elif not self._waiting and self._looked == self._looks:
             self._spenders.forget(self._key, self)
 
     def _take_out(self) -> tuple[list[Waiter[_Wanted, Spending]], list[Waiter[float, None]]]:
-        """What was under way."""
+        """Return what was under way, and forget it."""
         spends, holding = self._spends, self._holding
         self._spends, self._holding, self._refunds = [], [], []
         return spends, holding
@@ -317,7 +317,7 @@ class _Spender:
 
     def _take_back(self, wanted: _Wanted, spending: Spending) -> None:
         if spending.booked:
-            # by way of all of them: this one may have been replaced meanwhile
+            # not `self.refund`: another spender may have replaced this one meanwhile
             self._spenders.refund(self._key, wanted.limits, RefundRequest(spending.bookings))
             self._go(_waits(spending))
 

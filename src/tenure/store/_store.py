@@ -221,10 +221,14 @@ class Store(AsyncContextManagerMixin):
     def key(self, kind: str, name: str) -> str:
         """The engine's key of a named object; `Store.key(store, ...)` also checks that `store` is one."""
         if not isinstance(self, Store):  # pyright: ignore[reportUnnecessaryIsInstance] users are not all type-checked
-            kind = type(self)
-            name = kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__name__}"
-            raise TypeError(f"store must be an open store, from open_store(...), not {name}")
-        return f"{self.namespace}:{kind}:{check_name('name', name)}"
+            given = type(self)
+            shown = given.__name__ if given.__module__ == "builtins" else f"{given.__module__}.{given.__name__}"
+            raise TypeError(f"store must be an open store, from open_store(...), not {shown}")
+        return self.prefix(kind) + check_name("name", name)
+
+    def prefix(self, kind: str) -> str:
+        """What the engine's keys of all objects of a kind begin with."""
+        return f"{self.namespace}:{kind}:"
 
     def check_here(self) -> None:
         """Raise `RuntimeError` unless the store has been opened, in this thread and process."""
@@ -357,8 +361,9 @@ class Store(AsyncContextManagerMixin):
         elif hint.news is Notice.LOST:
             self.availability.look()
         elif hint.news is Notice.HELD:
-            # one listener for all limiters: to have one for each would cost a part of each spending
-            if limiters := self._listeners.get(f"{self.namespace}:rate:"):
+            # limiters listen by their kind: a listener for each would cost a part of each spending
+            _, kind, _ = hint.key.split(":", 2)
+            if limiters := self._listeners.get(self.prefix(kind)):
                 limiters.on_hint(hint)
         elif listener is None or hint.news is Notice.ASK or not isinstance(hint.news, Notice):
             self._acquisitions.on_hint(hint)

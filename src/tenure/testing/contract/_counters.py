@@ -89,6 +89,16 @@ class CounterContract(ContractBase):
         # what costs nothing in a limit does not wait for it
         assert delays == [0, self.about(3.0), self.about(2.0), self.about(3.1)]
 
+    async def test_many_limits_are_told_apart_by_their_names(self, do: Do) -> None:
+        session = await do.open()
+        limits = tuple(RateLimit(f"{n}", 1.0, 100.0) for n in range(8))
+        await self._spend(do, session, limits, tuple(map(float, range(8))))
+        # in another order, and beside limits that it does not name
+        await self._spend(do, session, limits[::-1], (1.0,) * 8)
+        await self._spend(do, session, limits[2:], (1.0,) * 6)
+        debts = (await do(Look("k", limits))).debts
+        assert debts == tuple(map(self.about, (1.0, 2.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0)))
+
     async def test_it_is_booked_in_all_limits_or_in_none(self, do: Do) -> None:
         session = await do.open()
         limits = (_TWO, _TEN)
@@ -126,6 +136,15 @@ class CounterContract(ContractBase):
         await advance(3.0)
         await do(Refund(session, do.number(), "k", (RefundRequest(bookings, (1.0, 40.0)),), limits))
         await self._debts(do, 4.0, 30.0)
+
+    async def test_corrections_add_up_to_no_more_than_the_longest_duration(self, do: Do) -> None:
+        session = await do.open()
+        ((_, _, _, bookings),) = await self._spend(do, session, (_TWO,), (4.0,))
+        much = RefundRequest(bookings, (-1e12,))
+        for request in (much, much, RefundRequest(bookings, (2.0,))):
+            await do(Refund(session, do.number(), "k", (request,), (_TWO,)))
+        (debt,) = (await do(Look("k", (_TWO,)))).debts
+        assert debt / 2.0 == self.about(1e9 - 1.0)
 
     async def test_a_debt_stays_the_same_amount_when_the_rate_changes(self, do: Do) -> None:
         session = await do.open()

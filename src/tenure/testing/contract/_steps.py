@@ -416,7 +416,7 @@ async def refund(d: Draw) -> None:
         n = d.walk.number(session, f"spend {key}")
 
         def request() -> RefundRequest:
-            amounts = tuple(d.one_of((0.0, 0.5, 8.0, -1.0)) for _ in limits)
+            amounts = tuple(d.one_of((0.0, 0.5, 8.0, -1.0, -1.0, -(2.0**40))) for _ in limits)
             return RefundRequest(bookings, amounts if d.flag() else ())
 
         await d.walk.send(Refund(session, n, key, d.some(1, 3, request), limits))

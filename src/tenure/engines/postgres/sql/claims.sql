@@ -183,20 +183,15 @@ CREATE FUNCTION tenure.claim(
     _quarantine bigint, _wait boolean, _group bytea DEFAULT ''
 ) RETURNS tenure.answer LANGUAGE plpgsql AS $$
 DECLARE
-    now bigint;
-    mine tenure.session;
+    entry record := tenure.enter_with(_clock, _session, 'pool', _pool);
+    now bigint := entry.now;
+    mine tenure.session := entry.mine;
     claim tenure.claim;
     item tenure.resource;
     place bigint;
 BEGIN
-    PERFORM tenure.keep(_session);
-    now := tenure.enter(_clock, 'pool', _pool);
-    IF now IS NULL THEN
-        RETURN tenure.word('more');
-    END IF;
-    SELECT * INTO mine FROM tenure.session s WHERE s.name = _session;
-    IF NOT FOUND THEN
-        RETURN tenure.word('gone');
+    IF entry.refusal IS NOT NULL THEN
+        RETURN tenure.word(entry.refusal);
     END IF;
     SELECT * INTO claim FROM tenure.claim c WHERE c.pool = _pool AND c.holder = _holder;
     IF FOUND AND claim.resource IS NOT NULL THEN

@@ -66,20 +66,15 @@ CREATE FUNCTION tenure.arrive_at(
     _clock bigint, _cap bigint, _session bytea, _key bytea, _participant bytea, _parties bigint, _on_departure text
 ) RETURNS tenure.answer LANGUAGE plpgsql AS $$
 DECLARE
-    now bigint;
-    mine tenure.session;
+    entry record := tenure.enter_with(_clock, _session, 'barrier', _key);
+    now bigint := entry.now;
+    mine tenure.session := entry.mine;
     barrier tenure.barrier;
     party tenure.party;
     arrived bigint;
 BEGIN
-    PERFORM tenure.keep(_session);
-    now := tenure.enter(_clock, 'barrier', _key);
-    IF now IS NULL THEN
-        RETURN tenure.word('more');
-    END IF;
-    SELECT * INTO mine FROM tenure.session s WHERE s.name = _session;
-    IF NOT FOUND THEN
-        RETURN tenure.word('gone');
+    IF entry.refusal IS NOT NULL THEN
+        RETURN tenure.word(entry.refusal);
     END IF;
     PERFORM tenure.tidy_barrier(now, _key);
     SELECT * INTO barrier FROM tenure.barrier b WHERE b.key = _key;

@@ -51,9 +51,10 @@ CREATE FUNCTION tenure.spend(
     _bursts double precision[], _costs double precision[], _longest double precision[]
 ) RETURNS SETOF tenure.answer LANGUAGE plpgsql AS $$
 DECLARE
-    now bigint;
+    entry record := tenure.enter_with(_clock, _session, 'limiter', _key);
+    now bigint := entry.now;
     at double precision;
-    mine tenure.session;
+    mine tenure.session := entry.mine;
     known tenure.answer[];
     it tenure.limiter;
     clock double precision;
@@ -67,15 +68,8 @@ DECLARE
     waits boolean := false;
     place int;
 BEGIN
-    PERFORM tenure.keep(_session);
-    now := tenure.enter(_clock, 'limiter', _key);
-    IF now IS NULL THEN
-        RETURN NEXT tenure.word('more');
-        RETURN;
-    END IF;
-    SELECT * INTO mine FROM tenure.session s WHERE s.name = _session;
-    IF NOT FOUND THEN
-        RETURN NEXT tenure.word('gone');
+    IF entry.refusal IS NOT NULL THEN
+        RETURN NEXT tenure.word(entry.refusal);
         RETURN;
     END IF;
     known := tenure.given(now, mine, 'spend', _key, _n);
@@ -146,9 +140,10 @@ CREATE FUNCTION tenure.refund(
     _ends double precision[], _sizes double precision[], _amounts double precision[]
 ) RETURNS tenure.answer LANGUAGE plpgsql AS $$
 DECLARE
-    now bigint;
+    entry record := tenure.enter_with(_clock, _session, 'limiter', _key);
+    now bigint := entry.now;
     at double precision;
-    mine tenure.session;
+    mine tenure.session := entry.mine;
     it tenure.limiter;
     clock double precision;
     j int;
@@ -157,14 +152,8 @@ DECLARE
     ahead double precision;
     back double precision;
 BEGIN
-    PERFORM tenure.keep(_session);
-    now := tenure.enter(_clock, 'limiter', _key);
-    IF now IS NULL THEN
-        RETURN tenure.word('more');
-    END IF;
-    SELECT * INTO mine FROM tenure.session s WHERE s.name = _session;
-    IF NOT FOUND THEN
-        RETURN tenure.word('gone');
+    IF entry.refusal IS NOT NULL THEN
+        RETURN tenure.word(entry.refusal);
     ELSIF tenure.given(now, mine, 'spend', _key, _n) IS NOT NULL THEN
         RETURN tenure.word('ok');
     END IF;
@@ -193,7 +182,7 @@ BEGIN
                 ahead := greatest(0, ahead);
             END IF;
             IF back <> 0 THEN
-                it.ends[place] := clock + (ahead - back) / change;
+                it.ends[place] := clock + least((ahead - back) / change, 1e9);
             END IF;
         END IF;
     END LOOP;
@@ -207,22 +196,17 @@ CREATE FUNCTION tenure.hold_off(
     _clock bigint, _cap bigint, _session bytea, _n bigint, _key bytea, _seconds bigint
 ) RETURNS tenure.answer LANGUAGE plpgsql AS $$
 DECLARE
-    now bigint;
+    entry record := tenure.enter_with(_clock, _session, 'limiter', _key);
+    now bigint := entry.now;
     at double precision;
-    mine tenure.session;
+    mine tenure.session := entry.mine;
     it tenure.limiter;
     clock double precision;
     begin_at double precision;
     waiter bytea;
 BEGIN
-    PERFORM tenure.keep(_session);
-    now := tenure.enter(_clock, 'limiter', _key);
-    IF now IS NULL THEN
-        RETURN tenure.word('more');
-    END IF;
-    SELECT * INTO mine FROM tenure.session s WHERE s.name = _session;
-    IF NOT FOUND THEN
-        RETURN tenure.word('gone');
+    IF entry.refusal IS NOT NULL THEN
+        RETURN tenure.word(entry.refusal);
     ELSIF tenure.given(now, mine, 'spend', _key, _n) IS NOT NULL THEN
         RETURN tenure.word('ok');
     END IF;

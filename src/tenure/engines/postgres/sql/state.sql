@@ -43,9 +43,23 @@ BEGIN
     RETURN CASE WHEN tenure.is_due(now) THEN NULL ELSE now END;
 END $$;
 
-CREATE FUNCTION tenure.session_of(_name bytea) RETURNS tenure.session LANGUAGE plpgsql AS $$
+-- The same for an operation that carries a session: its time and session, or the word that refuses it, 'more' or 'gone'.
+-- `acquire`, `put` and `exchange` do this in place, because a call would make them slower.
+CREATE FUNCTION tenure.enter_with(
+    _clock bigint, _session bytea, _kind text, _name bytea,
+    OUT now bigint, OUT mine tenure.session, OUT refusal text
+) LANGUAGE plpgsql AS $$
 BEGIN
-    RETURN (SELECT s FROM tenure.session s WHERE s.name = _name);
+    PERFORM tenure.keep(_session);
+    now := tenure.enter(_clock, _kind, _name);
+    IF now IS NULL THEN
+        refusal := 'more';
+        RETURN;
+    END IF;
+    SELECT * INTO mine FROM tenure.session s WHERE s.name = _session;
+    IF NOT FOUND THEN
+        refusal := 'gone';
+    END IF;
 END $$;
 
 -- Microseconds until the earliest moment at which asking again could help, -1 for never.

@@ -32,10 +32,21 @@ elseif operation ~= 'hold_off' then
     count = tonumber(ARGV[7])
 end
 local places, rates, ahead = {}, {}, {}
+local place_of
+if count > 4 then -- for a few, a table costs more than it saves
+    place_of = {}
+    for place = 5, #state, 3 do
+        place_of[state[place]] = place
+    end
+end
 for i = 1, count do
     local name, rate, place = ARGV[first], tonumber(ARGV[first + 1]), 5
-    while state[place] and state[place] ~= name do
-        place = place + 3
+    if place_of then
+        place = place_of[name] or #state + 1
+    else
+        while state[place] and state[place] ~= name do
+            place = place + 3
+        end
     end
     if not state[place] then
         state[place], state[place + 1], state[place + 2] = name, 0, rate
@@ -128,7 +139,7 @@ else
             back, debt = amount / rate, math.max(0, debt)
         end
         if back ~= 0 then
-            state[place + 1] = time + (debt - back) / change * 1e6
+            state[place + 1] = time + math.min((debt - back) / change, 1e9) * 1e6
         end
     end
     known = 'ok'
