@@ -222,7 +222,9 @@ class Store(AsyncContextManagerMixin):
         """The engine's key of a named object; `Store.key(store, ...)` also checks that `store` is one."""
         if not isinstance(self, Store):  # pyright: ignore[reportUnnecessaryIsInstance] users are not all type-checked
             given = type(self)
-            shown = given.__name__ if given.__module__ == "builtins" else f"{given.__module__}.{given.__name__}"
+            shown = (
+                given.__name__ if given.__module__ == "builtins" else f"{given.__module__}.{given.__name__}"
+            )
             raise TypeError(f"store must be an open store, from open_store(...), not {shown}")
         return self.prefix(kind) + check_name("name", name)
 
