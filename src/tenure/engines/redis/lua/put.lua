@@ -124,12 +124,15 @@ local function accept(count, cursor, value, expected)
     local before, former = queue.takers > 0 and queue.delayed > 0 and rare().first_delayed(queue), queue.tasks
     delayed, answer[#answer + 1] = 0, count
     for i = 1, count do
-        set(queue, 'tasks', queue.tasks + take_in()) -- at once: a replacement lets producers in
+        queue.tasks = queue.tasks + take_in() -- at once: a replacement lets producers in
         if i % CAP == 0 then
             write() -- unpack has a limit
         end
     end
-    set(queue, 'put', queue.put + queue.tasks - former)
+    if queue.tasks ~= former then
+        queue.changed.tasks = queue.tasks
+        set(queue, 'put', queue.put + queue.tasks - former)
+    end
     if cursor ~= '' then
         call('HSET', queue.key .. ':cursors', cursor, value)
     end
