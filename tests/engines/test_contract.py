@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import shutil
 from collections import Counter
-from itertools import islice
-from zlib import crc32
 
 import anyio
 import depth
@@ -38,16 +36,9 @@ class InSetTime(EngineContract):
     walks = depth.walks(10)
 
     @pytest.fixture(autouse=True)
-    def fewer_odd_arguments(self, monkeypatch):
-        """Without --full a third of them, which is not the same for each engine; still some of each operation."""
-        if depth.full:
-            return
-        odd, first = _odd_arguments._odd, crc32(type(self).__name__.encode()) % 3
-
-        def some(value):
-            return islice(odd(value), first, None, 3) if isinstance(value, Operation) else odd(value)
-
-        monkeypatch.setattr(_odd_arguments, "_odd", some)
+    def quick(self, request):
+        if not depth.full:
+            request.getfixturevalue("fewer_odd_arguments")
 
     @pytest.fixture
     def time(self):

@@ -93,8 +93,9 @@ POOLED = (
 
 @pytest.mark.full
 @pytest.mark.backends("asyncio")
+@pytest.mark.usefixtures("fewer_odd_arguments")
 class TestContract(EngineContract):
-    walks = depth.walks(5)
+    walks = depth.walks(3)
 
     @pytest.fixture
     def now(self):

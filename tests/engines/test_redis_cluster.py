@@ -47,10 +47,11 @@ class Time:
 
 @pytest.mark.full
 @pytest.mark.backends("asyncio")
+@pytest.mark.usefixtures("fewer_odd_arguments")
 class TestContract(EngineContract):
     """What holds on one server holds for the objects and sessions of one shard."""
 
-    walks = depth.walks(5)
+    walks = depth.walks(3)
 
     @pytest.fixture(autouse=True)
     def one_shard(self, monkeypatch):

@@ -33,6 +33,7 @@ LARGE = {
     "a_store_ends_clean_whenever_it_is_cancelled",
     "all_who_wait_for_the_end_see_it",
     "all_who_wait_for_a_result_get_it",
+    "batches_of_a_cancelled_worker_go_to_others",
     "calls_run_in_the_block_of_their_flight",
     "claimers_get_what_they_ask_for",
     "each_follower_sees_the_last_report_and_the_end",
@@ -42,8 +43,10 @@ LARGE = {
     "groups_have_their_shares_in_each_window",
     "many_are_put_in_portions_and_the_cursor_with_the_last",
     "no_more_of_a_group_are_at_work_than_its_limit",
+    "of_what_is_put_with_one_key_the_last_is_done_in_each_window",
     "producers_of_a_full_group_wait_and_others_pass",
     "readers_share_and_writers_do_not",
+    "several_run_a_schedule",
     "tasks_of_a_cancelled_worker_go_to_others",
     "the_tasks_of_a_group_end_in_their_order",
     "what_blocks_and_checks_raise_is_reported_once",
@@ -104,5 +107,7 @@ def test_cancelled_everywhere(scenario, engine):
     if engine == "wire" and not LONG:  # it has many more places: in turn on one loop and the other
         turn = scenarios().index(scenario) % 2
         cancel_everywhere(on(engine, scenario), backends=[("asyncio", "trio")[turn]], native=False)
+    elif engine and str(scenario) in LARGE and not LONG:  # natively too
+        cancel_everywhere(on(engine, scenario), backends=["asyncio"])
     else:
         cancel_everywhere(on(engine, scenario), backends=depth.loops(scenario), native=depth.full)

@@ -188,7 +188,7 @@ class Walk(RuleBasedStateMachine):
         assert self.offered == 0
 
 
-Walk.TestCase.settings = settings(max_examples=depth.share(150), stateful_step_count=40)
+Walk.TestCase.settings = settings(max_examples=depth.share(75), stateful_step_count=40)
 test_no_taker_is_forgotten_and_no_offer_declined_in_silence = Walk.TestCase
 
 
