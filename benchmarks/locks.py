@@ -166,7 +166,7 @@ def run(size: Size) -> Iterator[Row]:
             yield row(f"{engine}: semaphore, one task", loop, figures, ANYIO_SEMAPHORE)
             figures = interleaved(
                 {
-                    "ours": partial(ours, many_names, NAMES if size.smoke else 5 * times),
+                    "ours": partial(ours, many_names, NAMES if size.smoke else 2 * times),
                     "one task": partial(ours, cycled, lock, times),
                 },
                 size,
