@@ -104,10 +104,11 @@ def test_explored(scenario, engine):
 # a large one has hundreds of places in memory, and several times as many on a wire
 @entries(CANCELLED_ON, full=["wire", *LARGE], not_on_wire=() if LONG else LARGE)
 def test_cancelled_everywhere(scenario, engine):
-    if engine == "wire" and not LONG:  # it has many more places: in turn on one loop and the other
+    if not LONG and (engine == "wire" or (engine and str(scenario) in LARGE)):
+        # many more places: in turn on one loop, where a large one is cancelled natively too, and on the other
         turn = scenarios().index(scenario) % 2
-        cancel_everywhere(on(engine, scenario), backends=[("asyncio", "trio")[turn]], native=False)
-    elif engine and str(scenario) in LARGE and not LONG:  # natively too
-        cancel_everywhere(on(engine, scenario), backends=["asyncio"])
+        cancel_everywhere(
+            on(engine, scenario), backends=[("asyncio", "trio")[turn]], native=engine != "wire" and not turn
+        )
     else:
         cancel_everywhere(on(engine, scenario), backends=depth.loops(scenario), native=depth.full)
