@@ -121,7 +121,7 @@ async def test_a_timeout_says_where_the_abandoned_thread_is(store, caplog, how):
         if how == "worker":
             queue = WorkQueue(store, "jobs", retry=Retry(attempts=1))
             await queue.put("x")
-            worker = Worker(queue, stuck, timeout=0.1, concurrency=1)
+            worker = Worker(queue, stuck, timeout=0.5, concurrency=1)
             async with anyio.create_task_group() as group:
                 group.start_soon(worker.run)
                 await queue.join()
@@ -131,7 +131,7 @@ async def test_a_timeout_says_where_the_abandoned_thread_is(store, caplog, how):
             error = record.exc_info[1]
         else:
             with pytest.raises(TimeoutError) as caught:
-                await Threads(1).run(stuck, 1, timeout=0.1)
+                await Threads(1).run(stuck, 1, timeout=0.5)
             error = caught.value
     finally:
         go_on.set()
