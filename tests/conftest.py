@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import deque
 from pathlib import Path
 from zlib import crc32
 
@@ -510,6 +511,10 @@ def inline_redis(redis_server):
         engine.close()
 
 
+# those of a cluster whose servers listen on none yet
+_ports = deque(maxlen=100)
+
+
 def free_port():
     """A port on which a server of a cluster can listen, since the one that is 10,000 above is free as well.
 
@@ -519,12 +524,15 @@ def free_port():
     worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
     while True:
         port = 10_000 + worker % 10 * 1000 + random.randrange(1000)
+        if port in _ports:
+            continue
         try:
             for number in (port, port + 10_000):
                 with socket.socket() as one:
                     one.bind(("127.0.0.1", number))
         except OSError:
             continue
+        _ports.append(port)
         return port
 
 

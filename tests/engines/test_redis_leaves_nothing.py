@@ -13,7 +13,7 @@ import tenure
 from tenure import Barrier, Election, Lock, RateLimiter, ResourcePool, Retry, RWLock, Semaphore, WorkQueue
 
 NAMES = depth.share(300)
-TTL = 1.0
+TTL = 2.0
 STATE, SESSIONS = b"tenure:{0}:state", b"tenure:{0}:sessions"
 
 

@@ -212,7 +212,7 @@ def test_wrong_arguments(path):
 async def test_a_file_that_is_no_database(path, inline):
     path.write_bytes(b"something else entirely, and longer than a header\n" * 100)
     before = path.read_bytes()
-    await refused(SqliteEngine(path, inline=inline), "no SQLite database")
+    await refused(SqliteEngine(path, inline=inline), "is not a SQLite database")
     assert path.read_bytes() == before
 
 

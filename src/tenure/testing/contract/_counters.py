@@ -145,6 +145,9 @@ class CounterContract(ContractBase):
             await do(Refund(session, do.number(), "k", (request,), (_TWO,)))
         (debt,) = (await do(Look("k", (_TWO,)))).debts
         assert debt / 2.0 == self.about(1e9 - 1.0)
+        # so do spendings, also those of one request
+        *_, last = await self._spend(do, session, (_TWO,), (8.0,), (8.0,), (8.0,))
+        assert last.delay == self.about(1e9 + 2.0)
 
     async def test_a_debt_stays_the_same_amount_when_the_rate_changes(self, do: Do) -> None:
         session = await do.open()

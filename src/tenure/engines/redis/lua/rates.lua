@@ -109,7 +109,8 @@ elseif operation == 'spend' then
                     local least = start + math.min(cost, ARGV[7 + 3 * i]) / rates[i]
                     after = before + cost / rates[i]
                     after = after > least and after or least
-                    ahead[i], state[places[i] + 1], state[places[i] + 2] = after, time + after * 1e6, rates[i]
+                    ahead[i] = after < 1e9 and after or 1e9
+                    state[places[i] + 1], state[places[i] + 2] = time + after * 1e6, rates[i]
                 end
                 spending[2 * i], spending[2 * i + 1] = (time + after * 1e6) * 1e3, (after - before) * 1e9
             end
