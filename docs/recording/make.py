@@ -1,12 +1,15 @@
-"""Make `tenure.svg`, the recording in the README, out of a run of real commands in a shell: `python make.py`.
+"""Make `tenure.svg`, the recording in the README, out of a run of real commands in two shells.
 
-It needs a POSIX system with bash, the `tenure` command on the PATH, and the package pyte (0.8), which is the terminal.
-What the shell shows is sampled; all samples stand side by side in the picture, which moves past a window in steps.
-Lines that occur more than once are in it once. There is no script and no font in it.
+In the repository: `PYTHONPATH=tests:tests/web python docs/recording/make.py`. It needs a POSIX system with bash, the
+`tenure` command with its extra `web` on the PATH, Chromium, and the package pyte (0.8), which is the terminal. What a
+shell shows is sampled; all samples stand side by side in the picture, which moves past a window in steps. Lines that
+occur more than once are in it once. One frame is the page of `tenure web`, as PNGs for light and dark. There is no
+script and no font in it. The commands see another name of this machine.
 """
 
 from __future__ import annotations
 
+import base64
 import fcntl
 import os
 import pty
@@ -21,41 +24,56 @@ import sysconfig
 import termios
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from html import escape
 from itertools import groupby, pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pyte
+from browser import CHROMIUM, Browser
+from needed import NO_CHROMIUM
+from pictures import smaller
 
 COLUMNS, LINES = 80, 24
 SAMPLE = 0.35  # seconds, at least, between two pictures
 LONGEST = 1.5  # seconds that nothing may happen; longer rests are shortened
-REST = 6.0  # seconds at the end
+REST = 5.0  # seconds at the end
+PAGE: tuple[str, ...] = ("the page",)  # the sample that stands for the page
+PAGE_REST = 4.5  # seconds that the page is shown
+POLLS = 14  # how often the page has asked for news, about once a second, before its picture is taken
 WIDTH, HEIGHT, EDGE = 8.4, 18, 12  # of a character, a line, and the frame, in pixels
-RUN = "tenure run tenure.examples:digest --from 'lib/**/*.py' --rate 80/s"
+PAGE_SIZE = 1000, 660  # of the browser's window, in pixels
+HOST = "shop"
+PARTS = (
+    *("asyncio", "concurrent", "ctypes", "distutils", "email", "encodings", "idlelib", "importlib", "json"),
+    *("lib2to3", "multiprocessing", "unittest", "xml"),
+)
+RUN = "tenure run tenure.examples:digest --from 'lib/**/*.py' --rate 25/s"
 STYLE = """
 svg{font:14px ui-monospace,SFMono-Regular,Menlo,Consolas,"DejaVu Sans Mono",monospace}
 .w{fill:#f6f8fa;stroke:#d0d7de}text{fill:#1f2328;white-space:pre}
-.b{font-weight:bold}.red{fill:#cf222e}.green{fill:#1a7f37}
-@media(prefers-color-scheme:dark){.w{fill:#0d1117;stroke:#30363d}text{fill:#e6edf3}.red{fill:#ff7b72}.green{fill:#56d364}}
+.b{font-weight:bold}.red{fill:#cf222e}.green{fill:#1a7f37}.dark{display:none}
+@media(prefers-color-scheme:dark){.w{fill:#0d1117;stroke:#30363d}text{fill:#e6edf3}.red{fill:#ff7b72}.green{fill:#56d364}
+.light{display:none}.dark{display:inline}}
 """
 
 
 class Shell:
-    """A bash on a terminal of its own, which is sampled."""
+    """A bash on a terminal of its own, which is sampled. A hidden one is read too: it would stop otherwise."""
 
-    def __init__(self, folder: str) -> None:
-        self.samples: list[tuple[float, tuple[str, ...]]] = []
+    def __init__(self, folder: str, hidden: Shell | None = None) -> None:
+        self.samples: list[tuple[float, tuple[str, ...]]] = hidden.samples if hidden else []
+        self._hidden = hidden
         self._typed = ""
         self._screen = pyte.Screen(COLUMNS, LINES)
         self._stream = pyte.ByteStream(self._screen)
         pid, self._fd = pty.fork()
         if pid == 0:
             os.chdir(folder)
-            os.execvpe(
-                "bash", ["bash", "--norc", "--noprofile"], {**os.environ, "PS1": "$ ", "TERM": "xterm"}
-            )
+            path = os.pathsep.join(filter(None, (f"{folder}/names", os.environ.get("PYTHONPATH"))))
+            new = {"PS1": "$ ", "TERM": "xterm", "PYTHONPATH": path}
+            os.execvpe("bash", ["bash", "--norc", "--noprofile"], {**os.environ, **new})
         fcntl.ioctl(self._fd, termios.TIOCSWINSZ, struct.pack("HHHH", LINES, COLUMNS, 0, 0))
         self.pid = pid
         self.until(self.ready)
@@ -69,6 +87,10 @@ class Shell:
         os.write(self._fd, b"\r")
         self._read(0.5)
 
+    def press(self, key: bytes) -> None:
+        """Press a key."""
+        os.write(self._fd, key)
+
     def until(self, condition: Callable[[], object], seconds: float = 120.0) -> None:
         """Read on until something is to be seen."""
         limit = time.monotonic() + seconds
@@ -79,22 +101,25 @@ class Shell:
 
     def ready(self) -> bool:
         """Whether the shell waits for a command."""
-        return self._screen.display[self._screen.cursor.y].rstrip() == "$"
+        return self._screen.display[self._screen.cursor.y].rstrip() in {"$", "^C$"}
 
-    def shows(self, pattern: str) -> bool:
-        """Whether the screen has a text."""
-        return re.search(pattern, "\n".join(self._screen.display)) is not None
+    def shows(self, pattern: str) -> re.Match[str] | None:
+        """Where the screen has a text."""
+        return re.search(pattern, "\n".join(self._screen.display))
 
     def _read(self, seconds: float) -> None:
         end = time.monotonic() + seconds
+        shells = {shell._fd: shell for shell in (self, self._hidden) if shell}
         while (left := end - time.monotonic()) > 0:
-            if select.select([self._fd], [], [], left)[0]:
-                data = os.read(self._fd, 1 << 16)
-                if b"\x1b[?1049l" in data:  # the other screen is left: pyte has only one
-                    self._screen.reset()
-                    data = b"$ " + self._typed.encode() + b"\r\n" + data.rpartition(b"\x1b[?1049l")[2]
-                self._stream.feed(data)
+            for fd in select.select(shells, [], [], left)[0]:
+                shells[fd]._feed(os.read(fd, 1 << 16))
         self._sample()
+
+    def _feed(self, data: bytes) -> None:
+        if b"\x1b[?1049l" in data:  # the other screen is left: pyte has only one
+            self._screen.reset()
+            data = b"$ " + self._typed.encode() + b"\r\n" + data.rpartition(b"\x1b[?1049l")[2]
+        self._stream.feed(data)
 
     def _sample(self) -> None:
         now = time.monotonic()
@@ -118,56 +143,104 @@ class Shell:
         return f'textLength="{length * WIDTH:.1f}">' + "".join(parts) if length else ""
 
 
-def record() -> list[tuple[float, tuple[str, ...]]]:
-    """Run the commands; returns when the screen showed what."""
+def record() -> tuple[list[tuple[float, tuple[str, ...]]], dict[str, bytes]]:
+    """Run the commands; returns when the screen showed what, and the page's pictures."""
     with TemporaryDirectory() as folder:
         library = Path(sysconfig.get_path("stdlib"))
-        for part in (
-            "asyncio",
-            "concurrent",
-            "ctypes",
-            "distutils",
-            "email",
-            "encodings",
-            "importlib",
-            "json",
-            "lib2to3",
-        ):
+        for part in PARTS:
             if (library / part).is_dir():
                 shutil.copytree(library / part, Path(folder, "lib", part))
+        Path(folder, "names").mkdir()
+        Path(folder, "names", "sitecustomize.py").write_text(
+            f"import socket\n\nsocket.gethostname = lambda: {HOST!r}\n"
+        )
         shell = Shell(folder)
         shell.type(RUN)
-        shell.until(lambda: shell.shows(r"\] [2-9]\d\d/"))
+        shell.until(lambda: shell.shows(r"\] (?:[89]\d|\d{3})/"))
         (run,) = subprocess.check_output(["pgrep", "-P", str(shell.pid)], text=True).split()
         os.kill(int(run), signal.SIGKILL)
         shell.until(shell.ready)
         shell.type("# it was killed with kill -9: the same command continues")
         shell.type(RUN)
+        shell.until(lambda: shell.shows(r"\] 1[2-9]\d/"))
+        other = Shell(folder, shell)
+        pages = meanwhile(other)
         shell.until(shell.ready)
         shell.type("clear")
-        shell.type("tenure demo --seconds 26")
+        shell.type("tenure demo --quick")
         shell.until(shell.ready)
-        return shell.samples
+        return shell.samples, pages
 
 
-def picture(samples: list[tuple[float, tuple[str, ...]]]) -> str:
+def meanwhile(shell: Shell) -> dict[str, bytes]:
+    """What happens in another terminal; returns the pictures of the page."""
+    shell.type("# meanwhile, in another terminal")
+    shell.type("tenure top")
+    shell.until(lambda: shell.shows("round trip"))
+    end = time.monotonic() + 4
+    shell.until(lambda: time.monotonic() > end)
+    shell.press(b"q")
+    shell.until(shell.ready)
+    shell.type("tenure web")
+    shell.until(lambda: shell.shows(r"http://\S+"))
+    found = shell.shows(r"http://[^\s,]+")
+    assert found is not None
+    with ThreadPoolExecutor() as threads:
+        pages = threads.submit(photograph, found[0])
+        shell.until(pages.done)
+    shell.samples.append((time.monotonic(), PAGE))
+    shell.press(b"\x03")
+    shell.until(shell.ready)
+    return pages.result()
+
+
+def photograph(url: str) -> dict[str, bytes]:
+    """The page, light and dark, as PNGs with few colours."""
+    pages: dict[str, bytes] = {}
+    with (
+        TemporaryDirectory(ignore_cleanup_errors=True) as profile,
+        Browser(profile, width=PAGE_SIZE[0], height=PAGE_SIZE[1]) as browser,
+    ):
+        browser.open(url)
+        browser.until(f"+document.documentElement.dataset.polls >= {POLLS}")
+        browser("Emulation.setScrollbarsHidden", hidden=True)
+        for scheme in ("light", "dark"):
+            browser(
+                "Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}]
+            )
+            time.sleep(0.5)  # until it is drawn
+            pages[scheme] = browser.screenshot()
+    return {scheme: smaller(page) for scheme, page in pages.items()}
+
+
+def picture(samples: list[tuple[float, tuple[str, ...]]], pages: dict[str, bytes]) -> str:
     """The recording as SVG."""
     times, at = [0.0], 0.0
-    for (before, _), (after, _) in pairwise(samples):
-        times.append(at := at + min(LONGEST, after - before))
+    for (before, seen), (after, _) in pairwise(samples):
+        times.append(at := at + (PAGE_REST if seen is PAGE else min(LONGEST, after - before)))
     whole = at + REST
     names = {
         line: f"l{n}"
-        for n, line in enumerate(dict.fromkeys(line for _, seen in samples for line in seen if line))
+        for n, line in enumerate(
+            dict.fromkeys(line for _, seen in samples if seen is not PAGE for line in seen if line)
+        )
     }
     wide, high = COLUMNS * WIDTH + 2 * EDGE, LINES * HEIGHT + 2 * EDGE
     steps = "".join(
         f"{100 * moment / whole:.2f}%{{transform:translateX({-n * wide:.0f}px)}}"
         for n, moment in enumerate(times)
     )
+    page = "".join(
+        f'<image class="{scheme}" x="4" y="4" width="{wide - 8:.0f}" height="{high - 8}"'
+        f' href="data:image/png;base64,{base64.b64encode(png).decode()}"/>'
+        for scheme, png in pages.items()
+    )
     frames = "".join(
         f'<svg x="{n * wide:.0f}" width="{wide:.0f}">'
-        + "".join(f'<use href="#{names[line]}" y="{y * HEIGHT}"/>' for y, line in enumerate(seen) if line)
+        + (page if seen is PAGE else "")
+        + "".join(
+            f'<use href="#{names[line]}" y="{y * HEIGHT}"/>' for y, line in enumerate(seen) if line in names
+        )
         + "</svg>"
         for n, (_, seen) in enumerate(samples)
     )
@@ -185,6 +258,8 @@ def picture(samples: list[tuple[float, tuple[str, ...]]]) -> str:
 
 
 if __name__ == "__main__":
-    drawn = picture(record())
+    if CHROMIUM is None:
+        sys.exit(f"The recording shows the page of tenure web, and needs {NO_CHROMIUM}")
+    drawn = picture(*record())
     Path(__file__).with_name("tenure.svg").write_text(drawn, "utf-8")
     print(f"{len(drawn):,} bytes")
