@@ -37,11 +37,11 @@ from pictures import smaller
 
 COLUMNS, LINES = 80, 24
 SAMPLE = 0.35  # seconds, at least, between two pictures
-LONGEST = 1.5  # seconds that nothing may happen; longer rests are shortened
-REST = 5.0  # seconds at the end
+LONGEST = 1.2  # seconds that nothing may happen; longer rests are shortened
+REST = 4.5  # seconds at the end
 PAGE: tuple[str, ...] = ("the page",)  # the sample that stands for the page
-PAGE_REST = 4.5  # seconds that the page is shown
-POLLS = 14  # how often the page has asked for news, about once a second, before its picture is taken
+PAGE_REST = 4.0  # seconds that the page is shown
+POLLS = 10  # how often the page has asked for news, about once a second, before its picture is taken
 WIDTH, HEIGHT, EDGE = 8.4, 18, 12  # of a character, a line, and the frame, in pixels
 PAGE_SIZE = 1000, 660  # of the browser's window, in pixels
 HOST = "shop"
@@ -98,6 +98,11 @@ class Shell:
             if time.monotonic() > limit:
                 sys.exit("\n".join(self._screen.display))
             self._read(0.05)
+
+    def wait(self, seconds: float) -> None:
+        """Read on for some seconds."""
+        end = time.monotonic() + seconds
+        self.until(lambda: time.monotonic() > end)
 
     def ready(self) -> bool:
         """Whether the shell waits for a command."""
@@ -156,16 +161,17 @@ def record() -> tuple[list[tuple[float, tuple[str, ...]]], dict[str, bytes]]:
         )
         shell = Shell(folder)
         shell.type(RUN)
-        shell.until(lambda: shell.shows(r"\] (?:[89]\d|\d{3})/"))
+        shell.until(lambda: shell.shows(r"\] (?:[6-9]\d|\d{3})/"))
         (run,) = subprocess.check_output(["pgrep", "-P", str(shell.pid)], text=True).split()
         os.kill(int(run), signal.SIGKILL)
         shell.until(shell.ready)
         shell.type("# it was killed with kill -9: the same command continues")
         shell.type(RUN)
-        shell.until(lambda: shell.shows(r"\] 1[2-9]\d/"))
+        shell.until(lambda: shell.shows(r"\] (?:9\d|\d{3})/"))
         other = Shell(folder, shell)
         pages = meanwhile(other)
         shell.until(shell.ready)
+        shell.wait(1)
         shell.type("clear")
         shell.type("tenure demo --quick")
         shell.until(shell.ready)
@@ -177,8 +183,7 @@ def meanwhile(shell: Shell) -> dict[str, bytes]:
     shell.type("# meanwhile, in another terminal")
     shell.type("tenure top")
     shell.until(lambda: shell.shows("round trip"))
-    end = time.monotonic() + 4
-    shell.until(lambda: time.monotonic() > end)
+    shell.wait(4)
     shell.press(b"q")
     shell.until(shell.ready)
     shell.type("tenure web")
@@ -201,9 +206,9 @@ def photograph(url: str) -> dict[str, bytes]:
         TemporaryDirectory(ignore_cleanup_errors=True) as profile,
         Browser(profile, width=PAGE_SIZE[0], height=PAGE_SIZE[1]) as browser,
     ):
+        browser("Emulation.setScrollbarsHidden", hidden=True)
         browser.open(url)
         browser.until(f"+document.documentElement.dataset.polls >= {POLLS}")
-        browser("Emulation.setScrollbarsHidden", hidden=True)
         for scheme in ("light", "dark"):
             browser(
                 "Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}]
