@@ -204,15 +204,18 @@ PART = re.compile(r"(<!-- figures of ([\w ]+): begin -->\n).*?(<!-- figures: end
 def rewrite(page: str, record: Record) -> str:
     """A page in which each part between markers has a table of the benchmarks that its marker names.
 
-    A part without rows of the run stays as it is.
+    A part without rows of the run stays as it is. The first that has some also names the versions.
     """
+    first = True
 
     def part(found: re.Match[str]) -> str:
+        nonlocal first
         names = found[2].split()
         rows = [row for name in names for row in record.of(name)]
         if not rows:
             return found[0]
-        lines = "\n\n".join([" ".join(about(record)), markdown_table(rows)])
+        around, first = about(record) if first else _run(record), False
+        lines = "\n\n".join([" ".join(around), markdown_table(rows)])
         return f"{found[1]}\n`python -m benchmarks {' '.join(names)}`. {lines}\n\n{found[3]}"
 
     return PART.sub(part, page)

@@ -93,7 +93,7 @@ async def handed_over(make: Callable[[int], Enter], waiters: int) -> float:
 
 
 def run(size: Size) -> Iterator[Row]:
-    times, waiters = size.of((200, 50), (10_000, 1_000), (50_000, 10_000))
+    times, waiters = size.of((200, 50), (10_000, 1_000), (25_000, 10_000))
     for loop in LOOPS:
         contestants = {
             "ours": partial(on_loop, loop, cycled, plain, times),

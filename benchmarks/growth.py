@@ -85,7 +85,7 @@ def places() -> Generator[dict[str, str]]:
 def run(size: Size) -> Iterator[Row]:
     """Measure everything."""
     amounts = size.of((1, 10), (1, 100, 1_000), (1, 10, 100, 1_000, 10_000))
-    total = size.of(20, 1_000, 10_000)
+    total = size.of(20, 1_000, 5_000)
     for loop in LOOPS:
         for x in amounts:
             contestants = {

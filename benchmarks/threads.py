@@ -54,7 +54,7 @@ async def runs(make: Callable[[], Callable[[], Awaitable[None]]], tasks: int, ti
 
 
 def run(size: Size) -> Iterator[Row]:
-    times = size.of(100, 1_000, 10_000)
+    times = size.of(100, 1_000, 4_000)
     for loop in LOOPS:
         for tasks in (1, 20):
             figures = interleaved(
