@@ -89,7 +89,7 @@ def _mistake(peer: Peer, folder: str) -> str:
     contests = {name: works for name, (place, works) in CONTESTS.items() if place == folder}
     for key, values in (("dependencies", peer.packages), ("contests", peer.contests), ("loops", peer.loops)):
         if not _is(list, values) or not all(_is(str, value) for value in values):
-            return f"{key} is no list of strings"
+            return f"{key} must be a list of strings"
     for package in peer.packages:
         if not re.fullmatch(r"[\w.\[\],-]+==[\w.!+]+", package):
             return f"{package!r} in dependencies is not pinned as NAME==VERSION"
@@ -97,23 +97,23 @@ def _mistake(peer: Peer, folder: str) -> str:
         return "contests and loops must name at least one each"
     for contest in peer.contests:
         if contest not in contests:
-            return f"{contest!r} is no contest of {folder}; there are {', '.join(contests)}"
+            return f"{contest!r} is not a contest of {folder}; choose from {', '.join(contests)}"
     for loop in peer.loops:
         if loop not in LOOPS and not re.fullmatch(r"[1-9]\d* threads", loop):
-            return f"{loop!r} in loops is none of {', '.join(LOOPS)} and not like '8 threads'"
+            return f"{loop!r} in loops must be one of {', '.join(LOOPS)}, or like '8 threads'"
     works = [work for contest in peer.contests for work in contests[contest]]
     if not _is(dict, peer.counts) or not peer.counts:
-        return "counts is no table of works"
+        return "counts must be a table of works"
     for work, count in peer.counts.items():
         if work not in works:
-            return f"{work!r} in counts is no work; there are {', '.join(dict.fromkeys(works))}"
+            return f"{work!r} in counts is not a work; choose from {', '.join(dict.fromkeys(works))}"
         if not _is(int, count) or count < 1:
-            return f"{work} in counts is no number of at least 1"
-    return "" if _is(int, peer.redis) else "redis is no number of a version"
+            return f"{work} in counts must be a whole number of at least 1"
+    return "" if _is(int, peer.redis) else "redis must be the number of a version"
 
 
 def _is(kind: type, value: object) -> bool:
-    """Whether a value of the header has this type, as it should; `true` is no number."""
+    """Whether a value of the header has this type, as it should; `true` is not a number."""
     return type(value) is kind
 
 

@@ -62,7 +62,7 @@ def demo(words: Sequence[str]) -> int:
     # before its folder is made: it is to be deleted
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        # the folder of a user whose disk is full cannot be deleted either; its user knows that
+        # on a full disk it cannot be deleted either, and the demo has failed for that reason before
         with TemporaryDirectory(prefix="tenure-demo-", ignore_cleanup_errors=True) as folder:
             return run(_Demo(given, Path(folder)).run)
     finally:

@@ -59,7 +59,7 @@ class Books:
         return True
 
     def can_be_written(self) -> bool:
-        """Whether no process is in a transaction for longer than a moment, as one is that was stopped there."""
+        """Whether no process keeps a transaction open, as one does that was stopped in it."""
         try:
             with self._writing(_MOMENT) as connection:
                 connection.execute("BEGIN IMMEDIATE")

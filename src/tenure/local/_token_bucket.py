@@ -477,7 +477,7 @@ class TokenBucket:
         return f"<TokenBucket {self._rate:g}/s, burst {self._burst:g}, {self._tasks_waiting()} waiting>"
 
     def _check(self, n: Any) -> Any:
-        """The number of tokens. Raises `TypeError` for what is no number, `ValueError` for more than the burst."""
+        """The number of tokens. Raises `TypeError` for anything else, `ValueError` for more than the burst."""
         if isinstance(n, Mapping):
             n = _ONE_UNIT.costs(cast("Cost", n))[REQUESTS]
         elif not isinstance(n, Real):

@@ -254,7 +254,7 @@ BEGIN
         RETURN tenure.word('more');
     END IF;
     queue := tenure.queue_of(now, _queue);
-    -- each process says them again, which is not to cost what a change does
+    -- each process sends them in each of its sessions: without a change that costs little
     IF (queue.per_group, queue.group_size, queue.keep_order) = (_per_group, _max_size, _keep_order) AND NOT EXISTS (
         SELECT FROM (SELECT t.name, t.cost FROM tenure.turn t WHERE t.queue = _queue) t
         FULL JOIN unnest(_groups, _costs) u (name, cost) USING (name, cost) WHERE t IS NULL OR u IS NULL

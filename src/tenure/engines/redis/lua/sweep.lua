@@ -177,7 +177,7 @@ local function expire_task(member)
         rare().purge_dead(queue, task_id, seq)
     elseif task.token then
         call('ZREM', P .. 'expiring', member)
-        call('HDEL', task.hash, 'expires') -- no longer of interest to those who follow it
+        call('HDEL', task.hash, 'expires') -- its followers need not ask again then
     else
         rare().step_out(queue, task)
         end_task(queue, task, 'expired', '', 3600e6)
