@@ -1,7 +1,7 @@
 """Queues inside a process, from one task to another, against anyio's memory stream, asyncio and aiologic.
 
-asyncio's queues do not give way when nobody has to wait, and lose items in some windows of cancellation; they are here
-to show what that costs. aiologic's serve threads too.
+asyncio's queues do not give way when there is nothing to wait for, and lose items in some windows of cancellation;
+they are here to show what that costs. aiologic's serve threads too.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 There is no peer that does the same on any of these loops, so the figures stand beside floors. `anyio.Lock` and
 `anyio.Semaphore` are for one process and do less: no lease, no fence, no line on an engine, nothing that outlives the
 process; `anyio.Lock` takes a free lock with half a checkpoint, and the bare checkpoint is what a lock with a full one
-cannot pass. On SQLite every cycle is two transactions of ours, and of nobody else's.
+cannot pass. On SQLite every cycle is two transactions of ours, and none of others.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The read-write lock: reading when nobody writes, thousands of readers at once, readers and writers that contend.
+"""The read-write lock: reading without writers, thousands of readers at once, readers and writers that contend.
 
-aiorwlock prefers writers, and gives way to others when it is taken, as ours does, unless it is told to be "fast". It is
-for asyncio; tricycle's lock is for trio. The bare checkpoint is a floor: what gives way cannot be faster.
+aiorwlock prefers writers, and gives way to others when it is taken, as ours does, unless `fast` is set. It is for
+asyncio; tricycle's lock is for trio. The bare checkpoint is a floor: what gives way cannot be faster.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def of_tricycle() -> Pair:
     return lock.read_locked, lock.write_locked
 
 
-def of_nobody() -> Pair:
+def of_checkpoint() -> Pair:
     """No lock."""
     return BareCheckpoint, BareCheckpoint
 
@@ -138,7 +138,7 @@ def run(size: Size) -> Iterator[Row]:
         for loop in LOOPS:
             peers = {"tricycle": of_tricycle} if loop == "trio" else {"aiorwlock": of_aiorwlock}
             if work.measure is read:
-                peers["bare checkpoint"] = of_nobody
+                peers["bare checkpoint"] = of_checkpoint
             figures = interleaved(
                 {
                     name: partial(on_loop, loop, work.measure, make, n)

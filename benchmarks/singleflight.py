@@ -1,4 +1,4 @@
-"""Single flight: many callers who share one load, and loads that nobody shares.
+"""Single flight: many callers who share one load, and loads that are not shared.
 
 async-lru and anyio's lru_cache keep what was loaded; here they are given a new key for each load, so that each figure
 is of a load. async-lru runs on asyncio alone.

@@ -1,7 +1,7 @@
 """The token bucket: taking what is there, the accuracy of the rate, and what thousands that wait cost.
 
-aiolimiter is for asyncio, and gives way to nobody when it does not wait. The bare checkpoint is a floor: what gives way
-cannot be faster.
+aiolimiter is for asyncio, and does not give way to other tasks when it does not wait. The bare checkpoint is a floor:
+what gives way cannot be faster.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def ours() -> Callable[[], Awaitable[object]]:
     return TokenBucket(1e12, burst=1e12).acquire
 
 
-def of_nobody() -> Callable[[], Awaitable[object]]:
+def of_checkpoint() -> Callable[[], Awaitable[object]]:
     return anyio.lowlevel.checkpoint
 
 
@@ -98,7 +98,7 @@ def nothing(_: float) -> Callable[[], Awaitable[object]]:
 def run(size: Size) -> Iterator[Row]:
     times, seconds, waiters = size.of((200, 0.02, 50), (20_000, 0.1, 1_000), (50_000, 0.1, 10_000))
     for loop in LOOPS:
-        makes = {"ours": ours, CHECKPOINT: of_nobody}
+        makes = {"ours": ours, CHECKPOINT: of_checkpoint}
         if loop != "trio":
             makes[AIOLIMITER] = of_aiolimiter
         figures = interleaved(

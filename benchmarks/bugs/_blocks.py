@@ -10,7 +10,7 @@ def by_scope() -> Cancellable:
     block = cancellable()
     cancel = block.cancel
 
-    def cancel_scope(*, native: bool = False) -> None:  # noqa: ARG001 # the director's wish is not heard
+    def cancel_scope(*, native: bool = False) -> None:  # noqa: ARG001 # the directive is ignored
         cancel()
 
     block.cancel = cancel_scope

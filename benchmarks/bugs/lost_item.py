@@ -1,4 +1,4 @@
-"""anyio #728: an item that is handed to a receiver already cancelled is lost, and nobody else gets it."""
+"""anyio #728: an item that is handed to a receiver already cancelled is lost to all receivers."""
 
 from __future__ import annotations
 

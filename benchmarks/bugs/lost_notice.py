@@ -1,4 +1,4 @@
-"""anyio #1075: a condition notifies a waiter already cancelled, and nobody hears of what there is to do."""
+"""anyio #1075: a condition notifies a waiter that is already cancelled, and the notice is lost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""anyio #1170: between a release and the step of the waiter it woke, whoever does not wait gets the token too."""
+"""anyio #1170: between a release and the step of the waiter it woke, another caller can take the same token."""
 
 from __future__ import annotations
 

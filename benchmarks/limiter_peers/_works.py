@@ -35,7 +35,7 @@ It takes a name, how many, and in how many seconds; what it returns waits for on
 
 
 async def admit(opened: Opened, path: str, n: int) -> dict[str, float]:
-    """Let 32 callers acquire what nobody has to wait for."""
+    """Let 32 callers acquire what is there at once."""
     server = Server(path)
     async with opened(path) as limiter:
         acquire = limiter("plenty", PLENTY, 1)

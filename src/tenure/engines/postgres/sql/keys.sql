@@ -2,7 +2,7 @@
 --
 -- `_about` says what a key does: what becomes of the new task, the ttl and the longest wait, each -1 for none.
 
--- The task that has a key, and whether it is one that nobody has and that has not ended; NULL for none.
+-- The task that has a key, and whether it is unfinished and no taker holds it; NULL for none.
 CREATE FUNCTION tenure.owner_of(_now bigint, _queue bytea, _key bytea, OUT _id bigint, OUT _rests boolean)
 LANGUAGE plpgsql AS $$
 BEGIN
@@ -63,7 +63,7 @@ BEGIN
     RETURN (SELECT k.until FROM tenure.kept_key k WHERE k.queue = _queue ORDER BY k.until LIMIT 1);
 END $$;
 
--- A task that nobody has becomes another one: as if that were put and the old one removed.
+-- Replace a task that no taker holds, as if the new one were put and the old one removed.
 CREATE FUNCTION tenure.replace_task(
     _now bigint, _q tenure.queue, _id bigint, _payload bytea, _priority bigint, _delay bigint, _expires bigint,
     _meta bytea, _group bytea, _max_wait bigint

@@ -184,12 +184,12 @@ CREATE INDEX party_waits ON tenure.party (key, made) WHERE outcome IS NULL;
 CREATE INDEX party_session ON tenure.party (session, made);
 
 -- The counters of a queue. `waiting` and `delayed` are as the tasks stand in their orders, `live` are all unfinished;
--- `lasting` are records that are kept for good. Unless it is `awaited`, nobody watches the end of a task, and unless it is
--- `followed`, nobody watches its changes.
+-- `lasting` are records that are kept for good. `awaited`: a client may watch the end of a task. `followed`: a
+-- client may watch its changes.
 --
 -- Groups: unless it `has_groups`, what follows is as in a new queue. `named` are the rows of task_group but for that of
--- tasks without a group, `groups` those of them that have an unfinished task; `held` are the waiting tasks that nobody
--- can take now, because of the limits of their groups; `virtual_time` is that of the turns. While `named` is 0, so are
+-- tasks without a group, `groups` those of them that have an unfinished task; `held` are the waiting tasks that cannot
+-- be taken now, because of the limits of their groups; `virtual_time` is that of the turns. While `named` is 0, so are
 -- these, and there is no row in task_group. `weights` are the rows of turn.
 CREATE TABLE tenure.queue (
     name bytea PRIMARY KEY,

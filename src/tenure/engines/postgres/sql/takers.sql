@@ -36,7 +36,7 @@ BEGIN
     END IF;
 END $$;
 
--- Settle tasks all of which end, while nobody waits for the end of one: in one statement.
+-- Settle tasks in one statement, if all of them end and no client waits for the end of one.
 -- -> the queue, and the tokens of settlements that came too late
 CREATE FUNCTION tenure.settle_endings(
     _now bigint, INOUT _q tenure.queue, _mine tenure.session, _ids bigint[], _tokens bigint[], _verdicts text[],

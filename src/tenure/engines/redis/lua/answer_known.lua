@@ -1,5 +1,5 @@
--- Numbered answers: the last one of each session and object is kept for two ttls of the session. A client whose answers stay
--- away for a ttl has lost its session, so nobody asks for one later. In: `session`, `n`, `object`. Out: `ttl`, and `known`,
+-- Numbered answers: the last one of each session and object is kept for two ttls of the session. A client that gets no answer
+-- for a ttl has lost its session, so it never asks for an older one. In: `session`, `n`, `object`. Out: `ttl`, and `known`,
 -- the answer if this operation was applied before.
 local about_session = call('HMGET', P .. session .. ':session', 'ttl', 'number')
 local ttl, ANSWER = tonumber(about_session[1] or nil), P .. session .. ' ' .. object

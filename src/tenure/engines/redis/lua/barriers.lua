@@ -1,7 +1,8 @@
 -- Barriers: all participants go on together, or none does. ARGV[3] is the operation.
 --
--- `barrier` is a hash {parties, on_departure, generation, broken, keep, born}, `arrived` a sorted set of participants in the order in
--- which they came, `parties` a hash of participant -> its session, and the outcome once there is one, as JSON. A barrier at which nobody waits or has an outcome is forgotten at the time `keep`, unless it is broken.
+-- `barrier` is a hash {parties, on_departure, generation, broken, keep, born}, `arrived` a sorted set of participants in
+-- the order in which they came, `parties` a hash of participant -> its session, and the outcome once there is one, as
+-- JSON. A barrier without a party that waits or has an outcome is forgotten at the time `keep`, unless it is broken.
 
 local operations = {}
 

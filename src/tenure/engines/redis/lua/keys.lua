@@ -59,7 +59,8 @@ local function give(queue, key, task_id, ttl)
     end
 end
 
--- A task that nobody has is to become another one: it stands nowhere and has no fields. Its group does not know it yet.
+-- Remove a task that no taker holds from all orders and fields, since it is to become another one. Its group does not know
+-- that one yet.
 local function take_out(queue, task_id)
     write()
     local task = read_task(queue, format('%012d', task_id))

@@ -103,7 +103,7 @@ SELECT number, ordinal FROM claim WHERE pool = :pool AND resource IS NULL ORDER 
 
 -- numbers: The lowest number of those that wait, and the highest of a group.
 -- in: pool, group
--- out: two numbers; NULL if nobody waits
+-- out: two numbers; NULL if none waits
 SELECT (SELECT min(number) FROM claim WHERE pool = :pool AND resource IS NULL),
   (SELECT max(number) FROM claim WHERE pool = :pool AND group_name = :group AND resource IS NULL)
 
