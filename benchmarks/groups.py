@@ -167,7 +167,12 @@ def run(size: Size) -> Iterator[Row]:
             yield from ours(urls, size)
         for engine, place in (("Redis", redis), ("PostgreSQL", database)):
             results = contest(
-                f"groups_{engine.lower()}", "accounts", {"ours_groups": 100}, place, size, timeout=10
+                f"groups_{engine.lower()}",
+                "accounts",
+                {"ours_groups": 100},
+                place,
+                size,
+                timeout=size.of(10, 4, 10),
             )
             for figure, what in (("others", "the ten others are done"), ("all", "all are done")):
                 work = f"{engine}: one account at a time: {what}"

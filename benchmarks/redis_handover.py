@@ -64,7 +64,7 @@ class Server:
         return reply
 
     def info(self, section: str) -> dict[str, str]:
-        """A section of what it tells."""
+        """A section of the server's INFO."""
         lines = self("INFO", section).decode().splitlines()
         return dict(line.split(":", 1) for line in lines if ":" in line)
 
@@ -76,14 +76,14 @@ class Server:
     def calls(self, *commands: str) -> int:
         """How often these were called since the statistics were reset."""
         info = self.info("commandstats")
-        told = (info.get(f"cmdstat_{command}", "calls=0") for command in commands)
-        return sum(int(each.split(",")[0].partition("=")[2]) for each in told)
+        counts = (info.get(f"cmdstat_{command}", "calls=0") for command in commands)
+        return sum(int(each.split(",")[0].partition("=")[2]) for each in counts)
 
     def executing(self, *commands: str) -> float:
         """Seconds that these took to execute since then, without reading, writing and waking."""
         info = self.info("commandstats")
-        told = (info.get(f"cmdstat_{command}", "calls=0,usec=0") for command in commands)
-        return sum(int(each.split(",")[1].partition("=")[2]) for each in told) / 1e6
+        counts = (info.get(f"cmdstat_{command}", "calls=0,usec=0") for command in commands)
+        return sum(int(each.split(",")[1].partition("=")[2]) for each in counts) / 1e6
 
     def clients(self) -> int:
         """How many are connected, besides this."""
@@ -151,13 +151,13 @@ async def round_trip(who: str, path: str, times: int) -> float:
 
 
 async def wait_in_line(who: str, path: str, waiters: int, most: int) -> None:
-    """The work of one process: so many wait for the lock; tells who held it from when to when, until told to end.
+    """The work of one process: so many wait for the lock; reports each holder and its times, until it is asked to end.
 
     What comes after `most` holds is held for good, so that the others wait on.
     """
     holds: list[tuple[int, float, float]] = []
     numbers = count()
-    # so long that nobody is lost while 100,000 tasks take their first step
+    # so long that no lease is lost while 100,000 tasks take their first step
     async with opened(who, f"unix://{path}", 300.0) as (lock, _), anyio.create_task_group() as group:
 
         async def wait() -> None:
@@ -269,14 +269,14 @@ async def gate(
         async with lock(NAME):
             children()
             if who == "ours":
-                while ask.waiting() < waiters:  # noqa: ASYNC110 the server does not tell
+                while ask.waiting() < waiters:  # noqa: ASYNC110 the server has no event for it
                     await anyio.sleep(0.05)
             else:
                 await anyio.sleep(seconds / 4)
             line, sockets = ask.line(), (ask.clients() - 1) / processes
             before, executed = ask.cpu(), ask.executing("evalsha", "set")
         if who == "ours":
-            while ask.waiting() > left:  # noqa: ASYNC110 the server does not tell
+            while ask.waiting() > left:  # noqa: ASYNC110 the server has no event for it
                 await anyio.sleep(0.02)
         else:
             await anyio.sleep(seconds)
@@ -319,24 +319,26 @@ async def renewal(who: str, path: str, leases: int) -> float:
 
 
 async def orphans(who: str, path: str, cancelled: int) -> float:
-    """How many of 100,000 cancelled acquires leave something behind, as so many tell."""
+    """How many of 100,000 cancelled acquires leave something behind, from a sample."""
     ask, tasks, failed = Server(path), 100, failures(who)
     ask("FLUSHALL")
     async with opened(who, f"unix://{path}") as (lock, ping):
 
         async def work(n: int) -> None:
-            times = 0
+            times, longest = 0, 0.004
             numbers = count()
             while times < cancelled // tasks:
-                with anyio.move_on_after(random.uniform(0, 0.004)) as scope, suppress(*failed):
+                with anyio.move_on_after(random.uniform(0, longest)) as scope, suppress(*failed):
                     async with lock(f"lock {n} {next(numbers)}"):
                         scope.deadline = math.inf
                 times += scope.cancelled_caught
+                # so that about half of them end before they have the lock, however long that takes
+                longest *= 1.25 if scope.cancelled_caught else 0.8
 
         async with anyio.create_task_group() as group:
             for n in range(tasks):
                 group.start_soon(work, n)
-        # nobody waits for what is given back by who was cancelled: it goes before this
+        # a cancelled caller sends what it gives back without waiting; that goes before this
         await ping()
     left = set(ask("KEYS", "tenure:*" if who == "ours" else "lock *")) - {b"tenure:{0}:state"}
     return len(left) / (cancelled // tasks * tasks) * 100_000
@@ -354,7 +356,7 @@ async def lost_reply(who: str, path: str, ttl: float) -> tuple[float, int]:
         proxy.lose_reply()
         start = time.perf_counter()
         while True:
-            # whoever is told of the failure tries again
+            # a caller that gets the failure tries again
             with suppress(*failures(who)):
                 async with lock(NAME):
                     # the scripts of ours call SET as well
@@ -452,7 +454,8 @@ def run(size: Size) -> Iterator[Row]:
                 return rows_of(work, loop, {who: Figure([f]) for who, f in figures.items()}, unit, goal)
 
             yield from rows(f"renewing {leases:,} leases: commands", each(renewal, *(leases,) * 3), "", "1")
-            # fewer tell enough of a peer; coredis is left out, it may wait for ever once its callers were cancelled
+            # a smaller sample is enough for a peer; coredis is left out: it may wait for ever after its callers are
+            # cancelled
             amounts = cancelled, min(cancelled, 4000)
             yield from rows("left of 100,000 cancelled acquires", each(orphans, *amounts), "", "0")
             lost = each(lost_reply, *(ttl,) * 3)

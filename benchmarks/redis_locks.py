@@ -13,7 +13,7 @@ import anyio
 import redis.asyncio
 
 import tenure
-from benchmarks._measure import LOOPS, Row, Size, interleaved, on_loop, row
+from benchmarks._measure import Row, Size, interleaved, on_loop, row
 from benchmarks._redis_server import server
 from tenure.engines.redis._connection import Connection
 from tenure.engines.redis._endpoint import address
@@ -97,7 +97,7 @@ WORKS = (
 
 def run(size: Size) -> Iterator[Row]:
     with server() as path:
-        for loop in LOOPS:
+        for loop in size.loops:
             for work, tasks, locks, times, peer_times, goal in WORKS:
                 ours = partial(cycles, locks=locks) if locks else evaluations
                 theirs = partial(cycles_of_redis_py, locks=locks) if locks else evaluations_of_redis_py
