@@ -153,7 +153,7 @@ def test_queues_are_listed_with_their_counts(inhabitant, show, tell):
             "cancelled",
             "expired",
         ),
-        *("discarded", "purged", "reserved", "producers", "paused", "oldest", "groups"),
+        *("discarded", "purged", "reserved", "producers", "paused", "oldest", "groups", "max_size"),
     }
 
 

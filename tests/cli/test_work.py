@@ -552,6 +552,15 @@ def test_put_prints_the_id(command, url):
     assert (record.payload, record.priority, record.state) == (None, -3, "delayed")
 
 
+def test_put_leaves_the_size_that_the_program_has_set(command, url):
+    async def put(queue):
+        await tenure.WorkQueue(queue.store, "q", max_size=7).put(None)
+
+    on(url, put)
+    assert command("queue", "put", "q", "--store", url).code == 0
+    assert on(url, lambda queue: queue.statistics()).max_size == 7
+
+
 def test_put_makes_the_file_of_the_store(command, here):
     assert command("queue", "put", "q", "1").out == "1\n"
     assert (here / "tenure.db").exists()

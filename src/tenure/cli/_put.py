@@ -53,6 +53,9 @@ def put(words: Sequence[str]) -> int:
 
 async def _put(given: argparse.Namespace, payload: Any, store: Store) -> int:
     queue = WorkQueue(store, given.name)
+    if max_size := (await queue.statistics()).max_size:
+        # each put sets that of the queue, and what its program has set shall stay
+        queue = WorkQueue(store, given.name, max_size=max_size)
     try:
         return await queue.put(
             *(payload, given.priority, given.delay, given.key),

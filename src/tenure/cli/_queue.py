@@ -115,9 +115,10 @@ def _show(words: Sequence[str]) -> int:
     rows = [
         (n, getattr(statistics, n))
         for n in QueueStatistics.__dataclass_fields__
-        if n not in ("oldest", "paused")
+        if n not in ("max_size", "oldest", "paused")
     ]
     rows += [
+        ("max_size", f"{statistics.max_size:,}" if statistics.max_size else "-"),
         ("oldest", spoken(statistics.oldest) if statistics.oldest else "-"),
         ("paused", "yes" if statistics.paused else "no"),
     ]

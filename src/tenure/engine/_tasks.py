@@ -481,7 +481,7 @@ class QueueCounts:
     `reserved` slots belong to producers whose turn has come, `producers` wait, in the lines of groups too; `groups` is
     how many groups have an unfinished task, "" not among them; `oldest` is for how many seconds the
     longest waiting task has been ready (0: none); `cursors` are the stored (name, value) pairs; `now` is the engine's
-    time, in seconds since 1970 in UTC.
+    time, in seconds since 1970 in UTC; `max_size` is that of the last put (0: nothing was put).
     """
 
     put: int
@@ -502,3 +502,4 @@ class QueueCounts:
     cursors: tuple[tuple[str, bytes], ...]
     ask_again_in: float
     now: float
+    max_size: int

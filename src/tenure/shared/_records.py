@@ -43,7 +43,8 @@ class QueueStatistics:
     put = waiting + delayed + leased + done + dead + cancelled + expired + discarded + purged. A task that was replaced
     was put once. `reserved` slots belong
     to producers whose turn has come, `producers` wait for one; `oldest` is for how many seconds the longest waiting
-    task has been ready; `groups` is how many groups have an unfinished task.
+    task has been ready; `groups` is how many groups have an unfinished task; `max_size` is that of the last put, 0 if
+    there was none.
     """
 
     put: int
@@ -61,6 +62,7 @@ class QueueStatistics:
     paused: bool
     oldest: float
     groups: int = 0
+    max_size: int = 0
 
     @property
     def unfinished(self) -> int:

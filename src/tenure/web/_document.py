@@ -17,7 +17,7 @@ from ._waits import Deadlock, task_of
 
 _COUNTS = (
     *("put", "waiting", "delayed", "leased", "done", "dead", "cancelled", "expired", "discarded", "purged"),
-    *("producers", "paused", "oldest"),
+    *("producers", "paused", "oldest", "max_size"),
 )
 _SHOWN_HOLDERS = 20
 

@@ -87,6 +87,8 @@ class Groups:
         self._tasks = tasks
         self._plain = Group("", is_ready)
         self._named: dict[str, Group] = {}
+        self.unfinished = 0
+        """How many groups have an unfinished task, that of the tasks without one not among them."""
         self._now = 0.0  # the virtual time
         self._tags = Order(self._stands)
         self._per_group = 0
@@ -123,12 +125,15 @@ class Groups:
 
     def come(self, name: str) -> None:
         """There is one unfinished task more in a group."""
-        self._group(name).unfinished += 1
+        group = self._group(name)
+        self.unfinished += not group.unfinished
+        group.unfinished += 1
 
     def go(self, task: GroupedTask) -> None:
         """A task that has a group, and is neither leased nor waiting, is unfinished no more."""
         group = self._named[task.group]
         group.unfinished -= 1
+        self.unfinished -= not group.unfinished
         if group.bound == task.id:
             group.bound = 0
             self._refresh(group)

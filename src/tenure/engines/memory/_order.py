@@ -33,6 +33,18 @@ class Order:
         """Those that still stand, in no order."""
         return [rank for rank in self._heap if self.stands(self._group, rank)]
 
+    def until(self, last: Rank) -> set[Rank]:
+        """Those up to `last`; takes as long as there are such ranks, standing or not."""
+        found: set[Rank] = set()
+        places = [0]
+        while places:
+            place = places.pop()
+            if place < len(self._heap) and (rank := self._heap[place]) <= last:
+                if self.stands(self._group, rank):
+                    found.add(rank)
+                places += (2 * place + 1, 2 * place + 2)
+        return found
+
     def first(self) -> Rank | None:
         heap = self._heap
         while heap and not self.stands(self._group, heap[0]):

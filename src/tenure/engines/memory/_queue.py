@@ -114,6 +114,7 @@ class Queue:
         self.stops: dict[int, Session] = {}
         self._log: list[Ended] = []
         self._by_due = Order(self._is_delayed)
+        self._by_age: Order | None = None  # of all that wait; once its oldest is asked for
 
     def is_forgotten(self, now: float) -> bool:
         """Whether nothing keeps it any more; idle takers do not."""
@@ -160,6 +161,10 @@ class Queue:
         # one that was replaced at once may be in another group now, or have another priority
         return task.group == group and (len(rank) == 2 or task.priority == -rank[0])
 
+    def _is_waiting(self, _: str, rank: Rank) -> bool:
+        task = self.tasks.get(rank[-1])
+        return task is not None and task.session is None and not task.delayed and task.ready_at == rank[-2]
+
     def _is_delayed(self, _: str, rank: Rank) -> bool:
         task = self.tasks.get(rank[-1])
         return task is not None and task.delayed and task.ready_at == rank[-2]
@@ -175,6 +180,8 @@ class Queue:
         else:
             self.waiting += 1
             self.groups.add(task)
+            if self._by_age is not None:
+                self._by_age.add((task.ready_at, task.id), self.waiting)
 
     def step_out(self, task: Task) -> None:
         """The task is no longer waiting or delayed; its ranks die by themselves."""
@@ -188,6 +195,20 @@ class Queue:
     def next_due(self) -> float | None:
         rank = self._by_due.first()
         return rank[0] if rank else None
+
+    def due(self, now: float) -> int:
+        """How many are entered as delayed, and are due."""
+        return len(self._by_due.until((now, inf))) if self.delayed else 0
+
+    def oldest(self, now: float) -> float:
+        """Since when the longest waiting task has been ready; `now` if none waits."""
+        if self._by_age is None:
+            self._by_age = Order(self._is_waiting)
+            for task in self.tasks.values():
+                if task.session is None and not task.delayed:
+                    self._by_age.add((task.ready_at, task.id), self.waiting)
+        firsts = (self._by_age.first(), self._by_due.first())
+        return min([now, *(rank[0] for rank in firsts if rank is not None)])
 
     def promote(self, now: float, cap: int) -> int:
         """Move at most `cap` delayed tasks that are due to the waiting ones; return how many."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Sequence
 from heapq import heappop, heappush
 from itertools import islice
@@ -715,18 +716,20 @@ class Tasks:
         if op.watch and queue.tasks:
             self._state.watch(op.watch, ("drain", op.key))
         now = self._state.now
-        states = [queue.state_of(task, now) for task in queue.tasks.values()]
-        dead = queue.counts["dead"]
+        due = queue.due(now)
+        waiting, delayed = queue.waiting + due, queue.delayed - due
+        leased = len(queue.tasks) - waiting - delayed
+        dead, groups = queue.counts["dead"], queue.groups.unfinished
         if op.recount:
+            states = Counter(queue.state_of(task, now) for task in queue.tasks.values())
+            waiting, delayed, leased = states["waiting"], states["delayed"], states["leased"]
             dead = sum(ended.state == "dead" for ended in queue.ended.values())
-        oldest = min(
-            (t.ready_at for t in queue.tasks.values() if queue.state_of(t, now) == "waiting"), default=now
-        )
+            groups = len({task.group for task in queue.tasks.values()} - {""})
         return QueueCounts(
             put=queue.counts["put"],
-            waiting=states.count("waiting"),
-            delayed=states.count("delayed"),
-            leased=states.count("leased"),
+            waiting=waiting,
+            delayed=delayed,
+            leased=leased,
             done=queue.counts["done"],
             dead=dead,
             cancelled=queue.counts["cancelled"],
@@ -735,12 +738,13 @@ class Tasks:
             purged=queue.counts["purged"],
             reserved=queue.reserved_slots,
             producers=len(queue.producers) + len(queue.in_groups),
-            groups=len({task.group for task in queue.tasks.values()} - {""}),
+            groups=groups,
             paused=queue.paused,
-            oldest=max(0.0, now - oldest),
+            oldest=now - queue.oldest(now),
             cursors=tuple(sorted(queue.cursors.items())),
             ask_again_in=self._state.ask_again_in(),
             now=self._state.wall_time(),
+            max_size=queue.max_size if queue.counts["put"] else 0,
         )
 
     # ------------------------------------------------------------------------------------------ clearing up

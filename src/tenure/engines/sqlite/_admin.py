@@ -263,6 +263,7 @@ class Admin:
             cursors=tuple(sorted(state.all(QUEUES.cursors, queue=queue.id))),
             ask_again_in=state.ask_again_in(),
             now=seconds(state.wall),
+            max_size=queue.max_size if queue.put else 0,
         )
 
     def _oldest(self, queue: Queue) -> float:

@@ -128,6 +128,14 @@ class TaskContract(ClerkBase):
         assert (counts.reserved, counts.producers, counts.put) == (0, 0, 3)
         assert payloads(await a.take(5)) == [b"third"]
 
+    async def test_the_counts_have_the_size_that_the_last_put_has_set(self, clerk: OpenClerk) -> None:
+        a = await clerk("a")
+        assert (await a.count()).max_size == 0
+        await a.put(*plain(2), max_size=7)
+        assert (await a.count()).max_size == 7
+        assert await a.request("m", *plain(1), max_size=2, wait=False) is Reply.REFUSED
+        assert (await a.recount()).max_size == 2
+
     @pytest.mark.parametrize("how", ["closed", "expired"])
     @pytest.mark.parametrize("place", ["waiting", "reserved"])
     async def test_the_place_of_a_dead_producer_goes_to_the_next(

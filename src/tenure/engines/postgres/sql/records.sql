@@ -141,7 +141,7 @@ BEGIN
     END IF;
 END $$;
 
--- A task that nobody has becomes ready after a delay. -> the queue, and whether there is such a task
+-- Make a task that no taker holds ready after a delay. -> the queue, and whether there is such a task
 CREATE FUNCTION tenure.postpone_task(
     _now bigint, INOUT _q tenure.queue, _id bigint, _delay bigint, OUT _done boolean
 ) LANGUAGE plpgsql AS $$
@@ -415,7 +415,7 @@ BEGIN
 END $$;
 
 -- -> counts(put, waiting, delayed, leased, done, dead, cancelled, expired, discarded, purged, reserved, producers,
--- groups, paused, oldest, again, now), then cursor(; name, value) of each; gone, more
+-- groups, paused, oldest, again, now, max_size), then cursor(; name, value) of each; gone, more
 CREATE FUNCTION tenure.count_tasks(_clock bigint, _cap bigint, _queue bytea, _watch bytea, _recount boolean)
 RETURNS SETOF tenure.answer LANGUAGE plpgsql AS $$
 DECLARE
@@ -440,7 +440,7 @@ BEGIN
     END IF;
     q := tenure.seen(now, _queue);
     IF q.name IS NULL THEN
-        RETURN NEXT ROW('counts', array_fill(0, ARRAY[15]) || tenure.again(now, NULL) || now, NULL)::tenure.answer;
+        RETURN NEXT ROW('counts', array_fill(0, ARRAY[15]) || ARRAY[tenure.again(now, NULL), now, 0], NULL)::tenure.answer;
         RETURN;
     END IF;
     IF _watch <> '' AND q.live > 0 THEN
@@ -467,7 +467,8 @@ BEGIN
     );
     RETURN NEXT ROW('counts', ARRAY[
         q.put, q.waiting + due, q.delayed - due, q.live - q.waiting - q.delayed, q.done, q.dead, q.cancelled, q.expired,
-        q.discarded, q.purged, q.reserved, q.producers, q.groups, q.paused::int, now - oldest, tenure.again(now, NULL), now
+        q.discarded, q.purged, q.reserved, q.producers, q.groups, q.paused::int, now - oldest, tenure.again(now, NULL), now,
+        CASE WHEN q.put > 0 THEN q.max_size ELSE 0 END
     ], NULL)::tenure.answer;
     RETURN QUERY SELECT 'cursor', NULL::bigint[], ARRAY[c.name, c.value]
         FROM tenure.cursor c WHERE c.queue = _queue ORDER BY c.name;

@@ -83,7 +83,7 @@ local function cancel(queue, task_id)
     return true
 end
 
--- A task that nobody has becomes ready after ARGV[8]; false if there is none.
+-- Make a task that no taker holds ready after ARGV[8]; false if there is none.
 local function postpone(queue, task_id)
     local task = read_task(queue, task_id)
     if not task or task.token then
@@ -555,6 +555,6 @@ function operations.count(name)
         queue.expired, queue.discarded, queue.purged, queue.reserved, queue.producers + queue.lined,
         grouped or call('ZCARD', queue.key .. ':sizes'), queue.paused, now - oldest,
         call('HGETALL', queue.key .. ':cursors'),
-        ask_again_in(), now,
+        ask_again_in(), now, queue.put > 0 and queue.size or 0,
     }
 end
