@@ -65,7 +65,7 @@ async def test_a_process_slow_to_end_is_detected(fleet, tmp_path):
     trial = ProcessorTrial(None, fleet, tmp_path, random.Random(), loops=("asyncio",), cheats=True)
     verdict = await trial.run(0, *["drain"] * 6)  # whether he is told while he works is a matter of luck
     assert verdict.violations
-    assert all("s to end" in text for text in verdict.violations)
+    assert any("s to end" in text for text in verdict.violations)
 
 
 # ---------------------------------------------------------------------------------------------------- told to end
