@@ -29,12 +29,12 @@ def contest(
     """Let ours and the peers of the contest `name` do a work in turn, each on a fresh server or database.
 
     `ours` are modules of ours, and how much each does; `redis` is the version of the server that `place` has. A
-    contestant has `timeout` seconds for each round. There are two, or one: with `once` and in quick runs. With
-    `one_loop`, nothing runs on more than one. Raises BadHeader.
+    contestant has `timeout` seconds for each round. There are two, or one: with `once` and in quick runs, which leave
+    out the peers with `once`. With `one_loop`, nothing runs on more than one. Raises BadHeader.
     """
     package, _ = CONTESTS[name]
     peers = {peer: entry for peer, entry in peers_of(name).items() if work in entry.counts}
-    if size.smoke or not size.peers:
+    if size.smoke or not size.peers or (once and size.name == "quick"):
         peers = {}
     # of a peer, the first, or all
     loops = 1 if one_loop or size.name != "full" else None

@@ -303,7 +303,7 @@ def overtakings(order: list[tuple[int, int]], line: list[tuple[int, int]]) -> in
 
 async def renewal(who: str, path: str, leases: int) -> float:
     """Commands to renew so many leases once."""
-    ask, ttl = Server(path), 0.5 if leases < 100 else 3.0
+    ask, ttl = Server(path), 0.5 if leases <= 100 else 3.0
     async with opened(who, f"unix://{path}", ttl) as (lock, _), AsyncExitStack() as stack:
         locks = [lock(f"lease {n}") for n in range(leases)]
         for one in locks:

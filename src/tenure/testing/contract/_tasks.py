@@ -309,6 +309,31 @@ class TaskContract(ClerkBase):
         await advance(2.0)
         assert (await a.count()).now - before.now == self.about(2.0)
 
+    async def test_the_counts_follow_the_time(self, clerk: OpenClerk, advance: Advance) -> None:
+        a = await clerk("a")
+        await a.put(
+            NewTask(b"first"), NewTask(b"late", delay=5.0), NewTask(b"in a group", delay=8.0, group="g")
+        )
+        assert (await a.count()).oldest == self.about(0.0)
+        await advance(2.0)
+        await a.put(NewTask(b"second"))
+        counts = await a.recount()
+        assert (counts.waiting, counts.delayed, counts.groups) == (2, 2, 1)
+        assert counts.oldest == self.about(2.0)
+        await a.settle(await a.take_one())
+        assert (await a.recount()).oldest == self.about(0.0)
+        await advance(7.0)
+        counts = await a.recount()
+        assert (counts.waiting, counts.delayed) == (3, 0)
+        assert counts.oldest == self.about(7.0)
+        taken = await a.take(2)
+        assert payloads(taken) == [b"second", b"in a group"]
+        assert (await a.count()).oldest == self.about(4.0)
+        for task in [*taken, await a.take_one()]:
+            await a.settle(task)
+        counts = await a.recount()
+        assert (counts.waiting, counts.groups, counts.oldest) == (0, 0, 0)
+
     # settling
 
     async def test_a_retry_comes_after_its_pause_and_counts_an_attempt(
