@@ -157,10 +157,12 @@ def _environment() -> dict[str, str]:
 def measured(module: str, peer: Peer | None, *words: str, timeout: float = 30) -> Result:
     """What `python -m benchmarks.MODULE WORDS` prints; "missing" says in a few words why there is nothing."""
     name = module.rpartition(".")[2]
+    # as one that ran names itself
+    shown = peer.packages[0].replace("==", " ") if peer and peer.packages else name
     own = bool(peer and peer.packages)
     python = python_with(name, *peer.packages) if peer and own else Path(sys.executable)
     if python is None:
-        return {"name": name, "missing": "not installable"}
+        return {"name": shown, "missing": "not installable"}
     command = [python, "-m", f"benchmarks.{module}", *words]
     try:
         ran = subprocess.run(
@@ -173,9 +175,9 @@ def measured(module: str, peer: Peer | None, *words: str, timeout: float = 30) -
             check=False,
         )
     except subprocess.TimeoutExpired:
-        return {"name": name, "missing": f"no end in {timeout:g} s"}
+        return {"name": shown, "missing": f"no end in {timeout:g} s"}
     if ran.returncode:
         print(ran.stderr, file=sys.stderr, flush=True)
         reasons = [line.strip(" |") for line in ran.stderr.splitlines() if ": " in line]
-        return {"name": name, "missing": reasons[-1][:40] if reasons else f"ended with {ran.returncode}"}
+        return {"name": shown, "missing": reasons[-1][:40] if reasons else f"ended with {ran.returncode}"}
     return json.loads(ran.stdout)
