@@ -165,7 +165,7 @@ def run(size: Size) -> Iterator[Row]:
     with postgres() as database:
         with stores(size, database) as urls:
             yield from ours(urls, size)
-        # on PostgreSQL peers take seconds
+        # a quick run leaves out PostgreSQL, where the peers take seconds
         for engine, place in (("Redis", redis), ("PostgreSQL", database))[: size.of(2, 1, 2)]:
             results = contest(
                 f"groups_{engine.lower()}",

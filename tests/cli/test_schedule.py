@@ -102,6 +102,12 @@ def test_next_prints_ticks_in_the_time_zone(scheduled, tell, command, url):
 
 def test_run_now_puts_a_task_with_the_meta_of_the_schedule(scheduled, tell, command, url):
     scheduled(HOURLY)  # its task is unfinished; its key is not on record
+
+    async def put():
+        async with tenure.open_store(url) as store:
+            await tenure.WorkQueue(store, "mail", max_size=7).put(None)
+
+    anyio.run(put)
     task_id = tell("run-now", "mail", "hourly", "--payload", '{"to": "all"}')["id"]
     ended = command("schedule", "run-now", "mail", "hourly", "--store", url)
     assert ended.code == 0
@@ -109,6 +115,7 @@ def test_run_now_puts_a_task_with_the_meta_of_the_schedule(scheduled, tell, comm
     async def look():
         async with tenure.open_store(url) as store:
             queue = tenure.WorkQueue(store, "mail")
+            assert (await queue.statistics()).max_size == 7, "the size that the program has set"
             return [await queue.get(one) for one in (task_id, int(ended.out))]
 
     one, other = anyio.run(look)

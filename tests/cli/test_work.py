@@ -372,7 +372,7 @@ def test_health_checks_are_answered_while_it_drains(worker, url, until, log, fre
     put(url, 1000)
     process = worker("slow", "--health", f"127.0.0.1:{port}", store=url)
     until(log)
-    # else 503 may mean that it is not ready yet, and a second signal before the first is handled is none
+    # or 503 could mean "not ready yet", and a second signal that comes before the first is handled is lost
     until(lambda: get(port, "/ready") == 200)
     process.send()
     until(lambda: get(port, "/ready") == 503)

@@ -63,7 +63,7 @@ async def test_on_a_server_nothing_is_lost_nor_done_twice_nor_left(fleet, own_re
 @pytest.mark.full
 async def test_a_process_slow_to_end_is_detected(fleet, tmp_path):
     trial = ProcessorTrial(None, fleet, tmp_path, random.Random(), loops=("asyncio",), cheats=True)
-    verdict = await trial.run(0, *["drain"] * 6)  # whether he is told while he works is a matter of luck
+    verdict = await trial.run(0, *["drain"] * 6)  # chance decides whether it is asked to end while it works
     assert verdict.violations
     assert any("s to end" in text for text in verdict.violations)
 

@@ -7,6 +7,7 @@ from functools import partial
 
 from tenure.arguments import check_name
 from tenure.shared import QueueStatistics, WorkQueue
+from tenure.store import Store
 
 from ._arguments import whole_number
 from ._errors import UsageError
@@ -33,6 +34,13 @@ def name_of(text: str) -> str:
 
 task_id = partial(whole_number, least=1, most=MOST)
 """An option that is the id of a task."""
+
+
+async def queue_to_fill(store: Store, name: str) -> WorkQueue:
+    """The queue, with the size that its last put has set: a put sets it, and the program knows it better."""
+    queue = WorkQueue(store, name)
+    max_size = (await queue.statistics()).max_size
+    return WorkQueue(store, name, max_size=max_size) if max_size else queue
 
 
 async def known(queue: WorkQueue, name: str) -> QueueStatistics:

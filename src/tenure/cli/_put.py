@@ -12,13 +12,12 @@ from typing import Any, NoReturn, get_args
 from tenure.arguments import LARGEST, check_name
 from tenure.engine import OnDuplicate
 from tenure.errors import DuplicateTask
-from tenure.shared import WorkQueue
 from tenure.store import Store
 
 from ._answer import answer
 from ._arguments import seconds
 from ._errors import Interrupted, UsageError
-from ._one_queue import of_one
+from ._one_queue import of_one, queue_to_fill
 from ._with_store import with_store
 
 
@@ -52,10 +51,7 @@ def put(words: Sequence[str]) -> int:
 
 
 async def _put(given: argparse.Namespace, payload: Any, store: Store) -> int:
-    queue = WorkQueue(store, given.name)
-    if max_size := (await queue.statistics()).max_size:
-        # each put sets that of the queue, and what its program has set shall stay
-        queue = WorkQueue(store, given.name, max_size=max_size)
+    queue = await queue_to_fill(store, given.name)
     try:
         return await queue.put(
             *(payload, given.priority, given.delay, given.key),

@@ -17,7 +17,7 @@ from ._answer import answer
 from ._arguments import whole_number
 from ._commands import Commands, run_one
 from ._errors import UsageError
-from ._one_queue import name_of
+from ._one_queue import name_of, queue_to_fill
 from ._put import read_payload
 from ._table import columns_of_terminal, spoken, table
 from ._with_store import parser, with_store
@@ -97,7 +97,7 @@ def _run_now(words: Sequence[str]) -> int:
 
     async def put(store: Store) -> int:
         one = await _known(given, store)
-        queue = WorkQueue(store, given.queue)
+        queue = await queue_to_fill(store, given.queue)
         return await _of(
             lambda: Schedule(queue, one.name, every=one.every, cron=one.cron, tz=one.tz, payload=payload)
         ).run_now()

@@ -23,6 +23,7 @@ from tenure.upkeep import unwrapped_task_group
 
 from ._errors import UsageError
 from ._handler import Handler, load_handler
+from ._one_queue import queue_to_fill
 from ._table import printable
 from ._with_store import check_visible
 
@@ -193,7 +194,7 @@ class _Working:
             await self._handler.function(store)
             return
         concurrency = options.concurrency or _CONCURRENCY
-        queue = WorkQueue(store, options.queue)
+        queue = await queue_to_fill(store, options.queue)
         worker = partial(
             Worker,
             queue,

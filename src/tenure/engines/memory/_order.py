@@ -34,7 +34,7 @@ class Order:
         return [rank for rank in self._heap if self.stands(self._group, rank)]
 
     def until(self, last: Rank) -> set[Rank]:
-        """Those up to `last`; takes as long as there are such ranks, standing or not."""
+        """Those up to `last`. The time depends on how many ranks there are up to it, standing or not."""
         found: set[Rank] = set()
         places = [0]
         while places:
