@@ -41,8 +41,8 @@ class QueueStatistics:
     """A queue at one moment.
 
     put = waiting + delayed + leased + done + dead + cancelled + expired + discarded + purged. A task that was replaced
-    was put once. `reserved` slots belong to producers whose turn has come, and `producers` wait for one. `oldest` is how
-    many seconds the longest waiting task has been ready. `groups` is how many groups have an unfinished task.
+    was put once. `reserved` slots belong to producers whose turn has come, and `producers` wait for one. `oldest` is
+    how many seconds the longest waiting task has been ready. `groups` is how many groups have an unfinished task.
     `max_size` is the one that the last put has set, 0 if there was none.
     """
 
