@@ -11,7 +11,7 @@ from pathlib import Path
 
 import nox
 
-PYTHONS = ["3.11", "3.12", "3.13"]
+PYTHONS = ["3.11", "3.12", "3.13", "3.14"]
 ROOT = Path(__file__).parents[1]
 PARTS = (
     ("tests/local", "tests/store", "tests/shared", "-m", "not slow", "-k", "memory or local"),

@@ -17,14 +17,18 @@ if TYPE_CHECKING:
 
 __all__ = (
     "explore_options",
+    "explored_alone",
     "pytest_addoption",
     "pytest_configure",
     "pytest_pyfunc_call",
+    "pytest_terminal_summary",
     "virtual_clock",
 )
 
 explore_options: dict[str, Any] = {}
 """What was said about explorations on the command line: seeds, seed, backend."""
+explored_alone: list[str] = []
+"""A line for each exploration that had to do without trio."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -39,6 +43,13 @@ def pytest_configure(config: pytest.Config) -> None:
     """Keep what was said for `tenure.testing.explored`, which asks when a test runs."""
     for name in ("seeds", "seed", "backend"):
         explore_options[name] = config.getoption(f"explore_{name}")
+    explored_alone.clear()
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say once if explorations had to do without trio."""
+    if explored_alone:
+        terminalreporter.write_line(f"{len(explored_alone)} explorations: {explored_alone[0]}")
 
 
 @pytest.fixture
@@ -67,6 +78,7 @@ def virtual_clock(anyio_backend: Any) -> VirtualClock:
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, Any, Any]:
     """Raise the deadlock itself, where trio only says that its run was cancelled."""
+    __tracebackhide__ = True
     clock = cast("VirtualClock | None", pyfuncitem.funcargs.get("virtual_clock"))
     try:
         return (yield)

@@ -49,6 +49,7 @@ from postgres_servers import (
     postgres_process,
     postgres_server,
 )
+from redis_pushes import RedisSocket
 from shared_bytecode import pytest_configure_node, pytest_make_collect_report
 
 __all__ = (
@@ -262,6 +263,7 @@ def pytest_collection_modifyitems(config, items):
         items[:] = [item for item in items if not item.get_closest_marker("full")]
 
 
+@pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers():
     """Twice as many as there are cores: tests wait for servers and processes for about half of their time."""
     return None if "PYTEST_XDIST_AUTO_NUM_WORKERS" in os.environ else 2 * (os.cpu_count() or 1)
@@ -432,26 +434,14 @@ class InlineRedis(Engine):
         self._clock = clock
         self._cap = cap
         self._listeners = {}
-        self._reader = hiredis.Reader()
-        self._socket = socket.socket(socket.AF_UNIX)
-        self._socket.connect(server.socket)
-        self._ask(("HELLO", "3"), *(("SCRIPT", "LOAD", script.source) for script in all_scripts()))
+        self._connection = RedisSocket(server.socket)
+        self._ask(*(("SCRIPT", "LOAD", script.source) for script in all_scripts()))
 
     def close(self):
-        self._socket.close()
+        self._connection.close()
 
     def _ask(self, *commands):
-        self._socket.sendall(pack(commands))
-        replies, pushes = [], []
-        while len(replies) < len(commands):
-            reply = self._reader.gets()
-            if reply is False:
-                self._reader.feed(self._socket.recv(1 << 18))
-            elif isinstance(reply, hiredis.PushNotification):
-                pushes.append(reply)
-            else:
-                assert not isinstance(reply, Exception), reply
-                replies.append(reply)
+        replies, pushes = self._connection.ask(*commands)
         for kind, channel, message in pushes:
             deliver = self._listeners.get(channel.decode())
             if kind == b"message" and deliver is not None:
@@ -459,9 +449,8 @@ class InlineRedis(Engine):
         return replies
 
     def _say(self, *command):
-        # what is answered by a push; the one of a ping tells that it was heard
-        self._socket.sendall(pack([command]))
-        self._ask(("PING",))
+        self._connection.tell(command)
+        self._ask()
 
     def _evaluate(self, name, *arguments):
         now = "" if self._clock is None else f"{round(self._clock() * 1e6):016}"

@@ -42,7 +42,7 @@ async def filled():
         await images.put({"to": "attic", "n": 1})
         await fails(images, 1)
         for n in range(40):
-            await images.put({"n": n})
+            await images.put({"n": n}, group="globex" if n < 29 else "acme" if n < 36 else "initech")
         await tenure.WorkQueue(one, "reports").put({"n": 1}, delay=3600)
         pool = tenure.ResourcePool(one, "api keys")
         for n in range(3):
@@ -90,6 +90,7 @@ async def filled():
         group.start_soon(hold, tenure.Lock(other, "nightly report"))
         group.start_soon(hold, tenure.Lock(one, "nightly report"))
         group.start_soon(work)
+        group.start_soon(hold, tenure.Election(third, "scheduler", node="node-a").term())
         while not (await tenure.Lock(eye, "nightly report").holders()).waiting[1:]:
             await anyio.sleep(0.01)
         yield eye

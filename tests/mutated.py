@@ -10,9 +10,12 @@ from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
 
+import tenure.engines.memory
+
 HERE = Path(__file__).resolve().parent
 SOURCES = HERE.parent / "src" / "tenure"
 ENGINE = "engines/memory"
+SHARED = "tenure.engines.rules"
 RULES = {"engine/_rules.py", "engine/_rates.py"}
 NAME = "mutated_memory"
 
@@ -38,31 +41,39 @@ class Finder:
         self._mutant = mutant
 
     def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] == NAME:
-            return ModuleSpec(name, self, is_package=name == NAME)
+        if _is_mutated(name):
+            return ModuleSpec(name, self, is_package=name in (NAME, SHARED))
         return None
 
     def create_module(self, spec):
         return None
 
     def exec_module(self, module):
-        _, _, part = module.__name__.partition(".")
-        exec(self._code(f"{ENGINE}/{part or '__init__'}.py"), vars(module))
+        file = module.__name__.replace(NAME, ENGINE).replace(SHARED, "engines/rules").replace("._", "/_")
+        file = f"{file}.py" if "/_" in file else f"{file}/__init__.py"
+        exec(self._code(file), vars(module))
 
     def _code(self, file):
         mutant = self._mutant
         return compiled(file, mutant["old"], mutant["new"]) if file == mutant["file"] else compiled(file)
 
 
+def _is_mutated(name):
+    return name.partition(".")[0] == NAME or f"{name}.".startswith(f"{SHARED}.")
+
+
 def mutated(mutant):
     """The class `MemoryEngine` with the fault."""
     finder = Finder(mutant)
+    kept = {name: sys.modules.pop(name) for name in list(sys.modules) if _is_mutated(name)}
     sys.meta_path.insert(0, finder)
     try:
         engine = import_module(NAME).MemoryEngine
     finally:
         sys.meta_path.remove(finder)
-        parts = [sys.modules.pop(name) for name in list(sys.modules) if name.partition(".")[0] == NAME]
+        parts = [sys.modules.pop(name) for name in list(sys.modules) if _is_mutated(name)]
+        sys.modules.update(kept)
+        vars(tenure.engines)["rules"] = kept[SHARED]
     if mutant["file"] in RULES:
         rules = ModuleType(f"tenure.engine.{Path(mutant['file']).stem}")
         rules.__package__ = "tenure.engine"

@@ -27,6 +27,7 @@ from internal import FOR_ONE_CALLER, FOR_OTHER_ROOMS, INNER
 from needed import NO_PYTEST_ASYNCIO
 
 import tenure
+from tenure.cli._handler import load_handler
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -291,6 +292,29 @@ def test_a_script_runs(code, tmp_path):
     )
     assert (ran.returncode, ran.stderr) == (0, "")
     assert ran.stdout in ("waiting\n", "{'task': 1}\n")
+
+
+async def test_the_first_day_of_a_worker_is_as_its_page_says(tmp_path, monkeypatch):
+    """The handlers of the page, given to `tenure work` and to the page's program alike."""
+    page = (DOCS / "how-to" / "run-workers.md").read_text("utf-8")
+    handlers, put, program = (found["code"] for found in list(BLOCK.finditer(page))[:3])
+    assert "async def send_mail" in handlers and "import shop" in program
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    for name, code in (("shop", handlers), ("workers", program)):
+        (tmp_path / f"{name}.py").write_text(code)
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    exec(compile(put, "<block>", "exec"), names := {})
+    await names["main"]()
+    async with tenure.open_store("sqlite:///tenure.db") as store, anyio.create_task_group() as group:
+        mails, bills = tenure.WorkQueue(store, "mail"), tenure.WorkQueue(store, "bills")
+        group.start_soon(importlib.import_module("workers").main, store)
+        with anyio.fail_after(50):
+            assert await mails.result((await mails.get(key="welcome-ann")).id) == "sent to ann@example.org"
+            assert await bills.result(await bills.put({"amount": 7})) == "billed 7"
+            group.cancel_scope.cancel()
+    for name in ("send_mail", "send_bill"):
+        load_handler(f"shop:{name}").of_tasks()
 
 
 def test_gunicorn_serves_the_application_of_its_page(tmp_path):

@@ -37,5 +37,14 @@ def test_without_redis_one_line_says_what_to_install(ci, tmp_path):
     assert " passed, " in ended.stdout.splitlines()[-1]
 
 
+def test_without_xdist_the_tests_are_collected():
+    options = "-p", "no:xdist", "-p", "no:cacheprovider", "--collect-only", "-q"
+    ended = subprocess.run(
+        [sys.executable, "-m", "pytest", *options, __file__], capture_output=True, text=True, check=False
+    )
+    assert ended.returncode == 0, ended.stdout
+    assert "::test_without_xdist_the_tests_are_collected" in ended.stdout
+
+
 def test_what_is_there_leaves_nothing_out(redis_server):
     assert redis_server("PING") == b"PONG"

@@ -21,7 +21,7 @@ CONFIG = (DOCS / "site" / "mkdocs.yml").read_text("utf-8")
 NAVIGATION = set(re.findall(r"^ +- (?:.*: )?(\S+\.md)$", CONFIG, re.MULTILINE))
 
 # Rooms that users meet only through others.
-NOT_FOR_USERS = {"tenure.lazy", "tenure.serving", "tenure.shared", "tenure.store"}
+NOT_FOR_USERS = {"tenure.lazy", "tenure.pages", "tenure.serving", "tenure.shared", "tenure.store"}
 
 
 @pytest.fixture(scope="module")

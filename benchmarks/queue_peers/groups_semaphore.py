@@ -27,9 +27,9 @@ async def opened(path: str, handle: Handler) -> AsyncGenerator[Contestant]:
     async with tenure.open_store(url) as store:
         queue = tenure.WorkQueue(store, "bench", max_size=1_000_000)
 
-        async def handler(task: tenure.Task[str]) -> None:
-            async with locks[task.payload]:
-                await handle(task.payload)
+        async def handler(account: str) -> None:
+            async with locks[account]:
+                await handle(account)
 
         yield Contestant(queue.put, tenure.Worker(queue, handler, concurrency=CONCURRENCY).run)
 

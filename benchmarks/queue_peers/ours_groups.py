@@ -18,10 +18,7 @@ async def opened(path: str, handle: Handler) -> AsyncGenerator[Contestant]:
         async def put(account: str) -> None:
             await queue.put(account, group=account)
 
-        async def handler(task: tenure.Task[str]) -> None:
-            await handle(task.payload)
-
-        yield Contestant(put, tenure.Worker(queue, handler, concurrency=CONCURRENCY).run)
+        yield Contestant(put, tenure.Worker(queue, handle, concurrency=CONCURRENCY).run)
 
 
 if __name__ == "__main__":

@@ -26,10 +26,10 @@ async def stop_words(store: tenure.Store) -> str:
     return CACHE["stop words"]
 
 
-async def count_words(store: tenure.Store, task: tenure.Task) -> int:
+async def count_words(store: tenure.Store, page: dict[str, str]) -> int:
     """Count the words of one page that count."""
     ignored = set((await stop_words(store)).split())
-    return sum(word not in ignored for word in TEXTS[task.payload["page"]].split())
+    return sum(word not in ignored for word in TEXTS[page["page"]].split())
 
 
 async def is_scheduled(queue: tenure.WorkQueue, batch: str) -> bool:

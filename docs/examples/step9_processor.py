@@ -37,7 +37,7 @@ async def close(connection: Connection) -> None:
     """Close it."""
 
 
-async def count_words(task: tenure.Task, context: Context) -> int:
+async def count_words(page: str, context: Context) -> int:
     """Count the words of one page that count; its key, its connection and its start are already granted."""
     if "ignored" not in CACHE:
         async with context.lock("step9 ignored words"):
@@ -45,7 +45,7 @@ async def count_words(task: tenure.Task, context: Context) -> int:
                 await anyio.sleep(0.01)
                 CACHE["ignored"] = {"a", "an", "the"}
     try:
-        text = await context.connection.get(task.payload, context.claim.resource)
+        text = await context.connection.get(page, context.claim.resource)
     except ConnectionError:
         await context.claim.cool_down(0.5)  # and the next try gets another key
         raise

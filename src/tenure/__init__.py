@@ -2,8 +2,8 @@
 
 The rooms of the house, and which may import which (tests/test_rooms.py keeps it):
 
-    lazy < errors < arguments < limits < waiting < observe < upkeep < local < handlers < engine < dbapi < store
-           < { engines/*, shared, sql } < processor < serving < { blocking, cli, web, examples }
+    lazy < errors < pages < arguments < limits < waiting < observe < upkeep < local < handlers < engine < dbapi < store
+           < engines/rules < { engines/*, shared, sql } < processor < serving < { blocking, cli, web, examples }
 
 A room imports only rooms to its left. Rooms in braces do not import one another, except that cli may start web. This
 front door re-exports `shared`, `open_store`, `Processor`, `serve` and all errors; the rest is found in its room
@@ -55,6 +55,7 @@ if TYPE_CHECKING:
         BarrierStatistics,
         Claim,
         Completed,
+        Dead,
         Discard,
         Election,
         GroupStatistics,
@@ -105,6 +106,7 @@ __all__ = (
     "Claim",
     "Completed",
     "CursorConflict",
+    "Dead",
     "Discard",
     "DuplicateTask",
     "Election",
@@ -177,7 +179,7 @@ _exported = exports(
         "tenure.processor": "Processor",
         "tenure.serving": "serve",
         "tenure.shared": """
-            Arrival Audit Available Barrier BarrierStatistics Claim Completed Discard Election GroupStatistics
+            Arrival Audit Available Barrier BarrierStatistics Claim Completed Dead Discard Election GroupStatistics
             HolderInfo Item Job LeaderChanges Lease Limit LimiterState Lock LockStatus LuaGuard PooledResource
             QueueStatistics RateLimiter ResourcePool ResourcePoolStatistics Retry RetryLater RWLock Schedule
             Semaphore Spending SqlGuard Task TaskPage TaskChanges TaskRecord Term Worker WorkerStatistics WorkQueue

@@ -1,28 +1,41 @@
-"""How arguments are checked: one message for each mistake, and nothing but plain values behind the front door.
+"""How arguments and blocks are checked: one message for each mistake, and plain values behind the front door.
 
 Each function takes the name of the argument, for the message, and the value, and returns a plain `int`, `float` or
 `str`: so what reaches an engine is never an `IntEnum` or a number of numpy's, which drivers treat each in its own way.
 The wrong type raises `TypeError`, the wrong value `ValueError`.
+
+`AsyncBlock`, `SyncBlock`, `NotABlock`, `NotAwaited` and `hinted` say what to write in place of what is wrong. Type
+checkers do not see them, so that they find the mistake.
 """
 
 from __future__ import annotations
 
 import operator
+from collections.abc import Callable
+from functools import wraps
 from numbers import Real
-from typing import SupportsIndex
+from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, SupportsIndex
 
 __all__ = (
     "LARGEST",
     "LONGEST",
     "LONGEST_NAME",
+    "AsyncBlock",
+    "NotABlock",
+    "NotAwaited",
+    "SyncBlock",
     "check_count",
+    "check_flag",
     "check_name",
     "check_number",
     "check_seconds",
     "check_task_id",
     "check_text",
     "check_timeout",
+    "hinted",
 )
+
+Params = ParamSpec("Params")
 
 LONGEST = 1e9
 """Seconds: no duration may be longer. That is some 31 years, and an engine can add it to any time of its clock."""
@@ -104,6 +117,13 @@ def check_text(name: str, value: object, *, most: int) -> str:
     return value if type(value) is str else str.__str__(value)
 
 
+def check_flag(name: str, value: object) -> bool:
+    """True or False, and nothing else that is true or false."""
+    if not isinstance(value, bool):
+        raise TypeError(f"{name} must be True or False, not {value!r}")
+    return value
+
+
 def check_name(name: str, value: object) -> str:
     """A name: a text of 1 to `LONGEST_NAME` bytes."""
     return check_text(name, value, most=LONGEST_NAME)
@@ -115,3 +135,99 @@ def _whole(name: str, value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, SupportsIndex):
         raise TypeError(f"{name} must be an int, not {type(value).__name__}")
     return int(operator.index(value))
+
+
+class AsyncBlock:
+    """An asynchronous context manager that refuses `with`, and says what to write."""
+
+    __slots__ = ()
+
+    if not TYPE_CHECKING:
+        _instead = ""
+        """For synchronous code."""
+
+        def __enter__(self) -> NoReturn:
+            """Refuse."""
+            instead = self._instead and f"; in synchronous code use {self._instead}"
+            raise TypeError(f"{_name_of(self)}: write `async with`, not `with`{instead}")
+
+        def __exit__(self, *_: object) -> None:
+            """Nothing was entered."""
+
+
+class SyncBlock:
+    """A context manager for synchronous code that refuses `async with`, and says what to write."""
+
+    __slots__ = ()
+
+    if not TYPE_CHECKING:
+
+        def __aenter__(self) -> NoReturn:
+            """Refuse."""
+            raise TypeError(
+                f"{_name_of(self)}: write `with`, not `async with`; in async code use tenure, not tenure.blocking"
+            )
+
+        def __aexit__(self, *_: object) -> None:
+            """Nothing was entered."""
+
+
+class NotABlock:
+    """A pattern that refuses `async with` and `with`, and says which of its methods is for a block."""
+
+    __slots__ = ()
+
+    if not TYPE_CHECKING:
+        _blocks = ""
+        """What to write, such as "lock.read()"."""
+
+        def __aenter__(self) -> NoReturn:
+            """Refuse."""
+            raise TypeError(f"{_name_of(self)}: write `async with {self._blocks}`")
+
+        def __aexit__(self, *_: object) -> None:
+            """Nothing was entered."""
+
+        __enter__, __exit__ = __aenter__, __aexit__
+
+
+class NotAwaited:
+    """A block that refuses `await`, and says what to write.
+
+    Only for blocks of one use, such as `lock.hold()`: code that asks `inspect.isawaitable`, as containers for
+    dependencies do, would await a lock or a store.
+    """
+
+    __slots__ = ()
+
+    if not TYPE_CHECKING:
+
+        def __await__(self) -> NoReturn:
+            """Refuse."""
+            word = "with" if isinstance(self, SyncBlock) else "async with"
+            raise TypeError(f"{_name_of(self)}: write `{word} ...:`, not `await ...`: it is for a block")
+
+
+def hinted(**hints: str) -> Callable[[Callable[Params, None]], Callable[Params, None]]:
+    """Have an `__init__` that is called with wrong arguments say what to write, by a word of Python's message."""
+
+    def decorated(init: Callable[Params, None]) -> Callable[Params, None]:
+        @wraps(init)
+        def __init__(*args: Params.args, **kwargs: Params.kwargs) -> None:  # noqa: N807
+            try:
+                init(*args, **kwargs)
+            except TypeError as problem:
+                for word, hint in hints.items():
+                    if f"argument '{word}'" in str(problem) or f"{word} argument" in str(problem):
+                        raise TypeError(f"{problem}: {hint}") from None
+                raise
+
+        vars(__init__)["hint"] = decorated  # for the classes that are made from this one
+        return __init__
+
+    return decorated
+
+
+def _name_of(block: Any) -> str:
+    name = getattr(block, "_name", None)
+    return name if isinstance(name, str) else type(block).__name__.strip("_")

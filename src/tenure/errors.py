@@ -36,16 +36,18 @@ class TenureError(Exception):
 class AcquireTimeout(TenureError, TimeoutError):
     """The time limit of an acquiring context manager ran out before its turn came. Nothing is held.
 
-    `key` names what was wanted, `seconds` the limit; `position` is an upper bound of how many were before it in
-    the line when the limit ran out (None: unknown).
+    `key` names the lock, pool or queue, `seconds` the limit; `position` is an upper bound of how many waiters were
+    earlier in the line when the limit ran out (None: unknown). `reason` says why no wait would have helped, if that is
+    known: no resource of a pool matched.
     """
 
-    def __init__(self, key: str, seconds: float, *, position: int | None = None) -> None:
-        place = "" if position is None else f"; {_place(position)}"
-        super().__init__(f"{key}: not acquired within {seconds:g} s{place}")
+    def __init__(self, key: str, seconds: float, *, position: int | None = None, reason: str = "") -> None:
+        why = reason or ("" if position is None else _place(position))
+        super().__init__(f"{key}: not acquired within {seconds:g} s{why and '; '}{why}")
         self.key = key
         self.seconds = seconds
         self.position = position
+        self.reason = reason
 
 
 def _place(position: int) -> str:
@@ -65,7 +67,10 @@ class LeaseLost(TenureError):
     """
 
     def __init__(self, key: str, reason: str) -> None:
-        super().__init__(f"{key}: lost ({reason})")
+        left = reason == "released"
+        super().__init__(
+            f"{key}: {'its block was left, so it is not held any more' if left else 'lost'} ({reason})"
+        )
         self.key = key
         self.reason = reason
 
@@ -147,10 +152,15 @@ class DuplicateTask(TenureError):
 
 
 class ResultUnavailable(TenureError):
-    """There is no result of this task: it was never put, was purged or its result has expired."""
+    """There is no result of this task: it was never put, was purged or its result has expired.
 
-    def __init__(self, queue: str, task_id: int) -> None:
-        super().__init__(f"{queue}: no result of task {task_id}: unknown, purged or expired")
+    Or it was put into another store: each `open_store("memory:")` is one of its own.
+    """
+
+    def __init__(self, queue: str, task_id: int, hint: str = "") -> None:
+        super().__init__(
+            f"{queue}: no result of task {task_id}: unknown, purged or expired{hint and '; '}{hint}"
+        )
         self.queue = queue
         self.task_id = task_id
 

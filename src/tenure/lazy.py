@@ -30,10 +30,13 @@ def exports(room: str, home: str, modules: Mapping[str, str]) -> Callable[[str],
 
 
 def extra(module: str, name: str) -> Any:
-    """Import a module of an extra. Raises `RuntimeError` that names the extra if it is missing."""
+    """Import a module of an extra. Raises `ModuleNotFoundError` that names the extra if it is missing."""
+    library = module.partition(".")[0]
     try:
         return import_module(module)
     except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] != module.partition(".")[0]:
+        if (error.name or "").partition(".")[0] != library:
             raise
-        raise RuntimeError(f"{module.partition('.')[0]} is missing: pip install 'tenure[{name}]'") from None
+        raise ModuleNotFoundError(
+            f"{library} is missing: pip install 'tenure[{name}]'", name=library
+        ) from None

@@ -10,7 +10,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, Self, TypeVar, cast
 
-from tenure.arguments import LONGEST, check_name, check_number, check_seconds
+from tenure.arguments import LONGEST, AsyncBlock, NotAwaited, check_name, check_number, check_seconds
 
 __all__ = (
     "REQUESTS",
@@ -245,7 +245,7 @@ class Spending:
         return back if any(back) else ()
 
 
-class SpendingBlock(AbstractAsyncContextManager[Spending, None], Generic[B]):
+class SpendingBlock(AsyncBlock, NotAwaited, AbstractAsyncContextManager[Spending, None], Generic[B]):
     """The block of a `spend`: books on entering, and corrects the booking on leaving. For one use."""
 
     __slots__ = ("_book", "_booked", "_correct", "_entered", "_name", "_spending")

@@ -11,7 +11,10 @@ import anyio.lowlevel
 from anyio import TASK_STATUS_IGNORED, CancelScope, create_task_group
 from anyio.abc import TaskGroup, TaskStatus
 
-__all__ = ("Job", "Upkeep", "unwrapped_task_group")
+from tenure.pages import doc_page
+from tenure.waiting import this_task
+
+__all__ = ("Job", "Upkeep", "in_one_task", "unwrapped_task_group")
 
 
 @asynccontextmanager
@@ -30,6 +33,22 @@ async def unwrapped_task_group() -> AsyncGenerator[TaskGroup]:
     else:
         return
     raise failure
+
+
+@asynccontextmanager
+async def in_one_task(what: str, page: str = "") -> AsyncGenerator[None]:
+    """Raise an error that names the mend, and a page, instead of the loop's error about scopes that were mixed up."""
+    task = this_task()
+    try:
+        yield
+    except (RuntimeError, BaseExceptionGroup) as problem:
+        if this_task() is task:
+            raise
+        hint = f": see {doc_page(page)}" if page else ""
+        raise RuntimeError(
+            f"the {what} was left in another task than the one that has entered it; it is closed. Enter and leave it "
+            f"in one task, such as one that waits in between{hint}"
+        ) from problem
 
 
 class Job:

@@ -31,10 +31,10 @@ def test_what_is_raised_in_the_thread_is_raised_by_the_call():
 
 def test_a_thread_that_has_ended_is_replaced():
     with blocking.open_store("memory:") as store, blocking.open_store("memory:") as other:
-        with portal_for(store) as portal:
-            pass
+        store.ping()
+        portal = portal_for(store)
         portal.end()
-        assert not portal.alive
+        assert portal.ended
         assert blocking.WorkQueue(store, "mail").put(1) == 1
         assert other.ping() > 0
 

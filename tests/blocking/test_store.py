@@ -167,9 +167,114 @@ queue.put(1)
 {ENDINGS[ending]}
 """
     done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, timeout=50, check=False
+        [sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, timeout=20, check=False
     )
     assert (done.returncode, done.stderr, done.stdout) == (0, "", "")
+
+
+WAITS = {
+    "in take": "queue.take().__enter__()",
+    "for a lock": "lock.__enter__()",
+    "for a result": "queue.result(queue.put(1, delay=1000))",
+    "for room": "[queue.put(n) for n in range(9)]",
+    "again and again": """
+        while True:
+            with queue.take():
+                pass""",
+}
+THREADS = {
+    "a thread": "threading.Thread(target=wait).start()",
+    "a pool": "pool = ThreadPoolExecutor(); pool.submit(wait)",
+}
+
+
+@pytest.mark.parametrize("wait", WAITS)
+@pytest.mark.parametrize("thread", THREADS)
+def test_a_thread_that_waits_does_not_keep_the_process(shared_url, wait, thread):
+    """Also if it is no daemon: Python joins it, after the main thread has ended."""
+    code = f"""
+import threading, tenure
+from tenure import blocking
+from concurrent.futures import ThreadPoolExecutor
+store = blocking.open_store({shared_url!r}, close_timeout=0.2)
+lock, queue = blocking.Lock(store, "report"), blocking.WorkQueue(store, "mail", max_size=3)
+begun = threading.Event()
+def wait():
+    begun.set()
+    try:
+        {WAITS[wait]}
+    except tenure.StoreClosed as problem:
+        print(problem)
+block = lock.hold()
+block.__enter__()
+{THREADS[thread]}
+assert begun.wait(20)
+"""
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, timeout=20, check=False
+    )
+    words = "the store is closed: the process is ending\n"
+    assert (done.returncode, done.stderr, done.stdout) == (0, "", words)
+
+
+def test_a_body_in_another_thread_ends_before_the_process(shared_url):
+    """It may use what it holds, but begin nothing."""
+    code = f"""
+import threading, time, tenure
+from tenure import blocking
+store = blocking.open_store({shared_url!r}, close_timeout=0.2)
+queue = blocking.WorkQueue(store, "mail")
+queue.put_many([1, 2])
+taken = threading.Event()
+def work():
+    with queue.take() as task:
+        taken.set()
+        threading.main_thread().join()
+        while True:
+            try:
+                queue.statistics()
+            except tenure.StoreClosed:
+                break
+        task.progress("half")
+threading.Thread(target=work).start()
+assert taken.wait(20)
+"""
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, timeout=20, check=False
+    )
+    assert (done.returncode, done.stderr, done.stdout) == (0, "", "")
+    with blocking.open_store(shared_url) as store:
+        queue = blocking.WorkQueue(store, "mail")
+        assert (queue.statistics().done, queue.statistics().waiting) == (1, 1)
+
+
+def test_without_the_private_function_of_threading_a_process_still_ends(shared_url):
+    code = f"""
+import concurrent.futures.thread, threading
+del threading._register_atexit
+from tenure import blocking
+blocking.WorkQueue(blocking.open_store({shared_url!r}), "mail").put(1)
+"""
+    subprocess.run([sys.executable, "-W", "error", "-c", code], check=True, timeout=50)
+
+
+def test_stores_of_files_share_by_the_file_not_by_its_relative_path(tmp_path, monkeypatch):
+    for name in ("one", "two %41"):
+        (tmp_path / name).mkdir()
+    monkeypatch.chdir(tmp_path / "one")
+    with blocking.open_store("sqlite:///it.db") as one, blocking.open_store("sqlite:///it.db") as same:
+        late = blocking.open_store("sqlite:///late.db")
+        blocking.WorkQueue(one, "mail").put(1)
+        assert blocking.WorkQueue(same, "mail").statistics().waiting == 1
+        monkeypatch.chdir(tmp_path / "two %41")
+        with late, blocking.open_store("sqlite:///it.db") as two:
+            assert blocking.WorkQueue(two, "mail").statistics().waiting == 0
+            late.ping()
+    assert (tmp_path / "two %41" / "it.db").exists()
+    assert (tmp_path / "one" / "late.db").exists()
+    for wrong in ("sqlite:///:memory:", "sqlite:///", "sqlite:///it.db?mode=ro"):
+        with pytest.raises(ValueError, match="sqlite|memory"):
+            blocking.open_store(wrong)
 
 
 def test_a_task_whose_body_outlives_the_process_is_given_back(shared_url):

@@ -110,7 +110,8 @@ async def test_ending_its_sessions_frees_what_it_had_and_nothing_else(open_store
         with pytest.raises(tenure.LeaseLost):
             async with tenure.WorkQueue(dead, "ends").take():
                 async with tenure.WorkQueue(alive, "ends").take():
-                    await end_sessions(ours, dead.process)
+                    assert await end_sessions(ours, dead.process)
+                    assert not await end_sessions(ours, dead.process)
                     statistics = await queue.statistics()
                     assert (statistics.waiting, statistics.leased) == (1, 1)
         assert [record.id for record in (await queue.browse("waiting")).tasks] == ids[:1]

@@ -105,7 +105,14 @@ WELL = {
     [
         ({}, None),
         ({"maxmemory_policy": "allkeys-lru"}, None),
-        ({"maxmemory": "999"}, "90% of maxmemory is in use"),
+        (
+            {"maxmemory": "999"},
+            "90% of maxmemory is in use: raise maxmemory or purge queues before writes are refused",
+        ),
+        (
+            {"maxmemory": "900"},
+            "100% of maxmemory is in use: raise maxmemory or purge queues now, as writes are refused",
+        ),
         ({"evicted_keys": "3"}, "the server has evicted 3 keys"),
         ({"aof_last_write_status": "err"}, "the last write to the append-only file failed"),
         ({"rdb_last_bgsave_status": "err"}, "the last snapshot failed"),

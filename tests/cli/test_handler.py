@@ -2,30 +2,31 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
 from tenure.cli._errors import UsageError
 from tenure.cli._handler import load_handler
 
 SOURCE = """
-from __future__ import annotations
 from functools import partial
 import tenure
-from tenure import Task
 
 def plain(payload): ...
 async def co(payload): ...
-def named(task): ...
-def annotated(t: tenure.Task): ...
-async def annotated_too(t: Task, extra=None): ...
-def defaulted(payload, factor=2): ...
-def anything(*args, **kwargs): ...
+def of_tasks(task: tenure.Task): ...
+def of_lists(tasks: list[tenure.Task]): ...
+def bare(task): ...
 def none_at_all(): ...
 def two(a, b): ...
-def keyword(*, payload): ...
 def _hidden(payload): ...
 bound = partial(two, 1)
 number = 42
+
+async def program(store): ...
+async def program_too(opened: tenure.Store): ...
+def of_records(store: dict): ...
 
 class Shop:
     @staticmethod
@@ -44,59 +45,28 @@ def load(handlers):
     return lambda name: load_handler(f"shop_handlers:{name}")
 
 
-LISTS = """
-from __future__ import annotations
-from collections.abc import Sequence
-import tenure
-from tenure import Task
-
-def tasks(tasks): ...
-async def annotated(batch: list[tenure.Task]): ...
-def with_payload(batch: Sequence[Task[dict[str, int]]]): ...
-def one(task: Task[list[int]]): ...
-def payloads(payload: list[str]): ...
-def of_tables(payload: dict[str, Task]): ...
-def anything(*args): ...
-"""
-
-
-@pytest.mark.parametrize("source", [LISTS, LISTS.replace("from __future__ import annotations", "")])
-def test_which_handlers_want_a_list_of_tasks(handlers, source):
-    handlers("real_lists", source)
-    names = ("tasks", "annotated", "with_payload", "one", "payloads", "of_tables", "anything")
-    loaded = {name: load_handler(f"real_lists:{name}") for name in names}
-    assert [name for name in names if loaded[name].wants_tasks] == ["tasks", "annotated", "with_payload"]
-    assert [name for name in names if loaded[name].wants_task] == ["one"]
-
-
 @pytest.mark.parametrize(
-    ("name", "is_async", "wants_task"),
+    ("name", "is_async", "wants_store"),
     [
         ("plain", False, False),
         ("co", True, False),
-        ("named", False, True),
-        ("annotated", False, True),
-        ("annotated_too", True, True),
-        ("defaulted", False, False),
-        ("anything", False, False),
+        ("of_tasks", False, False),
         ("bound", False, False),
         ("Shop.order", False, False),
         ("instance", True, False),
+        ("program", True, True),
+        ("program_too", True, True),
+        ("of_records", False, False),
+        ("none_at_all", False, False),
     ],
 )
-def test_how_a_handler_is_called(load, name, is_async, wants_task):
+def test_how_a_handler_is_called(load, name, is_async, wants_store):
     handler = load(name)
-    assert (handler.is_async, handler.wants_task) == (is_async, wants_task)
-
-
-def test_annotations_that_are_no_strings(handlers):
-    handlers("real_annotation", "import tenure\ndef f(x: tenure.Task): ...\ndef g(x: dict): ...")
-    assert load_handler("real_annotation:f").wants_task
-    assert not load_handler("real_annotation:g").wants_task
+    assert (handler.is_async, handler.wants_store) == (is_async, wants_store)
 
 
 def test_builtins_can_be_handlers():
-    assert not load_handler("builtins:len").wants_task
+    assert load_handler("builtins:len").of_tasks()(SimpleNamespace(payload="four")) == 4
 
 
 @pytest.mark.parametrize(
@@ -117,10 +87,24 @@ def test_what_is_wrong_is_reported(spec, told):
     assert told in str(caught.value)
 
 
-@pytest.mark.parametrize("name", ["none_at_all", "two", "keyword"])
-def test_a_handler_takes_one_argument(load, name):
-    with pytest.raises(UsageError, match="cannot be called with one argument"):
-        load(name)
+@pytest.mark.parametrize(
+    ("name", "batch", "told"),
+    [
+        ("none_at_all", False, "handler none_at_all must take the payload"),
+        ("two", False, "handler two: nothing fills its parameter b"),
+        ("bare", False, "annotate it: task: tenure.Task, or rename it"),
+        (
+            "of_lists",
+            False,
+            "its parameter tasks is for a list of tasks; annotate it tenure.Task, or set batch",
+        ),
+        ("of_tasks", True, "annotate it list[tenure.Task], or leave out batch"),
+    ],
+)
+def test_a_handler_of_tasks_has_the_parameters_of_a_handler(load, name, batch, told):
+    with pytest.raises(UsageError) as caught:
+        load(name).of_tasks(batch=batch)
+    assert told in str(caught.value)
 
 
 @pytest.mark.parametrize(

@@ -108,11 +108,47 @@ class TestLines:
         again.check(position)
         assert read_all(again, position)[0] == [*map(str, range(256, 300)), "more"]
 
-    @pytest.mark.parametrize("how", ["cut", "edited", "replaced", "grown"])
+    @pytest.mark.parametrize(
+        ("before", "after", "new"),
+        [
+            ("1\n2\n", "1\n2\n3\n4", ["3", "4"]),
+            ("1\n2", "1\n2\n3\n", ["3"]),
+            ("", "1\n", ["1"]),
+            ("1\n", "1\n", []),
+        ],
+    )
+    def test_the_last_file_may_grow_when_all_was_read(self, write, before, after, new):
+        first, last = write("a.txt", "x\ny"), write("b.txt", before)
+        items, positions = read_all(lines_of(first, last))
+        write("b.txt", after)
+        again = lines_of(first, last)
+        again.check(positions[-1])
+        assert again.has_more(positions[-1]) == (before != after)
+        more, positions = read_all(again, positions[-1])
+        assert more == new
+        assert [*items, *more] == ["x", "y", *after.split()]
+        assert not again.has_more(positions[-1])
+        lines_of(first, last).check(positions[-1])
+
+    def test_a_line_that_had_no_end_must_not_grow(self, write):
+        path = write("a.txt", "1\n2")
+        _, positions = read_all(lines_of(path))
+        write("a.txt", "1\n23\n")
+        with pytest.raises(UsageError, match="changed since it was read"):
+            lines_of(path).check(positions[-1])
+
+    def test_only_the_last_file_may_grow(self, write):
+        paths = [write("a.txt", "1\n"), write("b.txt", "2\n")]
+        _, positions = read_all(lines_of(*paths))
+        write("a.txt", "1\n1\n")
+        with pytest.raises(UsageError, match="changed since it was read"):
+            lines_of(*paths).check(positions[-1])
+
+    @pytest.mark.parametrize("how", ["cut", "edited", "replaced", "grown before"])
     def test_a_change_is_reported(self, write, how):
         path = write("a.txt", "".join(f"{i}\n" for i in range(1000)))
         _, positions = read_all(lines_of(path))
-        position = positions[-1] if how == "grown" else positions[1]
+        position = positions[-1] if how == "grown before" else positions[1]
         data = path.read_bytes()
         path.unlink()
         path.write_bytes(
@@ -120,7 +156,7 @@ class TestLines:
                 "cut": data[:100],
                 "edited": data.replace(b"\n7\n", b"\n8\n"),
                 "replaced": data[::-1],
-                "grown": data + b"1000\n",
+                "grown before": b"-1\n" + data,
             }[how]
         )
         for step in (Lines.check, Lines.open):

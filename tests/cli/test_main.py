@@ -56,7 +56,7 @@ def test_a_run_is_kept_in_the_store_of_the_environment(here, command, monkeypatc
 
 
 def test_misuse_names_what_named_the_store(misused, monkeypatch):
-    assert "--store: there is no file" in misused("queue", "ls")
+    assert "the default store, sqlite:///tenure.db: there is no file" in misused("queue", "ls")
     monkeypatch.setenv("TENURE_STORE", "sqlite:///gone.db")
     assert "TENURE_STORE: there is no file gone.db" in misused("queue", "ls")
     monkeypatch.setenv("TENURE_STORE", "nonsense")
@@ -108,6 +108,7 @@ def test_a_password_stands_nowhere(own_redis_server, here, start, command, capsy
     [
         ("redis://:pw@host: away", "redis://...@host: away"),
         ("redis://ann:p@w/x@host:1/2 is away", "redis://...@host:1/2 is away"),
+        ("write redis://:PASSWORD@HOST", "write redis://:PASSWORD@HOST"),
         ("redis://ann@host:1/2 is away", "redis://ann@host:1/2 is away"),
         ("http://host:80/ and ann@example.org", "http://host:80/ and ann@example.org"),
         ("\x1b[2J\nq", "\\x1b[2J q"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import sys
+from dataclasses import replace
 
 import anyio
 import pytest
@@ -217,6 +218,17 @@ def test_dead_letters_are_shown_in_a_line_each():
     record = tenure.TaskRecord(1, "dead", "x" * 500, 0, None, 3, 3, 0.0, error="ValueError: two\nlines")
     lines = dead_letters(Outcome("x-1", True, counts(put=9, dead=5), Tally(), dead=(record,)))
     assert lines[0].startswith("dead: 'xxx")
-    assert lines[0].endswith("...: ValueError: two lines")
+    assert lines[0].endswith("xxx': ValueError: two lines")
     assert lines[1:] == ["dead: and 4 more"]
     assert len(lines[0]) < 300
+
+
+def test_an_error_is_cut_in_its_middle_and_not_said_again_if_it_was_logged():
+    record = tenure.TaskRecord(1, "dead", "a", 0, None, 3, 3, 0.0, error=f"ValueError: {'x' * 5000} the end")
+    other = replace(record, id=2, payload="b")
+    lines = dead_letters(
+        Outcome("x-1", True, counts(put=2, dead=2), Tally(), (record, other), frozenset([2]))
+    )
+    assert lines[0].startswith("dead: 'a': ValueError: xxx")
+    assert lines[0].endswith("~" + "x" * 191 + " the end")
+    assert lines[1:] == ["dead: 'b' (its error is in the log above)"]

@@ -53,13 +53,22 @@ def picky(text):
     if text == "bad":
         raise ValueError("I do not like it")
 
-async def stalls(task):
+async def stalls(task: tenure.Task):
     if task.attempt == 1:
         await anyio.sleep(60)
     return task.attempt
 
+def bare(task): ...
+def lists(tasks: list[tenure.Task]): ...
+def with_context(text, context: tenure.processor.Context): ...
+
 async def picks(text):
     raise tenure.Discard("no use")
+
+async def ends(text):
+    if text == "later":
+        raise tenure.RetryLater(0, counts=True)
+    raise tenure.Dead("no use at all")
 """.replace("\\\\", "\\")
 
 
@@ -149,6 +158,10 @@ def test_names_of_files_and_the_digest(command, here, read):
 def test_an_input_without_lines(command, numbers):
     ended = command("run", "run_handlers:shout", numbers(0))
     assert (ended.code, rows(ended.out)["inputs"]) == (0, "0")
+    assert "tenure: the input is empty, so there was nothing to do\n" in ended.err
+    ended = command("run", "run_handlers:shout", numbers(1))
+    assert (ended.code, rows(ended.out)["inputs"]) == (0, "1")
+    assert "empty" not in ended.err
 
 
 def test_a_finished_run_prints_its_table_and_does_nothing(command, here, numbers):
@@ -229,7 +242,7 @@ def test_the_dead_are_reported(command, here, read):
     assert ended.code == 1
     table = rows(ended.out)
     assert (table["done"], table["retried"], table["dead"]) == ("2", "1", "1")
-    assert "dead: 'bad': ValueError: I do not like it" in ended.err
+    assert "dead: 'bad' (its error is in the log above)" in ended.err
     dead = [value for value in read(here / "r.jsonl") if value["status"] == "dead"]
     assert dead == [
         {
@@ -240,21 +253,46 @@ def test_the_dead_are_reported(command, here, read):
             "attempts": 2,
         }
     ]
-    assert command("run", "run_handlers:picky", "in.txt", "--retries", "2", "--results", "r.jsonl").code == 1
+    again = command("run", "run_handlers:picky", "in.txt", "--retries", "2", "--results", "r.jsonl")
+    assert again.code == 1
+    assert "dead: 'bad': ValueError: I do not like it\n" in again.err
 
 
 @pytest.mark.parametrize("handler", ["a_set", "not_a_number"])
-def test_results_that_are_no_json_are_failures(command, here, handlers, handler):
+def test_results_that_are_no_json_are_failures(command, here, handlers, queue_of, handler):
     handlers("odd_results", "def a_set(x): return {1}\ndef not_a_number(x): return float('nan')")
     (here / "in.txt").write_text("x\n")
-    ended = command("run", f"odd_results:{handler}", "in.txt", "--retries", "1")
+    ended = command("run", f"odd_results:{handler}", "in.txt", "--retries", "1", "--run", "x")
     assert (ended.code, rows(ended.out)["dead"]) == (1, "1")
+    (dead,) = queue_of("x", lambda queue: queue.dead())
+    assert "open_store" not in dead.error, "a hint for programs"
+
+
+def test_an_input_whose_result_cannot_be_encoded_is_dead_at_once(command, here, handlers, queue_of, caplog):
+    handlers("odd_results", "def a_set(x): return {1}")
+    (here / "in.txt").write_text("x\ny\n")
+    ended = command("run", "odd_results:a_set", "in.txt", "--retries", "3", "--run", "x")
+    assert [record.attempts for record in queue_of("x", lambda queue: queue.dead())] == [1, 1]
+    assert (ended.code, rows(ended.out)["dead"], rows(ended.out)["retried"]) == (1, "2", "0")
+    dead = [record for record in caplog.records if "task.dead" in record.message]
+    assert all("odd_results:a_set returned set, which cannot be the result" in r.message for r in dead)
+    assert [record.exc_info for record in dead] == [None, None]
 
 
 def test_discarded_is_not_done(command, here):
     (here / "in.txt").write_text("x\n")
     ended = command("run", "run_handlers:picks", "in.txt")
     assert (ended.code, rows(ended.out)["discarded"], rows(ended.out)["retried"]) == (1, "1", "0")
+
+
+@pytest.mark.parametrize("rate", [[], ["--rate", "100/s"]])
+def test_a_handler_that_ends_the_tries_itself(command, here, caplog, rate):
+    (here / "in.txt").write_text("x\nlater\n")
+    ended = command("run", "run_handlers:ends", "in.txt", "--retries", "3", *rate)
+    table = rows(ended.out)
+    assert (ended.code, table["dead"], table["retried"]) == (1, "2", "2")
+    dead = [record.message for record in caplog.records if "task.dead" in record.message]
+    assert len(dead) == 2 and "no use at all" in dead[0] + dead[1]
 
 
 @pytest.mark.parametrize("rate", [[], ["--rate", "100/s"]])
@@ -307,6 +345,12 @@ MISUSES = {
     "no such module": ("run nope_x:f numbers.txt", "there is no module 'nope_x'"),
     "no such handler": ("run run_handlers:nope numbers.txt", "its functions are"),
     "no handler": ("run run_handlers numbers.txt", "write module:function"),
+    "a task without an annotation": (
+        "run run_handlers:bare numbers.txt",
+        "handler bare: its parameter task has no annotation; annotate it: task: tenure.Task, or rename it",
+    ),
+    "a list of tasks": ("run run_handlers:lists numbers.txt", "its parameter tasks is for a list of tasks"),
+    "a context": ("run run_handlers:with_context numbers.txt", "nothing fills its parameter context"),
     "no such input": ("run run_handlers:shout nope.txt", "nope.txt: there is no such file"),
     "a directory": ("run run_handlers:shout .", "is a directory"),
     "no match": ("run run_handlers:shout --from nope/*", "matches no file"),
@@ -358,11 +402,23 @@ def test_results_of_others_are_not_touched(command, here, numbers):
 def test_a_changed_input_is_refused(command, here, numbers):
     words = ["run", "run_handlers:shout", numbers(10)]
     assert command(*words).code == 0
-    numbers(11)
+    (here / "numbers.txt").write_text("9\n" * 10)
     ended = command(*words)
     assert (ended.code, ended.err.count("\n")) == (2, 1)
     assert "changed since it was read; use --fresh" in ended.err
+    numbers(11)
     assert rows(command(*words, "--fresh").out)["done"] == "11"
+
+
+def test_lines_that_were_appended_are_run(command, here, numbers, read):
+    words = ["run", "run_handlers:shout", numbers(10), "--results", "r.jsonl"]
+    assert command(*words).code == 0
+    numbers(600)
+    ended = command(*words)
+    assert (ended.code, rows(ended.out)["done"]) == (0, "600")
+    assert "continues after 10 inputs" in ended.err
+    assert inputs_of(read(here / "r.jsonl")) == sorted(map(str, range(600)))
+    assert "is finished; --fresh would start it anew" in command(*words).err
 
 
 def test_a_wrong_line_stops_the_run_and_can_be_mended(command, here, read):
@@ -482,6 +538,8 @@ def test_a_second_signal_stops_at_once(start, here, numbers, until, queue_of, ba
     statistics = queue_of("x", lambda queue: queue.statistics())
     assert (statistics.waiting, statistics.leased) == (30, 0)
     assert {r.attempts for r in queue_of("x", lambda queue: queue.browse("waiting")).tasks} == {0}
+    again = start("run", f"run_handlers:{handler}", numbers(30), "--run", "x", "--backend", backend)
+    assert again.stderr.readline() == "tenure: run x continues after 0 inputs\n", "nothing has died"
 
 
 @pytest.mark.slow

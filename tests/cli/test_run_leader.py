@@ -33,7 +33,7 @@ class LostAtTheEnd(Results):
 async def test_a_lead_that_is_lost_while_the_results_are_written_is_taken_again(here):
     (here / "in.txt").write_text("a\nb\nc\n")
 
-    async def shout(task):
+    async def shout(task: tenure.Task):
         return task.payload.upper()
 
     async with tenure.open_store("memory:") as store:
@@ -69,7 +69,7 @@ class Overtaken(Lines):
 async def test_a_leader_that_was_followed_without_noticing_puts_nothing_twice(here):
     (here / "in.txt").write_text("a\nb\nc\n")
 
-    async def shout(task):
+    async def shout(task: tenure.Task):
         return task.payload.upper()
 
     async with tenure.open_store("memory:") as store:

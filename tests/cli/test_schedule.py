@@ -135,6 +135,7 @@ def test_there_is_nothing_to_see_before_a_schedule_has_run(scheduled, command, u
 
     anyio.run(other_things)
     assert command("schedule", "ls", "--store", url).out == "there is no schedule\n"
+    assert command("schedule", "ls", "jobs", "--store", url).out == "queue jobs has no schedule\n"
     for words in (("next", "jobs", "x"), ("run-now", "jobs", "x"), ("next", "nowhere", "x")):
         ended = command("schedule", *words, "--store", url)
         assert (ended.code, ended.out) == (2, "")
@@ -158,3 +159,11 @@ def test_misuse_is_refused_in_one_line(misused, words, said):
 def test_help_names_the_commands(command):
     out = command("schedule", "--help").out
     assert all(name in out for name in ("ls", "next", "run-now"))
+
+
+@pytest.mark.parametrize(("cron", "seconds"), [("@hourly", 3600), ("*/20 * * * * *", 20)])
+def test_next_knows_names_and_seconds(scheduled, tell, cron, seconds):
+    scheduled(("jobs", "often", {"cron": cron, "tz": "Pacific/Chatham"}))
+    coming = list(map(datetime.fromisoformat, tell("next", "jobs", "often", "-n", "3")["next"]))
+    assert {(b - a).total_seconds() for a, b in pairwise(coming)} == {seconds}
+    assert tell("ls")["schedules"][0]["cron"] == cron

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tenure.cli._table import cut, padded, printable, short, spoken, table, width
+from tenure.cli._table import cut, padded, short, spoken, table, width
 
 
 def test_columns_line_up_and_numbers_stand_to_the_right():
@@ -37,20 +37,6 @@ def test_a_cut_text_takes_no_more_columns_than_there_are(text, room):
 
 def test_without_rows_it_says_so():
     assert table(("name",), [], nothing="nothing is held") == "nothing is held"
-
-
-@pytest.mark.parametrize(
-    ("text", "shown"),
-    [
-        ("plain", "plain"),
-        ("\x1b[2J", "\\x1b[2J"),
-        ("a\nb\t", "a\\nb\\t"),
-        ("\u202egnp", "\\u202egnp"),
-        ("Zürich", "Zürich"),
-    ],
-)
-def test_what_a_terminal_would_obey_is_spelled(text, shown):
-    assert printable(text) == shown
 
 
 def test_values_are_cut():

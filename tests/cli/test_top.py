@@ -140,7 +140,7 @@ def test_the_columns_that_matter_least_are_left_out_first():
     assert header(100) == [
         "waiting",
         "delayed",
-        "running",
+        "leased",
         "dead",
         "in/s",
         "out/s",
@@ -148,8 +148,8 @@ def test_the_columns_that_matter_least_are_left_out_first():
         "runs",
         "oldest",
     ]
-    assert header(80) == ["waiting", "running", "dead", "in/s", "out/s", "waits", "oldest"]
-    assert header(60) == ["waiting", "running", "dead", "out/s", "oldest"]
+    assert header(80) == ["waiting", "leased", "dead", "in/s", "out/s", "waits", "oldest"]
+    assert header(60) == ["waiting", "leased", "dead", "out/s", "oldest"]
     assert header(40) == ["waiting", "oldest"]
 
 

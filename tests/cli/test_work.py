@@ -16,6 +16,7 @@ import pytest
 
 import tenure
 
+LINE = r"\d{{4}}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{{3}}Z INFO {} tenure: (.*)"
 BACKENDS = ("asyncio", "uvloop", "trio")
 PATIENCE = 50
 
@@ -26,7 +27,7 @@ def note(*words):
     with open("log", "a") as log:
         log.write(" ".join(map(str, (os.getpid(), *words))) + "\\n")
 
-async def quick(task):
+async def quick(task: tenure.Task):
     await anyio.sleep(0.02)
     note(task.id, task.attempt, task.payload)
 
@@ -38,22 +39,33 @@ async def fails(payload):
     note(payload)
     raise ValueError("no")
 
-async def slow(task):
+async def slow(task: tenure.Task):
     note(task.id, task.attempt, task.payload)
     await anyio.sleep(task.payload)
 
-async def batches(tasks):
+async def batches(tasks: list[tenure.Task]):
     await anyio.sleep(0)
     note(*(task.payload for task in tasks))
     for task in tasks:
         if task.payload is None:
             task.fail(tenure.Discard("nothing"))
+        if task.payload == "dead":
+            task.fail(tenure.Dead("no use"))
         task.set_result(len(tasks))
 
 def batches_in_a_thread(batch: list[tenure.Task[int]]):
     note(*(task.payload for task in batch))
 
-async def ticks(task):
+def batches_of_payloads(payloads):
+    note(*payloads)
+
+def bare(task):
+    note(task)
+
+def bare_batches(tasks):
+    note(*tasks)
+
+async def ticks(task: tenure.Task):
     note(task.meta["scheduled_for"])
 
 def kills(payload):
@@ -189,11 +201,13 @@ def test_it_works_until_it_is_stopped(worker, url, until, log, backend):
     process.send()
     assert process.ended() == 0, process.text
     assert [on(url, lambda queue, i=i: queue.result(i)) for i in ids] == [1, "two", [3]]
-    begin, drain = process.text.splitlines()
-    assert re.match(
-        r"tenure: work_handlers:in_a_thread works on queue q of \S+, 10 at once; Ctrl-C stops it", begin
+    begin, drain, end = (
+        re.fullmatch(LINE.format(process.pid), line)[1] for line in process.text.splitlines()
     )
-    assert drain == "tenure: SIGTERM: takes no more, finishes what has begun, for at most 30 s"
+    assert re.match(r"work_handlers:in_a_thread works on queue q of \S+, 10 at once; Ctrl-C stops it", begin)
+    assert drain == "SIGTERM: takes no more, finishes what has begun, for at most 30 s"
+    outcomes = r"work.ended taken=3 done=3 retried=0 dead=0 given_back=0 seconds=\d+\.\d"
+    assert re.fullmatch(outcomes, end)
 
 
 def test_retries_and_timeout(worker, url, until, log):
@@ -212,18 +226,19 @@ def test_retries_and_timeout(worker, url, until, log):
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_batches(worker, url, until, log, backend):
-    ids = put(url, 1, None, 3, 4)
+    ids = put(url, 1, None, 3, 4, "dead")
     process = worker("batches", "--batch", 3, "--linger", 1, "--backend", backend, store=url)
     until(lambda: len(log()) == 2)
     process.send()
     assert process.ended() == 0, process.text
     assert "works on queue q of" in process.text
     assert ", 10 batches of up to 3 at once; Ctrl-C stops it" in process.text
-    assert [line[1:] for line in log()] == [["1", "None", "3"], ["4"]]
-    results = [on(url, lambda queue, i=i: queue.result(i)) for i in (ids[0], *ids[2:])]
-    assert results == [3, 3, 1]
+    assert [line[1:] for line in log()] == [["1", "None", "3"], ["4", "dead"]]
+    results = [on(url, lambda queue, i=i: queue.result(i)) for i in (ids[0], *ids[2:4])]
+    assert results == [3, 3, 2]
     counts = on(url, lambda queue: queue.statistics())
-    assert (counts.done, counts.discarded) == (3, 1)
+    assert (counts.done, counts.discarded, counts.dead) == (3, 1, 1)
+    assert on(url, lambda queue: queue.get(ids[4])).error == "no use"
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -237,9 +252,10 @@ def test_a_schedule_beside_the_worker(worker, url, until, log, backend):
     assert len(set(ticks)) == len(ticks), "each tick once"
 
 
-def test_batches_in_threads_and_without_linger(worker, url, until, log):
+@pytest.mark.parametrize("handler", ["batches_in_a_thread", "batches_of_payloads"])
+def test_batches_in_threads_and_without_linger(worker, url, until, log, handler):
     put(url, *range(5))
-    process = worker("batches_in_a_thread", "--batch", 256, "--linger", 0, "--concurrency", 1, store=url)
+    process = worker(handler, "--batch", 256, "--linger", 0, "--concurrency", 1, store=url)
     until(log)
     process.send()
     assert process.ended() == 0, process.text
@@ -263,7 +279,8 @@ def test_after_the_first_signal_others_take_the_tasks_and_after_the_second_also_
     until(lambda: len(log()) == 7)
     assert log()[-1] == [str(other.pid), str(long), "1", "1000"]
     assert first.ended() == 1
-    assert first.text.endswith("SIGTERM: cancels what has not finished; its tasks are given back\n")
+    assert "SIGTERM: cancels what has not finished; its tasks are given back\n" in first.text
+    assert "work.ended taken=1 done=0 retried=0 dead=0 given_back=1" in first.text
     other.send()
     until(lambda: "takes no more" in other.text)
     other.send()
@@ -412,14 +429,19 @@ def test_a_program_that_returns_and_one_that_serves(worker, url, until, log):
         (["main", "--retries", "3"], "--retries is for a handler of tasks"),
         (["sync_main"], "has to be an async function"),
         (["nothing", "--queue", "q"], "has no 'nothing'"),
+        (["quick", "--queue", "tenure:queue:q"], "tenure:queue:q is a key of the store: write q, the name"),
         (["quick", "--queue", "q", "--store", "memory:"], "is visible only to its own process"),
         (["quick", "--queue", "q", "--store", "nosuch://x"], "--store: 'nosuch' is not an engine"),
         (["quick", "--queue", "q", "--health", "8081"], "HOST:PORT"),
         (["quick", "--queue", "q", "--concurrency", "0"], "--concurrency"),
-        (["quick", "--queue", "q", "--batch", "9"], "--batch is for a handler that takes a list of tasks"),
-        (["in_a_thread", "--queue", "q", "--batch", "9"], "annotate it list[tenure.Task]"),
-        (["batches", "--queue", "q"], "takes a list of tasks: say with --batch N how many at most"),
-        (["batches", "--queue", "q", "--linger", "1"], "takes a list of tasks: say with --batch N"),
+        (["quick", "--queue", "q", "--batch", "9"], "is for a single task; annotate it list[tenure.Task]"),
+        (
+            ["bare", "--queue", "q"],
+            "annotate it: task: tenure.Task, or rename it, as a handler gets the payload",
+        ),
+        (["bare_batches", "--queue", "q", "--batch", "9"], "annotate it: tasks: list[tenure.Task]"),
+        (["batches", "--queue", "q"], "is for a list of tasks; annotate it tenure.Task, or set batch"),
+        (["batches", "--queue", "q", "--linger", "1"], "is for a list of tasks"),
         (["quick", "--queue", "q", "--linger", "1"], "--linger is for a handler of batches: add --batch N"),
         (["batches", "--queue", "q", "--batch", "257"], "--batch: '257' is not a whole number from 1 to 256"),
         (["batches", "--queue", "q", "--batch", "0"], "--batch"),
@@ -428,7 +450,7 @@ def test_a_program_that_returns_and_one_that_serves(worker, url, until, log):
         (["main", "--every", "3"], "--every is for a handler of tasks"),
         (["quick", "--queue", "q", "--every", "0.001"], "--every must be at least 0.01 seconds"),
         (["quick", "--queue", "q", "--every", "1", "--cron", "0 3 * * *"], "--every or --cron, not both"),
-        (["quick", "--queue", "q", "--cron", "never"], "--cron must be an expression with five fields"),
+        (["quick", "--queue", "q", "--cron", "never"], "--cron must have five fields"),
         (["quick", "--queue", "q", "--cron", "0 3 * * *", "--tz", "Mars"], "--tz must be the name of"),
         (["quick", "--queue", "q", "--every", "1", "--tz", "UTC"], "--tz is for --cron"),
         (["quick", "--queue", "q", "--grace", "never"], "--grace"),
@@ -440,10 +462,67 @@ def test_misuse(misused, words, message):
     assert message in misused("work", f"work_handlers:{words[0]}", *words[1:])
 
 
-def test_a_server_that_is_not_there(command, here):
-    ended = command("work", "work_handlers:quick", "--queue", "q", "--store", f"unix://{here}/no.sock")
-    assert ended.code == 1
-    assert "Traceback" not in ended.err
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.one_loop
+def test_it_waits_for_a_server_that_is_away(worker, own_redis_server, until, log, free_port, backend):
+    server, port = own_redis_server("--appendonly", "yes", "--appendfsync", "always"), free_port()
+    server.kill()
+    process = worker(
+        "quick", "--health", f":{port}", "--backend", backend, store=server.url, wait="link.lost"
+    )
+    assert f"tenure: link.lost url={server.url} error=StoreUnavailable(" in process.text
+    assert "Traceback" not in process.text
+    until(lambda: get(port, "/ready") == 503)
+    assert get(port, "/live") == 200
+    server.start()
+    until(lambda: get(port, "/ready") == 200)
+    put(server.url, 1)
+    until(log)
+    process.send()
+    assert process.ended() == 0, process.text
+    assert f"tenure: link.back url={server.url} seconds=" in process.text
+
+
+@pytest.mark.parametrize("more", [(), ("--processes", 2)], ids=["one", "two"])
+def test_a_signal_ends_the_wait_for_a_server_at_once(worker, here, more):
+    waits = {"wait": "link.lost", "times": 2 if more else 1}
+    process = worker("quick", "--grace", 1000, *more, store=f"unix://{here}/no.sock", **waits)
+    process.send()
+    assert process.ended() == 0, process.text
+
+
+def test_a_server_that_refuses_for_good_ends_it_in_a_line(start, redis_server):
+    url = redis_server.url.replace("unix://", "unix://nobody:wrong@")
+    child = start("work", "work_handlers:quick", "--queue", "q", "--store", url)
+    _, err = child.communicate(timeout=PATIENCE)
+    assert child.returncode == 2
+    assert err.count("\n") == 1
+    assert "the server refuses this user or password" in err
+
+
+def test_the_level_and_the_format_of_the_log(worker, url, until, log):
+    process = worker("fails", "--retries", 1, "--log-format", "json", "--log-level", "debug", store=url)
+    put(url, 1)
+    until(lambda: "task.dead" in process.text)
+    process.send()
+    assert process.ended() == 0
+    documents = [json.loads(line) for line in process.said]
+    assert {document["process"] for document in documents} == {process.pid}
+    (dead,) = (document for document in documents if document["message"].startswith("task.dead"))
+    assert (dead["level"], dead["logger"], dead["tenure_queue"]) == ("WARNING", "tenure", "q")
+    assert "ValueError: no" in dead["exception"]
+    assert [d["level"] for d in documents if d["message"].startswith("session.opened")] == ["DEBUG"]
+    (end,) = (document for document in documents if document["message"].startswith("work.ended"))
+    assert (end["level"], end["tenure_taken"], end["tenure_dead"]) == ("INFO", 1, 1)
+
+
+def test_logging_that_the_module_of_the_handler_sets_up_stays(start, handlers, url, until):
+    handlers("logs", "import logging\nlogging.basicConfig(format='mine: %(message)s')\ndef f(payload): pass")
+    process = Process(start("work", "logs:f", "--queue", "q", "--store", url, "--log-format", "json"))
+    until(lambda: "Ctrl-C stops it" in process.text)
+    process.send()
+    assert process.ended() == 0
+    assert [line.partition(" ")[0] for line in process.said] == ["mine:"] * 3
 
 
 # --------------------------------------------------------------------------------------------- several processes
@@ -472,8 +551,8 @@ def test_several_processes(worker, url, until, log, free_port):
     process.send()
     assert process.ended() == 0, process.text
     assert gone(other)
-    assert "SIGTERM: stops 2 processes" in process.text
-    assert "tenure: process 1: SIGTERM: takes no more" in process.text
+    assert f"INFO {other} tenure: SIGTERM: takes no more" in process.text
+    assert f"INFO {process.pid} tenure: SIGTERM: stops 2 processes" in process.text
 
 
 def test_the_second_signal_reaches_the_children(worker, url, until, log):
@@ -504,7 +583,7 @@ def test_a_process_that_does_not_end_is_killed(worker, url, until, log):
     until(log)
     process.send()
     assert process.ended() == 1
-    assert re.search(r"process [12] does not end: kills it", process.text)
+    assert re.search(r"process [12] \(\d+\) does not end: kills it", process.text)
 
 
 def test_a_process_that_dies_again_and_again_starts_later_and_later(worker, url, until, log):

@@ -38,7 +38,7 @@ def server(request):
 
 def engine_of(server):
     url = server.url
-    return RedisEngine(url, response_timeout=0.5) if isinstance(url, str) else PostgresEngine(url())
+    return RedisEngine(url) if isinstance(url, str) else PostgresEngine(url())
 
 
 def stop(server):
@@ -60,7 +60,8 @@ async def test_an_idle_store_notices_that_its_server_goes_away_and_is_back(serve
 
 async def test_an_idle_store_notices_that_its_server_does_not_answer(own_redis_server):
     server = own_redis_server()
-    async with open_store(engine_of(server)) as store:
+    # retry: the server may be as slow at first, on a busy machine
+    async with open_store(RedisEngine(server.url, response_timeout=0.5), retry=50) as store:
         os.kill(server.process.pid, signal.SIGSTOP)
         await until(store, available=False)
         os.kill(server.process.pid, signal.SIGCONT)
@@ -70,7 +71,7 @@ async def test_an_idle_store_notices_that_its_server_does_not_answer(own_redis_s
 @pytest.mark.one_loop
 async def test_an_idle_store_notices_that_one_node_of_a_cluster_goes_away(own_redis_cluster):
     links = Links()
-    engine = RedisClusterEngine(own_redis_cluster.url, response_timeout=0.5)
+    engine = RedisClusterEngine(own_redis_cluster.url)
     async with open_store(engine, observer=links) as store:
         own_redis_cluster.nodes[1].kill()
         await until(store, available=False)

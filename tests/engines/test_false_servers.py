@@ -2,17 +2,32 @@
 
 from __future__ import annotations
 
-from contextlib import asynccontextmanager
+import re
+from contextlib import asynccontextmanager, suppress
 from itertools import count
+from random import Random
 
 import anyio
+import hiredis
 import pytest
 from anyio.abc import SocketAttribute
 from relays import relay
 
 import tenure
-from tenure import EngineError, Lock, StoreUnavailable, WorkQueue
+from tenure import (
+    AcquireTimeout,
+    EngineError,
+    LeaseLost,
+    Lock,
+    OutcomeUnknown,
+    RateLimiter,
+    StoreUnavailable,
+    WorkQueue,
+)
+from tenure.engine import Holders, Holdings, Reply
 from tenure.engines import open_store
+from tenure.engines.redis._codec import _ANSWERS as ANSWERS
+from tenure.engines.redis._operations import CODECS
 
 HELLO = b"%2\r\n+version\r\n+7.2.0\r\n+id\r\n:3\r\n+OK\r\n"
 
@@ -119,6 +134,107 @@ async def test_a_reply_too_many_costs_the_connection_and_not_the_store(redis_ser
                     for n in range(20):
                         assert await WorkQueue(store, "jobs").put(n)
                 lease.check()
+
+
+LIES = {
+    "lost": lambda data: b"",
+    "twice": lambda data: data + data,
+    "before": lambda data: b"+ok\r\n" + data,
+    "behind": lambda data: data + b":1\r\n",
+    "another's": lambda data: b"*3\r\n+queued\r\n:1\r\n:5\r\n" + data,
+}
+
+
+def are_whole(replies):
+    """Whether the last of the replies is complete: then what follows is another one."""
+    reader = hiredis.Reader()
+    reader.feed(replies + b"+the next\r\n")
+    last = None
+    with suppress(hiredis.ProtocolError):
+        while (reply := reader.gets()) is not False:
+            last = reply
+    return last == b"the next"
+
+
+@pytest.mark.parametrize("lie", LIES)
+@pytest.mark.parametrize("seed", [pytest.param(n, marks=pytest.mark.full if n else ()) for n in range(5)])
+async def test_replies_that_are_lost_or_added_cost_the_connection_and_not_the_store(redis_server, lie, seed):
+    """All later replies went to the commands before or behind, and a lock had the attributes of a queue."""
+    random, lies = Random(f"{lie} {seed}"), []
+
+    def change_of(client):
+        clients.append(client)
+        rest = b""  # of a reply that has begun
+
+        def change(data, *, up):
+            nonlocal rest
+            if up:
+                return data
+            between, rest = not rest, rest + data
+            if are_whole(rest):
+                rest = b""
+            lying = lies and between and not rest and random.random() < 0.1
+            return LIES[lies.pop()](data) if lying else data
+
+        return change
+
+    clients = []
+    async with relay(redis_server.socket, change_of) as port:
+        async with open_store(f"redis://127.0.0.1:{port}", ttl=2, response_timeout=1, retry=50) as store:
+            queue, limiter = WorkQueue(store, "jobs"), RateLimiter(store, "api", rate=1e6, burst=100)
+
+            async def use(n):
+                async with Lock(store, f"x{n}").hold(timeout=0.2):
+                    await queue.put(n, group="g")
+                async with queue.take(timeout=0.2) as task:
+                    task.set_result(n)
+                await limiter.acquire()
+                assert len((await queue.browse("ended", limit=2)).tasks) <= 2
+
+            async def client(n):
+                while not enough.is_set():
+                    # what a lost link may mean to a caller; everything else ends the test
+                    with suppress(AcquireTimeout, LeaseLost, OutcomeUnknown):
+                        await use(n)
+
+            enough = anyio.Event()
+            with anyio.fail_after(40):
+                async with anyio.create_task_group() as group:
+                    for n in range(3):
+                        group.start_soon(client, n)
+                    for number in range(1, 4):
+                        lies.append(lie)
+                        while len(clients) <= number:
+                            await anyio.sleep(0.01)
+                    enough.set()
+                async with Lock(store, "at last") as lease:
+                    lease.check()
+
+
+async def test_a_reply_that_belongs_to_another_command_is_no_answer(redis_server, caplog):
+    lie = []
+    async with relay(
+        redis_server.socket, lambda _: lambda data, *, up: data if up or not lie else lie.pop()
+    ) as port:
+        async with open_store(f"redis://127.0.0.1:{port}") as store:
+            lie.append(b"*2\r\n+put\r\n:1\r\n")
+            with anyio.fail_after(10):
+                assert await store.call(Holders("x")) == Holdings(0, 0, (), ())
+    assert "this is no reply to holds: [b'put', 1]" in caplog.text
+
+
+def test_the_words_of_replies_are_those_of_the_contract():
+    words = {kind.__name__: word for word, kind in ANSWERS.items()}
+    words |= {"Granted": "granted", "PutAnswer": "put", "Exchanged": "exchanged", "Spent": "spent"}
+    words |= {"Health": "examined", "KeyPage": "surveyed"}
+    words |= {reply.name: reply.value for reply in Reply}
+    for operation, codec in CODECS.items():
+        # "-> Granted, Queued, REFUSED (not `wait`), GONE, MORE. The first ..."
+        said = re.sub(
+            r"\(.*?\)", "", operation.__doc__.partition("->")[2].partition("\n\n")[0], flags=re.DOTALL
+        )
+        names = re.split(r"[.;]", said)[0].replace(",", " ").split()
+        assert {words[name].encode() for name in names} | {b"more"} == codec.words, operation
 
 
 SURPLUS = {

@@ -30,17 +30,18 @@ class Memory:
     def rows(self):
         engine = self._engine
         state, tasks = engine._state, engine._tasks
-        dues = {"replies": state._replies_due, "rates": engine._rates._due}
-        dues |= {"barriers": engine._barriers._due, "queues": tasks._due}
+        dues = {"replies": state._replies_due, "queues": tasks._due}
         kept = {
             "sessions": state.sessions,
             "replies": state._replies,
             "watches": state.watches,
-            "rates": engine._rates._limiters,
-            "spenders": engine._rates._waiting,
-            "barriers": engine._barriers._barriers,
-            "lines": engine._holds._lines,
-            "pools": engine._claims._pools,
+            "processes": () if state.sessions else state._processes,
+            **{name: table.rows for name, table in state.tables.items()},
+            **{
+                f"{name} {order}": rows.entries
+                for name, table in state.tables.items()
+                for order, rows in table._orders.items()
+            },
             "queues": tasks._queues,
             "groups": [name for queue in tasks._queues.values() for name in queue.groups._named],
             "outdated": tasks._outdated,

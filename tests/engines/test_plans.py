@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import re
 import sqlite3
+from itertools import chain
 
 import pytest
 
+from tenure.engines.rules import LAYOUTS
 from tenure.engines.sqlite import _sql
 from tenure.engines.sqlite._opening import create
+from tenure.engines.sqlite._tables import SqliteTable
 
-FILES = ("holds", "claims", "counters", "groups", "hints", "queues", "sessions", "tasks")
+FILES = ("groups", "hints", "queues", "sessions", "tasks")
 
 # What these go through is small, or is the very thing that is asked for.
 SCANS = {
     "groups.delete": "the names that were handed in",
     "groups.find": "as above",
-    "holds.unserved": "the few lines whose serving was cut short",
     "hints.forget": "in the order of ids, up to a limit",
     "sessions.beginning": "one row of numbers",
     "sessions.numbers": "as above",
@@ -44,6 +46,30 @@ def database():
 STATEMENTS = {
     f"{file}.{name}": sql for file in FILES for name, sql in getattr(_sql, file.upper()).named.items()
 }
+
+
+def statements_of(layout):
+    """The statements of a table that find rows."""
+    table = SqliteTable(sqlite3.connect(":memory:"), layout)
+    yield layout.name, table._get
+    for kind in ("first", "last", "some", "after"):
+        for order, sql in getattr(table, f"_{kind}").items():
+            yield f"{layout.name}.{order} {kind}", sql
+
+
+OF_TABLES = dict(chain.from_iterable(map(statements_of, LAYOUTS)))
+WHOLE = {"unserved.rank", "resource.rest", "limiter.until", "barrier.forget"}
+
+
+@pytest.mark.parametrize("name", OF_TABLES)
+def test_a_table_finds_rows_by_an_index(database, name):
+    sql = OF_TABLES[name]
+    plan = [row[3] for row in database.execute(f"EXPLAIN QUERY PLAN {sql}", [0] * sql.count("?"))]
+    assert not [step for step in plan if "TEMP B-TREE" in step], plan
+    order, _, kind = name.partition(" ")
+    (step,) = plan
+    assert step.startswith("SCAN" if order in WHOLE and kind != "after" else "SEARCH"), plan
+    assert "INDEX" in step or "PRIMARY KEY" in step, plan
 
 
 @pytest.mark.parametrize("name", STATEMENTS)
@@ -140,7 +166,8 @@ def test_the_right_index_is_used(database, name):
 def test_the_next_turns_are_read_in_the_order_of_an_index(database):
     sql = _sql.GROUPS.next
     plan = [row[3] for row in database.execute(f"EXPLAIN QUERY PLAN {sql}", {"queue": 1, "count": 1})]
-    looks = [step for step in plan if step.startswith(("SCAN", "SEARCH"))]
+    # some versions of SQLite read no more than the index
+    looks = [step.replace("COVERING ", "") for step in plan if step.startswith(("SCAN", "SEARCH"))]
     assert looks == [
         "SEARCH task_group USING INDEX task_group_turn (queue=?)",
         "SEARCH task USING INDEX task_priority (queue=? AND group_name=?)",
@@ -150,4 +177,4 @@ def test_the_next_turns_are_read_in_the_order_of_an_index(database):
 def test_beginning_reads_the_ends_of_indexes_only(database):
     plan = [row[3] for row in database.execute(f"EXPLAIN QUERY PLAN {_sql.SESSIONS.beginning}")]
     looks = [step for step in plan if step.startswith(("SCAN", "SEARCH"))]
-    assert [step for step in looks if "INDEX" not in step] == ["SCAN meta", "SCAN unserved"]  # one row; none
+    assert [step for step in looks if "INDEX" not in step] == ["SCAN meta"]  # one row

@@ -298,8 +298,7 @@ class Leaving:
     def __init__(self, leave):
         self.leave = leave
 
-    async def execute(self, _commands, *, writes):
-        assert not writes
+    async def execute(self, _commands):
         self.leave()
         return [[b"ssubscribe", b"c", 1]]
 
@@ -446,7 +445,7 @@ async def test_while_a_node_is_away_the_others_go_on_and_only_its_leases_end(own
         node("CONFIG", "SET", "cluster-require-full-coverage", "no")
     home = [cluster.home_of(slot_of(tag)) for tag in TAGS]
     healthy = [shard for shard in range(SHARDS) if home[shard] == 2]
-    async with open_store(RedisClusterEngine(cluster.url, response_timeout=0.5), ttl=2) as store:
+    async with open_store(RedisClusterEngine(cluster.url, response_timeout=0.5), ttl=2, retry=50) as store:
         there, here, busy = (lock_in(store, shard) for shard in (home.index(1), *healthy[:2]))
         held, lost, cycles = anyio.Event(), [], 0
 
@@ -511,13 +510,43 @@ async def test_when_a_node_is_killed_its_replica_goes_on(own_redis_cluster, repl
 async def test_replicas_are_those_of_the_node(redis_cluster):
     home = [redis_cluster.home_of(slot_of(tag)) for tag in TAGS]
     engine = RedisClusterEngine(f"{redis_cluster.url}?replicas=1", response_timeout=0.5)
-    async with open_store(engine, ttl=5, settle_timeout=0.1) as store:
+    async with open_store(engine, ttl=5, settle_timeout=0.1, retry=50) as store:
         with anyio.fail_after(50):
             await token_of(store, lock_in(store, home.index(0)))
         # it has none
         with anyio.move_on_after(0.5) as scope:
             await token_of(store, lock_in(store, home.index(1)))
         assert scope.cancelled_caught
+
+
+async def test_a_hand_over_waits_for_the_replica_of_the_node(redis_cluster):
+    home = [redis_cluster.home_of(slot_of(tag)) for tag in TAGS]
+    replica = redis_cluster.nodes[3].process.pid
+    engine = RedisClusterEngine(f"{redis_cluster.url}?replicas=1", response_timeout=0.4)
+    async with (
+        open_store(engine, ttl=20, retry=50) as store,
+        open_store(redis_cluster.url, ttl=20) as other,
+    ):
+        name, granted = lock_in(store, home.index(0)), anyio.Event()
+
+        async def hold():
+            async with Lock(store, name):
+                granted.set()
+
+        async with anyio.create_task_group() as group:
+            async with Lock(other, name):
+                group.start_soon(hold)
+                while not (await Lock(other, name).holders()).waiting:
+                    await anyio.sleep(0.01)
+                os.kill(replica, signal.SIGSTOP)
+            try:
+                await anyio.sleep(0.5)
+                assert (await Lock(other, name).holders()).holders
+                assert not granted.is_set()
+            finally:
+                os.kill(replica, signal.SIGCONT)
+            with anyio.fail_after(50):
+                await granted.wait()
 
 
 async def test_a_node_that_became_a_replica_is_left(own_redis_cluster):
@@ -536,7 +565,7 @@ async def test_a_node_that_became_a_replica_is_left(own_redis_cluster):
 
 async def test_a_store_is_opened_although_no_node_has_enough_replicas(redis_cluster):
     with anyio.fail_after(50):
-        async with open_store(RedisClusterEngine(f"{redis_cluster.url}?replicas=2", response_timeout=0.5)):
+        async with open_store(RedisClusterEngine(f"{redis_cluster.url}?replicas=2")):
             pass
 
 

@@ -18,18 +18,16 @@ from __future__ import annotations
 
 import os
 import re
-import socket
 from contextlib import closing, contextmanager
 from functools import partial
 from typing import Any, NamedTuple
 
-import hiredis
 import pytest
+from redis_pushes import RedisSocket
 
 from tenure import engine as e
 from tenure.engines.redis import CODECS
 from tenure.engines.redis._codec import answered, hint
-from tenure.engines.redis._resp import pack
 from tenure.engines.redis._scripts import all_scripts, script
 
 MORE_FAULTS = int(os.environ.get("TENURE_INTERLEAVINGS", "0"))
@@ -100,23 +98,20 @@ class Scripts:
         sources = {one.sha: one.source.decode() for one in all_scripts()}
         assert any(fault[0] in source for source in sources.values()), f"no longer there: {fault[0]}"
         self._questions, self._cap = questions, cap
-        self._reader = hiredis.Reader()
-        self._socket = socket.socket(socket.AF_UNIX)
-        self._socket.connect(server.socket)
-        self._ask(("HELLO", "3"))
+        self._connection = RedisSocket(server.socket)
         self._shas = {
             sha: self._ask(("SCRIPT", "LOAD", source.replace(*fault)))[0][0]
             for sha, source in sources.items()
         }
         (self._keep, self._come_back), _ = self._ask(("SCRIPT", "LOAD", KEEP), ("SCRIPT", "LOAD", COME_BACK))
         for name in NAMES:
-            self._socket.sendall(pack([("SUBSCRIBE", f"tenure:{name}")]))
+            self._connection.tell(("SUBSCRIBE", f"tenure:{name}"))
         self._states, self._numbers, self._applied, self._seen = [], {}, {}, {}
         (_, kept), _ = self._ask(("FLUSHDB",), self._keeping())
         self.empty = self._number(kept)
 
     def close(self):
-        self._socket.close()
+        self._connection.close()
 
     def apply(self, state, time, operation, judge):
         """-> the state afterwards, the answer, and the hints"""
@@ -177,17 +172,12 @@ class Scripts:
         return self._numbers[kept[0]]
 
     def _ask(self, *commands):
-        self._socket.sendall(pack(commands))
-        replies, hints = [], []
-        while len(replies) < len(commands):
-            reply = self._reader.gets()
-            if reply is False:
-                self._reader.feed(self._socket.recv(1 << 18))
-            elif not isinstance(reply, hiredis.PushNotification):
-                assert not isinstance(reply, Exception), reply
-                replies.append(reply)
-            elif reply[0] == b"message":
-                hints.append(hint(reply[1].decode().removeprefix("tenure:"), reply[2]))
+        replies, pushes = self._connection.ask(*commands)
+        hints = [
+            hint(channel.decode().removeprefix("tenure:"), said)
+            for kind, channel, said in pushes
+            if kind == b"message"
+        ]
         return replies, hints
 
 

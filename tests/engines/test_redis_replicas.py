@@ -90,7 +90,7 @@ async def test_a_user_that_may_not_wait_for_replicas_gets_a_clear_error(own_redi
 
 
 async def test_what_is_done_is_on_the_replica(primary, replica):
-    async with open_store(engine(primary)) as store:
+    async with open_store(engine(primary), retry=50) as store:
         queue = WorkQueue(store, "jobs")
         for n in range(20):
             async with Lock(store, f"lock {n}"):
@@ -108,14 +108,14 @@ async def test_many_at_once(primary, replica):
             async with Lock(store, f"lock {n % 7}") as lease:
                 done.append(lease.token)
 
-    async with open_store(engine(primary)) as store, anyio.create_task_group() as group:
+    async with open_store(engine(primary), retry=50) as store, anyio.create_task_group() as group:
         for n in range(20):
             group.start_soon(work, store, n)
     assert len(set(done)) == 400
 
 
 async def test_nothing_is_granted_before_the_replica_has_it(primary, replica):
-    async with open_store(engine(primary), ttl=20) as store:
+    async with open_store(engine(primary), retry=50, ttl=20) as store:
         async with Lock(store, "warm"):
             pass
         granted = anyio.Event()
@@ -136,7 +136,7 @@ async def test_nothing_is_granted_before_the_replica_has_it(primary, replica):
 
 
 async def test_one_that_gives_up_withdraws_what_it_may_have_got_and_nothing_else(primary, replica):
-    async with open_store(engine(primary), ttl=20) as store, open_store(primary.url) as other:
+    async with open_store(engine(primary), retry=50, ttl=20) as store, open_store(primary.url) as other:
         async with Lock(store, "warm"), Lock(other, "y"):
             with stopped(replica):
                 for name in ("x", "y"):
@@ -152,7 +152,10 @@ async def test_one_that_gives_up_withdraws_what_it_may_have_got_and_nothing_else
 
 
 async def test_a_hand_over_waits_for_the_replica_too(primary, replica):
-    async with open_store(engine(primary), ttl=20) as store, open_store(primary.url, ttl=20) as other:
+    async with (
+        open_store(engine(primary), retry=50, ttl=20) as store,
+        open_store(primary.url, ttl=20) as other,
+    ):
         granted = anyio.Event()
 
         async def hold():
@@ -176,7 +179,7 @@ async def test_a_hand_over_waits_for_the_replica_too(primary, replica):
 
 
 async def test_leases_end_at_their_deadlines_while_the_replica_is_away(primary, replica):
-    async with open_store(engine(primary), ttl=1) as store:
+    async with open_store(engine(primary), retry=50, ttl=1) as store:
         with pytest.raises(LeaseLost, match="expired"):
             async with Lock(store, "x"):
                 with stopped(replica):

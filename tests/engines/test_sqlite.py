@@ -241,78 +241,36 @@ async def test_the_schema_of_a_newer_version(path):
     await refused(SqliteEngine(path), "schema version 99")
 
 
-VERSION_1 = """
-    DROP INDEX barrier_look; DROP INDEX queue_look; DROP INDEX task_leased;
-    ALTER TABLE barrier DROP COLUMN keep_until; ALTER TABLE barrier DROP COLUMN look_at;
-    ALTER TABLE barrier DROP COLUMN born;
-    ALTER TABLE queue DROP COLUMN lasting; ALTER TABLE queue DROP COLUMN keep_until;
-    ALTER TABLE queue DROP COLUMN look_at;
-    CREATE INDEX task_queue ON task (queue);
-    DROP INDEX ended_expiry; DROP INDEX ended_letters; DROP INDEX watch_topic;
-    ALTER TABLE task DROP COLUMN dead_ttl; ALTER TABLE task DROP COLUMN failure; ALTER TABLE task DROP COLUMN meta;
-    ALTER TABLE ended DROP COLUMN progress; ALTER TABLE ended DROP COLUMN failure;
-    ALTER TABLE ended DROP COLUMN meta;
-    CREATE INDEX ended_expiry ON ended (expires) WHERE expires IS NOT NULL;
-    CREATE INDEX watch_topic ON watch (kind, key, task);
-    DROP TABLE grouping; DROP TABLE task_group; DROP TABLE kept_key; ALTER TABLE task DROP COLUMN first_put;
-    DROP INDEX producer_waiting; DROP INDEX producer_in_group; DROP INDEX claim_waiting; DROP INDEX claim_group;
-    DROP INDEX task_priority; DROP INDEX task_age; DROP INDEX task_age_in_groups;
-    ALTER TABLE queue DROP COLUMN has_groups; ALTER TABLE producer DROP COLUMN group_name;
-    ALTER TABLE producer RENAME COLUMN place TO reserved;
-    ALTER TABLE task DROP COLUMN group_name; ALTER TABLE ended DROP COLUMN group_name;
-    ALTER TABLE claim DROP COLUMN group_name; ALTER TABLE claim DROP COLUMN number;
-    CREATE INDEX producer_waiting ON producer (queue, ordinal) WHERE reserved = 0;
-    CREATE INDEX claim_waiting ON claim (pool, ordinal) WHERE resource IS NULL;
-    CREATE INDEX task_priority ON task (queue, priority DESC, ready_at) WHERE place = 0;
-    CREATE INDEX task_age ON task (queue, ready_at) WHERE place = 0;
-    DROP TABLE limiter; DROP TABLE limiter_waiter;
-    CREATE TABLE rate (key TEXT PRIMARY KEY, arrival REAL NOT NULL) WITHOUT ROWID;
-    CREATE INDEX rate_arrival ON rate (arrival);
-    PRAGMA user_version = 1;
-"""
-
-
-def schema_of(path):
-    db = sqlite3.connect(path)
-    indexes = db.execute("SELECT name, sql FROM sqlite_master WHERE type = 'index' ORDER BY name").fetchall()
-    columns = {
-        table: sorted(row[1] for row in db.execute(f"PRAGMA table_info({table})"))
-        for table in (
-            "barrier",
-            "queue",
-            "grouping",
-            "task_group",
-            "producer",
-            "task",
-            "ended",
-            "claim",
-            "kept_key",
-        )
+async def test_an_older_file_is_brought_up_to_date(path, monkeypatch):
+    async with serving(SqliteEngine(path)) as engine:
+        await engine.execute([e.OpenSession("s1", "p1", 30.0), put(1, b"one", b"two")])
+    steps = {
+        1: ("CREATE TABLE never (n)",),
+        2: ("CREATE TABLE second (n)",),
+        3: ("ALTER TABLE second ADD COLUMN name", "INSERT INTO second VALUES (3, 'it''s done')"),
     }
-    db.close()
-    return indexes, columns
-
-
-async def test_an_older_file_is_brought_up_to_date(path):
-    async with serving(SqliteEngine(path)) as engine:
-        await engine.execute([e.OpenSession("s1", "p1", 30.0), put(1, b"one", b"two", b"three")])
-        taken = (await one(engine, e.Exchange("s1", 1, "q", want=1))).tasks[0]
-        await one(engine, e.Exchange("s1", 2, "q", (e.Settle(taken.id, taken.token, e.Verdict.DEAD),)))
-    schema = schema_of(path)
+    monkeypatch.setattr(_opening, "_STEPS", steps)
+    monkeypatch.setattr(_opening, "VERSION", 3)
+    for _ in range(2):
+        async with serving(SqliteEngine(path)) as engine:
+            assert (await one(engine, e.Count("q"))).put == 2
     db = sqlite3.connect(path)
-    db.executescript(VERSION_1)
+    assert db.execute("PRAGMA user_version").fetchall() == [(3,)]
+    assert db.execute("SELECT * FROM second").fetchall() == [(3, "it's done")]
+    assert db.execute("SELECT count(*) FROM sqlite_master WHERE name = 'never'").fetchall() == [(0,)]
     db.close()
-    assert schema_of(path) != schema
-    async with serving(SqliteEngine(path)) as engine:
-        assert (await one(engine, e.Count("q"))).put == 3
-        await one(engine, e.Move("q", frozenset({"waiting"}), "purged"))
-        # the dead letter keeps the queue
-        assert (await one(engine, e.Count("q"))).dead == 1
-        letter = (await one(engine, e.GetTask("q", taken.id))).record
-        assert (letter.payload, letter.progress, letter.failure, letter.meta) == (b"one", b"", b"", b"")
-        await one(engine, e.Move("q", frozenset({"dead"}), "purged"))
-        assert (await one(engine, e.Count("q"))).put == 0
-    assert schema_of(path) == schema
+
+
+async def test_a_step_that_fails_changes_nothing(path, monkeypatch):
+    async with serving(SqliteEngine(path)):
+        pass
+    monkeypatch.setattr(_opening, "_STEPS", {2: ("CREATE TABLE second (n)", "SELECT nonsense")})
+    monkeypatch.setattr(_opening, "VERSION", 2)
+    await refused(SqliteEngine(path), "nonsense")
+    db = sqlite3.connect(path)
+    assert db.execute("PRAGMA user_version").fetchall() == [(1,)]
+    assert db.execute("SELECT count(*) FROM sqlite_master WHERE name = 'second'").fetchall() == [(0,)]
+    db.close()
 
 
 NO_TEXT = ("\0", "a\0b", "\ud800", "\ud83d\ude00", "\U0001f600", "\uffff")

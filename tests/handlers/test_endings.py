@@ -14,7 +14,7 @@ import pytest
 import tenure
 from tenure import Retry, Worker, WorkQueue
 from tenure.engines.memory import MemoryEngine
-from tenure.processor import Processor
+from tenure.processor import Context, Processor
 from tenure.testing import VirtualClock
 
 LOOPS = ("asyncio", "uvloop", "trio")
@@ -40,16 +40,16 @@ POISON = {
 
 
 def handlers(made):
-    def in_a_thread(task, context=None):
+    def in_a_thread(task: tenure.Task):
         if task.payload == "poison":
             raise made()
         return "fine"
 
-    async def on_the_loop(task, context=None):
+    async def on_the_loop(task: tenure.Task):
         await anyio.lowlevel.checkpoint()
         return in_a_thread(task)
 
-    async def late(task, context=None):
+    async def late(task: tenure.Task):
         try:
             await anyio.sleep(0.001)
         finally:
@@ -104,7 +104,7 @@ async def test_a_processor_takes_it_as_a_failed_try_too(virtual_clock, error, ti
 async def test_a_processor_does_not_count_what_is_postponed_as_a_failure(virtual_clock, caplog):
     seen = []
 
-    async def handler(task, context):
+    async def handler(task: tenure.Task, context: Context):
         seen.append(task.attempt)
         if len(seen) < 5:
             raise tenure.RetryLater(1)
@@ -133,7 +133,7 @@ async def test_errors_beside_a_requested_cancellation_fail_the_try_and_the_cance
         finally:
             raise ValueError("while cleaning up")
 
-    async def handler(task):
+    async def handler(task: tenure.Task):
         async with anyio.create_task_group() as group:
             group.start_soon(fails_at_its_end)
             await anyio.sleep_forever()
@@ -149,7 +149,7 @@ async def test_errors_beside_a_requested_cancellation_fail_the_try_and_the_cance
 
 
 async def test_a_requested_cancellation_alone_gives_it_back(virtual_clock):
-    async def handler(task):
+    async def handler(task: tenure.Task):
         async with anyio.create_task_group() as group:
             group.start_soon(anyio.sleep_forever)
             await anyio.sleep_forever()
@@ -166,7 +166,7 @@ async def test_a_requested_cancellation_alone_gives_it_back(virtual_clock):
 
 @pytest.mark.backends("asyncio")
 async def test_a_stray_cancellation_in_a_group_fails_the_try(virtual_clock):
-    async def handler(task):
+    async def handler(task: tenure.Task):
         raise BaseExceptionGroup("stray", [asyncio.CancelledError()])
 
     async with tenure.open_store("memory:") as store:
@@ -183,12 +183,13 @@ async def test_a_stray_cancellation_in_a_group_fails_the_try(virtual_clock):
 
 @pytest.mark.backends("asyncio")
 async def test_a_native_cancellation_gives_it_back(virtual_clock):
+    async def handler(payload):
+        await anyio.sleep_forever()
+
     async with tenure.open_store("memory:") as store:
         queue = WorkQueue(store, "jobs")
         await queue.put(1)
-        running = asyncio.get_running_loop().create_task(
-            Worker(queue, lambda task: anyio.sleep_forever()).run()
-        )
+        running = asyncio.get_running_loop().create_task(Worker(queue, handler).run())
         await anyio.sleep(1)
         running.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -206,7 +207,7 @@ def interrupted_by(number, backend, *, busy, expected, block=False):
     engine = MemoryEngine(clock=clock.now)
     loop = "trio" if backend == "trio" else "asyncio"
 
-    async def handler(task):
+    async def handler(task: tenure.Task):
         if not busy:
             threading.Timer(0.05, os.kill, (os.getpid(), number)).start()
             await anyio.sleep(20)

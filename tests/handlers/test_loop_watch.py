@@ -13,12 +13,12 @@ from tenure import Worker, WorkQueue
 from tenure.processor import Processor
 
 
-async def blocks(task, context=None):
+async def blocks(task: tenure.Task):
     if task.deliveries == 1:
         time.sleep(0.6)
 
 
-async def behaves(task, context=None):
+async def behaves(task: tenure.Task):
     await anyio.sleep(0.1)
 
 

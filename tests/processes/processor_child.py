@@ -12,7 +12,7 @@ from tenure.processor import Processor
 
 
 async def main(url: str, grace: float, log: str) -> None:
-    async def handler(task: tenure.Task, context: object) -> None:
+    async def handler(task: tenure.Task) -> None:
         with open(log, "a") as file:
             file.write(f"{task.id}\n")
         await anyio.sleep(task.payload)

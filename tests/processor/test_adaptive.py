@@ -5,7 +5,8 @@ from __future__ import annotations
 import anyio
 import pytest
 
-from tenure.processor import Adaptive, Processor
+from tenure import Task
+from tenure.processor import Adaptive, Context, Processor
 from tenure.processor._adaptive import Limit
 
 
@@ -90,7 +91,7 @@ async def test_a_processor_takes_no_more_tasks_than_its_limit_allows(memory, tol
     capacity = 10
     running = most = 0
 
-    async def handler(task, context):
+    async def handler(task: Task, context: Context):
         nonlocal running, most
         running += 1
         most = max(most, running)

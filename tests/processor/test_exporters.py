@@ -22,18 +22,18 @@ from tenure.observe import (
     PrometheusObserver,
     TracingObserver,
 )
-from tenure.processor import Processor
+from tenure.processor import Context, Processor
 
 DOCS = Path(__file__).parents[2] / "docs"
 QUIET = {"rate": None, "preset": "small"}
 
 
-async def handler(task, context):
+async def handler(task: tenure.Task, context: Context):
     async with context.lock("one"):
         await anyio.sleep(task.payload)
 
 
-async def fails(task, context):
+async def fails(task: tenure.Task, context: Context):
     raise OSError
 
 
@@ -174,7 +174,7 @@ def test_a_missing_library_is_one_error_that_names_the_extra(monkeypatch, make, 
     for name in [each for each in sys.modules if each.partition(".")[0] == module]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(RuntimeError, match=rf"{module} is missing: pip install 'tenure\[{extra}\]'"):
+    with pytest.raises(ModuleNotFoundError, match=rf"{module} is missing: pip install 'tenure\[{extra}\]'"):
         make()
 
 

@@ -9,14 +9,14 @@ import tenure
 from tenure import ResourcePool
 from tenure.engine import Holders
 from tenure.engines.memory import MemoryEngine
-from tenure.processor import Processor
+from tenure.processor import Context, Processor
 from tenure.testing import FaultyEngine
 
 QUIET = {"rate": None, "preset": "small"}
 
 
 def naps(seconds):
-    async def handler(task, context):
+    async def handler(task: tenure.Task, context: Context):
         await anyio.sleep(seconds)
 
     return handler

@@ -12,7 +12,7 @@ import tenure
 from tenure import OutcomeUnknown, RateLimiter, ResourcePool, Retry, WorkQueue
 from tenure.engines.memory import MemoryEngine
 from tenure.local import CircuitBreaker
-from tenure.processor import Preset, Processor
+from tenure.processor import Context, Preset, Processor
 
 ONCE = Retry(attempts=1)
 THREE = Preset(workers=3, connections=1, rate=1.0, queue_size=10)
@@ -26,7 +26,7 @@ class Probe:
     def __init__(self):
         self.calls = []
 
-    async def __call__(self, task, context):
+    async def __call__(self, task: tenure.Task, context: Context):
         self.calls.append(task.id)
         if len(self.calls) == 1:
             raise OSError
@@ -105,7 +105,7 @@ async def test_a_task_that_cannot_know_whether_it_has_its_permit_is_given_back(m
         if problems:
             raise problems.pop()
 
-    async def handler(task, context):
+    async def handler(task: tenure.Task, context: Context):
         attempts.append(task.attempt)
 
     monkeypatch.setattr(RateLimiter, "acquire", acquire_or_not)
@@ -120,7 +120,7 @@ async def test_a_task_that_cannot_know_whether_it_has_its_permit_is_given_back(m
 async def test_tasks_that_wait_for_a_claim_when_the_store_closes_are_given_back(virtual_clock):
     engine = MemoryEngine()
 
-    async def handler(task, context):
+    async def handler(task: tenure.Task, context: Context):
         raise AssertionError
 
     async def work(store):

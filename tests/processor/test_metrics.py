@@ -9,13 +9,13 @@ import pytest
 import tenure
 from tenure import ResourcePool, Retry
 from tenure.engines.memory import MemoryEngine
-from tenure.processor import Preset, Processor
+from tenure.processor import Context, Preset, Processor
 from tenure.testing import FaultyEngine
 
 QUIET = {"rate": None, "preset": "small"}
 
 
-async def naps(task, context):
+async def naps(task: tenure.Task, context: Context):
     await anyio.sleep(task.payload)
 
 
@@ -96,7 +96,7 @@ async def test_what_others_submit_is_seen_at_the_next_look(open_store_on, virtua
 
 
 async def test_errors_are_per_minute_and_forgotten(memory):
-    async def handler(task, context):
+    async def handler(task: tenure.Task, context: Context):
         raise OSError
 
     async with Processor(memory, "p", handler, retry=Retry(attempts=1), **QUIET) as processor:
@@ -199,7 +199,7 @@ async def test_metrics_are_reported_also_while_the_engine_refuses(virtual_clock)
 
 
 async def test_kinds_add_up(memory):
-    async def handler(task, context):
+    async def handler(task: tenure.Task, context: Context):
         await anyio.sleep(1 if context.kind == "a" else 2)
 
     async with Processor(memory, "p", handler, kinds={"a": 3, "b": 3}, **QUIET) as processor:

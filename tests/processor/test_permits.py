@@ -10,7 +10,7 @@ import pytest
 import tenure
 from tenure import Retry, Semaphore
 from tenure.engines.memory import MemoryEngine
-from tenure.processor import Adaptive, Preset, Processor
+from tenure.processor import Adaptive, Context, Preset, Processor
 from tenure.testing import FaultyEngine
 
 EACH_ENGINE = pytest.mark.parametrize("engine", ["memory", "sqlite", "redis", "postgres"], indirect=True)
@@ -48,7 +48,7 @@ class Crowd:
         self._change(0)
         return self.area
 
-    async def __call__(self, task, context):
+    async def __call__(self, task: tenure.Task, context: Context):
         self._change(1)
         try:
             await anyio.sleep(task.payload)
@@ -170,7 +170,7 @@ async def test_permits_stay_within_their_number_while_stores_are_killed(virtual_
 async def test_a_lost_permit_cancels_its_task_which_is_given_back(memory, told):
     tries = []
 
-    async def handler(task, context):
+    async def handler(task: tenure.Task, context: Context):
         tries.append(task.attempt)
         if len(tries) == 1:
             await anyio.sleep_forever()

@@ -8,9 +8,9 @@ from functools import partial
 import anyio
 import pytest
 
-from tenure import ResourcePool
+from tenure import ResourcePool, Task
 from tenure.local import CircuitBreaker
-from tenure.processor import Adaptive, Preset, Processor
+from tenure.processor import Adaptive, Context, Preset, Processor
 
 EACH_ENGINE = pytest.mark.parametrize("engine", ["memory", "sqlite", "redis", "postgres"], indirect=True)
 SIX = Preset(workers=6, connections=1, rate=float("inf"), queue_size=1000)
@@ -25,7 +25,7 @@ class Shop:
         self.most = Counter()
         self.started = []
 
-    async def __call__(self, task, context):
+    async def __call__(self, task: Task, context: Context):
         self.running[context.kind] += 1
         self.most[context.kind] = max(self.most[context.kind], self.running[context.kind])
         assert self.running.total() <= 6
@@ -139,7 +139,7 @@ async def test_a_waiting_task_that_is_cancelled_leaves_its_place_to_the_next(mem
 
 
 async def test_a_task_that_waits_for_the_breaker_has_no_place(memory):
-    async def handler(task, context):
+    async def handler(task: Task, context: Context):
         if context.kind == "search":
             raise OSError
         await shop(task, context)
@@ -158,7 +158,7 @@ async def test_a_task_that_waits_for_the_breaker_has_no_place(memory):
 
 
 async def test_each_kind_has_its_own_adaptive_limit(memory):
-    async def handler(task, context):
+    async def handler(task: Task, context: Context):
         busy[context.kind] += 1
         most[context.kind] = max(most[context.kind], busy[context.kind])
         # one kind becomes slow

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
 from functools import partial
 from math import inf
 
@@ -11,13 +12,13 @@ import pytest
 import tenure
 from tenure import ResourcePool, Retry
 from tenure.local import CircuitBreaker, Pool
-from tenure.processor import PRESETS, Adaptive, Preset, Processor
+from tenure.processor import PRESETS, Adaptive, Context, Preset, Processor
 
 
-async def handler(task, context): ...
+async def handler(task: tenure.Task, context: Context): ...
 
 
-async def takes_a_task_only(task): ...
+async def takes_more(task: tenure.Task, context: Context, more): ...
 
 
 @pytest.fixture
@@ -92,7 +93,7 @@ WRONG = [
     ({"pool": 3}, TypeError, "pool must be a function that makes one, not 3"),
     ({"breaker": CircuitBreaker()}, TypeError, "breaker must be a function that makes one"),
     ({"handler": lambda task, context: None}, TypeError, "handler must be an async function"),
-    ({"handler": takes_a_task_only}, TypeError, "takes_a_task_only(task) does not"),
+    ({"handler": takes_more}, TypeError, "nothing fills its parameter more"),
     ({"adaptive": 3}, TypeError, "adaptive must be True, False or an Adaptive, not 3"),
     ({"claims": "keys"}, TypeError, "claims must be a ResourcePool, not 'keys'"),
     ({"where": {"a": 1}}, ValueError, "where needs claims="),
@@ -134,3 +135,27 @@ def test_fewer_connections_than_workers_need_in_time_are_refused_with_the_reason
 
 def test_a_retry_of_its_own_is_taken(store):
     make(store, retry=Retry(attempts=1), adaptive=Adaptive(tolerance=3))
+
+
+@pytest.mark.parametrize(
+    ("options", "line"),
+    [
+        ({}, "processor p: limited to 100 tasks/s by preset medium; rate=None lifts the limit"),
+        (
+            {"preset": "small"},
+            "processor p: limited to 20 tasks/s by preset small; rate=None lifts the limit",
+        ),
+        ({"rate": 50}, None),
+        ({"rate": None}, None),
+        ({"preset": Preset(workers=1, connections=1, rate=7, queue_size=10)}, None),
+    ],
+)
+async def test_a_limit_that_nobody_asked_for_is_logged_once_at_the_start(caplog, options, line):
+    caplog.set_level(logging.INFO, "tenure")
+    async with tenure.open_store("memory:") as store:
+        async with make(store, **options) as processor:
+            await processor.submit(1)
+            await processor.join()
+    said = [record for record in caplog.records if "tasks/s" in record.getMessage()]
+    assert [record.getMessage() for record in said] == ([line] if line else [])
+    assert all(record.levelno == logging.INFO for record in said)

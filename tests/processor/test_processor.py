@@ -24,13 +24,13 @@ from tenure import (
     WorkQueue,
 )
 from tenure.local import CircuitBreaker, Pool
-from tenure.processor import Preset, Processor
+from tenure.processor import Context, Preset, Processor
 
 QUIET = {"rate": None, "preset": "small"}
 ONCE = Retry(attempts=1)
 
 
-async def nothing(task, context):
+async def nothing(task: tenure.Task, context: Context):
     return task.payload
 
 
@@ -63,7 +63,7 @@ async def test_the_example_of_all_parts(store, virtual_clock, connections):
     pool = await keys(store, 4)
     cache, at_once = [0, 0], 0
 
-    async def handler(task, context):
+    async def handler(task: tenure.Task, context: Context):
         nonlocal at_once
         assert context.claim.metadata == {"tier": "paid"} and context.kind is None
         assert context.connection in connections.open
@@ -93,7 +93,7 @@ async def test_the_example_of_all_parts(store, virtual_clock, connections):
 async def test_in_real_time_on_every_loop(store, connections):
     pool = await keys(store, 6)
 
-    async def handler(task, context):
+    async def handler(task: tenure.Task, context: Context):
         async with context.lock("one") as lease:
             lease.check()
             context.claim.check()
@@ -111,7 +111,7 @@ async def test_in_real_time_on_every_loop(store, connections):
 async def test_higher_priority_comes_first(memory):
     done = []
 
-    async def handler(task, context):
+    async def handler(task: tenure.Task, context: Context):
         done.append(task.payload)
 
     async with Processor(memory, "p", handler, preset=Preset(1, 1, 1e9, 100)) as processor:
@@ -135,7 +135,7 @@ async def test_a_submitter_waits_while_the_queue_is_full(store, virtual_clock):
     started = anyio.Event()
     release = anyio.Event()
 
-    async def handler(task, context):
+    async def handler(task: tenure.Task, context: Context):
         started.set()
         await release.wait()
 
@@ -155,7 +155,7 @@ async def test_processors_of_one_name_share_the_work(open_store_on, virtual_cloc
     done = []
 
     def by(who):
-        async def handler(task, context):
+        async def handler(task: tenure.Task, context: Context):
             done.append((task.payload, who))
             await anyio.sleep(0.1)
 
@@ -175,7 +175,7 @@ async def test_processors_of_one_name_share_the_work(open_store_on, virtual_cloc
 async def test_the_rate_is_one_for_all_processes(open_store_on, virtual_clock):
     starts = []
 
-    async def handler(task, context):
+    async def handler(task: tenure.Task, context: Context):
         starts.append(virtual_clock.now())
 
     async with open_store_on() as store, open_store_on() as other:
@@ -196,7 +196,7 @@ async def test_the_rate_is_one_for_all_processes(open_store_on, virtual_clock):
 async def test_a_failed_try_is_repeated_and_then_dead(memory):
     tries = []
 
-    async def handler(task, context):
+    async def handler(task: tenure.Task, context: Context):
         tries.append(task.attempt)
         if task.payload == "discard":
             raise Discard("no")
@@ -214,7 +214,7 @@ async def test_a_failed_try_is_repeated_and_then_dead(memory):
 
 
 async def test_a_handler_that_takes_too_long_is_cancelled_and_its_try_fails(memory, told, connections):
-    async def handler(task, context):
+    async def handler(task: tenure.Task, context: Context):
         await anyio.sleep_forever()
 
     parts = {"pool": connections.pool, "timeout": 2, "retry": ONCE, "observer": told}
@@ -233,7 +233,7 @@ async def test_a_handler_that_takes_too_long_is_cancelled_and_its_try_fails(memo
 async def test_a_cancelled_task_is_no_failure(memory):
     started = anyio.Event()
 
-    async def handler(task, context):
+    async def handler(task: tenure.Task, context: Context):
         started.set()
         await anyio.sleep_forever()
 
@@ -249,7 +249,7 @@ async def test_a_cancelled_task_is_no_failure(memory):
 async def test_a_task_whose_lease_is_lost_is_counted_and_done_again(open_store_on, virtual_clock, freeze):
     tries = []
 
-    async def handler(task, context):
+    async def handler(task: tenure.Task, context: Context):
         tries.append(task.deliveries)
         if len(tries) == 1:
             freeze(10)
@@ -322,7 +322,7 @@ async def test_steps_are_entered_in_order_and_left_in_the_opposite_one(memory, m
     claims = Claims(memory, "keys")
     await claims.add("k")
 
-    async def handler(task, context):
+    async def handler(task: tenure.Task, context: Context):
         steps.step("handler")
 
     make = partial(Lent, anyio.lowlevel.checkpoint, close=lambda _: None)
@@ -367,7 +367,7 @@ async def test_a_claim_is_given_back_when_no_connection_is_to_be_had(memory, con
 async def test_all_is_given_back_when_the_handler_raises(memory, connections):
     pool = await keys(memory, 2)
 
-    async def handler(task, context):
+    async def handler(task: tenure.Task, context: Context):
         async with context.lock("a"), context.lock("b"):
             raise OSError
 
@@ -384,12 +384,12 @@ async def test_a_where_may_depend_on_the_task_and_a_wrong_one_fails_the_try(memo
     pool = await keys(memory, 2)
     got = {}
 
-    async def handler(task, context):
+    async def handler(task: tenure.Task, context: Context):
         got[task.payload] = context.claim.resource
 
     parts = {"claims": pool, "where": lambda task: {"tier": task.payload["tier"]}, "retry": ONCE}
 
-    async def named(task, context):
+    async def named(task: tenure.Task, context: Context):
         got[task.payload["tier"]] = context.claim.resource
 
     async with Processor(memory, "p", named, **parts, **QUIET) as processor:
@@ -400,7 +400,7 @@ async def test_a_where_may_depend_on_the_task_and_a_wrong_one_fails_the_try(memo
 
 
 async def test_what_was_not_given_is_refused_by_name(memory):
-    async def handler(task, context):
+    async def handler(task: tenure.Task, context: Context):
         with pytest.raises(RuntimeError, match="claims="):
             _ = context.claim
         with pytest.raises(RuntimeError, match="pool="):
@@ -413,7 +413,7 @@ async def test_what_was_not_given_is_refused_by_name(memory):
 
 
 async def test_a_lock_that_is_not_had_in_time_is_counted(memory):
-    async def handler(task, context):
+    async def handler(task: tenure.Task, context: Context):
         async with context.lock("busy"):
             pass
 
@@ -425,7 +425,7 @@ async def test_a_lock_that_is_not_had_in_time_is_counted(memory):
 
 
 async def test_locks_are_measured(memory):
-    async def handler(task, context):
+    async def handler(task: tenure.Task, context: Context):
         async with context.lock("one"):
             await anyio.sleep(2)
 
@@ -441,7 +441,7 @@ async def test_locks_are_measured(memory):
 async def test_two_tasks_do_not_share_the_hold_of_a_lock(memory):
     tokens = []
 
-    async def handler(task, context):
+    async def handler(task: tenure.Task, context: Context):
         async with context.lock("one") as lease:
             tokens.append(lease.token)
             await anyio.sleep(0.1)
@@ -459,7 +459,7 @@ async def test_two_tasks_do_not_share_the_hold_of_a_lock(memory):
 async def test_a_slow_kind_does_not_keep_another_waiting(memory):
     ended = {}
 
-    async def handler(task, context):
+    async def handler(task: tenure.Task, context: Context):
         await anyio.sleep(100 if context.kind == "slow" else 0.1)
         ended[task.payload] = anyio.current_time()
 
@@ -477,7 +477,7 @@ async def test_a_slow_kind_does_not_keep_another_waiting(memory):
 
 
 async def test_join_waits_for_what_one_kind_submits_to_another(memory):
-    async def handler(task, context):
+    async def handler(task: tenure.Task, context: Context):
         await anyio.sleep(1)
         if context.kind is None:
             await processor.submit(task.payload, kind="next")
@@ -493,7 +493,7 @@ async def test_tasks_wait_for_an_open_breaker_without_losing_attempts(memory, to
     pool = await keys(memory, 10)
     calls = []
 
-    async def handler(task, context):
+    async def handler(task: tenure.Task, context: Context):
         calls.append(task.attempt)
         if anyio.current_time() < down_until:
             raise OSError("down")
@@ -514,7 +514,7 @@ async def test_tasks_wait_for_an_open_breaker_without_losing_attempts(memory, to
 
 
 async def test_the_breaker_of_one_kind_is_not_that_of_another(memory):
-    async def handler(task, context):
+    async def handler(task: tenure.Task, context: Context):
         if context.kind == "down":
             raise OSError
 
@@ -534,7 +534,7 @@ async def test_a_breaker_may_be_shared_and_forced(memory):
     shared = CircuitBreaker()
     done = []
 
-    async def handler(task, context):
+    async def handler(task: tenure.Task, context: Context):
         done.append(context.kind)
 
     async with Processor(
@@ -552,7 +552,7 @@ async def test_a_breaker_may_be_shared_and_forced(memory):
 
 
 async def test_a_handlers_own_circuit_open_is_an_error_as_any_other(memory):
-    async def handler(task, context):
+    async def handler(task: tenure.Task, context: Context):
         raise tenure.CircuitOpen("elsewhere", retry_after=5)
 
     async with Processor(memory, "p", handler, breaker=CircuitBreaker, retry=ONCE, **QUIET) as processor:
@@ -568,7 +568,7 @@ async def test_draining_finishes_what_runs_and_gives_back_what_has_not_started(s
     pool = await keys(store, 2)
     started = []
 
-    async def handler(task, context):
+    async def handler(task: tenure.Task, context: Context):
         started.append(task.payload)
         await anyio.sleep(5)
 
@@ -592,7 +592,7 @@ async def test_draining_finishes_what_runs_and_gives_back_what_has_not_started(s
 
 
 async def test_after_the_grace_what_still_runs_is_given_back(memory, connections):
-    async def handler(task, context):
+    async def handler(task: tenure.Task, context: Context):
         await anyio.sleep_forever()
 
     async with Processor(memory, "p", handler, grace=3, pool=connections.pool, **QUIET) as processor:
@@ -607,7 +607,7 @@ async def test_after_the_grace_what_still_runs_is_given_back(memory, connections
 
 
 async def test_leaving_the_block_drains(memory):
-    async def handler(task, context):
+    async def handler(task: tenure.Task, context: Context):
         await anyio.sleep(5)
 
     async with Processor(memory, "p", handler, **QUIET) as processor:
@@ -618,7 +618,7 @@ async def test_leaving_the_block_drains(memory):
 
 
 async def test_an_error_in_the_block_cancels_the_handlers_and_is_raised_alone(memory, connections):
-    async def handler(task, context):
+    async def handler(task: tenure.Task, context: Context):
         await anyio.sleep_forever()
 
     with pytest.raises(ZeroDivisionError):
@@ -632,7 +632,7 @@ async def test_an_error_in_the_block_cancels_the_handlers_and_is_raised_alone(me
 
 
 async def test_tasks_that_wait_for_a_breaker_are_given_back_by_a_drain(memory):
-    async def handler(task, context):
+    async def handler(task: tenure.Task, context: Context):
         raise OSError
 
     breaker = partial(CircuitBreaker, min_calls=1, window=1, open_seconds=1000)
@@ -676,7 +676,7 @@ async def test_the_end_of_the_store_ends_the_processor(open_store_on, virtual_cl
 async def test_a_thousand_workers(memory):
     running = most = 0
 
-    async def handler(task, context):
+    async def handler(task: tenure.Task, context: Context):
         nonlocal running, most
         running += 1
         most = max(most, running)
@@ -701,7 +701,7 @@ async def test_nothing_stays_in_memory_when_a_processor_has_ended(memory):
 
 
 async def test_what_goes_wrong_is_logged_with_its_fields(memory, caplog):
-    async def handler(task, context):
+    async def handler(task: tenure.Task, context: Context):
         raise OSError("boom")
 
     with caplog.at_level(logging.WARNING, "tenure"):
@@ -716,7 +716,7 @@ async def test_what_goes_wrong_is_logged_with_its_fields(memory, caplog):
 async def test_errors_of_acquiring_are_what_the_parts_raise(memory, connections):
     seen = []
 
-    async def handler(task, context):
+    async def handler(task: tenure.Task, context: Context):
         async with context.lock("l", timeout=0):
             try:
                 async with Lock(memory, "l").hold(timeout=0):

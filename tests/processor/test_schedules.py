@@ -19,7 +19,7 @@ import tenure
 from tenure import Lock, ResourcePool, Retry, WorkQueue
 from tenure.engines.memory import MemoryEngine
 from tenure.local import CircuitBreaker, Pool
-from tenure.processor import Adaptive, Preset, Processor
+from tenure.processor import Adaptive, Context, Preset, Processor
 from tenure.testing import FaultyEngine, cancel_everywhere, cancellable, explore
 
 SEEDS = int(os.environ.get("TENURE_EXPLORE_SEEDS", depth.share(8)))
@@ -59,7 +59,7 @@ class World:
     def pool(self, **options):
         return Pool(self.create, close=self.close, **options)
 
-    async def handle(self, task, context):
+    async def handle(self, task: tenure.Task, context: Context):
         held = {("claim", context.claim.resource), ("connection", context.connection)}
         assert not held & self.in_use and context.connection in self.open
         self.in_use |= held
@@ -130,7 +130,7 @@ async def tasks_wait_for_a_breaker(engine=MemoryEngine):
         breakers = []
         until = anyio.current_time() + 3
 
-        async def handle(task, context):
+        async def handle(task: tenure.Task, context: Context):
             await anyio.sleep(0.05)
             if anyio.current_time() < until:
                 raise OSError
@@ -161,7 +161,7 @@ async def a_drain_waits_for_no_breaker(engine=MemoryEngine):
     async with tenure.open_store(engine()) as store:
         world = World(store)
 
-        async def handle(task, context):
+        async def handle(task: tenure.Task, context: Context):
             await anyio.sleep(0.05)
             raise OSError
 
@@ -190,7 +190,7 @@ async def concurrency_falls_and_rises_under_a_drain(engine=MemoryEngine):
     async with tenure.open_store(engine()) as store:
         world = World(store)
 
-        async def handle(task, context):
+        async def handle(task: tenure.Task, context: Context):
             await anyio.sleep(0.1 if task.payload % 7 else 3)
             world.done[task.payload] += 1
 
@@ -239,7 +239,7 @@ async def kinds_lend_each_other_their_places(engine=MemoryEngine):
         world = World(store)
         running = Counter()
 
-        async def handle(task, context):
+        async def handle(task: tenure.Task, context: Context):
             running[context.kind] += 1
             assert running.total() <= 3
             try:
@@ -255,7 +255,7 @@ async def kinds_lend_each_other_their_places(engine=MemoryEngine):
                 async with world.processor(handle_elsewhere, **parts) as processor:
                     await processor.join()
 
-        async def handle_elsewhere(task, context):
+        async def handle_elsewhere(task: tenure.Task, context: Context):
             await anyio.sleep(0.05)
             world.done[task.payload] += 1
 
@@ -285,7 +285,7 @@ async def a_limit_holds_over_two_processors(engine=MemoryEngine):
         world = World(store)
         running = Counter()
 
-        async def handle(task, context):
+        async def handle(task: tenure.Task, context: Context):
             running[None] += 1
             assert running[None] <= 2
             try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import socket
 import time
@@ -71,9 +72,9 @@ async def serving(free_port):
     """Runs a service with health checks: `port = await serving(service)`."""
     async with anyio.create_task_group() as group:
 
-        async def start(service, **options):
+        async def start(*services, **options):
             port = free_port()
-            group.start_soon(lambda: serve(service, health=f"127.0.0.1:{port}", **options))
+            group.start_soon(lambda: serve(*services, health=f"127.0.0.1:{port}", **options))
             with anyio.fail_after(20):
                 while True:
                     try:
@@ -100,10 +101,30 @@ async def test_a_service_that_is_not_ready(serving):
     port = await serving(service)
     service.ready = False
     _, body = await until(port, "/ready", 503)
-    assert "Service object" in body and "is not ready" in body
+    assert "Service object" in body and body.endswith(" is not ready")
     assert (await live(port))[0] == 200
     service.ready = True
     await until(port, "/ready", 200)
+
+
+async def test_each_service_that_is_not_ready_says_why(serving):
+    class Broken(Service):
+        @property
+        def unready(self):
+            raise LookupError("oil")
+
+    services = Service(), Service(), Service(), Broken()
+    port = await serving(*services)
+    await until(port, "/ready", 200)
+    for service in services[1:]:
+        service.ready = False
+    services[1].unready = "no oil"
+    _, body = await until(port, "/ready", 503)
+    assert [reason.partition("> ")[2] for reason in body.split("; ")] == [
+        "is not ready: no oil",
+        "is not ready",
+        "is not ready: LookupError('oil') was raised",
+    ]
 
 
 async def test_what_drains_is_live_and_not_ready(serving):
@@ -112,7 +133,7 @@ async def test_what_drains_is_live_and_not_ready(serving):
     await until(port, "/ready", 200)
     os.kill(os.getpid(), signal.SIGTERM)
     await service.drained.wait()
-    assert await until(port, "/ready", 503) == (503, "draining")
+    assert await until(port, "/ready", 503) == (503, "drains")
     assert await live(port) == (200, "live")
     service.may_end.set()
 
@@ -152,7 +173,7 @@ class Away(FaultyEngine):
 async def test_without_its_engine_a_worker_is_live_and_not_ready(serving):
     engine = Away(MemoryEngine())
 
-    async def handle(task):
+    async def handle(task: tenure.Task):
         return task.payload
 
     async with tenure.open_store(engine, ttl=0.5) as store:
@@ -162,7 +183,9 @@ async def test_without_its_engine_a_worker_is_live_and_not_ready(serving):
         await until(port, "/ready", 200)
         engine.down = True
         _, body = await until(port, "/ready", 503)
-        assert body == "<Worker 'q' running busy=0/10> is not ready"
+        assert re.fullmatch(
+            r"<Worker 'q' running busy=0/10> is not ready: the store memory: has been away for \d+ s", body
+        )
         assert (await live(port))[0] == 200
         engine.down = False
         await until(port, "/ready", 200)

@@ -261,7 +261,7 @@ def handled():
 
 @pytest.fixture
 def handle(handled):
-    async def handle(task, context=None):
+    async def handle(task: tenure.Task):
         await anyio.sleep(2)
         handled.append(task.payload)
 
@@ -281,7 +281,7 @@ async def test_what_has_begun_is_finished_and_the_rest_stays(virtual_clock, serv
             await queue.put_many(range(10))
             group.start_soon(serving, service)
             await virtual_clock.advance(1)
-            assert service.ready
+            assert service.ready and service.unready is None
             send()
             await virtual_clock.advance(2)
             assert serving.outcome is True

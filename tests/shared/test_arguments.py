@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 from enum import IntEnum, StrEnum
+from importlib import import_module
 from math import inf, nan
 
 import anyio
@@ -14,6 +16,7 @@ from tenure import (
     Barrier,
     Election,
     Item,
+    Job,
     Lock,
     RateLimiter,
     ResourcePool,
@@ -25,6 +28,11 @@ from tenure import (
     WorkQueue,
 )
 from tenure.engines.memory import MemoryEngine
+from tenure.engines.sqlite import SqliteEngine
+from tenure.local import Coalescer, KeyedPool, TokenBucket
+from tenure.processor import Processor
+from tenure.serving import serve
+from tenure.store import Store
 from tenure.testing import FaultyEngine
 
 
@@ -163,10 +171,10 @@ NAMES = {
 async def test_every_name_has_one_limit(faulty_store, what):
     for wrong in ("", 5, b"a", True, "\ud800", "a" * 513, "é" * 257):
         with pytest.raises((ValueError, TypeError), match=r"must (be a str|not|have at most 512 bytes)"):
-            if (result := NAMES[what](faulty_store, wrong)) is not None and hasattr(result, "__await__"):
+            if (result := NAMES[what](faulty_store, wrong)) is not None and inspect.iscoroutine(result):
                 await result
     result = NAMES[what](faulty_store, "é" * 256)
-    if hasattr(result, "__await__"):
+    if inspect.iscoroutine(result):
         await result
 
 
@@ -212,10 +220,10 @@ async def test_every_duration_has_one_bound(faulty_store, what):
     queue = WorkQueue(faulty_store, "jobs")
     for wrong in LONG:
         with pytest.raises((ValueError, TypeError), match=rf"^{what.split()[0]} must be"):
-            if hasattr(result := DURATIONS[what](faulty_store, queue, wrong), "__await__"):
+            if inspect.iscoroutine(result := DURATIONS[what](faulty_store, queue, wrong)):
                 await result
     assert (await queue.statistics()).put == 0
-    if hasattr(result := DURATIONS[what](faulty_store, queue, 1e9), "__await__"):
+    if inspect.iscoroutine(result := DURATIONS[what](faulty_store, queue, 1e9)):
         await result
 
 
@@ -245,7 +253,7 @@ async def test_every_number_is_an_int_within_bounds(faulty_store, what):
     queue = WorkQueue(faulty_store, "jobs")
     for wrong in (True, False, "1", 1.0, None, 0, 2**63, 10**30):
         with pytest.raises((ValueError, TypeError), match=rf"^{what.split()[0]} must be"):
-            if hasattr(result := COUNTS[what](faulty_store, queue, wrong), "__await__"):
+            if inspect.iscoroutine(result := COUNTS[what](faulty_store, queue, wrong)):
                 await result
     assert (await queue.statistics()).put == 0
 
@@ -275,3 +283,83 @@ async def test_the_longest_durations_harm_nobody(open_store_on):
                 assert task.payload == 2
             async with Lock(store, "x", ttl=1e9).hold(timeout=1e9), Lock(other, "x").hold(timeout=5):
                 assert await WorkQueue(other, "jobs").put(1)
+
+
+# flags
+
+
+def flags():
+    """All arguments of the public classes and functions that are True or False: their places, "Class.method.name"."""
+    for room in ("shared", "processor", "store", "local", "serving", "engines.sqlite"):
+        module = import_module(f"tenure.{room}")
+        for name in module.__all__:
+            made = getattr(module, name)
+            functions = [(name, made)] if inspect.isfunction(made) else []
+            if inspect.isclass(made) and not dataclasses.is_dataclass(made):
+                functions = [
+                    (f"{name}.{method}", function)
+                    for method, function in vars(made).items()
+                    if inspect.isfunction(function) and (method == "__init__" or not method.startswith("_"))
+                ]
+            for place, function in functions:
+                yield from (
+                    f"{place}.{parameter.name}"
+                    for parameter in inspect.signature(function).parameters.values()
+                    if parameter.annotation == "bool" and parameter.default in (True, False)
+                )
+
+
+FLAGS = {
+    "WorkQueue.__init__.keep_payloads": lambda store, flag: WorkQueue(store, "x", keep_payloads=flag),
+    "WorkQueue.__init__.traceback": lambda store, flag: WorkQueue(store, "x", traceback=flag),
+    "RateLimiter.acquire.fail_fast": lambda store, flag: RateLimiter(store, "x", rate=1).acquire(1, flag),
+    "RateLimiter.spend.fail_fast": lambda store, flag: RateLimiter(store, "x", rate=1).spend(1, flag),
+    "ResourcePool.add.revive": lambda store, flag: ResourcePool(store, "x").add("r", revive=flag),
+    "Processor.__init__.lend": lambda store, flag: Processor(store, "x", handle, kinds={"a": 1}, lend=flag),
+    "Coalescer.__init__.leading": lambda _, flag: Coalescer(handle, window=1, leading=flag),
+    "KeyedPool.acquire.exclusive": lambda _, flag: KeyedPool(handle, close=handle).acquire(
+        "x", exclusive=flag
+    ),
+    "TokenBucket.acquire.fail_fast": lambda _, flag: TokenBucket(1).acquire(1, flag),
+    "TokenBucket.spend.fail_fast": lambda _, flag: TokenBucket(1).spend(1, flag),
+    "RetryLater.__init__.counts": lambda _, flag: tenure.RetryLater(1, counts=flag),
+    "serve.signals": lambda _, flag: serve(signals=flag),
+    "SqliteEngine.__init__.inline": lambda _, flag: SqliteEngine("x.db", inline=flag),
+}
+
+
+async def handle(payload, context=None):
+    pass
+
+
+def test_each_flag_is_known():
+    made_by_locks = {"Hold.__init__.exclusive"}
+    assert set(flags()) - made_by_locks == set(FLAGS)
+
+
+@pytest.mark.parametrize("place", FLAGS)
+async def test_a_flag_is_true_or_false(place):
+    flag = place.rpartition(".")[2]
+    async with tenure.open_store("memory:") as store:
+        for odd in ({"a": 1}, "no", 1, 0, None, [], nan):
+            with pytest.raises(TypeError, match=f"^{flag} must be True or False, not "):
+                called = FLAGS[place](store, odd)
+                if inspect.isawaitable(called):
+                    await called
+
+
+@pytest.mark.parametrize(
+    ("name", "call"),
+    [
+        ("queue", lambda store: Worker(store, handle)),
+        ("queue", lambda store: Job(store, handle)),
+        ("observer", lambda store: Processor(store, "x", handle, observer="log")),
+        ("observer", lambda store: Store(MemoryEngine(), observer={})),
+        ("preset", lambda store: Processor(store, "x", handle, preset=["small"])),
+        ("queue_options", lambda store: Processor(store, "x", handle, queue_options=["max_size"])),
+    ],
+)
+async def test_what_has_the_wrong_type_is_named(name, call):
+    async with tenure.open_store("memory:") as store:
+        with pytest.raises((TypeError, ValueError), match=f"^{name} must "):
+            call(store)

@@ -41,7 +41,7 @@ async def test_a_record_says_all_that_is_known(store):
         "ann",
         {"tenant": "\u00e4 42"},
         None,
-        "",
+        None,
     )
     async with queue.take() as task:
         assert task.meta == {"tenant": "\u00e4 42"}
@@ -120,7 +120,7 @@ async def test_the_last_frames_of_a_long_traceback_are_kept(store):
 
     async with anyio.create_task_group() as group:
 
-        async def handler(task):
+        async def handler(task: tenure.Task):
             sink(400)
 
         worker = Worker(queue, handler)
@@ -324,13 +324,13 @@ async def test_each_change_is_seen_until_the_end(open_store_on, virtual_clock):
                     await anyio.sleep(10)
     # what is taken and reports at once may be one change
     assert [one for one in seen if one != ("leased", None, "ValueError: no", 30)] == [
-        ("waiting", None, "", 0),
-        ("leased", None, "", 10),
+        ("waiting", None, None, 0),
+        ("leased", None, None, 10),
         ("delayed", None, "ValueError: no", 20),
         ("waiting", None, "ValueError: no", 25),
         ("leased", 1, "ValueError: no", 30),
         ("leased", 2, "ValueError: no", 40),
-        ("done", 2, "", 50),
+        ("done", 2, None, 50),
     ]
 
 
@@ -349,7 +349,7 @@ async def test_an_unknown_task_cannot_be_followed(store):
     async with queue.follow(99) as changes:
         with pytest.raises(ResultUnavailable, match="99"):
             await anext(changes)
-    with pytest.raises(RuntimeError, match="inside of the block"):
+    with pytest.raises(RuntimeError, match="read inside that block"):
         await anext(changes)
     with pytest.raises(ValueError, match="task_id"):
         queue.follow(0)

@@ -30,7 +30,7 @@ from tenure import (
 from tenure.arguments import LONGEST_NAME
 from tenure.engine import CloseSession, Put, SetGroups
 from tenure.errors import LeaseLost
-from tenure.processor import Processor
+from tenure.processor import Context, Processor
 from tenure.testing import Fault
 
 RETRY = Retry(attempts=4, backoff=1, jitter=0)
@@ -83,7 +83,7 @@ async def in_turn(queue, number):
     """The groups of so many tasks in the order in which they are taken, which are all completed."""
     order = []
 
-    async def handler(task):
+    async def handler(task: tenure.Task):
         order.append(task.group)
         if len(order) == number:
             enough.set()
@@ -284,7 +284,7 @@ async def test_a_group_that_fails_uses_up_its_turns(store, virtual_clock):
     await queue.put_many([*items("bad", 3), *items("good", 9)])
     order = []
 
-    async def handler(task):
+    async def handler(task: tenure.Task):
         order.append(task.group)
         if task.group == "bad":
             raise KeyError
@@ -336,7 +336,7 @@ async def test_the_limit_holds_whatever_becomes_of_the_tasks(store, virtual_cloc
     ids = await queue.put_many(items("a", 40))
     busy, most, seen = 0, 0, Counter()
 
-    async def handler(task):
+    async def handler(task: tenure.Task):
         nonlocal busy, most
         busy += 1
         most = max(most, busy)
@@ -489,7 +489,7 @@ async def test_the_tasks_of_each_group_end_in_their_order(open_store_on, virtual
         queues = [WorkQueue(store, "jobs", per_group=1, retry=retry) for store in (here, there)]
         busy, ended, tries, number = set(), defaultdict(list), Counter(), depth.share(50)
 
-        async def handler(task):
+        async def handler(task: tenure.Task):
             assert task.group not in busy
             busy.add(task.group)
             n = int(task.payload[1:])
@@ -748,7 +748,7 @@ async def test_a_raised_limit_wakes_idle_takers(store, virtual_clock):
     await queue.put_many(items("a", 5))
     begun = []
 
-    async def handler(task):
+    async def handler(task: tenure.Task):
         begun.append(task.payload)
         await anyio.sleep(100)
 
@@ -859,7 +859,7 @@ async def test_settings_that_were_refused_are_logged_and_said_again(
     queue = WorkQueue(faulty_store, "jobs", per_group=1)
     faulty.refused = SetGroups
     await queue.put_many(items("a", 3))
-    assert ["queue.settings_refused" in line for line in caplog.messages] == [True]
+    assert [line.partition(" error=")[0] for line in caplog.messages] == ["queue.settings_refused queue=jobs"]
     caplog.clear()
     with pytest.raises(EngineError, match="refused"):
         await queue.set_groups(per_group=1)
@@ -1020,7 +1020,7 @@ async def test_what_is_fetched_ahead_counts_and_no_group_is_starved(open_store_o
         await queue.put_many([*items("a", 30), *items("b", 30), *items("c", 3)])
         order = []
 
-        async def handler(task):
+        async def handler(task: tenure.Task):
             order.append(task.group)
             for group in await queue.groups():
                 assert group.leased <= 2
@@ -1045,7 +1045,7 @@ async def test_a_worker_that_is_cancelled_gives_the_places_back(store, virtual_c
     queue = WorkQueue(store, "jobs", per_group=2)
     await queue.put_many(items("a", 5))
 
-    async def handler(task):
+    async def handler(task: tenure.Task):
         await anyio.sleep_forever()
 
     with anyio.move_on_after(1):
@@ -1057,7 +1057,7 @@ async def test_a_worker_that_is_cancelled_gives_the_places_back(store, virtual_c
 async def test_a_processor_keeps_the_order_of_its_groups(store, virtual_clock):
     ended, tries = defaultdict(list), Counter()
 
-    async def handler(task, context):
+    async def handler(task: tenure.Task, context: Context):
         tries[task.payload] += 1
         await anyio.sleep(0.01)
         if tries[task.payload] == 1 and task.payload[1] in "24":
@@ -1201,3 +1201,20 @@ async def test_a_claimer_that_gives_up_delays_nobody_of_its_tenant(store, virtua
     assert order[3:] in (["b", "a", "b"], ["b", "b", "a"], ["a", "b", "b"])
     statistics = await pool.statistics()
     assert (statistics.free, statistics.waiting) == (1, 0)
+
+
+async def test_a_queue_in_use_verifies(store, virtual_clock):
+    queue = WorkQueue(store, "jobs")
+
+    async def work(name):
+        while True:
+            await queue.put(None, group=name)
+            await take_one(queue, None)
+
+    async with anyio.create_task_group() as group:
+        for n in range(3):
+            group.start_soon(work, f"g{n}")
+        audits = [await queue.verify() for _ in range(depth.share(300))]
+        group.cancel_scope.cancel()
+    assert [problem for audit in audits for problem in audit.problems] == []
+    assert len({audit.statistics.groups for audit in audits}) > 1

@@ -24,7 +24,7 @@ def connect(tmp_path):
         return made[-1]
 
     with make() as db:
-        db.execute(OLD.create_table)
+        db.execute(SqlGuard.create_table())
         db.execute("CREATE TABLE report (body TEXT)")
         db.execute("INSERT INTO report VALUES ('')")
     yield make
@@ -74,6 +74,16 @@ def test_a_guard_travels_to_other_processes():
 def test_a_table_that_is_no_plain_name_is_refused(table):
     with pytest.raises(ValueError, match="table must be a plain name"):
         SqlGuard("report", 1, table)
+    with pytest.raises(ValueError, match="table must be a plain name"):
+        SqlGuard.create_table(table)
+
+
+def test_a_table_of_another_name():
+    with sqlite3.connect(":memory:") as db:
+        db.execute(SqlGuard.create_table("main.fences"))
+        SqlGuard("report", 7, "main.fences").enforce(db)
+        assert db.execute("SELECT name, token FROM fences").fetchall() == [("report", 7)]
+    db.close()
 
 
 # SQL text

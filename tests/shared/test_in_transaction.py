@@ -593,7 +593,7 @@ async def test_handlers_complete_their_tasks_themselves(store, queue, connect):
     db = connect()
     await queue.put_many(range(10))
 
-    async def handler(task):
+    async def handler(task: tenure.Task):
         with db:
             note(db, task)
             await task.complete_in(db)
@@ -617,7 +617,7 @@ async def test_handlers_in_threads_do_too(queue, connect, path):
     connect().commit()
     await queue.put_many(range(10))
 
-    def handler(task):
+    def handler(task: tenure.Task):
         with contextlib.closing(sqlite3.connect(path)) as db, db:
             note(db, task)
             task.complete_in(db)
@@ -646,7 +646,7 @@ async def test_a_batch_is_completed_by_one_commit_but_for_those_that_are_marked(
     db = connect()
     ids = await queue.put_many(range(10))
 
-    async def handler(tasks):
+    async def handler(tasks: list[tenure.Task]):
         for task in tasks:
             task.set_result(10 * task.payload)
             if task.payload == 3:
@@ -669,7 +669,7 @@ async def test_a_batch_that_is_rolled_back_is_tried_again(queue, connect, virtua
     db, tries = connect(), []
     ids = await queue.put_many(range(5))
 
-    async def handler(tasks):
+    async def handler(tasks: list[tenure.Task]):
         tries.append([task.attempt for task in tasks])
         with db:
             for task in await queue.complete_in(db, tasks):
@@ -689,7 +689,7 @@ async def test_those_of_a_batch_that_are_lost_or_cancelled_are_left_out(queue, c
     db, completed = connect(), []
     ids = await queue.put_many(range(4))
 
-    async def handler(tasks):
+    async def handler(tasks: list[tenure.Task]):
         if len(tasks) == 4:
             tasks[0].lose("for a test")
             await queue.cancel(ids[1])
@@ -746,7 +746,7 @@ async def main():
     async with tenure.open_store(f"sqlite:///{path}", ttl=0.5) as store:
         queue = tenure.WorkQueue(store, "jobs", max_deliveries=1000)
         db = sqlite3.connect(path)
-        async def handler(task):
+        async def handler(task: tenure.Task):
             with db:
                 db.execute("INSERT INTO effect VALUES (?)", (task.id,))
                 await task.complete_in(db)

@@ -118,5 +118,5 @@ async def test_what_is_no_job(store):
         Job(queue, dict)
     with pytest.raises(TypeError, match="handler must not be given with a job"):
         Worker(Job(queue, send_mail), send_mail)
-    with pytest.raises(TypeError, match="handler must be a function that takes a task, not None"):
+    with pytest.raises(TypeError, match="handler must be a function, not None"):
         Worker(queue)

@@ -15,12 +15,13 @@ from tenure import (
     QueueFull,
     ResultUnavailable,
     Retry,
+    Task,
     TaskCancelled,
     WorkQueue,
 )
 from tenure.arguments import LONGEST
 from tenure.engine import Put
-from tenure.processor import Processor
+from tenure.processor import Context, Processor
 from tenure.testing import Fault
 
 RETRY = Retry(attempts=4, backoff=1, jitter=0)
@@ -293,7 +294,7 @@ async def test_a_job(store):
 async def test_a_processor(virtual_clock, faulty_store):
     done = []
 
-    async def handle(task, context):
+    async def handle(task: Task, context: Context):
         done.append(task.payload)
 
     async with Processor(faulty_store, "p", handle) as processor:

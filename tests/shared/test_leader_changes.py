@@ -281,7 +281,7 @@ async def test_watching_is_a_checkpoint(store):
 async def test_it_is_read_inside_of_its_block(store):
     changes = Election(store, "cluster").watch()
     for _ in range(2):
-        with pytest.raises(RuntimeError, match=f"{KEY}: watched outside of the block of its watch"):
+        with pytest.raises(RuntimeError, match=rf"{KEY}: write `async with election.watch\(\) as changes:`"):
             await anext(changes)
         async with changes as entered:
             assert entered is changes

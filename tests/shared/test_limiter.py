@@ -50,6 +50,26 @@ async def test_a_burst_comes_back_after_a_pause_and_not_more(store, virtual_cloc
     assert [await limiter.try_acquire() for _ in range(5)] == [True, True, True, False, False]
 
 
+@pytest.mark.parametrize(
+    ("rate", "burst", "most"), [(10, None, 20), (5, 5, 10), (9, 1, 10)], ids=["default", "half", "even"]
+)
+async def test_burst_and_rate_add_up_to_what_starts_in_any_window(store, virtual_clock, rate, burst, most):
+    limiter, starts, draw = RateLimiter(store, "api", rate=rate, per=2, burst=burst), [], Random(7)
+
+    async def call():
+        await limiter.acquire()
+        starts.append(virtual_clock.now())
+
+    async with anyio.create_task_group() as group:
+        for calls in (30, *(draw.randrange(1, 30) for _ in range(10))):
+            for _ in range(calls):
+                group.start_soon(call)
+            await anyio.sleep(draw.uniform(0, 10))
+    # in a window that begins with a start, both ends included
+    windows = [sum(begin <= start <= begin + 2 + NEAR for start in starts) for begin in starts]
+    assert max(windows) == most
+
+
 async def test_what_is_free_is_not_refused_for_a_rounding_error(store, virtual_clock):
     limiter = RateLimiter(store, "api", rate=3, burst=1)
     times = depth.share(200)

@@ -191,6 +191,8 @@ async def test_a_hold_is_for_one_use(store):
         await hold.__aexit__(None, None, None)
     async with hold:
         pass
+    with pytest.raises(RuntimeError, match="lock:report: this block was left before"):
+        await hold.__aexit__(None, None, None)
     with pytest.raises(RuntimeError, match="entered before"):
         async with hold:
             pass

@@ -8,10 +8,10 @@ import pytest
 
 import tenure
 from tenure import Barrier, Election, Lock, RateLimiter, ResourcePool, RWLock, Semaphore, WorkQueue, blocking
-from tenure.processor import Processor
+from tenure.processor import Context, Processor
 
 
-async def handler(task, context):
+async def handler(task: tenure.Task, context: Context):
     pass
 
 

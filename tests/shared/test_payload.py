@@ -59,7 +59,7 @@ async def test_a_task_whose_payload_the_codec_refuses_fails_and_hides_no_other(s
     wrong = await WorkQueue(store, "words").put({"a": 1})
     right = await queue.put(["a"])
 
-    async def handle(task):
+    async def handle(task: tenure.Task):
         return len(task.payload)
 
     worker = Worker(queue, handle)
@@ -76,7 +76,7 @@ async def test_a_task_whose_payload_the_codec_refuses_fails_and_hides_no_other(s
         == f"ValueError: {queue.key} task {wrong}: the payload cannot be decoded: these are no words"
     )
     assert letter.payload is None
-    assert letter.undecoded == b'{"a":1}'
+    assert letter.undecoded == {"payload": b'{"a":1}'}
     queue = WorkQueue(store, "words")
     assert await queue.requeue() == 1
     async with queue.take() as task:

@@ -27,7 +27,7 @@ class Handler:
         self.deliveries = set()
         self.too_late = 0
 
-    async def __call__(self, task):
+    async def __call__(self, task: tenure.Task):
         try:
             task.check()
         except LeaseLost:

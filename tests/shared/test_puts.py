@@ -595,7 +595,9 @@ async def test_what_is_no_cursor(store, cursor):
 @pytest.mark.parametrize("engine", ["memory"], indirect=True)
 @pytest.mark.parametrize(("items", "said"), [(None, "NoneType"), (5, "int")])
 async def test_what_are_no_items(store, items, said):
-    with pytest.raises(TypeError, match=f"^items must be an iterable, not {said}$"):
+    with pytest.raises(
+        TypeError, match=f"^items must be an iterable of payloads, such as a list, not {said}$"
+    ):
         await WorkQueue(store, "jobs").put_many(items)
 
 

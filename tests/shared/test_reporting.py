@@ -9,8 +9,8 @@ import traceback
 import anyio
 import pytest
 
-from tenure import Discard, Lock, Retry, RetryLater, Worker, WorkQueue
-from tenure.engine import Put
+from tenure import Discard, Lock, Retry, RetryLater, Task, Worker, WorkQueue
+from tenure.engine import CloseSession, Put
 from tenure.errors import LeaseLost
 from tenure.local import Threads
 from tenure.testing import Fault
@@ -44,7 +44,7 @@ async def test_each_try_has_one_event_with_its_exception(open_store_on, virtual_
     raised = [Trouble("once"), RetryLater(1), Trouble("twice"), Discard("enough")]
     left = iter(raised)
 
-    async def handler(task):
+    async def handler(task: Task):
         raise next(left)
 
     async with open_store_on(observer=seen) as store:
@@ -67,7 +67,7 @@ async def test_a_dead_task_is_logged_with_its_traceback(store, caplog, how):
     queue = WorkQueue(store, "jobs", retry=Retry(attempts=1))
     await queue.put("x")
 
-    async def fails(task):
+    async def fails(task: Task):
         raise ExceptionGroup("both", [Trouble("here"), KeyError("there")])
 
     if how == "worker":
@@ -81,7 +81,7 @@ async def test_a_dead_task_is_logged_with_its_traceback(store, caplog, how):
             async with queue.take() as task:
                 await fails(task)
     (record,) = warnings_in(caplog)
-    assert record.message.startswith("task.dead queue=tenure:queue:jobs id=1 attempt=1")
+    assert record.message.startswith("task.dead queue=jobs id=1 attempt=1")
     shown = "".join(traceback.format_exception(record.exc_info[1]))
     assert "in fails" in shown
     assert "Trouble: here" in shown
@@ -89,7 +89,7 @@ async def test_a_dead_task_is_logged_with_its_traceback(store, caplog, how):
 
 
 async def test_a_timeout_says_where_the_handler_was(open_store_on, virtual_clock, seen, caplog):
-    async def too_slow(task):
+    async def too_slow(task: Task):
         await anyio.sleep(60)
 
     async with open_store_on(observer=seen) as store:
@@ -156,7 +156,7 @@ async def test_the_traceback_begins_with_the_users_frames(store, caplog):
     queue = WorkQueue(store, "jobs", retry=Retry(attempts=1))
     await queue.put("x")
 
-    def fails(task):
+    def fails(task: Task):
         raise Trouble
 
     worker = Worker(queue, fails)
@@ -171,7 +171,7 @@ async def test_the_traceback_begins_with_the_users_frames(store, caplog):
 async def test_many_that_die_at_once_are_counted_and_seen_by_the_observer(
     open_store_on, virtual_clock, seen, caplog
 ):
-    async def fails(task):
+    async def fails(task: Task):
         raise Trouble
 
     async with open_store_on(observer=seen) as store:
@@ -193,7 +193,7 @@ async def test_a_filter_that_raises_stops_nothing(store, capsys):
     def spoilt(record):
         raise Trouble("the filter")
 
-    async def fails(task):
+    async def fails(task: Task):
         raise KeyError
 
     logging.getLogger("tenure").addFilter(spoilt)
@@ -239,6 +239,31 @@ async def test_a_lost_task_is_logged_with_the_reason(open_store_on, virtual_cloc
     assert isinstance(fields["error"], LeaseLost)
     (record,) = [record for record in warnings_in(caplog) if "task.lost" in record.message]
     assert "reason=expired" in record.message
+
+
+async def test_the_tasks_of_a_session_that_the_server_has_forgotten_are_one_warning(
+    open_store_on, virtual_clock, seen, caplog
+):
+    working = []
+
+    async def work(task: Task):
+        working.append(task)
+        await anyio.sleep(60)
+
+    async with open_store_on(observer=seen) as store:
+        queue = WorkQueue(store, "jobs")
+        await queue.put_many(range(3))
+        worker = Worker(queue, work)
+        async with anyio.create_task_group() as group:
+            group.start_soon(worker.run)
+            while len(working) < 3:
+                await anyio.sleep(0.1)
+            await store.call(CloseSession(working[0]._session.id))
+            await anyio.sleep(store.ttl)
+            group.cancel_scope.cancel()
+    (record,) = warnings_in(caplog)
+    assert "session.lost" in record.message and "holds=3" in record.message
+    assert [event for event, _ in seen.events].count("task.lost") == 3
 
 
 async def test_closing_a_store_warns_of_nothing(open_store_on, virtual_clock, caplog):

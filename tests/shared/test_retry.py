@@ -1,12 +1,27 @@
 from __future__ import annotations
 
+import logging
+import pickle
 from math import inf, nan
 
+import anyio
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tenure import Discard, Retry, RetryLater
+from tenure import (
+    Dead,
+    Discard,
+    Job,
+    Processor,
+    Retry,
+    RetryLater,
+    Task,
+    TaskFailed,
+    Worker,
+    WorkQueue,
+)
+from tenure.processor import Context
 
 SECONDS = st.floats(0, 1e6)
 
@@ -55,6 +70,10 @@ def test_jitter_spreads():
         {"jitter": 1.1},
         {"jitter": -0.1},
         {"jitter": nan},
+        {"on": ValueError},
+        {"on": (ValueError, "KeyError")},
+        {"never": [ValueError]},
+        {"never": (int,)},
     ],
 )
 def test_wrong_options_are_refused_by_name(options):
@@ -73,3 +92,176 @@ def test_what_they_say():
     assert str(RetryLater(5, "busy")) == "busy"
     assert Discard("spam").reason == "spam"
     assert Discard(ValueError("odd")).reason == "odd"
+    assert Dead("no such user").reason == "no such user"
+
+
+def test_a_retry_shows_its_types_by_name():
+    assert repr(Retry(on=(OSError, KeyError), never=(BrokenPipeError,))) == (
+        "Retry(attempts=3, backoff=1.0, factor=2.0, max_backoff=60.0, jitter=0.5, "
+        "on=(OSError, KeyError), never=(BrokenPipeError,))"
+    )
+    assert repr(Retry()).endswith("on=(BaseException,), never=())")
+
+
+@pytest.mark.parametrize("raised", [RetryLater(5, "busy", counts=True), Discard("spam"), Dead("gone")])
+def test_an_instruction_can_be_pickled(raised):
+    copied = pickle.loads(pickle.dumps(raised))
+    assert (type(copied), str(copied), vars(copied)) == (type(raised), str(raised), vars(raised))
+
+
+NETWORK = Retry(on=(OSError,), never=(PermissionError,))
+
+
+@pytest.mark.parametrize(
+    ("error", "why"),
+    [
+        (ConnectionError(), None),
+        (TimeoutError(), None),
+        (ValueError(), "ValueError is not in on=(OSError,)"),
+        (SystemExit(), "SystemExit is not in on=(OSError,)"),
+        (PermissionError(), "PermissionError is in never=(PermissionError,)"),
+        (ExceptionGroup("", [OSError(), ExceptionGroup("", [ConnectionError()])]), None),
+        (
+            ExceptionGroup("", [OSError(), ExceptionGroup("", [KeyError()])]),
+            "KeyError is not in on=(OSError,)",
+        ),
+        (
+            ExceptionGroup("", [OSError(), PermissionError()]),
+            "PermissionError is in never=(PermissionError,)",
+        ),
+    ],
+)
+def test_the_types_of_exceptions_decide_whether_a_try_follows(error, why):
+    assert NETWORK.refusal(error) == (why and f"not tried again: {why}")
+    assert Retry().refusal(error) is None
+
+
+async def work_off(queue, worker):
+    async with anyio.create_task_group() as group:
+        group.start_soon(worker.run)
+        await queue.join()
+        await worker.drain()
+
+
+async def raise_dead():
+    try:
+        raise LookupError("no row")
+    except LookupError as error:
+        raise Dead("no such user") from error
+
+
+@pytest.mark.parametrize("how", ["block", "worker", "thread", "batch", "job", "processor"])
+async def test_dead_ends_the_tries_and_keeps_a_dead_letter(store, virtual_clock, caplog, how):
+    queue = WorkQueue[dict[str, int]](store, "jobs", retry=Retry(attempts=9))
+    payload = {"user": 1}
+
+    async def handler(task: Task):
+        await raise_dead()
+
+    def in_thread(task: Task):
+        raise Dead("no such user") from LookupError("no row")
+
+    async def in_batch(tasks: list[Task]):
+        for task in tasks:
+            task.fail(Dead("no such user"))
+
+    async def function(user):
+        await raise_dead()
+
+    async def processed(task: Task, context: Context):
+        await raise_dead()
+
+    if how == "processor":
+        async with Processor(store, "jobs", processed) as processor:
+            task_id = await processor.submit(payload)
+            await processor.join()
+            assert processor.metrics().totals["dead"] == 1
+    else:
+        task_id = await queue.put(payload)
+    if how == "block":
+        async with queue.take():
+            await raise_dead()
+    elif how != "processor":
+        workers = {
+            "worker": lambda: Worker(queue, handler),
+            "thread": lambda: Worker(queue, in_thread),
+            "batch": lambda: Worker(queue, in_batch, batch=5),
+            "job": lambda: Worker(Job(queue, function)),
+        }
+        worker = workers[how]()
+        await work_off(queue, worker)
+        assert (worker.statistics().dead, worker.statistics().retried) == (1, 0)
+    (letter,) = await queue.dead()
+    assert (letter.id, letter.state, letter.error) == (task_id, "dead", "no such user")
+    assert (letter.attempts, letter.payload) == (1, payload)
+    assert "Dead: no such user" in letter.traceback
+    assert how == "batch" or "LookupError: no row" in letter.traceback
+    with pytest.raises(TaskFailed, match="no such user"):
+        await queue.result(task_id)
+    warnings = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+    assert [text.split()[0] for text in warnings if "processor." not in text] == ["task.dead"]
+    assert await queue.requeue([task_id]) == 1
+    async with queue.take() as task:
+        assert (task.attempt, task.payload) == (1, payload)
+    assert await queue.verify()
+
+
+async def test_dead_without_a_reason_has_that_of_its_cause(store):
+    queue = WorkQueue(store, "jobs")
+    for cause in (None, ValueError("no such user")):
+        await queue.put(1)
+        async with queue.take():
+            raise Dead from cause
+    assert [letter.error for letter in await queue.dead()] == ["Dead", "ValueError: no such user"]
+
+
+@pytest.mark.parametrize("reason", ["", "busy"])
+async def test_a_retry_that_counts_says_when_the_next_try_is_until_the_attempts_are_used_up(
+    store, virtual_clock, reason
+):
+    queue, times = WorkQueue(store, "jobs", retry=Retry(attempts=3, never=(RetryLater,))), []
+
+    async def handler(task: Task):
+        times.append((task.attempt, virtual_clock.now()))
+        raise RetryLater(10 * task.attempt, reason, counts=True) from OSError("503")
+
+    await queue.put("x")
+    worker = Worker(queue, handler)
+    await work_off(queue, worker)
+    attempts, starts = zip(*times, strict=True)
+    assert attempts == (1, 2, 3)
+    assert starts[1] - starts[0] == pytest.approx(10, abs=1)
+    assert starts[2] - starts[1] == pytest.approx(20, abs=1)
+    (letter,) = await queue.dead()
+    assert (letter.attempts, letter.error) == (3, reason or "OSError: 503")
+    statistics = worker.statistics()
+    assert (statistics.retried, statistics.dead, statistics.postponed) == (2, 1, 0)
+
+
+async def test_an_exception_that_is_never_tried_again_is_dead_at_once(store, virtual_clock):
+    queue, tries = WorkQueue(store, "jobs", retry=Retry(attempts=2, on=(OSError,))), []
+
+    async def handler(task: Task):
+        tries.append(task.payload)
+        raise {"network": OSError, "bug": KeyError}[task.payload]("x")
+
+    await queue.put_many(["network", "bug"])
+    await work_off(queue, Worker(queue, handler))
+    assert sorted(tries) == ["bug", "network", "network"]
+    errors = {letter.payload: letter.error for letter in await queue.dead()}
+    assert errors == {
+        "network": "OSError: x",
+        "bug": "KeyError: 'x'\nnot tried again: KeyError is not in on=(OSError,)",
+    }
+
+
+async def test_a_task_without_an_error_has_none(store):
+    queue = WorkQueue(store, "jobs")
+    task_id = await queue.put(1)
+    assert (await queue.get(task_id)).error is None
+    async with queue.take():
+        assert (await queue.get(task_id)).error is None
+    assert (await queue.get(task_id)).error is None
+    cancelled = await queue.put(1)
+    await queue.cancel(cancelled)
+    assert (await queue.get(cancelled)).error is None

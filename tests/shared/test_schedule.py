@@ -401,7 +401,7 @@ async def test_serve_runs_it_beside_a_worker(store, virtual_clock):
     schedule = Schedule(queue, "often", every=60)
     done = []
 
-    async def handler(task):
+    async def handler(task: tenure.Task):
         done.append(task.meta["scheduled_for"])
         if len(done) == 3:
             await schedule.drain()

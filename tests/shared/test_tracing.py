@@ -28,7 +28,7 @@ from tenure import (
 )
 from tenure.engine import CloseSession
 from tenure.observe import LoggingObserver, Observers, TracingObserver
-from tenure.processor import Processor
+from tenure.processor import Context, Processor
 from tenure.shared._runners import _traced
 from tenure.shared._task import Task
 
@@ -97,7 +97,7 @@ async def test_a_batch_has_one_span_for_all_its_tasks(store, spans):
     assert first.attributes["messaging.batch.message_count"] == 5
     assert "messaging.message.id" not in first.attributes
     assert second.attributes["messaging.batch.message_count"] == 0
-    await work_off(queue, lambda task: None, concurrency=1)
+    await work_off(queue, lambda _: None, concurrency=1)
     assert [link_of(span) for span in spans.tries] == [ids_of(first)] * 5
     assert [span.parent for span in spans.tries] == [None] * 5
 
@@ -154,7 +154,7 @@ async def test_the_context_takes_no_more_than_the_room_that_is_left(store, spans
 async def test_a_try_has_a_span_with_a_link_to_the_put(store, spans):
     queue, seen = WorkQueue(store, "mail"), []
 
-    async def handler(task):
+    async def handler(task: Task):
         await anyio.sleep(1)
         seen.append(trace.get_current_span().get_span_context())
 
@@ -183,7 +183,7 @@ async def test_a_put_can_be_the_parent(open_store_on, spans, virtual_clock):
         queue = WorkQueue(store, "mail")
         await queue.put("x")
         await queue.put("y", meta={"traceparent": "nonsense"})
-        await work_off(queue, lambda task: None)
+        await work_off(queue, lambda _: None)
     put, try_ = spans.puts[0], next(s for s in spans.tries if s.parent is not None)
     assert (try_.parent.span_id, try_.context.trace_id) == ids_of(put)[::-1]
     assert all(span.links == () for span in spans.tries)
@@ -194,7 +194,7 @@ async def test_a_put_can_be_the_parent(open_store_on, spans, virtual_clock):
 async def test_the_span_is_current_in_a_thread(store, spans):
     queue, seen = WorkQueue(store, "mail"), []
 
-    def handler(task):
+    def handler(task: Task):
         seen.append(trace.get_current_span().get_span_context().span_id)
 
     await queue.put_many(range(3))
@@ -221,7 +221,7 @@ async def test_the_span_is_current_in_a_block_and_not_after_it(store, spans):
 async def test_the_span_is_current_in_a_processor(open_store_on, spans, virtual_clock):
     seen = []
 
-    async def handler(task, context):
+    async def handler(task: Task, context: Context):
         async with context.lock("one"):
             seen.append(trace.get_current_span().get_span_context().span_id)
 
@@ -241,7 +241,7 @@ async def test_each_try_has_a_span_with_its_verdict(store, spans):
     raised = [Trouble("once"), RetryLater(1), Trouble("twice"), ExceptionGroup("dead", [Trouble()])]
     left = iter(raised)
 
-    async def handler(task):
+    async def handler(task: Task):
         raise next(left)
 
     queue = WorkQueue(store, "mail", retry=Retry(attempts=3, backoff=1))
@@ -272,7 +272,7 @@ async def test_a_discarded_and_a_cancelled_task_have_no_error(store, spans):
 
 
 async def test_a_task_is_given_back_and_its_next_delivery_has_a_span_too(store, spans):
-    async def rest(task):
+    async def rest(task: Task):
         await anyio.sleep(10)
 
     queue = WorkQueue(store, "mail")
@@ -285,7 +285,7 @@ async def test_a_task_is_given_back_and_its_next_delivery_has_a_span_too(store, 
         group.start_soon(worker.run)
         await anyio.sleep(1)
         group.cancel_scope.cancel()
-    await work_off(queue, lambda task: None)
+    await work_off(queue, lambda _: None)
     assert spans.verdicts == ["given_back", "given_back", "done"]
     assert len({link_of(span) for span in spans.tries}) == 1
 
@@ -294,7 +294,7 @@ async def test_a_task_is_given_back_and_its_next_delivery_has_a_span_too(store, 
 async def test_a_lost_lease_ends_the_span(store, spans, how):
     queue = WorkQueue(store, "mail", max_deliveries=2)
 
-    async def handler(task):
+    async def handler(task: Task):
         if task.deliveries == 1:
             task._session.lose("expired")
         await anyio.sleep(1)
@@ -319,7 +319,7 @@ async def test_a_lost_lease_ends_the_span(store, spans, how):
 async def test_a_task_that_dies_by_its_deliveries_has_a_span_for_each(store, spans):
     queue = WorkQueue(store, "mail", max_deliveries=2)
 
-    async def handler(task):
+    async def handler(task: Task):
         task._session.lose("expired")
         await anyio.sleep(1)
 
@@ -338,7 +338,7 @@ async def test_a_verdict_that_comes_too_late_is_lost(store, open_store_on, spans
                 await elsewhere.call(CloseSession((await store.session(3.0)).id))
         assert spans.verdicts == ["lost"]
         assert "gone" in spans.tries[0].status.description
-        await work_off(WorkQueue(elsewhere, "mail"), lambda task: None)
+        await work_off(WorkQueue(elsewhere, "mail"), lambda _: None)
 
 
 async def test_a_store_that_closes_ends_the_spans(open_store_on, spans, virtual_clock):
@@ -351,7 +351,7 @@ async def test_a_store_that_closes_ends_the_spans(open_store_on, spans, virtual_
         with suppress(Exception):
             await worker.run()
 
-    async def handler(task):
+    async def handler(task: Task):
         await anyio.sleep(60)
 
     async with anyio.create_task_group() as group:
@@ -467,7 +467,7 @@ async def test_other_observers_are_notified_as_before(open_store_on, spans, virt
     async with open_store_on(observer=both) as store:
         queue = WorkQueue(store, "mail")
         await queue.put("x")
-        await work_off(queue, lambda task: None)
+        await work_off(queue, lambda _: None)
     assert spans.verdicts == ["done"]
     assert [record for record in caplog.records if record.message.startswith("task.done")]
 
@@ -525,7 +525,7 @@ async def test_what_tracing_raises_is_logged_and_stops_nothing(open_store_on, vi
         queue = WorkQueue(store, "mail")
         await queue.put_many([0, 1])
         await queue.put(0)
-        await work_off(queue, lambda task: None)
+        await work_off(queue, lambda _: None)
         assert (await queue.statistics()).done == 3
     messages = [record.message.split() for record in caplog.records]
     assert {words[4] for words in messages} == {"putting", "trying", "leave", "end"}

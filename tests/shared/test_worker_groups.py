@@ -15,7 +15,7 @@ async def fail_while_being_cancelled():
         raise ValueError("while cleaning up")
 
 
-async def handler(task):
+async def handler(task: tenure.Task):
     if task.payload == "ok":
         return 1
     async with anyio.create_task_group() as group:

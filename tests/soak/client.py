@@ -204,7 +204,7 @@ class Client:
         await self._work_in_groups(store, "paired")
 
     async def _work_in_groups(self, store, name) -> None:
-        async def handle(task) -> None:
+        async def handle(task: tenure.Task) -> None:
             subject = f"{name} {task.group}"
             self._items[name, task.id] = subject, task.payload
             await self._hold(subject, task, guarded=False, item=task.payload)
@@ -222,7 +222,7 @@ class Client:
         # small, so that who puts has to wait in line
         return tenure.WorkQueue(store, "jobs", max_size=30, results_ttl=None, keep_payloads=True)
 
-    async def _handle(self, task) -> None:
+    async def _handle(self, task: tenure.Task) -> None:
         self._items["jobs", task.id] = "jobs", task.payload
         self.history.taken("jobs", task.payload)
         await anyio.sleep(0.005)
@@ -232,8 +232,7 @@ class Client:
     def notice(self, event, /, **fields) -> None:
         """Note which completions were accepted."""
         if event == "task.done":
-            _, _, name = fields["queue"].rpartition(":")
-            self.history.completed(*self._items[name, fields["id"]])
+            self.history.completed(*self._items[fields["queue"], fields["id"]])
 
     # what is held
 

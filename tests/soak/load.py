@@ -89,9 +89,9 @@ class Load:
             with anyio.fail_after(PATIENCE):
                 await queue.join()
             async for record in listed(queue, "ended"):
-                self.history.found(queue.key, record.payload, record.state)
+                self.history.found(queue.name, record.payload, record.state)
             wrong += (await queue.verify()).problems
-            wrong += _breaches(conservation, await queue.statistics(), self.history.about(queue.key))
+            wrong += _breaches(conservation, await queue.statistics(), self.history.about(queue.name))
         return [*wrong, *_breaches(mutual_exclusion, self.history), *_breaches(nothing_lost, self.history)]
 
     async def _again(self, act, thing) -> None:
@@ -113,22 +113,22 @@ class Load:
 
     async def _put(self, queue) -> None:
         item = str(next(self._numbers))
-        with self.history.putting(queue.key, item):
+        with self.history.putting(queue.name, item):
             first = await self._put_once(queue, item)
         # as one does that got no answer: perhaps another server answers now
         await anyio.sleep(random.uniform(0, 2 * self._pace))
         again = await self._put_once(queue, item)
         self.did["puts repeated"] += 1
         if again != first:
-            self._wrong.append(f"{queue.key}: {item} was put as {first}, and again as {again}")
+            self._wrong.append(f"{queue.name}: {item} was put as {first}, and again as {again}")
 
     async def _put_once(self, queue, item) -> int:
         return await queue.put(item, key=item, on_duplicate="keep", key_ttl=3600.0)
 
     async def _work(self, queue) -> None:
-        async def handle(task) -> None:
-            self._items[queue.key, task.id] = task.payload
-            self.history.taken(queue.key, task.payload)
+        async def handle(task: tenure.Task) -> None:
+            self._items[queue.name, task.id] = task.payload
+            self.history.taken(queue.name, task.payload)
             await anyio.sleep(0.002)
 
         while True:

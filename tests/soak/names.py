@@ -56,9 +56,12 @@ class Memory:
     def left(self):
         """What is in the collections of the engine, but for the session; and the peak of the process."""
         engine = self.engine
-        parts = (engine._state, engine._rates, engine._barriers, engine._holds, engine._claims, engine._tasks)
-        rows = -len(engine._state.sessions)
-        for value in [value for part in parts for value in vars(part).values()]:
+        state, tables = engine._state, engine._state.tables.values()
+        orders = [order for table in tables for order in table._orders.values()]
+        kept = [value for part in (state, engine._tasks, *orders) for value in vars(part).values()]
+        # a session has a row by its name, and its process by its number
+        rows = -2 * len(state.sessions) - len(state.tables) - len(state.soonest)
+        for value in (*kept, *(table.rows for table in tables)):
             rows += len(
                 value._heap if isinstance(value, Due) else value if isinstance(value, (dict, list)) else ()
             )

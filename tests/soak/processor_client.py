@@ -28,7 +28,7 @@ from soak.client import STALL, Bank, Stale
 import tenure
 from tenure.engine import CAP, DescribeSession, ListKeys, SessionPage
 from tenure.local import CircuitBreaker, Pool
-from tenure.processor import Preset, Processor
+from tenure.processor import Context, Preset, Processor
 from tenure.testing import History
 
 PRESET = Preset(workers=6, connections=4, rate=100, queue_size=60)
@@ -166,7 +166,7 @@ class Client:
 
     # handling
 
-    async def _handle(self, task, context) -> list[int]:
+    async def _handle(self, task: tenure.Task, context: Context) -> list[int]:
         by = f"{os.getpid()}.{next(self._numbers)}"
         self._holding[by] = False
         try:

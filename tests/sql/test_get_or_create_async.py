@@ -152,7 +152,8 @@ async def test_a_call_cancelled_while_it_waits_for_the_winner_leaves_nothing(asy
 
         async with anyio.create_task_group() as group:
             group.start_soon(lose)
-            waiting = text("SELECT count(*) FROM pg_locks WHERE NOT granted")
+            blocked = "NOT granted AND pg_backend_pid() = ANY (pg_blocking_pids(pid))"
+            waiting = text(f"SELECT count(*) FROM pg_locks WHERE {blocked}")
             with anyio.fail_after(50):
                 while not await winner.scalar(waiting):
                     await anyio.sleep(0.01)

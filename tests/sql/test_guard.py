@@ -19,7 +19,7 @@ from sqlalchemy.pool import NullPool
 from tenure import LeaseLost, SqlGuard
 
 OLD, NEW = SqlGuard("report", 100), SqlGuard("report", 200)
-TABLES = ("DROP TABLE IF EXISTS tenure_fences", "DROP TABLE IF EXISTS report", OLD.create_table)
+TABLES = ("DROP TABLE IF EXISTS tenure_fences", "DROP TABLE IF EXISTS report", SqlGuard.create_table())
 TABLES += ("CREATE TABLE report (body TEXT)", "INSERT INTO report VALUES ('')")
 ASYNCIO = pytest.mark.backends("asyncio", "uvloop")
 

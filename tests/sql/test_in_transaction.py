@@ -391,7 +391,7 @@ async def test_asynchronous_connections(queue, postgres, address, db):
 async def test_handlers_in_threads(queue, address, db):
     await queue.put_many(range(20))
 
-    def handler(task):
+    def handler(task: tenure.Task):
         with psycopg.connect(**address) as own:
             note(own, task)
             task.complete_in(own)
@@ -411,7 +411,7 @@ async def test_a_batch_is_completed_by_one_commit(store, address, db, results_tt
     queue = WorkQueue(store, "jobs", retry=Retry(attempts=1), results_ttl=results_ttl)
     ids = await queue.put_many(range(20))
 
-    def handler(tasks):
+    def handler(tasks: list[tenure.Task]):
         for task in tasks:
             task.set_result(task.payload)
             if task.payload == 3:
@@ -445,7 +445,7 @@ async def test_a_batch_is_completed_by_one_commit(store, address, db, results_tt
 async def test_a_batch_that_is_rolled_back_is_tried_again(queue, db):
     ids, tries = await queue.put_many(range(5)), []
 
-    async def handler(tasks):
+    async def handler(tasks: list[tenure.Task]):
         tries.append(len(tasks))
         with db.transaction(force_rollback=len(tries) == 1):
             for task in await queue.complete_in(db, tasks):
@@ -490,7 +490,7 @@ async def main():
     async with tenure.open_store(PostgresEngine(url), ttl=0.5) as store:
         queue = tenure.WorkQueue(store, "jobs", max_deliveries=1000)
         db = psycopg.connect(url)
-        async def handler(task):
+        async def handler(task: tenure.Task):
             with db.transaction():
                 db.execute("INSERT INTO effect VALUES (%s)", (task.id,))
                 await task.complete_in(db)

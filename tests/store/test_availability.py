@@ -3,8 +3,8 @@ from __future__ import annotations
 import anyio
 import pytest
 
-from tenure import Lock, StoreUnavailable, open_store
-from tenure.engine import Engine, Hint, Notice, Ping, Reply
+from tenure import Lock, Schedule, StoreUnavailable, WorkQueue, open_store
+from tenure.engine import Engine, Hint, Notice, NotSent, Ping, Reply
 from tenure.engines.memory import MemoryEngine
 from tenure.observe import Reporter
 from tenure.store._availability import Availability
@@ -115,12 +115,42 @@ async def test_it_is_asked_whether_it_is_back_when_nobody_waits_any_more(virtual
         group.start_soon(dispatcher.run)
         with anyio.move_on_after(0.001):
             await dispatcher.call(Ping())
-        assert not dispatcher._availability.good
+        assert dispatcher._availability.trouble is not None
         await virtual_clock.advance(2)
-        assert dispatcher._availability.good
+        assert dispatcher._availability.trouble is None
         assert engine.submitted == ["Ping"] * 4
         assert dispatcher.pending == 0
         group.cancel_scope.cancel()
+
+
+class Scripted(Engine):
+    url = "scripted:"
+
+    def __init__(self, *answers):
+        self.answers = list(answers)
+
+    def submit(self, operation, on_answer):
+        on_answer(self.answers.pop(0))
+
+
+@pytest.mark.parametrize(
+    ("answers", "reports"),
+    [
+        ([Reply.MORE, Reply.MORE, Reply.OK], 0),  # the engine had done something else first: nobody was away
+        ([StoreUnavailable("away"), Reply.MORE, Reply.MORE, StoreUnavailable("away"), Reply.OK], 1),
+        ([Reply.MORE, StoreUnavailable("away"), Reply.OK], 1),
+        ([NotSent("away"), Reply.OK], 0),
+    ],
+)
+async def test_only_an_operation_without_an_answer_is_reported_as_sent_again(virtual_clock, answers, reports):
+    seen = Seen()
+    engine = Scripted(*answers)
+    dispatcher = Dispatcher(engine, None, Availability(engine, Reporter(seen)))
+    async with anyio.create_task_group() as group:
+        group.start_soon(dispatcher.run)
+        assert await dispatcher.call(Ping()) is Reply.OK
+        group.cancel_scope.cancel()
+    assert [event for event, _ in seen.events].count("operation.resent") == reports
 
 
 async def test_what_is_sent_again_says_for_how_long_the_engine_was_away(virtual_clock):
@@ -133,3 +163,46 @@ async def test_what_is_sent_again_says_for_how_long_the_engine_was_away(virtual_
         group.cancel_scope.cancel()
     assert [event for event, _ in seen.events] == ["link.lost", "operation.resent", "link.back"]
     assert seen.events[1][1]["outage"] == pytest.approx(seen.events[2][1]["seconds"])
+
+
+class Late(Linked):
+    """Its server comes after a while."""
+
+    comes = 12.0
+
+    async def serve(self, process, deliver, *, task_status):
+        if anyio.current_time() < self.comes:
+            await anyio.lowlevel.checkpoint()
+            raise StoreUnavailable("nobody listens")
+        await super().serve(process, deliver, task_status=task_status)
+
+
+async def test_a_server_that_is_awaited_is_reported_away_until_it_comes(virtual_clock):
+    seen, late = Seen(), Late(MemoryEngine())
+    late.comes = anyio.current_time() + 12
+    store = open_store(late, retry=100, observer=seen)
+    assert store.unready == "the store linked: is not open"
+    async with anyio.create_task_group() as group:
+
+        async def use():
+            async with store:
+                assert store.ready and store.unready is None
+                late.unreachable = StoreUnavailable("the cable")
+                assert store.unready == "the store linked: cannot be reached"
+                assert Schedule(WorkQueue(store, "q"), "s", every=9).unready == store.unready
+                late.unreachable = None
+
+        group.start_soon(use)
+        await anyio.sleep(10)
+        assert (store.ready, store.unready) == (False, "the store linked: has been away for 10 s")
+    assert store.unready == "the store linked: is closed"
+    assert [event for event, _ in seen.events] == ["link.lost", "link.back"]
+    assert str(seen.events[0][1]["error"]) == "nobody listens"
+    assert 12 <= seen.events[1][1]["seconds"] < 14
+
+
+async def test_a_server_that_is_not_awaited_is_the_error_of_opening_alone(virtual_clock, caplog):
+    with pytest.raises(StoreUnavailable, match="nobody listens"):
+        async with open_store(Late(MemoryEngine())):
+            pytest.fail("opened")
+    assert not caplog.records

@@ -29,6 +29,7 @@ from tenure import (
     shared,
 )
 from tenure.engines.memory import MemoryEngine
+from tenure.processor import Context
 from tenure.testing import FaultyEngine
 
 
@@ -98,7 +99,7 @@ async def watch_processor(running):
         pass
 
 
-async def lock_in_context(task, context):
+async def lock_in_context(task: tenure.Task, context: Context):
     async with context.lock("held"):
         pytest.fail("locked")
 

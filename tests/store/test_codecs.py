@@ -100,7 +100,7 @@ async def test_what_was_put_by_another_version_fails_and_is_kept(store, codec, p
     task_id = await WorkQueue(store, "mail").put(payload)
     queue = WorkQueue(store, "mail", codec=codec, retry=Retry(attempts=1))
 
-    async def handle(task):
+    async def handle(task: tenure.Task):
         return task.payload.to
 
     worker = Worker(queue, handle)
@@ -129,7 +129,7 @@ def test_without_the_extra_one_error_names_it(name, extra):
     program = f"import sys; sys.modules[{extra!r}] = None; import tenure; tenure.{name}(int)"
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     last = ran.stderr.splitlines()[-1]
-    assert last == f"RuntimeError: {extra} is missing: pip install 'tenure[{extra}]'"
+    assert last == f"ModuleNotFoundError: {extra} is missing: pip install 'tenure[{extra}]'"
 
 
 def test_the_codecs_load_nothing_before_they_are_made():

@@ -131,11 +131,11 @@ async def test_it_is_sent_again_until_it_gets_through(dispatcher, engine, virtua
     answers = []
     call = dispatcher.send(op("a"), answers.append)
     await virtual_clock.advance(1.01)
-    assert not dispatcher._availability.good
+    assert dispatcher._availability.trouble is not None
     await dispatcher.settled()
     assert answers == ["a!"]
     assert call.tries == 9
-    assert dispatcher._availability.good
+    assert dispatcher._availability.trouble is None
     # the pauses double from 50 ms to a second, each shortened by half at the most
     longest = 0.05 + 0.1 + 0.2 + 0.4 + 0.8 + 1 + 1 + 1
     assert 9 + longest / 2 <= virtual_clock.now() <= 9 + longest
@@ -385,7 +385,7 @@ async def test_all_without_an_answer_is_sent_again_in_order(direct, sending, vir
     sending.answer()
     calls[2].wanted = False
     sending.fail()
-    assert not direct._availability.good
+    assert direct._availability.trouble is not None
     # not before what has to go before it
     direct.send(op("e"), answers.append)
     direct.send(op("f"), answers.append, urgent=True)
@@ -397,7 +397,7 @@ async def test_all_without_an_answer_is_sent_again_in_order(direct, sending, vir
         sending.answer()
     assert answers == [f"{key}!" for key in "abdfe"]
     assert [call.tries for call in calls] == [1, 2, 1, 2]
-    assert direct._availability.good
+    assert direct._availability.trouble is None
     direct.send(op("g"), answers.append)
     assert sending.keys == ["g"]
 

@@ -59,7 +59,7 @@ async def look(election):
             pytest.fail("seen")
 
 
-async def handle(task, context=None):
+async def handle(task: tenure.Task):
     pytest.fail("handled")
 
 

@@ -22,7 +22,8 @@ async def test_left_in_another_task():
     with pytest.raises(RuntimeError, match="it has been given back. Keep its `async with` in one task"):
         await hold.__aexit__(None, None, None)
     with pytest.raises(
-        RuntimeError, match=r"it is closed. Enter and leave it in one task.*threads-and-processes.md#"
+        RuntimeError,
+        match=r"it is closed. Enter and leave it in one task.*https://\S+/how-to/threads-and-processes\S*#a-store",
     ):
         await store.__aexit__(None, None, None)
     statistics = await store.statistics()

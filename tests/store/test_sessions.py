@@ -38,8 +38,9 @@ class Link(Wire):
 
 
 class Held:
-    def __init__(self):
+    def __init__(self, granted_as=("a holder", 1)):
         self.reasons = []
+        self.granted_as = granted_as
 
     def lose(self, reason):
         self.reasons.append(reason)
@@ -171,6 +172,21 @@ async def test_lost_it_informs_the_holder_once(sessions, virtual_clock):
     assert dropped.reasons == []
     assert (session.lost, session.remaining(), session.look()) == ("gone", 0, "gone")
     assert sessions.current(3.0) is None
+
+
+async def test_a_session_that_the_server_has_forgotten_is_one_warning(sessions, caplog, virtual_clock):
+    session = await sessions.get(3.0)
+    for held in (Held(), Held(), Held(granted_as=None)):
+        session.add(held)
+    session.lose("gone")
+    (record,) = [record for record in caplog.records if record.levelname == "WARNING"]
+    assert record.message.startswith(f"session.lost session={session.id} reason=gone holds=2")
+    assert "the server no longer knows this session" in record.message
+
+
+async def test_a_session_that_expires_is_no_warning(sessions, caplog, virtual_clock):
+    (await sessions.get(3.0)).lose("expired")  # the warnings of its leases say it
+    assert [record for record in caplog.records if record.levelname == "WARNING"] == []
 
 
 async def test_the_engine_is_closed_when_the_last_has_left(sessions, link, virtual_clock):

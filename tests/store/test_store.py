@@ -185,7 +185,10 @@ async def test_the_blocks_own_error_leaves_as_it_was_raised():
         ("postgresql://user:secret@localhost/jobs?colour=red", "libpq does not understand this URL"),
         ("mysql://user:secret@localhost", "'mysql' is not an engine"),
         ("secret@localhost", "'...@localhost' is not a store URL"),
-        ("secret@localhost:6379", "'...@localhost' is not an engine"),
+        (
+            "secret@localhost:6379",
+            "'...@localhost:6379' is a host and a port, .*: write redis://...@localhost:6379",
+        ),
         ("memory://user:secret@localhost", "'...@localhost': write memory:"),
         ("sqlite://user:secret@localhost/jobs.db", "'...@localhost/jobs.db': write sqlite:///FILE"),
         ("sqlite://user:secret\u2100@localhost/jobs.db", "write sqlite:///FILE"),

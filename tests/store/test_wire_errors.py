@@ -160,7 +160,7 @@ async def watching(store):
 
 
 async def working(store):
-    async def handle(task):
+    async def handle(task: tenure.Task):
         await anyio.sleep_forever()
 
     queue = WorkQueue(store, "work")

@@ -9,6 +9,7 @@ import sys
 
 import anyio
 import pytest
+import trio
 from anyio.lowlevel import checkpoint
 
 from tenure.testing import DeadlockError, ScheduleFailed, cancellable, explore, explored, replay
@@ -442,3 +443,195 @@ def test_a_schedule_that_is_none_is_refused():
 async def test_inside_of_a_loop_it_is_refused():
     with pytest.raises(RuntimeError, match="sync function"):
         explore(guarded_update)
+
+
+# what a failure says
+
+
+@each_backend
+def test_a_group_of_one_is_not_the_first_line(backend):
+    async def fails():
+        async def one():
+            raise LookupError("the error")
+
+        await start_all(one)
+
+    with pytest.raises(ScheduleFailed) as failure:
+        explore(fails, seeds=1, backends=(backend,))
+    assert str(failure.value).splitlines()[0] == f"seed=0 on {backend}: LookupError: the error"
+    assert isinstance(failure.value.__cause__, ExceptionGroup)
+    with pytest.raises(ScheduleFailed, match="LookupError: the error"):
+        replay(fails, 0, backend)
+
+
+async def asyncio_lock():
+    lock = asyncio.Lock()
+
+    async def use():
+        async with lock:
+            await checkpoint()
+
+    await start_all(use, use)
+
+
+async def asyncio_future():
+    loop = asyncio.new_event_loop()
+    try:
+        await loop.create_future()
+    finally:
+        loop.close()
+
+
+async def asyncio_thread():
+    await asyncio.to_thread(print)
+
+
+async def asyncio_sleeps():
+    async def sleep():
+        await asyncio.sleep(1)
+
+    await start_all(sleep, sleep)
+
+
+async def asyncio_task_group():
+    async with asyncio.TaskGroup():
+        pass
+
+
+@pytest.mark.parametrize(
+    "scenario", [asyncio_lock, asyncio_future, asyncio_thread, asyncio_sleeps, asyncio_task_group]
+)
+def test_what_is_asyncios_own_gets_a_hint_on_trio(scenario):
+    with pytest.raises(ScheduleFailed) as failure:
+        explore(scenario, seeds=1, backends=("trio",))
+    hint = "the scenario uses asyncio itself, not anyio: explore it with backends=('asyncio',)"
+    assert str(failure.value).splitlines()[1] == hint
+
+
+def test_what_is_trios_own_gets_a_hint_on_asyncio():
+    async def sleeps():
+        await trio.sleep(1)
+
+    with pytest.raises(ScheduleFailed, match=re.escape("explore it with backends=('trio',)")):
+        explore(sleeps, seeds=1)
+
+
+def test_other_errors_get_no_hint():
+    for backend in BACKENDS:
+        with pytest.raises(ScheduleFailed) as failure:
+            explore(embrace, backends=(backend,))
+        assert "explore it with" not in str(failure.value)
+
+
+def test_the_report_of_pytest_shows_the_test_and_none_of_our_frames(pytester):
+    pytester.makepyfile("""
+        import anyio
+        from anyio.lowlevel import checkpoint
+        from tenure.testing import cancel_everywhere, cancellable, explored
+
+        @explored
+        async def test_one():
+            await checkpoint()
+            assert 1 + 1 == 3, "wrong sum"
+
+        def test_everywhere():
+            async def scenario():
+                with cancellable():
+                    await checkpoint()
+                assert 1 + 1 == 3, "wrong sum"
+
+            cancel_everywhere(scenario)
+    """)
+    result = pytester.runpytest_inprocess(
+        "-p", "no:cacheprovider", "-p", "no:faulthandler", "-p", "no:timeout"
+    )
+    result.assert_outcomes(failed=2)
+    text = result.stdout.str()
+    assert "wrong sum" in text and "repeat it with" in text
+    assert not re.search(r"_(explored?|runs|everywhere|asyncio_time|tenure_pytest)\.py", text)
+    assert "anyio/_core" not in text
+    assert len(result.outlines) < 80
+
+
+# without trio
+
+WITHOUT_TRIO = """
+import sys
+sys.modules["trio"] = None
+import asyncio
+import anyio
+from tenure.testing import VirtualClock, cancel_everywhere, cancellable, explore, run
+
+async def right():
+    with cancellable():
+        await anyio.sleep(1)
+
+async def wrong():
+    assert False
+
+def error_of(call, *args, **options):
+    try:
+        call(*args, **options)
+    except BaseException as error:
+        return f"{type(error).__name__}: {error}"
+
+"""
+MISSING = "ModuleNotFoundError: trio is missing: pip install 'tenure[trio]'"
+
+
+def without_trio(program):
+    ran = subprocess.run(
+        [sys.executable, "-W", "error", "-c", WITHOUT_TRIO + program],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (ran.returncode, ran.stderr) == (0, "")
+    return ran.stdout
+
+
+def test_without_trio_asyncio_alone_is_explored():
+    said = without_trio(
+        "print(explore(right, seeds=3)); cancel_everywhere(right); print(error_of(explore, wrong, seeds=1))"
+    )
+    assert said.startswith("Exploration(runs=3, steps=")
+    assert "backends=('asyncio',)" in said.splitlines()[0]
+    assert said.splitlines()[1].startswith("ScheduleFailed: seed=0 on asyncio: AssertionError")
+    assert said.splitlines()[-1] == (
+        "trio is not installed, so asyncio alone was explored: pip install 'tenure[trio]'"
+    )
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "explore, right, backends=['asyncio', 'trio']",
+        "cancel_everywhere, right, backends=['trio']",
+        "VirtualClock, 'trio'",
+        "run, right, backend='trio'",
+    ],
+)
+def test_without_trio_whoever_asks_for_it_is_told_the_extra(call):
+    assert without_trio(f"print(error_of({call}))") == f"{MISSING}\n"
+
+
+def test_without_trio_the_report_of_pytest_says_so_once(pytester):
+    pytester.makeconftest("import sys; sys.modules['trio'] = None")
+    pytester.makepyfile("""
+        import anyio
+        from tenure.testing import explored
+
+        @explored(seeds=3)
+        async def test_one():
+            await anyio.sleep(1)
+
+        @explored(seeds=3)
+        async def test_two():
+            await anyio.sleep(1)
+    """)
+    result = pytester.runpytest_subprocess("-W", "error", "-p", "no:cacheprovider")
+    result.assert_outcomes(passed=2)
+    lines = [line for line in result.outlines if "trio is not installed" in line]
+    assert lines == [
+        "2 explorations: trio is not installed, so asyncio alone was explored: pip install 'tenure[trio]'"
+    ]

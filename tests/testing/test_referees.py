@@ -738,7 +738,7 @@ def test_the_books_of_a_channel_balance_or_not():
 async def statistics(virtual_clock):
     async with tenure.open_store(MemoryEngine()) as store:
         queue = tenure.WorkQueue(store, "jobs", keep_payloads=True)
-        await queue.put_many("abc")
+        await queue.put_many(list("abc"))
         async with queue.take(), queue.take():
             pass
         return await queue.statistics()

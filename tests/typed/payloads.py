@@ -6,7 +6,6 @@ expected by an `ignore`, which is an error itself where there is nothing to igno
 
 # pyright: reportUnnecessaryTypeIgnoreComment=true
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, assert_type
 
@@ -106,48 +105,5 @@ async def look(queue: tenure.WorkQueue[Mail]) -> None:
             assert_type(record, tenure.TaskRecord[Mail])
 
 
-async def handle(task: tenure.Task[Mail]) -> str:
-    return task.payload.to
-
-
-def handle_in_a_thread(task: tenure.Task[Mail]) -> str:
-    return task.payload.to
-
-
-async def handle_anything(task: tenure.Task) -> None:
-    task.payload["to"].upper()
-
-
-async def handle_object(task: tenure.Task[object]) -> None:
-    repr(task.payload)
-
-
-async def handle_number(task: tenure.Task[int]) -> int:
-    return task.payload
-
-
-async def handle_many(tasks: list[tenure.Task[Mail]]) -> None:
-    tasks[0].fail(ValueError(tasks[0].payload.to))
-
-
-def handle_many_in_a_thread(tasks: Sequence[tenure.Task[Mail]]) -> None:
-    tasks[0].set_result(tasks[0].payload.to)
-
-
 async def complete(queue: tenure.WorkQueue[Mail], connection: object, tasks: list[tenure.Task[Mail]]) -> None:
     assert_type(await queue.complete_in(connection, tasks), list[tenure.Task[Mail]])
-
-
-def work(queue: tenure.WorkQueue[Mail], anything: tenure.WorkQueue) -> None:
-    tenure.Worker(queue, handle)
-    tenure.Worker(queue, handle_in_a_thread)
-    tenure.Worker(queue, handle_anything)
-    tenure.Worker(queue, handle_object)
-    tenure.Worker(queue, lambda task: task.payload.to)
-    tenure.Worker(anything, handle)
-    tenure.Worker(queue, handle_many, batch=100)
-    tenure.Worker(queue, handle_many_in_a_thread, batch=100, linger=0)
-    tenure.Worker(queue, lambda tasks: tasks[0].set_result(len(tasks)), batch=100)
-    tenure.Worker(anything, handle_many, batch=100)
-    tenure.Worker(queue, handle, batch=100)  # type: ignore[arg-type]
-    tenure.Worker(queue, handle_number)  # type: ignore[arg-type]

@@ -24,6 +24,7 @@ DOCS = Path(__file__).parents[2] / "docs" / "reference"
 PICTURES = {
     "web-desktop": ("", "", {"width": 820, "height": 1000}),
     "web-graph": ("", "#keys", {"width": 1160, "height": 470}),
+    "web-queue": ("#queue=images", "", {"width": 820, "height": 560}),
     "web-phone": ("#queue=mails&task=2", "", {"width": 390, "height": 700, "dark": True}),
 }
 

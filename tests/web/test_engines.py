@@ -54,9 +54,13 @@ async def test_tasks_are_listed_searched_counted_and_requeued(store):
     ]
     ids = await queue.put_many(items)
     await fails(queue, 70)
-    resting = tenure.WorkQueue(store, "images", retry=tenure.Retry(attempts=3, backoff=600))
-    await resting.put({"to": "attic", "n": 1})
-    await fails(resting, 1)
+    images = tenure.WorkQueue(store, "images", retry=tenure.Retry(attempts=3, backoff=600))
+    await images.put({"to": "attic", "n": 1})
+    await fails(images, 1)
+    tenants = tenure.WorkQueue(store, "tenants")
+    await tenants.put_many([tenure.Item(n, group=f"tenant-{n % 5 % 2}") for n in range(10)])
+    pool = tenure.ResourcePool(store, "keys")
+    await pool.add("key-1")
 
     found, after = [], ""
     while True:
@@ -64,7 +68,12 @@ async def test_tasks_are_listed_searched_counted_and_requeued(store):
         found += [task["id"] for task in page["tasks"]]
         if not (after := page["next"]):
             break
-    assert found == ids
+    assert found == ids[::-1]
+    groups = (await ask("/queues/tenants/counts?limit=1"))["longest_groups"]
+    assert groups == [{"group": "tenant-0", "waiting": 6, "delayed": 0, "leased": 0}]
+    async with pool.claim():
+        (row,) = (await ask("/pools/keys/resources"))["resources"]
+        assert (row["resource"], row["state"], row["process"]) == ("key-1", "claimed", store.process)
     named = await ask("/queues/mails/tasks?state=dead&find=city-69")
     assert [task["key"] for task in named["tasks"]] == ["order-69"]
     task = await ask(f"/queues/mails/tasks/{ids[1]}")
@@ -75,7 +84,7 @@ async def test_tasks_are_listed_searched_counted_and_requeued(store):
     )
     assert "Traceback" in task["traceback"]
     kinds = (await ask("/failures.json"))["kinds"]
-    assert sorted((kind["queue"], kind["type"], kind["dead"], kind["resting"]) for kind in kinds) == [
+    assert sorted((kind["queue"], kind["type"], kind["dead"], kind["delayed"]) for kind in kinds) == [
         ("images", "ConnectionError", 0, 1),
         ("mails", "ConnectionError", 46, 0),
         ("mails", "KeyError", 24, 0),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import socket
 
 import anyio
 import pytest
@@ -184,6 +185,16 @@ async def test_a_request_with_a_body_is_answered_and_the_connection_ends(serve):
     assert said.startswith(b"HTTP/1.1 200")
 
 
+async def test_a_request_with_two_lengths_is_answered_and_the_connection_ends(serve):
+    ask = await serve(actions=True)
+    chunks = b"Transfer-Encoding: chunked\r\nContent-Length: 4\r\n\r\n0\r\n\r\n"
+    for method in (b"GET", b"POST"):
+        head = method + b" /state.json HTTP/1.1\r\nHost: localhost\r\n"
+        said = await ask.raw(head + chunks + b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert said.count(b"HTTP/1.1") == 1
+        assert b"\r\nConnection: close\r\n" in said
+
+
 ACTION = b'{"action": "pause", "queue": "mails"}'
 SAFE = ("X-Tenure-Action: 1", "Content-Type: application/json", "Sec-Fetch-Site: same-origin")
 
@@ -291,6 +302,63 @@ async def test_there_is_a_limit_on_requests_at_a_time(serve, monkeypatch):
     with anyio.fail_after(50):
         while (await ask("/")).status != 200:
             await anyio.sleep(0.01)
+
+
+LARGE = {"large": "x" * 8_000_000}
+"""More than the buffers of both ends take."""
+
+
+@contextlib.contextmanager
+def client_that_does_not_read(ask, data):
+    """A client that sends this. Not a stream of anyio, which reads ahead on asyncio."""
+    with socket.create_connection(("127.0.0.1", ask.port)) as client:
+        client.sendall(data)
+        yield
+
+
+@pytest.mark.parametrize("half", ["answer", "body"])
+async def test_clients_that_do_not_go_on_make_room_the_oldest_first(serve, monkeypatch, half):
+    monkeypatch.setattr(server, "_MOST_CONNECTIONS", 4)
+    for limit in ("_ANSWER", "_STALLED", "_HEAD"):
+        monkeypatch.setattr(server, limit, 600.0)
+
+    asked = []
+
+    async def state():
+        asked.append(1)
+        return LARGE
+
+    ask = await serve(state, actions=True)
+    request = {
+        "answer": b"GET /state.json HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        "body": b"POST /actions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99\r\n\r\n{",
+    }[half]
+    with contextlib.ExitStack() as stack:
+        for n in range(1, 13):
+            stack.enter_context(client_that_does_not_read(ask, request))
+            with anyio.fail_after(50):
+                while half == "answer" and len(asked) < n:
+                    await anyio.sleep(0.01)
+                while (await ask("/")).status != 200:
+                    await anyio.sleep(0.01)
+
+
+async def test_a_client_that_stops_reading_is_let_go(serve, monkeypatch):
+    monkeypatch.setattr(server, "_ANSWER", 600.0)
+    monkeypatch.setattr(server, "_STALLED", 0.05)
+
+    asked = []
+
+    async def state():
+        asked.append(1)
+        return LARGE
+
+    ask = await serve(state)
+    with client_that_does_not_read(ask, b"GET /state.json HTTP/1.1\r\nHost: localhost\r\n\r\n"):
+        with anyio.fail_after(50):
+            while not asked or ask.server._connections:
+                await anyio.sleep(0.01)
+    assert (await ask("/")).status == 200
 
 
 @pytest.mark.parametrize("data", [b"GET / HT", b"", b"GET / HTTP/1.1\r\nHost: localhost\r\n"])

@@ -11,6 +11,7 @@ import pytest
 from filled_store import fails
 
 import tenure
+from tenure.processor import Context
 from tenure.web import Site
 from tenure.web._answers import Request
 from tenure.web._failures import type_of
@@ -67,17 +68,17 @@ async def some_dead(store, number, **options):
 # tasks
 
 
-async def test_dead_letters_are_listed_with_their_errors_a_page_at_a_time(store):
+async def test_dead_letters_are_listed_with_their_errors_the_newest_first_a_page_at_a_time(store):
     await some_dead(store, 5)
     ask = Asker(store)
     found = await ask("/queues/mails/tasks?state=dead&limit=2")
-    assert ids(found) == [1, 2]
-    assert found["tasks"][1]["error"] == "ConnectionError: no route to city-1"
-    assert (found["tasks"][1]["key"], found["tasks"][1]["attempts"]) == ("order-1", 1)
+    assert ids(found) == [5, 4]
+    assert found["tasks"][0]["error"] == "ConnectionError: no route to city-4"
+    assert (found["tasks"][0]["key"], found["tasks"][0]["attempts"]) == ("order-4", 1)
     found = await ask(f"/queues/mails/tasks?state=dead&limit=2&after={found['next']}")
-    assert ids(found) == [3, 4]
+    assert ids(found) == [3, 2]
     found = await ask(f"/queues/mails/tasks?state=dead&limit=2&after={found['next']}")
-    assert (ids(found), found["next"]) == ([5], "")
+    assert (ids(found), found["next"]) == ([1], "")
     assert ids(await ask("/queues/mails/tasks")) == []
 
 
@@ -116,7 +117,7 @@ async def test_payloads_and_results_are_shown_only_if_that_is_allowed(store):
         '"password": "hidden"}'
     )
     task = await Asker(store, payloads=True)(f"/queues/done/tasks/{done_id}")
-    assert (task["payload"], task["result"], task["error"]) == ("a password", "hidden too", "")
+    assert (task["payload"], task["result"], task["error"]) == ("a password", "hidden too", None)
     assert "hidden" not in json.dumps(await Asker(store, payloads=True)("/queues/mails/tasks?state=dead"))
 
 
@@ -151,13 +152,13 @@ async def test_search_finds_by_id_key_and_error(store):
     ask = Asker(store)
     assert ids(await ask("/queues/mails/tasks?state=dead&find=city-3")) == [4]
     assert ids(await ask("/queues/mails/tasks?state=dead&find=ORDER-2")) == [3]
-    assert ids(await ask("/queues/mails/tasks?state=dead&find=keyerror")) == [1, 4]
+    assert ids(await ask("/queues/mails/tasks?state=dead&find=keyerror")) == [4, 1]
     # whatever the state: by its id, and an unfinished one by its key
     assert ids(await ask("/queues/mails/tasks?state=waiting&find=2")) == [2]
     assert ids(await ask("/queues/mails/tasks?state=dead&find=order-9")) == [6]
     assert ids(await ask("/queues/mails/tasks?state=ended&find=5")) == [5]
     assert ids(await ask("/queues/mails/tasks?state=dead&find=nobody")) == []
-    assert ids(await ask(f"/queues/mails/tasks?state=dead&find={'x' * 600}")) == []
+    assert ids(await ask(f"/queues/mails/tasks?state=dead&find={'x' * 512}")) == []
 
 
 async def test_a_long_search_goes_on_from_where_it_stopped(store, monkeypatch):
@@ -188,15 +189,22 @@ async def test_any_name_of_a_queue_can_be_asked_for(store, name):
     ("query", "problem"),
     [
         ("state=broken", "state must be one of waiting, delayed, leased, dead, ended, not 'broken'"),
-        ("limit=0", "limit must be a number from 1 to 500, not '0'"),
-        ("limit=x", "limit must be a number from 1 to 500"),
+        *(
+            (f"limit={limit}", "limit must be a number from 1 to 500")
+            for limit in ("0", "x", "501", "9" * 5000)
+        ),
+        *((f"find={find}", "find must have at most 512 bytes") for find in ("x" * 513, "9" * 5000)),
         ("state=dead&after=x", "after: "),
+        ("state=waiting&after=x", "after: "),
+        (f"state=dead&after={'9' * 40}", "after: "),
         ("sate=dead", "there is no parameter sate"),
     ],
 )
 async def test_a_question_that_has_no_answer_is_refused(store, query, problem):
     await some_dead(store, 1)
-    assert (await Asker(store)(f"/queues/mails/tasks?{query}", 400))["error"].startswith(problem)
+    error = (await Asker(store)(f"/queues/mails/tasks?{query}", 400))["error"]
+    assert error.startswith(problem)
+    assert len(error) < 100
 
 
 async def test_looking_leaves_the_options_of_the_users_queue_alone(store):
@@ -211,17 +219,77 @@ async def test_looking_leaves_the_options_of_the_users_queue_alone(store):
     assert queue.takers.dead_ttl == 5
 
 
+# groups and pools
+
+
+async def test_the_longest_groups_of_a_queue_are_counted(store):
+    queue = tenure.WorkQueue(store, "mails")
+    await queue.put_many([tenure.Item(n, group=f"tenant-{n % 7 % 3}") for n in range(70)])
+    await queue.put(1)
+    async with queue.take():
+        found = await Asker(store)("/queues/mails/counts?limit=2")
+    assert (found["name"], found["waiting"], found["leased"], found["groups"]) == ("mails", 70, 1, 3)
+    assert [
+        (group["group"], group["waiting"] + group["leased"], group["delayed"])
+        for group in found["longest_groups"]
+    ] == [("tenant-0", 30, 0), ("tenant-1", 20, 0)]
+    assert (await Asker(store)("/queues/nothing/counts", 404))["error"].startswith("there is no such")
+    assert (await Asker(store)("/queues/mails/counts?limit=257", 400))["error"].startswith("limit must be")
+
+
+@pytest.mark.one_loop
+async def test_the_resources_of_a_pool_are_listed_with_who_has_them_a_page_at_a_time(store):
+    pool = tenure.ResourcePool(store, "keys")
+    for n in range(300):
+        await pool.add(f"key-{n:03}", {"password": "hidden"})
+    async with pool.claim() as claim:
+        ask = Asker(store)
+        first = await ask("/pools/keys/resources")
+        second = await ask(f"/pools/keys/resources?after={first['next']}")
+    rows = first["resources"] + second["resources"]
+    assert [row["resource"] for row in rows] == [f"key-{n:03}" for n in range(300)]
+    assert {row["resource"]: row["process"] for row in rows if row["state"] == "claimed"} == {
+        claim.resource: store.process
+    }
+    assert second["next"] == ""
+    assert "hidden" not in json.dumps(rows)
+    await ask("/pools/nothing/resources", 404)
+
+
+async def test_the_reason_of_a_retirement_is_shown_unless_errors_are_hidden(store):
+    pool = tenure.ResourcePool(store, "keys")
+    await pool.add("key-1")
+    async with pool.claim() as claim:
+        await claim.retire("no route to city-1")
+    (row,) = (await Asker(store)("/pools/keys/resources"))["resources"]
+    assert (row["state"], row["reason"]) == ("retired", "no route to city-1")
+    (row,) = (await Asker(store, errors=False)("/pools/keys/resources"))["resources"]
+    assert "reason" not in row
+
+
+async def test_an_election_names_the_nodes_of_the_leader_and_the_candidates(store, virtual_clock):
+    async with anyio.create_task_group() as group:
+        for node in ("node-a", "node-b"):
+            group.start_soon(
+                tenure.Election(store, "scheduler", node=node).lead, lambda _: anyio.sleep_forever()
+            )
+            await virtual_clock.settle()
+        (key,) = (await Asker(store)("/state.json"))["keys"]
+        group.cancel_scope.cancel()
+    assert [one["node"] for one in (*key["holders"], *key["waiting"])] == ["node-a", "node-b"]
+
+
 # failures
 
 
 async def test_failures_are_counted_by_the_type_of_their_error_the_newest_first(store, virtual_clock):
     await some_dead(store, 4)
     await virtual_clock.advance(60)
-    resting = tenure.WorkQueue(store, "images", retry=tenure.Retry(attempts=3, backoff=600))
-    await resting.put({"to": "attic", "n": 0})
-    await fails(resting, 1)
+    images = tenure.WorkQueue(store, "images", retry=tenure.Retry(attempts=3, backoff=600))
+    await images.put({"to": "attic", "n": 0})
+    await fails(images, 1)
     found = await Asker(store)("/failures.json")
-    kinds = [(kind["queue"], kind["type"], kind["dead"], kind["resting"]) for kind in found["kinds"]]
+    kinds = [(kind["queue"], kind["type"], kind["dead"], kind["delayed"]) for kind in found["kinds"]]
     assert kinds[0] == ("images", "KeyError", 0, 1)
     assert sorted(kinds[1:]) == [("mails", "ConnectionError", 2, 0), ("mails", "KeyError", 2, 0)]
     kind = next(kind for kind in found["kinds"] if kind["type"] == "ConnectionError")
@@ -302,7 +370,7 @@ async def test_many_polls_make_no_more_samples(store, virtual_clock):
 
 @pytest.mark.one_loop
 async def test_processors_remember_their_last_minutes(store, virtual_clock):
-    async def handler(task, context):
+    async def handler(task: tenure.Task, context: Context):
         await anyio.sleep(0.5)
 
     async with contextlib.AsyncExitStack() as stack:

@@ -113,7 +113,9 @@ async def test_the_history_of_a_task_is_what_the_page_has_seen(visit):
 
     def use(browser):
         browser.ask(f"location.hash = '#queue=seen&task={task_id}'")
-        browser.until("/waiting, 0 failed/.test(document.querySelector('#found ol').textContent)")
+        browser.until(
+            "/waiting, attempts 0, deliveries 0/.test(document.querySelector('#found ol').textContent)"
+        )
         anyio.from_thread.run(queue.cancel, task_id)
         browser.until("document.querySelectorAll('#found ol li').length === 2")
         assert "cancelled" in panel(browser)
@@ -182,7 +184,7 @@ async def test_values_in_charts_are_read_by_pointer_and_by_keys(visit):
         browser.press("ArrowLeft", times=2)
         browser.until("document.querySelectorAll('#charts line.cursor').length === 4")
         assert re.fullmatch(
-            r"[\d.]+ m?s ago: waiting 39, running 1, delayed 2, dead 7",
+            r"[\d.]+ m?s ago: waiting 39, leased 1, delayed 2, dead 7",
             browser.ask("document.querySelector('#reading').textContent"),
         )
         browser.press("Escape")
@@ -225,7 +227,7 @@ async def test_actions_are_confirmed_and_carried_out(visit):
         browser.press("Enter")
         browser.until("document.querySelector('#confirm').open")
         text = browser.ask("document.querySelector('#confirm').innerText")
-        assert "Make task 2 of mails ready again" in text
+        assert "Make task 2 of mails ready again? Its attempts start anew." in text
         # what does no harm has the focus
         assert browser.focused() == "Keep everything as it is"
         browser.press("Escape")
@@ -235,8 +237,13 @@ async def test_actions_are_confirmed_and_carried_out(visit):
         browser.until("document.querySelector('#confirm').open")
         browser.press("Tab")
         browser.press("Enter")
-        browser.until("/Done: 1 changed/.test(document.querySelector('#confirm-outcome').textContent)")
+        # the outcome is told in a line that goes away, and nothing has to be closed
+        browser.until("document.querySelector('#panel-outcome').textContent === '1 task made ready again'")
+        assert not browser.ask("document.querySelector('#confirm').open")
         assert anyio.from_thread.run(queue.get, 2).state == "waiting"
+        browser.until("/Cancel/.test(document.querySelector('#found button').textContent)")
+        browser.ask("stays = 10; tell('gone soon')")
+        browser.until("document.querySelector('#panel-outcome').textContent === ''")
 
     await visit(use, site={"actions": True})
 
@@ -245,10 +252,169 @@ async def test_a_lock_is_broken_from_the_page(visit):
     def use(browser):
         browser.click("button[aria-label^='Break lock nightly report']")
         browser.until("document.querySelector('#confirm').open")
+        # who breaks a lock knows what becomes of its holder
+        assert 'ends with LeaseLost("broken")' in browser.ask("document.querySelector('#confirm').innerText")
         browser.click("#confirm-do")
-        browser.until("/Done: 1 changed/.test(document.querySelector('#confirm-outcome').textContent)")
+        browser.until("document.querySelector('#outcome').textContent === 'lock nightly report is broken'")
+        assert not browser.ask("document.querySelector('#confirm').open")
 
     await visit(use, site={"actions": True})
+
+
+def buttons(browser):
+    return browser.ask("[...document.querySelectorAll('#found button')].map(b => b.textContent)")
+
+
+async def test_a_queue_opens_on_its_dead_tasks_and_has_only_buttons_that_do_something(visit):
+    idle = tenure.WorkQueue(visit.store, "idle")
+    await idle.put(1)
+    async with idle.take():
+        pass
+
+    def use(browser):
+        browser.ask("location.hash = '#queue=mails'")
+        browser.until("document.querySelector('#found table')")
+        tabs = "[...document.querySelectorAll('#found nav a')].map(a => a.textContent)"
+        assert browser.ask(tabs) == ["waiting 0", "delayed 0", "leased 0", "dead 7", "ended"]
+        assert browser.ask("document.querySelector('#found [aria-current]').textContent") == "dead 7"
+        ids = "[...document.querySelectorAll('#found tbody tr')].map(row => row.cells[0].textContent)"
+        assert browser.ask(ids) == ["7", "6", "5", "4", "3", "2", "1"]
+        assert buttons(browser) == ["Pause", "Requeue all dead tasks", "Purge all dead tasks"]
+        browser.click("#found button")
+        browser.until("document.querySelector('#confirm').open")
+        browser.click("#confirm-do")
+        browser.until("document.querySelector('#found button').textContent === 'Resume'")
+        assert buttons(browser)[1:] == ["Requeue all dead tasks", "Purge all dead tasks"]
+        browser.ask("location.hash = '#queue=images'")
+        browser.until("document.querySelector('#found [aria-current]').textContent === 'waiting 39'")
+        browser.until("document.querySelectorAll('#found button').length === 2")
+        assert buttons(browser) == ["Pause", "Purge all waiting tasks"]
+        browser.ask("location.hash = '#queue=idle'")
+        browser.until("document.querySelector('#found [aria-current]').textContent === 'ended'")
+        assert buttons(browser) == ["Pause"]
+
+    await visit(use, site={"actions": True})
+
+
+async def test_the_groups_that_flood_a_queue_are_shown(visit):
+    queue = tenure.WorkQueue(visit.store, "prompts", max_size=2000)
+    await queue.put_many([tenure.Item(n, group="globex") for n in range(1000)])
+    await queue.put_many([tenure.Item(n, group=f"tenant-{n:02}") for n in range(30)])
+
+    def use(browser):
+        rows = (
+            "[...document.querySelectorAll('#found table')].map(table => [...table.tBodies[0].rows]"
+            ".map(row => [...row.cells].map(cell => cell.textContent)))[0]"
+        )
+        browser.until("document.querySelector('#queues')?.textContent.includes('groups')")
+        browser.ask("location.hash = '#queue=prompts'")
+        browser.until("document.querySelectorAll('#found table').length === 2")
+        assert browser.ask(rows)[:2] == [["globex", "1,000", "0", "0"], ["tenant-00", "1", "0", "0"]]
+        assert len(browser.ask(rows)) == 5
+        browser.ask(
+            "[...document.querySelectorAll('#found a')].find(a => a.textContent === 'all 31').click()"
+        )
+        browser.until("document.querySelectorAll('#found tbody tr').length === 31")
+        # a group leads to its tasks
+        browser.ask(
+            "[...document.querySelectorAll('#found a')].find(a => a.textContent === 'tenant-29').click()"
+        )
+        browser.until("document.querySelectorAll('#found tbody tr').length === 1")
+        assert "tenant-29" in panel(browser)
+
+    await visit(use)
+
+
+async def test_a_pool_opens_its_resources_and_who_has_them(visit):
+    def use(browser):
+        browser.ask(
+            "[...document.querySelectorAll('#pools a')].find(a => a.textContent === 'api keys').click()"
+        )
+        browser.until("document.querySelectorAll('#found tbody tr').length === 3")
+        rows = browser.ask(
+            "[...document.querySelectorAll('#found tbody tr')].map(row => [...row.cells].map(cell => cell.textContent))"
+        )
+        assert [row[:2] for row in rows] == [["key-0", "claimed"], ["key-1", "free"], ["key-2", "free"]]
+        (holder,) = [
+            one["process"]
+            for one in browser.ask("ask('state.json').then(state => state.processes)")
+            if one["claims"]
+        ]
+        assert rows[0][2] == holder
+
+    await visit(use)
+
+
+async def test_who_leads_is_shown_by_its_node(visit):
+    def use(browser):
+        row = "[...document.querySelectorAll('#keys tr')].find(row => /scheduler/.test(row.textContent))"
+        assert re.fullmatch(r"node-a \(\S+, .* m?s\)", browser.ask(f"{row}.cells[2].textContent"))
+
+    await visit(use)
+
+
+async def test_a_search_goes_on_by_itself_until_it_is_stopped(visit, monkeypatch):
+    monkeypatch.setattr("tenure.web._tasks._MOST_LOOKED_AT", 64)
+    queue = tenure.WorkQueue(visit.store, "many", max_size=2000)
+    await queue.put_many([tenure.Item(n, key=f"order-{n}") for n in range(1000)])
+    heard = "document.querySelector('#panel-outcome').textContent"
+
+    def use(browser):
+        progress = "document.querySelector('#found .acts')?.textContent"
+        browser.ask("location.hash = '#queue=many&state=waiting&find=order-99'")
+        browser.until(f"{heard} === '11 found'")
+        assert browser.ask(progress) == "1,000 of 1,000 waiting tasks were looked at, 11 found"
+        # it is bounded by what it finds, too
+        browser.ask("location.hash = '#queue=many&state=waiting&find=order'")
+        browser.until(f"{heard} === '64 found'")
+        assert browser.ask(progress) == "64 of 1,000 waiting tasks were looked at, 64 foundSearch on"
+        browser.click("#found [data-do=on]")
+        browser.until(f"{heard} === '128 found'")
+        # and by whoever stops it
+        browser.ask(
+            "ask = (ask => (...a) => new Promise(done => setTimeout(() => done(ask(...a)), 100)))(ask)"
+        )
+        browser.ask("location.hash = '#queue=many&state=waiting&find=nosuch'")
+        browser.until("document.querySelector('#found [data-do=stop]')")
+        browser.click("#found [data-do=stop]")
+        browser.until(f"{heard} === '0 found'")
+        looked_at = int(browser.ask(progress).partition(" ")[0])
+        assert looked_at < 1000
+        browser.click("#found [data-do=on]")
+        browser.until(f"{progress}.startsWith('1,000 of 1,000')")
+
+    await visit(use)
+
+
+async def test_what_waits_for_its_own_process_is_drawn_as_tasks(tmp_path):
+    async with tenure.open_store("memory:") as store, anyio.create_task_group() as group:
+
+        async def hold():
+            async with tenure.Lock(store, "report"):
+                await anyio.sleep_forever()
+
+        for _ in range(3):
+            group.start_soon(hold)
+        (port,) = await group.start(Server(Site(store)).serve, "127.0.0.1", 0)
+
+        def browse():
+            with Browser(tmp_path / "profile") as browser:
+                browser.open(f"http://127.0.0.1:{port}/")
+                browser.until("document.querySelectorAll('#graph li').length === 3")
+                first, second, held = browser.ask(
+                    "[...document.querySelectorAll('#graph li')].map(t => t.textContent)"
+                )
+                assert browser.complaints == []
+                return [
+                    first.partition(" waits for ")[0],
+                    second.partition(" waits for ")[0],
+                    held.split(" by ")[1],
+                ]
+
+        drawn = await anyio.to_thread.run_sync(browse)
+        group.cancel_scope.cancel()
+    assert len(set(drawn)) == 3
+    assert all(name.startswith(f"{store.process} task ") for name in drawn)
 
 
 async def test_without_actions_there_are_no_buttons_that_change_anything(visit):
@@ -258,6 +424,23 @@ async def test_without_actions_there_are_no_buttons_that_change_anything(visit):
         assert browser.ask("document.querySelectorAll('[data-action]').length") == 0
 
     await visit(use)
+
+
+async def test_the_times_of_a_processor_can_be_read_on_a_phone(visit):
+    async def handler(payload):
+        pass
+
+    async with tenure.Processor(visit.store, "harvest", handler, rate=None, look_every=0.1) as processor:
+        await processor.submit(1)
+        await processor.join()
+
+        def use(browser):
+            browser.until("/ms \\/ /.test(document.querySelector('#processors').textContent)")
+            heights = "[...document.querySelectorAll('#processors td')].map(cell => cell.offsetHeight)"
+            assert max(browser.ask(heights)) <= 50  # two lines
+            assert browser.ask("document.documentElement.scrollWidth - innerWidth") <= 0
+
+        await visit(use, width=390, height=844)
 
 
 @pytest.mark.parametrize("dark", [False, True])
@@ -306,6 +489,6 @@ async def test_a_screen_reader_finds_names_and_roles(visit):
         live = browser.ask(
             "[...document.querySelectorAll('[role=status], [role=alert], [aria-live]')].map(n => n.id)"
         )
-        assert live == ["news", "reading", "confirm-outcome"]
+        assert live == ["news", "reading", "panel-outcome", "confirm-problem", "outcome"]
 
     await visit(use)

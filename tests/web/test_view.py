@@ -13,7 +13,7 @@ import tenure
 from tenure.engine import Holder
 from tenure.engines.memory import MemoryEngine
 from tenure.errors import StoreUnavailable
-from tenure.processor import Processor
+from tenure.processor import Context, Processor
 from tenure.web import _watch
 from tenure.web._document import document
 from tenure.web._flows import Flow, Flows
@@ -180,7 +180,7 @@ async def test_what_was_never_there_at_one_moment_is_no_deadlock(stage, virtual_
 async def test_processors_publish_their_metrics_to_all_processes(stage, virtual_clock):
     eye = await stage.store()
 
-    async def handler(task, context):
+    async def handler(task: tenure.Task, context: Context):
         await anyio.sleep(task.payload)
 
     async def run():
@@ -202,6 +202,7 @@ async def test_processors_publish_their_metrics_to_all_processes(stage, virtual_
     assert seen.latency.running.count == 20
     assert seen.latency.running.p50 == pytest.approx(0.5, rel=0.02)
     assert view.keys == ()
+    assert [process.holds for process in view.processes] == [0, 0], "as many as there are keys to be seen"
     (told,) = document(eye.url, eye.namespace, view, Flows().add(view))["processors"]
     assert told["running"]["p99"] == seen.latency.running.p99
 

@@ -41,7 +41,7 @@ class Link:
         except BaseException as problem:  # noqa: BLE001 those that wait for it get it, and the portal goes on
             self._problem = problem
             if self._known.is_set() and not self._left.is_set():
-                log(logging.ERROR, _ENDED_BY_A_FAULT, exc_info=problem)
+                log(logging.ERROR, _ENDED_BY_A_FAULT, {"error": problem})
         finally:
             self.ended = True
             self._known.set()

@@ -111,7 +111,7 @@ class Task(Generic[P_co]):
 
     @property
     def last_progress(self) -> Any:
-        """What an earlier delivery reported last; None if nothing."""
+        """What an earlier delivery reported last; None if nothing. Raises `ValueError` for what the codec refuses."""
 
     @property
     def meta(self) -> dict[str, str]:
@@ -541,23 +541,24 @@ class WorkQueue(Generic[P]):
 
         Leaving the block completes the task; `LeaseLost` is raised if the engine did not accept that. An exception
         fails the try, be it an `Exception` or not: the task is tried again later or becomes a dead letter, and the
-        exception goes on (`RetryLater` and `Discard` say what should happen and end here). A cancellation from outside,
-        or an exception from the handler of a signal, gives the task back without counting an attempt. If the lease is
-        lost, leaving
-        the block raises `LeaseLost`; if somebody cancels the task, `cancelled` says so. `timeout`
-        in seconds limits the wait for a task (None: for ever; 0: one try, given up when the engine has not answered
-        within the store's `settle_timeout`). Entering raises `AcquireTimeout`, `StoreClosed`, `EngineError`.
+        exception goes on (`RetryLater`, `Discard` and `Dead` say what should happen and end here). A cancellation from
+        outside, or an exception from the handler of a signal, gives the task back without counting an attempt. If the
+        lease is lost, leaving
+        the block raises `LeaseLost`; if somebody cancels the task, `cancelled` says so.
+        `timeout` in seconds limits the wait for a task (None: for ever; 0: one try, given up when the engine has not
+        answered within the store's `settle_timeout`). Entering raises `AcquireTimeout`, `StoreClosed`, `EngineError`.
         Interruption: while waiting, nothing is taken."""
 
     def result(self, task_id: int) -> Any:
         """Wait until the task has ended and return its result.
 
-        Raises `TaskFailed`, `TaskCancelled`, `ResultUnavailable`, `StoreClosed`, `EngineError`."""
+        Raises `TaskFailed`, `TaskCancelled`, `ResultUnavailable`, `StoreClosed`, `EngineError`, and `ValueError` for a
+        result that the codec refuses."""
 
     def get(self, task_id: int = 0, *, key: str | None = None) -> TaskRecord[P] | None:
         """All that is known of a task, by its id, or of the one that has that `key`; None if it is not known.
 
-        Raises `StoreClosed`, `EngineError`, and what the codec raises."""
+        Raises `StoreClosed`, `EngineError`."""
 
     def reschedule(self, task_id: int, delay: float = 0.0) -> bool:
         """Make a task that is waiting or delayed ready after `delay` seconds, behind what is ready then.
@@ -598,7 +599,9 @@ class WorkQueue(Generic[P]):
         """The cursors stored by `put_many`, by name."""
 
     def verify(self) -> Audit:
-        """Count everything anew and compare: with the counters, and the sum of the states with what was put."""
+        """Count everything anew and compare: the states with the number of tasks put, the groups with their counter.
+
+        The queue may be in use: only numbers that the engine read in one step are compared."""
 
     def browse(self, state: str, *, after: str = "", limit: int = 100) -> TaskPage[P]:
         """Look at tasks that are "waiting", "delayed", "leased", "dead" or "ended" (in any way), `limit` at a time.
@@ -613,7 +616,7 @@ class WorkQueue(Generic[P]):
         """The dead letters whose `rank` is above `after`, in the order in which they died."""
 
     def requeue(self, task_ids: Iterable[int] | None = None) -> int:
-        """Make dead tasks ready again (None: all), with all their attempts; returns how many.
+        """Make dead tasks ready again (None: all); their attempts start anew. Returns how many.
 
         One whose `key` another task has stays dead. Interruption: some may have been requeued."""
 

@@ -21,12 +21,15 @@ from operator import methodcaller
 from threading import local
 from types import TracebackType
 from typing import Any, Generic, cast, get_origin
+from weakref import ref
 
+from tenure.arguments import AsyncBlock, SyncBlock
 from tenure.dbapi import Completed
 from tenure.store import Store as AsyncStore
 
 from ._block import Block
-from ._portal import Portal, portal_for, still_there
+from ._portal import Portal
+from ._request import PortalEnded
 from ._store import Store
 
 _WORDS = [
@@ -114,15 +117,17 @@ class Held(Made):
 
     def _call(self, name: str, args: Any, kwargs: Any) -> Any:
         call = partial(getattr(self._inside, name), *args, **kwargs)
-        with still_there(self._portal) as there:
-            if there:
-                return self._portal.call(call)
-        return self._inside.check()  # its block has ended with the portal, which this raises
+        try:
+            return self._portal.call(call)
+        except PortalEnded:
+            return self._inside.check()  # its block has ended with the portal, which this raises
 
     def _call_plain(self, name: str, args: Any, kwargs: Any) -> Any:
         call = partial(getattr(self._inside, name), *args, **kwargs)
-        with still_there(self._portal) as there:
-            return self._portal.call_plain(call) if there else call()
+        try:
+            return self._portal.call_plain(call)
+        except PortalEnded:
+            return call()
 
 
 class Pattern(Made):
@@ -155,8 +160,7 @@ class Pattern(Made):
         async def find(store: AsyncStore) -> Any:
             return self.inside(store)
 
-        with portal_for(self._store):
-            return getattr(self._store.call(find), name)(*args, **kwargs)
+        return getattr(self._store.call(find), name)(*args, **kwargs)
 
     def _block(
         self, make: Callable[[Any], AbstractAsyncContextManager[Any, Any]], kind: Any, exclusive: bool
@@ -165,15 +169,40 @@ class Pattern(Made):
         return Block(self._store, lambda store: make(self.inside(store)), kind or _nothing, what)
 
     def _enter(self, block: Block) -> Any:
-        held = block.__enter__()
-        self._entered.__dict__.setdefault("blocks", []).append(block)
-        return held
+        entered = self._entered.__dict__
+        leaving = entered.pop("leaving", _nobody)()
+        blocks: list[Block] = entered.setdefault("blocks", []) if leaving is None else leaving.args[0]
+        blocks.append(block)
+        try:
+            return block.__enter__()
+        except BaseException:
+            blocks.pop()
+            raise
 
-    def _leave(self, *error: Any) -> bool | None:
-        blocks: list[Block] = self._entered.__dict__.get("blocks", [])
+    def _leave(self, blocks: list[Block], *error: Any) -> bool | None:
+        blocks = blocks or self._entered.__dict__.get("blocks", [])
         if not blocks:
             raise RuntimeError(f"{self!r}: not held by this thread")
         return blocks.pop().__exit__(*error)
+
+
+class _Exit:
+    """The descriptor of `__exit__`, which makes a function for each `with lock`.
+
+    Python looks `__exit__` up before it calls `__enter__`. The statement refers to the function, and the function to
+    the block. So an interruption that ends the statement without a call of the function frees the block, which is then
+    given back. The block of a plain call of `__enter__` belongs to the thread.
+    """
+
+    def __init__(self, function: Callable[..., bool | None]) -> None:
+        self._function = function
+
+    def __get__(self, pattern: Pattern | None, cls: type[Pattern]) -> Callable[..., bool | None]:
+        if pattern is None:
+            return self._function
+        leaving = partial(pattern._leave, [])
+        pattern._entered.leaving = ref(leaving)
+        return leaving
 
 
 def made(
@@ -204,15 +233,22 @@ def made(
     if base is Pattern:
         body["__init__"] = _maker(cls)
         body[next(iter(inspect.signature(cls).parameters))] = property(_owner, doc="What it is over.")
-        if hasattr(cls, "__aenter__"):
+        if issubclass(cls, AsyncBlock):
             body |= _entering(cls, exclusive, hands_over)
+    bases = (SyncBlock, base) if issubclass(cls, AsyncBlock) else (base,)
     generic = [one for one in getattr(cls, "__orig_bases__", ()) if get_origin(one) is Generic]
-    return types.new_class(cls.__name__, (base, *generic), exec_body=lambda namespace: namespace.update(body))
+    return types.new_class(
+        cls.__name__, (*bases, *generic), exec_body=lambda namespace: namespace.update(body)
+    )
 
 
 def _nothing(held: Any, portal: Portal) -> Any:
     del portal
     return held
+
+
+def _nobody() -> None:
+    pass
 
 
 def _owner(self: Pattern) -> Any:
@@ -283,7 +319,8 @@ def _maker(cls: type[Any]) -> Any:
             raise TypeError(f"{first} must be made by tenure.blocking, not {type(owner).__name__}")
         Pattern.__init__(self, owner, lambda inside: cls(inside, *rest, **bound.kwargs))
 
-    return __init__
+    hint: Callable[[Any], Any] | None = getattr(cls.__init__, "hint", None)
+    return hint(__init__) if hint else __init__
 
 
 def _entering(cls: type[Any], exclusive: bool, kind: type[Held] | None) -> dict[str, Any]:
@@ -296,11 +333,11 @@ def _entering(cls: type[Any], exclusive: bool, kind: type[Held] | None) -> dict[
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> bool | None:
-        return self._leave(error_type, error, trace)
+        return self._leave([], error_type, error, trace)
 
     __enter__.__doc__ = described(cls.__aenter__.__doc__)
     __exit__.__doc__ = described(cls.__aexit__.__doc__)
-    return {"__enter__": __enter__, "__exit__": __exit__}
+    return {"__enter__": __enter__, "__exit__": _Exit(__exit__)}
 
 
 def completed(value: Any) -> Any:

@@ -2,31 +2,39 @@
 
 It is started by the first call that needs it. It ends when the last store is closed, else with the process. A forked
 child has none, and its first call starts one. All that the portal does with stores is done on its loop, so that needs
-no locks; a lock only guards who uses which portal.
+no locks; a lock only guards which portal is the current one.
 """
 
 from __future__ import annotations
 
 import atexit
 import os
-from collections.abc import Awaitable, Callable, Generator, Hashable
-from concurrent.futures import CancelledError, Future
-from contextlib import contextmanager, suppress
+import threading
+from _thread import allocate_lock, start_new_thread
+from collections import deque
+from collections.abc import Awaitable, Callable, Hashable
+from contextlib import suppress
+from contextvars import copy_context
+from functools import partial
+from importlib import import_module
 from threading import RLock, Thread, get_ident
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, TypeVar
 
 import anyio
-from anyio import CancelScope, RunFinishedError
-from anyio.from_thread import BlockingPortal, run_sync
-from anyio.lowlevel import EventLoopToken, current_token
 
 from tenure.errors import StoreClosed
+from tenure.pages import doc_page
 from tenure.store import Store
 from tenure.upkeep import Upkeep, unwrapped_task_group
+from tenure.waiting import loop_caller
 
 from ._link import Link
+from ._request import PlainRequest, PortalEnded, Request, Watch, latch, pass_through
 
 T = TypeVar("T")
+
+_SWEEP = 0.25
+"""The loop looks for freed callers with each request, and each time so many seconds have passed."""
 
 _ENDED = "the store is closed: the process is ending"
 _FROM_THE_LOOP = (
@@ -34,8 +42,7 @@ _FROM_THE_LOOP = (
 )
 
 _OF_PARENT = (
-    "this was entered before the process was forked, and belongs to the parent, which still has it: "
-    "see docs/how-to/use-from-synchronous-code.md"
+    "this was entered before the process was forked, and belongs to the parent, which still has it: see "
 )
 
 
@@ -48,182 +55,255 @@ class Handle:
 class Portal:
     """A thread with an event loop, and the stores that are open there.
 
-    Thread safety: `call`, `call_plain`, `start` and `end` are for other threads, the rest is for the loop's.
+    Thread safety: the methods before "on the loop" are for other threads, the rest is for the loop's.
     """
 
     def __init__(self) -> None:
-        self.users: set[Handle] = set()
-        """The handles that have used it and are open."""
-        self.calls = 0
-        """How many threads are using it at this moment."""
+        self.ended: bool = False
+        """Whether the portal takes no more requests."""
+        self.gone: deque[Watch] = deque()
+        """References to callers that were freed before their requests were over."""
         self.entered: dict[Hashable, object] = {}
-        """The blocks that hold something exclusively, or are about to."""
-        self._ending: anyio.Event
-        self._leaves: set[anyio.Event] = set()  # one for each body that runs
+        """The requests that hold something exclusively, or are about to."""
+        self._pid = os.getpid()
+        self._inbox: deque[Callable[[], object]] = deque()
+        self._refusal: BaseException | None = None
+        self._started = allocate_lock()
+        self._ready = latch()
+        self._over = latch()
+        self._thread: Thread | None = None
+        self._ident: int | None = None
+        # of the loop
+        self._wake: Callable[[], None] | None = None
+        self._requests: set[Request] = set()
+        self._sweeping = False
         self._links: dict[Hashable, Link] = {}
+        self._open = 0
+        self._ending: anyio.Event
         self._upkeep: Upkeep
-        self._calls: BlockingPortal
-        self._token: EventLoopToken
-        self._ready: Future[None] = Future()
-        self._thread = Thread(target=self._run, name="tenure.blocking", daemon=True)
-        self._thread.start()
-        try:
-            self._ready.result()
-        except BaseException:
-            if not self._ready.cancel():
-                self.end()
-            raise
+        self._spawn: Callable[..., object]
+
+    def start(self) -> None:
+        """Start the thread, if it is not started yet."""
+        if self._thread is None:
+            # `Thread.start` waits in Python code: a thread in which no handler runs calls it
+            start_new_thread(self._start, ())
+
+    def wait_until_ready(self) -> None:
+        """Start the thread, if it is not started yet, and wait until its loop runs."""
+        self.start()
+        pass_through(self._ready)
+
+    def send(self, function: Callable[[], object]) -> bool:
+        """Have the loop call a plain function. False if nobody may wait for that: it ends, or belongs to the parent."""
+        if self.is_of_parent:
+            return False
+        self._inbox.append(function)
+        if self._wake is not None:
+            try:
+                self._wake()
+            except RuntimeError:
+                if not self.ended:
+                    raise
+        return not self.ended and get_ident() != self._ident
 
     def call(self, function: Callable[[], Awaitable[T]]) -> T:
-        """Call an async function on the loop, and wait for what it returns. Raises what it raises, `StoreClosed`.
+        """Call an async function on the loop, and wait for what it returns. Raises what it raises, `PortalEnded`.
 
         If this thread is interrupted meanwhile, the call is cancelled and has ended when the interruption goes on.
         """
-        self.check_thread()
-        call = Call(function)
-        future: Future[None] | None = None
-        try:
-            future = self.start(call.run)
-            future.result()
-        except (CancelledError, StoreClosed):
-            raise StoreClosed(_ENDED) from None
-        except BaseException:
-            with suppress(StoreClosed):
-                self.call_plain(call.withdraw)
-            if future is not None:
-                with suppress(CancelledError):
-                    future.result()
-            raise
-        return call.result()
-
-    def start(self, function: Callable[[], Awaitable[None]]) -> Future[None]:
-        """Call an async function on the loop, without waiting for it."""
-        try:
-            return self._calls.start_task_soon(function)
-        except RuntimeError:
-            raise StoreClosed(_ENDED) from None
+        return Caller().ask(self, Request(function))
 
     def call_plain(self, function: Callable[[], T]) -> T:
-        """Call a plain function on the loop. Raises what it raises, `StoreClosed`."""
-        self.check_thread()
-        try:
-            return run_sync(function, token=self._token)
-        except RunFinishedError:
-            raise StoreClosed(_ENDED) from None
+        """Call a plain function on the loop. Raises what it raises, `PortalEnded`."""
+        return Caller().ask(self, PlainRequest(function))
 
-    def check_thread(self) -> None:
-        """Raise `RuntimeError` in the thread of the loop."""
-        if get_ident() == self._thread.ident:
+    def check(self) -> None:
+        """Raise `RuntimeError` in the thread of the loop, and in a child of the process."""
+        if get_ident() == self._ident:
             raise RuntimeError(_FROM_THE_LOOP)
+        if self.is_of_parent:
+            raise RuntimeError(_OF_PARENT + doc_page("how-to/use-from-synchronous-code"))
 
     @property
-    def alive(self) -> bool:
-        """Whether its thread runs."""
-        return self._thread.is_alive()
+    def is_of_parent(self) -> bool:
+        """Whether this process is a child that was forked while its parent used this portal."""
+        return self._pid != os.getpid()
+
+    def refusal(self) -> BaseException:
+        """The reason why a request was not begun."""
+        return self._refusal or PortalEnded()
 
     def end(self) -> None:
         """Close the stores that are open, and end the thread."""
-        with suppress(StoreClosed):
-            self.call_plain(self._end)
-        self._thread.join()
+        # else it was not started, and now never will be
+        if not self._started.acquire(blocking=False):
+            self.send(self._end)
+            self.join()
+
+    def join(self) -> None:
+        """Wait until the thread has ended."""
+        pass_through(self._over)
+        if self._thread is not None:
+            self._thread.join()
 
     # on the loop
+
+    def begin(self, request: Request) -> None:
+        """Start a request."""
+        if self.ended:
+            request.refuse(self.refusal())
+            return
+        request.start(self._spawn, self._requests.discard)
+        if request.state != "over":
+            self._requests.add(request)
+        if self._requests and not self._sweeping:
+            self._sweeping = True
+            self._upkeep.start("sweep", self._sweep)
+
+    def stop_waiting(self) -> None:
+        """End the waits of all threads, but no bodies."""
+        for request in list(self._requests):
+            request.refuse(StoreClosed(_ENDED))
 
     async def opened(self, key: Hashable, handle: Handle, make: Callable[[], Store]) -> Store:
         """The store that the handles of this key share, opened if it is not open yet. Raises as opening does."""
         if handle.closed:
             raise StoreClosed("the store is closed")
+        if self.ended:  # since the request was sent
+            raise PortalEnded
         link = self._links.get(key)
         if link is None or link.ended:
             link = self._links[key] = Link(make)
-            self._upkeep.start("store", link.run)
+            self._open += 1
+            self._upkeep.start("store", self._keep, link)
         link.handles.add(handle)
         return await link.opened()
 
     async def leave(self, key: Hashable, handle: Handle) -> None:
-        """Close the store of this key, unless another handle uses it. Raises what ends its block."""
+        """Close the store of this key, unless another handle uses it. Raises what ends its block.
+
+        Cancellation: it is closed all the same.
+        """
         link = self._links.get(key)
         if link is not None:
             link.handles.discard(handle)
             if not link.handles:
-                if self._links.get(key) is link:
-                    del self._links[key]
+                del self._links[key]
                 await link.close()
+        self._end_if_idle()
 
-    async def wait_for(self, leave: anyio.Event) -> None:
-        """Wait until a body is left, or the portal ends, which does not wait for bodies."""
-        self._leaves.add(leave)
-        if not self._ending.is_set():
-            await leave.wait()
-        self._leaves.discard(leave)
+    async def _keep(self, link: Link) -> None:
+        try:
+            await link.run()
+        finally:
+            self._open -= 1
+            self._end_if_idle()
+
+    def _end_if_idle(self) -> None:
+        if not self._links and not self._open:
+            self._end()
 
     def _end(self) -> None:
+        self.ended = True
         self._ending.set()
-        for leave in self._leaves:
-            leave.set()
+
+    def _take_in(self) -> None:
+        while self.gone:
+            self.gone.popleft().request.withdraw()
+        while self._inbox:
+            self._inbox.popleft()()
+
+    async def _sweep(self) -> None:
+        while self._requests:
+            await anyio.sleep(_SWEEP)
+            self._take_in()
+        self._sweeping = False
+
+    def _start(self) -> None:
+        if self._started.acquire(blocking=False):
+            try:
+                Thread(target=self._run, name="tenure.blocking", daemon=True).start()
+            except BaseException as problem:  # noqa: BLE001 the threads that wait raise it
+                self._finish(problem)
 
     def _run(self) -> None:
+        self._thread, self._ident = threading.current_thread(), get_ident()
+        problem = None
         try:
             anyio.run(self._main)
-        except BaseException as problem:
-            if self._ready.done():
+        except BaseException as fault:
+            problem = fault
+            if self._wake is not None:
                 raise
-            self._ready.set_exception(problem)
+        finally:
+            self._finish(problem)
+
+    def _finish(self, problem: BaseException | None) -> None:
+        self.ended = True
+        if self._wake is None:
+            self._refusal = problem
+            self._ready.release()
+        self._take_in()
+        for request in list(self._requests):  # their tasks were cancelled before the first step
+            request.finish(StoreClosed(_ENDED))
+        self._over.release()
 
     async def _main(self) -> None:
-        self._token = current_token()
         self._ending = anyio.Event()
-        async with BlockingPortal() as self._calls, unwrapped_task_group() as group:
+        async with unwrapped_task_group() as group:
             self._upkeep = Upkeep(group)
-            if self._ready.set_running_or_notify_cancel():
-                self._ready.set_result(None)
-                await self._ending.wait()
-                for link in list(self._links.values()):
-                    with suppress(Exception):
-                        await link.close()
+            self._spawn = group.start_soon
+            call_soon, context = loop_caller(), copy_context()
+            self._wake = partial(call_soon, partial(context.run, self._take_in))
+            self._ready.release()
+            self._take_in()
+            await self._ending.wait()
+            self.stop_waiting()
+            for request in list(self._requests):  # it does not wait for bodies
+                request.withdraw()
+            for link in list(self._links.values()):
+                with suppress(Exception):
+                    await link.close()
             self._upkeep.cancel()
-            await self._calls.stop(cancel_remaining=True)
+            group.cancel_scope.cancel("the portal has ended")
 
 
-class Call(Generic[T]):
-    """A call on the loop for a thread that waits for it.
+class Caller:
+    """The thread's side of a request. Only the thread refers to it: when it is freed, the request is withdrawn."""
 
-    What the function raises is handed over to the thread: a `SystemExit` would end the loop.
-    """
+    _portal: Portal
+    request: Request | None = None
 
-    def __init__(self, function: Callable[[], Awaitable[T]]) -> None:
-        self._function = function
-        self._scope: CancelScope | None = None
-        self._withdrawn = False
-        self._value: T | None = None
-        self._problem: BaseException | None = None
+    def ask(self, portal: Portal, request: Request) -> Any:
+        """Send a request, wait for its answer, and return that. Raises its problem, `PortalEnded`, `RuntimeError`.
 
-    async def run(self) -> None:
-        """On the loop: call the function."""
-        if self._withdrawn:
-            return
-        with CancelScope() as self._scope:
-            try:
-                self._value = await self._function()
-            except anyio.get_cancelled_exc_class():
-                raise
-            except BaseException as problem:  # noqa: BLE001 `result` raises it
-                self._problem = problem
+        If this thread is interrupted meanwhile, the request is withdrawn, and over when the interruption goes on.
+        """
+        portal.check()
+        portal.start()
+        self._portal, self.request = portal, request
+        request.watch = Watch(self, portal.gone.append)
+        request.watch.request = request
+        try:
+            if not portal.send(partial(portal.begin, request)):
+                raise portal.refusal()
+            pass_through(request.answered)
+            if (problem := request.problem) is not None:
+                try:
+                    raise problem
+                finally:
+                    del request.problem, problem  # its traceback knows this frame
+        except BaseException:
+            self.withdraw()
+            raise
+        return request.value
 
     def withdraw(self) -> None:
-        """On the loop: cancel the call."""
-        self._withdrawn = True
-        if self._scope is not None:
-            self._scope.cancel("the thread that waits was interrupted")
-
-    def result(self) -> T:
-        """What the function returned. Raises what it raised."""
-        if (problem := self._problem) is not None:
-            try:
-                raise problem
-            finally:
-                del self._problem, problem  # its traceback knows this frame
-        return cast("T", self._value)
+        """Give back what is held, or give up."""
+        request = self.request
+        if request is not None and request.over.locked() and self._portal.send(request.withdraw):
+            pass_through(request.over)
 
 
 class _Process:
@@ -233,6 +313,7 @@ class _Process:
         # a handler of a signal that calls us may have interrupted the one that holds it
         self.lock = RLock()
         self.portal: Portal | None = None
+        self.main_is_over = False
         self.over = False
 
 
@@ -241,69 +322,52 @@ _of_parents: list[Any] = []
 """Portals of parents: a child must not finalize what is in them, such as connections."""
 
 
-@contextmanager
-def portal_for(handle: Handle) -> Generator[Portal]:
+def portal_for(handle: Handle) -> Portal:
     """The portal of this process, started if there is none, for a call of this handle. Raises `StoreClosed`."""
+    if handle.closed:
+        raise StoreClosed("the store is closed")
+    # once the main thread is over, Python waits for the others; functions of `atexit` may still call
+    if _process.over or (_process.main_is_over and get_ident() != threading.main_thread().ident):
+        raise StoreClosed(_ENDED)
+    portal = _process.portal
+    if portal is not None and not portal.ended:
+        # without the lock: Python 3.14 may raise behind the entry of its `with`, and the lock would stay locked
+        return portal
     with _process.lock:
-        if handle.closed or _process.over:
-            raise StoreClosed("the store is closed" if handle.closed else _ENDED)
         portal = _process.portal
-        if portal is None or not portal.alive:
-            portal = _process.portal = Portal()
-        portal.users.add(handle)
-        portal.calls += 1
-    try:
-        yield portal
-    finally:
-        _leave(portal)
+        if portal is None or portal.ended:
+            fresh = Portal()
+            portal = _process.portal  # a handler may have called us meanwhile
+            if portal is None or portal.ended:
+                portal = _process.portal = fresh
+    return portal
 
 
-@contextmanager
-def closing(handle: Handle) -> Generator[Portal | None]:
-    """Close the handle. The portal of this process if the handle has used it: it ends after its last handle."""
-    with _process.lock:
-        handle.closed = True
-        portal = _process.portal
-        if portal is None or handle not in portal.users:
-            portal = None
-        else:
-            portal.users.discard(handle)
-            portal.calls += 1
-    try:
-        yield portal
-    finally:
-        if portal is not None:
-            _leave(portal)
+def ask(handle: Handle, caller: Caller, make: Callable[[Portal], Request]) -> Any:
+    """Send a request to the portal of this process; see `Caller.ask`."""
+    while True:
+        portal = portal_for(handle)
+        try:
+            return caller.ask(portal, make(portal))
+        except PortalEnded:
+            pass
 
 
-def is_of_parent(portal: Portal) -> bool:
-    """Whether this process is a child that was forked while its parent used this portal."""
-    return portal in _of_parents
+def close(handle: Handle, key: Hashable) -> None:
+    """Close a handle, and what it was the last to use. Raises what ends the block of the store."""
+    handle.closed = True
+    portal = _process.portal
+    if portal is not None:
+        with suppress(PortalEnded, StoreClosed):  # then the portal closes the store
+            portal.call(partial(portal.leave, key, handle))
+        if portal.ended:
+            portal.join()
 
 
-@contextmanager
-def still_there(portal: Portal) -> Generator[bool]:
-    """Whether the portal has not ended; it does not meanwhile. Raises `RuntimeError` for one of the parent."""
-    with _process.lock:
-        if portal in _of_parents:
-            raise RuntimeError(_OF_PARENT)
-        there = portal is _process.portal
-        portal.calls += there
-    try:
-        yield there
-    finally:
-        if there:
-            _leave(portal)
-
-
-def _leave(portal: Portal) -> None:
-    with _process.lock:
-        portal.calls -= 1
-        idle = _process.portal is portal and not portal.calls and not portal.users
-        if idle:
-            _process.portal = None
-    if idle:
-        portal.end()
+def _on_end_of_main_thread() -> None:
+    _process.main_is_over = True
+    if _process.portal is not None:
+        _process.portal.send(_process.portal.stop_waiting)
 
 
 def _end() -> None:
@@ -314,12 +378,10 @@ def _end() -> None:
         portal.end()
 
 
-def _acquire() -> None:
-    _process.lock.acquire()  # a child gets another one: it is looked up each time
-
-
-def _release() -> None:
-    _process.lock.release()
+def _before_fork() -> None:
+    # a module that the new thread is importing would stay half imported in the child
+    if _process.portal is not None:
+        _process.portal.wait_until_ready()
 
 
 def _forget() -> None:
@@ -330,10 +392,10 @@ def _forget() -> None:
 
 
 atexit.register(_end)
+# Python calls this before it joins threads. It is private: without it, a thread that waits keeps the process, unless it
+# is a daemon. The function that is registered last is called first, and that of `concurrent.futures` joins its workers.
+if register := getattr(threading, "_register_atexit", None):
+    import_module("concurrent.futures.thread")
+    register(_on_end_of_main_thread)
 if hasattr(os, "register_at_fork"):
-    # with the lock, so that the child does not inherit a portal that is half started
-    os.register_at_fork(
-        before=_acquire,
-        after_in_parent=_release,
-        after_in_child=_forget,
-    )
+    os.register_at_fork(before=_before_fork, after_in_child=_forget)

@@ -5,16 +5,20 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Hashable, Mapping
 from functools import partial
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
+from urllib.parse import quote
 
 from tenure import engines
+from tenure.arguments import SyncBlock
 from tenure.engine import Engine
 from tenure.observe import Observer
 from tenure.store import Codec, StoreStatistics
 from tenure.store import Store as AsyncStore
 
-from ._portal import Handle, Portal, closing, portal_for
+from ._portal import Caller, Handle, Portal, ask, close
+from ._request import Request
 
 
 def open_store(
@@ -32,11 +36,12 @@ def open_store(
     """Make a store for synchronous code, with the arguments of `tenure.open_store`, and the errors that it raises.
 
     It connects when `with` enters it, else at the first call: so one that was made before a fork is opened in each
-    child. Stores with equal arguments share one connection in a process, those of `memory:` do not.
+    child. Stores with equal arguments share one connection in a process, those of `memory:` do not. A relative path of
+    SQLite is relative to the working directory at this call.
 
     Thread safety: any.
     """
-    options = {
+    options: dict[str, Any] = {
         "namespace": namespace,
         "ttl": ttl,
         "codec": codec,
@@ -47,6 +52,11 @@ def open_store(
         "retry": retry,
     }
     where = os.environ.get("TENURE_STORE") if where is None else where
+    scheme, colon, path = where.partition(":///") if isinstance(where, str) else ("", "", "")
+    if scheme.lower() == "sqlite" and path and not path.startswith("/"):
+        engines.open_store(where, **options)  # raises if it is no path
+        # the working directory may change before it is opened, and before the next store is made
+        where = f"{scheme}{colon}{quote(str(Path.cwd()))}/{path}"
     return Store(partial(engines.open_store, where, **options), _shared_by(where, options))
 
 
@@ -59,7 +69,7 @@ def _shared_by(where: object, options: Mapping[str, object]) -> Hashable:
     return where, *(value if isinstance(value, plain) else id(value) for value in options.values())
 
 
-class Store(Handle):
+class Store(SyncBlock, Handle):
     """A handle on a store for synchronous code; made by `open_store`.
 
     `with open_store(url) as store` opens it for a block. It may also be kept for the life of the process: the first
@@ -108,11 +118,10 @@ class Store(Handle):
         """Close it, and the connection if no other store shares that; also if it is closed already.
 
         Calls that wait get `StoreClosed`. Leases end as when an asynchronous store is closed: they are given back when
-        their blocks are left, or when `close_timeout` has passed. Raises what the engine has failed with.
+        their blocks are left, or when `close_timeout` has passed, for which this waits: nothing can end the body of
+        another thread. Raises what the engine has failed with.
         """
-        with closing(self) as portal:
-            if portal is not None:
-                portal.call(partial(portal.leave, self.key, self))
+        close(self, self.key)
 
     def ping(self) -> float:
         """Send an operation that does nothing, and return for how many seconds the answer took.
@@ -129,8 +138,7 @@ class Store(Handle):
 
     def call(self, function: Callable[[AsyncStore], Any]) -> Any:
         """Call an async function with the open store on the loop of the portal, and wait for it."""
-        with portal_for(self) as portal:
-            return portal.call(partial(self._call, portal, function))
+        return ask(self, Caller(), lambda portal: Request(partial(self._call, portal, function)))
 
     async def opened(self, portal: Portal) -> AsyncStore:
         """The open store, on the loop of the portal."""

@@ -40,9 +40,9 @@ inputs:
   --from GLOB     the names of matching files are the inputs, in sorted order; ** matches any directories
 
 handler:
-  module:function is imported with the working directory on the path and called as function(input); if its parameter
-  is named task, or annotated tenure.Task, it gets the task. Sync functions run in threads. Its return value is
-  the result (JSON); if it raises, the input is retried, and is dead after the last try.
+  module:function is imported with the working directory on the path and called as function(input); if its first
+  parameter is annotated tenure.Task, it gets the task. Sync functions run in threads. Its return value is the result
+  (JSON); if it raises, the input is retried, and is dead after the last try.
 
 exit code:
   0 all is done   1 something died, or the run was interrupted   2 usage error, reported in one line
@@ -99,7 +99,9 @@ def store_url(given: str | None) -> str:
 
 def store_option(given: str | None) -> str:
     """What named the store, for a message about it."""
-    return STORE_VARIABLE if given is None and os.environ.get(STORE_VARIABLE) else "--store"
+    if given is not None:
+        return "--store"
+    return STORE_VARIABLE if os.environ.get(STORE_VARIABLE) else f"the default store, {DEFAULT_STORE}"
 
 
 def parse_run(words: Sequence[str]) -> Options:

@@ -12,15 +12,14 @@ from anyio import CancelScope
 
 from tenure.handlers import in_thread, parted
 from tenure.local import Threads
-from tenure.shared import Discard, RetryLater, Task
+from tenure.shared import Task
 
 from ._crew import NotStarted
-from ._handler import Handler
 from ._tally import Tally
 
 
 class Calling:
-    """Calls the handler for tasks and counts in the tally.
+    """Calls `function`, the handler as a function of a task, and notes in the tally how long tries took.
 
     A try that takes longer than `timeout` seconds fails; the thread of a sync one is abandoned. If a handler fails
     because the reader of standard output has gone, its input is not at fault: `on_closed_output` is called, and the
@@ -29,17 +28,15 @@ class Calling:
 
     def __init__(
         self,
-        handler: Handler,
+        function: Callable[[Task], Any],
         tally: Tally,
         *,
         timeout: float | None,
-        tries: int,
         on_closed_output: Callable[[], object],
     ) -> None:
-        self._handler = handler
+        self._function = function
         self._tally = tally
         self._timeout = timeout
-        self._tries = tries
         self._on_closed_output = on_closed_output
 
     async def call(self, task: Task, threads: Threads | None) -> Any:
@@ -49,28 +46,25 @@ class Calling:
         """
         began = anyio.current_time()
         try:
-            result = await self._call(task if self._handler.wants_task else task.payload, threads)
+            result = await self._call(task, threads)
         except BaseException as problem:
             failure, _ = parted(problem)
             if _is_broken_pipe(failure) and output_is_closed():
                 self._on_closed_output()
                 raise NotStarted from None
             if failure is not None:
-                if task.attempt < self._tries and not isinstance(failure, (Discard, RetryLater)):
-                    self._tally.retried += 1
                 self._tally.times.record(anyio.current_time() - began)
             raise
         self._tally.times.record(anyio.current_time() - began)
         return result
 
-    async def _call(self, argument: Any, threads: Threads | None) -> Any:
-        function = self._handler.function
+    async def _call(self, task: Task, threads: Threads | None) -> Any:
         if threads is not None:
-            return await in_thread(threads, function, argument, self._timeout)
+            return await in_thread(threads, self._function, task, self._timeout)
         if self._timeout is None:
-            return await function(argument)
+            return await self._function(task)
         with CancelScope(deadline=anyio.current_time() + self._timeout):
-            return await function(argument)
+            return await self._function(task)
         raise TimeoutError(f"not done within {self._timeout:g} s")
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Sequence
 from types import FrameType
+
+from tenure.observe import log
 
 from ._sources import Sources
 
@@ -37,6 +39,9 @@ class _Child:
         """Whether it was stopped so that it starts again."""
         self._began = 0.0
         self._failures = 0
+
+    def __str__(self) -> str:
+        return f"process {self.number}" + (f" ({self.process.pid})" if self.process else "")
 
     def start(self) -> None:
         """Start the process."""
@@ -116,7 +121,7 @@ class Children:
         """Pass a stop on: the first lets the processes drain, each further one makes them give back what they have."""
         self._stopping += 1
         if self._stopping == 1:
-            _say(f"{reason}: stops {len(self._children)} processes")
+            log(logging.INFO, f"{reason}: stops {len(self._children)} processes")
         for child in self._children:
             if self._stopping == 1:
                 child.stop(signal.SIGTERM, self._grace + _PATIENCE)
@@ -124,7 +129,7 @@ class Children:
                 child.stop(signal.SIGINT, _PATIENCE)
 
     def _renew(self) -> None:
-        _say("a file has changed: starts again")
+        log(logging.INFO, "a file has changed: starts again")
         for child in self._children:
             child.renewed = True
             if child.process is None:
@@ -136,31 +141,30 @@ class Children:
         if child.process is not None:
             if child.process.poll() is None:
                 if child.limit is not None and time.monotonic() >= child.limit:
-                    _say(f"process {child.number} does not end: kills it")
+                    log(logging.WARNING, f"{child} does not end: kills it")
                     child.limit = None
                     child.process.kill()
                 return
-            self._ended(child, child.process)
+            self._ended(child, child.process.returncode)
         if child.due is not None and time.monotonic() >= child.due:
             child.start()
 
-    def _ended(self, child: _Child, process: subprocess.Popen[bytes]) -> None:
-        child.process, child.code = None, process.returncode
+    def _ended(self, child: _Child, code: int) -> None:
+        name = str(child)
+        child.process, child.code = None, code
         if self._stopping or (child.code == 0 and not child.renewed):
             return
         if child.renewed:
             child.due = time.monotonic()
         elif self._sources is not None:
-            _say(f"process {child.number} {_death(child.code)}; waits until a file changes")
-        elif child.code == _USAGE:
+            log(logging.ERROR, f"{name} {_death(code)}; waits until a file changes")
+        elif code == _USAGE:
             self._misused = True
             self._stop("wrong usage")
         else:
             pause = child.pause()
             child.due = time.monotonic() + pause
-            _say(
-                f"process {child.number} ({process.pid}) {_death(child.code)}; starts it again in {pause:g} s"
-            )
+            log(logging.ERROR, f"{name} {_death(code)}; starts it again in {pause:g} s")
 
 
 def _death(code: int) -> str:
@@ -170,7 +174,3 @@ def _death(code: int) -> str:
         return f"was killed by {signal.Signals(-code).name}"
     except ValueError:
         return f"was killed by signal {-code}"
-
-
-def _say(text: str) -> None:
-    print(f"tenure: {text}", file=sys.stderr, flush=True)

@@ -19,6 +19,7 @@ from typing import Any
 import anyio
 from anyio import CancelScope
 
+from tenure.engine import Settle
 from tenure.errors import OutcomeUnknown
 from tenure.handlers import until_free, watched_loop
 from tenure.local import Threads
@@ -42,7 +43,7 @@ class Crew:
     """Runs `workers` workers, which take the tasks of a queue and `call` each with its worker's thread.
 
     A worker whose thread cannot be stopped takes nothing until that has ended. With a `limiter`, none starts faster
-    than that allows.
+    than that allows. `on_settled` and `name` are as those of `Runners`.
     """
 
     def __init__(
@@ -53,6 +54,8 @@ class Crew:
         workers: int,
         in_threads: bool,
         limiter: RateLimiter | None = None,
+        on_settled: Callable[[Task, Settle, str | None], object] | None = None,
+        name: str = "the handler",
     ) -> None:
         self._ttl = queue.store.ttl
         self._takers = queue.takers
@@ -68,6 +71,8 @@ class Crew:
             [partial(self._handle, number) for number in range(workers)],
             pause=self._pause if in_threads or limiter is not None else None,
             judge=_judge,
+            on_settled=on_settled,
+            name=name,
         )
 
     async def run(self) -> None:

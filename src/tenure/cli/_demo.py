@@ -15,6 +15,7 @@ from tempfile import TemporaryDirectory
 import anyio
 from anyio import CancelScope
 
+from tenure.observe import printable
 from tenure.upkeep import unwrapped_task_group
 from tenure.web import View
 
@@ -28,7 +29,6 @@ from ._demo_worker import Post, close_counter, open_post, post_in, work
 from ._errors import UsageError
 from ._keyboard import other_screen, pressed
 from ._stop import Stop
-from ._table import printable
 from ._web import check_page, serve_page
 
 _QUICK = 5.0

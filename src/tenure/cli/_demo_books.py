@@ -38,7 +38,7 @@ class Books:
         """Make the tables, and that of the guards."""
         with self._writing() as connection:
             connection.executescript(_TABLES)
-            connection.execute(SqlGuard("", 0).create_table)
+            connection.execute(SqlGuard.create_table())
 
     def deliver(self, task: Task[int], worker: str) -> None:
         """Write down a letter, and complete its task in the same transaction. Raises `LeaseLost`."""

@@ -9,6 +9,7 @@ from shutil import get_terminal_size
 from time import monotonic
 from typing import NamedTuple
 
+from tenure.observe import printable
 from tenure.web import View
 
 from ._demo_eyes import counts_of, key_of, letters_of
@@ -74,7 +75,10 @@ def lines_of(event: Event, columns: int) -> list[str]:
     """An event as one line or more."""
     first = f"{event.seconds:6.1f} s  "
     return textwrap.wrap(
-        event.text, max(columns, _INDENT + 1), initial_indent=first, subsequent_indent=" " * len(first)
+        printable(event.text),
+        max(columns, _INDENT + 1),
+        initial_indent=first,
+        subsequent_indent=" " * len(first),
     )
 
 

@@ -15,6 +15,7 @@ from typing import Any
 
 from tenure.engine import CloseSession, ListKeys
 from tenure.store import Store
+from tenure.web import look_at_processes
 
 _PROC = Path("/proc")
 _PLACE = ("host", "boot", "spaces")
@@ -66,14 +67,16 @@ def _look(pid: int) -> tuple[str, int]:
     return fields[0], int(fields[19])
 
 
-async def end_sessions(store: Store, process: str) -> None:
-    """End the sessions of a process that is dead. Cancellation: some may be left."""
-    after, more = "", True
+async def end_sessions(store: Store, process: str) -> bool:
+    """End the sessions of a process that is dead; return whether it had tasks. Cancellation: some may be left."""
+    after, more, had_tasks = "", True, False
     while more:
         page = await store.call(ListKeys("sessions", f"{process}/", after))
+        had_tasks |= any(seen.tasks for seen in await look_at_processes(store, page.names))
         for session in page.names:
             await store.call(CloseSession(session))
         after, more = page.next, bool(page.next)
+    return had_tasks
 
 
 def departed(cursors: Mapping[str, Any], prefix: str) -> list[str]:

@@ -12,13 +12,14 @@ import anyio
 from tenure.engine import CheckHealth
 from tenure.engines import open_store
 from tenure.errors import EngineError, StoreUnavailable
+from tenure.observe import printable
 from tenure.store import Store
 from tenure.web import names
 
 from ._answer import answer
 from ._arguments import store_option, store_url
 from ._errors import UsageError
-from ._table import printable, spoken
+from ._table import spoken
 from ._with_store import check_place, parser
 
 _PINGS = 20
@@ -82,7 +83,7 @@ async def _examine(url: str, namespace: str, repair: bool) -> Finding:
         store = open_store(url, namespace=namespace)
     except ValueError as problem:
         raise UsageError(str(problem)) from problem
-    except EngineError as problem:
+    except ModuleNotFoundError as problem:
         return Finding(url.partition(":")[0] + ":", {}, (str(problem),))
     try:
         async with store:

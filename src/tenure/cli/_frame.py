@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from tenure.observe import printable
 from tenure.web import Flow, SeenKey, SeenProcess, View
 
 from ._holders import in_words
-from ._table import cut, padded, printable, spoken
+from ._table import cut, padded, spoken
 from ._table import width as width_of
 
 BOLD, RED, PLAIN = "\x1b[1m", "\x1b[31m", "\x1b[0m"
@@ -43,7 +44,7 @@ def frame(
 ) -> list[str]:
     """At most `lines` lines of at most `columns` columns, not counting colours. `trouble` is a problem of the store."""
     tasks = sum(counts.leased for counts in view.queues.values())
-    figures = f"  round trip {spoken(view.ping)}  {tasks:,} tasks running, {len(view.processes):,} processes"
+    figures = f"  round trip {spoken(view.ping)}  {tasks:,} tasks leased, {len(view.processes):,} processes"
     end = f": {trouble}" if trouble else figures
     place = cut(printable(url), max(_NAME, columns - width_of(end)))
     shown = [_line(place + end, columns, BOLD + RED * bool(trouble), colour=colour)]
@@ -111,7 +112,7 @@ def _short_process(process: str) -> str:
 
 def _queues(view: View, flows: Mapping[str, Flow]) -> _Section:
     header = _header(
-        *("queue", "waiting", "delayed", "running", "dead"),
+        *("queue", "waiting", "delayed", "leased", "dead"),
         *(("in/s", 5), ("out/s", 5), ("waits", 7), ("runs", 7), ("oldest", 6)),
     )
     rows: list[tuple[str, ...]] = []

@@ -1,4 +1,4 @@
-"""`tenure lock ls`, `tenure claims ls` and `tenure leader`: holders and waiters."""
+"""`tenure lock ls`, `tenure claims ls` and `tenure leader ls`: holders and waiters."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 from tenure.engine import Holder, Holders, Holdings
+from tenure.observe import printable
 from tenure.shared import break_holder
 from tenure.store import Store
 from tenure.web import (
@@ -25,7 +26,7 @@ from tenure.web import (
 from ._answer import answer
 from ._arguments import whole_number
 from ._errors import UsageError
-from ._table import columns_of_terminal, printable, spoken, table
+from ._table import columns_of_terminal, spoken, table
 from ._with_store import parser, with_store
 
 _LOCKS = ("lock", "rwlock", "semaphore")
@@ -33,9 +34,13 @@ _HELP = """\
 usage: tenure lock ls | break ...
 
   ls                      locks, read-write locks and semaphores that are held, their waiters, and deadlocks
-  break NAME --token N    take one from a holder that is stuck: its block is cancelled, and the next waiter gets it
+  break NAME --token N    take one from a holder that is stuck: its block raises LeaseLost, and the next waiter gets it
 
 See also `tenure lock COMMAND --help`."""
+_BROKEN = (
+    'broken; the block of its holder is cancelled and raises LeaseLost ("broken"), which ends its whole program unless'
+    " the program catches it"
+)
 _token = partial(whole_number, least=1, most=2**63 - 1)
 
 
@@ -75,7 +80,11 @@ def _ls(words: Sequence[str]) -> int:
 
 def _break(words: Sequence[str]) -> int:
     """Return 1 if the token held nothing."""
-    p = parser("lock break", "Take a lock, read-write lock or semaphore from a holder that is stuck.")
+    p = parser(
+        "lock break",
+        "Take a lock, read-write lock or semaphore from a holder that is stuck. Its block raises LeaseLost, which ends"
+        " its whole program unless the program catches it.",
+    )
     p.add_argument("name", metavar="NAME", help="what it holds")
     p.add_argument("--kind", choices=_LOCKS, default="lock", help="what that is (default: %(default)s)")
     p.add_argument(
@@ -89,7 +98,7 @@ def _break(words: Sequence[str]) -> int:
     broken = with_store(given, task)
     if given.json:
         return answer({"name": given.name, "token": given.token, "broken": broken}, not broken)
-    print(printable(f"{given.name}: {'broken' if broken else 'nothing changed: the token holds nothing'}"))
+    print(printable(f"{given.name}: {_BROKEN if broken else 'nothing changed: the token holds nothing'}"))
     return not broken
 
 
@@ -172,7 +181,8 @@ def claims(words: Sequence[str]) -> int:
         for r in pool.page.resources
     ]
     header = ("pool", "resource", "state", "process", "preference", "rests for", "reason")
-    print(table(header, rows, nothing="there are no resources", columns=columns_of_terminal()))
+    nothing = printable(f"pool {given.pool} has no resources") if given.pool else "there are no resources"
+    print(table(header, rows, nothing=nothing, columns=columns_of_terminal()))
     for pool in pools:
         if pool.page.waiting:
             print(printable(f"{pool.page.waiting:,} wait for a resource of {pool.name}"))
@@ -196,12 +206,13 @@ def _pool(pool: SeenPool) -> dict[str, Any]:
 
 
 def leader(words: Sequence[str]) -> int:
-    """Run `tenure leader`; return 1 if the named election has no leader. Raises `UsageError`, `TenureError`."""
+    """Run `tenure leader [ls]`; return 1 if the named election has no leader. Raises `UsageError`, `TenureError`."""
     p = parser(
-        "leader", "The leaders and the number of candidates, of all elections that have a leader, or of one."
+        "leader [ls]",
+        "The leaders and the number of candidates, of all elections that have a leader, or of one.",
     )
     p.add_argument("name", metavar="NAME", nargs="?", help="only this election")
-    given = p.parse_intermixed_args(words)
+    given = p.parse_intermixed_args(words[1:] if words[:1] == ["ls"] else words)
     keys = with_store(given, partial(_elections, given.name))
     code = 1 if given.name is not None and not any(key.holders for key in keys) else 0
     if given.json:
@@ -220,7 +231,8 @@ def leader(words: Sequence[str]) -> int:
         for node in (one.value,)
     ]
     header = ("election", "leader", "process", "for", "term", "candidates")
-    print(table(header, rows, nothing="no election has a leader", columns=columns_of_terminal()))
+    nothing = "no election has a leader" if given.name is None else f"election {given.name} has no leader"
+    print(table(header, rows, nothing=printable(nothing), columns=columns_of_terminal()))
     return code
 
 

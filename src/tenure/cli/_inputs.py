@@ -37,6 +37,10 @@ class Source(Protocol):
         """Make sure that what was read up to the position is still the same, as far as that can be determined."""
         ...
 
+    def has_more(self, position: Position) -> bool:
+        """Whether something follows the position, as far as that can be determined without waiting."""
+        ...
+
     def open(self, position: Position | None) -> None:
         """Go to the position; None: to the beginning."""
         ...

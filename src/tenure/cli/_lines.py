@@ -24,7 +24,8 @@ class Lines:
 
     A position holds the number of the file, the offset and line in it, a checksum of all bytes that were read, and a
     stamp of the files' inodes, sizes and times. While the stamp is the same, the files are taken for unchanged; else
-    what was read is read again and its checksum compared, so that a file may be copied, or grow while it is being read.
+    what was read is read again and its checksum compared, so that a file may be copied, or grow while it is being read,
+    and the last file may get more lines when all was read.
 
     Thread safety: one call at a time, on any thread.
     """
@@ -48,6 +49,10 @@ class Lines:
             self._reread(position)
             self._leave()
 
+    def has_more(self, position: Position) -> bool:
+        """Whether more follows: also if all was read, and the last file has grown since."""
+        return not position["end"] or (self._sized and (_size(self._paths[-1]) or 0) > position["offset"])
+
     def open(self, position: Position | None) -> None:
         """Go to the position. Raises `Interrupted` for standard input that was read before."""
         if self._reading:
@@ -59,8 +64,7 @@ class Lines:
             self._file, self._line, self._crc = position["file"], position["line"], position["crc"]
             self._before = sum(Path(path).stat().st_size for path in self._paths[: self._file])
             self._finished = self._chain(self._file)
-            if self._file < len(self._paths):
-                self._at().seek(position["offset"])
+            self._at().seek(position["offset"])
         else:
             self._reread(position)
 
@@ -84,15 +88,18 @@ class Lines:
         self._file = self._line = self._crc = 0
         self._before = 0  # bytes of the files before this one
         self._finished = 0  # the stamp of the files before this one
+        self._ended = False
 
     def _read(self) -> Portion:
         items: list[Any] = []
         size = 0
-        while self._file < len(self._paths) and len(items) < PORTION and size < _LONGEST:
+        while not self._ended and len(items) < PORTION and size < _LONGEST:
             reader = self._at()
             lines, raw = reader.lines(PORTION - len(items))
             if not raw:
-                self._next_file()
+                self._ended = self._file == len(self._paths) - 1
+                if not self._ended:
+                    self._next_file()
                 continue
             first, self._line = self._line + 1, self._line + len(lines)
             self._crc = crc32(raw, self._crc)
@@ -148,7 +155,6 @@ class Lines:
     def _position(self) -> Position:
         reader = self._reader
         offset = 0 if reader is None else reader.offset
-        end = self._file == len(self._paths)
         return {
             "file": self._file,
             "offset": offset,
@@ -156,12 +162,12 @@ class Lines:
             "crc": self._crc,
             "stamp": self._finished if reader is None else reader.stamp(self._finished),
             "share": round((self._before + offset) / self._total, 6) if self._sized and self._total else None,
-            "end": end,
+            "end": self._ended,
         }
 
     def _stamp(self, file: int) -> int:
         """The stamp of the files up to and with this one, as they are now."""
-        return self._chain(min(file + 1, len(self._paths)))
+        return self._chain(file + 1)
 
     def _chain(self, count: int) -> int:
         stamp = 0
@@ -176,19 +182,23 @@ class Lines:
             if not self._take(_CHUNK):
                 self._next_file()
         left: int = position["offset"]
+        taken = b""
         while left:
             taken = self._take(min(left, _CHUNK))
             if not taken:
                 self._changed(self._paths[self._file])
-            left -= taken
+            left -= len(taken)
         if self._crc != position["crc"]:
             self._changed(", ".join(map(_spoken, self._paths[: position["file"] + 1])))
         self._line = position["line"]
+        # the last line may have had no end: then its end comes first, or it has changed
+        if taken and not taken.endswith(b"\n") and self._take(1) not in (b"", b"\n"):
+            self._changed(self._paths[self._file])
 
-    def _take(self, most: int) -> int:
+    def _take(self, most: int) -> bytes:
         raw = self._at().skip(most)
         self._crc = crc32(raw, self._crc)
-        return len(raw)
+        return raw
 
     def _changed(self, which: str) -> NoReturn:
         self._leave()

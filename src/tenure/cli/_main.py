@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import cast
 
 from tenure.errors import TenureError
+from tenure.observe import printable, printable_lines
 
 from ._errors import Interrupted, UsageError
-from ._table import printable
 
 
 def _run(words: Sequence[str]) -> int:
@@ -85,7 +85,7 @@ def _demo(words: Sequence[str]) -> int:
     return demo(words)
 
 
-_PASSWORD = re.compile(r"://[^\s/@]*:\S*@")
+_PASSWORD = re.compile(r"://[^\s/@]*:(?!PASSWORD@HOST)\S*@")
 _PATIENCE = 0.5
 """Seconds for threads that are about to end."""
 
@@ -140,7 +140,7 @@ def main(words: Sequence[str] | None = None) -> int:
     except SystemExit:  # --help was given
         raise
     except BaseException:  # noqa: BLE001 a bug; Python would wait for threads before it ends
-        traceback.print_exc()
+        print(printable_lines(traceback.format_exc()), file=sys.stderr)
         code = 1
     finally:
         _let_go_of_a_closed_output()

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
+from tenure.observe import printable
 from tenure.shared import QueueStatistics, WorkQueue
 from tenure.store import Store
 from tenure.web import together
@@ -14,7 +15,6 @@ from tenure.web import together
 from ._answer import answer
 from ._errors import UsageError
 from ._one_queue import known, of_one, task_id
-from ._table import printable
 from ._with_store import with_store
 
 _PURGEABLE = ("waiting", "delayed", "dead", "done", "discarded", "cancelled", "expired")
@@ -25,7 +25,7 @@ _SHOWN_IDS = 20
 
 def requeue(words: Sequence[str]) -> int:
     """Run `tenure queue requeue`; return 1 if no named task was requeued. Raises `UsageError`, `TenureError`."""
-    p = of_one("queue requeue", "Dead letters become ready again, with all their attempts.")
+    p = of_one("queue requeue", "Dead letters become ready again; their attempts start anew.")
     p.add_argument("ids", metavar="ID", nargs="*", type=task_id, help="of dead tasks")
     p.add_argument("--all", action="store_true", help="all dead tasks")
     given = p.parse_intermixed_args(words)

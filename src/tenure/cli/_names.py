@@ -29,7 +29,8 @@ class Names:
         for pattern, glob in zip(patterns, self._globs, strict=True):
             if next(glob.names(), None) is None:
                 raise UsageError(
-                    f"--from {pattern!r} matches no file; quote it, so that the shell leaves it alone"
+                    f"--from {pattern!r} matches no file, so nothing was started; if it is right, quote it, so that the"
+                    " shell leaves it alone"
                 )
         self.skipped: list[str] = []
         self.may_wait = False
@@ -37,6 +38,10 @@ class Names:
 
     def check(self, position: Position) -> None:
         """Unknown: the files may come and go."""
+
+    def has_more(self, position: Position) -> bool:
+        """Whether not all was read."""
+        return not position["end"]
 
     def open(self, position: Position | None) -> None:
         """Go to the position."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from dataclasses import asdict
 from functools import partial
 from typing import Any
 
+from tenure.observe import printable, printable_lines
 from tenure.shared import TaskRecord, WorkQueue
 from tenure.store import Store
 
@@ -16,7 +16,7 @@ from ._arguments import seconds
 from ._errors import UsageError
 from ._manage import changed_each
 from ._one_queue import known, of_one, task_id
-from ._table import one_line, printable, spoken
+from ._table import one_line, spoken
 from ._with_store import with_store
 
 
@@ -33,7 +33,7 @@ def show_task(given: argparse.Namespace) -> int:
         print("\nearlier tries:")
         print("\n".join(f"  {one_line(line)}" for line in record.earlier_errors))
     if record.traceback:
-        print("\n" + "\n".join(map(printable, record.traceback.splitlines())))
+        print(f"\ntraceback:\n{printable_lines(record.traceback)}")
     return 0
 
 
@@ -45,9 +45,8 @@ async def _get(given: argparse.Namespace, store: Store) -> TaskRecord | None:
 
 def described(record: TaskRecord[Any]) -> dict[str, Any]:
     """A record as JSON. The codec of the commands decodes every payload."""
-    document = asdict(record)
-    del document["undecoded"]
-    return document
+    # not asdict, which copies every payload, and not one that is nested deeply
+    return {name: getattr(record, name) for name in record.__dataclass_fields__ if name != "undecoded"}
 
 
 def _facts(record: TaskRecord) -> list[tuple[str, str]]:

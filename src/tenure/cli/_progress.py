@@ -14,6 +14,7 @@ from typing import Any, TextIO, cast
 
 import anyio
 
+from tenure.observe import printable
 from tenure.shared import QueueStatistics, WorkQueue
 
 from ._inputs import Position
@@ -135,7 +136,7 @@ class Screen:
 
     def say(self, text: str) -> None:
         """A line that stays."""
-        self.above(self._stream, f"{text}\n")
+        self.above(self._stream, f"{printable(text)}\n")
 
     def draw(self, text: str) -> None:
         """The bar, over the one before; an empty one takes it away."""

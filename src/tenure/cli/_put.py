@@ -65,6 +65,8 @@ async def _put(given: argparse.Namespace, payload: Any, store: Store) -> int:
             f"{given.name}: not put: task {refused.task_id} has the key {refused.key!r}; --on-duplicate keep prints"
             " its id, --on-duplicate replace puts this task in its place"
         ) from None
+    except ValueError as problem:  # the payload is nested too deeply
+        raise UsageError(str(problem)) from problem
 
 
 def _check(given: argparse.Namespace) -> None:

@@ -40,7 +40,7 @@ usage: tenure queue ls | show | put | dead | groups | requeue | reschedule | can
   dead NAME               its dead letters
   groups NAME             the groups with the most unfinished tasks
   requeue NAME ID... | --all
-                          make dead letters ready again, with all their attempts
+                          make dead letters ready again; their attempts start anew
   reschedule NAME ID... [--delay S]
                           make tasks that wait or are delayed ready now, or after a delay
   cancel NAME ID...       cancel tasks that have not ended
@@ -201,7 +201,7 @@ def _records(page: TaskPage, wide: bool, *, nothing: str) -> str:
     # errors get what is left of the terminal
     taken = max(map(width, table(header[:-1], rows, nothing="").splitlines()), default=0) + 2
     left = max(_LEAST_ERROR, get_terminal_size().columns - taken)
-    errors = (one_line(r.error) if wide else short(r.error, left) for r in page.tasks)
+    errors = (one_line(r.error or "") if wide else short(r.error or "", left) for r in page.tasks)
     rows = [(*row, error) for row, error in zip(rows, errors, strict=True)]
     more = f"\nmore: --after {shlex.quote(page.next)}" if page.next else ""
     return table(header, rows, nothing=nothing) + more

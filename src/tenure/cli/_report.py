@@ -4,20 +4,26 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tenure.observe import printable
 from tenure.shared import QueueStatistics, TaskRecord
 
+from ._table import cut
 from ._tally import Tally
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """A run when this command ends; `finished` means that nothing is left to be done."""
+    """A run when this command ends; `finished` means that nothing is left to be done.
+
+    The errors of the dead tasks with the ids in `logged` were logged by this command.
+    """
 
     name: str
     finished: bool
     statistics: QueueStatistics
     tally: Tally
     dead: tuple[TaskRecord, ...] = ()
+    logged: frozenset[int] = frozenset()
     results: str | None = None
     queue: str = ""
 
@@ -53,12 +59,16 @@ def table(outcome: Outcome) -> str:
         rows += [("rate", f"{outcome.ended / tally.seconds:,.1f}/s"), ("seconds", f"{tally.seconds:,.1f}")]
     if outcome.results is not None:
         rows.append(("results", outcome.results))
-    return "\n".join(f"{name:<10} {value}" for name, value in rows)
+    return "\n".join(printable(f"{name:<10} {value}") for name, value in rows)
 
 
 def dead_letters(outcome: Outcome) -> list[str]:
-    """Some of the dead, in a line each."""
-    lines = [f"dead: {_short(repr(record.payload))}: {_short(record.error)}" for record in outcome.dead]
+    """Some of the dead, in a line each, with the errors that were not logged."""
+    lines: list[str] = []
+    for record in outcome.dead:
+        logged = record.id in outcome.logged
+        error = " (its error is in the log above)" if logged else f": {_short(record.error or '', 400)}"
+        lines.append(f"dead: {_short(repr(record.payload), 120)}{error}")
     more = outcome.statistics.dead - len(lines)
     return [*lines, f"dead: and {more:,} more"] if lines and more > 0 else lines
 
@@ -66,6 +76,8 @@ def dead_letters(outcome: Outcome) -> list[str]:
 def advice(outcome: Outcome, store: str) -> list[str]:
     """How to go on from here; `store` is how a command names it, or empty."""
     lines: list[str] = []
+    if outcome.finished and not outcome.statistics.put:
+        lines.append("tenure: the input is empty, so there was nothing to do")
     if outcome.statistics.dead:
         lines.append(f"tenure: to see what is dead: tenure queue dead {outcome.queue}{store}")
         again = f"tenure queue requeue {outcome.queue} --all{store}, then the same command"
@@ -75,9 +87,8 @@ def advice(outcome: Outcome, store: str) -> list[str]:
     return lines
 
 
-def _short(text: str) -> str:
-    text = " ".join(text.split())
-    return text if len(text) <= 120 else f"{text[:117]}..."
+def _short(text: str, room: int) -> str:
+    return cut(printable(" ".join(text.split())), room)
 
 
 def _time(seconds: float) -> str:

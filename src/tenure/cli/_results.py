@@ -8,7 +8,6 @@ already.
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
 from typing import Any
@@ -18,12 +17,12 @@ import anyio.to_thread
 
 from tenure.shared import Lease, TaskRecord, WorkQueue
 
+from ._answer import as_json
 from ._errors import Interrupted, UsageError
 
 _PAGE = 256
 _MOST_BYTES = 4 * 2**20
 _PAUSE = 0.5
-_encode = json.JSONEncoder(ensure_ascii=False, separators=(", ", ": ")).encode
 
 
 class Results:
@@ -122,13 +121,18 @@ def line_of(record: TaskRecord) -> bytes:
     """The line of one input; `attempts` are tries that came to an end."""
     done = record.state in ("done", "discarded")
     fields = {
-        "input": record.payload,
+        "input": _value(record, "payload"),
         "status": record.state,
-        "result": record.result,
-        "error": record.error or None,
+        "result": _value(record, "result"),
+        "error": record.error,
         "attempts": record.attempts + done,
     }
-    return (_encode(fields) + "\n").encode()
+    return f"{as_json(fields)}\n".encode()
+
+
+def _value(record: TaskRecord, field: str) -> Any:
+    undecoded = record.undecoded.get(field)
+    return getattr(record, field) if undecoded is None else undecoded.decode("utf-8", "backslashreplace")
 
 
 def _write(file: Any, offset: int, data: bytes) -> None:

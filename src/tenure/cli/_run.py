@@ -22,7 +22,7 @@ from ._calling import Calling
 from ._crew import Crew
 from ._departed import departed, end_sessions
 from ._errors import Interrupted, UsageError
-from ._handler import Handler, load_handler
+from ._handler import Handler, HandlerCodec, load_handler
 from ._inputs import Source
 from ._plan import Plan, check_results, make_plan, name_of, open_source
 from ._progress import Progress, Screen, prints_above
@@ -31,12 +31,11 @@ from ._report import Outcome, advice, dead_letters, table
 from ._results import Results
 from ._run_leader import INPUT, RunLeader
 from ._stop import Stop
-from ._tally import PREFIX, Keeper, Tally, total
+from ._tally import PREFIX, SHOWN, Keeper, Tally, total
 
 TTL = 10.0
 """Seconds after which other processes run what a killed process had."""
 
-_SHOWN = 3
 _SWITCH = 0.0002
 
 
@@ -49,7 +48,7 @@ def run(options: Options) -> int:
         check_results(options)
         source = open_source(options)
         outcome = _carry_out(_Job(options, handler, make_plan(options), source, screen), options.backend)
-    for line in (*source.skipped[:_SHOWN], *dead_letters(outcome)):
+    for line in (*source.skipped[:SHOWN], *dead_letters(outcome)):
         screen.say(line)
     _show(table(outcome), screen)
     for line in advice(outcome, _spoken(options.store)):
@@ -109,6 +108,7 @@ class _Job:
     ) -> None:
         self._options = options
         self._handler = handler
+        self._function = handler.of_tasks()
         self._plan = plan
         self._source = source
         self._screen = screen
@@ -137,8 +137,10 @@ class _Job:
 
     async def _open_store(self, stack: AsyncExitStack) -> Store:
         try:
-            return await stack.enter_async_context(open_store(self._options.store, ttl=TTL))
-        except (ValueError, EngineError, StoreUnavailable) as problem:
+            return await stack.enter_async_context(
+                open_store(self._options.store, ttl=TTL, codec=HandlerCodec())
+            )
+        except (ValueError, ModuleNotFoundError, EngineError, StoreUnavailable) as problem:
             # not the URL itself, in which there may be a password
             raise UsageError(f"{self._options.store_option}: {problem}") from problem
 
@@ -162,9 +164,10 @@ class _Job:
         cursors = await queue.cursors()
         for name in departed(cursors, PREFIX):
             process = name.removeprefix(PREFIX)
-            await end_sessions(queue.store, process)
+            # a command that was stopped, even by a second signal, has given back what it had
+            if await end_sessions(queue.store, process):
+                self._say(f"{process} has died; its inputs run again")
             await queue.put_many([], cursor=(name, cursors[name] | {"who": None}))
-            self._say(f"{process} has died; its inputs run again")
 
     async def _check(self, queue: WorkQueue) -> None:
         if self._results is not None:
@@ -173,7 +176,7 @@ class _Job:
         statistics = await queue.statistics()
         if position is not None:
             await anyio.to_thread.run_sync(self._source.check, position, abandon_on_cancel=True)
-            if position["end"] and not statistics.unfinished:
+            if not statistics.unfinished and not self._source.has_more(position):
                 self._say(f"run {self._name} is finished; --fresh would start it anew")
                 self._finished = self._results is None or await self._results.is_complete(queue)
                 return
@@ -208,10 +211,9 @@ class _Job:
             crew.begin_draining()
 
         calling = Calling(
-            self._handler,
+            self._function,
             self._tally,
             timeout=o.timeout,
-            tries=o.retries,
             on_closed_output=stop_for_closed_output,
         )
         limiter = None
@@ -220,7 +222,15 @@ class _Job:
             burst = max(1.0, o.rate.number / o.rate.per)
             limiter = RateLimiter(store, f"run:{self._name}", rate=o.rate.number, per=o.rate.per, burst=burst)
         threads = not self._handler.is_async
-        crew = Crew(queue, calling.call, workers=o.workers, in_threads=threads, limiter=limiter)
+        crew = Crew(
+            queue,
+            calling.call,
+            workers=o.workers,
+            in_threads=threads,
+            limiter=limiter,
+            on_settled=self._tally.settled,
+            name=o.handler,
+        )
         return crew
 
     async def _outcome(self, queue: WorkQueue) -> Outcome:
@@ -230,7 +240,8 @@ class _Job:
             finished=self._finished,
             statistics=statistics,
             tally=total(await queue.cursors()),
-            dead=tuple(await queue.dead(limit=_SHOWN)) if statistics.dead else (),
+            dead=tuple(await queue.dead(limit=SHOWN)) if statistics.dead else (),
+            logged=frozenset(self._tally.died),
             results=self._options.results,
             queue=queue.name,
         )

@@ -111,11 +111,11 @@ class RunLeader:
         noticed puts nothing twice.
         """
         position = (await self._queue.cursors()).get(INPUT)
-        if position is not None and position["end"]:
+        if position is not None and not self._source.has_more(position):
             return
         try:
             await self._in_thread(self._source.open, position)
-            while position is None or not position["end"]:
+            while True:
                 portion = await self._in_thread(self._source.read)
                 after = (INPUT, portion.position)
                 try:
@@ -125,6 +125,8 @@ class RunLeader:
                         f"an input cannot be stored ({problem}); correct it and use --fresh"
                     ) from problem
                 position = portion.position
+                if position["end"]:
+                    return
         finally:
             self._source.close()
 

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from tenure.engine import Count, QueueCounts
+from tenure.observe import printable
 from tenure.shared import Schedule, ScheduleRecord, WorkQueue, schedules_in
 from tenure.store import Store
 from tenure.web import look_at_queues, names
@@ -66,7 +67,8 @@ def _ls(words: Sequence[str]) -> int:
         for queue, one in found
     ]
     header = ("queue", "schedule", "ticks", "tz", "last", "next", "")
-    print(table(header, rows, nothing="there is no schedule", columns=columns_of_terminal()))
+    nothing = printable(f"queue {given.queue} has no schedule") if given.queue else "there is no schedule"
+    print(table(header, rows, nothing=nothing, columns=columns_of_terminal()))
     return 0
 
 
@@ -102,7 +104,7 @@ def _run_now(words: Sequence[str]) -> int:
             lambda: Schedule(queue, one.name, every=one.every, cron=one.cron, tz=one.tz, payload=payload)
         ).run_now()
 
-    task_id = with_store(given, put)
+    task_id = _of(lambda: with_store(given, put))
     if given.json:
         return answer({"queue": given.queue, "name": given.name, "id": task_id})
     print(task_id)

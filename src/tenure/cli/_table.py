@@ -9,6 +9,8 @@ from shutil import get_terminal_size
 from typing import Any
 from unicodedata import category, east_asian_width
 
+from tenure.observe import printable
+
 _NARROWEST = 16
 
 
@@ -37,11 +39,6 @@ def table(
         ).rstrip()
         for line in lines
     )
-
-
-def printable(text: str) -> str:
-    """A text without control characters: what is stored may come from anybody."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def columns_of_terminal() -> int | None:

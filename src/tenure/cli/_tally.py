@@ -9,23 +9,38 @@ from typing import Any
 
 import anyio
 
+from tenure.engine import Settle, Verdict
 from tenure.errors import OutcomeUnknown
 from tenure.processor import Sketch
-from tenure.shared import WorkQueue
+from tenure.shared import Task, WorkQueue
 
 from ._departed import own_identity
 
 PREFIX = "tally:"
+SHOWN = 3
+"""How many of the dead are named at the end."""
+
 _EVERY = 1.0
 
 
 @dataclass(slots=True)
 class Tally:
-    """How many tries failed and were repeated, how long tries took, and for how many seconds the run was under way."""
+    """How many tries failed and were repeated, how long tries took, and for how many seconds the run was under way.
+
+    `died` are the ids of the first tasks that died here, whose errors were logged.
+    """
 
     retried: int = 0
     seconds: float = 0.0
     times: Sketch = field(default_factory=Sketch)
+    died: list[int] = field(default_factory=list[int])
+
+    def settled(self, task: Task, settle: Settle, refused: str | None) -> None:
+        """The engine has answered the verdict on a task."""
+        if refused is None and settle.verdict is Verdict.RETRY:
+            self.retried += 1
+        elif refused is None and settle.verdict is Verdict.DEAD and len(self.died) < SHOWN:
+            self.died.append(task.id)
 
     def value(self) -> dict[str, Any]:
         """As JSON."""

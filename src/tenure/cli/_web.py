@@ -14,6 +14,7 @@ from socket import gethostname
 from anyio import TASK_STATUS_IGNORED
 from anyio.abc import TaskStatus
 
+from tenure.observe import printable
 from tenure.store import Store
 from tenure.upkeep import unwrapped_task_group
 from tenure.web import Site
@@ -107,7 +108,8 @@ async def _serve(given: argparse.Namespace, store: Store) -> None:
                     f"cannot listen on {host}:{given.port}: {reason}; see --host and --port"
                 ) from problem
             hint = "; open it as /?token=TOKEN" if given.token else ""
-            print(f"http://{host}:{ports[0]}/ shows {store.url}{hint}; Ctrl-C ends it", flush=True)
+            shown = f"http://{host}:{ports[0]}/ shows {store.url}{hint}; Ctrl-C ends it"
+            print(printable(shown), flush=True)
             await site.sample()
         group.cancel_scope.cancel()
 

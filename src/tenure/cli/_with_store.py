@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Awaitable, Callable
-from contextlib import AsyncExitStack
+import re
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import AsyncExitStack, suppress
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 from urllib.parse import unquote, urlsplit
 
 import anyio
@@ -21,23 +22,45 @@ from ._errors import UsageError
 
 T = TypeVar("T")
 
+_DEEPEST = 200
+"""Levels of a value that is printed as JSON; each takes a part of Python's stack."""
+
 _PATIENCE = 10.0
 """Seconds that a store may take to answer for the first time."""
 
+_KEY = re.compile("(queue|lock|rwlock|semaphore|election|pool):(.+)", re.DOTALL)
+
 
 class ShownCodec:
-    """Reads payloads of any codec: JSON as it is, anything else as text. Thread safety: any; it has no state."""
+    """Reads payloads of any codec: JSON as it is, anything else as text.
+
+    Thread safety: any; it has no state.
+    """
 
     def encode(self, value: Any) -> bytes:
         """As JSON."""
         return json.dumps(value).encode()
 
     def decode(self, data: bytes) -> Any:
-        """The value, or the bytes as text."""
-        try:
-            return json.loads(data)
-        except ValueError:
-            return data.decode("utf-8", "backslashreplace")
+        """The value, or the bytes as text, also where the value is nested too deeply to be printed."""
+        with suppress(ValueError, RecursionError):
+            value = json.loads(data)
+            if not _is_deep(value):
+                return value
+        return data.decode("utf-8", "backslashreplace")
+
+
+def _is_deep(value: Any) -> bool:
+    level: list[Any] = [value]
+    for _ in range(_DEEPEST):
+        level = [part for one in level for part in _parts(one)]
+    return bool(level)
+
+
+def _parts(value: Any) -> Iterable[Any]:
+    if isinstance(value, dict):
+        return cast("dict[str, Any]", value).values()
+    return cast("list[Any]", value) if isinstance(value, list) else ()
 
 
 def parser(prog: str, description: str, *, as_json: bool = True) -> Parser:
@@ -57,9 +80,19 @@ def with_store(
 
     A file that is not there is refused, unless the task `may_make` it.
     """
+    check_names(given)
     url, option = store_url(given.store), store_option(given.store)
     (check_visible if may_make else check_place)(url, option)
     return anyio.run(_run_with_store, url, option, given.namespace, task)
+
+
+def check_names(given: argparse.Namespace) -> None:
+    """Refuse keys, which stand in events and in the store, where names are meant. Raises `UsageError`."""
+    for option in ("name", "queue", "pool"):
+        text: str = getattr(given, option, None) or ""
+        namespace, _, rest = text.partition(":")
+        if namespace == given.namespace and (key := _KEY.fullmatch(rest)):
+            raise UsageError(f"{text} is a key of the store: write {key[2]}, the name of the {key[1]}")
 
 
 def check_place(url: str, option: str) -> None:
@@ -70,7 +103,7 @@ def check_place(url: str, option: str) -> None:
     named = scheme == "sqlite" and url.partition(":")[2].startswith("///")
     if named and len(path := unquote(urlsplit(url).path[1:])) > 0 and not Path(path).exists():
         raise UsageError(
-            f"{option}: there is no file {path}; name the store with --store URL or in the environment variable"
+            f"{option}: there is no file {path}; name another store with --store URL or in the environment variable"
             f" {STORE_VARIABLE}"
         )
 
@@ -86,7 +119,7 @@ async def _open(stack: AsyncExitStack, url: str, option: str, namespace: str) ->
     try:
         store = open_store(url, namespace=namespace, codec=ShownCodec())
         await stack.enter_async_context(store)
-    except (ValueError, EngineError) as problem:
+    except (ValueError, ModuleNotFoundError, EngineError) as problem:
         if isinstance(problem, StoreUnavailable):
             raise
         raise UsageError(f"{option}: {problem}") from problem

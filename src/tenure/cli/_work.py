@@ -26,21 +26,24 @@ from ._arguments import (
 )
 from ._children import Children
 from ._errors import UsageError
+from ._log import FORMATS, LEVELS, start_logging
 from ._sources import Sources
+from ._with_store import check_names
 from ._working import Options, work_here
 
 _MOST_PROCESSES = 1000
 
 _DESCRIPTION = """\
 Work on a queue until SIGTERM or SIGINT comes. Then take no more tasks, and finish those that have begun. A second
-signal, or the end of the grace, gives back what is not finished, without counting an attempt."""
+signal, or the end of the grace, gives back what is not finished, without counting an attempt. While the server of the
+store is away, also at the beginning, it waits."""
 
 _EPILOG = """\
 handler:
-  module:function is imported with the working directory on the path and called as function(payload); if its parameter
-  is named task, or annotated tenure.Task, it gets the task. Sync functions run in threads. Its return value is
-  the result (JSON); if it raises, the task is retried, and is dead after the last try.
-  With --batch N, it gets a list of up to N tasks; its parameter is named tasks, or annotated list[tenure.Task].
+  module:function is imported with the working directory on the path and called as function(payload); if its first
+  parameter is annotated tenure.Task, it gets the task. Sync functions run in threads. Its return value is the result
+  (JSON); if it raises, the task is retried, and is dead after the last try.
+  With --batch N, it gets a list of up to N payloads, or of tasks if its parameter is annotated list[tenure.Task].
   What it raises fails all of them but those for which it called task.fail(error).
 
 program:
@@ -69,6 +72,7 @@ def work(words: Sequence[str]) -> int:
 
 def _work(given: argparse.Namespace, words: Sequence[str]) -> int:
     check_backend(given.backend)
+    check_names(given)
     if given.health is not None and given.health[1] and given.health[1] + given.processes - 1 > 65535:
         raise UsageError(
             f"--health: there are no ports for {given.processes} processes from {given.health[1]} on"
@@ -79,6 +83,7 @@ def _work(given: argparse.Namespace, words: Sequence[str]) -> int:
         me = [sys.executable, "-m", "tenure.cli", "work", *words]
         commands = [[*me, "--child", f"{number}:{os.getpid()}"] for number in range(given.processes)]
         sources = Sources(Path.cwd()) if given.reload else None
+        start_logging(given.log_level, given.log_format)
         return Children(commands, given.grace, sources).run()
     number, parent = given.child or (0, None)
     return work_here(
@@ -99,7 +104,8 @@ def _work(given: argparse.Namespace, words: Sequence[str]) -> int:
             health=_address(given.health, number),
             grace=given.grace,
             backend=given.backend,
-            name=f"process {number + 1}: " if given.processes > 1 else "",
+            log_level=given.log_level,
+            log_format=given.log_format,
             parent=parent,
         )
     )
@@ -134,7 +140,11 @@ def _parser() -> argparse.ArgumentParser:
         type=seconds,
         help="also put a task every so many seconds, once for all processes",
     )
-    add("--cron", metavar="EXPRESSION", help="also put a task at these times, once; needs tenure[cron]")
+    add(
+        "--cron",
+        metavar="EXPRESSION",
+        help="also put a task at these times, once: '30 2 * * *' or @daily; needs tenure[cron]",
+    )
     add("--tz", metavar="ZONE", help="the time zone of --cron (default: UTC)")
     add("--timeout", metavar="S", type=seconds, help="seconds that a try may take (default: no limit)")
     add("--retries", metavar="N", type=count, help="tries of each task in all (default: 3)")
@@ -162,6 +172,18 @@ def _parser() -> argparse.ArgumentParser:
         "--reload",
         action="store_true",
         help="start again when a .py file below the working directory changes",
+    )
+    add(
+        "--log-level",
+        choices=LEVELS,
+        default="info",
+        help="the least level that is logged (default: %(default)s)",
+    )
+    add(
+        "--log-format",
+        choices=tuple(FORMATS),
+        default="text",
+        help="lines of text, or of JSON (default: %(default)s)",
     )
     add_backend(parser)
     add("--child", type=_child, help=argparse.SUPPRESS)

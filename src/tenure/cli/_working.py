@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
-import sys
-from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -14,28 +13,33 @@ from typing import Any
 import anyio
 from anyio import CancelScope
 
+from tenure.arguments import LONGEST
 from tenure.engines import open_store
-from tenure.errors import EngineError, StoreUnavailable
+from tenure.errors import EngineError
+from tenure.observe import LoggingObserver, log
 from tenure.serving import Serving, answering, signals_received
-from tenure.shared import Retry, Schedule, Task, Worker, WorkQueue
+from tenure.shared import Retry, Schedule, Worker, WorkerStatistics, WorkQueue
 from tenure.store import Store
 from tenure.upkeep import unwrapped_task_group
+from tenure.waiting import now
 
 from ._errors import UsageError
-from ._handler import Handler, load_handler
+from ._handler import Handler, HandlerCodec, load_handler
+from ._log import start_logging
 from ._one_queue import queue_to_fill
-from ._table import printable
 from ._with_store import check_visible
 
 _STALLED = 10.0
 _LOOK = 0.5
 _CONCURRENCY = 10
+_ENDS = ("done", "retried", "dead", "given_back")
+_RARE_ENDS = ("discarded", "cancelled", "postponed", "lost")
 _LINGER = 0.05
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """The options of one process; `name` stands before what it says, `parent` is the process that has started it."""
+    """The options of one process; `parent` is the process that has started it."""
 
     handler: str
     queue: str | None
@@ -53,7 +57,8 @@ class Options:
     health: tuple[str | None, int] | None
     grace: float
     backend: str
-    name: str
+    log_level: str
+    log_format: str
     parent: int | None
 
 
@@ -61,6 +66,8 @@ def work_here(options: Options) -> int:
     """Work until a signal comes; return the exit code. Raises `UsageError`, `TenureError`, `OSError`."""
     handler = load_handler(options.handler)
     _check(options, handler)
+    # after the import of the handler, which may set up logging itself
+    start_logging(options.log_level, options.log_format)
     loop = {} if options.backend == "trio" else {"use_uvloop": options.backend == "uvloop"}
     backend = "trio" if options.backend == "trio" else "asyncio"
     return anyio.run(_serve, options, handler, backend=backend, backend_options=loop)
@@ -70,7 +77,9 @@ def _check(options: Options, handler: Handler) -> None:
     if not handler.wants_store:
         if options.queue is None:
             raise UsageError("--queue is missing: name the queue whose tasks the handler gets")
-        _check_batch(options, handler)
+        handler.of_tasks(batch=options.batch is not None)
+        if options.linger is not None and options.batch is None:
+            raise UsageError("--linger is for a handler of batches: add --batch N")
         _check_schedule(options)
         check_visible(options.store, options.store_option)
         return
@@ -79,19 +88,6 @@ def _check(options: Options, handler: Handler) -> None:
     for name in ("queue", "concurrency", "batch", "linger", "every", "cron", "tz", "timeout", "retries"):
         if getattr(options, name) is not None:
             raise UsageError(f"--{name} is for a handler of tasks; {options.handler} takes a store")
-
-
-def _check_batch(options: Options, handler: Handler) -> None:
-    if options.batch is None:
-        if handler.wants_tasks:
-            raise UsageError(f"{options.handler} takes a list of tasks: say with --batch N how many at most")
-        if options.linger is not None:
-            raise UsageError("--linger is for a handler of batches: add --batch N")
-    elif not handler.wants_tasks:
-        raise UsageError(
-            f"--batch is for a handler that takes a list of tasks; name the parameter of {options.handler} tasks, or "
-            "annotate it list[tenure.Task]"
-        )
 
 
 def _check_schedule(options: Options) -> None:
@@ -114,11 +110,8 @@ def _schedule(options: Options, queue: WorkQueue[Any]) -> Schedule[Any] | None:
 
 
 async def _serve(options: Options, handler: Handler) -> int:
-    def say(text: str) -> None:
-        print(printable(f"tenure: {options.name}{text}"), file=sys.stderr, flush=True)
-
-    working = _Working(options, handler, say)
-    serving = Serving([working], grace=options.grace, say=lambda _, text: say(text))
+    working = _Working(options, handler)
+    serving = Serving([working], grace=options.grace)
     async with AsyncExitStack() as stack:
         on_signal = serving.on_signal if options.parent is None else partial(_on_signal, serving)
         await stack.enter_async_context(signals_received(on_signal))
@@ -150,11 +143,10 @@ async def _watch_parent(parent: int, serving: Serving) -> None:
 class _Working:
     """The service: it opens the store itself, so that health checks are answered and signals are received meanwhile."""
 
-    def __init__(self, options: Options, handler: Handler, say: Callable[[str], None]) -> None:
+    def __init__(self, options: Options, handler: Handler) -> None:
         self.health = ""
         self._options = options
         self._handler = handler
-        self._say = say
         self._store: Store | None = None
         self._worker: Worker | None = None
         self._scope = CancelScope()
@@ -166,11 +158,20 @@ class _Working:
     def ready(self) -> bool:
         return self._store is not None and self._store.ready
 
+    @property
+    def unready(self) -> str | None:
+        return None if self._store is None else self._store.unready
+
     async def run(self) -> None:
         with self._scope:
             async with AsyncExitStack() as stack:
-                self._store = store = await self._open(stack)
-                await self._work(store)
+                store = await self._open(stack)
+                began = now()
+                try:
+                    await self._work(store)
+                finally:
+                    fields = {} if self._worker is None else _outcomes(self._worker.statistics())
+                    store.reporter.inform("work.ended", **fields, seconds=round(now() - began, 1))
 
     async def drain(self) -> None:
         if self._worker is None:
@@ -180,17 +181,21 @@ class _Working:
 
     async def _open(self, stack: AsyncExitStack) -> Store:
         try:
-            store = open_store(self._options.store, namespace=self._options.namespace)
-            return await stack.enter_async_context(store)
-        except (ValueError, EngineError) as problem:
-            if isinstance(problem, StoreUnavailable):
-                raise
+            self._store = open_store(
+                self._options.store,
+                namespace=self._options.namespace,
+                codec=None if self._handler.wants_store else HandlerCodec(),
+                retry=LONGEST,
+                observer=LoggingObserver() if self._options.log_level == "debug" else None,
+            )
+            return await stack.enter_async_context(self._store)
+        except (ValueError, ModuleNotFoundError, EngineError) as problem:
             raise UsageError(f"{self._options.store_option}: {problem}") from problem
 
     async def _work(self, store: Store) -> None:
         options = self._options
         if options.queue is None:
-            self._say(f"runs {options.handler} with {store.url}{self.health}; Ctrl-C stops it")
+            log(logging.INFO, f"runs {options.handler} with {store.url}{self.health}; Ctrl-C stops it")
             await self._handler.function(store)
             return
         concurrency = options.concurrency or _CONCURRENCY
@@ -198,20 +203,22 @@ class _Working:
         worker = partial(
             Worker,
             queue,
+            self._handler.function,
             concurrency=concurrency,
             timeout=options.timeout,
             retry=None if options.retries is None else Retry(attempts=options.retries),
         )
         if options.batch is None:
-            self._worker = worker(_for_tasks(self._handler))
+            self._worker = worker()
             batches = ""
         else:
             linger = _LINGER if options.linger is None else options.linger
-            self._worker = worker(self._handler.function, batch=options.batch, linger=linger)
+            self._worker = worker(batch=options.batch, linger=linger)
             batches = f" batches of up to {options.batch}"
-        self._say(
+        log(
+            logging.INFO,
             f"{options.handler} works on queue {options.queue} of {store.url}, {concurrency:,}{batches} at"
-            f" once{self.health}; Ctrl-C stops it"
+            f" once{self.health}; Ctrl-C stops it",
         )
         async with unwrapped_task_group() as group:
             if (schedule := _schedule(options, queue)) is not None:
@@ -220,15 +227,7 @@ class _Working:
             group.cancel_scope.cancel()
 
 
-def _for_tasks(handler: Handler) -> Callable[[Task], Any]:
-    """The handler as a worker calls it."""
-    function = handler.function
-    if handler.wants_task:
-        return function
-    if handler.is_async:
-
-        async def handle(task: Task) -> Any:
-            return await function(task.payload)
-
-        return handle
-    return lambda task: function(task.payload)
+def _outcomes(statistics: WorkerStatistics) -> dict[str, int]:
+    """What became of the tasks: how many were taken, and the counts that are not 0 or that everybody looks for."""
+    ends = {name: getattr(statistics, name) for name in (*_ENDS, *_RARE_ENDS)}
+    return {"taken": sum(ends.values())} | {n: count for n, count in ends.items() if count or n in _ENDS}

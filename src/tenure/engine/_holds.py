@@ -92,7 +92,7 @@ class Resize(Operation[Reply]):
 
 @dataclass(frozen=True, slots=True)
 class Holders(Operation["Holdings"]):
-    """Returns the holders of `key` and its waiters, at most `limit` of each. -> Holdings
+    """Returns the holders of `key` and its waiters, at most `limit` of each. -> Holdings, GONE
 
     With `watch`, that session's process is hinted CHANGED once, at the next change of the holders or of a value.
     """

@@ -479,8 +479,9 @@ class QueueCounts:
     """put = waiting + delayed + leased + done + dead + cancelled + expired + discarded + purged.
 
     `reserved` slots belong to producers whose turn has come, `producers` wait, in the lines of groups too; `groups` is
-    how many groups have an unfinished task, "" not among them; `oldest` is for how many seconds the
-    longest waiting task has been ready (0: none); `cursors` are the stored (name, value) pairs; `now` is the engine's
+    how many groups have an unfinished task, "" not among them, and `group_counter` their counter, with `recount` too:
+    if both differ, the counter is wrong; `oldest` is for how many seconds the longest waiting task has been ready (0:
+    none); `cursors` are the stored (name, value) pairs; `now` is the engine's
     time, in seconds since 1970 in UTC; `max_size` is that of the last put (0: nothing was put).
     """
 
@@ -503,3 +504,4 @@ class QueueCounts:
     ask_again_in: float
     now: float
     max_size: int
+    group_counter: int

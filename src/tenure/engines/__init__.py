@@ -8,7 +8,7 @@ from urllib.parse import unquote, urlsplit
 
 from tenure.arguments import check_seconds
 from tenure.engine import RESPONSE_TIMEOUT, Engine
-from tenure.errors import EngineError
+from tenure.lazy import extra
 from tenure.observe import Observer
 from tenure.store import Codec, Store
 
@@ -19,6 +19,7 @@ _CLUSTER = ("redis+cluster", "rediss+cluster")
 _POSTGRES = ("postgresql", "postgres")
 _VARIABLE = "TENURE_STORE"
 _OPTION = re.compile(r"(?<=[?&])response_timeout=([^&#]*)&?")
+_PORT = re.compile(r"\d{1,5}(/.+)?/?")
 _KNOWN = "memory:, sqlite:///FILE, redis://HOST or postgresql://HOST/DATABASE"
 
 
@@ -47,7 +48,7 @@ def open_store(
     PostgreSQL may not answer before the connection is made anew. Opening waits for up to `retry` seconds for a server
     that cannot be reached yet. The other options are those of `Store`.
     Raises `ValueError` for a URL that means no engine and for an option that its engine does not have, `TypeError` for
-    what is neither a URL nor an engine, `EngineError` when the extra is missing.
+    what is neither a URL nor an engine, `ModuleNotFoundError` when the extra is missing.
     """
     if where is None and not (where := os.environ.get(_VARIABLE)):
         raise ValueError(
@@ -92,28 +93,24 @@ def _engine(url: str, response_timeout: float | None) -> Engine:
 
         return SqliteEngine(path)
     if scheme in _REDIS + _CLUSTER:
-        try:
-            from tenure.engines.redis import RedisClusterEngine, RedisEngine
-        except ModuleNotFoundError as error:
-            if error.name != "hiredis":
-                raise
-            raise EngineError(
-                f"{scheme}: the Redis engine needs hiredis: pip install 'tenure[redis]'"
-            ) from None
+        extra("hiredis", "redis")
+        from tenure.engines.redis import RedisClusterEngine, RedisEngine
+
         url, seconds = _response_timeout_in(url, response_timeout)
         make = RedisClusterEngine if scheme in _CLUSTER else RedisEngine
         return make(url, response_timeout=seconds)
     if scheme in _POSTGRES:
-        try:
-            from tenure.engines.postgres import PostgresEngine
-        except ModuleNotFoundError as error:
-            if error.name != "psycopg":
-                raise
-            raise EngineError(
-                f"{scheme}: the PostgreSQL engine needs psycopg: pip install 'tenure[postgres]'"
-            ) from None
+        extra("psycopg", "postgres")
+        from tenure.engines.postgres import PostgresEngine
+
         url, seconds = _response_timeout_in(url, response_timeout)
         return PostgresEngine(url, response_timeout=seconds)
+    if (port := _PORT.fullmatch(rest)) is not None:
+        shown = _shown(url)
+        meant = f"redis://{shown}"
+        if rest.startswith("5432"):
+            meant = f"postgresql://{shown}{'' if port[1] else '/DATABASE'}"
+        raise ValueError(f"{shown!r} is a host and a port, without the name of an engine: write {meant}")
     raise ValueError(f"{_shown(scheme)!r} is not an engine; use {_KNOWN}")
 
 

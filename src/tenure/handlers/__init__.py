@@ -1,17 +1,22 @@
-"""What surrounds a handler, the function of the user's that works on a task: calling it, and what ended it."""
+"""What surrounds a handler, the user's function that works on a task: what it gets, calling it, and what ended it."""
 
-from ._calling import check_signature, describe, in_thread, is_async, until_free
+from ._calling import check_signature, describe, in_thread, is_async, name_of, signature_of, until_free
+from ._convention import adapted, parameters_of
 from ._endings import is_closing, is_from_signal, parted
 from ._loop_watch import watched_loop
 
 __all__ = (
+    "adapted",
     "check_signature",
     "describe",
     "in_thread",
     "is_async",
     "is_closing",
     "is_from_signal",
+    "name_of",
+    "parameters_of",
     "parted",
+    "signature_of",
     "until_free",
     "watched_loop",
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import sys
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -32,7 +33,7 @@ async def in_thread(
         except BaseException as error:  # noqa: BLE001 raised again below
             return None, error
 
-    boxed.__qualname__ = getattr(function, "__qualname__", repr(function))
+    boxed.__qualname__ = name_of(function)
     outcome, error = await threads.run(boxed, timeout=timeout)
     if error is not None:
         raise error
@@ -43,18 +44,35 @@ def _nothing() -> None:
     pass
 
 
-def check_signature(handler: Callable[..., Any], *arguments: str, what: str = "handler") -> None:
-    """Refuse a handler that does not accept these, as far as its signature says. Raises `TypeError` about `what`."""
+def name_of(function: Callable[..., Any]) -> str:
+    """The function's qualified name; the `repr` of what has none."""
+    return getattr(function, "__qualname__", None) or repr(function)
+
+
+def signature_of(function: Callable[..., Any]) -> inspect.Signature:
+    """The signature, also if an annotation names a class that is imported for type checkers alone.
+
+    Raises `ValueError` or `TypeError` for a function that has none, such as some that are written in C.
+    """
+    if sys.version_info < (3, 14):
+        return inspect.signature(function)
+    # annotations are evaluated when they are read, from 3.14 on
+    from annotationlib import Format
+
+    return inspect.signature(function, annotation_format=Format.FORWARDREF)
+
+
+def check_signature(what: str, function: Callable[..., Any], *arguments: str) -> None:
+    """Refuse a function that does not accept these, as far as its signature says. Raises `TypeError` about `what`."""
     try:
-        signature = inspect.signature(handler)
+        signature = signature_of(function)
     except (TypeError, ValueError):  # some that are written in C have none
         return
     try:
         signature.bind(*arguments)
     except TypeError as problem:
-        name = getattr(handler, "__qualname__", None) or repr(handler)
         raise TypeError(
-            f"{what} must take {' and '.join(arguments)}, but {name}{signature} does not ({problem})"
+            f"{what} must take {' and '.join(arguments)}, but {name_of(function)}{signature} does not ({problem})"
         ) from None
 
 

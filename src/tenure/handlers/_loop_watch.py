@@ -64,10 +64,8 @@ class _LoopWatch:
             if not self._alive.wait(_WITHOUT * self._ttl):
                 log(
                     logging.WARNING,
-                    "%s: the event loop is blocked; when that lasts, leases are lost (ttl %g s). It is at %s",
-                    self._who,
-                    self._ttl,
-                    self._where(),
+                    f"{self._who}: the event loop is blocked; when that lasts, leases are lost (ttl {self._ttl:g} s)."
+                    f" It is at {self._where()}",
                 )
                 self._alive.wait()
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from tenure.arguments import check_count
+from tenure.arguments import AsyncBlock, check_count
 from tenure.errors import BarrierBroken
 from tenure.waiting import Line, checkpoint
 
@@ -34,7 +34,7 @@ class BarrierStatistics:
     """It is broken, until it is reset."""
 
 
-class Barrier:
+class Barrier(AsyncBlock):
     """A meeting point for `parties` tasks: when as many have arrived, all go on; then the next generation may.
 
     With `on_departure="break"` a party that is cancelled while it waits breaks the barrier: waiting parties and

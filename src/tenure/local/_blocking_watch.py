@@ -23,7 +23,8 @@ from inspect import CO_COROUTINE, CO_ITERABLE_COROUTINE
 from time import monotonic
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
 
-from tenure.observe import Reporter
+from tenure.arguments import AsyncBlock
+from tenure.observe import Reporter, log
 from tenure.waiting import checkpoint, this_task
 
 if TYPE_CHECKING:
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
 
 __all__ = ("Blocked", "BlockingWatch", "BlockingWatchStatistics")
 
-_logger = logging.getLogger("tenure")
 _NOT_THEIRS = ("<", *{sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
 _LOOKS = 10
 _BEATS = 4
@@ -81,7 +81,7 @@ class _Steps(Protocol):
     def stop(self) -> None: ...
 
 
-class BlockingWatch:
+class BlockingWatch(AsyncBlock):
     """Reports each step of a task that keeps the loop from turning for longer than `threshold` seconds.
 
     ``async with BlockingWatch():`` watches the loop that it is entered on, until the block is left, with a
@@ -104,7 +104,7 @@ class BlockingWatch:
         if on_block is not None and not callable(on_block):
             raise TypeError(f"on_block must be a function or None, not {on_block!r}")
         self._threshold = threshold
-        self._on_block = on_block or _logger.warning
+        self._on_block = on_block or _log
         self._reporter = Reporter()
         self._steps: _Steps | None = None
         self._seen = BlockingWatchStatistics(0, 0.0, 0.0)
@@ -180,6 +180,11 @@ class BlockingWatch:
             self._on_block(blocked)
         except Exception as error:  # noqa: BLE001 - it is logged; the watch goes on
             self._reporter.warn("blocking_watch.on_block_failed", task=blocked.task, error=error)
+
+
+def _log(blocked: Blocked) -> None:
+    text, _, stack = str(blocked).partition("\n")
+    log(logging.WARNING, text, stack=stack)
 
 
 class _AsyncioSteps:

@@ -10,7 +10,7 @@ from math import inf
 from types import FunctionType, MethodType
 from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, Self, TypeAlias, TypeVar, cast
 
-from tenure.arguments import check_count
+from tenure.arguments import AsyncBlock, check_count
 from tenure.errors import CircuitOpen
 from tenure.local._breaker_outcome import Outcomes
 from tenure.local._breaker_settings import Settings
@@ -66,7 +66,7 @@ class CircuitBreakerStatistics:
     """How often it opened so far; being forced open does not count."""
 
 
-class CircuitBreaker:
+class CircuitBreaker(AsyncBlock):
     """Lets calls through while they go well, and refuses them with `CircuitOpen` while they do not.
 
     ``await breaker.call(fn, *args)``, ``async with breaker:`` and ``@breaker`` are three ways to guard a call.

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from anyio import move_on_after
 
-from tenure.arguments import check_count
+from tenure.arguments import AsyncBlock, NotAwaited, check_count
 from tenure.errors import AcquireTimeout, BulkheadFull
 from tenure.waiting import Line, checkpoint
 
@@ -200,7 +200,7 @@ class Bulkhead:
             self._leave(kind)
 
 
-class _Entrance(AbstractAsyncContextManager[None, None]):
+class _Entrance(AsyncBlock, NotAwaited, AbstractAsyncContextManager[None, None]):
     __slots__ = ("_bulkhead", "_kind", "_timeout")
 
     def __init__(self, bulkhead: Bulkhead, kind: Hashable, timeout: float | None) -> None:

@@ -20,10 +20,11 @@ import anyio
 from anyio import AsyncContextManagerMixin, BrokenResourceError, ClosedResourceError
 from anyio.lowlevel import checkpoint_if_cancelled
 
+from tenure.arguments import AsyncBlock, check_flag
 from tenure.local._outcome import Failed, Returned
 from tenure.local._reentrancy import Reentrancy, is_reentrant
 from tenure.observe import Reporter
-from tenure.upkeep import Upkeep, unwrapped_task_group
+from tenure.upkeep import Upkeep, in_one_task, unwrapped_task_group
 from tenure.waiting import Line
 
 if TYPE_CHECKING:
@@ -94,7 +95,7 @@ class _Batch(Generic[K, V]):
                 self.reporter.warn("coalescer.flush_failed", error=failed.error)
 
 
-class Coalescer(AsyncContextManagerMixin, Generic[K, V]):
+class Coalescer(AsyncBlock, AsyncContextManagerMixin, Generic[K, V]):
     """Gathers what is put and hands it over in batches: ``await flush({key: value, ...})``.
 
     Times are in seconds. A batch is flushed when `window` has passed since the last put, at the latest
@@ -145,7 +146,7 @@ class Coalescer(AsyncContextManagerMixin, Generic[K, V]):
         self._window = window
         self._max_wait = inf if max_wait is None else max_wait
         self._max_items = inf if max_items is None else max_items
-        self._leading = leading
+        self._leading = check_flag("leading", leading)
         self._merge = merge
         self._close_timeout = close_timeout
         self._batches: deque[_Batch[K, V]] = deque()
@@ -158,7 +159,7 @@ class Coalescer(AsyncContextManagerMixin, Generic[K, V]):
     @asynccontextmanager
     async def __asynccontextmanager__(self) -> AsyncGenerator[Self]:
         """Start gathering; see the class for what leaving does."""
-        async with unwrapped_task_group() as group:
+        async with in_one_task("coalescer"), unwrapped_task_group() as group:
             self._open = True
             finished = anyio.Event()
             job = Upkeep(group).start("coalescer", self._work, finished)

@@ -18,7 +18,7 @@ from itertools import count
 from math import inf
 from typing import Generic, Literal, TypeVar
 
-from tenure.arguments import check_count
+from tenure.arguments import check_count, check_flag
 from tenure.errors import PoolClosed, PoolTimeout
 from tenure.local._lending import Lending, Loan
 from tenure.local._pool_hooks import Hooks, bounded
@@ -190,7 +190,7 @@ class KeyedPool(Lending[T, Asked[K], KeyedEntry[K, T]], Generic[K, T]):
             hash(key)
         except TypeError:
             raise TypeError(f"key must be hashable, not {key!r}") from None
-        return Loan(self, Asked(key, exclusive), timeout)
+        return Loan(self, Asked(key, check_flag("exclusive", exclusive)), timeout)
 
     def statistics(self) -> KeyedPoolStatistics:
         """Return the current state. Counts its keys one by one."""

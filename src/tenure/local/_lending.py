@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, TypeVar
 
 import anyio
 
-from tenure.arguments import check_count
+from tenure.arguments import AsyncBlock, NotAwaited, check_count
 from tenure.errors import BulkheadFull
 from tenure.local._pool_entry import Entry
 from tenure.local._pool_lifecycle import PoolLifecycle
@@ -230,7 +230,7 @@ class Lending(PoolLifecycle, Generic[T, W, E]):
             await anyio.sleep_until(self._next_look(time))
 
 
-class Loan(AbstractAsyncContextManager[T]):
+class Loan(AsyncBlock, NotAwaited, AbstractAsyncContextManager[T]):
     """What `acquire` returns: one block with one resource."""
 
     __slots__ = ("_borrower", "_entered", "_entry", "_pool", "_timeout", "_want")

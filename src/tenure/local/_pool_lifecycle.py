@@ -10,8 +10,9 @@ from typing import Any, Self
 import anyio
 from anyio import AsyncContextManagerMixin
 
+from tenure.arguments import AsyncBlock
 from tenure.errors import PoolClosed
-from tenure.upkeep import Job, Upkeep, unwrapped_task_group
+from tenure.upkeep import Job, Upkeep, in_one_task, unwrapped_task_group
 from tenure.waiting import Line, Waiter, checkpoint
 
 __all__ = ("PoolLifecycle",)
@@ -19,7 +20,7 @@ __all__ = ("PoolLifecycle",)
 _NOT_OPEN = "the pool is not open: use it inside of its `async with` block"
 
 
-class PoolLifecycle(AsyncContextManagerMixin):
+class PoolLifecycle(AsyncBlock, AsyncContextManagerMixin):
     """The states of a pool (new, opening, open, closing) and the jobs that run while it is open.
 
     Thread safety: none; all on the thread of one loop.
@@ -93,7 +94,7 @@ class PoolLifecycle(AsyncContextManagerMixin):
         if self._phase != "new":
             raise RuntimeError("a pool can be opened only once; make a new one")
         self._phase = "opening"
-        async with unwrapped_task_group() as group:
+        async with in_one_task("pool"), unwrapped_task_group() as group:
             self._upkeep = Upkeep(group)
             try:
                 await self._begin()

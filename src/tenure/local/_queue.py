@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from math import inf
 from typing import Generic, Self, TypeVar
@@ -11,6 +10,7 @@ from warnings import warn
 
 from anyio import ClosedResourceError, EndOfStream, WouldBlock
 
+from tenure.arguments import AsyncBlock, NotAwaited
 from tenure.local._backlog import Entry, Fifo, Ranked
 from tenure.waiting import Line, Waiter, checkpoint
 
@@ -180,19 +180,14 @@ class _Queue(Generic[T]):
             self._backlog.add(getter.value.again())
             self._serve()
 
-    @asynccontextmanager
-    async def take(self) -> AsyncGenerator[T]:
+    def take(self) -> AbstractAsyncContextManager[T, None]:
         """A block with the next item, which ends with `task_done`: ``async with queue.take() as item:``.
 
         The item counts as done however the block ends; put one again that shall be tried again. Raises as `get` does.
 
         Cancellation: while waiting, nothing is taken; in the block, the item counts as done.
         """
-        item = await self.get()
-        try:
-            yield item
-        finally:
-            self.task_done()
+        return _Take(self)
 
     def __aiter__(self) -> Self:
         """Go through the items, taking each, until the queue is closed and empty."""
@@ -303,6 +298,19 @@ class _Queue(Generic[T]):
             f"<{type(self).__name__}{state} {self._backlog.size}/{self._max_size}, {self._unfinished} unfinished,"
             f" {len(self._putters)} putting, {len(self._getters)} getting>"
         )
+
+
+class _Take(AsyncBlock, NotAwaited, AbstractAsyncContextManager[T, None]):
+    __slots__ = ("_queue",)
+
+    def __init__(self, queue: _Queue[T]) -> None:
+        self._queue = queue
+
+    async def __aenter__(self) -> T:
+        return await self._queue.get()
+
+    async def __aexit__(self, *_: object) -> None:
+        self._queue.task_done()
 
 
 class Queue(_Queue[T]):

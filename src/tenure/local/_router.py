@@ -10,10 +10,10 @@ from typing import Generic, Self, TypeVar
 
 from anyio import AsyncContextManagerMixin, ClosedResourceError
 
-from tenure.arguments import check_count
+from tenure.arguments import AsyncBlock, check_count
 from tenure.local._queue import Queue
 from tenure.local._reentrancy import Reentrancy, is_reentrant
-from tenure.upkeep import Upkeep, unwrapped_task_group
+from tenure.upkeep import Upkeep, in_one_task, unwrapped_task_group
 from tenure.waiting import Line
 
 __all__ = ("Router", "RouterKindStatistics", "RouterStatistics")
@@ -55,7 +55,7 @@ class _KindWorkers(Generic[T]):
         self.busy = self.unfinished = self.handled = 0
 
 
-class Router(AsyncContextManagerMixin, Generic[K, T]):
+class Router(AsyncBlock, AsyncContextManagerMixin, Generic[K, T]):
     """Handles items of several kinds: ``await handler(kind, item)``, in workers that each kind has for itself.
 
     ``Router({"mail": 2, "thumbnail": 8}, handler, max_size=100)``: for each kind so many workers, and a queue in
@@ -94,7 +94,7 @@ class Router(AsyncContextManagerMixin, Generic[K, T]):
     @asynccontextmanager
     async def __asynccontextmanager__(self) -> AsyncGenerator[Self]:
         """Start the workers; see the class for what leaving does."""
-        async with unwrapped_task_group() as group:
+        async with in_one_task("router"), unwrapped_task_group() as group:
             self._workers = self._new_workers()
             upkeep = Upkeep(group)
             for kind, workers in self._workers.items():

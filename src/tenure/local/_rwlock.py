@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from anyio import BrokenResourceError, WouldBlock
 
+from tenure.arguments import AsyncBlock, NotAwaited
 from tenure.waiting import Line, checkpoint, on_task_end, this_task
 
 if TYPE_CHECKING:
@@ -318,7 +319,7 @@ class RWLock:
         return BrokenResourceError(f"{self!r}: a task that held it has ended without giving it back")
 
 
-class _Block:
+class _Block(AsyncBlock, NotAwaited):
     __slots__ = ("_lock", "_task")
 
     def __init__(self, lock: RWLock, task: object = None) -> None:

@@ -19,10 +19,11 @@ import anyio
 from anyio import AsyncContextManagerMixin, BrokenResourceError, ClosedResourceError
 from anyio.lowlevel import checkpoint_if_cancelled
 
+from tenure.arguments import AsyncBlock
 from tenure.local._outcome import Failed, Returned
 from tenure.local._reentrancy import Reentrancy, is_reentrant
 from tenure.observe import Reporter
-from tenure.upkeep import Upkeep, unwrapped_task_group
+from tenure.upkeep import Upkeep, in_one_task, unwrapped_task_group
 from tenure.waiting import Line
 
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ class _Flight:
             self.job.cancel()
 
 
-class SingleFlight(AsyncContextManagerMixin):
+class SingleFlight(AsyncBlock, AsyncContextManagerMixin):
     """Lets one call for each key run at a time, and returns its result, or raises its error, in all waiting tasks.
 
     Nothing is kept: a call that comes after the end starts anew. There is no limit on the number of keys, and
@@ -108,7 +109,7 @@ class SingleFlight(AsyncContextManagerMixin):
 
     @asynccontextmanager
     async def __asynccontextmanager__(self) -> AsyncGenerator[Self]:
-        async with unwrapped_task_group() as group:
+        async with in_one_task("single flight"), unwrapped_task_group() as group:
             self._upkeep, self._closed = Upkeep(group), False
             try:
                 yield self

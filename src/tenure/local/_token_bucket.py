@@ -15,7 +15,7 @@ from typing import Any, Self, cast, overload
 import anyio
 from anyio import CancelScope, WouldBlock
 
-from tenure.arguments import LONGEST, check_seconds
+from tenure.arguments import LONGEST, AsyncBlock, check_flag, check_seconds
 from tenure.errors import WouldExceedDeadline
 from tenure.limits import REQUESTS, Available, Cost, Limit, LimiterState, Limits, Spending, SpendingBlock
 from tenure.waiting import Line, Waiter, checkpoint, now
@@ -105,7 +105,7 @@ _ONE_UNIT = Limits((Limit(1e12),))
 """A bucket with a rate counts requests."""
 
 
-class TokenBucket:
+class TokenBucket(AsyncBlock):
     """Lets `rate` tokens a second through, and at most `burst` at once after a pause.
 
     First come, first served, whatever the weights: a task that wants many tokens delays later ones, and is not
@@ -203,6 +203,8 @@ class TokenBucket:
 
         Cancellation: nothing is taken and the place in the line is lost; later waiters go sooner.
         """
+        if fail_fast is not False:
+            check_flag("fail_fast", fail_fast)
         try:
             fits = 0 < n <= self._burst
         except TypeError:
@@ -379,7 +381,7 @@ class TokenBucket:
         """
         limits, costs = self._costs(cost)
         n = costs if isinstance(self, _OfLimits) else costs[REQUESTS]
-        book = partial(self._acquire_spending, n, fail_fast)
+        book = partial(self._acquire_spending, n, check_flag("fail_fast", fail_fast))
         return SpendingBlock("token bucket", Spending(limits, costs), book, self._correct_spending)
 
     def _costs(self, cost: Cost) -> tuple[Limits, dict[str, float]]:

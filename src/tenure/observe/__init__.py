@@ -10,9 +10,10 @@ from tenure.lazy import exports
 if TYPE_CHECKING:
     from ._frames import is_ours, trimmed
     from ._logging import LoggingObserver
-    from ._observer import Observer
+    from ._observer import Observer, check_observer
     from ._observers import Observers
     from ._opentelemetry import OpenTelemetryObserver
+    from ._printable import printable, printable_lines
     from ._prometheus import PrometheusObserver
     from ._reporter import Reporter, log
     from ._samples import Sample, Source
@@ -33,8 +34,11 @@ __all__ = (
     "Tracing",
     "TracingObserver",
     "Trying",
+    "check_observer",
     "is_ours",
     "log",
+    "printable",
+    "printable_lines",
     "trimmed",
 )
 
@@ -44,9 +48,10 @@ __getattr__: Callable[[str], Any] = exports(
     {
         "_frames": "is_ours trimmed",
         "_logging": "LoggingObserver",
-        "_observer": "Observer",
+        "_observer": "Observer check_observer",
         "_observers": "Observers",
         "_opentelemetry": "OpenTelemetryObserver",
+        "_printable": "printable printable_lines",
         "_prometheus": "PrometheusObserver",
         "_reporter": "Reporter log",
         "_samples": "Sample Source",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from ._reporter import exc_info
+from ._reporter import exc_info, rounded, write_record
 
 _WARNINGS = frozenset(
     {
@@ -16,11 +16,14 @@ _WARNINGS = frozenset(
 # What tenure logs itself, as warnings of "tenure", whether or not there is an observer.
 _LOGGED = frozenset(
     {
-        *("lease.lost", "link.lost", "task.dead", "task.lost"),
+        *("claim.unmatched", "lease.lost", "link.lost", "task.dead", "task.lost"),
         *("breaker.listener_failed", "breaker.matcher_failed", "pool.check_failed", "pool.close_failed"),
         *("pool.create_failed", "pool.leak", "pool.on_evict_failed", "pool.reset_failed"),
     }
 )
+
+# Likewise, as information.
+_INFORMED = frozenset({"link.back", "operation.resent", "work.ended"})
 
 
 class LoggingObserver:
@@ -37,17 +40,10 @@ class LoggingObserver:
 
     def notice(self, event: str, /, **fields: object) -> None:
         """Log the event."""
-        logged = event in _LOGGED
-        if logged and f"{self._logger.name}.".startswith("tenure."):
+        logged = event in _LOGGED or (event == "session.lost" and fields.get("reason") == "gone")
+        if (logged or event in _INFORMED) and f"{self._logger.name}.".startswith("tenure."):
             return
         level = logging.WARNING if logged or event in _WARNINGS else logging.DEBUG
         if self._logger.isEnabledFor(level):
-            text = " ".join(f"{name}={value!r}" for name, value in fields.items())
-            self._logger.log(
-                level,
-                "%s %s",
-                event,
-                text,
-                exc_info=exc_info(fields.get("error")) if logged else None,
-                extra={f"tenure_{name}": value for name, value in fields.items()},
-            )
+            text = " ".join([event, *(f"{name}={rounded(value)!r}" for name, value in fields.items())])
+            write_record(self._logger, level, text, fields, exc_info(fields.get("error")) if logged else None)

@@ -12,9 +12,9 @@ class Observer(Protocol):
     token, held), `lease.lost` (key, token, reason, error), `session.opened` (session, ttl), `session.lost` (session,
     reason), `link.lost` (url, error), `link.back` (url, seconds), `operation.resent` (operation, key, outage),
     `task.done`, `task.retry`, `task.dead`, `task.discarded`, `task.cancelled`, `task.postponed`, `task.given_back`,
-    `task.lost` (queue, id, attempt, seconds; `task.lost` has a reason), `pool.check_failed` (key, resource, token,
-    error), and those of a processor, which begin with `processor.`. A task's event has an `error` if its try ended
-    with an exception: that exception. More events and more fields may come.
+    `task.lost` (queue: its name, id, attempt, seconds; `task.lost` has a reason), `pool.check_failed` (key, resource,
+    token, error), and those of a processor, which begin with `processor.`. A task's event has an `error` if its try
+    ended with an exception: that exception. More events and more fields may come.
 
     An observer that also makes spans has an attribute `tracing`: a `Tracing`. The store looks at it once.
 
@@ -24,3 +24,10 @@ class Observer(Protocol):
     def notice(self, event: str, /, **fields: object) -> None:
         """Take note. Must be quick and must not raise; times are in seconds."""
         ...
+
+
+def check_observer(observer: Observer | None) -> Observer | None:
+    """Return it. Raises `TypeError` for what is no observer: it would fail at each event."""
+    if observer is not None and not callable(getattr(observer, "notice", None)):
+        raise TypeError(f"observer must have a method notice(event, **fields), which {observer!r} has not")
+    return observer

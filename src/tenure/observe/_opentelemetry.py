@@ -15,7 +15,7 @@ class OpenTelemetryObserver:
 
     The counter `<prefix>.events` by event; the histogram `<prefix>.event.duration` in seconds by event and field
     (`waited`, `held`, `seconds`). `watch(processor)` adds the processor's figures, with dots for the first underscores.
-    `meter` is one of the global provider by default. Raises `RuntimeError` if the extra `otel` is not installed.
+    `meter` is one of the global provider by default. Raises `ModuleNotFoundError` if the extra `otel` is not installed.
 
     Thread safety: any; readers collect in threads of their own.
     """

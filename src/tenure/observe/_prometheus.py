@@ -16,8 +16,8 @@ class PrometheusObserver:
 
     `<prefix>_events_total` by event; `<prefix>_event_seconds`, a histogram by event and field (`waited`, `held`,
     `seconds`). `watch(processor)` adds the processor's figures. `registry` is prometheus_client's own by default.
-    Serve them as usual, with `prometheus_client.start_http_server`. Raises `RuntimeError` if the extra `prometheus` is
-    not installed.
+    Serve them as usual, with `prometheus_client.start_http_server`. Raises `ModuleNotFoundError` if the extra
+    `prometheus` is not installed.
 
     Thread safety: any; `prometheus_client` collects in threads of its own.
     """

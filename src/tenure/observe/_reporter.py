@@ -9,16 +9,19 @@ import traceback
 import weakref
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from types import TracebackType
-from typing import Any, ParamSpec, TypeVar
+from types import MappingProxyType, TracebackType
+from typing import ParamSpec, TypeVar
 
 from ._frames import trimmed
-from ._observer import Observer
+from ._observer import Observer, check_observer
+from ._printable import printable, printable_lines
 from ._rate import Rate
 from ._tracing import Tracing, tracing_of
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+ExcInfo = tuple[type[BaseException], BaseException, TracebackType | None]
 
 _logger = logging.getLogger("tenure")
 
@@ -45,7 +48,7 @@ class Reporter:
         later: Callable[[Callable[[], None]], object] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.observer: Observer | None = observer
+        self.observer: Observer | None = check_observer(observer)
         self.tracing: Tracing | None = tracing_of(observer)
         self._later = later
         self._rate = Rate(clock, _left_out)
@@ -102,10 +105,8 @@ class Reporter:
 
 
 def _write(level: int, event: str, fields: Mapping[str, object]) -> None:
-    error = fields.get("error")
     facts = [f"{name}={_shown(value)}" for name, value in fields.items()]
-    extra = {f"tenure_{name}": value for name, value in fields.items()}
-    log(level, "%s", " ".join([event, *facts]), exc_info=exc_info(error), extra=extra)
+    log(level, " ".join([event, *facts]), fields)
 
 
 def _left_out(kind: str, count: int) -> None:
@@ -114,20 +115,44 @@ def _left_out(kind: str, count: int) -> None:
     _write(logging.WARNING, event, {**about, "left_out": count})
 
 
-def log(level: int, message: str, *args: object, **options: Any) -> None:
+def log(
+    level: int, text: str, fields: Mapping[str, object] = MappingProxyType({}), *, stack: str = ""
+) -> None:
     """Log a line of tenure. Raises nothing: what a filter or handler of the user's raises is printed to stderr."""
     try:
-        _logger.log(level, message, *args, **options)
+        write_record(_logger, level, text, fields, exc_info(fields.get("error")), stack)
     except Exception:  # noqa: BLE001 - printed, as `logging` does itself where a handler lets it
         stderr = sys.stderr
         # a service may have none, or a closed one
         if logging.raiseExceptions and stderr is not None:  # pyright: ignore[reportUnnecessaryComparison]
             with suppress(OSError, ValueError):
-                stderr.write(f"--- tenure could not log {message % args} ---\n")
-                traceback.print_exc(file=stderr)
+                stderr.write(f"--- tenure could not log {printable(text)} ---\n")
+                stderr.write(f"{printable_lines(traceback.format_exc())}\n")
 
 
-ExcInfo = tuple[type[BaseException], BaseException, TracebackType | None]
+def write_record(
+    logger: logging.Logger,
+    level: int,
+    text: str,
+    fields: Mapping[str, object],
+    problem: ExcInfo | None,
+    stack: str = "",
+) -> None:
+    """Log a line, with the traceback of a problem or a stack below it. The record has the fields as attributes.
+
+    Names and errors may come from strangers, so the line and the traceback are escaped. `logging.Formatter` takes a
+    traceback that stands in `exc_text` as it is; handlers that report errors elsewhere find the error in `exc_info`.
+    """
+    if not logger.isEnabledFor(level):
+        return
+    path, number, function, _ = logger.findCaller()
+    extra = {f"tenure_{name}": value for name, value in fields.items()}
+    below = printable_lines(stack) if stack else None
+    arguments = path, number, printable(text), (), problem, function, extra, below
+    record = logger.makeRecord(logger.name, level, *arguments)
+    if problem is not None:
+        record.exc_text = printable_lines("".join(traceback.format_exception(*problem)))
+    logger.handle(record)
 
 
 def exc_info(error: object) -> ExcInfo | None:
@@ -137,8 +162,13 @@ def exc_info(error: object) -> ExcInfo | None:
     return type(error), error, trimmed(error.__traceback__)
 
 
+def rounded(value: object) -> object:
+    """A value of a line; a float to six places, such as seconds to microseconds. The record has all of its digits."""
+    return round(value, 6) if isinstance(value, float) else value
+
+
 def _shown(value: object) -> str:
     try:
-        return repr(value) if isinstance(value, BaseException) else str(value)
+        return repr(value) if isinstance(value, BaseException) else str(rounded(value))
     except Exception:  # noqa: BLE001 - it is the user's own, and what it says must not hide what it is
         return type(value).__name__

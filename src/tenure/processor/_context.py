@@ -6,6 +6,7 @@ from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 from typing import Any
 
+from tenure.arguments import AsyncBlock, NotAwaited
 from tenure.errors import AcquireTimeout
 from tenure.shared import Claim, Lease, Lock
 from tenure.store import Store
@@ -13,7 +14,7 @@ from tenure.store import Store
 from ._meter import Meter
 
 
-class MeasuredLock:
+class MeasuredLock(AsyncBlock, NotAwaited):
     """A shared lock for a block, which receives its `Lease`. For one use: `async with context.lock(name) as lease`."""
 
     __slots__ = ("_hold", "_meter", "_name", "_since")

@@ -94,8 +94,7 @@ class Report:
         tally = Tally()
         for name, sketch in data["sketches"].items():
             tally.sketches[name] = Sketch.from_data(sketch)
-        # processes of the release before report no minutes
-        minutes = [Minute(*map(float, minute)) for minute in data.get("minutes", ())]
+        minutes = [Minute(*map(float, minute)) for minute in data["minutes"]]
         return cls(data["workers"], data["busy"], data["throughput"], tally, minutes)
 
 

@@ -37,18 +37,17 @@ from tenure.errors import (
     PoolTimeout,
     StoreClosed,
 )
-from tenure.handlers import describe, is_closing, parted
+from tenure.handlers import describe, is_closing, name_of, parted
 from tenure.local import CircuitBreaker, Pool
 from tenure.shared import (
-    Discard,
     RateLimiter,
     ResourcePool,
     Retry,
-    RetryLater,
     Runners,
     Semaphore,
     Task,
     WorkQueue,
+    is_failure,
 )
 from tenure.waiting import Line, Waiter, now
 
@@ -69,7 +68,6 @@ OUTCOMES = {
     Verdict.POSTPONE: "postponed",
 }
 
-Handler = Callable[[Task, Context], Awaitable[Any]]
 Where = Mapping[str, Any] | Callable[[Task], Mapping[str, Any]]
 
 
@@ -77,7 +75,7 @@ Where = Mapping[str, Any] | Callable[[Task], Mapping[str, Any]]
 class Parts:
     """What the tasks of all kinds enter; None for what there is not. Times are in seconds."""
 
-    handler: Handler
+    handler: Callable[[Task, Context], Awaitable[Any]]
     timeout: float | None
     claims: ResourcePool | None
     where: Where | None
@@ -135,6 +133,7 @@ class KindWorkers:
             turns=self._turns.turn if adaptive or permits or parts.places else None,
             judge=self._judge,
             on_settled=self._on_settled,
+            name=name_of(parts.handler),
         )
         self._parts = parts
         self._is_bare = not parts.any and breaker is None
@@ -301,13 +300,14 @@ class KindWorkers:
     def _judge(self, task: Task, failure: BaseException) -> BaseException | None:
         if isinstance(failure, GivenBack):
             return None
-        if not isinstance(failure, (Discard, RetryLater)) and task.lost is None:
+        if is_failure(failure) and task.lost is None:
             self.meter.report("failures", id=task.id, attempt=task.attempt, error=describe(failure))
         return failure
 
     def _on_settled(self, task: Task, settle: Settle, refused: str | None) -> None:
+        del task
         if refused:
-            self.meter.report("leases_lost", key=f"{self.queue.key} task {task.id}", reason=refused)
+            self.meter.count("leases_lost")  # the event is `task.lost`
             self.meter.count("lost")
         else:
             self.meter.count(OUTCOMES[settle.verdict])

@@ -49,6 +49,6 @@ def preset_of(preset: str | Preset) -> Preset:
     """The preset that is meant. Raises `ValueError` if there is none of that name."""
     if isinstance(preset, Preset):
         return preset
-    if preset not in PRESETS:
+    if not isinstance(preset, str) or preset not in PRESETS:  # pyright: ignore[reportUnnecessaryIsInstance]
         raise ValueError(f"preset must be one of {', '.join(PRESETS)}, or a Preset, not {preset!r}")
     return PRESETS[preset]

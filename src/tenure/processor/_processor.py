@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
@@ -12,12 +13,12 @@ from typing import Any, Self, TypedDict, Unpack
 import anyio
 from anyio import AsyncContextManagerMixin
 
-from tenure.arguments import check_seconds, check_timeout
+from tenure.arguments import AsyncBlock, check_seconds, check_timeout
 from tenure.engine import OnDuplicate
 from tenure.errors import DuplicateTask
-from tenure.handlers import watched_loop
+from tenure.handlers import adapted, watched_loop
 from tenure.local import CircuitBreaker, Pool
-from tenure.observe import LoggingObserver, Observer, Sample
+from tenure.observe import LoggingObserver, Observer, Sample, check_observer, log
 from tenure.shared import RateLimiter, ResourcePool, Retry, Semaphore, WorkQueue
 from tenure.store import Store
 from tenure.upkeep import Upkeep, unwrapped_task_group
@@ -25,7 +26,7 @@ from tenure.waiting import now
 
 from ._adaptive import Adaptive
 from ._fleet import Fleet, Fleets, Report
-from ._kind_workers import Handler, KindWorkers, Parts, Where
+from ._kind_workers import KindWorkers, Parts, Where
 from ._meter import Meter
 from ._metrics import Metrics, metrics_of
 from ._minutes import Minutes
@@ -36,6 +37,7 @@ from ._polling import poll, watch_heartbeats
 from ._presets import Preset, preset_of
 from ._samples import samples_of
 from ._settings import (
+    Handler,
     check_adaptive,
     check_claims,
     check_connections,
@@ -56,14 +58,18 @@ class Overrides(TypedDict, total=False):
     queue_size: int
 
 
-class Processor(AsyncContextManagerMixin):
-    """Runs `handler(task, context)` for each task that is submitted, here or in any process with one of the same name.
+class Processor(AsyncBlock, AsyncContextManagerMixin):
+    """Runs `handler` for each task that is submitted, here or in any process with one of the same name.
 
     `async with Processor(...) as processor` runs its workers; leaving the block drains them. Tasks wait in a
     `WorkQueue` of the processor's name, so they are leased and fenced, survive this process, and submitters wait while
     it is full.
 
-    `preset` is a name of `PRESETS` or a `Preset`; `workers`, `connections`, `rate` (None: no limit) and `queue_size`
+    `handler` gets the payload or the task, as the handler of a `Worker` does. A parameter annotated `Context` gets the
+    context.
+
+    `preset` is a name of `PRESETS` or a `Preset`. It limits the rate too: without any argument, to 100 tasks a second
+    in all processes; the log says so at level INFO. `workers`, `connections`, `rate` (None: no limit) and `queue_size`
     override its fields. The rate is one for all processes, the rest for each process. A task enters, in this order,
     what there is of: a claim of `claims` that matches `where` (a mapping, or a function of the task), a connection of
     `pool`, the rate, the circuit breaker; and leaves it in the opposite order, however it ends. `pool` makes a
@@ -117,15 +123,18 @@ class Processor(AsyncContextManagerMixin):
         check_claims(claims, where)
         check_type("retry", retry, Retry)
         check_type("limit", limit, Semaphore)
+        # a rate that nobody has asked for by its number
+        self._rate_of = preset if isinstance(preset, str) and "rate" not in overrides else None
         if overrides.get("rate", 1) is None:
             overrides["rate"] = inf
         self.preset: Preset = replace(preset_of(preset), **overrides)
         self.name = name
         self._store = store
-        self._handler = handler
+        self._handler = adapted(handler, context=True)
         self._shares = shares(self.preset.workers, kinds or {})
         self._lend = check_lend(lend, kinds)
         self._limit = limit
+        check_type("queue_options", queue_options, Mapping)
         options: dict[str, Any] = {"max_size": self.preset.queue_size, **(queue_options or {})}
         self._queues = {
             kind: WorkQueue(store, name if kind is None else f"{name}/{kind}", **options)
@@ -143,7 +152,7 @@ class Processor(AsyncContextManagerMixin):
         self._grace = check_timeout("grace", grace)
         self._retry = retry
         self._look_every = check_seconds("look_every", look_every, least=None)
-        self._observer = observer or store.observer or LoggingObserver()
+        self._observer = check_observer(observer) or store.observer or LoggingObserver()
         if pool is not None:
             check_connections(self.preset, self._connection_timeout, self._timeout)
         self._workers: dict[str | None, KindWorkers] = {}
@@ -222,6 +231,11 @@ class Processor(AsyncContextManagerMixin):
     def ready(self) -> bool:
         """Whether its store can be reached and has not lost its session, as far as this process knows."""
         return self._store.ready
+
+    @property
+    def unready(self) -> str | None:
+        """Why it is not `ready`, in words; None if it is."""
+        return self._store.unready
 
     async def run(self) -> None:
         """Enter the processor, and work until cancelled or drained: for `serve`. Raises what the block would raise.
@@ -304,6 +318,9 @@ class Processor(AsyncContextManagerMixin):
             raise RuntimeError(f"{self!r}: entered before; make a new one")
         self._store.check_here()
         self._state = "running"
+        if self._rate_of is not None:
+            limit = f"limited to {self.preset.rate:g} tasks/s by preset {self._rate_of}"
+            log(logging.INFO, f"processor {self.name}: {limit}; rate=None lifts the limit")
         if self._limit is not None:
             await agree_on(self._limit)
         async with AsyncExitStack() as stack:

@@ -2,23 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import cast
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Protocol, cast
 
-from tenure.arguments import check_count, check_name
-from tenure.handlers import check_signature, is_async
+from tenure.arguments import check_count, check_flag, check_name
+from tenure.handlers import is_async, name_of
 from tenure.local import CircuitBreaker
 from tenure.shared import ResourcePool
 
 from ._adaptive import Adaptive
+from ._context import Context
 from ._presets import Preset
+
+
+class _WithContextByName(Protocol):
+    def __call__(self, work: Any, /, *, context: Context) -> Awaitable[Any]: ...
+
+
+Handler = (
+    Callable[[Any], Awaitable[Any]]
+    | Callable[[Any, Context], Awaitable[Any]]
+    | Callable[[Context, Any], Awaitable[Any]]
+    | _WithContextByName
+)
 
 
 def check_functions(handler: Callable[..., object], makers: Mapping[str, object]) -> None:
     """Refuse a handler that would block the loop, and functions that cannot be called. Raises `TypeError`."""
     if not is_async(handler):
-        raise TypeError(f"handler must be an async function that takes a task and a context, not {handler!r}")
-    check_signature(handler, "a task", "a context")
+        raise TypeError(
+            f"handler must be an async function, and {name_of(handler)} is none: have an async function call it with "
+            "tenure.local.Threads"
+        )
     for name, make in makers.items():
         # a breaker can be called too, but guards what it is given
         if make is not None and (not callable(make) or isinstance(make, CircuitBreaker)):
@@ -58,11 +73,10 @@ def shares(workers: int, kinds: object) -> dict[str | None, int]:
 
 def check_lend(value: object, kinds: object) -> bool:
     """Refuse lending without kinds that could lend. Raises `TypeError`, `ValueError`."""
-    if not isinstance(value, bool):
-        raise TypeError(f"lend must be True or False, not {value!r}")
-    if value and not kinds:
+    lend = check_flag("lend", value)
+    if lend and not kinds:
         raise ValueError("lend needs kinds=: without them there is no kind to lend to")
-    return value
+    return lend
 
 
 def check_adaptive(value: object) -> Adaptive | None:

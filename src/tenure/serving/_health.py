@@ -74,11 +74,8 @@ class _Health:
                 try:
                     await listener.serve(self._converse)
                 except* OSError as problems:  # too many open files
-                    log(
-                        logging.WARNING,
-                        "health checks: cannot accept connections: %s",
-                        problems.exceptions[0],
-                    )
+                    problem = problems.exceptions[0]
+                    log(logging.WARNING, f"health checks: cannot accept connections: {problem}")
                     await anyio.sleep(1)
 
     async def _converse(self, stream: SocketStream) -> None:

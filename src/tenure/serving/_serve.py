@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from contextlib import AsyncExitStack
 
-from tenure.arguments import check_seconds, check_timeout
+from tenure.arguments import check_flag, check_seconds, check_timeout
 from tenure.observe import log
 
 from ._address import parse_address
@@ -34,7 +34,7 @@ async def serve(
     logged) at which a thread answers GET over HTTP. `/live` is 200 unless the event loop has been blocked for more than
     `stalled` seconds, which is 503. `/ready` is 200 unless the loop is blocked, the services drain, or a service has an
     attribute `ready` that is false: a worker's and a processor's is false while the engine cannot be reached or their
-    session is lost.
+    session is lost. The answer says for each such service why, by its attribute `unready`, a str, if it has that.
 
     Signals are received only in the main thread, and only while `serve` runs; afterwards they do what they did before.
     `signals=False` leaves them alone. Raises `RuntimeError` in another thread without `signals=False`; `OSError` if the
@@ -44,6 +44,7 @@ async def serve(
     """
     grace = check_timeout("grace", grace)
     stalled = check_seconds("stalled", stalled, least=None)
+    signals = check_flag("signals", signals)
     address = None if health is None else parse_address("health", health)
     serving = Serving(services, grace=grace)
     async with AsyncExitStack() as stack:
@@ -51,5 +52,5 @@ async def serve(
             await stack.enter_async_context(signals_received(serving.on_signal))
         if address is not None:
             ports = stack.enter_context(answering(*address, stalled, serving.unready))
-            log(logging.INFO, "health checks: /live and /ready at port %d", ports[0])
+            log(logging.INFO, f"health checks: /live and /ready at port {ports[0]}")
         return await serving.run()

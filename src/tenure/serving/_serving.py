@@ -76,17 +76,15 @@ class Serving:
             self._everything.cancel(reason)
 
     def unready(self) -> str | None:
-        """Why this process is not ready, or None."""
+        """Why this process is not ready, for each service that is not; or None."""
         if self._asked.is_set():
-            return "draining"
-        for one in self._running:
-            try:
-                ready = getattr(one.service, "ready", True)
-            except Exception as problem:  # noqa: BLE001 - the answer says it
-                return f"{one.service!r}: ready raises {problem!r}"
-            if not ready:
-                return f"{one.service!r} is not ready"
-        return None
+            return "drains"
+        reasons = [
+            f"{one.service!r} {reason}"
+            for one in self._running
+            if (reason := _unready(one.service)) is not None
+        ]
+        return "; ".join(reasons) or None
 
     async def run(self) -> bool:
         """Run all until they have ended; return whether none had to be cancelled.
@@ -146,3 +144,13 @@ class Serving:
     async def _limit(self, grace: float) -> None:
         await anyio.sleep_until(now() + grace)
         self.cancel(f"not done within {grace:g} s")
+
+
+def _unready(service: Any) -> str | None:
+    try:
+        if getattr(service, "ready", True):
+            return None
+        reason = getattr(service, "unready", None)
+    except Exception as problem:  # noqa: BLE001 - the answer says it
+        return f"is not ready: {problem!r} was raised"
+    return f"is not ready: {reason}" if reason else "is not ready"

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ._queue import WorkQueue
     from ._records import Audit, Item, QueueStatistics, TaskPage, TaskRecord, record_of
     from ._resource_pool import PooledResource, ResourcePool, ResourcePoolStatistics
-    from ._retry import Discard, Retry, RetryLater
+    from ._retry import Dead, Discard, Retry, RetryLater, is_failure
     from ._runners import Runners
     from ._rwlock import RWLock
     from ._schedule import Schedule
@@ -42,6 +42,7 @@ __all__ = (
     "BarrierStatistics",
     "Claim",
     "Completed",
+    "Dead",
     "Discard",
     "Election",
     "GroupStatistics",
@@ -80,6 +81,7 @@ __all__ = (
     "Worker",
     "WorkerStatistics",
     "break_holder",
+    "is_failure",
     "record_of",
     "schedules_in",
 )
@@ -104,7 +106,7 @@ __getattr__: Callable[[str], Any] = exports(
         "_queue": "WorkQueue",
         "_records": "Audit Item QueueStatistics TaskPage TaskRecord record_of",
         "_resource_pool": "PooledResource ResourcePool ResourcePoolStatistics",
-        "_retry": "Discard Retry RetryLater",
+        "_retry": "Dead Discard Retry RetryLater is_failure",
         "_runners": "Runners",
         "_rwlock": "RWLock",
         "_schedule": "Schedule",

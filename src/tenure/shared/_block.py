@@ -22,6 +22,7 @@ from typing import Generic, Protocol, TypeVar
 
 from anyio import CancelScope
 
+from tenure.arguments import AsyncBlock, NotAwaited
 from tenure.store import Store
 from tenure.waiting import Parked, new_scope, now, on_task_end, this_task
 
@@ -42,15 +43,17 @@ Swallows = TypeVar("Swallows", None, bool)
 """What `__aexit__` returns: None, or whether it swallows the exception."""
 
 
-class LeasedBlock(Generic[L, G, Swallows]):
+class LeasedBlock(AsyncBlock, NotAwaited, Generic[L, G, Swallows]):
     """An async context manager whose body runs for as long as something is held. For one use."""
 
     __slots__ = ("_held", "_key", "_scope", "_store", "_task", "_unwatch")
+    _instead = "tenure.blocking"
 
     def __init__(self, store: Store, key: str) -> None:
         self._store = store
         self._key = key
         self._held: L | None = None
+        self._scope: CancelScope | None = None
         self._task: object = None
         self._unwatch: Callable[[], object] | None = None
 
@@ -98,7 +101,9 @@ class LeasedBlock(Generic[L, G, Swallows]):
                 f"{self._name}: left from another task than it was entered in; it has been given back. Keep its "
                 "`async with` in one task, such as one that waits in between for the end"
             )
-        scope = self._scope
+        scope, self._scope = self._scope, None
+        if scope is None:
+            raise RuntimeError(f"{self._name}: this block was left before")
         acknowledgement = self._acknowledgement(held, error)
         ended_by_us = False
         if error is None and acknowledgement is not None and not scope.cancel_called:

@@ -13,13 +13,14 @@ import anyio
 from anyio import CancelScope
 
 from tenure import engine
-from tenure.arguments import check_name, check_seconds, check_text, check_timeout
+from tenure.arguments import AsyncBlock, NotAwaited, check_name, check_seconds, check_text, check_timeout
 from tenure.engine import EditClaim, GiveBack, Metadata, Operation, Reply
 from tenure.errors import AcquireTimeout, LeaseLost
 from tenure.local import works
-from tenure.store import Codec, Grant, Store, encoded
+from tenure.store import Codec, Grant, Store, decoded, encoded
 
 from ._lease import Hold, Lease, LeaseRequest
+from ._matching import MatchCheck
 
 _LONGEST_REASON = 4096
 _LEAST_REST = 1.0
@@ -110,11 +111,48 @@ def claiming(
 ) -> AbstractAsyncContextManager[Claim, None]:
     """The block that claims a resource, one that passes the check."""
     if check is None:
-        return Hold(partial(Claim, store), store, request, ttl=ttl, timeout=timeout)
+        return _ClaimHold(store, request, ttl=ttl, timeout=timeout)
     return _CheckedClaim(store, request, ttl=ttl, timeout=timeout, check=check)
 
 
-class _CheckedClaim:
+class _ClaimHold(Hold[Claim]):
+    """The block that claims one resource; a claimer that waits learns that no resource at all matches."""
+
+    __slots__ = ("_match", "_where")
+
+    def __init__(self, store: Store, request: ClaimRequest, *, ttl: float, timeout: float | None) -> None:
+        super().__init__(partial(Claim, store), store, request, ttl=ttl, timeout=timeout)
+        self._where = request.where
+        self._match: MatchCheck | None = None
+        if request.where:
+            self._match = MatchCheck(store, request.key, request.where, timeout, self._warn)
+
+    def _on_position(self, position: int) -> None:
+        del position
+        if self._match is not None:
+            self._match.begin()
+
+    async def _obtain(self) -> Grant:
+        try:
+            return await super()._obtain()
+        finally:
+            if self._match is not None:
+                self._match.ended = True
+
+    def _timed_out(self, timeout: float, position: int | None) -> AcquireTimeout:
+        reason = self._unmatched if self._match is not None and self._match.unmatched else ""
+        return AcquireTimeout(self._key, timeout, position=position, reason=reason)
+
+    def _warn(self) -> None:
+        self._store.reporter.warn("claim.unmatched", key=self._key, reason=self._unmatched)
+
+    @property
+    def _unmatched(self) -> str:
+        fields = ", ".join(f"{name}={value.decode(errors='replace')}" for name, value in self._where)
+        return f"when the claim read the pool, no resource matched where {fields}"
+
+
+class _CheckedClaim(AsyncBlock, NotAwaited):
     """A block that claims one resource after the other until one passes the check. For one use."""
 
     __slots__ = ("_check", "_entered", "_hold", "_request", "_store", "_timeout", "_ttl")
@@ -142,7 +180,8 @@ class _CheckedClaim:
                     if left <= 0:
                         raise AcquireTimeout(self._request.key, left)
         except AcquireTimeout as error:
-            raise AcquireTimeout(error.key, self._timeout or 0, position=error.position) from None
+            seconds = self._timeout or 0
+            raise AcquireTimeout(error.key, seconds, position=error.position, reason=error.reason) from None
         return claim
 
     async def __aexit__(
@@ -154,7 +193,7 @@ class _CheckedClaim:
 
     async def _attempt(self, timeout: float | None) -> Claim | None:
         """Claim a resource; None if it fails the check, and another one may pass."""
-        hold = Hold(partial(Claim, self._store), self._store, self._request, ttl=self._ttl, timeout=timeout)
+        hold = _ClaimHold(self._store, self._request, ttl=self._ttl, timeout=timeout)
         check = self._check
         try:
             async with AsyncExitStack() as stack:
@@ -190,5 +229,5 @@ def encode(codec: Codec, what: str, fields: object) -> Metadata:
 
 
 def decode(codec: Codec, fields: Metadata) -> dict[str, Any]:
-    """The fields as they were given."""
-    return {name: codec.decode(value) for name, value in fields}
+    """The fields as they were given. Raises `ValueError` for what the codec refuses."""
+    return {name: decoded(codec, f"the metadata {name!r}", value) for name, value in fields}

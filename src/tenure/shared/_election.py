@@ -9,7 +9,7 @@ from typing import TypeVar, cast
 
 from anyio import CancelScope
 
-from tenure.arguments import check_name
+from tenure.arguments import NotABlock, check_name, hinted
 from tenure.engine import Holders, Reply
 from tenure.errors import LeaseLost, StoreClosed
 from tenure.handlers import check_signature
@@ -44,7 +44,7 @@ class Term(Lease):
         return f"{self.node!r} of {self.key}"
 
 
-class Election:
+class Election(NotABlock):
     """One leader at a time over all processes that use the store; candidates wait in order, first come, first served.
 
     `await election.lead(body)` campaigns and runs `body(term)`; leadership moves on only when the body has ended.
@@ -59,7 +59,9 @@ class Election:
     """
 
     __slots__ = ("_key", "_request", "_store", "_ttl", "name", "node")
+    _blocks = "election.term()"
 
+    @hinted(timeout="write election.term(timeout=5)")
     def __init__(self, store: Store, name: str, *, node: str | None = None, ttl: float | None = None) -> None:
         self._store = store
         self._key = Store.key(store, "election", name)
@@ -82,7 +84,7 @@ class Election:
         """
         if not callable(body):
             raise TypeError(f"body must be an async function that takes a term, not {body!r}")
-        check_signature(body, "a term", what="body")
+        check_signature("body", body, "a term")
         while True:
             term: Term | None = None
             try:

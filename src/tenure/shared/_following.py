@@ -9,6 +9,7 @@ from typing import Generic, Self
 
 import anyio.lowlevel
 
+from tenure.arguments import AsyncBlock, NotAwaited
 from tenure.engine import Found, GetTask, Record, Reply
 from tenure.errors import EngineError, ResultUnavailable, StoreClosed
 from tenure.store import Store
@@ -93,7 +94,7 @@ class Feed:
             wake(self.followers)
 
 
-class TaskChanges(Generic[P_co]):
+class TaskChanges(AsyncBlock, NotAwaited, Generic[P_co]):
     """A task as it is, and then at each change, until it has ended.
 
     `async with queue.follow(task_id) as changes: async for record in changes: ...`. A slow reader misses what lay
@@ -131,13 +132,12 @@ class TaskChanges(Generic[P_co]):
     async def __anext__(self) -> TaskRecord[P_co]:
         """Wait for another record than was returned last.
 
-        Raises `ResultUnavailable` if the task is not known, or not any more, `StoreClosed`, `EngineError`, and what the
-        codec raises.
+        Raises `ResultUnavailable` if the task is not known, or not any more, `StoreClosed`, `EngineError`.
         Cancellation: nothing is missed; the record comes next time.
         """
         feed = self._feed
         if feed is None:
-            raise RuntimeError("a task is followed inside of the block of `follow` alone")
+            raise RuntimeError("write `async with queue.follow(...) as changes:`, and read inside that block")
         await anyio.lowlevel.checkpoint()
         while True:
             if feed.version != self._seen and feed.record is not None:

@@ -110,4 +110,5 @@ class GroupSettings:
     def _on_answer(self, answer: object) -> None:
         if isinstance(answer, EngineError):
             self._session = None
-            self._store.reporter.warn("queue.settings_refused", key=self._key, error=answer)
+            name = self._key.removeprefix(self._store.prefix("queue"))
+            self._store.reporter.warn("queue.settings_refused", queue=name, error=answer)

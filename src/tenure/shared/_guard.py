@@ -12,7 +12,7 @@ import re
 from collections.abc import Awaitable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, LiteralString, cast, overload
 
 from tenure.dbapi import Awaiting, Completed, adapt, check_transaction, rendered
 from tenure.errors import LeaseLost
@@ -49,22 +49,32 @@ class SqlGuard:
     table: str = "tenure_fences"
 
     def __post_init__(self) -> None:
-        if not _TABLE.fullmatch(self.table):
-            raise ValueError(f"table must be a plain name, with a schema or without: {self.table!r}")
+        _check_table(self.table)
 
-    @property
-    def create_table(self) -> str:
-        """The statement that makes the table, if it is not there yet. For your migrations."""
-        return f"CREATE TABLE IF NOT EXISTS {self.table} (name TEXT PRIMARY KEY, token BIGINT NOT NULL)"
+    @staticmethod
+    def create_table(table: LiteralString = "tenure_fences") -> LiteralString:
+        """The statement that makes the table, if it is not there yet. For your migrations. Raises `ValueError`."""
+        _check_table(table)
+        return f"CREATE TABLE IF NOT EXISTS {table} (name TEXT PRIMARY KEY, token BIGINT NOT NULL)"
 
-    def statement(self, paramstyle: str) -> tuple[str, Any]:
+    @overload
+    def statement(
+        self, paramstyle: Literal["qmark", "format", "numeric_dollar"]
+    ) -> tuple[LiteralString, tuple[str, int]]: ...
+    @overload
+    def statement(self, paramstyle: Literal["named", "pyformat"]) -> tuple[LiteralString, dict[str, Any]]: ...
+    @overload
+    def statement(self, paramstyle: str) -> tuple[LiteralString, Any]: ...
+    def statement(self, paramstyle: str) -> tuple[LiteralString, Any]:
         """The guard as SQL text and its parameters, in that order those of `execute`.
 
         `paramstyle` is "qmark" or "named" (sqlite3, aiosqlite; "named" for SQLAlchemy's `text` as well), "format" or
         "pyformat" (psycopg) or "numeric_dollar" (asyncpg, whose methods take the parameters one by one); else
         `ValueError`.
         """
-        return rendered(self._sql, self._values, paramstyle)
+        sql, parameters = rendered(self._sql, self._values, paramstyle)
+        # only the name of the table, which was checked, is no literal text
+        return cast("LiteralString", sql), parameters
 
     def passed(self, row: object) -> None:
         """Raise `LeaseLost` ("refused") if the row that the statement returned is None."""
@@ -108,6 +118,11 @@ class SqlGuard:
     @property
     def _values(self) -> dict[str, Any]:
         return {"name": self.name, "token": self.token}
+
+
+def _check_table(table: str) -> None:
+    if not _TABLE.fullmatch(table):
+        raise ValueError(f"table must be a plain name, with a schema or without: {table!r}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,11 +8,10 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Generic, ParamSpec, Self, TypeVar, cast, overload
 
 from tenure.engine import OnDuplicate
-from tenure.handlers import is_async
+from tenure.handlers import is_async, name_of, signature_of
 
-from ._queue import WorkQueue
+from ._queue import WorkQueue, check_queue
 from ._records import Item
-from ._task import Task
 
 Params = ParamSpec("Params")
 R = TypeVar("R")
@@ -38,15 +37,16 @@ class Job(Generic[Params, R]):
     @overload
     def __init__(self, queue: WorkQueue[dict[str, Any]], function: Callable[Params, R]) -> None: ...
     def __init__(self, queue: WorkQueue[dict[str, Any]], function: Callable[Params, Any]) -> None:
+        check_queue(queue)
         if not callable(function):
             raise TypeError(f"function must be a function, not {function!r}")
         try:
-            self._signature = inspect.signature(function)
+            self._signature = signature_of(function)
         except ValueError as problem:
             raise TypeError(f"function must have a signature: {problem}") from None
         self.queue = queue
         self.function: Callable[Params, Any] = function
-        self._name: str = getattr(function, "__qualname__", None) or repr(function)
+        self._name: str = name_of(function)
         self._options: dict[str, Any] = {}
 
     def __repr__(self) -> str:
@@ -107,15 +107,15 @@ class Job(Generic[Params, R]):
         """
         return cast("R", await self.queue.result(task_id))
 
-    def handler(self) -> Callable[[Task[dict[str, Any]]], Any]:
-        """A handler of tasks that calls the function. For the worker alone."""
+    def handler(self) -> Callable[[object], Any]:
+        """A handler of payloads that calls the function. For the worker alone."""
 
-        def call(task: Task[dict[str, Any]]) -> Any:
-            bound = self._bound(task.payload)
+        def call(payload: object) -> Any:
+            bound = self._bound(payload)
             return self.function(*bound.args, **bound.kwargs)
 
-        async def call_and_wait(task: Task[dict[str, Any]]) -> Any:
-            return await call(task)
+        async def call_and_wait(payload: object) -> Any:
+            return await call(payload)
 
         handler = call_and_wait if is_async(self.function) else call
         handler.__qualname__ = self._name  # warnings name it

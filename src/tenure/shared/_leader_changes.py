@@ -8,6 +8,7 @@ from typing import Self
 
 import anyio.lowlevel
 
+from tenure.arguments import AsyncBlock, NotAwaited
 from tenure.engine import Hint, Holders, Holdings, Reply, SessionItem
 from tenure.errors import StoreClosed
 from tenure.store import Session, Store
@@ -20,7 +21,7 @@ def leader_of(holdings: Holdings) -> str | None:
     return holdings.holders[0].value.decode() if holdings.holders else None
 
 
-class LeaderChanges:
+class LeaderChanges(AsyncBlock, NotAwaited):
     """The leader at present, and then each change.
 
     `async with election.watch() as changes: async for leader in changes: ...`. A leader is the name of a node, or None.
@@ -58,7 +59,9 @@ class LeaderChanges:
         Cancellation: nothing is missed; the change comes next time.
         """
         if not self._inside:
-            raise RuntimeError(f"{self._key}: watched outside of the block of its watch")
+            raise RuntimeError(
+                f"{self._key}: write `async with election.watch() as changes:`, and read inside that block"
+            )
         while True:
             session = await self._store.session(self._ttl, self._key)
             listener = self._store.listen(self._key, _Listener)

@@ -180,17 +180,29 @@ class Hold(LeasedBlock[H, Grant, None]):
         if store.observer is not None:
             self._since = now()
         if self._timeout is None:
-            return store.acquire(self._request, self._ttl)
+            return store.acquire(self._request, self._ttl, self._on_position)
         return self._acquire_within(self._timeout)
 
     async def _acquire_within(self, timeout: float) -> Grant:
-        positions: list[int] = []
+        last: int | None = None
+
+        def on_position(position: int) -> None:
+            nonlocal last
+            last = position
+            self._on_position(position)
+
         request = self._request if timeout else replace(self._request, wait=False)
         with anyio.move_on_after(timeout or max(self._store.settle_timeout, _ONE_TRY)):
-            grant = await self._store.acquire(request, self._ttl, positions.append)
+            grant = await self._store.acquire(request, self._ttl, on_position)
             if grant.answer is not Reply.REFUSED:
                 return grant
-        raise AcquireTimeout(self._key, timeout, position=positions[-1] if positions else None)
+        raise self._timed_out(timeout, last)
+
+    def _on_position(self, position: int) -> None:
+        """So many other waiters are before the holder in the line."""
+
+    def _timed_out(self, timeout: float, position: int | None) -> AcquireTimeout:
+        return AcquireTimeout(self._key, timeout, position=position)
 
     def _hand_over(self, obtained: Grant, scope: CancelScope) -> H:
         self.grant = obtained

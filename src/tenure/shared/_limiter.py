@@ -10,7 +10,7 @@ from typing import overload
 import anyio
 from anyio import current_effective_deadline
 
-from tenure.arguments import LONGEST, check_seconds
+from tenure.arguments import LONGEST, AsyncBlock, check_flag, check_seconds, hinted
 from tenure.engine import Booking, Look, RateLimit, RefundRequest, SpendRequest
 from tenure.errors import WouldExceedDeadline
 from tenure.limits import Cost, Limit, LimiterState, Spending, SpendingBlock, limits_of
@@ -19,7 +19,7 @@ from tenure.store import Store
 from ._spenders import Spenders
 
 
-class RateLimiter:
+class RateLimiter(AsyncBlock):
     """Limits a rate over all processes that use the store, with bursts.
 
     On average `rate` per `per` seconds, and up to `burst` at once after a pause (`rate` by default, 1 at least).
@@ -39,6 +39,7 @@ class RateLimiter:
     """
 
     __slots__ = ("_engine_limits", "_key", "_limits", "_spenders", "_store", "name")
+    _instead = "tenure.blocking.RateLimiter"
 
     @overload
     def __init__(
@@ -48,6 +49,7 @@ class RateLimiter:
     @overload
     def __init__(self, store: Store, name: str, *, limits: Sequence[Limit]) -> None: ...
 
+    @hinted(positional="write rate=100")
     def __init__(
         self,
         store: Store,
@@ -79,7 +81,7 @@ class RateLimiter:
         burst or has a unit without a limit, `OutcomeUnknown`, `StoreClosed`, `EngineError`.
         Cancellation: what was booked is given back, as far as later bookings have not overtaken it.
         """
-        await self._acquire(self._limits.amounts(cost), fail_fast)
+        await self._acquire(self._limits.amounts(cost), check_flag("fail_fast", fail_fast))
 
     async def __aenter__(self) -> None:
         """Spend 1, as `acquire` does. Cancellation: what was booked is given back, as with that."""
@@ -100,7 +102,7 @@ class RateLimiter:
         """
         costs = self._limits.costs(cost)
         amounts = tuple(costs[limit.unit] for limit in self._limits.all)
-        book = partial(self._acquire, amounts, fail_fast)
+        book = partial(self._acquire, amounts, check_flag("fail_fast", fail_fast))
         return SpendingBlock(self._key, Spending(self._limits, costs), book, self._correct)
 
     async def try_acquire(self, cost: Cost = 1) -> bool:

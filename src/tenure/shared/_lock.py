@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import cast
 
-from tenure.arguments import LARGEST, check_count
+from tenure.arguments import LARGEST, AsyncBlock, check_count, hinted
 from tenure.engine import BreakHold, Holders, Reply
 from tenure.errors import StoreClosed
 from tenure.store import Store, check_ttl
@@ -57,7 +57,7 @@ async def break_holder(store: Store, key: str, token: int) -> bool:
     return False
 
 
-class Lock:
+class Lock(AsyncBlock):
     """Mutual exclusion over all processes that use the store: one holder at a time, first come, first served.
 
     `async with Lock(store, "report") as lease` holds it for the block; `hold(timeout=5)` limits the wait. The hold is
@@ -74,7 +74,9 @@ class Lock:
     """
 
     __slots__ = ("_key", "_request", "_store", "_ttl", "name")
+    _instead = "tenure.blocking.Lock"
 
+    @hinted(timeout="write lock.hold(timeout=5)")
     def __init__(self, store: Store, name: str, *, ttl: float | None = None) -> None:
         self._store = store
         self._key = Store.key(store, "lock", name)

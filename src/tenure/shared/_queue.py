@@ -14,6 +14,7 @@ from tenure.arguments import (
     LARGEST,
     LONGEST_NAME,
     check_count,
+    check_flag,
     check_name,
     check_seconds,
     check_task_id,
@@ -48,7 +49,7 @@ from tenure.engine import (
     SetPaused,
 )
 from tenure.errors import CursorConflict, DuplicateTask, QueueFull, TaskCancelled, TaskFailed
-from tenure.store import Codec, Session, Store, check_codec, encoded, given_back
+from tenure.store import Codec, Session, Store, check_codec, decoded, encoded, given_back
 
 from ._completing import complete_all
 from ._following import Feed, TaskChanges
@@ -100,6 +101,12 @@ def _parts(portion: list[int], tasks: Sequence[NewTask]) -> list[list[int]]:
         return list(groups.values())
     half = len(portion) // 2
     return [portion[:half], portion[half:]]
+
+
+def check_queue(queue: object) -> None:
+    """Refuse what is no queue. Raises `TypeError`."""
+    if not isinstance(queue, WorkQueue):
+        raise TypeError(f"queue must be a WorkQueue, not {type(queue).__name__}")
 
 
 class _QueueClient:
@@ -211,7 +218,8 @@ class WorkQueue(Generic[P]):
         self.results_ttl: float | None = check_timeout("results_ttl", results_ttl, least=None)
         self.dead_ttl: float | None = check_timeout("dead_ttl", dead_ttl, least=None)
         self.key_ttl: float | None = check_key_ttl(key_ttl)
-        self.traceback = traceback
+        self.traceback: bool = check_flag("traceback", traceback)
+        keep_payloads = check_flag("keep_payloads", keep_payloads)
         max_deliveries = check_count("max_deliveries", max_deliveries)
         aging = check_timeout("aging", aging, least=None)
         self._client = client = store.listen(self.key, lambda: _QueueClient(store, self.key))
@@ -340,8 +348,9 @@ class WorkQueue(Generic[P]):
         Cancellation: portions that were put stay.
         """
         on_duplicate = check_on_duplicate(on_duplicate)
-        if not isinstance(items, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise TypeError(f"items must be an iterable, not {type(items).__name__}")
+        kind = type(cast("object", items))
+        if issubclass(kind, (str, bytes, Mapping)) or not issubclass(kind, Iterable):
+            raise TypeError(f"items must be an iterable of payloads, such as a list, not {kind.__name__}")
         entries = [cast("Item[P]", item) if isinstance(item, Item) else Item(item) for item in items]
         if on_duplicate != "refuse":
             if any(entry.on_duplicate == "refuse" for entry in entries):
@@ -481,7 +490,7 @@ class WorkQueue(Generic[P]):
                 continue
             if isinstance(answer, Conflict):
                 assert stored is not None
-                found = self.store.codec.decode(answer.value) if answer.value else None
+                found = self._decode(f"the cursor {stored[0]!r}", answer.value) if answer.value else None
                 raise CursorConflict(self.key, stored[0], found)
             for i, task, one in zip(portion, part, answer.ids, strict=True):
                 outcomes[i] = self._outcome(task, one)
@@ -491,6 +500,9 @@ class WorkQueue(Generic[P]):
         if isinstance(value, StoredCursor):
             return value
         return encoded(self.store.codec, f"{self.key}: {what}", value)
+
+    def _decode(self, what: str, data: bytes) -> Any:
+        return decoded(self.store.codec, f"{self.key}: {what}", data)
 
     def _new_task(
         self,
@@ -537,11 +549,11 @@ class WorkQueue(Generic[P]):
 
         Leaving the block completes the task; `LeaseLost` is raised if the engine did not accept that. An exception
         fails the try, be it an `Exception` or not: the task is tried again later or becomes a dead letter, and the
-        exception goes on (`RetryLater` and `Discard` say what should happen and end here). A cancellation from outside,
-        or an exception from the handler of a signal, gives the task back without counting an attempt. If the lease is
-        lost or somebody cancels the task, the block is cancelled and `LeaseLost` or `TaskCancelled` raised. `timeout`
-        in seconds limits the wait for a task (None: for ever; 0: one try, given up when the engine has not answered
-        within the store's `settle_timeout`). Entering raises `AcquireTimeout`, `StoreClosed`, `EngineError`.
+        exception goes on (`RetryLater`, `Discard` and `Dead` say what should happen and end here). A cancellation from
+        outside, or an exception from the handler of a signal, gives the task back without counting an attempt. If the
+        lease is lost or somebody cancels the task, the block is cancelled and `LeaseLost` or `TaskCancelled` raised.
+        `timeout` in seconds limits the wait for a task (None: for ever; 0: one try, given up when the engine has not
+        answered within the store's `settle_timeout`). Entering raises `AcquireTimeout`, `StoreClosed`, `EngineError`.
         Cancellation: while waiting, nothing is taken.
         """
         return TakeBlock[P](self, timeout)
@@ -551,12 +563,13 @@ class WorkQueue(Generic[P]):
     async def result(self, task_id: int) -> Any:
         """Wait until the task has ended and return its result.
 
-        Raises `TaskFailed`, `TaskCancelled`, `ResultUnavailable`, `StoreClosed`, `EngineError`.
+        Raises `TaskFailed`, `TaskCancelled`, `ResultUnavailable`, `StoreClosed`, `EngineError`, and `ValueError` for a
+        result that the codec refuses.
         """
         task_id = check_task_id("task_id", task_id)
         outcome = await self._client.watchers.outcome(task_id)
         if outcome.state == "done":
-            return self.store.codec.decode(outcome.result)
+            return self._decode(f"the result of task {task_id}", outcome.result)
         if outcome.state == "cancelled":
             raise TaskCancelled(self.key, task_id)
         raise TaskFailed(self.key, task_id, outcome.state, outcome.result.decode())
@@ -564,7 +577,7 @@ class WorkQueue(Generic[P]):
     async def get(self, task_id: int = 0, *, key: str | None = None) -> TaskRecord[P] | None:
         """All that is known of a task, by its id, or of the one that has that `key`; None if it is not known.
 
-        Raises `StoreClosed`, `EngineError`, and what the codec raises.
+        Raises `StoreClosed`, `EngineError`.
         """
         if (key is None) is (task_id == 0):
             raise TypeError("get takes a task_id or a key")
@@ -579,7 +592,7 @@ class WorkQueue(Generic[P]):
         `async with queue.follow(task_id) as changes: async for record in changes: ...`, each a `TaskRecord`. Records
         are conflated: a slow reader gets the latest one, and never misses the last report and the end. All followers of
         a task in one process cost the engine one answer. Iterating raises `ResultUnavailable` if the task is not known,
-        or not any more, `StoreClosed`, `EngineError`, and what the codec raises.
+        or not any more, `StoreClosed`, `EngineError`.
         """
         task_id = check_task_id("task_id", task_id)
         return TaskChanges(partial(self._client.feed, task_id), self._read)
@@ -637,19 +650,23 @@ class WorkQueue(Generic[P]):
     async def cursors(self) -> dict[str, Any]:
         """The cursors stored by `put_many`, by name."""
         counts = await self._count(Count(self.key))
-        return {name: self.store.codec.decode(value) for name, value in counts.cursors}
+        return {name: self._decode(f"the cursor {name!r}", value) for name, value in counts.cursors}
 
     async def verify(self) -> Audit:
-        """Count everything anew and compare: with the counters, and the sum of the states with what was put."""
+        """Count everything anew and compare: the states with the number of tasks put, the groups with their counter.
+
+        The queue may be in use: only numbers that the engine read in one step are compared.
+        """
         counted = statistics_of(await self._count(Count(self.key)))
-        recounted = statistics_of(await self._count(Count(self.key, recount=True)))
+        rows = await self._count(Count(self.key, recount=True))
+        recounted = statistics_of(rows)
         problems: list[str] = []
         if counted.put != ended_of(counted) + counted.unfinished:
             problems.append("the states do not add up to put")
         if recounted.put != ended_of(recounted) + recounted.unfinished:
             problems.append("the records do not add up to put")
-        if counted.groups != recounted.groups:
-            problems.append(f"{counted.groups} groups were counted, and {recounted.groups} have tasks")
+        if rows.group_counter != rows.groups:
+            problems.append(f"{rows.group_counter} groups were counted, and {rows.groups} have tasks")
         return Audit(recounted, tuple(problems))
 
     async def browse(self, state: str, *, after: str = "", limit: int = 100) -> TaskPage[P]:
@@ -680,7 +697,7 @@ class WorkQueue(Generic[P]):
         return (await self.browse("dead", after=str(after), limit=limit)).tasks
 
     async def requeue(self, task_ids: Iterable[int] | None = None) -> int:
-        """Make dead tasks ready again (None: all), with all their attempts; returns how many.
+        """Make dead tasks ready again (None: all); their attempts start anew. Returns how many.
 
         One whose `key` another task has stays dead. Cancellation: some may have been requeued.
         """

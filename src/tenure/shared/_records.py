@@ -7,12 +7,13 @@ from dataclasses import dataclass, field
 from typing import Any, Generic
 
 from tenure.engine import OnDuplicate, QueueCounts, Record
-from tenure.store import Codec, decoded
+from tenure.store import Codec, JsonCodec, decoded
 
 from ._failures import read
-from ._meta import decode_meta
 from ._payload import P, P_co
 from ._reports import report_in
+
+_META = JsonCodec()
 
 # The generic ones have no slots: with them, Python 3.12 cannot make an `Item[Mail](mail)` that is frozen.
 
@@ -87,11 +88,12 @@ class TaskRecord(Generic[P_co]):
     `state` is "waiting", "delayed", "leased", "done", "dead", "discarded", "cancelled" or "expired". `attempts` tries
     have failed, `deliveries` times the task was handed out. `age` is since it became ready, or ended, in seconds.
     `result` is that of a done task. `error` says how the last try failed, or why the task has ended otherwise; it is
-    empty once the task is done. `traceback` is that of the last failed try, its last 8 KiB; `earlier_errors` has a line
-    for each of up to ten tries before. `progress` is the last report, `meta` what the producer sent along, `group` the
-    one that the task is in, or None. `rank` orders ended tasks by when they ended; it is 0 for an unfinished task. The
-    payload of an ended task is None, unless it is dead or the queue keeps payloads. A payload that the queue's codec
-    refuses is None too; `undecoded` has its bytes.
+    None without an error, and once the task is done. `traceback` is that of the last failed try, its last 8 KiB;
+    `earlier_errors` has a line for each of up to ten tries before. `progress` is the last report, `meta` what the
+    producer sent along, `group` the group of the task, or None. `rank` orders ended tasks by when they ended; it is 0
+    for an unfinished task. The payload of an ended task is None, unless it is dead or the queue keeps payloads. A
+    payload, result, progress or meta that cannot be decoded is left out, and `undecoded` has its bytes by the name of
+    the field.
     """
 
     id: int
@@ -103,13 +105,13 @@ class TaskRecord(Generic[P_co]):
     deliveries: int
     age: float
     result: Any = None
-    error: str = ""
+    error: str | None = None
     rank: int = field(default=0, repr=False)
     progress: Any = None
     traceback: str = field(default="", repr=False)
     earlier_errors: tuple[str, ...] = ()
     meta: Mapping[str, str] = field(default_factory=dict[str, str])
-    undecoded: bytes = b""
+    undecoded: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
     group: str | None = None
 
     @property
@@ -137,32 +139,33 @@ def ended_of(s: QueueStatistics) -> int:
 
 
 def record_of(record: Record, payloads: Codec[P], codec: Codec) -> TaskRecord[P]:
-    """What the engine has of a task, for the user; `codec` is for the rest. Raises what that raises."""
-    decode = codec.decode
+    """What the engine has of a task, for the user; `codec` is for the rest."""
     failures, done = read(record.failure), record.state == "done"
-    report = report_in(record.progress)
-    payload, undecoded = None, b""
-    if record.payload:
+    undecoded: dict[str, bytes] = {}
+
+    def value(name: str, of: Codec, data: bytes) -> Any:
         try:
-            payload = decoded(payloads, "the payload", record.payload)
-        except ValueError:  # one that is wrong must not hide the others
-            undecoded = record.payload
+            return decoded(of, name, data) if data else None
+        except ValueError:  # a wrong value must not hide the task, nor the other tasks of a page
+            undecoded[name] = data
+            return None
+
     return TaskRecord(
         id=record.id,
         state=record.state,
-        payload=payload,
+        payload=value("payload", payloads, record.payload),
         priority=record.priority,
         key=record.key,
         attempts=record.attempts,
         deliveries=record.deliveries,
         age=record.age,
-        result=decode(record.result) if done and record.result else None,
-        error="" if done else record.result.decode() or failures.error,
+        result=value("result", codec, record.result) if done else None,
+        error=None if done else record.result.decode() or failures.error or None,
         rank=record.seq,
-        progress=decode(report) if report else None,
+        progress=value("progress", codec, report_in(record.progress)),
         traceback=failures.traceback,
         earlier_errors=failures.earlier,
-        meta=decode_meta(record.meta),
+        meta=value("meta", _META, record.meta) or {},
         undecoded=undecoded,
         group=record.group or None,
     )

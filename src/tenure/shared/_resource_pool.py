@@ -8,7 +8,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tenure.arguments import LARGEST, check_count, check_name, check_seconds
+from tenure.arguments import LARGEST, NotABlock, check_count, check_flag, check_name, check_seconds, hinted
 from tenure.engine import AddResource, RemoveResource, Reply, Resource, ResourcePage, Resources
 from tenure.store import Store, check_ttl
 
@@ -49,7 +49,7 @@ class ResourcePoolStatistics:
         return self.free + self.claimed + self.resting + self.retired
 
 
-class ResourcePool:
+class ResourcePool(NotABlock):
     """Named resources (API keys, accounts, ports, devices) over all processes that use the store, one claimer each.
 
     `async with pool.claim(where={"tier": "paid"}) as claim` claims one whose metadata have these fields with equal
@@ -66,7 +66,9 @@ class ResourcePool:
     """
 
     __slots__ = ("_check", "_key", "_quarantine", "_store", "_ttl", "name")
+    _blocks = "pool.claim()"
 
+    @hinted(timeout="write pool.claim(timeout=5)")
     def __init__(
         self,
         store: Store,
@@ -130,6 +132,7 @@ class ResourcePool:
         fields = encode(self._store.codec, "metadata", metadata)
         resource = check_name("resource", resource)
         rank = check_count("preference", preference, least=-LARGEST)
+        revive = check_flag("revive", revive)
         await self._store.call(AddResource(self._key, resource, fields, rank, revive))
 
     async def remove(self, resource: str) -> bool:

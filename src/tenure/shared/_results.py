@@ -13,6 +13,7 @@ from ._following import Feed
 from ._watch import Watch, new_line, wake
 
 _DRAINED = ""
+_OF_MEMORY = "each open_store('memory:') is a store of its own, so put and ask in one"
 
 
 class Watchers:
@@ -33,7 +34,9 @@ class Watchers:
                 if isinstance(answer, Outcome):
                     return answer
                 if answer is Reply.UNKNOWN:
-                    raise ResultUnavailable(self._key, task_id)
+                    raise ResultUnavailable(
+                        self._key, task_id, _OF_MEMORY if self._store.url == "memory:" else ""
+                    )
                 if isinstance(answer, Unfinished):
                     await watch.changed(answer.ask_again_in)
                 else:

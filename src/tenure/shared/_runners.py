@@ -26,7 +26,7 @@ from tenure.upkeep import unwrapped_task_group
 from tenure.waiting import Line, now
 
 from ._queue import WorkQueue
-from ._retry import Retry
+from ._retry import Dead, Retry
 from ._takes import Dismissed
 from ._task import Task, event_of
 
@@ -48,6 +48,8 @@ class Turn(Protocol):
 
 class Runners:
     """A runner for each of `handlers`, which may be the same; the options are those of `Worker`.
+
+    `name` is that of the user's function, for messages.
 
     Callers may pass four functions more. `turns()` returns what a runner is in while it takes tasks: it may wait when
     it is entered. The others must not raise. `pause(number)` is asked before that runner takes a task: for what it has
@@ -71,7 +73,9 @@ class Runners:
         turns: Callable[[], AbstractAsyncContextManager[Turn]] | None = None,
         judge: Callable[[Task, BaseException], BaseException | None] | None = None,
         on_settled: Callable[[Task, Settle, str | None], object] | None = None,
+        name: str = "the handler",
     ) -> None:
+        self._name = name
         self.draining: bool = False
         self.running: bool = False
         self.busy: int = 0
@@ -209,7 +213,7 @@ class Runners:
         try:
             result = await handle(task)
             if result is not None:
-                task.set_result(result)
+                failure = self._keep(task, result)
         except BaseException as error:
             if is_closing(error):  # there may be no loop any more
                 raise
@@ -227,6 +231,15 @@ class Runners:
                 raise interruption
         finally:
             del failure, interruption  # their tracebacks refer to this frame
+
+    def _keep(self, task: Task, result: Any) -> Dead | None:
+        """Set the result. A result that cannot be encoded would be refused again after each further try."""
+        try:
+            task.set_result(result)
+        except (TypeError, ValueError) as problem:
+            what = f"{self._name} returned {type(result).__name__}, which cannot be the result"
+            return Dead(f"{what}: {problem.__cause__ or problem}")
+        return None
 
     def _is_late(self, task: Task, scope: CancelScope) -> bool:
         return scope.cancel_called and not task.cancelled and task.lost is None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import AbstractAsyncContextManager
 
+from tenure.arguments import NotABlock, hinted
 from tenure.store import Store, check_ttl
 
 from ._lease import Hold, HoldRequest, Lease
@@ -13,7 +14,7 @@ READERS = 2**30
 """A writer weighs as much as this many readers."""
 
 
-class RWLock:
+class RWLock(NotABlock):
     """Many readers or one writer, over all processes that use the store, first come, first served.
 
     A reader that comes after a waiting writer waits behind it, so that neither side starves; readers that stand
@@ -24,7 +25,9 @@ class RWLock:
     """
 
     __slots__ = ("_key", "_store", "_ttl", "name")
+    _blocks = "lock.read()` or `async with lock.write()"
 
+    @hinted(timeout="write lock.read(timeout=5) or lock.write(timeout=5)")
     def __init__(self, store: Store, name: str, *, ttl: float | None = None) -> None:
         self._store = store
         self._key = Store.key(store, "rwlock", name)

@@ -12,12 +12,12 @@ import anyio
 from tenure.arguments import LARGEST, LONGEST_NAME, check_count, check_name, check_text
 from tenure.engine import Count, Hint, QueueCounts, SessionItem
 from tenure.errors import CursorConflict, OutcomeUnknown, StoreClosed
-from tenure.store import Session
+from tenure.store import Session, decoded
 from tenure.waiting import Line
 
 from ._meta import encode_meta
 from ._payload import P
-from ._queue import StoredCursor, WorkQueue
+from ._queue import StoredCursor, WorkQueue, check_queue
 from ._records import Item
 from ._task import encode
 from ._ticks import ticks
@@ -72,9 +72,9 @@ class Schedule(Generic[P]):
 
     `await schedule.run()` in every process: whichever is first at a tick puts the task, and it is put once on record.
     The queue has the latest tick as a cursor that is compared and set with each put, so that no process leads. Time is
-    the engine's. Ticks of `every` are the multiples since 1970, in UTC; at a change of summer time those of `cron` are
-    as in Debian's cron: a fixed time that is left out comes right after the gap, one that comes twice counts once.
-    Needs `tenure[cron]` for `cron`.
+    the engine's. Ticks of `every` are the multiples since 1970, in UTC. `cron` has five fields, or six with the seconds
+    first, or is a name such as "@daily"; it needs `tenure[cron]`. Where the clocks of the zone change, it follows
+    Debian's cron: a fixed time that is left out comes right after the gap, and one that comes twice counts once.
 
     `missed` says what becomes of ticks that could not be put when they came, since no process ran or the engine was
     away: "one" puts a task for the latest of them, "all" one for each, "skip" none that is more than a minute late. A
@@ -104,8 +104,7 @@ class Schedule(Generic[P]):
         priority: int = 0,
         group: str | None = None,
     ) -> None:
-        if not isinstance(queue, WorkQueue):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise TypeError(f"queue must be a WorkQueue, not {type(queue).__name__}")
+        check_queue(queue)
         if missed not in ("one", "all", "skip"):
             raise ValueError(f"missed must be 'one', 'all' or 'skip', not {missed!r}")
         self.name: str = check_text("name", name, most=LONGEST_NAME - len(CURSOR))
@@ -136,6 +135,11 @@ class Schedule(Generic[P]):
     def ready(self) -> bool:
         """Whether its store can be reached and has not lost its session, as far as this process knows."""
         return self.queue.store.ready
+
+    @property
+    def unready(self) -> str | None:
+        """Why it is not `ready`, in words; None if it is."""
+        return self.queue.store.unready
 
     async def run(self) -> None:
         """Put a task at each tick, until cancelled or drained; waits in line while the queue is full.
@@ -188,7 +192,8 @@ class Schedule(Generic[P]):
         stored = dict(counts.cursors).get(self._cursor)
         if stored is None:
             return _State(None, None, counts.now)
-        return _State(StoredCursor(stored), self.queue.store.codec.decode(stored)["tick"], counts.now)
+        cursor = decoded(self.queue.store.codec, f"{self.queue.key}: the cursor {self._cursor!r}", stored)
+        return _State(StoredCursor(stored), cursor["tick"], counts.now)
 
     async def _step(self) -> None:
         """Put what is due, or wait for it and return; time is read anew before anything is put."""

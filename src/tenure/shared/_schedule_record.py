@@ -8,7 +8,7 @@ from itertools import islice
 from typing import Any
 
 from tenure.engine import QueueCounts
-from tenure.store import Codec
+from tenure.store import Codec, decoded
 
 from ._schedule import CURSOR
 from ._ticks import ticks
@@ -51,7 +51,11 @@ def schedules_in(counts: QueueCounts, codec: Codec[Any]) -> list[ScheduleRecord]
     found: list[ScheduleRecord] = []
     for name, stored in counts.cursors:
         if name.startswith(CURSOR):
-            match codec.decode(stored):
+            try:
+                cursor = decoded(codec, name, stored)
+            except ValueError:
+                continue
+            match cursor:
                 case {"tick": float() | int() as tick, "tz": str(tz), "every": float() | int() as every}:
                     found.append(ScheduleRecord(name[len(CURSOR) :], every, None, tz, tick, counts.now))
                 case {"tick": float() | int() as tick, "tz": str(tz), "cron": str(cron)}:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 
-from tenure.arguments import check_count
+from tenure.arguments import AsyncBlock, check_count, hinted
 from tenure.engine import Resize
 from tenure.store import Store, check_ttl
 from tenure.waiting import this_task
@@ -14,7 +14,7 @@ from ._lease import Hold, HoldRequest, Lease
 from ._lock import LockStatus, break_holder, status_of
 
 
-class Semaphore:
+class Semaphore(AsyncBlock):
     """So many permits over all processes that use the store, taken in weights, first come, first served.
 
     A holder that wants many permits is not overtaken by later ones that want few. Everybody must agree on the number of
@@ -25,7 +25,9 @@ class Semaphore:
     """
 
     __slots__ = ("_entered", "_key", "_store", "_ttl", "name", "permits")
+    _instead = "tenure.blocking.Semaphore"
 
+    @hinted(timeout="write semaphore.hold(timeout=5)")
     def __init__(self, store: Store, name: str, permits: int, *, ttl: float | None = None) -> None:
         self._store = store
         self._key = Store.key(store, "semaphore", name)

@@ -14,7 +14,7 @@ from tenure.arguments import check_timeout
 from tenure.dbapi import Completed, run_enlisted
 from tenure.engine import Complete, Progress, Reply, Settle, Taken, Verdict
 from tenure.errors import AcquireTimeout, LeaseLost, PayloadTooLarge, TaskCancelled
-from tenure.handlers import describe, parted
+from tenure.handlers import parted
 from tenure.observe import Trying
 from tenure.store import Codec, Held, Session, Store, decoded, encoded
 from tenure.waiting import Parked, now, park, this_task, wake
@@ -26,7 +26,7 @@ from ._guard import Guarded
 from ._meta import decode_meta
 from ._payload import P, P_co
 from ._reports import numbered_report, report_in
-from ._retry import Discard, Retry, RetryLater
+from ._retry import Dead, Discard, Retry, RetryLater, error_of
 from ._takes import OnSettled, Takers
 
 _UNCOMMITTED = "uncommitted"
@@ -50,6 +50,7 @@ class Source(Protocol):
     """What a task needs to know of the queue it comes from."""
 
     store: Store
+    name: str
     key: str
     codec: Codec
     takers: Takers
@@ -147,9 +148,9 @@ class Task(Guarded, Held, Generic[P_co]):
 
     @property
     def last_progress(self) -> Any:
-        """What an earlier delivery reported last; None if nothing."""
+        """What an earlier delivery reported last; None if nothing. Raises `ValueError` for what the codec refuses."""
         report = report_in(self._progress)
-        return self._queue.store.codec.decode(report) if report else None
+        return decoded(self._queue.store.codec, f"{self._name}: the progress", report) if report else None
 
     @property
     def meta(self) -> dict[str, str]:
@@ -167,9 +168,9 @@ class Task(Guarded, Held, Generic[P_co]):
     def fail(self, error: BaseException) -> None:
         """Fail the try of this one task of a batch, as if its handler had raised `error`; the last call counts.
 
-        `RetryLater` and `Discard` have their meaning. Nothing happens before the handler has ended. One that is lost or
-        cancelled stays so. Raises `LeaseLost` after that, `RuntimeError` for a task that is not in a batch, `TypeError`
-        for what is no exception.
+        `RetryLater`, `Discard` and `Dead` have their meaning. Nothing happens before the handler has ended. One that is
+        lost or cancelled stays so. Raises `LeaseLost` after that, `RuntimeError` for a task that is not in a batch,
+        `TypeError` for what is no exception.
         """
         if not isinstance(error, BaseException):  # pyright: ignore[reportUnnecessaryIsInstance] users choose it
             raise TypeError(f"error must be an exception, not {error!r}")
@@ -296,12 +297,17 @@ class Task(Guarded, Held, Generic[P_co]):
         if isinstance(failure, Discard):
             reason = failure.reason.encode(errors="replace")
             return settle._replace(verdict=Verdict.DISCARD, result=reason, ttl=self._queue.results_ttl)
-        if isinstance(failure, RetryLater):
+        if isinstance(failure, RetryLater) and not failure.counts:
             return settle._replace(verdict=Verdict.POSTPONE, delay=failure.delay)
-        if self.attempt >= retry.attempts:
-            text = describe(failure).encode(errors="replace")
-            return settle._replace(verdict=Verdict.DEAD, result=text, ttl=self._queue.dead_ttl)
-        return settle._replace(delay=retry.delay(self.attempt))
+        text = error_of(failure)
+        if not (isinstance(failure, Dead) or self.attempt >= retry.attempts):
+            if isinstance(failure, RetryLater):
+                return settle._replace(delay=failure.delay)
+            if (refusal := retry.refusal(failure)) is None:
+                return settle._replace(delay=retry.delay(self.attempt))
+            text += f"\n{refusal}"
+        result = text.encode(errors="replace")
+        return settle._replace(verdict=Verdict.DEAD, result=result, ttl=self._queue.dead_ttl)
 
     def interrupted(self) -> Settle:
         """What it means for the task that its body was interrupted, or did not start."""
@@ -359,7 +365,7 @@ class Task(Guarded, Held, Generic[P_co]):
         return (monotonic() if self._session.reporter.observer is None else now()) - self._since
 
     def _about(self, seconds: float) -> dict[str, Any]:
-        return {"queue": self._queue.key, "id": self.id, "attempt": self.attempt, "seconds": seconds}
+        return {"queue": self._queue.name, "id": self.id, "attempt": self.attempt, "seconds": seconds}
 
     # for tracing
 
@@ -475,4 +481,4 @@ class TakeBlock(LeasedBlock[Task[P], tuple[Session, Taken], bool]):
 
 def _is_silent(error: BaseException | None) -> bool:
     """Whether no exception goes on, so that nothing else says that the verdict came too late."""
-    return error is None or isinstance(error, (RetryLater, Discard))
+    return error is None or isinstance(error, (RetryLater, Discard, Dead))

@@ -9,13 +9,13 @@ from typing import Any, cast, overload
 
 from tenure.arguments import check_count, check_seconds, check_timeout
 from tenure.engine import CAP
-from tenure.handlers import check_signature, in_thread, is_async, until_free, watched_loop
+from tenure.handlers import adapted, in_thread, is_async, name_of, until_free, watched_loop
 from tenure.local import Threads
 
 from ._batch_runners import BatchRunners
 from ._job import Job
 from ._payload import P
-from ._queue import WorkQueue
+from ._queue import WorkQueue, check_queue
 from ._retry import Retry, check_retry
 from ._runners import Handle, Runners
 from ._task import Task
@@ -44,23 +44,27 @@ class WorkerStatistics:
 
 
 class Worker:
-    """Takes the tasks of a queue, `concurrency` at a time, and hands each to `handler(task)`.
+    """Takes the tasks of a queue, `concurrency` at a time, and calls `handler` for each.
 
-    What the handler returns is the result (None: what `task.set_result` has set); whatever it raises fails the try, as
-    `retry` (the queue's by default) says, be it an `Exception` or not; `RetryLater` and `Discard` say it themselves.
-    Only cancellations that were requested and exceptions from the handlers of signals end the worker. A handler that
-    blocks the event loop for half the store's ttl is named in a warning of the logger `tenure`. A try that takes longer
-    than `timeout` seconds is cancelled and fails with `TimeoutError`. A sync function runs in a thread, of which there
-    are as many as `concurrency`; one that cannot be stopped is abandoned and its outcome refused, and it keeps its
-    thread until it ends. If a task's lease is lost, or it is cancelled, its handler is cancelled.
+    The first parameter of `handler` gets the payload, or the task if it is annotated `Task`. `TypeError` for a handler
+    with a parameter that nothing fills, or with a parameter named `task` that has no annotation.
 
-    With `batch`, the handler gets a list of up to so many tasks, at most 256: those that there are, and those that come
-    within `linger` seconds after the first. `concurrency` batches are handled at a time. Each task keeps its own lease
-    and gets its own verdict: `task.fail(error)` fails one, and what the handler raises fails all others; else they are
-    done, with the results that `task.set_result` has set; the handler returns None. If one is lost or cancelled, that
-    is in its `lost` or `cancelled`, `complete_in` leaves it out, and the handler goes on for the others; it is
-    cancelled when none is left. A cancelled one ends as cancelled, unless a transaction has completed it. `timeout`
-    is for the batch.
+    What the handler returns is the result (None: what `task.set_result` has set). A result that cannot be encoded, or
+    that is too large, makes the task a dead letter at once. Whatever the handler raises fails the try, as
+    `retry` (the queue's by default) says, be it an `Exception` or not; `RetryLater`, `Discard` and `Dead` say it
+    themselves. Only cancellations that were requested and exceptions from the handlers of signals end the worker. A
+    handler that blocks the event loop for half the store's ttl is named in a warning of the logger `tenure`. A try that
+    takes longer than `timeout` seconds is cancelled and fails with `TimeoutError`. A sync function runs in a thread, of
+    which there are as many as `concurrency`; one that cannot be stopped is abandoned and its outcome refused, and it
+    keeps its thread until it ends. If a task's lease is lost, or it is cancelled, its handler is cancelled.
+
+    With `batch`, the handler gets a list of up to so many payloads (or tasks, annotated `list[Task]`), at most 256:
+    those that there are, and those that come within `linger` seconds after the first. `concurrency` batches are handled
+    at a time. Each task keeps its own lease and gets its own verdict: `task.fail(error)` fails one, and what the
+    handler raises fails all others; else they are done, with the results that `task.set_result` has set; the handler
+    returns None. If one is lost or cancelled, that is in its `lost` or `cancelled`, `complete_in` leaves it out, and
+    the handler goes on for the others; it is cancelled when none is left. A cancelled one ends as cancelled, unless a
+    transaction has completed it. `timeout` is for the batch.
 
     `Worker(job)` calls the function of a `Job` instead; not in batches.
 
@@ -76,7 +80,7 @@ class Worker:
     def __init__(
         self,
         queue: WorkQueue[P],
-        handler: Callable[[Task[P]], Awaitable[Any]] | Callable[[Task[P]], Any],
+        handler: Callable[[P], Any] | Callable[[Task[P]], Any],
         *,
         concurrency: int = 10,
         timeout: float | None = None,
@@ -87,7 +91,8 @@ class Worker:
     def __init__(
         self,
         queue: WorkQueue[P],
-        handler: Callable[[list[Task[P]]], Awaitable[None]] | Callable[[list[Task[P]]], None],
+        handler: Callable[[list[P]], Awaitable[None] | None]
+        | Callable[[list[Task[P]]], Awaitable[None] | None],
         *,
         batch: int,
         linger: float = 0.05,
@@ -124,16 +129,17 @@ class Worker:
             if batch is not None:
                 raise TypeError(f"batch must not be given with a job: {queue!r} is a call for each task")
             queue, handler = queue.queue, queue.handler()
+        check_queue(queue)
         if not callable(handler):
-            raise TypeError(f"handler must be a function that takes a task, not {handler!r}")
-        check_signature(handler, "a task" if batch is None else "a list of tasks")
+            raise TypeError(f"handler must be a function, not {handler!r}")
+        call = adapted(handler, batch=batch is not None)
         self._name = queue.name
         self._store = queue.store
         self._concurrency = concurrency = check_count("concurrency", concurrency)
         # a thread for each runner, so that one whose thread cannot be stopped takes nothing until that has ended
         self._threads = [] if is_async(handler) else [Threads(1) for _ in range(concurrency)]
-        in_threads = [partial(in_thread, threads, handler) for threads in self._threads]
-        make = Runners
+        in_threads = [partial(in_thread, threads, call) for threads in self._threads]
+        make = partial(Runners, name=name_of(handler))
         if batch is not None:
             most = check_count("batch", batch, most=CAP)
             seconds = check_seconds("linger", 0.05 if linger is None else linger)
@@ -142,7 +148,7 @@ class Worker:
             raise TypeError("linger must not be given without batch")
         self._runners = make(
             queue,
-            in_threads or [cast("Handle", handler)] * concurrency,
+            in_threads or [cast("Handle", call)] * concurrency,
             timeout=check_timeout("timeout", timeout, least=None),
             retry=check_retry(retry),
             prefetch=check_count("prefetch", prefetch, least=0),
@@ -158,6 +164,11 @@ class Worker:
     def ready(self) -> bool:
         """Whether its store can be reached and has not lost its session, as far as this process knows."""
         return self._store.ready
+
+    @property
+    def unready(self) -> str | None:
+        """Why it is not `ready`, in words; None if it is."""
+        return self._store.unready
 
     async def run(self) -> None:
         """Work until cancelled or drained. Raises `StoreClosed`, `EngineError`; `RuntimeError` if it runs already.

@@ -88,7 +88,7 @@ Seven files to read first, in this order
 
 1. `engine/__init__.py`: the contract in prose;
 2. `engine/_holds.py`: the operations of a lock;
-3. `engines/memory/_holds.py`: what they do;
+3. `engines/rules/_holds.py`: what they do;
 4. `store/_sessions.py`: why a lease may be trusted, and until when;
 5. `store/_acquire.py`: asking and waiting;
 6. `shared/_block.py` and `shared/_lease.py`: the block that holds, and what it hands over;

@@ -18,9 +18,11 @@ class Availability:
         self._since = self._until = 0.0
 
     @property
-    def good(self) -> bool:
-        """Whether the engine can be reached, as far as anybody has noticed."""
-        return not self._away and self._engine.unreachable is None
+    def trouble(self) -> str | None:
+        """Why the engine cannot be used, as far as anybody has noticed; None if it can be."""
+        if self._away:
+            return f"has been away for {now() - self._since:.0f} s"
+        return None if self._engine.unreachable is None else "cannot be reached"
 
     def look(self) -> None:
         """Ask the engine about its connections."""

@@ -17,6 +17,9 @@ else:
 
 __all__ = ("Codec", "JsonCodec", "check_codec", "decoded", "encoded")
 
+# RecursionError: a value may be nested more deeply than Python's stack allows
+_REFUSALS = (TypeError, ValueError, RecursionError)
+
 
 class Codec(Protocol[T]):
     """Turns values into bytes and back.
@@ -67,10 +70,10 @@ def encoded(codec: Codec[T], what: str, value: T) -> bytes:
     """
     try:
         data = cast("object", codec.encode(value))
-    except (TypeError, ValueError) as problem:
+    except _REFUSALS as problem:
         kind = TypeError if isinstance(problem, TypeError) else ValueError
         hint = "; open_store(codec=...) takes a codec that can" if isinstance(codec, JsonCodec) else ""
-        raise kind(f"{what} cannot be encoded: {problem}{hint}") from problem
+        raise kind(f"{what} cannot be encoded: {_reason(problem)}{hint}") from problem
     if not isinstance(data, bytes):
         raise TypeError(f"{what} cannot be encoded: the codec returned {type(data).__name__}, not bytes")
     return bytes(data)
@@ -80,5 +83,9 @@ def decoded(codec: Codec[T], what: str, data: bytes) -> T:
     """The value of these bytes; `what` names it in errors. Raises `ValueError` for what the codec refuses."""
     try:
         return codec.decode(data)
-    except (TypeError, ValueError) as problem:
-        raise ValueError(f"{what} cannot be decoded: {problem}") from problem
+    except _REFUSALS as problem:
+        raise ValueError(f"{what} cannot be decoded: {_reason(problem)}") from problem
+
+
+def _reason(problem: Exception) -> object:
+    return "it is nested too deeply" if isinstance(problem, RecursionError) else problem

@@ -47,16 +47,18 @@ MOST_REPEATS = 100_000
 class Call(Generic[A]):
     """One operation under way; a caller that no longer wants it clears `wanted`.
 
-    `tries` counts how often it was sent, `repeats` how often the answer was MORE.
+    `tries` counts how often it was sent, `repeats` how often the answer was MORE. `resent` is true once it was sent
+    again because no answer had come.
     """
 
-    __slots__ = ("on_answer", "operation", "repeats", "tries", "wanted")
+    __slots__ = ("on_answer", "operation", "repeats", "resent", "tries", "wanted")
 
     def __init__(self, operation: Operation[A], on_answer: Callable[[A | Exception], object]) -> None:
         self.operation: Operation[A] = operation
         self.on_answer: Callable[[A | Exception], object] = on_answer
         self.tries: int = 0
         self.repeats: int = 0
+        self.resent: bool = False
         self.wanted: bool = True
 
 
@@ -190,7 +192,8 @@ class Dispatcher:
 
     def _submit(self, call: Call[Any]) -> None:
         call.tries += 1
-        if call.tries == 2:
+        if call.tries - call.repeats > 1 and not call.resent:
+            call.resent = True
             operation = call.operation
             about = {"operation": type(operation).__name__, "key": operation.key}
             self._availability.reporter.inform("operation.resent", **about, **self._availability.outage())

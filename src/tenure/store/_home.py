@@ -6,9 +6,8 @@ import os
 from threading import get_ident
 from weakref import WeakSet
 
+from tenure.pages import doc_page
 from tenure.waiting import this_loop
-
-_HELP = "see docs/how-to/threads-and-processes.md"
 
 
 class Home:
@@ -44,7 +43,7 @@ class Home:
         if loop is not self._loop and loop is not None:
             raise RuntimeError(
                 "the store was opened in another event loop, which does not run now: open one in each loop, with "
-                f"open_store(...), or call anyio.run(...) once, around all; {_HELP}"
+                f"open_store(...), or call anyio.run(...) once, around all; {_help()}"
             )
 
     def error(self) -> RuntimeError:
@@ -52,12 +51,16 @@ class Home:
         if self.forked:
             return RuntimeError(
                 "the store was opened before this process was forked, and belongs to the parent: open another one "
-                f"here, with open_store(...); {_HELP}"
+                f"here, with open_store(...); {_help()}"
             )
         return RuntimeError(
             "the store was opened in another thread, to whose event loop it belongs: call it there, as with "
-            f"anyio.from_thread.run(...) or through a BlockingPortal; {_HELP}"
+            f"anyio.from_thread.run(...) or through a BlockingPortal; {_help()}"
         )
+
+
+def _help() -> str:
+    return f"see {doc_page('how-to/threads-and-processes')}"
 
 
 _homes: WeakSet[Home] = WeakSet()

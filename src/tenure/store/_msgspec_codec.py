@@ -12,7 +12,7 @@ from ._codec import T
 class MsgspecCodec(Generic[T]):
     """JSON of one type, checked on its way in and out: a `msgspec.Struct`, a dataclass, `list[int]`, a union.
 
-    Raises `TypeError` for a type that msgspec does not know, and `RuntimeError` if the extra `msgspec` is not
+    Raises `TypeError` for a type that msgspec does not know, and `ModuleNotFoundError` if the extra `msgspec` is not
     installed.
 
     Thread safety: any.

@@ -12,6 +12,8 @@ from tenure.engine import Engine, Hint
 from tenure.errors import StoreUnavailable
 from tenure.waiting import Backoff
 
+from ._availability import Availability
+
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0
 
 _WHAT_TO_DO = (
@@ -36,10 +38,11 @@ async def serve(
     process: str,
     deliver: Callable[[Hint], None],
     retry: float,
+    availability: Availability,
     *,
     task_status: TaskStatus[None],
 ) -> None:
-    """`engine.serve`, begun again for `retry` seconds while the engine cannot be reached.
+    """`engine.serve`, begun again for `retry` seconds while the engine cannot be reached, which is reported.
 
     Cancellation: this is how it ends.
     """
@@ -56,4 +59,6 @@ async def serve(
             if anyio.current_time() >= give_up:
                 problem.add_note(_WHAT_TO_DO)
                 raise
+            problem.__cause__ = None  # where in the engine this was found out does not help
+            availability.lost(engine, problem.with_traceback(None))
         await backoff.pause()

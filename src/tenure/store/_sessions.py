@@ -44,6 +44,10 @@ from tenure.waiting import Line, now
 from ._dispatch import Dispatcher, Dispatchers
 
 LEAST_TTL = 0.5
+_FORGOTTEN = (
+    "the server no longer knows this session: its data were deleted, it restarted or failed over without them, or it"
+    " ended the session before its time; tasks and locks of other processes may be gone as well"
+)
 _BOOT_CLOCK: int | None = getattr(time, "CLOCK_BOOTTIME", getattr(time, "CLOCK_MONOTONIC", None))
 
 
@@ -164,7 +168,7 @@ class Session:
         """End it for good, and notify all that is held or waited for under it."""
         if self.lost is None:
             self.lost = reason
-            self.reporter.notice("session.lost", session=self.id, reason=reason)
+            self._report_end(reason)
             self.dismiss(reason)
             # a body around the one that waits may hold something under this session, and has to end with it
             for unreleased in self.unreleased:
@@ -179,9 +183,20 @@ class Session:
             for waiter in self._leaving:
                 self._leaving.grant(waiter, None)
 
+    def _report_end(self, reason: str) -> None:
+        if reason != "gone":
+            self.reporter.notice("session.lost", session=self.id, reason=reason)
+            return
+        holds = sum(held.granted_as is not None for held in self.held)
+        self.reporter.warn("session.lost", session=self.id, reason=reason, holds=holds, meaning=_FORGOTTEN)
+
     def report_loss(self, event: str, reason: str, **fields: object) -> None:
-        """Report that something is lost; when the store closes, no warning is needed."""
-        report = self.reporter.notice if reason == "closed" else self.reporter.warn
+        """Report that something is lost; when the store closes, no warning is needed.
+
+        Nor is a warning for each task of a session that the server has forgotten: the warning of the session says it.
+        """
+        said = reason == "closed" or (event == "task.lost" and reason == self.lost == "gone")
+        report = self.reporter.notice if said else self.reporter.warn
         report(event, **fields, reason=reason)
 
     async def opened(self) -> None:

@@ -15,12 +15,12 @@ import anyio
 import anyio.lowlevel
 from anyio import AsyncContextManagerMixin, CancelScope
 
-from tenure.arguments import check_name, check_seconds
+from tenure.arguments import AsyncBlock, check_name, check_seconds
 from tenure.engine import A, Engine, Enlisted, Enlistment, Hint, Notice, Operation, Ping, SessionItem
 from tenure.errors import EngineError, LeaseLost, StoreClosed, StoreUnavailable
 from tenure.observe import Observer, Reporter
-from tenure.upkeep import Job, Upkeep, unwrapped_task_group
-from tenure.waiting import now, this_task
+from tenure.upkeep import Job, Upkeep, in_one_task, unwrapped_task_group
+from tenure.waiting import now
 
 from ._acquire import AcquireRequest, Acquisition, Acquisitions, Grant
 from ._availability import Availability
@@ -35,11 +35,7 @@ from ._timers import Timers
 
 T = TypeVar("T")
 
-_LEFT_ELSEWHERE = (
-    "the store was left in another task than the one that has entered it; it is closed. Enter and leave it in one "
-    "task, such as one that waits in between: "
-    "see docs/how-to/threads-and-processes.md#a-store-for-hooks-in-different-tasks"
-)
+_LEFT_ELSEWHERE = "how-to/threads-and-processes#a-store-for-hooks-in-different-tasks"
 _NOT_OPEN = "the store is not open: use `async with open_store(...) as store`"
 
 
@@ -79,13 +75,14 @@ class StoreStatistics:
     closing: bool
 
 
-class Store(AsyncContextManagerMixin):
+class Store(AsyncBlock, AsyncContextManagerMixin):
     """This process's open handle on an engine: made by `open_store`, entered with `async with`.
 
     `namespace` separates the users of one engine. `ttl` is for how many seconds what is held outlives a process that
     died, at least 0.5. `codec` turns payloads into bytes. Leaving a block waits for the acknowledgement for at most
     `settle_timeout` seconds; closing waits for bodies that still hold something for at most `close_timeout` seconds.
-    Opening tries again for `retry` seconds, and ends the try that it has begun, while the engine cannot be reached.
+    Opening tries again for `retry` seconds, and ends the try that it has begun, while the engine cannot be reached; the
+    logger `tenure` warns of it at once (`link.lost`), and says when the engine has come (`link.back`).
 
     An engine whose link ends for good, or that raises what it must not, ends the store: its block is cancelled and
     raises that error, all waiters get `StoreClosed`, and what is held is lost ("closed").
@@ -93,6 +90,8 @@ class Store(AsyncContextManagerMixin):
     Thread safety: none; a store belongs to the event loop in which it was opened. Used from another thread or
     loop, or in a forked process, it raises `RuntimeError` at once, and nothing is sent.
     """
+
+    _instead = "tenure.blocking.open_store"
 
     def __init__(
         self,
@@ -145,9 +144,18 @@ class Store(AsyncContextManagerMixin):
     @property
     def ready(self) -> bool:
         """Whether the store is open, its engine can be reached, and each session in use is alive, as far as known."""
-        if self._upkeep is None or self._closing or not self.availability.good:
-            return False
-        return all(session.usable for session in self._sessions if session.lost is None)
+        return self.unready is None
+
+    @property
+    def unready(self) -> str | None:
+        """Why the store is not `ready`, in words; None if it is."""
+        if (trouble := self.availability.trouble) is not None:
+            return f"the store {self.url} {trouble}"
+        if self._upkeep is None or self._closing:
+            return f"the store {self.url} is {'closed' if self._closing else 'not open'}"
+        if all(session.usable for session in self._sessions if session.lost is None):
+            return None
+        return f"the session at the store {self.url} is not open"
 
     def __repr__(self) -> str:
         state = "new" if self._upkeep is None else "closing" if self._closing else "open"
@@ -160,7 +168,7 @@ class Store(AsyncContextManagerMixin):
         if self._home.settle():
             # its siblings were forked with the same name
             self.process = self._sessions.process = _new_process()
-        async with _in_one_task(), unwrapped_task_group() as group:
+        async with in_one_task("store", _LEFT_ELSEWHERE), unwrapped_task_group() as group:
             self._upkeep = upkeep = Upkeep(group, self._fail)
             try:
                 link = await self._open_link(upkeep)
@@ -184,10 +192,14 @@ class Store(AsyncContextManagerMixin):
 
     async def _open_link(self, upkeep: Upkeep) -> Job:
         try:
-            return await upkeep.open("link", serve, self._link, self.process, self._on_hint, self.retry)
+            job = await upkeep.open(
+                "link", serve, self._link, self.process, self._on_hint, self.retry, self.availability
+            )
         except (StoreUnavailable, EngineError) as problem:
             # where in the engine this was found out does not help
             raise problem.with_traceback(None) from None
+        self.availability.back(self._link)
+        return job
 
     async def ping(self) -> float:
         """Send an operation that does nothing, and return for how many seconds the answer took.
@@ -212,7 +224,7 @@ class Store(AsyncContextManagerMixin):
             waiting=len(self._acquisitions),
             pending=self._dispatchers.pending,
             jobs=self._upkeep.names,
-            available=self.availability.good,
+            available=self.availability.trouble is None,
             closing=self._closing,
         )
 
@@ -421,18 +433,6 @@ class Store(AsyncContextManagerMixin):
                 await self._dispatchers.settled()
             for job in carriers:
                 await job.end()
-
-
-@asynccontextmanager
-async def _in_one_task() -> AsyncGenerator[None]:
-    """Raise an error that says what to do, instead of the loop's about scopes that were mixed up."""
-    task = this_task()
-    try:
-        yield
-    except (RuntimeError, BaseExceptionGroup) as problem:
-        if this_task() is task:
-            raise
-        raise RuntimeError(_LEFT_ELSEWHERE) from problem
 
 
 def _new_process() -> str:

@@ -107,7 +107,7 @@ async def newcomer() -> None:
 
 
 def _native_task() -> Any:
-    if "trio" in sys.modules:
+    if sys.modules.get("trio"):
         from trio import lowlevel
 
         if lowlevel.in_trio_task():

@@ -52,7 +52,7 @@ def assert_no_checkpoints() -> Generator[None]:
 
 
 def _on_trio() -> bool:
-    if "trio" not in sys.modules:
+    if not sys.modules.get("trio"):
         return False
     from trio import lowlevel
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ._director import Block, Director
 from ._explore import ScheduleFailed
-from ._runs import BACKENDS, checked_backends, run_once
+from ._runs import alone, checked_backends, run_once, told
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -132,7 +132,7 @@ class _Sniper(Director):
 def cancel_everywhere(
     scenario: Callable[[], Awaitable[object]],
     *,
-    backends: Sequence[str] = BACKENDS,
+    backends: Sequence[str] | None = None,
     native: bool = True,
 ) -> Cancellations:
     """Run `scenario` again and again, and cancel each of its `cancellable()` blocks in every place, one a run.
@@ -145,17 +145,17 @@ def cancel_everywhere(
 
     The scenario says what must hold afterwards, by assertions; it fails as one of `explore()` does, and the first
     failure raises `ScheduleFailed`. Raises `ValueError` for bad arguments and for a scenario that enters no
-    `cancellable()`.
+    `cancellable()`, `ModuleNotFoundError` for trio where it is missing; by default, `backends` are those installed.
     """
-    checked_backends(backends)
+    __tracebackhide__ = True
     runs = 0
     windows: Counter[str] = Counter()
-    for backend in backends:
+    for backend in checked_backends(backends):
         scout = _Scout(backend)
         error = run_once(scenario, backend, scout)
         if error is not None:
             raise ScheduleFailed(
-                f"on {backend}, with nothing cancelled: {type(error).__name__}: {error}",
+                f"on {backend}, with nothing cancelled: {told(alone(error), backend)}",
                 seed="AA",
                 schedule="AA",
                 backend=backend,
@@ -178,6 +178,7 @@ def cancel_everywhere(
 def _shoot(
     scenario: Callable[[], Awaitable[object]], backend: str, point: _Point, native: bool, newcomer: bool
 ) -> None:
+    __tracebackhide__ = True
     sniper = _Sniper(point, native=native, newcomer=newcomer)
     error = run_once(scenario, backend, sniper)
     if error is None:
@@ -188,7 +189,7 @@ def _shoot(
     how = f"block {point.block + 1} cancelled{' natively' if native else ''} before step {point.step + 1}"
     where = f"in {point.window}{', with a newcomer' if newcomer else ''}{', while all wait' if point.idle else ''}"
     place = f"{backend}: {how}, {where}"
-    message = f"on {place}: {type(error).__name__}: {error}\n{trace}"
+    message = f"on {place}: {told(alone(error), backend)}\n{trace}"
     raise ScheduleFailed(message, seed=place, schedule=place, backend=backend, trace=trace) from error
 
 

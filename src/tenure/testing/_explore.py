@@ -10,7 +10,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from ._chance import ChanceDirector
-from ._runs import BACKENDS, checked_backends, run_once
+from ._runs import WITHOUT_TRIO, alone, checked_backends, run_once, told
 from ._shrink import shrunk
 
 if TYPE_CHECKING:
@@ -36,10 +36,11 @@ class ScheduleFailed(AssertionError):
 
 @dataclass(frozen=True)
 class Exploration:
-    """What an exploration that found nothing has done: its runs, and all the steps that tasks took in them."""
+    """What an exploration that found nothing has done: runs on the `backends`, and all the steps of tasks in them."""
 
     runs: int
     steps: int
+    backends: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,7 @@ def explore(
     scenario: Scenario,
     *,
     seeds: int | Iterable[int] = 200,
-    backends: Sequence[str] = BACKENDS,
+    backends: Sequence[str] | None = None,
     strict: bool = False,
     cancel: bool = True,
 ) -> Exploration:
@@ -78,8 +79,9 @@ def explore(
     `scenario` is an async function without arguments that does everything anew in each run: it makes what it tests,
     starts its tasks, and asserts what must hold. It fails by any error, by a deadlock (nothing can go on and no timer
     is set), by not ending, or by leaving a task behind. `seeds` is how many schedules to try on each of the `backends`
-    ("asyncio", "trio"), or which: the same seed is the same schedule on the same loop, as long as all that the scenario
-    does depends on nothing else. Threads, sockets and the order of sets are not in the hand of a schedule.
+    ("asyncio", "trio"; by default those that are installed), or which: the same seed is the same schedule on the same
+    loop, as long as all that the scenario does depends on nothing else. Threads, sockets and the order of sets are not
+    in the hand of a schedule.
 
     A schedule decides in which order the tasks that are ready take their next step, in each turn of the loop;
     which timers that are close together (0.1 s) come late, together; and, with `cancel`, what is cancelled: the blocks
@@ -88,22 +90,25 @@ def explore(
     come first served, and varies only time and cancellation; trio keeps no order, so there it changes nothing.
 
     What failed is made shorter, if hypothesis 6.125 or later is installed, and described step by step. Raises
-    `ValueError` for bad arguments, and `RuntimeError` when called inside of a running loop.
+    `ValueError` for bad arguments, `ModuleNotFoundError` for trio where it is missing, and `RuntimeError` when called
+    inside of a running loop.
 
     The ideas are those of Coyote, Shuttle and trio's own deterministic scheduling; the cancellations between two steps
     are those in which the locks of asyncio and anyio were once found wanting (python/cpython#90155, anyio #947, #1145).
     """
-    numbers = _checked(seeds, backends)
+    __tracebackhide__ = True
+    numbers, loops = _checked(seeds), checked_backends(backends)
+    note = WITHOUT_TRIO if backends is None and "trio" not in loops else ""
     ways = _Ways(strict, cancel)
     runs = steps = 0
-    for backend in backends:
+    for backend in loops:
         for seed in numbers:
             director, error, choices = _run(scenario, backend, ways, _drawing(seed))
             runs += 1
             steps += director.steps
             if error is not None:
-                raise _failure(scenario, seed, backend, ways, error, choices) from error
-    return Exploration(runs, steps)
+                raise _failure(scenario, seed, backend, ways, error, choices, note) from error
+    return Exploration(runs, steps, loops)
 
 
 def replay(
@@ -113,13 +118,14 @@ def replay(
 
     The other arguments are those of `explore()`. Raises `ScheduleFailed` if it fails again.
     """
-    _checked([0], [backend])
+    __tracebackhide__ = True
+    checked_backends([backend])
     ways = _Ways(strict, cancel)
     choose = _drawing(seed) if isinstance(seed, int) else _repeating(_decoded(seed))
     director, error, choices = _run(scenario, backend, ways, choose, tracing=True)
     trace = _text(director.trace)
     if error is not None:
-        message = f"seed={seed!r} on {backend}: {_told(error)}\n{trace}"
+        message = f"seed={seed!r} on {backend}: {told(alone(error), backend)}\n{trace}"
         raise ScheduleFailed(
             message, seed=seed, schedule=_encoded(choices), backend=backend, trace=trace
         ) from error
@@ -143,26 +149,36 @@ def _run(
 
 
 def _failure(
-    scenario: Scenario, seed: int, backend: str, ways: _Ways, error: BaseException, choices: list[int]
+    scenario: Scenario,
+    seed: int,
+    backend: str,
+    ways: _Ways,
+    error: BaseException,
+    choices: list[int],
+    note: str,
 ) -> ScheduleFailed:
+    error = alone(error)
+
     def fails(choose: Callable[[int], int]) -> tuple[bool, list[int]]:
         _, found, made = _run(scenario, backend, ways, choose)
-        return type(found) is type(error), made
+        return found is not None and type(alone(found)) is type(error), made
 
     shortest = shrunk(fails, choices)
     director, again, choices = _run(scenario, backend, ways, _repeating(shortest), tracing=True)
     trace = _text(director.trace)
     schedule = _encoded(choices)
     lines = [
-        f"seed={seed} on {backend}: {_told(error)}",
+        f"seed={seed} on {backend}: {told(error, backend)}",
         f"repeat it with: replay(scenario, {seed}, {backend!r}{ways})",
         f"the shortest found that fails so: replay(scenario, {schedule!r}, {backend!r}{ways})",
         trace,
     ]
     if again is None:
         lines.append("this time it did not fail: the scenario depends on something besides the schedule")
-    elif str(again) != str(error):
-        lines.append(_told(again))
+    elif str(again := alone(again)) != str(error):
+        lines.append(told(again, backend))
+    if note:
+        lines.append(note)
     return ScheduleFailed("\n".join(lines), seed=seed, schedule=schedule, backend=backend, trace=trace)
 
 
@@ -190,16 +206,11 @@ def _decoded(schedule: str) -> bytes:
         ) from error
 
 
-def _told(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-
-
 def _text(trace: Trace | None) -> str:
     return "" if trace is None else trace.text()
 
 
-def _checked(seeds: int | Iterable[int], backends: Sequence[str]) -> list[int]:
-    checked_backends(backends)
+def _checked(seeds: int | Iterable[int]) -> list[int]:
     numbers = list(range(seeds) if isinstance(seeds, int) else seeds)
     if not numbers:
         raise ValueError(f"seeds: how many (at least 1) or which, not {seeds!r}")

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, overload
 
 from ._explore import explore, replay
-from ._runs import BACKENDS
+from ._runs import WITHOUT_TRIO, checked_backends
 
 AsyncTest = Callable[..., Awaitable[object]]
 Test = Callable[..., None]
@@ -20,7 +20,7 @@ def explored(test: AsyncTest, /) -> Test: ...
 def explored(
     *,
     seeds: int | Iterable[int] = 200,
-    backends: Sequence[str] = BACKENDS,
+    backends: Sequence[str] | None = None,
     strict: bool = False,
     cancel: bool = True,
 ) -> Callable[[AsyncTest], Test]: ...
@@ -29,7 +29,7 @@ def explored(
     /,
     *,
     seeds: int | Iterable[int] = 200,
-    backends: Sequence[str] = BACKENDS,
+    backends: Sequence[str] | None = None,
     strict: bool = False,
     cancel: bool = True,
 ) -> Test | Callable[[AsyncTest], Test]:
@@ -47,32 +47,30 @@ def explored(
 
 
 def _explored(
-    test: AsyncTest, *, seeds: int | Iterable[int], backends: Sequence[str], strict: bool, cancel: bool
+    test: AsyncTest, *, seeds: int | Iterable[int], backends: Sequence[str] | None, strict: bool, cancel: bool
 ) -> Test:
     seeds = seeds if isinstance(seeds, int) else tuple(seeds)
 
     @functools.wraps(test)
     def runs(*args: Any, **kwargs: Any) -> None:
-        asked = _asked()
+        __tracebackhide__ = True
+        plugin = sys.modules.get("_tenure_pytest")
+        asked: dict[str, Any] = getattr(plugin, "explore_options", {})
         scenario = functools.partial(test, *args, **kwargs)
         chosen = backends if asked.get("backend") is None else (asked["backend"],)
         if asked.get("seed") is not None:
             seed: int | str = int(asked["seed"]) if asked["seed"].isdecimal() else asked["seed"]
-            for backend in chosen:
+            for backend in checked_backends(chosen):
                 print(replay(scenario, seed, backend, strict=strict, cancel=cancel))  # noqa: T201
             return
-        explore(
+        exploration = explore(
             scenario,
             seeds=seeds if asked.get("seeds") is None else asked["seeds"],
             backends=chosen,
             strict=strict,
             cancel=cancel,
         )
+        if chosen is None and "trio" not in exploration.backends and plugin is not None:
+            plugin.explored_alone.append(WITHOUT_TRIO)
 
     return runs
-
-
-def _asked() -> dict[str, Any]:
-    """What was said on pytest's command line, if pytest runs."""
-    plugin = sys.modules.get("_tenure_pytest")
-    return getattr(plugin, "explore_options", {})

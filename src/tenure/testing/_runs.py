@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import random
-from typing import TYPE_CHECKING, Any
+from traceback import walk_tb
+from typing import TYPE_CHECKING, Any, cast
 
 import anyio
 import anyio.lowlevel
+
+from tenure.lazy import extra
 
 from ._asyncio_time import AsyncioTime
 from ._cancellable import Cancellable
@@ -15,25 +18,77 @@ from ._director import MAX_TURNS, directing
 from ._trio_time import TrioTime
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable, Iterator, Sequence
 
     from ._cancellable import Cancellable
 from ._director import Director
 
 PATIENCE = 5.0
 BACKENDS = ("asyncio", "trio")
+WITHOUT_TRIO = "trio is not installed, so asyncio alone was explored: pip install 'tenure[trio]'"
+_OTHER = {"asyncio": "trio", "trio": "asyncio"}
+_WORDS = ("unrecognized yield message", "no running event loop")
+"""Of errors that have no frame of asyncio: from the await of a future, and from a function in C."""
 
 
-def checked_backends(backends: Sequence[str]) -> None:
-    """Raise `ValueError` unless these are loops on which there is virtual time, `RuntimeError` inside of a loop."""
+def checked_backends(backends: Sequence[str] | None) -> tuple[str, ...]:
+    """The loops to run on; None means those that are installed.
+
+    Raises `ValueError` unless there is virtual time on them, `ModuleNotFoundError` for trio where it is missing,
+    `RuntimeError` inside of a loop.
+    """
     try:
         anyio.get_current_task()
     except RuntimeError:
         pass
     else:
         raise RuntimeError("an exploration runs loops of its own: call it from a sync function")
+    if backends is None:
+        try:
+            extra("trio", "trio")
+        except ModuleNotFoundError:
+            return ("asyncio",)
+        return BACKENDS
     if isinstance(backends, str) or not backends or any(backend not in BACKENDS for backend in backends):
         raise ValueError(f"backends: one or both of {BACKENDS}, not {backends!r}")
+    if "trio" in backends:
+        extra("trio", "trio")
+    return tuple(backends)
+
+
+def told(error: BaseException, backend: str) -> str:
+    """The type and the text of an error; and a hint if the scenario called the other loop itself."""
+    text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    other = _OTHER[backend]
+    if any(_is_of(other, leaf) for leaf in _leaves(error)):
+        text += f"\nthe scenario uses {other} itself, not anyio: explore it with backends=({other!r},)"
+    return text
+
+
+def _is_of(loop: str, error: BaseException) -> bool:
+    """Whether code of that loop has raised the error, while another loop was running."""
+    frames = (frame.f_globals.get("__name__", "") for frame, _ in walk_tb(error.__traceback__))
+    if any(name.partition(".")[0] == loop for name in frames):
+        return True
+    return loop == "asyncio" and any(words in str(error) for words in _WORDS)
+
+
+def _leaves(error: BaseException) -> Iterator[BaseException]:
+    if isinstance(error, BaseExceptionGroup):
+        for part in cast("BaseExceptionGroup[BaseException]", error).exceptions:
+            yield from _leaves(part)
+    else:
+        yield error
+
+
+def alone(error: BaseException) -> BaseException:
+    """The error itself, if it is in groups that hold nothing else."""
+    while isinstance(error, BaseExceptionGroup):
+        parts = cast("BaseExceptionGroup[BaseException]", error).exceptions
+        if len(parts) != 1:
+            return cast("BaseException", error)
+        (error,) = parts
+    return error
 
 
 def run_once(
@@ -57,10 +112,20 @@ def run_once(
     except (KeyboardInterrupt, SystemExit):
         raise
     except BaseException as error:  # noqa: BLE001 # whatever it is, it is what was looked for
-        return time.deadlock or error
+        return time.deadlock or _from_scenario(error)
     finally:
         random.setstate(state)
     return time.deadlock
+
+
+def _from_scenario(error: BaseException) -> BaseException:
+    """The error, whose traceback begins in the scenario: above are our frames and those of the loops."""
+    trace = error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_code is _watched.__code__:
+            return error.with_traceback(trace.tb_next or trace)
+        trace = trace.tb_next
+    return error
 
 
 async def _watched(scenario: Callable[[], Awaitable[object]], director: Director) -> None:

@@ -57,7 +57,7 @@ def where(coroutine: Any) -> str:
 
 
 def _innermost(awaitable: Any) -> Any:
-    loops = [sys.modules[name].__file__ for name in ("anyio", "asyncio", "trio") if name in sys.modules]
+    loops = [loop.__file__ for name in ("anyio", "asyncio", "trio") if (loop := sys.modules.get(name))]
     folders = tuple(str(Path(file).parent) for file in loops if file)
     found = None
     while awaitable is not None:

@@ -10,6 +10,8 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from tenure.lazy import extra
+
 from ._deadlock import DeadlockError, deadlock
 
 if TYPE_CHECKING:
@@ -30,6 +32,7 @@ class TrioTime:
     director: Director | None = None
 
     def __init__(self, settle: float, patience: float) -> None:
+        extra("trio", "trio")
         from trio.testing import MockClock
 
         self.quiet_for = settle

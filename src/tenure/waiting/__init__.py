@@ -5,6 +5,7 @@ from ._line import Line, Waiter
 from ._park import (
     Parked,
     checkpoint,
+    known_in,
     loop_caller,
     new_scope,
     now,
@@ -22,6 +23,7 @@ __all__ = (
     "Parked",
     "Waiter",
     "checkpoint",
+    "known_in",
     "loop_caller",
     "new_scope",
     "now",

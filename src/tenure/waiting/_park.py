@@ -10,7 +10,7 @@ anyio has no such primitive, and building one of ``anyio.Event`` costs several t
 - `new_scope`: a cancel scope, as ``anyio.CancelScope()`` without its look-up;
 - `this_loop`: which loop of asyncio is running;
 - `this_task` and `on_task_end`: which task is running, and when it has ended;
-- `loop_caller`: how a foreign thread gets a function run on this loop;
+- `loop_caller`: how a foreign thread gets a function run on this loop, and `known_in`: in which context;
 - `on_readable`: have a function called whenever a socket can be read: waiting for it anew each time costs as much as
   all the rest of a round trip.
 
@@ -23,7 +23,7 @@ found running, never before.
 from __future__ import annotations
 
 import asyncio
-from contextvars import ContextVar, copy_context
+from contextvars import Context, ContextVar, copy_context
 from functools import cache, partial
 from itertools import count
 from types import SimpleNamespace, coroutine
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 __all__ = (
     "Parked",
     "checkpoint",
+    "known_in",
     "loop_caller",
     "new_scope",
     "now",
@@ -176,6 +177,13 @@ def loop_caller() -> Callable[[Callable[[], None]], None]:
     return _AsyncioCaller(asyncio.get_running_loop())
 
 
+def known_in(context: Context) -> Context:
+    """Write into a context that came from elsewhere which loop runs here: callbacks of the loop look there."""
+    if _library is not None:
+        context.run(_library.set, "trio" if _running.name == "trio" else "asyncio")
+    return context
+
+
 async def on_readable(source: socket, callback: Callable[[], None]) -> NoReturn:
     """Call `callback` in each turn of the loop in which the socket can be read. It must not be closed meanwhile.
 
@@ -225,9 +233,7 @@ def _start_reading(source: socket, callback: Callable[[], None]) -> Callable[[],
         return None
     loop = asyncio.get_running_loop()
     # callbacks run in a copy of the context in which they were registered
-    context = copy_context()
-    if _library is not None:
-        context.run(_library.set, "asyncio")
+    context = known_in(copy_context())
     try:
         context.run(loop.add_reader, source, callback)
     except NotImplementedError:  # the loop that is usual on Windows

@@ -120,7 +120,7 @@ class Actions:
 def _log(given: dict[str, Any], outcome: str, by: str) -> None:
     # not by the store's reporter, which leaves lines out when there are many
     facts = [f"{name}={_short(value)}" for name, value in given.items() if name != "action"]
-    log(logging.WARNING, "%s", " ".join([f"page.{given['action']}", *facts, outcome, f"by={by}"]))
+    log(logging.WARNING, " ".join([f"page.{given['action']}", *facts, outcome, f"by={by}"]))
 
 
 def _short(value: object) -> str:

@@ -1,5 +1,5 @@
 """A view as one JSON document, which the page draws and programs read. No payloads, metadata, results or names of
-resources, since these may be secrets.
+resources, since these may be secrets. Of the values of holders only the nodes of elections are in it.
 """
 
 from __future__ import annotations
@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from tenure.engine import QueueCounts
 from tenure.processor import Latency
 
 from ._flows import Flow
@@ -17,7 +18,7 @@ from ._waits import Deadlock, task_of
 
 _COUNTS = (
     *("put", "waiting", "delayed", "leased", "done", "dead", "cancelled", "expired", "discarded", "purged"),
-    *("producers", "paused", "oldest", "max_size"),
+    *("groups", "producers", "paused", "oldest", "max_size"),
 )
 _SHOWN_HOLDERS = 20
 
@@ -32,7 +33,7 @@ def document(url: str, namespace: str, view: View, flows: Mapping[str, Flow]) ->
         "queues": [
             {
                 "name": name,
-                **{field: getattr(counts, field) for field in _COUNTS},
+                **counted(counts),
                 "put_per_second": flows[name].put,
                 "ended_per_second": flows[name].ended,
                 "mean_wait": flows[name].waits,
@@ -59,6 +60,11 @@ def document(url: str, namespace: str, view: View, flows: Mapping[str, Flow]) ->
     return {**seen, "totals": totals(seen)}
 
 
+def counted(counts: QueueCounts) -> dict[str, Any]:
+    """The counts of a queue as JSON."""
+    return {field: getattr(counts, field) for field in _COUNTS}
+
+
 def described(deadlock: Deadlock) -> dict[str, Any]:
     """A deadlock as JSON."""
     return {
@@ -81,6 +87,7 @@ def _key(key: SeenKey) -> dict[str, Any]:
                 "seconds": one.age,
                 "weight": one.weight,
                 "token": one.token,
+                **({"node": one.value.decode("utf-8", "replace")} if key.kind == "election" else {}),
             }
             for one in holders[:_SHOWN_HOLDERS]
         ]

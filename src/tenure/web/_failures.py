@@ -74,13 +74,13 @@ class Failures:
 
     async def _look_at(self, name: str, counts: QueueCounts) -> list[dict[str, Any]]:
         dead = await self._dead(name, counts) if counts.dead else []
-        resting = await self._resting(name) if counts.delayed else []
+        delayed = await self._delayed(name) if counts.delayed else []
         now = anyio.current_time()
         kinds: dict[str, dict[str, Any]] = {}
-        for state, failures in (("dead", dead), ("resting", resting)):
+        for state, failures in (("dead", dead), ("delayed", delayed)):
             for one in failures:
                 kind = kinds.setdefault(
-                    one.type, {"type": one.type, "queue": name, "dead": 0, "resting": 0, "latest": HOUR}
+                    one.type, {"type": one.type, "queue": name, "dead": 0, "delayed": 0, "latest": HOUR}
                 )
                 kind[state] += 1
                 if now - one.at <= kind["latest"]:
@@ -123,7 +123,7 @@ class Failures:
         records = (await self._browse(key, "dead", str(rank), 1)).records
         return not records or records[0].age < HOUR
 
-    async def _resting(self, name: str) -> list[_Failure]:
+    async def _delayed(self, name: str) -> list[_Failure]:
         page = await self._browse(self._store.key("queue", name), "delayed", "", 256)
         return [self._failure(record) for record in page.records if record.failure]
 
@@ -133,7 +133,7 @@ class Failures:
         return page
 
     def _failure(self, record: Record) -> _Failure:
-        error = seen(record, self._store).error
+        error = seen(record, self._store).error or ""
         # of a delayed task the age is until it is due; that it failed is all that is known
         age = max(0.0, record.age)
         return _Failure(type_of(error), error.partition("\n")[0], record.id, anyio.current_time() - age)

@@ -12,7 +12,9 @@ _SCRIPTS = (
     "charts.js",
     "tables.js",
     "graph.js",
-    "tasks.js",
+    "panel.js",
+    "queue.js",
+    "task.js",
     "actions.js",
     "start.js",
 )

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import contextmanager, suppress
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import anyio
 
 from tenure.arguments import check_name
+from tenure.engine import CAP
 from tenure.errors import EngineError, StoreUnavailable, TenureError
+from tenure.pages import doc_page
 from tenure.store import Store
 
 from ._actions import Actions
@@ -20,12 +22,17 @@ from ._answers import Answer, Request, as_json, plain, problem
 from ._failures import Failures
 from ._history import EVERY
 from ._page import page
+from ._resources import resources
 from ._tasks import Tasks
 from ._watch import Watch
 
 _PATIENCE = 20.0
 _TASKS = re.compile(r"/queues/(?P<queue>.+)/tasks(?:/(?P<id>[1-9]\d{0,15}))?", re.DOTALL)
+_COUNTS = re.compile(r"/queues/(?P<queue>.+)/counts", re.DOTALL)
+_RESOURCES = re.compile(r"/pools/(?P<pool>.+)/resources", re.DOTALL)
 _HEADER = "x-tenure-action"
+_NUMBER = re.compile(r"[0-9]{1,3}")
+_LONGEST_FIND = 512
 MOST_BODY = 256 * 1024
 """Bytes of a request's body."""
 
@@ -48,6 +55,8 @@ class Site:
         trust_proxy: bool = False,
         state: Callable[[], Awaitable[dict[str, Any]]] | None = None,
     ) -> None:
+        self._store = store
+        self._errors = errors
         self._watch = Watch(store)
         self._state = state or self._watch.state
         self._tasks = Tasks(store, payloads, errors)
@@ -93,8 +102,12 @@ class Site:
                 return await self._reported(self._failures.look)
             case path if (found := _TASKS.fullmatch(path)) is not None:
                 return await self._reported(lambda: self._about_tasks(found, request.query))
+            case path if (found := _COUNTS.fullmatch(path)) is not None:
+                return await self._reported(lambda: self._about_queue(found["queue"], request.query))
+            case path if (found := _RESOURCES.fullmatch(path)) is not None:
+                return await self._reported(lambda: self._about_pool(found["pool"], request.query))
             case _:
-                return plain(404, "there is no such page; docs/reference/web.md lists those that there are")
+                return plain(404, f"there is no such page; {doc_page('reference/web')} lists all pages")
 
     async def _reported(
         self, look: Callable[[], Awaitable[dict[str, Any] | None]], late: str = "no answer"
@@ -111,7 +124,7 @@ class Site:
         except TenureError as error:
             return problem(503, error)
         return (
-            problem(404, "there is no such task, or not any more")
+            problem(404, "there is no such task, queue or pool, or not any more")
             if document is None
             else as_json(200, document)
         )
@@ -120,20 +133,23 @@ class Site:
         queue = check_name("the name of the queue", found["queue"])
         if found["id"] is not None:
             return await self._tasks.one(queue, int(found["id"]))
-        given = parse_qs(query, keep_blank_values=True)
-        if unknown := given.keys() - {"state", "after", "limit", "find", "token"}:
-            raise ValueError(f"there is no parameter {min(unknown)}; there is state, after, limit and find")
-        state, after, limit, find = (given.get(name, [""])[0] for name in ("state", "after", "limit", "find"))
-        if limit and not (limit.isascii() and limit.isdecimal() and 1 <= int(limit) <= 500):
-            raise ValueError(f"limit must be a number from 1 to 500, not {limit!r}")
-        try:
-            return await self._tasks.listing(queue, state or "waiting", after, int(limit or 50), find)
-        except StoreUnavailable:
-            raise
-        except EngineError as error:
-            if after:
-                raise ValueError(f"after: {error}") from error
-            raise
+        state, after, limit, find = _parameters(query, "state", "after", "limit", "find")
+        most = _limit(limit, 50, 500)
+        if len(find.encode()) > _LONGEST_FIND:
+            raise ValueError(f"find must have at most {_LONGEST_FIND} bytes")
+        with _refused(after):
+            return await self._tasks.listing(queue, state or "waiting", after, most, find)
+
+    async def _about_queue(self, name: str, query: str) -> dict[str, Any] | None:
+        (limit,) = _parameters(query, "limit")
+        return await self._tasks.counts(check_name("the name of the queue", name), _limit(limit, 20, CAP))
+
+    async def _about_pool(self, name: str, query: str) -> dict[str, Any] | None:
+        (after,) = _parameters(query, "after")
+        with _refused(after):
+            return await resources(
+                self._store, check_name("the name of the pool", name), after, reasons=self._errors
+            )
 
     async def _act(self, actions: Actions, request: Request) -> Answer:
         if refusal := _cross_site(request):
@@ -149,6 +165,33 @@ class Site:
     def _asker(self, request: Request) -> str:
         user = request.headers.get("x-forwarded-user", "") if self._trust_proxy else ""
         return f"{user!r} by {request.client}" if user else request.client
+
+
+def _parameters(query: str, *names: str) -> list[str]:
+    """The values of parameters, "" for those that are missing. Raises `ValueError` for others."""
+    given = parse_qs(query, keep_blank_values=True)
+    if unknown := given.keys() - {*names, "token"}:
+        raise ValueError(f"there is no parameter {min(unknown)}; there is {', '.join(names)}")
+    return [given.get(name, [""])[0] for name in names]
+
+
+def _limit(text: str, default: int, most: int) -> int:
+    if text and not (_NUMBER.fullmatch(text) and 1 <= int(text) <= most):
+        raise ValueError(f"limit must be a number from 1 to {most}")
+    return int(text or default)
+
+
+@contextmanager
+def _refused(after: str) -> Generator[None]:
+    """What an engine says against `after` is the client's fault."""
+    try:
+        yield
+    except StoreUnavailable:
+        raise
+    except EngineError as error:
+        if after:
+            raise ValueError(f"after: {error}") from error
+        raise
 
 
 def _cross_site(request: Request) -> str:

@@ -6,13 +6,18 @@ These are operations of the engine, since a `WorkQueue` made here would replace 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
-from tenure.engine import CAP, Browse, Found, GetTask, Page, Record
+from tenure.engine import Browse, Count, Found, GetTask, GroupPage, Groups, Page, QueueCounts, Record
 from tenure.shared import TaskRecord, record_of
 from tenure.store import Store
+
+from ._document import counted
+from ._newest import Newest
+from ._view import ask
 
 STATES = ("waiting", "delayed", "leased", "dead", "ended")
 _LONGEST_VALUE = 16_384
@@ -36,32 +41,53 @@ class Tasks:
     async def listing(self, queue: str, state: str, after: str, limit: int, find: str) -> dict[str, Any]:
         """A page of the tasks in a state; with `find`, those with this id, or this in their key, group or error.
 
-        The task with that id, or the unfinished one with exactly that key, comes first, whatever its state. Raises
-        `ValueError`, `EngineError`.
+        Dead and ended tasks come the newest first. The task with that id, or the unfinished one with exactly that key,
+        comes before all, whatever its state. Raises `ValueError`, `EngineError`.
         """
         if state not in STATES:
             raise ValueError(f"state must be one of {', '.join(STATES)}, not {state!r}")
         key = self.store.key("queue", queue)
         tasks = await self._named(key, find) if find and not after else []
         known, looked_at = {task["id"] for task in tasks}, 0
+        ended = state in ("dead", "ended")
+        page = Newest(self.store, key, state).page if ended else partial(self._page, key, state)
         while True:
-            most = min(_PORTION, CAP) if find else min(limit - len(tasks), _PORTION)
-            page = await self.store.call(Browse(key, state, after, most))
-            assert isinstance(page, Page)
-            looked_at += len(page.records)
-            described = [self._described(record) for record in page.records]
+            records, after = await page(after, _PORTION if find else min(limit - len(tasks), _PORTION))
+            looked_at += len(records)
+            described = [self._described(record) for record in records]
             tasks += [task for task in described if task["id"] not in known and _has(task, find)]
-            after = page.next
             if not after or len(tasks) >= limit or (find and looked_at >= _MOST_LOOKED_AT):
                 return {"queue": queue, "state": state, "tasks": tasks, "looked_at": looked_at, "next": after}
+
+    async def counts(self, queue: str, limit: int) -> dict[str, Any] | None:
+        """The counts of a queue and its longest groups, at most `limit`; None if there is no such queue.
+
+        Raises `EngineError`.
+        """
+        key = self.store.key("queue", queue)
+        counts, page = await ask(self.store, [Count(key), Groups(key, limit)])
+        assert isinstance(counts, QueueCounts)
+        assert isinstance(page, GroupPage)
+        if not (counts.put or counts.paused):
+            return None
+        return {
+            "name": queue,
+            **counted(counts),
+            "longest_groups": [group._asdict() for group in page.groups],
+        }
 
     async def one(self, queue: str, task_id: int) -> dict[str, Any] | None:
         """All that may be shown of a task, with its traceback; None if it is not known. Raises `EngineError`."""
         answer = await self.store.call(GetTask(self.store.key("queue", queue), task_id))
         return self._described(answer.record, whole=True) if isinstance(answer, Found) else None
 
+    async def _page(self, key: str, state: str, after: str, limit: int) -> tuple[Sequence[Record], str]:
+        page = await self.store.call(Browse(key, state, after, limit))
+        assert isinstance(page, Page)
+        return page.records, page.next
+
     async def _named(self, key: str, find: str) -> list[dict[str, Any]]:
-        asked = [GetTask(key, 0, unique=find)] if len(find.encode()) <= 512 else []
+        asked = [GetTask(key, 0, unique=find)]
         if find.isascii() and find.isdecimal() and 0 < int(find) < 2**53:
             asked.insert(0, GetTask(key, int(find)))
         found: dict[int, dict[str, Any]] = {}

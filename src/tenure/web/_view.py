@@ -34,6 +34,8 @@ READERS = 1 << 30
 """The capacity of a read-write lock; a writer weighs all of it."""
 
 _PAGE = 256
+_FLEET = "processor"
+"""The kind of the keys as whose holders the processes of a processor report; they are shown with the processors."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,9 +105,8 @@ async def look(store: Store, limit: int = 1000) -> View:
         partial(look_at_pools, store, found["pools"]),
         partial(look_at_processes, store, found["sessions"]),
     )
-    # a processor's processes report as holders of a key of their own
-    fleets = [key for key in keys if key.kind == "processor"]
-    keys = tuple(key for key in keys if key.kind != "processor")
+    fleets = [key for key in keys if key.kind == _FLEET]
+    keys = tuple(key for key in keys if key.kind != _FLEET)
     return View(
         at=anyio.current_time(),
         ping=ping,
@@ -177,7 +178,7 @@ async def look_at_processes(store: Store, sessions: Sequence[str]) -> tuple[Seen
         if mine or not items:
             seen = found.setdefault(process, SeenProcess(process))
             for one in mine:
-                _add(seen, one, parted(store, one.key)[1])
+                _add(seen, one, *parted(store, one.key))
     found.pop("", None)  # of sessions that have ended
     return tuple(found[process] for process in sorted(found))
 
@@ -193,14 +194,14 @@ async def _belongings(store: Store, session: str) -> tuple[str, list[SessionItem
     return process, found
 
 
-def _add(seen: SeenProcess, one: SessionItem, name: str) -> None:
+def _add(seen: SeenProcess, one: SessionItem, kind: str, name: str) -> None:
     if one.family == "tasks":
         seen.tasks[name] = seen.tasks.get(name, 0) + 1
     elif one.family == "takers":
         seen.idle.add(name)
     elif not one.held:
         seen.waits += 1
-    elif one.family == "holds":
+    elif one.family == "holds" and kind != _FLEET:
         seen.holds += 1
     elif one.family == "claims":
         seen.claims += 1

@@ -5,7 +5,8 @@ from __future__ import annotations
 import hmac
 import re
 import socket
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Generator, Iterable, Sequence
+from contextlib import contextmanager
 from http import HTTPStatus
 from http.cookies import CookieError, SimpleCookie
 from ipaddress import ip_address
@@ -26,6 +27,11 @@ _MOST_CONNECTIONS = 64
 _MOST_HEADER = 16 * 1024
 _HEAD = 5.0
 """Seconds until the head of a request is there: from the beginning of the connection, or the answer before."""
+
+_STALLED = 5.0
+"""Seconds until more of a body has come, or until the client has taken in the next part of an answer."""
+
+_PART = 16 * 1024
 
 _ANSWER = 30.0
 """Seconds that a connection may take to have a request answered, and take the answer in."""
@@ -50,7 +56,7 @@ class Server:
         self._token = token
         self._names = {"localhost", *(name.lower() for name in names)}
         self._connections = 0
-        self._asking: dict[CancelScope, None] = {}
+        self._waiting: dict[CancelScope, None] = {}
         self._cookie = "tenure"
 
     async def serve(
@@ -73,7 +79,7 @@ class Server:
         try:
             async with stream:
                 conversation = _Conversation(
-                    stream, self._answer, self._asking, takes_bodies=self._site.takes_actions
+                    stream, self._answer, self._waiting, takes_bodies=self._site.takes_actions
                 )
                 if self._connections > _MOST_CONNECTIONS and not self._let_go_of_the_oldest():
                     await conversation.refuse()
@@ -86,11 +92,11 @@ class Server:
             self._connections -= 1
 
     def _let_go_of_the_oldest(self) -> bool:
-        """End the connection that has been without a request for longest; false if there is none."""
-        oldest = next(iter(self._asking), None)
+        """End the connection that has waited for its client for longest; false if none waits."""
+        oldest = next(iter(self._waiting), None)
         if oldest is None:
             return False
-        del self._asking[oldest]
+        del self._waiting[oldest]
         oldest.cancel()
         return True
 
@@ -149,7 +155,7 @@ class _Conversation:
         self,
         stream: SocketStream,
         answer: Callable[[h11.Request, bytes, str], Awaitable[Answer]],
-        asking: dict[CancelScope, None],
+        waiting: dict[CancelScope, None],
         *,
         takes_bodies: bool,
     ) -> None:
@@ -157,7 +163,7 @@ class _Conversation:
         self._answer = answer
         self._takes_bodies = takes_bodies
         self._client = str(stream.extra(SocketAttribute.remote_address)[0])  # noqa: S610 - no Django
-        self._asking = asking
+        self._waiting = waiting
         self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=_MOST_HEADER)
 
     async def refuse(self) -> None:
@@ -190,6 +196,8 @@ class _Conversation:
         closes = self._http.their_state is not h11.DONE and not isinstance(
             self._next_at_hand(), h11.EndOfMessage
         )
+        # a proxy may have seen another end of this request (RFC 9112, 6.1)
+        closes |= {b"transfer-encoding", b"content-length"} <= {name for name, _ in request.headers}
         await self._send(answer, closes=closes, head=request.method == b"HEAD")
         if self._http.our_state is not h11.DONE or self._http.their_state is not h11.DONE:
             return False
@@ -199,20 +207,34 @@ class _Conversation:
     async def _body(self) -> bytes:
         """The body, up to one byte more than is allowed."""
         body = b""
-        while len(body) <= MOST_BODY and isinstance(event := await self._next(), h11.Data):
+        while len(body) <= MOST_BODY:
+            with self._client_acts(_STALLED):
+                event = await self._next()
+            if not isinstance(event, h11.Data):
+                break
             body += bytes(event.data)
         return body[: MOST_BODY + 1]
 
     async def _request(self) -> h11.Request | None:
-        """The next request; None if none came in time, or the connection is needed for another client."""
-        with anyio.move_on_after(_HEAD) as scope:
-            self._asking[scope] = None
+        """The next request; None if the client sends no more."""
+        with self._client_acts(_HEAD):
+            event = await self._next()
+        return event if isinstance(event, h11.Request) else None
+
+    @contextmanager
+    def _client_acts(self, seconds: float) -> Generator[None]:
+        """A block that waits for the client.
+
+        Raises `TimeoutError` if that takes too long, or if another client needs the connection.
+        """
+        with anyio.move_on_after(seconds) as scope:
+            self._waiting[scope] = None
             try:
-                event = await self._next()
+                yield
             finally:
-                self._asking.pop(scope, None)
-            return event if isinstance(event, h11.Request) else None
-        return None
+                self._waiting.pop(scope, None)
+        if scope.cancelled_caught:
+            raise TimeoutError
 
     async def _next(self) -> Any:
         while (event := self._http.next_event()) is h11.NEED_DATA:
@@ -240,7 +262,10 @@ class _Conversation:
         if not head:
             parts.append(self._http.send(h11.Data(data=answer.body)) or b"")
         parts.append(self._http.send(h11.EndOfMessage()) or b"")
-        await self._stream.send(b"".join(parts))
+        data = b"".join(parts)
+        for start in range(0, len(data), _PART):
+            with self._client_acts(_STALLED):
+                await self._stream.send(data[start : start + _PART])
 
 
 def is_loopback(host: str) -> bool:

@@ -11,7 +11,18 @@ import anyio.lowlevel
 from explored.catalogue import on_every_engine, scenario
 from explored.world import pause
 
-from tenure import CircuitOpen, Discard, Lock, PoolTimeout, ResourcePool, Retry, RetryLater, Worker, WorkQueue
+from tenure import (
+    CircuitOpen,
+    Discard,
+    Lock,
+    PoolTimeout,
+    ResourcePool,
+    Retry,
+    RetryLater,
+    Task,
+    Worker,
+    WorkQueue,
+)
 from tenure.local import CircuitBreaker, Coalescer, KeyedPool, Pool, SingleFlight
 from tenure.testing import cancellable
 
@@ -99,7 +110,7 @@ async def each_try_has_one_event_with_its_error(world):
         async with world.open(observer=witness) as store:
             queue = WorkQueue(store, "q", retry=Retry(attempts=2, backoff=0.05, jitter=0))
 
-            async def handle(task):
+            async def handle(task: Task):
                 witness.tries[task.id, task.attempt] += 1
                 match task.payload:
                     case "fails":

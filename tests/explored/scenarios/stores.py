@@ -12,7 +12,7 @@ from explored.world import at_rest, pause
 from tenure import LeaseLost, Lock, RateLimiter, StoreClosed, WorkQueue
 from tenure.engine import Ping, Reply
 from tenure.testing import cancellable, newcomer
-from tenure.upkeep import Upkeep, unwrapped_task_group
+from tenure.upkeep import Upkeep, in_one_task, unwrapped_task_group
 
 
 @on_every_engine("store.Store.__asynccontextmanager__")
@@ -142,6 +142,7 @@ async def calls_of_a_store_go_their_way_when_one_is_cancelled(world):
     "upkeep.Job.end",
     "upkeep.Job.run",
     "upkeep.Job.run_opening",
+    "upkeep.in_one_task",
     "upkeep.unwrapped_task_group",
 )
 async def upkeep_jobs_end_when_they_are_told_to():
@@ -166,7 +167,7 @@ async def upkeep_jobs_end_when_they_are_told_to():
         with cancellable():
             await ender(running)
 
-    async with unwrapped_task_group() as group:
+    async with in_one_task("scenario"), unwrapped_task_group() as group:
         upkeep = Upkeep(group)
         try:
             with cancellable():

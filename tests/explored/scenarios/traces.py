@@ -13,7 +13,7 @@ from explored.world import pause
 from opentelemetry import trace
 from traced import spans
 
-from tenure import Discard, LeaseLost, Lock, Retry, RetryLater, Worker, WorkQueue
+from tenure import Discard, LeaseLost, Lock, Retry, RetryLater, Task, Worker, WorkQueue
 from tenure.testing import cancellable
 
 RETRY = Retry(attempts=2, backoff=0.1, jitter=0.0)
@@ -56,7 +56,7 @@ async def each_try_has_one_span_that_ends_once(world):
             queue, other = WorkQueue(store, "q", retry=RETRY), WorkQueue(elsewhere, "q", retry=RETRY)
             later = []
 
-            async def handle(task):
+            async def handle(task: Task):
                 noted.note()
                 await pause()
                 match task.payload:

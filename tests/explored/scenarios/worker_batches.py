@@ -12,7 +12,7 @@ from explored.scenarios.queues import all_is_done
 from explored.scenarios.takers import Work, do_one, do_the_rest
 from explored.world import pause
 
-from tenure import Retry, Worker, WorkQueue
+from tenure import Retry, Task, Worker, WorkQueue
 from tenure.testing import cancellable, newcomer
 
 RETRY = Retry(attempts=2, backoff=0.05, jitter=0)
@@ -33,7 +33,7 @@ async def batches_of_a_cancelled_worker_go_to_others(world):
         queue, other, work = WorkQueue(store, "q"), WorkQueue(elsewhere, "q"), Work()
         names = list("abcdefgh")
 
-        async def handle(tasks):
+        async def handle(tasks: list[Task]):
             assert 1 <= len(tasks) <= 3
             with on_all(work, tasks):
                 assert {task.attempt for task in tasks} == {1}
@@ -72,7 +72,7 @@ async def each_task_of_a_batch_ends_in_its_own_way(world):
         queue = WorkQueue(store, "q", retry=RETRY)
         tries = []
 
-        async def handle(tasks):
+        async def handle(tasks: list[Task]):
             tries.extend((task.payload, task.attempt) for task in tasks)
             for task in tasks:
                 if task.payload == "fails":
@@ -112,7 +112,7 @@ async def nobody_waits_behind_a_batch_that_has_begun(world):
         queue, other, work = WorkQueue(store, "q"), WorkQueue(elsewhere, "q"), Work()
         handling, taken = anyio.Event(), anyio.Event()
 
-        async def handle(tasks):
+        async def handle(tasks: list[Task]):
             with on_all(work, tasks):
                 handling.set()
                 with anyio.move_on_after(world.patience):
@@ -155,7 +155,7 @@ async def no_task_is_kept_for_a_batch_that_has_begun(world):
         link, queue, other, work = world.links[0], WorkQueue(store, "q"), WorkQueue(elsewhere, "q"), Work()
         handling, over = anyio.Event(), anyio.Event()
 
-        async def handle(tasks):
+        async def handle(tasks: list[Task]):
             with on_all(work, tasks):
                 handling.set()
                 await over.wait()
@@ -179,7 +179,7 @@ async def no_task_is_kept_for_a_batch_that_has_begun(world):
                 served.start_soon(taker)
                 served.start_soon(victim)
                 await anyio.sleep(1)
-                await other.put_many("bc")
+                await other.put_many(list("bc"))
             link.resume()
             over.set()
             await worker.drain()
@@ -195,7 +195,7 @@ async def a_batch_that_was_lost_is_done_by_another(world):
         queue, other = WorkQueue(store, "q"), WorkQueue(elsewhere, "q")
         ends = []
 
-        async def handle(tasks):
+        async def handle(tasks: list[Task]):
             with on_all(work, tasks):
                 try:
                     await anyio.sleep(100 if not ends else 0.01)
@@ -210,7 +210,7 @@ async def a_batch_that_was_lost_is_done_by_another(world):
                 await loser.run()
 
         async with anyio.create_task_group() as group:
-            await other.put_many("abcdef")
+            await other.put_many(list("abcdef"))
             group.start_soon(victim)
             await anyio.sleep(1)
             link.pause()

@@ -11,7 +11,7 @@ from explored.scenarios.queues import all_is_done
 from explored.scenarios.takers import Work, do_one, do_the_rest
 from explored.world import pause
 
-from tenure import Discard, Retry, RetryLater, TaskCancelled, Worker, WorkQueue
+from tenure import Discard, Retry, RetryLater, Task, TaskCancelled, Worker, WorkQueue
 from tenure.testing import cancellable, newcomer
 
 
@@ -21,7 +21,7 @@ async def tasks_of_a_cancelled_worker_go_to_others(world):
         queue, other, work = WorkQueue(store, "q"), WorkQueue(elsewhere, "q"), Work()
         names = list("abcdefgh")
 
-        async def handle(task):
+        async def handle(task: Task):
             with work.on(task):
                 assert task.attempt == 1
                 await pause()
@@ -55,7 +55,7 @@ async def a_worker_drains_whoever_gives_up_waiting(world):
         queue, work = WorkQueue(store, "q"), Work()
         ended = []
 
-        async def handle(task):
+        async def handle(task: Task):
             with work.on(task):
                 await pause()
 
@@ -97,7 +97,7 @@ async def handlers_end_in_every_way(world):
         queue = WorkQueue(store, "q", retry=Retry(attempts=2, backoff=0.05, jitter=0))
         tries = []
 
-        async def handle(task):
+        async def handle(task: Task):
             tries.append((task.payload, task.attempt))
             match task.payload:
                 case "done":
@@ -138,7 +138,7 @@ async def the_time_limit_is_for_each_task_anew(world):
     async with world.open() as store:
         queue, tries = WorkQueue(store, "q"), []
 
-        async def handle(task):
+        async def handle(task: Task):
             tries.append(task.payload)
             await anyio.sleep(6)
 
@@ -166,7 +166,7 @@ async def what_is_fetched_ahead_is_done_or_given_back(world):
     async with world.open() as store, world.open() as elsewhere:
         queue, other, work = WorkQueue(store, "q"), WorkQueue(elsewhere, "q"), Work()
 
-        async def handle(task):
+        async def handle(task: Task):
             with work.on(task):
                 assert task.attempt == 1
                 await pause()

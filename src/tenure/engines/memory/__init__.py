@@ -9,14 +9,11 @@ import anyio
 from anyio import TASK_STATUS_IGNORED
 from anyio.abc import TaskStatus
 
-from tenure.engine import CAP, A, Engine, Hint, Operation, Reply, handlers, within
+from tenure.engine import A_FEW, CAP, A, Engine, Hint, Operation, Reply, handlers, within
+from tenure.engines.rules import Barriers, Claims, Holds, Rates, Sessions
 from tenure.errors import EngineError
 
-from ._claims import Claims
-from ._counters import Barriers, Rates
-from ._holds import Holds
-from ._sessions import Sessions
-from ._state import State
+from ._state import State, attached
 from ._survey import Introspection
 from ._tasks import Tasks
 
@@ -47,15 +44,15 @@ class MemoryEngine(Engine):
         self._tasks = tasks = Tasks(state)
         self._sessions = sessions = Sessions(
             state,
-            {
-                "holds": lambda _, item: holds.drop(item),
-                "claims": lambda _, item: claims.drop(item),
-                "arrivals": lambda _, item: barriers.drop(item),
-                "producers": lambda _, item: tasks.drop_producer(item),
-                "tasks": lambda _, item: tasks.drop(item),
-                "takers": tasks.drop_taker,
-                "watches": state.unwatch,
-            },
+            [
+                (state.of_session("hold"), holds.drop),
+                (state.of_session("claim"), claims.drop),
+                (state.of_session("participant"), barriers.drop),
+                attached("producers", lambda _, item: tasks.drop_producer(item)),
+                attached("tasks", lambda _, item: tasks.drop(item)),
+                attached("takers", tasks.drop_taker),
+                attached("watches", state.unwatch),
+            ],
         )
         self._handlers = handlers(
             sessions=sessions,
@@ -121,17 +118,18 @@ class MemoryEngine(Engine):
         """Do what time has made due; False if the cap was reached before all was done."""
         state = self._state
         state.forget_replies()
-        self._rates.forget()
-        self._barriers.forget()
+        if state.is_due("limiter"):
+            self._rates.forget(A_FEW)
+        if state.is_due("barrier"):
+            self._barriers.forget(A_FEW)
         self._tasks.forget()
-        unserved, state.unserved = state.unserved, {}
-        for key in unserved:
-            self._holds.serve(key)
+        if state.is_due("line"):
+            self._holds.serve_unserved()
         # one after the other: a task that an ended session still seems to have would not expire
         if not state.unfinished and state.soonest_expiry <= state.now:
             self._sessions.end_expired()
         if not state.unfinished:
             self._tasks.clear_up()
-        if not state.unfinished:
+        if not state.unfinished and state.is_due("rest"):
             self._claims.clear_up()
         return not state.unfinished

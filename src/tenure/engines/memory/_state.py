@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from math import inf
 from time import time
 from typing import Any
 
-from tenure.engine import A_FEW, CAP, FAMILIES, Broken, Claimed, Granted, Hint, Notice, Reply, Tripped
+from tenure.engine import A_FEW, CAP, Broken, Claimed, Granted, Hint, Notice, Reply, Tripped
+from tenure.engines.rules import Layout
 
 from ._due import Due
+from ._tables import MemoryTable
 
-SESSION_ITEMS = (*FAMILIES, "watches")
-"""What a session may have, in the order in which it is dropped when the session ends."""
+SESSION_ITEMS = ("producers", "tasks", "takers", "watches")
+"""The families of things that a session may have beside the rows of tables."""
 
 ItemKey = tuple[str, ...]
 """The names of something that a session has: its key, and what it is called there."""
@@ -47,6 +50,26 @@ class Session:
         del self.items[family][key]
 
 
+Drop = Callable[[Session, ItemKey], object]
+
+
+def attached(
+    family: str, drop: Drop
+) -> tuple[Callable[[Session], tuple[Session, ItemKey] | None], Callable[[tuple[Session, ItemKey]], object]]:
+    """Finds the first item of a family that a session has, and drops it."""
+
+    def first(session: Session) -> tuple[Session, ItemKey] | None:
+        item = next(iter(session.items[family]), None)
+        return None if item is None else (session, item)
+
+    def remove(found: tuple[Session, ItemKey]) -> None:
+        session, item = found
+        session.detach(family, *item)
+        drop(session, item)
+
+    return first, remove
+
+
 class State:
     """The part of the memory that belongs to no family."""
 
@@ -61,7 +84,10 @@ class State:
         self.watches: dict[ItemKey, dict[str, None]] = {}
         self.steps_left = cap
         self.unfinished = False
-        self.unserved: dict[str, None] = {}
+        self.tables: dict[str, MemoryTable] = {}
+        self.soonest: dict[str, float] = {}
+        self._processes: dict[int, str] = {}
+        self._ranks = 0
         self._replies: dict[tuple[int, str], CachedReply] = {}
         self._replies_due = Due(self._look_at_reply)
         self._opened = 0
@@ -75,6 +101,29 @@ class State:
     def token(self) -> int:
         self.last_token = max(self.last_token + 1, int(self.now * 1e6))
         return self.last_token
+
+    def rank(self) -> int:
+        self._ranks += 1
+        return self._ranks
+
+    def table(self, layout: Layout) -> MemoryTable:
+        if layout.name not in self.tables:
+            self.tables[layout.name] = MemoryTable(layout)
+        return self.tables[layout.name]
+
+    def of_session(self, table: str) -> Callable[[Session], Any]:
+        """Finds the first row of a table that a session has."""
+        rows = self.tables[table]
+        return lambda session: rows.first("session", session.number)
+
+    def wake_at(self, kind: str, when: float | None) -> None:
+        if when is None:
+            self.soonest.pop(kind, None)
+        else:
+            self.soonest[kind] = min(when, self.soonest.get(kind, inf))
+
+    def is_due(self, kind: str) -> bool:
+        return self.soonest.get(kind, inf) <= self.now
 
     def hint(
         self, process: str, key: str, name: str, news: Granted | Claimed | Tripped | Broken | Notice
@@ -91,22 +140,40 @@ class State:
 
     # sessions
 
-    def open(self, session: str, process: str) -> Session:
-        self._opened += 1
-        opened = self.sessions[session] = Session(session, process, 0.0, 0.0, self._opened)
-        return opened
+    def session(self, name: str) -> Session | None:
+        return self.sessions.get(name)
 
-    def renew(self, session: Session) -> None:
-        session.expires = self.now + session.ttl
-        self.soonest_expiry = min((s.expires for s in self.sessions.values()), default=inf)
+    def process(self, session: int) -> str:
+        return self._processes[session]
+
+    def open(self, name: str, process: str, ttl: float) -> None:
+        self._opened += 1
+        self._processes[self._opened] = process
+        session = self.sessions[name] = Session(name, process, ttl, 0.0, self._opened)
+        self.renew(session, ttl)
+
+    def renew(self, session: Session, ttl: float) -> None:
+        session.ttl, session.expires = ttl, self.now + ttl
+        self._sessions_changed()
+
+    def end(self, session: Session) -> None:
+        session.expires = -1.0
+        self._sessions_changed()
+
+    def ended(self) -> list[Session]:
+        ended = [session for session in self.sessions.values() if session.expires <= self.now]
+        return sorted(ended, key=lambda session: (session.expires, session.id))
 
     def forget(self, session: Session) -> None:
-        del self.sessions[session.id]
-        self.soonest_expiry = min((s.expires for s in self.sessions.values()), default=inf)
+        del self.sessions[session.id], self._processes[session.number]
+        self._sessions_changed()
 
-    def ask_again_in(self, *due: float) -> float:
+    def _sessions_changed(self) -> None:
+        self.soonest_expiry = min((session.expires for session in self.sessions.values()), default=inf)
+
+    def ask_again_in(self, due: float | None = None) -> float:
         """Seconds until the earliest moment at which asking again could help."""
-        return max(0.0, min(self.soonest_expiry, *due, inf) - self.now)
+        return max(0.0, min(self.soonest_expiry, inf if due is None else due) - self.now)
 
     # cached replies: time alone removes them, so that ending a session has nothing to do for them
 
@@ -139,6 +206,12 @@ class State:
         return None
 
     # watches: one-shot requests to be hinted, by topic
+
+    def subscribe_once(self, kind: str, key: str, session: str) -> None:
+        self.watch(session, (kind, key))
+
+    def notify_watchers(self, kind: str, key: str, notice: Notice) -> None:
+        self.fire((kind, key), key, "", notice)
 
     def watch(self, session: str, topic: ItemKey) -> None:
         self.watches.setdefault(topic, {})[session] = None

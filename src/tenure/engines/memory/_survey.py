@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from operator import itemgetter
+from typing import Any
 
 from tenure.engine import (
     FAMILIES,
@@ -16,11 +18,9 @@ from tenure.engine import (
     SessionItem,
     SessionPage,
 )
+from tenure.engines.rules import Barriers, Claims, Holds
 
-from ._claims import Claims
-from ._counters import Barriers
-from ._holds import Holds
-from ._state import ItemKey, State
+from ._state import ItemKey, Session, State
 from ._tasks import Tasks
 
 
@@ -29,24 +29,22 @@ class Introspection:
 
     def __init__(self, state: State, holds: Holds, claims: Claims, barriers: Barriers, tasks: Tasks) -> None:
         self._state = state
+        self._tasks = tasks
         self._kinds = {
-            "holds": holds.in_use,
-            "pools": claims.in_use,
+            "holds": lambda: [line.key for line in state.tables["line"].rows.values() if line.held],
+            "pools": lambda: [pool.name for pool in state.tables["pool"].rows.values() if pool.size],
             "queues": tasks.in_use,
             "sessions": lambda: list(state.sessions),
         }
+        self._rows = (
+            ("holds", state.tables["hold"], holds.item),
+            ("claims", state.tables["claim"], claims.item),
+            ("arrivals", state.tables["participant"], barriers.item),
+        )
         self._has: dict[str, Callable[[ItemKey], bool]] = {
-            "holds": holds.has,
-            "claims": claims.has,
-            "arrivals": barriers.has,
             "producers": tasks.has_slots,
             "tasks": lambda _: True,
             "takers": lambda _: False,
-        }
-        self._token: dict[str, Callable[[ItemKey], int]] = {
-            "holds": holds.token,
-            "claims": claims.token,
-            "tasks": tasks.token,
         }
 
     def list_keys(self, op: ListKeys) -> KeyPage:
@@ -58,25 +56,31 @@ class Introspection:
         session = self._state.sessions.get(op.key)
         if session is None:
             return Reply.UNKNOWN
-        found = sorted(
-            (rank, *item) for rank, family in enumerate(self._has) for item in session.items[family]
-        )
+        found = sorted(self._items(session), key=itemgetter(0))
         after = tuple(json.loads(op.after)) if op.after else ()
-        rest = [place for place in found if place > after]
+        rest = [(place, item) for place, item in found if place > after]
         page = rest[: op.limit]
         return SessionPage(
             session.process,
-            tuple(self._session_item(*place) for place in page),
-            json.dumps(page[-1]) if len(rest) > len(page) else "",
+            tuple(item for _, item in page),
+            json.dumps(page[-1][0]) if len(rest) > len(page) else "",
         )
 
-    def _session_item(self, rank: int, *item: str) -> SessionItem:
-        family, (key, *names) = FAMILIES[rank], item
-        held = self._has[family](item)
-        token = self._token[family](item) if held and family in self._token else 0
-        if family == "tasks":
-            names.append(str(token))
-        return SessionItem(family, key, " ".join(names), held, token)
+    def _items(self, session: Session) -> Iterator[tuple[tuple[Any, ...], SessionItem]]:
+        """Each item of a session, with its place in the order of all."""
+        for family, rows, item_of in self._rows:
+            for row in rows.each("session", session.number):
+                yield (FAMILIES.index(family), row.rank), item_of(row)
+        for family, has in self._has.items():
+            for item in session.items[family]:
+                key, *names = item
+                token = self._tasks.token(item) if family == "tasks" else 0
+                if token:
+                    names.append(str(token))
+                yield (
+                    (FAMILIES.index(family), *item),
+                    SessionItem(family, key, " ".join(names), has(item), token),
+                )
 
     def check_health(self, _op: CheckHealth) -> Health:
         facts = (

@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Sequence
 from heapq import heappop, heappush
 from itertools import islice
-from math import inf
 from typing import Any, cast
 
 from tenure.engine import (
@@ -348,7 +347,7 @@ class Tasks:
         self._offer(queue, queue.groups.takeable - takeable)
         stop = tuple(token for token, holder in queue.stops.items() if holder is session)
         due = queue.next_due()
-        again = self._state.ask_again_in(inf if due is None else due)
+        again = self._state.ask_again_in(due)
         answer = Exchanged(tuple(tasks), refused, stop, queue.paused, again)
         self._state.cache_reply(op.session, op.n, name, answer)
         return answer
@@ -568,7 +567,10 @@ class Tasks:
         if (task := queue.tasks.get(task_id)) is not None:
             if op.watch:
                 self._state.watch(op.watch, ("change", op.key, str(task_id)))
-            return Found(queue.record(task, now), self._state.ask_again_in(*queue.next_changes(task, now)))
+            return Found(
+                queue.record(task, now),
+                self._state.ask_again_in(min(queue.next_changes(task, now), default=None)),
+            )
         ended = queue.ended.get(task_id)
         if ended is None or ended.is_over(now):
             return Reply.UNKNOWN
@@ -745,6 +747,7 @@ class Tasks:
             ask_again_in=self._state.ask_again_in(),
             now=self._state.wall_time(),
             max_size=queue.max_size if queue.counts["put"] else 0,
+            group_counter=queue.groups.unfinished,
         )
 
     # ------------------------------------------------------------------------------------------ clearing up

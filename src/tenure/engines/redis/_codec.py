@@ -45,7 +45,9 @@ from tenure.engine import (
     Unfinished,
     Waiting,
 )
-from tenure.errors import EngineError
+from tenure.errors import EngineError, StoreUnavailable
+
+from ._handshake import STRANGE, shown
 
 Argument = bytes | str | int | float
 Convert = Callable[[Any], Any]
@@ -81,9 +83,13 @@ _ANSWERS: dict[str, type] = {
 
 @dataclass(frozen=True, slots=True)
 class Codec(Generic[A]):
-    """How operations of one type are executed: the name of the script, its arguments, and its answer."""
+    """How operations of one type are executed: the name of the script, its arguments, and its answer.
+
+    `words` are those with which a reply begins. Another word shows that the reply belongs to another command.
+    """
 
     script: str
+    words: frozenset[bytes]
     arguments: Callable[[Any], Iterable[Argument]]
     decode: Callable[[Any], A | Reply]
 
@@ -93,18 +99,37 @@ Codecs = dict[type[Operation[Any]], Codec[Any]]
 
 def codec(
     script: str,
+    replies: str,
     operation: type[Operation[Any]],
     *,
     arguments: Callable[[Any], Iterable[Argument]] | None = None,
     answer: Convert | None = None,
 ) -> Codec[Any]:
-    """The codec of an operation; `script` is the name of a script, or that and the name of one of its operations."""
+    """The codec of an operation; `script` is the name of a script, or that and the name of one of its operations.
+
+    `replies` are the words with which its replies begin, apart from "more".
+    """
     name, *words = script.split()
-    return Codec(name, arguments or partial(_encode, operation, tuple(words)), answer or _answer)
+    return Codec(
+        name,
+        frozenset([b"more", *replies.encode().split()]),
+        arguments or partial(_encode, operation, tuple(words)),
+        answer or _answer,
+    )
 
 
-def answered(its: Codec[A], raw: Any) -> A | Reply | EngineError:
-    """The answer that a script returned; an error if it is none."""
+def answered(its: Codec[A], raw: Any) -> A | Reply | EngineError | StoreUnavailable:
+    """The answer that a script returned; an `EngineError` if it is none.
+
+    It is `StoreUnavailable` if the reply belongs to another command: then so do all replies behind it.
+    """
+    try:
+        word = raw if isinstance(raw, bytes) else raw[0]
+        fits = word.partition(b" ")[0] in its.words
+    except STRANGE:
+        fits = False
+    if not fits:
+        return StoreUnavailable(f"this is no reply to {its.script}: {shown(raw)}")
     try:
         return _reply(raw) if isinstance(raw, bytes) else its.decode(raw)
     except Exception:  # noqa: BLE001 whatever it is, it concerns this operation alone

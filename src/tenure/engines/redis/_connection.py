@@ -52,8 +52,9 @@ class _Batch:
 class Connection:
     """Commands go out in the order in which they came, and a caller that is cancelled leaves that order as it is.
 
-    With `replicas`, the replies to what was sent together are delivered once so many replicas have acknowledged all
-    of it; after half of the response timeout each is a `StoreUnavailable`, unless it is an error.
+    With `replicas`, the replies to commands that were sent together and with marks (see `mark`) are delivered once so
+    many replicas have acknowledged all that the server has done by then; after half of the response timeout each is a
+    `StoreUnavailable`, unless it is an error.
     `on_message(channel, message)` is called for each message, with None when the server ends the subscription,
     `lost()` when the connection has broken, and `reconnected()` when messages may have been lost.
     """
@@ -86,8 +87,9 @@ class Connection:
         self._replicas = replicas
         # the server counts as gone after twice that time
         self._wait = pack([("WAIT", replicas, round(500 * response_timeout))])
-        self._held: list[tuple[Callable[[Any], object], Any]] = []
-        self._unconfirmed = False
+        self._held: deque[tuple[Callable[[Any], object], Any]] = deque()
+        self._marks: set[bytes] = set()
+        """Those of the commands that have not left yet."""
         self._writing = False
         self._socket: PlainSocket | None = None
         self._up = anyio.Event()
@@ -106,10 +108,10 @@ class Connection:
         """That of the server that was connected to last, major and minor."""
         return version_of(self._greeting.version) if self._greeting else ()
 
-    async def execute(self, commands: Sequence[bytes], *, writes: bool = True) -> list[Any]:
+    async def execute(self, commands: Sequence[bytes], *, mark: bytes = b"") -> list[Any]:
         """Send packed commands, in one piece, once the server can be reached; return the reply to each.
 
-        Commands that write nothing do not wait for the replicas.
+        Without a mark they do not wait for the replicas.
         Raises `StoreUnavailable` when the connection broke before the last of them was answered, or was closed.
         Cancellation: they may or may not be executed.
         """
@@ -118,7 +120,7 @@ class Connection:
         if self._closed:
             raise StoreUnavailable(f"{self.address}: it is not used any more")
         batch = _Batch(len(commands))
-        self.send(b"".join(commands), *[batch.take] * len(commands), writes=writes)
+        self.send(b"".join(commands), *[batch.take] * len(commands), mark=mark)
         await batch.parked
         if batch.error is not None:
             raise batch.error
@@ -131,7 +133,7 @@ class Connection:
         while reply is None and not self._closed:
             # on the next connection, if this one breaks
             with suppress(StoreUnavailable):
-                (reply,) = await self.execute([pack([("SUBSCRIBE", channel)])], writes=False)
+                (reply,) = await self.execute([pack([("SUBSCRIBE", channel)])])
         if isinstance(reply, hiredis.ReplyError):
             raise refusal(self.address, reply)
 
@@ -276,17 +278,28 @@ class Connection:
             seen = self._replies
             if looks == 2:
                 raise TimeoutError(f"no answer within {self._response_timeout:g} s")
-            if not self._pending:
-                self.send(pack([("PING",)]), _nothing, writes=False)
+            self._check_order()
 
-    def send(self, packed: bytes, *on_replies: Callable[[Any], object], writes: bool = True) -> None:
+    def _check_order(self) -> None:
+        """Ask for a reply that no other command gets: a reply that was lost or added shifts all replies behind it."""
+        number = b"%d" % self._replies
+
+        def check(reply: Any) -> None:
+            if reply != number and not isinstance(reply, hiredis.ReplyError | StoreUnavailable):
+                raise anyio.BrokenResourceError(f"a reply was lost or added: {shown(reply)} answers a PING")
+
+        self.send(pack([("PING", number)]), check)
+
+    def send(self, packed: bytes, *on_replies: Callable[[Any], object], mark: bytes = b"") -> None:
         """Send packed commands, if the connection is up; each of `on_replies` is called with the reply to one of them.
 
-        If the connection breaks before, it is called with a `StoreUnavailable`. It must not raise.
+        If the connection breaks before, it is called with a `StoreUnavailable`, at which it must not raise. At a reply
+        that belongs to another command it raises `BrokenResourceError`, which breaks the connection. Without a `mark`
+        the commands do not wait for the replicas.
         """
         few = len(self._pending) < ENOUGH
-        if self._replicas and writes and on_replies:
-            self._unconfirmed = True
+        if self._replicas and mark:
+            self._marks.add(mark)
             self._pending.extend(partial(self._hold, take) for take in on_replies)
         else:
             self._pending.extend(on_replies)
@@ -303,10 +316,11 @@ class Connection:
     def _take_out(self) -> bytes:
         """What is to be sent now, and behind it whether the replicas have it."""
         out, self._out = self._out, []
-        if self._unconfirmed:
-            self._unconfirmed = False
-            out.append(self._wait)
-            self._pending.append(self._confirm)
+        if self._marks:
+            # the server refuses that of a shard that moves, as it refuses the shard's operations
+            out += *self._marks, self._wait
+            self._pending += *[_nothing] * len(self._marks), self._confirm
+            self._marks.clear()
         return b"".join(out)
 
     def _hold(self, take: Callable[[Any], object], reply: Any) -> None:
@@ -316,15 +330,14 @@ class Connection:
             self._held.append((take, reply))
 
     def _confirm(self, count: Any) -> None:
-        held, self._held = self._held, []
-        if not isinstance(count, int) or count < self._replicas:
-            problem = f"{self.address}: of {self._replicas} replicas these have acknowledged: {count}"
+        confirmed = isinstance(count, int) and count >= self._replicas
+        while self._held:
+            take, reply = self._held.popleft()
             # an error is no success that they could lack, and says more: where a shard is now, for instance
-            held = [
-                (take, reply if isinstance(reply, hiredis.ReplyError) else StoreUnavailable(problem))
-                for take, reply in held
-            ]
-        for take, reply in held:
+            if not confirmed and not isinstance(reply, hiredis.ReplyError):
+                reply = StoreUnavailable(
+                    f"{self.address}: of {self._replicas} replicas these have acknowledged: {count}"
+                )
             take(reply)
 
     def _break(self) -> None:
@@ -333,7 +346,7 @@ class Connection:
         self.up = False
         self._socket = None
         self._out.clear()
-        self._unconfirmed = False
+        self._marks.clear()
         pending, self._pending = self._pending, deque()
         error = StoreUnavailable(self.problem)
         self._confirm(error)
@@ -341,12 +354,12 @@ class Connection:
             take(error)
 
 
-def _nothing(_: object) -> None:
-    pass
-
-
 def _reason(error: OSError) -> str:
     """What the system says; anyio puts the reasons of several attempts into a group behind its own words."""
     inner = cast("Sequence[BaseException]", getattr(error.__cause__, "exceptions", (error.__cause__,)))[0]
     found = inner if isinstance(inner, OSError) else error
     return found.strerror or str(found) or type(found).__name__
+
+
+def _nothing(_: object) -> None:
+    pass

@@ -118,10 +118,14 @@ def address(url: str, tls: ssl.SSLContext | None = None, port: int = 6379) -> Ad
 
 def addresses(url: str, tls: ssl.SSLContext | None, port: int = 6379) -> tuple[list[Address], str]:
     """The servers that a URL with several hosts means, and its path. Raises `ValueError`."""
-    parts = _parts(url)
+    check_login(url)
+    start, slashes, rest = url.partition("://")
+    netloc = re.split("[/?#]", rest, maxsplit=1)[0]
+    # without the hosts: brackets around one of several are an error in newer Pythons
+    parts = _parts(start + slashes + rest[len(netloc) :])
     _options(url, parts, [])
     scheme = parts.scheme.partition("+")[0]
-    login, at, hosts = parts.netloc.rpartition("@")
+    login, at, hosts = netloc.rpartition("@")
     return [address(f"{scheme}://{login}{at}{host}", tls, port) for host in hosts.split(",")], parts.path
 
 

@@ -13,6 +13,7 @@ import hiredis
 from anyio.abc import ByteStream
 
 from tenure.errors import EngineError, StoreUnavailable
+from tenure.pages import doc_page
 
 from ._endpoint import Endpoint
 from ._resp import Command, pack
@@ -31,7 +32,7 @@ TRANSIENT = (
 )
 """Error codes of a server that may do what it was asked for a little later."""
 
-LAYOUT = b"2"
+LAYOUT = b"1"
 """The version of the names and types of the keys."""
 
 _ELSEWHERE = ("MOVED", "ASK", *TRANSIENT)
@@ -106,7 +107,7 @@ async def _probe(
         if names:
             raise EngineError(
                 f"{address}: the user may not use {names} on keys tenure:* and channels tenure:*;"
-                " docs/explanations/redis-scripts.md lists the rights that are needed"
+                f" {doc_page('explanations/redis-scripts')} lists the rights that are needed"
             )
         if layout != LAYOUT:
             raise EngineError(
@@ -199,15 +200,20 @@ def code_of(error: Exception) -> str:
     return quoted[1] if quoted else str(error).partition(" ")[0]
 
 
-def refusal(address: object, error: Exception) -> EngineError | StoreUnavailable:
-    """What an error that the server replied means to a caller."""
+def refusal(address: object, error: Exception, script: str | None = None) -> EngineError | StoreUnavailable:
+    """The exception for an error that the server replied, to a script of this name."""
     text, code = str(error), code_of(error)
     if code in TRANSIENT:
         return StoreUnavailable(f"{address}: {text}")
     if code == "MOVED":
         return EngineError(f"{address}: this is one node of a cluster: write redis+cluster://")
-    if code in {"NOAUTH", "WRONGPASS"}:
+    if code == "NOAUTH":
+        return EngineError(f"{address}: the server wants a password: write redis://:PASSWORD@HOST")
+    if code == "WRONGPASS":
         return EngineError(f"{address}: the server refuses this user or password: {text}")
+    if code == "OOM":  # Redis refuses a script before its first write only
+        done = "put" if script == "put" else "changed"
+        return EngineError(f"{address}: the server is at maxmemory; nothing was {done}")
     if code == "NOPERM":
         return EngineError(f"{address}: the user lacks a permission: {text}")
     if code == "NOPROTO" or text.startswith(("ERR unknown command 'HELLO'", "ERR unknown command `HELLO`")):

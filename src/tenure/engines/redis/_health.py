@@ -59,7 +59,8 @@ def _problems(info: dict[str, str]) -> Iterator[str]:
     if int(info.get("evicted_keys", "0")):
         yield f"the server has evicted {int(info['evicted_keys']):,} keys since it started: what was held may be gone"
     if most and used > _FULL * most:
-        yield f"{used / most:.0%} of maxmemory is in use: raise maxmemory or purge queues before writes are refused"
+        when = "now, as writes are refused" if used >= most else "before writes are refused"
+        yield f"{used / most:.0%} of maxmemory is in use: raise maxmemory or purge queues {when}"
     if info.get("aof_enabled") != "1":
         yield (
             "the append-only file is off: a server that crashes forgets what happened since its last snapshot;"

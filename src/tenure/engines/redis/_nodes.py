@@ -118,8 +118,8 @@ class Nodes:
 
     # commands
 
-    async def execute(self, shard: int, commands: list[bytes]) -> list[Any]:
-        """Send packed commands to the node that has the shard; return the reply to each.
+    async def execute(self, shard: int, commands: list[bytes], mark: bytes) -> list[Any]:
+        """Send packed commands to the node that has the shard, and a mark; return the reply to each.
 
         Raises `StoreUnavailable` when the connection broke before the last of them was answered.
         Cancellation: they may or may not be executed.
@@ -132,7 +132,7 @@ class Nodes:
             rest = commands[len(replies) :]
             if asks:
                 rest = [part for command in rest for part in (_ASKING, command)]
-            new = await node.connection.execute(rest)
+            new = await node.connection.execute(rest, mark=mark)
             # what came behind one that was not executed is sent again with it, to keep the order
             for reply in new[1::2] if asks else new:
                 if isinstance(reply, hiredis.ReplyError) and code_of(reply) in _REDIRECTED:
@@ -359,7 +359,7 @@ class Nodes:
         # first, since the node may say right behind its answer that the shard has moved away
         node.channels.add(channel)
         try:
-            (reply,) = await node.connection.execute([pack([(verb, channel)])], writes=False)
+            (reply,) = await node.connection.execute([pack([(verb, channel)])])
         except StoreUnavailable:
             node.channels.discard(channel)
             self._missing.set()

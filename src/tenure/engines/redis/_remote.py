@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple, Protocol
 
+import anyio
 import hiredis
 
 from tenure.engine import CAP, Batches, Hint, Notice, Operation, Remote, Reply, within
@@ -17,7 +18,7 @@ from ._connection import Connection
 from ._fan_out import fan_out, merged
 from ._handshake import STRANGE, refusal
 from ._operations import CODECS
-from ._replicas import without_answer
+from ._replicas import mark, without_answer
 from ._resp import pack_one
 from ._scripts import script
 from ._shards import shard_of
@@ -34,8 +35,10 @@ class Topology(Protocol):
         """
         ...
 
-    async def execute(self, shard: int, commands: list[bytes], /) -> list[Any]:
+    async def execute(self, shard: int, commands: list[bytes], mark: bytes, /) -> list[Any]:
         """Send packed commands to the server that has the shard; return the reply to each, errors among them.
+
+        The connection sends the mark behind them if the replicas have to acknowledge them.
 
         Waits while it cannot be reached. Raises `StoreUnavailable` when the connection breaks before the last reply.
         Cancellation: the commands may or may not be executed.
@@ -88,6 +91,7 @@ class RemoteRedis(Remote):
         self.shards: int = len(keys)
         self._topology = topology
         self._keys = keys
+        self._marks = [mark(prefix) for _, prefix, *_ in keys]
         self._replicas = replicas
         self._clock = clock
         self._heads: dict[tuple[int, str], tuple[int, bytes]] = {}
@@ -123,7 +127,8 @@ class RemoteRedis(Remote):
                     pass  # the batch answers with it, later
                 else:
                     codec = CODECS[type(operation)]
-                    connection.send(packed, partial(self._on_reply, shard, codec, on_answer))
+                    on_reply = partial(self._on_reply, shard, codec, on_answer)
+                    connection.send(packed, on_reply, mark=self._marks[shard])
                     return
         batches.submit(operation, on_answer)
 
@@ -167,16 +172,20 @@ class RemoteRedis(Remote):
 
     async def _apply(self, shard: int, steps: list[_Step]) -> None:
         more = False
-        replies = await self._topology.execute(shard, [step.packed for step in steps])
+        replies = await self._topology.execute(shard, [step.packed for step in steps], self._marks[shard])
         for step, reply in zip(steps, replies, strict=True):
             if isinstance(reply, hiredis.ReplyError):
-                answer = refusal(self.url, reply)
+                answer = refusal(self.url, reply, CODECS[type(step.operation)].script)
             else:
                 answer = answered(CODECS[type(step.operation)], reply)
+                if isinstance(answer, StoreUnavailable):
+                    if (connection := self._topology.connections.get(shard)) is not None:
+                        connection.drop(str(answer))
+                    raise answer
             step.answers.append(answer)
             more = more or answer is Reply.MORE
         if more:
-            await self._topology.execute(shard, [self._command(shard, "sweep")])
+            await self._topology.execute(shard, [self._command(shard, "sweep")], self._marks[shard])
 
     def _on_reply(
         self, shard: int, codec: Codec[Any], on_answer: Callable[[Any], object], reply: Any
@@ -187,12 +196,15 @@ class RemoteRedis(Remote):
                 self._batches[shard].busy = True
                 reply = Reply.MORE
             else:
-                reply = refusal(self.url, reply)
+                reply = refusal(self.url, reply, codec.script)
         elif not isinstance(reply, StoreUnavailable):
             reply = answered(codec, reply)
             if reply is Reply.MORE and (connection := self._topology.connections.get(shard)) is not None:
                 # it does what is due, before the operation comes again
-                connection.send(self._command(shard, "sweep"), _nothing)
+                connection.send(self._command(shard, "sweep"), _nothing, mark=self._marks[shard])
+            elif isinstance(reply, StoreUnavailable):
+                on_answer(reply)
+                raise anyio.BrokenResourceError(str(reply))
         on_answer(reply)
 
     def _packed(self, shard: int, operation: Operation[Any]) -> bytes:

@@ -6,6 +6,21 @@ from dataclasses import replace
 
 from tenure.engine import Hint, Notice
 
+from ._resp import pack_one
+
+_NEVER = 253_402_300_799_999
+"""The last millisecond of the year 9999."""
+
+
+def mark(prefix: str) -> bytes:
+    """A packed command that writes and changes nothing, in the shard whose keys begin with `prefix`.
+
+    From Redis 7.2 on and in Valkey, WAIT waits for the last write of its own connection only. What the connection has
+    read may be another one's write, which the replicas lack: somebody's release, and the grant that came of it.
+    """
+    # unlike most writes, this one is allowed beyond maxmemory
+    return pack_one(("PEXPIREAT", f"{prefix}state", _NEVER))
+
 
 def without_answer(hint: Hint) -> Hint:
     """A hint that carries no answer: what a message says has not waited for the replicas, what is asked for has."""

@@ -53,13 +53,13 @@ class Server:
         """The URL, without the password."""
         return str(self._endpoint)
 
-    async def execute(self, _shard: int, commands: list[bytes]) -> list[Any]:
-        """Send packed commands; return the reply to each, errors among them.
+    async def execute(self, _shard: int, commands: list[bytes], mark: bytes) -> list[Any]:
+        """Send packed commands, and a mark; return the reply to each, errors among them.
 
         Raises `StoreUnavailable` when the connection broke before the last reply, or the server is not ready.
         Cancellation: the commands may or may not be executed.
         """
-        replies = await self._connection.execute(commands)
+        replies = await self._connection.execute(commands, mark=mark)
         lost: list[int] = []
         for i, reply in enumerate(replies):
             if isinstance(reply, hiredis.ReplyError):
@@ -69,7 +69,7 @@ class Server:
                     raise StoreUnavailable(f"{self}: {reply}")
         if lost:
             await self._connection.execute([pack([("SCRIPT", "LOAD", one.source)]) for one in all_scripts()])
-            for i, reply in zip(lost, await self.execute(0, [commands[i] for i in lost]), strict=True):
+            for i, reply in zip(lost, await self.execute(0, [commands[i] for i in lost], mark), strict=True):
                 replies[i] = reply
         return replies
 

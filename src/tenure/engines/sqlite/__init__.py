@@ -13,7 +13,7 @@ import anyio
 from anyio import TASK_STATUS_IGNORED, CancelScope
 from anyio.abc import TaskStatus
 
-from tenure.arguments import check_seconds
+from tenure.arguments import check_flag, check_seconds
 from tenure.engine import A, Batches, Engine, Enlisted, Enlistment, Hint, Notice, Operation
 
 from ._busy_retry import BusyRetry
@@ -56,7 +56,7 @@ class SqliteEngine(Engine):
         self.url: str = f"sqlite:///{name}"
         self._path = Path(name).absolute()
         self._clocks = Clocks(clock)
-        self._inline = inline
+        self._inline = check_flag("inline", inline)
         self._synchronous = synchronous
         self._busy_timeout = check_seconds("busy_timeout", busy_timeout)
         self._listeners: dict[str, Callable[[Hint], None]] = {}

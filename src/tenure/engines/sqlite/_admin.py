@@ -239,7 +239,8 @@ class Admin:
         if session is not None and queue.live:
             state.watch("drain", op.key, 0, session)
         waiting, delayed, leased = queue.waiting, queue.delayed, queue.live - queue.waiting - queue.delayed
-        dead, due, unfinished = queue.dead, 0, groups.unfinished if groups is not None else 0
+        dead, due = queue.dead, 0
+        unfinished = group_counter = groups.unfinished if groups is not None else 0
         if op.recount:
             waiting, delayed, leased, dead, unfinished = state.one(TASKS.recount, queue=queue.id)
         if delayed:
@@ -264,6 +265,7 @@ class Admin:
             ask_again_in=state.ask_again_in(),
             now=seconds(state.wall),
             max_size=queue.max_size if queue.put else 0,
+            group_counter=group_counter,
         )
 
     def _oldest(self, queue: Queue) -> float:

@@ -41,6 +41,11 @@ def seconds(micros: int) -> float:
     return max(0, micros) / 1e6
 
 
+def moment(micros: int | None) -> float | None:
+    """A moment in seconds."""
+    return None if micros is None else micros / 1e6
+
+
 def boot_id() -> str:
     """The name of this boot of the machine; empty where it has none, or where the machine's own clock is unknown."""
     namespaces = _SELF / "ns"

@@ -53,7 +53,7 @@ class Endings:
         queue.count(state)
         own = self._state
         queue.lasting += ttl is None
-        settled = 0 if session is None else 2 * session.ttl
+        settled = 0 if session is None else 2 * session.micros
         listed = 0 if ttl is None or state == "dead" else ttl  # a dead letter keeps its queue by being there
         queue.keep_until = max(queue.keep_until, own.wall + max(listed, settled))
         own.last.ending += 1
@@ -83,7 +83,7 @@ class Endings:
             queue.groups.go(group, task)
         self._queues.make_room(queue, group)
         if not queue.live:
-            self._state.fire("drain", queue.name, Notice.DRAINED)
+            self._state.notify_watchers("drain", queue.name, Notice.DRAINED)
 
     def finished(self, queue: Queue, task: int) -> None:
         """Hint those that watch for the end of a task."""

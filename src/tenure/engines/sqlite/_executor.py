@@ -25,22 +25,19 @@ from tenure.engine import (
     how_many_to_forget,
     within,
 )
+from tenure.engines.rules import CLAIMERS, HOLDS, PARTICIPANTS, Barriers, Claims, Holds, Rates, Sessions
 from tenure.errors import StoreUnavailable
 
 from ._admin import Admin
 from ._busy_retry import BusyRetry
-from ._claims import Claims
 from ._clock import Clocks
-from ._counters import Barriers, Rates
 from ._endings import Endings
 from ._errors import explain, is_full
 from ._hints import write_hints
-from ._holds import Holds
 from ._producers import Producers
 from ._queue import Queues
 from ._room import Room
-from ._sessions import Sessions
-from ._sql import CLAIMS, COUNTERS, HOLDS, QUEUES, TASKS
+from ._sql import QUEUES, SESSIONS, TASKS
 from ._state import State
 from ._survey import Introspection
 from ._tasks import Tasks
@@ -84,12 +81,13 @@ class Executor:
         self._sessions = sessions = Sessions(
             state,
             [
-                (HOLDS.next_of_session, holds.drop),
-                (CLAIMS.next_of_session, claims.drop),
-                (COUNTERS.next_of_session, barriers.drop),
-                (QUEUES.next_producer_of_session, producers.drop),
-                (TASKS.next_of_session, tasks.drop),
-                (QUEUES.next_taker_of_session, tasks.drop_taker),
+                (state.of_session(HOLDS), holds.drop),
+                (state.of_session(CLAIMERS), claims.drop),
+                (state.of_session(PARTICIPANTS), barriers.drop),
+                (state.of_session(QUEUES.next_producer_of_session), producers.drop),
+                (state.of_session(TASKS.next_of_session), tasks.drop),
+                (state.of_session(QUEUES.next_taker_of_session), tasks.drop_taker),
+                (state.of_session(SESSIONS.next_watch), state.unwatch),
             ],
         )
         self._handlers = handlers(
@@ -177,8 +175,10 @@ class Executor:
         result = step()
         few = how_many_to_forget(state.operations)
         self._tasks.forget_records()
-        self._rates.forget(few)
-        self._barriers.forget(few)
+        for what, forget in (("limiter", self._rates.forget), ("barrier", self._barriers.forget)):
+            due = getattr(state.soonest, what)
+            if due is not None and due <= state.now:
+                forget(few)
         self._queues.forget(few)
         self._queues.save()
         others = write_hints(state, [hint for hint in state.hints if not self._served(hint.process)])
@@ -198,14 +198,14 @@ class Executor:
     def _clear_up(self) -> None:
         """Do what time has made due, as far as the step budget goes."""
         state = self._state
-        if state.unserved:
-            self._holds.go_on()
+        if state.soonest.line is not None:
+            self._holds.serve_unserved()
         # one after the other: an ended session leaves tasks that expire, and dead letters that may be outdated at once
         for what, now, clear_up in (
             ("session", state.boot, self._sessions.end_expired),
             ("task", state.wall, self._tasks.clear_up),
             ("letter", state.wall, self._tasks.delete_letters),
-            ("rest", state.wall, self._claims.clear_up),
+            ("rest", state.now, self._claims.clear_up),
         ):
             due = getattr(state.soonest, what)
             if not state.unfinished and due is not None and due <= now:

@@ -8,9 +8,9 @@ from typing import Any
 
 from tenure.engine import Broken, Claimed, Granted, Hint, Notice, Tripped, how_many_to_forget
 
-from ._claims import decode, encode
 from ._sql import HINTS
 from ._state import State
+from ._tables import decode, encode
 
 _KEPT_FOR = 60_000_000
 """Microseconds for which a hint is kept; a process that reads later asks the engine instead."""

@@ -5,73 +5,26 @@ from __future__ import annotations
 import sqlite3
 from contextlib import closing
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from tenure.engines.rules import LAYOUTS
 from tenure.errors import EngineError
 
 from ._busy_retry import BusyRetry
 from ._clock import Clocks, boot_id
 from ._errors import explain, is_busy
 from ._sql import SCHEMA, SESSIONS
+from ._tables import schema_of
 
 APPLICATION = 0x74656E75
 """What marks a database as ours: "tenu" in ASCII."""
 
-_STEPS: dict[int, tuple[str, ...]] = {
-    2: (
-        "ALTER TABLE barrier ADD COLUMN keep_until INTEGER NOT NULL DEFAULT 0",
-        "ALTER TABLE barrier ADD COLUMN look_at INTEGER",
-        "UPDATE barrier SET look_at = 0",
-        "ALTER TABLE queue ADD COLUMN lasting INTEGER NOT NULL DEFAULT 0",
-        "ALTER TABLE queue ADD COLUMN keep_until INTEGER NOT NULL DEFAULT 0",
-        "ALTER TABLE queue ADD COLUMN look_at INTEGER",
-        """UPDATE queue SET look_at = 0,
-            lasting = (SELECT count(*) FROM ended WHERE ended.queue = queue.id AND expires IS NULL),
-            keep_until = coalesce((SELECT max(expires) FROM ended WHERE ended.queue = queue.id), 0)""",
-        "DELETE FROM pool WHERE waiting = 0 AND NOT EXISTS (SELECT 1 FROM resource WHERE pool = pool.name)",
-        "DROP INDEX task_queue",
-        *(SCHEMA.named[name] for name in ("barrier_look", "queue_look", "task_leased")),
-    ),
-    3: (
-        "ALTER TABLE barrier ADD COLUMN born INTEGER NOT NULL DEFAULT 0",
-        "ALTER TABLE task ADD COLUMN dead_ttl INTEGER",
-        "ALTER TABLE task ADD COLUMN first_put INTEGER",
-        "ALTER TABLE task ADD COLUMN failure BLOB NOT NULL DEFAULT x''",
-        "ALTER TABLE task ADD COLUMN meta BLOB NOT NULL DEFAULT x''",
-        "ALTER TABLE ended ADD COLUMN progress BLOB NOT NULL DEFAULT x''",
-        "ALTER TABLE ended ADD COLUMN failure BLOB NOT NULL DEFAULT x''",
-        "ALTER TABLE ended ADD COLUMN meta BLOB NOT NULL DEFAULT x''",
-        "DROP INDEX ended_expiry",
-        "DROP INDEX watch_topic",
-        "ALTER TABLE queue ADD COLUMN has_groups INTEGER NOT NULL DEFAULT 0",
-        *(
-            f"ALTER TABLE {table} ADD COLUMN group_name BLOB NOT NULL DEFAULT x''"
-            for table in ("task", "ended", "producer", "claim")
-        ),
-        "ALTER TABLE claim ADD COLUMN number INTEGER NOT NULL DEFAULT 0",
-        "DROP INDEX producer_waiting",
-        "ALTER TABLE producer RENAME COLUMN reserved TO place",
-        "DROP INDEX claim_waiting",
-        "DROP INDEX task_priority",
-        "DROP INDEX task_age",
-        "DROP TABLE rate",  # limiters begin anew
-        *(
-            SCHEMA.named[name]
-            for name in (
-                *("limiter", "limiter_until", "limiter_waiter", "limiter_waiter_due"),
-                *("ended_expiry", "ended_letters", "watch_topic"),
-                *("producer_waiting", "producer_in_group", "claim_waiting", "claim_group"),
-                *("task_priority", "task_age", "task_age_in_groups"),
-                *("grouping", "task_group", "task_group_turn"),
-                *("kept_key", "kept_key_until"),
-            )
-        ),
-    ),
-}
-"""By version, what it changes in a file of the version before."""
+_STEPS: dict[int, tuple[str, ...]] = {}
+"""By version, the statements that change a file of the version before."""
 
-VERSION = max(_STEPS)
+VERSION = max(_STEPS, default=1)
 _OLDEST_LIBRARY = (3, 35)
 _MOUNTS = Path("/proc/self/mounts")
 _NETWORK = frozenset(
@@ -170,7 +123,7 @@ def file_system(directory: Path) -> str:
 
 def create(db: sqlite3.Connection) -> None:
     """Make the schema; inside a transaction."""
-    for statement in SCHEMA.named.values():
+    for statement in (*SCHEMA.named.values(), *chain.from_iterable(map(schema_of, LAYOUTS))):
         db.execute(statement)
     db.execute(SESSIONS.begin_meta, {"boot": boot_id()})
     db.execute(f"PRAGMA application_id = {APPLICATION}")

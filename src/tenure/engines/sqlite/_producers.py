@@ -136,7 +136,7 @@ class Producers:
             QUEUES.new_producer,
             queue=queue.id,
             name=request.producer,
-            session=session.id,
+            session=session.number,
             count=count,
             ordinal=queue.ordinal,
             place=place,

@@ -221,9 +221,9 @@ class Queues:
         """A session is idle and wants that many tasks; with 0, it is busy."""
         if want <= 0 and not queue.takers:
             return
-        idle = self._state.one(QUEUES.is_idle, queue=queue.id, session=session.id)
+        idle = self._state.one(QUEUES.is_idle, queue=queue.id, session=session.number)
         if want > 0:
-            self._state.run(QUEUES.idle, queue=queue.id, session=session.id, want=want)
+            self._state.run(QUEUES.idle, queue=queue.id, session=session.number, want=want)
             queue.takers += idle is None
         elif idle is not None:
             self.drop_taker(queue, idle[0])

@@ -34,7 +34,7 @@ class CachedReplies:
 
     def cached(self, session: Session, n: int, name: str) -> Any:
         """The answer to the same numbered operation when it came before, or None for a new one."""
-        reply = self._new.get((session.id, name)) or self._replies.get((session.id, name))
+        reply = self._new.get((session.number, name)) or self._replies.get((session.number, name))
         if reply is None or reply.n != n or reply.until <= self._boot:
             return None
         self.cache(session, n, name, reply.answer)
@@ -42,7 +42,7 @@ class CachedReplies:
 
     def cache(self, session: Session, n: int, name: str, answer: Any) -> None:
         """Keep an answer, once the transaction is committed."""
-        self._new[session.id, name] = CachedReply(n, answer, self._boot + 2 * session.ttl)
+        self._new[session.number, name] = CachedReply(n, answer, self._boot + 2 * session.micros)
 
     def committed(self) -> None:
         """From now on the answers of this transaction may be returned again."""

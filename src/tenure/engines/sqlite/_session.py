@@ -7,8 +7,13 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """A process's life sign; ids are never used again."""
+    """A process's life sign; numbers are never used again."""
 
-    id: int
+    number: int
     process: str
-    ttl: int
+    micros: int
+    """The ttl, in microseconds."""
+
+    @property
+    def ttl(self) -> float:
+        return self.micros / 1e6

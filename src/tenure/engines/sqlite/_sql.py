@@ -42,9 +42,6 @@ def repeated(sql: str, count: int) -> str:
     return _PARAMETERS.sub(lambda row: ", ".join([re.sub(r":\w+", "?", row[0])] * count), sql)
 
 
-HOLDS = Statements("holds")
-CLAIMS = Statements("claims")
-COUNTERS = Statements("counters")
 GROUPS = Statements("groups")
 HINTS = Statements("hints")
 QUEUES = Statements("queues")

@@ -6,17 +6,19 @@ What is read here stays true until the transaction ends, since there is only one
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import inf
 from typing import Any
 
-from tenure.engine import Broken, Claimed, Granted, Hint, Notice, Tripped
+from tenure.engine import Broken, Claimed, Granted, Hint, Notice, Reply, Tripped
+from tenure.engines.rules import Layout
 
-from ._clock import FAR, Clocks
+from ._clock import FAR, Clocks, micros
 from ._replies import CachedReplies
 from ._session import Session
 from ._sql import SESSIONS, repeated
+from ._tables import SqliteTable
 
 _MOST = 64
 """The most rows of parameters that a statement has. They are powers of two, so that few are to be prepared."""
@@ -43,11 +45,12 @@ class Soonest:
     session: int | None = None
     task: int | None = None
     letter: int | None = None
-    rest: int | None = None
+    rest: float | None = None
     record: int | None = None
     limiter: float | None = None
-    barrier: int | None = None
+    barrier: float | None = None
     queue: int | None = None
+    line: float | None = None
 
 
 def sooner(one: int, other: int | None) -> int:
@@ -68,7 +71,6 @@ class State:
         self.soonest = Soonest()
         self.watching = False
         self.following = False
-        self.unserved = False
         self.steps_left = cap
         self.operations = 0
         self.unfinished = False
@@ -77,6 +79,7 @@ class State:
         self._clocks = clocks
         self._stored = Numbers()
         self._sessions: dict[str, Session | None] = {}
+        self._tables: dict[str, SqliteTable] = {}
 
     # the transaction
 
@@ -88,7 +91,8 @@ class State:
         row = self.db.execute(SESSIONS.beginning).fetchone()
         self.last, self._stored = Numbers(*row[:4]), Numbers(*row[:4])
         self.soonest = Soonest(*row[4:12])
-        self.watching, self.following, self.unserved = map(bool, row[12:])
+        self.watching, self.following, unserved = map(bool, row[12:])
+        self.soonest.line = self.now if unserved else None
         self.hints = []
         self._sessions = {}
         self.replies.begin(self.boot)
@@ -100,7 +104,12 @@ class State:
         if last != self._stored:
             self.run(SESSIONS.numbers, token=last.token, task=last.task, ending=last.ending, rank=last.rank)
 
-    # statements
+    # tables and statements
+
+    def table(self, layout: Layout) -> SqliteTable:
+        if layout.name not in self._tables:
+            self._tables[layout.name] = SqliteTable(self.db, layout)
+        return self._tables[layout.name]
 
     def run(self, sql: str, **values: Any) -> sqlite3.Cursor:
         return self.db.execute(sql, values)
@@ -149,6 +158,15 @@ class State:
         self.unfinished = True
         return False
 
+    def cached_reply(self, session: str, n: int, name: str) -> Any:
+        known = self.session(session)
+        return Reply.GONE if known is None else self.replies.cached(known, n, name)
+
+    def cache_reply(self, session: str, n: int, name: str, answer: object) -> None:
+        known = self.session(session)
+        assert known is not None
+        self.replies.cache(known, n, name, answer)
+
     # sessions
 
     def session(self, name: str) -> Session | None:
@@ -157,39 +175,70 @@ class State:
             self._sessions[name] = row and Session(*row)
         return self._sessions[name]
 
-    def renew(self, session: Session, ttl: int) -> None:
-        self.run(SESSIONS.renew, id=session.id, ttl=ttl, expires=self.boot + ttl)
-        self.sessions_changed()
+    def process(self, session: int) -> str:
+        return self.one(SESSIONS.process, id=session)[0]
 
-    def open(self, name: str, process: str, ttl: int) -> None:
-        self.run(SESSIONS.open, name=name, process=process, ttl=ttl, expires=self.boot + ttl)
-        self.sessions_changed()
+    def of_session(self, find: str | Layout) -> Callable[[Session], Any]:
+        """Finds the first thing that a session has, by a statement or in a table."""
+        if isinstance(find, str):
+            return lambda session: self.one(find, session=session.number)
+        rows = self.table(find)
+        return lambda session: rows.first("session", session.number)
 
-    def forget(self, session: int) -> None:
-        self.run(SESSIONS.forget, id=session)
-        self.sessions_changed()
+    def unwatch(self, thing: Any) -> None:
+        """Forget a watch, found by its statement."""
+        self.run(SESSIONS.unwatch, id=thing[0])
 
-    def sessions_changed(self) -> None:
+    def open(self, name: str, process: str, ttl: float) -> None:
+        expires = self.boot + micros(ttl)
+        self.run(SESSIONS.open, name=name, process=process, ttl=micros(ttl), expires=expires)
+        self._sessions_changed()
+
+    def renew(self, session: Session, ttl: float) -> None:
+        expires = self.boot + micros(ttl)
+        self.run(SESSIONS.renew, id=session.number, ttl=micros(ttl), expires=expires)
+        self._sessions_changed()
+
+    def end(self, session: Session) -> None:
+        self.run(SESSIONS.end, id=session.number)
+        self._sessions_changed()
+
+    def ended(self) -> list[Session]:
+        return [Session(*row) for row in self.all(SESSIONS.expired, now=self.boot)]
+
+    def forget(self, session: Session) -> None:
+        self.run(SESSIONS.forget, id=session.number)
+        self._sessions_changed()
+
+    def _sessions_changed(self) -> None:
         self._sessions = {}
         self.soonest.session = self.one(SESSIONS.soonest)[0]
 
-    def ask_again_in(self, due: int | None = None) -> float:
-        """Seconds until the earliest moment at which asking again could help; `due` is on the wall clock."""
-        soonest = FAR
-        if self.soonest.session is not None:
-            soonest = self.soonest.session - self.boot
-        if due is not None:
-            soonest = min(soonest, due - self.wall)
-        return inf if soonest >= FAR else max(0, soonest) / 1e6
+    def wake_at(self, kind: str, when: float | None) -> None:
+        """Clear up this kind of thing then, or sooner if that was said before; None: forget what was said."""
+        former = getattr(self.soonest, kind)
+        setattr(self.soonest, kind, when if when is None or former is None else min(when, former))
+
+    def ask_again_in(self, due: float | None = None) -> float:
+        """Seconds until the earliest moment at which asking again could help; `due` is in seconds on the wall clock."""
+        seconds = inf if due is None else due - self.now
+        if self.soonest.session is not None and self.soonest.session - self.boot < FAR:
+            seconds = min(seconds, (self.soonest.session - self.boot) / 1e6)
+        return max(0.0, seconds)
 
     # watches: one-shot requests to be hinted, by topic
 
+    def subscribe_once(self, kind: str, key: str, session: str) -> None:
+        known = self.session(session)
+        assert known is not None
+        self.watch(kind, key, 0, known)
+
     def watch(self, kind: str, key: str, task: int, session: Session) -> None:
-        self.run(SESSIONS.watch, kind=kind, key=key, task=task, session=session.id)
+        self.run(SESSIONS.watch, kind=kind, key=key, task=task, session=session.number)
         self.watching = True
         self.following |= kind == "change"
 
-    def fire(self, kind: str, key: str, notice: Notice) -> None:
+    def notify_watchers(self, kind: str, key: str, notice: Notice) -> None:
         if self.watching:
             watchers = self.all(SESSIONS.watchers, kind=kind, key=key, task=0)
             if watchers:

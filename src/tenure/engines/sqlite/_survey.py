@@ -70,7 +70,7 @@ class Introspection:
             return Reply.UNKNOWN
         rank, _, number = (op.after or "0:0").partition(":")
         rows = self._state.all(
-            SURVEY.items, session=session.id, rank=int(rank), number=int(number), limit=op.limit
+            SURVEY.items, session=session.number, rank=int(rank), number=int(number), limit=op.limit
         )
         last = f"{rows[-1][0]}:{rows[-1][1]}" if len(rows) == op.limit else ""
         return SessionPage(

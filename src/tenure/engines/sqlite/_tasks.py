@@ -33,7 +33,7 @@ from tenure.engine import (
     without_verdict,
 )
 
-from ._clock import micros, seconds
+from ._clock import micros, moment, seconds
 from ._endings import Endings
 from ._groups import Groups, Turn
 from ._queue import LEASED, Queue, Queues
@@ -105,8 +105,8 @@ class Tasks:
         queues.offer(queue, queue.takeable - takeable)
         stop: list[Any] = []
         if queue.stops:
-            stop = state.all(TASKS.stops, queue=queue.id, session=session.id)
-        again = state.ask_again_in(queues.due(queue))
+            stop = state.all(TASKS.stops, queue=queue.id, session=session.number)
+        again = state.ask_again_in(moment(queues.due(queue)))
         answer = Exchanged(tuple(tasks), refused, tuple(row[0] for row in stop), bool(queue.paused), again)
         state.replies.cache(session, op.n, name, answer)
         return answer
@@ -207,7 +207,7 @@ class Tasks:
         state.run(
             TASKS.lease,
             ids=str(ids),
-            session=session.id,
+            session=session.number,
             token=tasks[0].token,
             max_deliveries=op.max_deliveries,
             keep=op.keep,
@@ -228,7 +228,7 @@ class Tasks:
         if not settles:
             return ()
         ids = str([settle.id for settle in settles])
-        found = self._state.one(TASKS.leased, ids=ids, queue=queue.id, session=session.id)
+        found = self._state.one(TASKS.leased, ids=ids, queue=queue.id, session=session.number)
         leases = {row[0]: Lease(*row) for row in json.loads(found[0])}
         self._endings.expect(queue, list(leases))
         refused: list[int] = []
@@ -376,7 +376,7 @@ class Tasks:
         row = state.one(TASKS.show, ids=str([task_id]))
         moments = () if task.place == LEASED else (task.ready_at, task.expires)
         change = min((when for when in moments if when is not None and when > state.wall), default=None)
-        return Found(unfinished_record(state, self._state_of(task), *row), state.ask_again_in(change))
+        return Found(unfinished_record(state, self._state_of(task), *row), state.ask_again_in(moment(change)))
 
     def _state_of(self, task: Task) -> str:
         if task.place == LEASED:

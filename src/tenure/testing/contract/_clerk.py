@@ -146,6 +146,7 @@ class Clerk:
         counts, recounted = await self.count(), await self.do(Count(self.queue, recount=True))
         assert isinstance(recounted, QueueCounts)
         assert _timeless(recounted) == _timeless(counts)
+        assert recounted.group_counter == recounted.groups
         return recounted
 
     async def page(self, state: str, after: str = "", limit: int = 100) -> Page:

@@ -39,7 +39,7 @@ const LOGARITHMIC = {least: LEAST * 100, height: n => Math.log10(Math.max(n, LEA
   });
 }};
 const CHARTS = [
-  ["Depth", {...LINEAR, say: count}, {waiting: "waiting", leased: "running", delayed: "delayed", dead: "dead"}],
+  ["Depth", {...LINEAR, say: count}, {waiting: "waiting", leased: "leased", delayed: "delayed", dead: "dead"}],
   ["Throughput, per second", LINEAR, {put_per_second: "in", ended_per_second: "out"}],
   ["Latency, logarithmic", LOGARITHMIC, {ping: "round trip", mean_wait: "longest mean wait", mean_run: "longest mean run", p99: "processors' p99"}],
   ["Holders", {...LINEAR, say: count}, {held: "held", waits: "waiting", claimed: "claimed"}],

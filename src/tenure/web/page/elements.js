@@ -11,6 +11,7 @@ function element(name, attributes, ...children) {
 const link = (text, where) => element("a", {href: "#" + new URLSearchParams(where)}, text);
 const button = (text, action, bad, label = null) => element("button",
   {type: "button", "data-action": JSON.stringify(action), class: bad ? "bad" : null, "aria-label": label && spelled(label)}, text);
+const doing = (text, what) => element("button", {type: "button", "data-do": what}, text);
 const place = id => document.getElementById(id);
 function merge(old, fresh) {
   if (old.nodeName !== fresh.nodeName) return old.replaceWith(fresh);
@@ -41,11 +42,12 @@ function steady(id, list, name, compare) {
   orders[id] = sorted.map(name);
   return sorted;
 }
-// Columns whose name begins with a blank hold text; a figure that is bad stands in red.
+// Columns whose name begins with a blank hold text; a figure that is bad stands in red. Several figures in a cell take a
+// whole line on a phone.
 function table(header, rows, bad = () => false) {
   const cell = (name, value) => {
     const text = value instanceof Node ? value.textContent : value;
-    const classes = name[0] === " " ? "text" : bad(name, text) ? "bad" : null;
+    const classes = name[0] === " " ? "text" : bad(name, text) ? "bad" : (name + text).includes(" / ") ? "whole" : null;
     return element("td", {role: "cell", class: classes, "data-label": name.trim(), title: text.length > 30 ? spelled(text) : null}, value);
   };
   if (!rows.length) return element("p", {class: "empty"}, "none");

@@ -1,19 +1,26 @@
 // Processes, and the keys that they hold and wait for, in layers: each waits for what stands to its right.
-const MOST_KEYS = 12, MOST_OF_A_KEY = 6, NODE_WIDTH = 180, GAP = 64, ROW = 36;
+const MOST_KEYS = 12, MOST_OF_A_KEY = 6, NODE_WIDTH = 180, GAP = 48, ROW = 36;
+// A process that waits for what it holds itself is drawn as its tasks, if these are known.
+function agents(state) {
+  const circles = new Set(state.deadlocks.filter(d => !d.certain).flatMap(d => d.waits.map(w => w.process)));
+  const split = new Set(state.keys.flatMap(k => k.holders.map(one => one.process).filter(process => k.waiting.some(one => one.process === process))));
+  return one => one.task && split.has(one.process) && !circles.has(one.process) ? `${one.process} task ${one.task}` : one.process;
+}
 function edgesOf(state) {
-  const dead = new Set(state.deadlocks.flatMap(d => d.waits.map(w => `${w.process}\n${w.for}`)));
-  const inCircle = new Map(state.deadlocks.flatMap(d => d.waits.map(w => [w.for, new Set(d.waits.map(one => one.process))])));
+  const agent = agents(state), dead = new Set(state.deadlocks.flatMap(d => d.waits.map(w => `${agent(w)}\n${w.for}`)));
+  const inCircle = new Map(state.deadlocks.flatMap(d => d.waits.map(w => [w.for, new Set(d.waits.map(agent))])));
   const named = k => `${k.kind} ${k.name}`, urgent = k => inCircle.has(named(k)) ? 1e9 : k.waits;
   const keys = state.keys.filter(k => k.held || k.waits).sort((one, other) => urgent(other) - urgent(one));
   const chosen = (list, k) => {
-    const first = one => inCircle.get(named(k))?.has(one.process) ? 0 : 1, seen = new Set();
+    const first = one => inCircle.get(named(k))?.has(agent(one)) ? 0 : 1, seen = new Set();
     return [...list].sort((one, other) => first(one) - first(other))
-      .filter(one => !seen.has(one.process) && seen.add(one.process)).slice(0, MOST_OF_A_KEY);
+      .filter(one => !seen.has(agent(one)) && seen.add(agent(one))).slice(0, MOST_OF_A_KEY);
   };
   const edges = keys.slice(0, MOST_KEYS).flatMap(k => [
-    ...chosen(k.waiting, k).map(one => ({from: "p" + one.process, to: "k" + named(k), kind: "waits", dead: dead.has(`${one.process}\n${named(k)}`)})),
-    ...chosen(k.holders, k).map(one => ({from: "k" + named(k), to: "p" + one.process, kind: "held",
-      dead: inCircle.get(named(k))?.has(one.process) || false}))]);
+    ...chosen(k.waiting, k).filter(one => dead.has(`${agent(one)}\n${named(k)}`) || !k.holders.some(other => agent(other) === agent(one)))
+      .map(one => ({from: "p" + agent(one), to: "k" + named(k), kind: "waits", dead: dead.has(`${agent(one)}\n${named(k)}`)})),
+    ...chosen(k.holders, k).map(one => ({from: "k" + named(k), to: "p" + agent(one), kind: "held",
+      dead: inCircle.get(named(k))?.has(agent(one)) || false}))]);
   return {edges, left: Math.max(0, keys.length - MOST_KEYS)};
 }
 function layers(edges) {
@@ -65,6 +72,11 @@ function layers(edges) {
   });
   return columns;
 }
+// The task of a process is what distinguishes it.
+function labelled(node) {
+  const [process, task] = node[0] === "p" ? node.slice(1).split(" task ") : [node.slice(1)];
+  return task ? `${shortened(process, Math.max(4, 21 - task.length))} ${shortened(task, 16)}` : shortened(process, 26);
+}
 function drawGraph(state) {
   const {edges, left} = edgesOf(state);
   if (!edges.length) return show("graph", element("p", {class: "empty"}, "nothing is held"));
@@ -87,7 +99,7 @@ function drawGraph(state) {
   });
   const boxes = [...at].filter(([node]) => node[0] !== "-").map(([node, [x, y]]) => element("g", {class: `${node[0] === "k" ? "key" : "process"}${red.has(node) ? " dead" : ""}`},
     element("title", {}, node.slice(1)), element("rect", {x, y, width: NODE_WIDTH, height: 24, rx: node[0] === "k" ? 12 : 3}),
-    element("text", {x: x + 10, y: y + 16}, shortened(node.slice(1), 26))));
+    element("text", {x: x + 10, y: y + 16}, labelled(node))));
   const sentences = edges.map(({from, to, kind, dead}) => (kind === "waits" ? `${from.slice(1)} waits for ${to.slice(1)}` : `${from.slice(1)} is held by ${to.slice(1)}`)
     + (dead ? ", in a deadlock" : ""));
   return show("graph", element("svg", {viewBox: `0 0 ${width} ${height}`, width, height, "aria-hidden": "true"}, ...arrows, ...boxes),

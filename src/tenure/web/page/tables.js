@@ -3,10 +3,11 @@ const MAY_ACT = document.documentElement.dataset.actions === "yes";
 const by = field => (one, other) => other[field] - one[field];
 function drawTables(state) {
   const queues = steady("queues", state.queues, q => q.name, (one, other) => other.waiting + other.leased - one.waiting - one.leased);
-  show("queues", table([" queue", "waiting", "oldest", "running", "dead", "in/s", "out/s", "waits", "runs", "delayed", "done"],
+  const grouped = queues.some(q => q.groups) ? ["groups"] : [];
+  show("queues", table([" queue", "waiting", "oldest", "leased", "dead", "in/s", "out/s", "waits", "runs", "delayed", "done", ...grouped],
     queues.map(q => [link(q.name + (q.paused ? " (paused)" : ""), {queue: q.name}), count(q.waiting), q.oldest ? spoken(q.oldest) : "-",
       count(q.leased), q.dead ? link(count(q.dead), {queue: q.name, state: "dead"}) : "0", rate(q.put_per_second), rate(q.ended_per_second),
-      spoken(q.mean_wait), spoken(q.mean_run), count(q.delayed), count(q.done)]),
+      spoken(q.mean_wait), spoken(q.mean_run), count(q.delayed), count(q.done), ...grouped.map(() => q.groups ? link(count(q.groups), {queue: q.name, groups: "all"}) : "0")]),
     (name, text) => name === "dead" && text !== "0"));
   const times = l => l.count ? [l.p50, l.p95, l.p99].map(spoken).join(" / ") : "-";
   show("processors", table([" processor", "processes", "busy", "out/s", "waits p50 / p95 / p99", "runs", "in all"],
@@ -17,13 +18,15 @@ function drawTables(state) {
       p.idle.join(", ") || "-", ...[p.holds, p.claims, p.waits].map(count)])));
   const keys = steady("keys", state.keys, k => `${k.kind} ${k.name}`, by("waits"));
   const holder = (k, one) => MAY_ACT && one.token ? [button("Break", {action: "break", kind: k.kind, name: k.name, token: one.token}, true, `Break ${k.kind} ${k.name}, held by ${one.process}`), " "] : [];
+  // others know a leader by its node
+  const inWords = one => one.node && one.node !== one.process ? `${one.node} (${one.process}, ${spoken(one.seconds)})` : `${one.process} (${spoken(one.seconds)})`;
   const who = (list, total, actions = () => []) => !list.length ? "-" : element("span", {}, ...list.slice(0, 3).flatMap((one, i) =>
-    [...(i ? [", "] : []), ...actions(one), `${one.process} (${spoken(one.seconds)})`]), total > 3 ? `, and ${count(total - 3)} more` : "");
+    [...(i ? [", "] : []), ...actions(one), inWords(one)]), total > 3 ? `, and ${count(total - 3)} more` : "");
   show("keys", table([" key", "used", " held by", " waited for by"],
     keys.map(k => [`${k.kind} ${k.name}`, k.capacity < 2 ** 30 ? `${count(k.used)} of ${count(k.capacity)}` : count(k.held),
       who(k.holders, k.held, one => holder(k, one)), who(k.waiting, k.waits)])));
   show("pools", table([" pool", "free", "claimed", "resting", "retired", "waiting"],
-    state.pools.map(p => [p.name, ...[p.free, p.claimed, p.resting, p.retired, p.waiting].map(count)])));
+    state.pools.map(p => [link(p.name, {pool: p.name}), ...[p.free, p.claimed, p.resting, p.retired, p.waiting].map(count)])));
   show("deadlocks", ...state.deadlocks.map(d => element("div", {class: "deadlock"},
     element("strong", {}, `${d.certain ? "Deadlock" : "Possible deadlock"}, for ${spoken(d.seconds)}`),
     ...d.waits.map(w => element("div", {}, `${w.process}${w.task && d.certain ? " task " + w.task : ""} holds `
@@ -33,8 +36,8 @@ function drawTables(state) {
 function drawFailures(found) {
   const kinds = steady("failures", found.kinds, k => `${k.queue} ${k.type}`, (one, other) => one.latest - other.latest);
   const more = found.more ? element("p", {class: "empty"}, "there are more, which are still being read") : null;
-  show("failures", ...[table([" error", " queue", "dead", "resting", "latest", " latest error"], kinds.map(k => [
-    link(k.type, {queue: k.queue, state: k.dead ? "dead" : "delayed", ...(k.error ? {find: k.type} : {})}), k.queue, count(k.dead), count(k.resting),
-    k.resting ? "now" : spoken(k.latest), link(k.error ? shortened(k.error, 90) : `task ${k.task}`, {queue: k.queue, task: k.task})]),
+  show("failures", ...[table([" error", " queue", "dead", "delayed", "latest", " latest error"], kinds.map(k => [
+    link(k.type, {queue: k.queue, state: k.dead ? "dead" : "delayed", ...(k.error ? {find: k.type} : {})}), k.queue, count(k.dead), count(k.delayed),
+    k.delayed ? "now" : spoken(k.latest), link(k.error ? shortened(k.error, 90) : `task ${k.task}`, {queue: k.queue, task: k.task})]),
     (name, text) => name === "dead" && text !== "0"), more].filter(Boolean));
 }

@@ -415,7 +415,7 @@ BEGIN
 END $$;
 
 -- -> counts(put, waiting, delayed, leased, done, dead, cancelled, expired, discarded, purged, reserved, producers,
--- groups, paused, oldest, again, now, max_size), then cursor(; name, value) of each; gone, more
+-- groups, paused, oldest, again, now, max_size, group_counter), then cursor(; name, value) of each; gone, more
 CREATE FUNCTION tenure.count_tasks(_clock bigint, _cap bigint, _queue bytea, _watch bytea, _recount boolean)
 RETURNS SETOF tenure.answer LANGUAGE plpgsql AS $$
 DECLARE
@@ -424,6 +424,7 @@ DECLARE
     q tenure.queue;
     due bigint := 0;
     oldest bigint;
+    group_counter bigint;
 BEGIN
     PERFORM tenure.keep(_watch);
     now := tenure.enter(_clock, 'queue', _queue);
@@ -440,12 +441,13 @@ BEGIN
     END IF;
     q := tenure.seen(now, _queue);
     IF q.name IS NULL THEN
-        RETURN NEXT ROW('counts', array_fill(0, ARRAY[15]) || ARRAY[tenure.again(now, NULL), now, 0], NULL)::tenure.answer;
+        RETURN NEXT ROW('counts', array_fill(0, ARRAY[15]) || ARRAY[tenure.again(now, NULL), now, 0, 0], NULL)::tenure.answer;
         RETURN;
     END IF;
     IF _watch <> '' AND q.live > 0 THEN
         PERFORM tenure.watch('drain', _queue, 0, mine);
     END IF;
+    group_counter := q.groups;
     IF _recount THEN
         SELECT count(*), count(*) FILTER (WHERE t.session IS NULL AND NOT t.delayed),
             count(*) FILTER (WHERE t.session IS NULL AND t.delayed), count(DISTINCT nullif(t.group_name, ''))
@@ -468,7 +470,7 @@ BEGIN
     RETURN NEXT ROW('counts', ARRAY[
         q.put, q.waiting + due, q.delayed - due, q.live - q.waiting - q.delayed, q.done, q.dead, q.cancelled, q.expired,
         q.discarded, q.purged, q.reserved, q.producers, q.groups, q.paused::int, now - oldest, tenure.again(now, NULL), now,
-        CASE WHEN q.put > 0 THEN q.max_size ELSE 0 END
+        CASE WHEN q.put > 0 THEN q.max_size ELSE 0 END, group_counter
     ], NULL)::tenure.answer;
     RETURN QUERY SELECT 'cursor', NULL::bigint[], ARRAY[c.name, c.value]
         FROM tenure.cursor c WHERE c.queue = _queue ORDER BY c.name;

@@ -45,6 +45,8 @@ if known then
     return {'exchanged', fields, known[2], known[3], known[4], known[5], known[6]}
 end
 
+-- Tasks are settled and taken beyond maxmemory too, which empties the queue: see sessions.lua.
+call('PERSIST', P .. 'sessions')
 local queue = read_queue(name)
 local want, aging = tonumber(ARGV[6]), tonumber(ARGV[8])
 local limit_and_keep = ' ' .. ARGV[9] .. ' ' .. ARGV[10] .. ' ' .. ARGV[11] .. ' '

@@ -5,7 +5,7 @@
 -- ARGV: number of shards ("": the layout is kept elsewhere) -> the commands that are refused; the layout and the number of
 -- shards that are stored
 
-local P, LAYOUT = KEYS[1], '2'
+local P, LAYOUT = KEYS[1], '1'
 local X, refused = P .. 'probe', {}
 
 local function try(command, ...)
@@ -28,9 +28,6 @@ redis.pcall('DEL', X)
 redis.pcall('PEXPIREAT', X, 1)
 if ARGV[1] == '' or #refused > 0 then
     return {refused, LAYOUT, ARGV[1]}
-end
-if redis.pcall('EXISTS', P .. 'rows') == 1 then
-    return {refused, '1', ARGV[1]}
 end
 redis.pcall('HSETNX', P .. 'state', 'layout', LAYOUT)
 redis.pcall('HSETNX', P .. 'state', 'shards', ARGV[1])

@@ -531,8 +531,8 @@ function operations.count(name)
         end
     end
     local in_turns = call('ZCARD', queue.key .. ':turns')
-    local ready, delayed, grouped = call('ZCARD', queue.key .. ':ready') + queue.ranked + in_turns, queue.delayed, nil
-    local tasks, dead = queue.tasks, queue.dead
+    local ready, delayed, group_counter = call('ZCARD', queue.key .. ':ready') + queue.ranked + in_turns, queue.delayed, call('ZCARD', queue.key .. ':sizes')
+    local tasks, dead, grouped = queue.tasks, queue.dead, group_counter
     if ARGV[6] == '1' then
         ready, grouped = call('ZCARD', queue.key .. ':ready') + call('ZCARD', queue.key .. ':ranked') + in_turns, count_groups(queue)
         delayed = call('ZCARD', queue.key .. ':delayed')
@@ -553,8 +553,8 @@ function operations.count(name)
     return {
         'counts', queue.put, ready + soon, delayed - soon, tasks - ready - delayed, queue.done, dead, queue.cancelled,
         queue.expired, queue.discarded, queue.purged, queue.reserved, queue.producers + queue.lined,
-        grouped or call('ZCARD', queue.key .. ':sizes'), queue.paused, now - oldest,
+        grouped, queue.paused, now - oldest,
         call('HGETALL', queue.key .. ':cursors'),
-        ask_again_in(), now, queue.put > 0 and queue.size or 0,
+        ask_again_in(), now, queue.put > 0 and queue.size or 0, group_counter,
     }
 end

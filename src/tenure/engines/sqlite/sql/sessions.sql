@@ -6,10 +6,10 @@ SELECT last_token, last_task, last_ending, last_rank,
   (SELECT min(expires) FROM session),
   (SELECT min(expires) FROM task WHERE expires IS NOT NULL),
   (SELECT min(expires) FROM ended WHERE expires IS NOT NULL AND state = 'dead'),
-  (SELECT min(rest_until) FROM resource WHERE rests = 1),
+  (SELECT min(rest_until) FROM resource WHERE state = 'resting'),
   (SELECT min(expires) FROM ended WHERE expires IS NOT NULL AND state <> 'dead'),
   (SELECT min(until) FROM limiter),
-  (SELECT min(look_at) FROM barrier WHERE look_at IS NOT NULL),
+  (SELECT min(forget_at) FROM barrier),
   (SELECT min(look_at) FROM queue WHERE look_at IS NOT NULL),
   EXISTS (SELECT 1 FROM watch),
   EXISTS (SELECT 1 FROM watch WHERE kind = 'change'),
@@ -43,6 +43,11 @@ UPDATE session SET expires = -1 WHERE expires > :now + ttl
 -- out: id, process, ttl
 SELECT id, process, ttl FROM session WHERE name = :name
 
+-- process: The process of a session.
+-- in: id
+-- out: process
+SELECT process FROM session WHERE id = :id
+
 -- open: Begin a session.
 -- in: name, process, ttl, expires
 INSERT INTO session (name, process, ttl, expires) VALUES (:name, :process, :ttl, :expires)
@@ -57,8 +62,8 @@ UPDATE session SET expires = -1 WHERE id = :id
 
 -- expired: The sessions that have ended, in the order of their ends.
 -- in: now
--- out: id
-SELECT id FROM session WHERE expires <= :now ORDER BY expires, name
+-- out: as `find`
+SELECT id, process, ttl FROM session WHERE expires <= :now ORDER BY expires, name
 
 -- forget: The session has nothing left.
 -- in: id

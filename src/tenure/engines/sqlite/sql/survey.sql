@@ -22,15 +22,15 @@ SELECT name, 1 FROM session WHERE name >= :prefix AND name < :end AND name > :af
 -- in: session, rank, number, limit
 -- out: rank of the family, number, key, name, whether it has it, token
 SELECT * FROM (
-  SELECT 0, hold.id, line.key, hold.holder, hold.token > 0, hold.token FROM hold JOIN line ON line.id = hold.line
-  WHERE hold.session = :session AND (0, hold.id) > (:rank, :number) ORDER BY hold.id LIMIT :limit)
+  SELECT 0, rank, line, holder, NOT waits, CASE WHEN waits THEN 0 ELSE place END FROM hold
+  WHERE session = :session AND (0, hold.rank) > (:rank, :number) ORDER BY hold.rank LIMIT :limit)
 UNION ALL SELECT * FROM (
-  SELECT 1, claim.id, claim.pool, claim.holder, claim.resource IS NOT NULL, coalesce(resource.token, 0)
-  FROM claim LEFT JOIN resource ON resource.id = claim.resource
-  WHERE claim.session = :session AND (1, claim.id) > (:rank, :number) ORDER BY claim.id LIMIT :limit)
+  SELECT 1, claim.rank, claim.pool, claim.holder, NOT claim.waits, coalesce(resource.token, 0)
+  FROM claim LEFT JOIN resource ON resource.pool = claim.pool AND resource.name = claim.resource
+  WHERE claim.session = :session AND (1, claim.rank) > (:rank, :number) ORDER BY claim.rank LIMIT :limit)
 UNION ALL SELECT * FROM (
-  SELECT 2, id, key, participant, generation IS NOT NULL, 0 FROM arrival
-  WHERE session = :session AND (2, id) > (:rank, :number) ORDER BY id LIMIT :limit)
+  SELECT 2, participant.rank, key, name, NOT waits, 0 FROM participant
+  WHERE session = :session AND (2, participant.rank) > (:rank, :number) ORDER BY participant.rank LIMIT :limit)
 UNION ALL SELECT * FROM (
   SELECT 3, producer.id, queue.name, producer.name, producer.place = 1, 0 FROM producer JOIN queue ON queue.id = producer.queue
   WHERE producer.session = :session AND (3, producer.id) > (:rank, :number) ORDER BY producer.id LIMIT :limit)

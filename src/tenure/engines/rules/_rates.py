@@ -1,0 +1,123 @@
+"""Rates: spending from limiters (GCRA, ITU-T I.371)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import inf
+
+from tenure.engine import HoldOff, Limiter, Look, Looked, Notice, Refund, Reply, Spend, Spent
+
+from ._state import State
+from ._tables import Layout, Order, Table
+
+
+@dataclass(slots=True)
+class LimiterRow:
+    """A limiter, and until when it differs from a new one."""
+
+    key: str
+    until: float
+    limiter: Limiter
+
+
+@dataclass(slots=True)
+class LimiterWaiter:
+    """A process that waits, and until when, on the clock of the limiter."""
+
+    key: str
+    process: str
+    due: float
+
+
+LIMITERS = Layout("limiter", LimiterRow, ("key",), until=Order((), ("until", "key")))
+LIMITER_WAITERS = Layout(
+    "limiter_waiter", LimiterWaiter, ("key", "process"), due=Order(("key",), ("due", "process"))
+)
+
+
+class Rates:
+    """Spending at rates, by key."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self._limiters: Table[LimiterRow] = state.table(LIMITERS)
+        self._waiters: Table[LimiterWaiter] = state.table(LIMITER_WAITERS)
+
+    def spend(self, op: Spend) -> Spent | Reply:
+        state = self._state
+        known = state.cached_reply(op.session, op.n, name := f"spend {op.key}")
+        if known is not None:
+            return known
+        limiter = self._limiter(op.key)
+        answer = Spent(tuple(limiter.spend(op.limits, request, state.now) for request in op.requests))
+        if any(spending.booked and spending.delay > 0 for spending in answer.answers):
+            session = state.session(op.session)
+            assert session is not None
+            self._forget_waiters(op.key, limiter.time(state.now))
+            self._waiters.save(LimiterWaiter(op.key, session.process, limiter.last_due))
+        if any(spending.booked for spending in answer.answers):
+            self._keep(op.key, limiter)
+        state.cache_reply(op.session, op.n, name, answer)
+        return answer
+
+    def refund(self, op: Refund) -> Reply:
+        state = self._state
+        known = state.cached_reply(op.session, op.n, name := f"spend {op.key}")
+        if known is not None:
+            return known
+        limiter = self._limiter(op.key)
+        for request in op.requests:
+            limiter.refund(op.limits, request, state.now)
+        self._keep(op.key, limiter)
+        state.cache_reply(op.session, op.n, name, Reply.OK)
+        return Reply.OK
+
+    def hold_off(self, op: HoldOff) -> Reply:
+        state = self._state
+        known = state.cached_reply(op.session, op.n, name := f"spend {op.key}")
+        if known is not None:
+            return known
+        limiter = self._limiter(op.key)
+        time = limiter.time(state.now)
+        if limiter.hold_off(op.seconds, state.now):
+            self._forget_waiters(op.key, time)
+            for process in sorted(waiter.process for waiter in self._waiters.each("due", op.key)):
+                state.hint(process, op.key, "", Notice.HELD)
+        self._keep(op.key, limiter)
+        state.cache_reply(op.session, op.n, name, Reply.OK)
+        return Reply.OK
+
+    def look(self, op: Look) -> Looked:
+        return self._limiter(op.key).look(op.limits, self._state.now)
+
+    def forget(self, count: int) -> None:
+        """Forget up to `count` limiters that say nothing any more: they are as if never used."""
+        state = self._state
+        for row in self._limiters.some("until", limit=count):
+            if row.until > state.now:
+                break
+            self._forget(row)
+        first = self._limiters.first("until")
+        state.wake_at("limiter", None)
+        state.wake_at("limiter", inf if first is None else first.until)
+
+    def _limiter(self, key: str) -> Limiter:
+        """The limiter; a new one if it says nothing any more."""
+        row = self._limiters.get(key)
+        return Limiter() if row is None or row.until <= self._state.now else row.limiter
+
+    def _keep(self, key: str, limiter: Limiter) -> None:
+        row = LimiterRow(key, limiter.used_until(), limiter)
+        if limiter.is_used(self._state.now):
+            self._limiters.save(row)
+            self._state.wake_at("limiter", row.until)
+        elif self._limiters.get(key) is not None:
+            self._forget(row)
+
+    def _forget(self, row: LimiterRow) -> None:
+        self._limiters.remove(row)
+        self._forget_waiters(row.key, inf)
+
+    def _forget_waiters(self, key: str, time: float) -> None:
+        while (waiter := self._waiters.first("due", key)) is not None and waiter.due < time:
+            self._waiters.remove(waiter)

@@ -1,0 +1,89 @@
+"""Sessions: opened, renewed and closed; what an ended session leaves behind is dropped family by family."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, Protocol
+
+from tenure.engine import CloseSession, OpenSession, Ping, RenewSession, Reply
+
+from ._state import Session
+
+Family = tuple[Callable[[Any], Any], Callable[[Any], object]]
+"""Finds the first thing of a family that a session has, and drops it."""
+
+
+class SessionState(Protocol):
+    """The sessions of an engine."""
+
+    def session(self, name: str, /) -> Any:
+        """The open session of that name."""
+        ...
+
+    def open(self, name: str, process: str, ttl: float, /) -> None:
+        """Open a session."""
+        ...
+
+    def renew(self, session: Any, ttl: float, /) -> None:
+        """Have the session end in `ttl` seconds."""
+        ...
+
+    def end(self, session: Any, /) -> None:
+        """Have the session end now, before all others."""
+        ...
+
+    def ended(self) -> Iterable[Session]:
+        """The sessions whose time has passed, in the order of their ends, then of their names."""
+        ...
+
+    def forget(self, session: Any, /) -> None:
+        """The session has nothing left."""
+        ...
+
+    def step(self) -> bool:
+        """Take a step of the budget; False if none is left."""
+        ...
+
+
+class Sessions:
+    """The family of sessions; `families` are what a session may have, in the order in which it is dropped."""
+
+    def __init__(self, state: SessionState, families: list[Family]) -> None:
+        self._state = state
+        self._families = families
+
+    def ping(self, _op: Ping) -> Reply:
+        return Reply.OK
+
+    def open_session(self, op: OpenSession) -> Reply:
+        session = self._state.session(op.key)
+        if session is None:
+            self._state.open(op.key, op.process, op.ttl)
+        else:
+            self._state.renew(session, op.ttl)
+        return Reply.OK
+
+    def renew_session(self, op: RenewSession) -> Reply:
+        session = self._state.session(op.key)
+        if session is None:
+            return Reply.GONE
+        self._state.renew(session, session.ttl)
+        return Reply.OK
+
+    def close_session(self, op: CloseSession) -> Reply:
+        session = self._state.session(op.key)
+        if session is None:
+            return Reply.GONE
+        self._state.end(session)
+        self.end_expired()
+        return Reply.OK
+
+    def end_expired(self) -> None:
+        """Drop what the ended sessions have, for as long as there are steps left."""
+        for session in self._state.ended():
+            for first, drop in self._families:
+                while (thing := first(session)) is not None:
+                    if not self._state.step():
+                        return
+                    drop(thing)
+            self._state.forget(session)

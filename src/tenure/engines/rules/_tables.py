@@ -1,0 +1,71 @@
+"""Tables: rows found by a key, and by orders. The rules read and write them; an engine says where they are.
+
+A row is a dataclass. Its fields are of the types int, float, str, bytes and bool, and int or None. A rule changes the
+fields of a row that it has read, and saves the row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+R = TypeVar("R")
+
+
+class Order(NamedTuple):
+    """Rows with equal values of the fields `of`, in the order of the fields `by`, which tell them apart.
+
+    With `when`, a field and a value, the order has only the rows with that value.
+    """
+
+    of: tuple[str, ...]
+    by: tuple[str, ...]
+    when: tuple[str, Any] | None = None
+
+
+OF_SESSION = Order(("session",), ("rank",))
+"""The rows of a session, in the order in which they were made."""
+
+
+class Layout:
+    """The rows of a table: their class, the fields of their key, and their orders by name."""
+
+    __slots__ = ("key", "name", "orders", "row")
+
+    def __init__(self, name: str, row: type[Any], key: tuple[str, ...], /, **orders: Order) -> None:
+        self.name: str = name
+        self.row: type[Any] = row
+        self.key: tuple[str, ...] = key
+        self.orders: dict[str, Order] = orders
+
+
+class Table(Protocol[R]):
+    """A table of one layout. What an operation costs depends on the number of rows that it returns."""
+
+    def get(self, *key: Any) -> R | None:
+        """The row with this key."""
+        ...
+
+    def save(self, row: R, /) -> None:
+        """Keep a new row, or the changed fields of a row, but not of its key."""
+        ...
+
+    def remove(self, row: R, /) -> None:
+        """Delete a row."""
+        ...
+
+    def first(self, order: str, *of: Any) -> R | None:
+        """The first row in that order."""
+        ...
+
+    def last(self, order: str, *of: Any) -> R | None:
+        """The last row in that order."""
+        ...
+
+    def each(self, order: str, *of: Any) -> Iterator[R]:
+        """The rows in that order, while none of them is saved or removed."""
+        ...
+
+    def some(self, order: str, *of: Any, limit: int, after: tuple[Any, ...] = ()) -> list[R]:
+        """The first rows in that order, behind the row with the values `after` of the fields `by`."""
+        ...

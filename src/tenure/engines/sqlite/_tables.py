@@ -1,0 +1,144 @@
+"""Tables of rows in the file, with the statements that follow from their layouts."""
+
+# ruff: noqa: S608 the names in the statements are those of layouts
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Callable, Iterator
+from typing import Any, get_type_hints
+
+from tenure.engine import Booked, Limiter, Metadata
+from tenure.engines.rules import Layout
+
+_TYPES: dict[Any, str] = {
+    int: "INTEGER NOT NULL",
+    bool: "INTEGER NOT NULL",
+    float: "REAL NOT NULL",
+    str: "TEXT NOT NULL",
+    bytes: "BLOB NOT NULL",
+    int | None: "INTEGER",
+    float | None: "REAL",
+    str | None: "TEXT",
+    Metadata: "TEXT NOT NULL",
+    Limiter: "TEXT NOT NULL",
+}
+
+
+def schema_of(layout: Layout) -> Iterator[str]:
+    """The statements that make the table and an index for each order."""
+    hints = get_type_hints(layout.row)
+    columns = ", ".join(f"{name} {_TYPES[kind]}" for name, kind in hints.items())
+    yield f"CREATE TABLE {layout.name} ({columns}, PRIMARY KEY ({', '.join(layout.key)})) WITHOUT ROWID"
+    for name, (of, by, when) in layout.orders.items():
+        if when is None and of + by == layout.key:  # the table itself has this order
+            continue
+        part = "" if when is None else f" WHERE {_is(when)}"
+        yield f"CREATE INDEX {layout.name}_{name} ON {layout.name} ({', '.join((*of, *by))}){part}"
+
+
+class SqliteTable:
+    """The rows of one layout. A row is read anew each time, and written when it is saved."""
+
+    def __init__(self, db: sqlite3.Connection, layout: Layout) -> None:
+        hints = get_type_hints(layout.row)
+        name, key = layout.name, layout.key
+        fields = tuple(hints)
+        others = [field for field in fields if field not in key]
+        columns = ", ".join(fields)
+        select = f"SELECT {columns} FROM {name}"
+        self._execute = db.execute
+        self._row: Callable[..., Any] = layout.row
+        self._fields = fields
+        self._key = key
+        self._codecs = [(place, *_CODECS[k]) for place, k in enumerate(hints.values()) if k in _CODECS]
+        self._get = f"{select} WHERE {_all_equal(key)}"
+        self._remove = f"DELETE FROM {name} WHERE {_all_equal(key)}"
+        self._save = f"INSERT INTO {name} ({columns}) VALUES ({', '.join('?' * len(fields))})" + (
+            f" ON CONFLICT ({', '.join(key)}) DO UPDATE SET {', '.join(f'{o} = excluded.{o}' for o in others)}"
+            if others
+            else " ON CONFLICT DO NOTHING"
+        )
+        self._first: dict[str, str] = {}
+        self._last: dict[str, str] = {}
+        self._some: dict[str, str] = {}
+        self._after: dict[str, str] = {}
+        for order, (of, by, when) in layout.orders.items():
+            where = _all_equal(of) + ("" if when is None else f" AND {_is(when)}")
+            self._first[order] = f"{select} WHERE {where} ORDER BY {', '.join(by)} LIMIT 1"
+            self._last[order] = (
+                f"{select} WHERE {where} ORDER BY {', '.join(f'{b} DESC' for b in by)} LIMIT 1"
+            )
+            self._some[order] = f"{select} WHERE {where} ORDER BY {', '.join(by)} LIMIT ?"
+            behind = f"({', '.join(by)}) > ({', '.join('?' * len(by))})"
+            self._after[order] = f"{select} WHERE {where} AND {behind} ORDER BY {', '.join(by)} LIMIT ?"
+
+    def get(self, *key: Any) -> Any:
+        return self._one(self._get, key)
+
+    def save(self, row: Any) -> None:
+        values = [getattr(row, field) for field in self._fields]
+        for place, encode_value, _ in self._codecs:
+            values[place] = encode_value(values[place])
+        self._execute(self._save, values)
+
+    def remove(self, row: Any) -> None:
+        self._execute(self._remove, [getattr(row, field) for field in self._key])
+
+    def first(self, order: str, *of: Any) -> Any:
+        return self._one(self._first[order], of)
+
+    def last(self, order: str, *of: Any) -> Any:
+        return self._one(self._last[order], of)
+
+    def each(self, order: str, *of: Any) -> Iterator[Any]:
+        return map(self._made, self._execute(self._some[order], (*of, -1)))
+
+    def some(self, order: str, *of: Any, limit: int, after: tuple[Any, ...] = ()) -> list[Any]:
+        statement = (self._after if after else self._some)[order]
+        return [self._made(values) for values in self._execute(statement, (*of, *after, limit)).fetchall()]
+
+    def _one(self, statement: str, values: tuple[Any, ...]) -> Any:
+        found = self._execute(statement, values).fetchone()
+        return None if found is None else self._made(found)
+
+    def _made(self, values: Any) -> Any:
+        if self._codecs:
+            values = list(values)
+            for place, _, decode_value in self._codecs:
+                values[place] = decode_value(values[place])
+        return self._row(*values)
+
+
+def _all_equal(fields: tuple[str, ...]) -> str:
+    return " AND ".join(f"{field} = ?" for field in fields) or "1"
+
+
+def _is(when: tuple[str, Any]) -> str:
+    field, value = when
+    return f"{field} = {value!r}" if isinstance(value, str) else f"{field} = {int(value)}"
+
+
+def encode(metadata: Metadata) -> str:
+    """Metadata as JSON text; a byte becomes the character of the same number."""
+    return json.dumps([(name, value.decode("latin-1")) for name, value in metadata])
+
+
+def decode(text: str) -> Metadata:
+    return tuple((name, value.encode("latin-1")) for name, value in json.loads(text))
+
+
+def _encode_limiter(limiter: Limiter) -> str:
+    return json.dumps([limiter.held_until, limiter.held, limiter.last_due, limiter.booked])
+
+
+def _decode_limiter(text: str) -> Limiter:
+    held_until, held, last_due, booked = json.loads(text)
+    return Limiter(held_until, held, last_due, {name: Booked(*values) for name, values in booked.items()})
+
+
+_CODECS: dict[Any, tuple[Callable[[Any], str], Callable[[str], Any]]] = {
+    Metadata: (encode, decode),
+    Limiter: (_encode_limiter, _decode_limiter),
+}

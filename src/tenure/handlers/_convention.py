@@ -1,0 +1,146 @@
+"""The convention for handlers: which parameter gets the payload, the task or the processor's context.
+
+Annotations decide, and names do not. If an annotation cannot be resolved, because its names are imported for type
+checkers alone, its text decides: `Task`, `tenure.Task` and `list[Task[int]]` are then tenure's.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from functools import partial
+from inspect import Parameter
+from operator import attrgetter
+from types import UnionType
+from typing import Annotated, Any, ForwardRef, Union, get_args, get_origin
+
+from ._calling import name_of, signature_of
+
+_OFFERED = {
+    "tenure.Task": "Task",
+    "tenure.processor.Context": "Context",
+    "tenure.Store": "Store",
+    "tenure.store.Store": "Store",
+}
+_UNRESOLVED = re.compile(r"(?:[\w.]*?(\w+)\[)?['\"]?(?:tenure\.(?:\w+\.)?)?(Task|Context|Store)\b(?!\.)")
+_LISTS = ("list", "List", "Sequence", "MutableSequence", "Collection", "Iterable")
+_WORK, _CONTEXT = 0, 1
+_payload = attrgetter("payload")
+
+
+def adapted(handler: Callable[..., Any], *, batch: bool = False, context: bool = False) -> Callable[..., Any]:
+    """The handler as a function of a task and, with `context`, of a context; with `batch`, of a list of tasks.
+
+    It returns what the handler returns. Raises `TypeError` for a parameter that nothing fills, or that does not say
+    whether it is for the task.
+    """
+    name = name_of(handler)
+    order: list[int] = []  # the sources of the positional arguments
+    by_name: dict[str, int] = {}
+    first = None
+    skipped = False
+    for parameter, offered, many in parameters_of(handler):
+        kind = parameter.kind
+        is_variable = kind in (kind.VAR_POSITIONAL, kind.VAR_KEYWORD)
+        if first is None and offered in ("", "Task") and kind not in (kind.KEYWORD_ONLY, kind.VAR_KEYWORD):
+            _check_first(name, parameter, offered, many, batch)
+            first, source = offered, _WORK
+        elif context and offered == "Context" and not many and not is_variable:
+            source = _CONTEXT
+        elif parameter.default is parameter.empty and not is_variable:
+            raise TypeError(
+                f"handler {name}: nothing fills its parameter {parameter.name}; the first parameter gets the payload, "
+                "or the task if it is annotated tenure.Task, and a parameter annotated tenure.processor.Context gets "
+                "the context of a Processor"
+            )
+        else:
+            skipped = True
+            continue
+        if skipped or kind is kind.KEYWORD_ONLY:
+            by_name[parameter.name] = source
+        else:
+            order.append(source)
+    if first is None:
+        raise TypeError(
+            f"handler {name} must take the payload, or the task as a parameter annotated tenure.Task"
+        )
+    get: Callable[[Any], Any] = _itself if first else _payloads if batch else _payload
+
+    def call(work: Any, *context: Any) -> Any:
+        values = (get(work), *context)
+        named = {name: values[source] for name, source in by_name.items()}
+        return handler(*[values[source] for source in order], **named)
+
+    def call_with_work(work: Any, *_: Any) -> Any:
+        return handler(get(work))
+
+    function = call_with_work if order == [_WORK] and not by_name else call
+    function.__qualname__ = name  # warnings name it
+    return function
+
+
+def _check_first(name: str, parameter: Parameter, offered: str, many: bool, batch: bool) -> None:
+    wanted = "list[tenure.Task]" if batch else "tenure.Task"
+    if parameter.annotation is parameter.empty and parameter.name in ("task", "tasks"):
+        problem = f"has no annotation; annotate it: {parameter.name}: {wanted}, or rename it, as a handler gets the "
+        problem += "payloads" if batch else "payload"
+    elif offered and many != batch:
+        problem = f"is for {'a list of tasks' if many else 'a single task'}; "
+        problem += f"annotate it {wanted}, or {'leave out batch' if batch else 'set batch'}"
+    else:
+        return
+    raise TypeError(f"handler {name}: its parameter {parameter.name} {problem}")
+
+
+def parameters_of(function: Callable[..., Any]) -> Iterator[tuple[Parameter, str, bool]]:
+    """Each parameter, "Task", "Context" or "Store" if its annotation names that class, and whether it names a list."""
+    try:
+        parameters = list(signature_of(function).parameters.values())
+    except (TypeError, ValueError):  # some that are written in C have none
+        parameters = [Parameter("payload", Parameter.POSITIONAL_ONLY)]
+    names = _globals_of(function)
+    for parameter in parameters:
+        yield (parameter, *_offered(parameter.annotation, names))
+
+
+def _offered(annotation: Any, names: dict[str, Any]) -> tuple[str, bool]:
+    if isinstance(annotation, ForwardRef):
+        annotation = annotation.__forward_arg__
+    if isinstance(annotation, str):
+        try:
+            return _offered(eval(annotation, names), names)  # noqa: S307 as `inspect.get_annotations` does
+        except Exception:  # noqa: BLE001 an annotation may be any expression
+            match = _UNRESOLVED.match(annotation)
+            outer, name = match.groups() if match else (None, "")
+            is_plain = outer in (None, "Optional", "Union", "Annotated")
+            return name if is_plain or outer in _LISTS else "", outer in _LISTS
+    annotation = getattr(annotation, "__value__", annotation)  # of a `type` statement
+    kind, parts = get_origin(annotation) or annotation, get_args(annotation)
+    if kind in (Union, UnionType, Annotated):
+        members = [_offered(part, names) for part in (parts[:1] if kind is Annotated else parts)]
+        return next((member for member in members if member[0]), ("", False))
+    if parts and getattr(kind, "__name__", None) in _LISTS:
+        return _offered(parts[0], names)[0], True
+    path = f"{getattr(kind, '__module__', None)}.{getattr(kind, '__qualname__', None)}"
+    return _OFFERED.get(path, ""), False
+
+
+def _globals_of(function: Any) -> dict[str, Any]:
+    while inner := getattr(function, "func" if issubclass(type(function), partial) else "__wrapped__", None):
+        function = inner
+    call = function if hasattr(function, "__globals__") else type(function).__call__
+    return getattr(call, "__globals__", {})
+
+
+def _itself(work: Any) -> Any:
+    return work
+
+
+def _payloads(tasks: Any) -> list[Any]:
+    payloads: list[Any] = []
+    for task in tasks:
+        try:
+            payloads.append(task.payload)
+        except ValueError as problem:  # it cannot be decoded, which is no failure of the other tasks
+            task.fail(problem)
+    return payloads

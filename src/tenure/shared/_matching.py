@@ -1,0 +1,76 @@
+"""A claimer that waits for a resource learns that no resource of the pool has the fields it asks for.
+
+A misspelt field would otherwise look like a busy pool. The claimer reads the pool once it has waited for half of its
+timeout, or for a second, and gives up the check in a pool of more than `4 * CAP` resources.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from tenure.engine import Metadata, ResourcePage, Resources
+from tenure.store import Store
+from tenure.waiting import now
+
+_AFTER = 1.0
+_MOST_PAGES = 4
+
+
+class MatchCheck:
+    """The check of one claimer. `unmatched` is true once the pool is known to hold no matching resource.
+
+    `on_unmatched` is called when that is found out while the claimer still waits; it must not raise.
+    """
+
+    __slots__ = (
+        "_key",
+        "_on_unmatched",
+        "_pages",
+        "_started",
+        "_store",
+        "_timeout",
+        "_where",
+        "ended",
+        "unmatched",
+    )
+
+    def __init__(
+        self,
+        store: Store,
+        key: str,
+        where: Metadata,
+        timeout: float | None,
+        on_unmatched: Callable[[], object],
+    ) -> None:
+        self._store = store
+        self._key = key
+        self._where = frozenset(where)
+        self._timeout = timeout
+        self._on_unmatched = on_unmatched
+        self._pages = 0
+        self._started = False
+        self.unmatched: bool = False
+        self.ended: bool = False
+
+    def begin(self) -> None:
+        """The claimer waits in line. A second call has no effect."""
+        if not self._started:
+            self._started = True
+            after = _AFTER if self._timeout is None else min(_AFTER, self._timeout / 2)
+            self._store.call_at(now() + after, partial(self._read, ""))
+
+    def _read(self, after: str) -> None:
+        if not self.ended:
+            self._pages += 1
+            self._store.send(Resources(self._key, after), self._on_page)
+
+    def _on_page(self, page: object) -> None:
+        if not isinstance(page, ResourcePage) or any(self._where <= set(r.metadata) for r in page.resources):
+            return
+        if not page.next:
+            self.unmatched = True
+            if not self.ended:
+                self._on_unmatched()
+        elif self._pages < _MOST_PAGES:
+            self._read(page.next)

@@ -1,0 +1,92 @@
+// A queue: its counts, its longest groups, and the tasks in one state.
+const STATES = ["waiting", "delayed", "leased", "dead", "ended"];
+const FIRST = ["dead", "waiting", "leased", "delayed"];
+const queueOf = where => "queues/" + encodeURIComponent(where.queue);
+const tasksOf = where => queueOf(where) + "/tasks?" + new URLSearchParams({state: where.state, after: where.after || "", find: where.find || ""});
+function searchForm(where) {
+  const form = element("form", {role: "search"},
+    element("label", {}, "id, key, group, or text of the error", element("input", {type: "search", name: "find"})), element("button", {}, "Search"));
+  form.elements.find.value = where.find || "";
+  form.addEventListener("submit", event => {
+    event.preventDefault();
+    location.hash = new URLSearchParams({queue: where.queue, ...(current.state ? {state: current.state} : {}), find: form.elements.find.value.trim()});
+  });
+  return form;
+}
+// It opens on the state that has tasks, those that failed first, and stays there.
+const opensOn = counts => FIRST.find(state => counts[state]) ?? "ended";
+const groupsTable = (where, groups) => table([" group", "waiting", "leased", "delayed"],
+  groups.map(g => [link(g.group, {queue: where.queue, state: g.waiting ? "waiting" : g.leased ? "leased" : "delayed", find: g.group}), ...[g.waiting, g.leased, g.delayed].map(count)]));
+async function lookAtGroups(where) {
+  const counts = await ask(`${queueOf(where)}/counts?limit=256`), left = counts.groups - counts.longest_groups.length;
+  return [groupsTable(where, counts.longest_groups), left > 0 ? element("p", {class: "empty"}, `and ${count(left)} shorter groups`) : null].filter(Boolean);
+}
+async function lookAtQueue(where) {
+  const hash = location.hash, counts = await ask(`${queueOf(where)}/counts?limit=5`);
+  if (!panelShows(hash)) return [];
+  current = {...where, state: where.state || opensOn(counts)};
+  const head = queueHead(current, counts);
+  if (current.find) {
+    quest ??= {tasks: new Map(), looked: 0, next: "", enough: ENOUGH, going: true, seeking: false};
+    Object.assign(quest, {head, total: counts[current.state]});
+    return questFound();
+  }
+  const said = await ask(tasksOf(current));
+  return [...head, tasksTable(current, said.tasks), said.next ? element("p", {}, link("More", {...current, after: said.next})) : null].filter(Boolean);
+}
+function queueHead(where, counts) {
+  const tabs = element("nav", {"aria-label": "States"}, ...STATES.map(state => {
+    const tab = link(state === "ended" ? state : `${state} ${count(counts[state])}`, {queue: where.queue, state, ...(where.find ? {find: where.find} : {})});
+    if (state === where.state) tab.setAttribute("aria-current", "page");
+    return tab;
+  }));
+  const all = counts.groups > counts.longest_groups.length ? [" ", link(`all ${count(counts.groups)}`, {queue: where.queue, groups: "all"})] : [];
+  const groups = counts.groups && !where.find ? [element("h3", {}, "Longest groups", ...all), groupsTable(where, counts.longest_groups), element("h3", {}, "Tasks")] : [];
+  return [tabs, ...queueActions(where, counts), ...groups];
+}
+function queueActions({queue, state}, counts) {
+  const paused = counts.paused ? element("span", {class: "empty"}, "paused: no tasks are handed out") : null;
+  const acts = !MAY_ACT ? [] : [
+    counts.paused ? button("Resume", {action: "resume", queue}) : button("Pause", {action: "pause", queue}),
+    state === "dead" && counts.dead ? button("Requeue all dead tasks", {action: "requeue", queue, all: true}) : null,
+    state !== "leased" && counts[state] ? button(`Purge all ${state} tasks`, {action: "purge", queue, states: [state]}, true) : null];
+  return paused || acts.length ? [element("p", {class: "acts"}, paused, ...acts)] : [];
+}
+const tasksTable = (where, tasks) => table([" id", " state", "age", "attempts", " key", " group", " error"],
+  tasks.map(t => [link(String(t.id), {queue: where.queue, task: t.id}), t.state, spoken(Math.max(t.age, 0)), count(t.attempts), t.key || "-", t.group || "-",
+    t.error ? shortened(t.error, 120) : "-"]));
+// A search goes on by itself, one request after the other, until enough is found or it is stopped; it is not repeated.
+const ENOUGH = 50;
+let quest = null;
+function questFound() {
+  const {tasks, looked, total, next, going, problem} = quest;
+  const progress = `${count(looked)}${total === undefined ? "" : ` of ${count(Math.max(total, looked))}`} ${current.state} tasks were looked at, ${count(tasks.size)} found`;
+  return [...quest.head, element("p", {class: "acts"}, element("span", {class: "empty"}, progress), going ? doing("Stop", "stop") : next ? doing("Search on", "on") : null),
+    problem ? element("p", {class: "bad"}, problem) : null, tasks.size ? tasksTable(current, [...tasks.values()]) : null].filter(Boolean);
+}
+async function seek() {
+  const mine = quest, where = current, hash = location.hash;
+  if (!mine?.going || mine.seeking) return;
+  mine.seeking = true;
+  while (mine.going) {
+    try {
+      const said = await ask(tasksOf({...where, after: mine.next}));
+      for (const task of said.tasks) mine.tasks.set(task.id, task);
+      Object.assign(mine, {looked: mine.looked + said.looked_at, next: said.next, problem: ""});
+      mine.going &&= said.next !== "" && mine.tasks.size < mine.enough;
+    } catch (problem) {
+      Object.assign(mine, {going: false, problem: problem.message});
+    }
+    if (quest !== mine || !panelShows(hash)) return;
+    show("found", ...questFound());
+  }
+  mine.seeking = false;
+  tell(`${count(mine.tasks.size)} found`);
+}
+function stopSearch() {
+  quest.going = false;
+}
+function searchOn() {
+  Object.assign(quest, {going: true, enough: quest.tasks.size + ENOUGH});
+  seek();
+}

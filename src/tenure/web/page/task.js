@@ -1,0 +1,21 @@
+// One task, with all that is known of it, and what this page has seen of it.
+const histories = {};
+const clock = () => new Date().toLocaleTimeString("en-GB");
+function historyOf(place) {
+  return [element("h3", {}, "Seen by this page"), element("ol", {}, ...histories[place].map(([at, text]) => element("li", {}, `${at}: ${text}`)))];
+}
+async function lookAtTask(where) {
+  const t = await ask(`${queueOf(where)}/tasks/${encodeURIComponent(where.task)}`);
+  const seen = histories[location.hash] ??= [];
+  const now = `${t.state}, attempts ${t.attempts}, deliveries ${t.deliveries}${t.progress ? `, progress ${shortened(t.progress, 80)}` : ""}`;
+  if (!seen.length || seen[seen.length - 1][1] !== now) seen.push([clock(), now]);
+  const facts = [["state", t.state], ["age", spoken(Math.max(t.age, 0))], ["priority", count(t.priority)], ["attempts", count(t.attempts)], ["deliveries", count(t.deliveries)],
+    ["key", t.key], ["group", t.group], ["progress", t.progress], ["payload", t.payload], ["result", t.result], ["error", t.error],
+    ...Object.entries(t.meta).map(([name, value]) => [`meta ${name}`, value])].filter(([, value]) => value !== null && value !== undefined && value !== "");
+  const acts = !MAY_ACT ? [] : t.state === "dead" ? [button("Requeue", {action: "requeue", queue: where.queue, ids: [t.id]})]
+    : t.rank ? [] : [button("Cancel the task", {action: "cancel", queue: where.queue, ids: [t.id]}, true)];
+  return [element("div", {class: "bar"}, ...acts), element("dl", {}, ...facts.flatMap(([name, value]) => [element("dt", {}, name), element("dd", {}, value)])),
+    ...(t.traceback ? [element("h3", {}, "Traceback"), element("pre", {tabindex: 0, role: "region", "aria-label": "Traceback"}, t.traceback)] : []),
+    ...(t.earlier_errors?.length ? [element("h3", {}, "Earlier errors"), element("ul", {}, ...t.earlier_errors.map(line => element("li", {}, line)))] : []),
+    ...historyOf(location.hash)];
+}
