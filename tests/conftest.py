@@ -647,11 +647,14 @@ class RedisCluster:
 
     def home_of(self, slot):
         """The node that has the slot, as the first node says that is alive."""
-        for first, last, (_, port, *_), *_ in next(n for n in self.nodes if n.process.poll() is None)(
-            "CLUSTER", "SLOTS"
-        ):
-            if first <= slot <= last:
-                return self.ports.index(port)
+        node = next(node for node in self.nodes if node.process.poll() is None)
+        # while a replica takes over, its slots belong to no node for a moment
+        deadline = time.monotonic() + 10
+        while time.monotonic() < deadline:
+            for first, last, (_, port, *_), *_ in node("CLUSTER", "SLOTS"):
+                if first <= slot <= last:
+                    return self.ports.index(port)
+            time.sleep(0.01)
         raise AssertionError(slot)
 
     def move(self, slot, to):
