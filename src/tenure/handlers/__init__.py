@@ -1,4 +1,6 @@
-"""What surrounds a handler, the user's function that works on a task: what it gets, calling it, and what ended it."""
+"""The surroundings of a handler, the user's function that works on a task: its arguments, its call, and its
+end.
+"""
 
 from ._calling import check_signature, describe, in_thread, is_async, name_of, signature_of, until_free
 from ._convention import adapted, parameters_of

@@ -1,4 +1,4 @@
-"""Which frames of a traceback are the user's."""
+"""The user's frames of a traceback, told apart from those of libraries."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _OURS = tuple(f"{path}{os.sep}" for path in (Path(__file__).parents[1], Path(any
 
 
 def is_ours(filename: str) -> bool:
-    """Whether a file is one of tenure or anyio."""
+    """True if a file is one of tenure or anyio."""
     return filename.startswith(_OURS)
 
 

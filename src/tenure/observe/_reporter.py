@@ -64,7 +64,9 @@ class Reporter:
                 self._log(logging.WARNING, f"the observer failed at {event}", {**fields, "error": problem})
 
     def attempt(self, function: Callable[P, T], *args: P.args, **options: P.kwargs) -> T | None:
-        """What a function of the observer's tracing returns; None if it raises, which is logged. In any thread."""
+        """The return value of a function of the observer's tracing; None if it raises, which is logged. In any
+        thread.
+        """
         try:
             return function(*args, **options)
         except Exception as problem:  # noqa: BLE001 - as for a notice
@@ -156,7 +158,9 @@ def write_record(
 
 
 def exc_info(error: object) -> ExcInfo | None:
-    """What `logging` takes for an exception that has a traceback, or whose cause has one: from the user's frames on."""
+    """The `exc_info` for `logging` of an exception that has a traceback, or whose cause has one: from the user's
+    frames on.
+    """
     if not isinstance(error, BaseException) or not (error.__traceback__ or error.__cause__):
         return None
     return type(error), error, trimmed(error.__traceback__)

@@ -44,7 +44,7 @@ class TracingObserver:
 
     @property
     def tracing(self) -> Tracing:
-        """This object, as what an observer offers for tracing."""
+        """This object, as the tracing that an observer offers."""
         return self
 
     def notice(self, event: str, /, **fields: object) -> None:

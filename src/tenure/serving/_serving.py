@@ -16,7 +16,7 @@ from tenure.waiting import now
 
 
 class _Service:
-    """One of them, and the scope in which it runs."""
+    """A service, and the scope in which it runs."""
 
     def __init__(self, service: Any) -> None:
         if not callable(getattr(service, "run", None)):
@@ -76,7 +76,7 @@ class Serving:
             self._everything.cancel(reason)
 
     def unready(self) -> str | None:
-        """Why this process is not ready, for each service that is not; or None."""
+        """The reason why this process is not ready, for each service that is not; or None."""
         if self._asked.is_set():
             return "drains"
         reasons = [

@@ -1,4 +1,4 @@
-"""Which row a refused one collides with."""
+"""The search for the row that a refused row collides with."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tenure.sql._refusal import violated
 
 
 def in_the_way(session: Session, mapper: Mapper[Any], row: object, refusal: IntegrityError) -> bool:
-    """Whether a row that collides with the refused `row` can be seen. Also False where that is unknown."""
+    """True if a row that collides with the refused `row` can be seen. Also False where that is unknown."""
     if (names := violated(refusal)) is None:
         return False
     schema, table_name, constraint = names

@@ -1,4 +1,4 @@
-"""One row for one identity, however many ask for it at once.
+"""Race-safe get-or-create for the ORM: one row for one identity, however many ask for it at once.
 
 Read; if it is not there, insert inside a savepoint; if the database refuses the insert, roll back to the savepoint and
 read again. The refusal is looked at: of a NOT NULL, foreign key or check constraint it is an error of the caller, and
@@ -36,7 +36,7 @@ _ONE_SNAPSHOT = {"REPEATABLE READ", "SERIALIZABLE", "SNAPSHOT"}
 
 
 class _Gone(Exception):
-    """What was in the way is not there any more; the refusal is the cause."""
+    """The row that was in the way is not there any more; the refusal is the cause."""
 
 
 class _Wanted(NamedTuple):

@@ -1,4 +1,4 @@
-"""What `get_or_create_row` asks of the database, in which order; the caller may block or await.
+"""The requests of `get_or_create_row` to the database, in their order; the caller may block or await.
 
 Read; if it is not there, insert inside a savepoint; if the database refuses the insert, roll back to the savepoint and
 read again. `_get_or_create` says what a refusal means.
@@ -39,7 +39,9 @@ class Wanted(NamedTuple):
 
 
 def steps(wanted: Wanted, is_sqlite: bool) -> Steps:
-    """Everything that is asked; an error of the database is to be thrown in. -> the row, whether it was created"""
+    """The requests in their order; an error of the database is to be thrown in. -> the row, whether it was
+    created
+    """
     for pause in (*pauses(), None):
         outcome = yield from _read_or_insert(wanted, is_sqlite)
         if isinstance(outcome, tuple):
@@ -100,7 +102,7 @@ def _read(wanted: Wanted) -> Generator[Step, list[Row], Row | None]:
 
 
 def _is_in_the_way(wanted: Wanted, refusal: Exception) -> Generator[Step, list[Row], bool]:
-    """Whether a row that collides with the refused one can be seen. Also False where that is unknown."""
+    """True if a row that collides with the refused row can be seen. Also False where that is unknown."""
     if (names := violated(refusal)) is None:
         return False
     schema, table, constraint = names
