@@ -45,7 +45,7 @@ class Fifo(Generic[T]):
     __slots__ = ("_entries", "size")
 
     size: int
-    """How many entries it has."""
+    """The number of entries."""
 
     def __init__(self) -> None:
         """Make an empty backlog."""
@@ -86,7 +86,7 @@ class Ranked(Generic[T]):
     __slots__ = ("_aging", "_by_age", "_heap", "size")
 
     size: int
-    """How many entries it has."""
+    """The number of entries."""
 
     def __init__(self, aging: float | None) -> None:
         """Make an empty backlog."""

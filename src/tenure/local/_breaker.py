@@ -44,26 +44,27 @@ class CircuitBreakerStatistics:
     state: State
     """As `CircuitBreaker.state`."""
     calls: int
-    """How many calls are in the window.
+    """The number of calls in the window.
 
     While half open, it is that of the probes; while open, the one that made it open.
     """
     failures: int
-    """How many of `calls` failed."""
+    """The number of `calls` that failed."""
     slow_calls: int
-    """How many of `calls` were slow; a call may be both."""
+    """The number of `calls` that were slow; a call may be both."""
     failure_rate: float | None
     """Failures per call; None while there are too few calls to judge. While open, of the calls that opened it."""
     slow_call_rate: float | None
     """Slow calls per call; None while there are too few calls to judge. While open, of the calls that opened it."""
     probes: int
-    """How many probes are under way."""
+    """The number of probes under way."""
     refused: int
-    """How many calls were refused so far."""
+    """The number of calls that were refused so far."""
     dropped: int
-    """How many failures and successes came too late to count so far: after a change of state, or a probe's time."""
+    """The number of failures and successes that came too late to count so far: after a change of state, or after a
+    probe's time."""
     opened: int
-    """How often it opened so far; being forced open does not count."""
+    """The number of times that the breaker has opened so far; being forced open does not count."""
 
 
 class CircuitBreaker(AsyncBlock):

@@ -39,37 +39,37 @@ class KeyedPoolStatistics:
     """The state of a `KeyedPool` at one moment. Each slot in use is idle, lent, creating or closing."""
 
     max_per_key: int
-    """How many slots a key may use."""
+    """The number of slots that a key may use."""
     max_total: int
-    """How many slots there are."""
+    """The number of all slots."""
     keys: int
-    """How many keys have a resource or a waiter."""
+    """The number of keys that have a resource or a waiter."""
     size: int
-    """How many slots are in use."""
+    """The number of slots in use."""
     idle: int
-    """How many resources wait to be lent."""
+    """The number of idle resources."""
     lent: int
-    """How many are lent, or are being checked or reset by a borrower."""
+    """The number of resources that are lent, or are being checked or reset by a borrower."""
     creating: int
-    """How many are being created: at most one for each key."""
+    """The number of resources that are being created: at most one for each key."""
     closing: int
-    """How many are being closed."""
+    """The number of resources that are being closed."""
     tasks_waiting: int
-    """How many tasks wait."""
+    """The number of waiting tasks."""
     created: int
-    """How many were created since the pool was opened."""
+    """The number of resources created since the pool was opened."""
     closed: int
-    """How many were closed since then."""
+    """The number of resources closed since then."""
     evicted: int
-    """How many of those had to make room for another key."""
+    """The number of closed resources that had to make room for another key."""
     create_failures: int
-    """How many creations have failed since then."""
+    """The number of creations that have failed since then."""
     timeouts: int
-    """How many times a `timeout` of acquire has run out since then."""
+    """The number of times that a `timeout` of acquire has run out since then."""
     refused: int
-    """How many tasks were refused since then because `max_waiting` others waited already."""
+    """The number of tasks refused since then because `max_waiting` other tasks waited already."""
     leaked: int
-    """How many loans have lasted longer than `leak_after`."""
+    """The number of loans that have lasted longer than `leak_after`."""
 
 
 class KeyedPool(Lending[T, Asked[K], KeyedEntry[K, T]], Generic[K, T]):
@@ -314,7 +314,7 @@ class KeyedPool(Lending[T, Asked[K], KeyedEntry[K, T]], Generic[K, T]):
         return await subpool.line.wait(waiter)
 
     def _is_crowded(self, subpool: SubPool[K, T], exclusive: bool) -> bool:
-        """Whether `max_waiting` tasks wait for this key until something is returned."""
+        """True if `max_waiting` tasks wait for this key until a resource is returned."""
         if self._max_waiting is None:
             return False
         state = self._state

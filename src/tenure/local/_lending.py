@@ -1,4 +1,4 @@
-"""What pools have in common: how a resource is lent, checked, returned and closed.
+"""The base of pools: how a resource is lent, checked, returned and closed.
 
 A pool decides what is available at once, which task waits for what, and which gets what becomes free; the rest is
 here.
@@ -99,7 +99,7 @@ class Lending(PoolLifecycle, Generic[T, W, E]):
     # lending
 
     def _is_due(self, entry: E) -> bool:
-        """Whether one that was just taken has to be checked."""
+        """True if an entry that was just taken has to be checked."""
         return entry.lent_at - entry.since >= self._hooks.check_after
 
     async def _obtain(self, want: W, entry: E | None, timeout: float | None) -> E:
@@ -231,7 +231,7 @@ class Lending(PoolLifecycle, Generic[T, W, E]):
 
 
 class Loan(AsyncBlock, NotAwaited, AbstractAsyncContextManager[T]):
-    """What `acquire` returns: one block with one resource."""
+    """The return value of `acquire`: a block with a resource."""
 
     __slots__ = ("_borrower", "_entered", "_entry", "_pool", "_timeout", "_want")
 

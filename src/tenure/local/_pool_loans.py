@@ -31,7 +31,7 @@ class Leak:
     seconds: float
     """For how long it has been lent."""
     where: str
-    """Where it was taken: the innermost frames, as a traceback prints them."""
+    """The place of the call: the innermost frames, as a traceback prints them."""
 
 
 class Borrower:

@@ -57,16 +57,16 @@ class PoolState(Generic[E]):
         self.idle: OrderedDict[E, None] = OrderedDict()
         """The idle ones, the most recently used last."""
         self.lent: dict[E, None] = {}
-        """Those that a borrower has, checks, resets or is about to get."""
+        """The entries that a borrower has, checks, resets or is about to get."""
         self.checking = 0
-        """How many of those have no borrower: the pool itself checks them."""
+        """The number of lent entries without a borrower: the pool itself checks them."""
         self.creating: int = 0
         self.closing: int = 0
         self.generation = 0
 
     @property
     def size(self) -> int:
-        """How many slots are in use."""
+        """The number of slots in use."""
         return len(self.idle) + len(self.lent) + self.creating + self.closing
 
     @property

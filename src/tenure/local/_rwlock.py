@@ -44,21 +44,21 @@ class RWLockStatistics:
     """The state of an `RWLock` at one moment, in numbers of tasks."""
 
     policy: Policy
-    """Which tasks go first."""
+    """The rule for which tasks go first."""
     readers: int
-    """How many hold it to read; one that was let in but has not run yet does."""
+    """The number of readers that hold the lock; a reader that was let in but has not run yet counts."""
     writers: int
-    """How many hold it to write: 1 or 0."""
+    """The number of writers that hold the lock: 1 or 0."""
     readers_waiting: int
-    """How many wait to read; those cancelled in this turn of the loop may still count."""
+    """The number of tasks that wait to read; tasks cancelled in this turn of the loop may still count."""
     writers_waiting: int
-    """How many wait to write; those cancelled in this turn of the loop may still count."""
+    """The number of tasks that wait to write; tasks cancelled in this turn of the loop may still count."""
     broken: bool
     """A task ended while it held the lock and others waited: tasks that would have to wait are refused."""
 
     @property
     def tasks_waiting(self) -> int:
-        """How many wait, to read or to write."""
+        """The number of tasks that wait, to read or to write."""
         return self.readers_waiting + self.writers_waiting
 
 
@@ -169,7 +169,7 @@ class RWLock:
         self._end_write()
 
     def locked(self) -> bool:
-        """Whether any task holds it, to read or to write."""
+        """True if any task holds the lock, to read or to write."""
         return bool(self._holders)
 
     def statistics(self) -> RWLockStatistics:
