@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 from tenure.errors import StoreUnavailable
 
 CAP = 256
-"""How many steps a loop inside one operation may take before the answer is `Reply.MORE`."""
+"""The largest number of steps of a loop inside one operation, before the answer is `Reply.MORE`."""
 
 RESPONSE_TIMEOUT = 5.0
 """Seconds after which a server that does not answer counts as gone, by default."""
@@ -18,7 +18,7 @@ A = TypeVar("A")
 
 
 class Operation(Generic[A]):
-    """One atomic step on an engine; `A` is the type of its answer.
+    """An atomic step on an engine; `A` is the type of its answer.
 
     `key` names the object or the session that it concerns; it is empty if it concerns neither.
     Thread safety: any; operations never change.
@@ -48,7 +48,7 @@ class Reply(Enum):
 
 
 class Notice(Enum):
-    """What a hint says when it does not carry an answer."""
+    """The news of a hint that carries no answer."""
 
     ASK = "ask"  # your place changed; only asking shows how
     READY = "ready"  # tasks may be there for an idle taker
@@ -67,7 +67,7 @@ class Notice(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Granted:
-    """It is yours, fenced by `token`."""
+    """The hold is granted, fenced by `token`."""
 
     token: int
 

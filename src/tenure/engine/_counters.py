@@ -9,7 +9,7 @@ from ._answers import ArrivalAnswer, Operation, Reply
 
 
 class RateLimit(NamedTuple):
-    """One limit of a limiter: `rate` per second, with bursts up to `burst`. Its `name` is unique there."""
+    """A limit of a limiter: `rate` per second, with bursts up to `burst`. Its `name` is unique there."""
 
     name: str
     rate: float
@@ -17,7 +17,7 @@ class RateLimit(NamedTuple):
 
 
 class SpendRequest(NamedTuple):
-    """One caller's request to spend a cost for each limit, in all of them or in none.
+    """A caller's request to spend a cost for each limit, in all of them or in none.
 
     It is refused when the delay would be above `max_wait` seconds.
     """
@@ -27,7 +27,7 @@ class SpendRequest(NamedTuple):
 
 
 class Booking(NamedTuple):
-    """What was booked for one limit: `size` seconds at its rate, up to the time `end` of the limiter's own clock."""
+    """A booking in one limit: `size` seconds at its rate, up to the time `end` of the limiter's own clock."""
 
     end: float
     size: float
@@ -63,13 +63,13 @@ class Spend(Operation["Spent | Reply"]):
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """One answer for each request."""
+    """The answers to a `Spend`, one for each request."""
 
     answers: tuple[Spending, ...]
 
 
 class RefundRequest(NamedTuple):
-    """What goes back of the bookings of one spending, which has one for each limit.
+    """A request to give back the bookings of one spending, which has a booking for each limit.
 
     Without `amounts` the caller never went: what no later booking has overtaken goes back. Else an amount for each
     limit goes back, as far as time has not brought it back already; one below zero is booked in addition at once.

@@ -67,7 +67,9 @@ class PutOne(Enlisted[int | Duplicate | Reply]):
 
 @dataclass(frozen=True, slots=True)
 class Enlistment(Generic[A]):
-    """How an operation is applied. `sql` has placeholders like `:name`, casts like CAST(:name AS type), and no `%`."""
+    """The statement that applies an operation. `sql` has placeholders like `:name`, casts like CAST(:name AS
+    type), and no `%`.
+    """
 
     finish: Callable[[Any, list[Any]], A]
     sql: str = ""

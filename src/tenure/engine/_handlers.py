@@ -1,4 +1,4 @@
-"""Which part of an engine applies which operation."""
+"""The assignment of operations to the parts of an engine that apply them."""
 
 from __future__ import annotations
 

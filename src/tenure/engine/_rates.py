@@ -19,7 +19,7 @@ ROUNDING = 1e-6
 
 
 class Booked(NamedTuple):
-    """What is booked of one limit, up to the time `end` (the theoretical arrival time) at `rate` per second."""
+    """The booking of one limit, up to the time `end` (the theoretical arrival time) at `rate` per second."""
 
     end: float
     rate: float
@@ -34,7 +34,7 @@ class Limiter:
     held: float = 0.0
     """For how long it was held off in all, up to `held_until`."""
     last_due: float = 0.0
-    """When the last waiting caller is due, on the limiter's clock."""
+    """The time at which the last waiting caller is due, on the limiter's clock."""
     booked: dict[str, Booked] = field(default_factory=dict[str, Booked])
 
     def time(self, now: float) -> float:
@@ -42,7 +42,7 @@ class Limiter:
         return max(now, self.held_until) - self.held
 
     def is_used(self, now: float) -> bool:
-        """Whether it has any effect; otherwise it is as if it had never been used."""
+        """True if the limiter has any effect; otherwise it is as if it had never been used."""
         return self.used_until() > now
 
     def used_until(self) -> float:
@@ -111,7 +111,7 @@ class Limiter:
         return True
 
     def look(self, limits: tuple[RateLimit, ...], now: float) -> Looked:
-        """What is booked of each limit, and for how long it is held off."""
+        """The bookings of each limit, and the seconds for which the limiter is held off."""
         time = self.time(now)
         debts = tuple(self._ahead(limit, time) * limit.rate for limit in limits)
         return Looked(max(0.0, self.held_until - now), self.held, debts)

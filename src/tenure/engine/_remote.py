@@ -62,7 +62,7 @@ class Remote(Engine):
             self._forget(process)
 
     async def _joined_another(self, process: str) -> bool:
-        """Whether its hints now come on connections that another store's task keeps; if not, no task keeps any."""
+        """True once the hints come on connections that another store's task keeps; if False, no task keeps any."""
         while self._baton.locked():
             with CancelScope() as scope:
                 self._enlisting.add(scope)

@@ -9,7 +9,7 @@ from ._answers import Operation, Reply
 
 @dataclass(frozen=True, slots=True)
 class Ping(Operation[Reply]):
-    """Nothing but a round trip. -> OK"""
+    """A round trip without effect. -> OK"""
 
     key: str = field(default="", init=False, repr=False)
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from ._answers import CAP, Operation, Reply
 
 FAMILIES = ("holds", "claims", "arrivals", "producers", "tasks", "takers")
-"""What a session may have, in the order in which one that ends gives it up."""
+"""The families of items that a session may have, in the order in which a session that ends gives them up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class KeyPage:
 
 
 class SessionItem(NamedTuple):
-    """Something of a `family` that a session has at `key`, or waits for (`held` is False).
+    """An item of a `family` that a session has at `key`, or waits for (`held` is False).
 
     `token` is that of what is held, if it has one, else 0.
 
@@ -90,7 +90,7 @@ class CheckHealth(Operation["Health"]):
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """What matters about the server or file, for people.
+    """The health of the server or file, for people.
 
     `facts` are names and values; each of `problems` is one line that says what is wrong and what to do. `clock_skew`
     is by how many seconds the engine's clock is ahead of this machine's, give or take the time of a round trip.

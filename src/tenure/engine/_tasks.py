@@ -18,7 +18,7 @@ _FROM: dict[str, tuple[str, ...]] = {
 
 
 OnDuplicate = Literal["refuse", "keep", "replace"]
-"""What becomes of a new task whose key another one has."""
+"""The fate of a new task whose key another task has."""
 
 
 class NewTask(NamedTuple):
@@ -111,7 +111,7 @@ class Put(Operation["PutAnswer | Reply"]):
 
 @dataclass(frozen=True, slots=True)
 class PutAnswer:
-    """One answer for each request: Accepted, Conflict, Queued, or REFUSED."""
+    """The answer to a put, one for each request: Accepted, Conflict, Queued, or REFUSED."""
 
     answers: tuple[Accepted | Conflict | Queued | Reply, ...]
 
@@ -125,7 +125,7 @@ class Leave(Operation[Reply]):
 
 
 class Verdict(Enum):
-    """How a delivery of a task ended."""
+    """The way in which a delivery of a task ended."""
 
     DONE = "done"  # with a result
     RETRY = "retry"  # the try failed; ready again after `delay`
@@ -323,7 +323,7 @@ class Move(Operation["Changed | Reply"]):
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """How many were changed; `more` when the cap was reached and the same operation should be sent again.
+    """The number of changed tasks; `more` when the cap was reached and the same operation should be sent again.
 
     `after` is that of the next `Move` to "waiting", the `seq` of the last dead task that was looked at; 0 if there are
     no more.
@@ -446,7 +446,9 @@ class Groups(Operation["GroupPage | Reply"]):
 
 
 class GroupCounts(NamedTuple):
-    """How many tasks of a group are in which state; one that is due counts as delayed until an exchange moves it."""
+    """The number of tasks of a group in each state; a delayed task that is due counts as delayed until an exchange
+    moves it.
+    """
 
     group: str
     waiting: int

@@ -50,7 +50,7 @@ from ._timers import Timers
 
 
 class AcquireRequest(Protocol):
-    """What to ask the engine for, under a session and a name, and how to undo it."""
+    """A request to an engine, under a session and a name, and the operation that undoes it."""
 
     @property
     def key(self) -> str:
@@ -67,7 +67,7 @@ class AcquireRequest(Protocol):
 
 
 class Grant(NamedTuple):
-    """What was granted, under which session and name."""
+    """The answer that ended a wait, with the session and the name under which it was granted."""
 
     session: Session
     name: str
@@ -84,12 +84,12 @@ class Acquisitions:
         self._sessions = sessions
 
     def __len__(self) -> int:
-        """How many tasks wait."""
+        """The number of waiting tasks."""
         return sum(acquisition.waiting for acquisition in self.by_name.values())
 
     @property
     def closed(self) -> bool:
-        """Whether the store closes or has closed: no news will come any more."""
+        """True once the store closes or has closed: no news will come any more."""
         return self._sessions.closed
 
     async def acquire(
@@ -156,7 +156,7 @@ class Acquisitions:
 
 
 class Acquisition(Held):
-    """One attempt to acquire something; the states are at the head of the module.
+    """An attempt to acquire a hold; the states are at the head of the module.
 
     `queued` is the last answer that said to wait; `ended` means that news is ignored.
     """
@@ -203,12 +203,14 @@ class Acquisition(Held):
 
     @property
     def waiting(self) -> bool:
-        """Whether its task is parked and no news has come."""
+        """True while its task is parked and no news has come."""
         return self._parked is not None and not self._parked.done()
 
     @property
     def untouched(self) -> bool:
-        """Whether the engine has surely not done what was asked: it was never sent, or was refused at the first try."""
+        """True if the engine has surely not applied the request: it was never sent, or was refused at the first
+        try.
+        """
         if self._asked_again or self._reply not in (None, Reply.GONE):
             return False
         tries = 0 if self._call is None else self._call.tries
@@ -272,7 +274,7 @@ class Acquisition(Held):
         self._acquisitions.reasker.add(self.request.key, self, answer.ask_again_in)
 
     def on_news(self, news: object) -> None:
-        """What ends the wait has come; a second time nothing happens."""
+        """End the wait with the news; a second call has no effect."""
         parked = self._parked
         if self._news is None and (parked is None or not parked.done()):
             self._news = news

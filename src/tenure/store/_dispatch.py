@@ -38,14 +38,16 @@ from ._home import Home
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0
 
 WINDOW = 2 * CAP
-"""How many operations may be under way: a batch, and one that forms meanwhile. What is urgent waits for no more."""
+"""The number of operations that may be under way: a batch, and the next one that forms meanwhile. Urgent
+operations need not wait for room."""
 
 MOST_REPEATS = 100_000
-"""How often an operation may be answered MORE: each time the engine has done `CAP` steps of expiry."""
+"""The number of times that an operation may be answered MORE: each time the engine has done `CAP` steps of
+expiry."""
 
 
 class Call(Generic[A]):
-    """One operation under way; a caller that no longer wants it clears `wanted`.
+    """An operation under way; a caller that no longer wants its answer clears `wanted`.
 
     `tries` counts how often it was sent, `repeats` how often the answer was MORE. `resent` is true once it was sent
     again because no answer had come.
@@ -81,7 +83,7 @@ class Dispatcher:
         self._submitting = False
         self._backoff = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE)
         self._held_up = False
-        """Nothing is submitted until `run` goes on: there is a pause, or a fault."""
+        """True while nothing is submitted until `run` goes on: there is a pause, or a fault."""
         self._soon: dict[Callable[[], object], None] = {}
         self._idle: Line[None, None] = Line(_nothing)
         self._callers: Line[Call[Any], Any] = Line(_unwant)
@@ -94,7 +96,7 @@ class Dispatcher:
 
     @property
     def pending(self) -> int:
-        """How many operations are not yet answered."""
+        """The number of operations that are not yet answered."""
         return len(self._again) + len(self._waiting) + len(self._under_way)
 
     def send(
@@ -292,7 +294,7 @@ class Dispatchers:
 
     @property
     def pending(self) -> int:
-        """How many operations are not yet answered."""
+        """The number of operations that are not yet answered."""
         return sum(dispatcher.pending for dispatcher in self.all)
 
     def of(self, name: str) -> Dispatcher:

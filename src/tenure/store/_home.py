@@ -1,4 +1,4 @@
-"""Where a store belongs: the event loop, the thread and the process in which it was opened."""
+"""The affinity of a store: the event loop, the thread and the process in which it was opened."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ _AFTER_AN_ERROR = 1.0
 
 
 class InQueue(Protocol):
-    """Something that waits in a queue of the engine."""
+    """An acquisition that waits in a queue of the engine."""
 
     name: str
     session: Session
@@ -28,7 +28,7 @@ class InQueue(Protocol):
         ...
 
     def on_news(self, news: object, /) -> None:
-        """It was granted (`Granted`), or has to ask for itself (`Notice.ASK`)."""
+        """End the wait: it was granted (`Granted`), or has to ask for itself (`Notice.ASK`)."""
         ...
 
 

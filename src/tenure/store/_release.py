@@ -30,7 +30,7 @@ from ._sessions import Session
 
 
 class PendingRelease:
-    """Something that is being released. `answer` is the engine's acknowledgement, None until it is there.
+    """A release on its way. `answer` is the engine's acknowledgement, None until it is there.
 
     `since` is when it was handed over.
 
@@ -80,7 +80,9 @@ class PendingRelease:
             wake(parked)
 
     def waiter(self) -> Parked | None:
-        """What to await for the acknowledgement, in a shield with a deadline; None if it is there."""
+        """The awaitable that ends with the acknowledgement, for a shield with a deadline; None if the
+        acknowledgement is there.
+        """
         if self.over:
             return None
         parked = park()
@@ -111,7 +113,7 @@ class SettleTimeouts:
         self._closed = False
 
     def waiter(self, release: PendingRelease) -> Parked | None:
-        """What to await for the acknowledgement, in a shield; None if there is nothing to wait for.
+        """The awaitable for the acknowledgement, to be awaited in a shield; None if there is nothing to wait for.
 
         It ends with the acknowledgement, when the time is over, and when the session is lost.
         """

@@ -63,7 +63,7 @@ boot_time: Callable[[], float] = (
 
 
 class Held:
-    """What a session holds or waits for."""
+    """A hold of a session, or a wait for one."""
 
     __slots__ = ()
 
@@ -73,12 +73,14 @@ class Held:
         return None
 
     def lose(self, reason: str) -> None:
-        """It is lost, or the session is, or the store closes: once or several times. Synchronous; must not raise."""
+        """End the hold: it is lost, or its session is, or the store closes. May be called more than once.
+        Synchronous; must not raise.
+        """
         raise NotImplementedError
 
 
 class Unreleased(Protocol):
-    """Something that is being released and that the engine has not acknowledged."""
+    """A release that the engine has not acknowledged."""
 
     def send_again(self) -> None:
         """Send it once more if the engine has refused it."""
@@ -90,7 +92,9 @@ class Unreleased(Protocol):
 
 
 class Session:
-    """One registration. `lost` is why it is over, or None; the states are at the head of the module."""
+    """A registration at the engine. `lost` is the reason why it is over, or None; the states are at the head of
+    the module.
+    """
 
     def __init__(
         self, name: str, ttl: float, dispatcher: Dispatcher, reporter: Reporter | None = None
@@ -103,7 +107,7 @@ class Session:
         self.lost: str | None = None
         self.held: dict[Held, None] = {}
         self.unreleased: dict[Unreleased, float] = {}
-        """What was released and is not acknowledged, and since when."""
+        """The releases that are not acknowledged, with the time since when."""
         self._dismissed = False
         self._boot_deadline = -inf
         self._thread = get_ident()
@@ -121,7 +125,7 @@ class Session:
 
     @property
     def usable(self) -> bool:
-        """Whether it has been opened and is not over."""
+        """True if the session has been opened and is not over."""
         return self.deadline > -inf and self.look() is None
 
     def remaining(self) -> float:
@@ -131,7 +135,9 @@ class Session:
         return max(0.0, min(self.deadline - now(), self._boot_deadline - boot_time()))
 
     def look(self, time: float | None = None) -> str | None:
-        """Why the session is over, or None; loses it if its time has passed. `time` is now, if that is known."""
+        """The reason why the session is over, or None; loses it if its time has passed. `time` is now, if that is
+        known.
+        """
         if self.lost is None and self.deadline > -inf:
             if (now() if time is None else time) >= self.deadline:
                 self.lose("expired")
@@ -140,18 +146,18 @@ class Session:
         return self.lost
 
     def is_over(self) -> bool:
-        """Whether it may no longer be trusted; from any thread, without effect."""
+        """True once the session may no longer be trusted; from any thread, without effect."""
         if self.lost is not None or boot_time() >= self._boot_deadline:
             return True
         # another thread has no loop, or one with a clock of its own: there the boot clock alone has to do
         return get_ident() == self._thread and anyio.current_time() >= self.deadline
 
     def add(self, held: Held) -> None:
-        """Something is held, or waited for, under this session."""
+        """Add a hold, or a wait for one, to this session."""
         self.held[held] = None
 
     def drop(self, held: Held) -> None:
-        """It is not any more. When the last has left a lost session, `CloseSession` is sent."""
+        """Remove a hold or a wait. When the last has left a lost session, `CloseSession` is sent."""
         self.held.pop(held, None)
         if self._dismissed:
             self._close_if_left()
@@ -256,7 +262,7 @@ class Session:
             self._line.grant(waiter, None)
 
     def fail(self, problem: Exception) -> None:
-        """It could not be opened."""
+        """End the wait for a session that could not be opened."""
         self.lost = "refused"
         for waiter in self._line:
             self._line.fail(waiter, type(problem)(*problem.args))

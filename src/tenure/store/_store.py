@@ -76,7 +76,7 @@ class StoreStatistics:
 
 
 class Store(AsyncBlock, AsyncContextManagerMixin):
-    """This process's open handle on an engine: made by `open_store`, entered with `async with`.
+    """A process's open handle on an engine: made by `open_store`, entered with `async with`.
 
     `namespace` separates the users of one engine. `ttl` is for how many seconds what is held outlives a process that
     died, at least 0.5. `codec` turns payloads into bytes. Leaving a block waits for the acknowledgement for at most
@@ -117,7 +117,7 @@ class Store(AsyncBlock, AsyncContextManagerMixin):
         self.codec: Codec = check_codec(codec) or JsonCodec()
         self.reporter: Reporter = Reporter(observer, later=self._log_later)
         self.observer = observer
-        """What receives the events."""
+        """The observer that receives the events."""
         self.process: str = _new_process()
         self._home = Home()
         self._engine = engine
@@ -138,17 +138,19 @@ class Store(AsyncBlock, AsyncContextManagerMixin):
 
     @property
     def url(self) -> str:
-        """Where the state is kept."""
+        """The engine's address, without a password."""
         return self._engine.url
 
     @property
     def ready(self) -> bool:
-        """Whether the store is open, its engine can be reached, and each session in use is alive, as far as known."""
+        """True if the store is open, its engine can be reached, and each session in use is alive, as far as
+        known.
+        """
         return self.unready is None
 
     @property
     def unready(self) -> str | None:
-        """Why the store is not `ready`, in words; None if it is."""
+        """The reason why the store is not `ready`, in words; None if it is."""
         if (trouble := self.availability.trouble) is not None:
             return f"the store {self.url} {trouble}"
         if self._upkeep is None or self._closing:
@@ -211,7 +213,7 @@ class Store(AsyncBlock, AsyncContextManagerMixin):
         return anyio.current_time() - start
 
     async def statistics(self) -> StoreStatistics:
-        """This store at this moment; also while it closes. Raises `RuntimeError` if it was never opened."""
+        """The statistics of this store; also while it closes. Raises `RuntimeError` if it was never opened."""
         await anyio.lowlevel.checkpoint()
         self.check_here()
         assert self._upkeep is not None
@@ -241,7 +243,7 @@ class Store(AsyncBlock, AsyncContextManagerMixin):
         return self.prefix(kind) + check_name("name", name)
 
     def prefix(self, kind: str) -> str:
-        """What the engine's keys of all objects of a kind begin with."""
+        """The beginning of the engine's keys of all objects of a kind."""
         return f"{self.namespace}:{kind}:"
 
     def check_here(self) -> None:
@@ -279,7 +281,7 @@ class Store(AsyncBlock, AsyncContextManagerMixin):
         return self._running().start(name, function, *args)
 
     def enlist(self, operation: Enlisted[A]) -> Enlistment[A]:
-        """How an operation is applied within a transaction of the user's. From any thread.
+        """The way to apply an operation within a transaction of the user's. From any thread.
 
         Raises `EngineError` if the engine takes no part in such transactions, `StoreClosed`.
         """
@@ -312,7 +314,7 @@ class Store(AsyncBlock, AsyncContextManagerMixin):
         return self._acquisitions.acquire(request, ttl, on_position)
 
     def attempt(self, request: AcquireRequest, session: Session) -> Acquisition:
-        """One attempt to acquire it, for a pattern that handles the outcome itself. Raises `StoreClosed`."""
+        """An attempt to acquire a hold, for a pattern that handles the outcome itself. Raises `StoreClosed`."""
         self._running()
         return Acquisition(self._acquisitions, session, request)
 
@@ -404,7 +406,7 @@ class Store(AsyncBlock, AsyncContextManagerMixin):
 
     @property
     def _consequences(self) -> tuple[type[Exception], ...]:
-        """What the store's block may raise only because the store has ended."""
+        """The errors that the store's block may raise only because the store has ended."""
         return () if self._fault is None else (StoreClosed, LeaseLost)
 
     def _refuse(self) -> None:

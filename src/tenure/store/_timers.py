@@ -1,4 +1,4 @@
-"""Everything that a store does later, from one job that sleeps until the next of it is due."""
+"""The timers of a store: a job sleeps until the next of them is due."""
 
 from __future__ import annotations
 
