@@ -16,7 +16,7 @@ _ENDED_BY_A_FAULT = "the store has ended by a fault; the next call opens another
 
 
 class Link:
-    """One store, and the task that keeps it open. On the loop alone."""
+    """A store, and the task that keeps it open. On the loop alone."""
 
     def __init__(self, make: Callable[[], Store]) -> None:
         self.handles: set[object] = set()

@@ -34,7 +34,7 @@ Params = ParamSpec("Params")
 R = TypeVar("R")
 
 class Lease:
-    """What is held, for as long as the block lasts.
+    """A hold, for as long as the block lasts.
 
     `token` is the fence: it is higher than that of every earlier grant. Send it with each write, and let the receiver
     refuse lower ones. `lost` is None, or why the lease was lost.
@@ -47,14 +47,15 @@ class Lease:
     @property
     def lost(self) -> str | None: ...
     def sql_guard(self, table: str = "tenure_fences", *, name: str | None = None) -> SqlGuard:
-        """What refuses this holder's writes to a PostgreSQL or SQLite database once a later holder has written.
+        """The guard that refuses this holder's writes to a PostgreSQL or SQLite database once a later holder has
+        written.
 
         `table` is where the newest tokens are kept, `name` says what is fenced: by default what is held. Raises
         `RuntimeError` for what several may hold at the same time (a semaphore, a lock for reading): they would refuse
         one another."""
 
     def lua_guard(self, key: str | None = None) -> LuaGuard:
-        """What refuses this holder's Lua scripts on Redis once a later holder has run one.
+        """The guard that refuses this holder's Lua scripts on Redis once a later holder has run one.
 
         `key` is where the newest token is kept, by default "fence:" and what is held. Raises as `sql_guard` does."""
 
@@ -94,28 +95,30 @@ class Task(Generic[P_co]):
     @property
     def cancelled(self) -> bool: ...
     def sql_guard(self, table: str = "tenure_fences", *, name: str | None = None) -> SqlGuard:
-        """What refuses this holder's writes to a PostgreSQL or SQLite database once a later holder has written.
+        """The guard that refuses this holder's writes to a PostgreSQL or SQLite database once a later holder has
+        written.
 
         `table` is where the newest tokens are kept, `name` says what is fenced: by default what is held. Raises
         `RuntimeError` for what several may hold at the same time (a semaphore, a lock for reading): they would refuse
         one another."""
 
     def lua_guard(self, key: str | None = None) -> LuaGuard:
-        """What refuses this holder's Lua scripts on Redis once a later holder has run one.
+        """The guard that refuses this holder's Lua scripts on Redis once a later holder has run one.
 
         `key` is where the newest token is kept, by default "fence:" and what is held. Raises as `sql_guard` does."""
 
     @property
     def payload(self) -> P_co:
-        """What was put. Raises `ValueError` for what the queue's codec refuses."""
+        """The payload that was put. Raises `ValueError` for data that the queue's codec refuses."""
 
     @property
     def last_progress(self) -> Any:
-        """What an earlier delivery reported last; None if nothing. Raises `ValueError` for what the codec refuses."""
+        """The last report of an earlier delivery; None without one. Raises `ValueError` for data that the codec
+        refuses."""
 
     @property
     def meta(self) -> dict[str, str]:
-        """What the producer sent along with the payload."""
+        """The texts that the producer sent along with the payload."""
 
     def set_result(self, value: Any) -> None:
         """Set what `queue.result(task_id)` returns once the task is done; the last call counts.
@@ -188,7 +191,7 @@ class Lock:
         Interruption: while waiting, no place is kept and nothing is held."""
 
     def locked(self) -> bool:
-        """Whether anybody holds the lock at this moment, in any process. Raises `StoreClosed`, `EngineError`."""
+        """True if any process holds the lock at this time. Raises `StoreClosed`, `EngineError`."""
 
     def holders(self) -> LockStatus:
         """The holders and the waiters of the lock, and since when."""
@@ -323,7 +326,7 @@ class RateLimiter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Nothing: what was spent is not given back. No checkpoint."""
+        """Do nothing: a spent cost is not given back. No checkpoint."""
 
     def acquire(self, cost: Cost = 1, fail_fast: bool = False) -> None:
         """Spend `cost` as soon as the rate allows it.
@@ -681,7 +684,7 @@ class Job(Generic[Params, R]):
         """Like `put`, but raises `QueueFull` instead of waiting. Interruption: it may be put."""
 
     def item(self, *args: Params.args, **kwargs: Params.kwargs) -> Item[dict[str, Any]]:
-        """What `put` puts, for `WorkQueue.put_many`. Raises `TypeError` as `put` does."""
+        """The item that `put` puts, for `WorkQueue.put_many`. Raises `TypeError` as `put` does."""
 
     def result(self, task_id: int) -> R:
         """Wait until the task has ended and return what the function has returned, as the codec makes it.

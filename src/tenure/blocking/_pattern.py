@@ -79,12 +79,12 @@ def members(cls: type[Any], left_out: str) -> Iterator[tuple[str, Any]]:
 
 
 def returns(function: Callable[..., Any]) -> str:
-    """What a function returns, as its annotation has it."""
+    """The return annotation of a function, as text."""
     return str(function.__annotations__.get("return", ""))
 
 
 class Made:
-    """What classes that are made have in common: an asynchronous object, and how to call it."""
+    """The base of the generated classes: an asynchronous object, and how to call it."""
 
     _inside: Any
 
@@ -109,7 +109,7 @@ class Made:
 
 
 class Held(Made):
-    """What a block hands over."""
+    """The object that a block hands over."""
 
     def __init__(self, inside: Any, portal: Portal) -> None:
         self._inside = inside
@@ -131,7 +131,7 @@ class Held(Made):
 
 
 class Pattern(Made):
-    """What is made over a store: for each store that is opened, it makes the asynchronous object over that."""
+    """A pattern over a synchronous store: it makes the asynchronous object anew for each store that is opened."""
 
     def __init__(self, owner: Any, make: Callable[[Any], Any]) -> None:
         self._owner = owner

@@ -47,7 +47,7 @@ _OF_PARENT = (
 
 
 class Handle:
-    """What a user opens and closes; as long as one is open, so is the portal that it has used."""
+    """An object that a user opens and closes; as long as a handle is open, so is the portal that it has used."""
 
     closed = False
 
@@ -60,7 +60,7 @@ class Portal:
 
     def __init__(self) -> None:
         self.ended: bool = False
-        """Whether the portal takes no more requests."""
+        """True once the portal takes no more requests."""
         self.gone: deque[Watch] = deque()
         """References to callers that were freed before their requests were over."""
         self.entered: dict[Hashable, object] = {}
@@ -127,7 +127,7 @@ class Portal:
 
     @property
     def is_of_parent(self) -> bool:
-        """Whether this process is a child that was forked while its parent used this portal."""
+        """True if this process is a child that was forked while its parent used this portal."""
         return self._pid != os.getpid()
 
     def refusal(self) -> BaseException:

@@ -61,7 +61,7 @@ def open_store(
 
 
 def _shared_by(where: object, options: Mapping[str, object]) -> Hashable:
-    """What stores have in common that share a connection; None if this one shares its with no other."""
+    """The key under which stores share a connection; None if this store shares its connection with no other."""
     if not isinstance(where, str) or where.lower().startswith("memory:"):
         return None
     # objects may be equal without a hash: they are compared by what they are
@@ -90,7 +90,7 @@ class Store(SyncBlock, Handle):
 
     @property
     def url(self) -> str:
-        """Where the state is kept."""
+        """The engine's address, without a password."""
         return self.template.url
 
     def __repr__(self) -> str:

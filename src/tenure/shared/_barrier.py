@@ -126,7 +126,7 @@ class Barrier:
         await self._store.call(ResetBarrier(self._request.key))
 
     async def statistics(self) -> BarrierStatistics:
-        """How it stands. Raises `EngineError`, `StoreClosed`."""
+        """The state of the barrier. Raises `EngineError`, `StoreClosed`."""
         parties, generation, waiting, broken, _ = await self._store.call(Arrivals(self._request.key))
         return BarrierStatistics(parties, generation, waiting, broken)
 
@@ -179,7 +179,9 @@ class _Party:
 
 
 def _gives_way(problem: BaseException) -> bool:
-    """Whether the outcome may replace it: a scope that is cancelled raises anew at the next checkpoint."""
+    """True if the outcome may replace the exception: a scope that is cancelled raises anew at the next
+    checkpoint.
+    """
     if isinstance(problem, anyio.get_cancelled_exc_class()):
         return anyio.current_effective_deadline() == -inf
     return isinstance(problem, TenureError)

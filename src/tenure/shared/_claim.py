@@ -57,7 +57,9 @@ class Claim(Lease):
 
     @property
     def metadata(self) -> dict[str, Any]:
-        """What was stored with the resource when it was claimed, or by `set_metadata`; decoded each time it is read."""
+        """The metadata that was stored with the resource when it was claimed, or by `set_metadata`; decoded at
+        each read.
+        """
         return decode(self._store.codec, self._fields)
 
     @property
@@ -100,7 +102,7 @@ class Claim(Lease):
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """What is called with a claim before it is lent, and for how many seconds at most."""
+    """The function that is called with a claim before it is lent, and its time limit in seconds."""
 
     function: Callable[[Claim], object]
     timeout: float

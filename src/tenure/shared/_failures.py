@@ -17,7 +17,7 @@ _LONGEST_TRACEBACK = 8192
 
 
 class Failures(NamedTuple):
-    """What failed: the last try, and one line for each of up to ten before it, the oldest first."""
+    """The failures of a task: the last try, and one line for each of up to ten before it, the oldest first."""
 
     attempt: int = 0
     error: str = ""

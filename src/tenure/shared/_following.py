@@ -22,7 +22,7 @@ from ._watch import Watch, new_line, wake
 
 
 class Feed:
-    """What is known of one task that somebody in this process follows. A job asks for it at each hint.
+    """The news of one task that followers in this process share. A job asks for its record at each hint.
 
     `version` counts the records that differed. Then comes the end: of the task, or `error`.
     """

@@ -97,7 +97,7 @@ class Job(Generic[Params, R]):
         return await self.queue.try_put(self._arguments(args, kwargs), **self._options)
 
     def item(self, *args: Params.args, **kwargs: Params.kwargs) -> Item[dict[str, Any]]:
-        """What `put` puts, for `WorkQueue.put_many`. Raises `TypeError` as `put` does."""
+        """The item that `put` puts, for `WorkQueue.put_many`. Raises `TypeError` as `put` does."""
         return Item(self._arguments(args, kwargs), **self._options)
 
     async def result(self, task_id: int) -> R:

@@ -29,14 +29,14 @@ _ONE_TRY = 1.0
 
 @dataclass(frozen=True, slots=True)
 class LeaseRequest:
-    """What to ask the engine for. With `wait=False`, it refuses what is not free."""
+    """The request for a hold. With `wait=False`, the engine refuses a hold that is not free."""
 
     key: str
     wait: bool = field(default=True, kw_only=True)
 
     @property
     def shared(self) -> bool:
-        """Whether others may hold it at the same time."""
+        """True if others may hold the key at the same time."""
         return False
 
     def ask(self, session: str, name: str) -> Operation[Any]:
@@ -68,7 +68,7 @@ class HoldRequest(LeaseRequest):
 
 
 class Lease(Guarded, Held):
-    """What is held, for as long as the block lasts.
+    """A hold, for as long as the block lasts.
 
     `token` is the fence: it is higher than that of every earlier grant. Send it with each write, and let the receiver
     refuse lower ones. `lost` is None, or why the lease was lost.
@@ -154,7 +154,7 @@ class Hold(LeasedBlock[H, Grant, None]):
     __slots__ = ("_exclusive", "_kind", "_release", "_request", "_since", "_timeout", "_ttl", "grant")
 
     grant: Grant
-    """What the engine has granted, once the block is entered."""
+    """The engine's grant, once the block is entered."""
 
     def __init__(
         self,

@@ -116,7 +116,7 @@ class Lock(AsyncBlock):
         raise RuntimeError(f"{self._key}: not held by this task")
 
     async def locked(self) -> bool:
-        """Whether anybody holds the lock at this moment, in any process. Raises `StoreClosed`, `EngineError`."""
+        """True if any process holds the lock at this time. Raises `StoreClosed`, `EngineError`."""
         return bool((await self.holders()).holders)
 
     async def holders(self) -> LockStatus:

@@ -1,4 +1,4 @@
-"""What travels with a task besides its payload: a few short texts, for tracing, requests and tenants."""
+"""The texts that travel with a task besides its payload: few and short, for tracing, requests and tenants."""
 
 from __future__ import annotations
 

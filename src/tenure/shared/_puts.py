@@ -17,7 +17,7 @@ _MOST_BYTES = 4 * 2**20
 
 
 class _Request(Held):
-    """One caller's tasks; what its session may lose is its place in the line on the engine."""
+    """A caller's tasks; its session may lose their place in the line on the engine."""
 
     __slots__ = ("again", "queued_in", "request", "room", "sent", "size", "waiter")
 

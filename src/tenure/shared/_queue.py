@@ -141,7 +141,7 @@ class _QueueClient:
                 pass
 
     def feed(self, task_id: int) -> Feed:
-        """What the followers of a task in this process share; it needs the hints that come here."""
+        """The news that the followers of a task in this process share; it needs the hints that come here."""
         return self.watchers.feed(task_id)
 
     def on_found(self, session: Session, one: SessionItem) -> None:

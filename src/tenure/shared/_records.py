@@ -66,13 +66,15 @@ class QueueStatistics:
 
     @property
     def unfinished(self) -> int:
-        """How many tasks are waiting, delayed or leased."""
+        """The number of tasks that are waiting, delayed or leased."""
         return self.waiting + self.delayed + self.leased
 
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """Whether the books of a queue balance; true if they do. `problems` says what does not."""
+    """The result of an audit; true if the counts of a queue agree with its tasks. `problems` names each
+    disagreement.
+    """
 
     statistics: QueueStatistics
     problems: tuple[str, ...] = ()
@@ -116,7 +118,7 @@ class TaskRecord(Generic[P_co]):
 
     @property
     def ended(self) -> bool:
-        """Whether it is done, dead, discarded, cancelled or expired."""
+        """True if the task is done, dead, discarded, cancelled or expired."""
         return self.rank > 0
 
 
@@ -129,17 +131,17 @@ class TaskPage(Generic[P_co]):
 
 
 def statistics_of(counts: QueueCounts) -> QueueStatistics:
-    """What the engine has counted, for the user."""
+    """The engine's counts of a queue, for the user."""
     return QueueStatistics(**{name: getattr(counts, name) for name in QueueStatistics.__dataclass_fields__})
 
 
 def ended_of(s: QueueStatistics) -> int:
-    """How many tasks have ended, in any way."""
+    """The number of tasks that have ended, in any way."""
     return s.done + s.dead + s.cancelled + s.expired + s.discarded + s.purged
 
 
 def record_of(record: Record, payloads: Codec[P], codec: Codec) -> TaskRecord[P]:
-    """What the engine has of a task, for the user; `codec` is for the rest."""
+    """The engine's record of a task, for the user; `codec` is for the rest."""
     failures, done = read(record.failure), record.state == "done"
     undecoded: dict[str, bytes] = {}
 

@@ -17,7 +17,7 @@ from ._claim import Check, Claim, ClaimRequest, claiming, decode, encode
 
 @dataclass(frozen=True, slots=True)
 class PooledResource:
-    """One resource of a pool, at one moment.
+    """A resource of a pool, at one moment.
 
     `state` is "free", "claimed" (by `process`, with `token`), "resting" (for `rest` more seconds) or "retired" (for
     that `reason`).
@@ -35,7 +35,7 @@ class PooledResource:
 
 @dataclass(frozen=True, slots=True)
 class ResourcePoolStatistics:
-    """How many resources of a pool are in which state, and how many claimers wait, over all processes."""
+    """The number of resources of a pool in each state, and of waiting claimers, over all processes."""
 
     free: int
     claimed: int
@@ -45,7 +45,7 @@ class ResourcePoolStatistics:
 
     @property
     def size(self) -> int:
-        """How many resources there are."""
+        """The number of resources."""
         return self.free + self.claimed + self.resting + self.retired
 
 

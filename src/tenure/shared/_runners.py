@@ -35,7 +35,7 @@ Handle = Callable[[Any], Awaitable[Any]]
 
 
 class Turn(Protocol):
-    """What a runner enters before it takes tasks, and keeps from one task to the next."""
+    """The turn of a runner, entered before it takes tasks, and kept from one task to the next."""
 
     def time_limit(self) -> float | None:
         """For how many seconds to wait for the next task; None: the turn is over."""
@@ -80,7 +80,7 @@ class Runners:
         self.running: bool = False
         self.busy: int = 0
         self.counts: Counter[str] = Counter()
-        """What became of the tasks, by the names of events."""
+        """The outcomes of the tasks, by the names of events."""
         self._queue = queue
         traces = queue.store.reporter.tracing is not None
         self._handlers: Sequence[Handle] = (

@@ -1,4 +1,4 @@
-"""What a process spends on its limiters: batched by key, and waited for here."""
+"""The spendings of a process on its limiters: batched by key, and waited for here."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class _Wanted(NamedTuple):
 
 
 class _Back(NamedTuple):
-    """What goes back. The latest bookings come first."""
+    """A refund on its way. The latest bookings come first."""
 
     order: float
     number: int
@@ -97,7 +97,7 @@ class Spenders:
             spender.look()
 
     def on_found(self, session: Session, one: SessionItem) -> None:
-        """Nothing: a limiter leaves no items in a session."""
+        """Do nothing: a limiter leaves no items in a session."""
 
     def close(self) -> None:
         """End all waits: the store closes."""
@@ -175,7 +175,7 @@ class _Spender:
         self._turns.schedule()
 
     def look(self) -> None:
-        """It was held off, or may have been: callers that wait stay until the answer has come."""
+        """Check whether the limiter was held off: callers that wait stay until the answer has come."""
         if self._waiting or self._spends:
             self._looks += 1
             self._spenders.store.send(Look(self._key), partial(self._on_look, self._looks))

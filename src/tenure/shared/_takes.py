@@ -257,7 +257,7 @@ class Takers(Held):
         self._wake_quiet()
 
     def wake(self) -> None:
-        """Nothing: a caller that waits for a verdict has its own deadline."""
+        """Do nothing: a caller that waits for a verdict has its own deadline."""
 
     def send_again(self) -> None:
         """Try once more what the engine has refused. For the session alone."""

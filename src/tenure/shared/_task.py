@@ -42,12 +42,12 @@ _EVENTS = {
 
 
 def event_of(settle: Settle, refused: str | None) -> str:
-    """What the end of a try is called; `refused` is why the engine has not accepted the verdict."""
+    """The event for the end of a try; `refused` is why the engine has not accepted the verdict."""
     return "task.lost" if refused else _EVENTS[settle.verdict]
 
 
 class Source(Protocol):
-    """What a task needs to know of the queue it comes from."""
+    """The attributes of a queue that its tasks need."""
 
     store: Store
     name: str
@@ -143,18 +143,20 @@ class Task(Guarded, Held, Generic[P_co]):
 
     @property
     def payload(self) -> P_co:
-        """What was put. Raises `ValueError` for what the queue's codec refuses."""
+        """The payload that was put. Raises `ValueError` for data that the queue's codec refuses."""
         return decoded(self._queue.codec, f"{self._name}: the payload", self._payload)
 
     @property
     def last_progress(self) -> Any:
-        """What an earlier delivery reported last; None if nothing. Raises `ValueError` for what the codec refuses."""
+        """The last report of an earlier delivery; None without one. Raises `ValueError` for data that the codec
+        refuses.
+        """
         report = report_in(self._progress)
         return decoded(self._queue.store.codec, f"{self._name}: the progress", report) if report else None
 
     @property
     def meta(self) -> dict[str, str]:
-        """What the producer sent along with the payload."""
+        """The texts that the producer sent along with the payload."""
         return decode_meta(self._meta)
 
     def set_result(self, value: Any) -> None:
@@ -251,7 +253,7 @@ class Task(Guarded, Held, Generic[P_co]):
         return None if self._joined else (f"{self.id} {self.token}", self.token)
 
     def lose(self, reason: str) -> None:
-        """It is lost, its session is, or the store closes."""
+        """Cancel the body because the task or its session is lost, or the store closes."""
         if self.lost is None:
             self.lost = reason
             if self._scope is not None:
@@ -266,7 +268,8 @@ class Task(Guarded, Held, Generic[P_co]):
     # for completing many at once
 
     def completion(self, key: str) -> tuple[Session, Settle] | None:
-        """What completes it, and under which session; None if it is not held, or will end in another way.
+        """The operation that completes the task, and its session; None if the task is not held, or will end in
+        another way.
 
         Raises `ValueError` if its queue has another key. For the queue alone.
         """
@@ -286,7 +289,7 @@ class Task(Guarded, Held, Generic[P_co]):
     # for the block and the worker
 
     def verdict(self, failure: BaseException | None, retry: Retry) -> Settle:
-        """What it means for the task that its body ended with this failure, or with none."""
+        """The verdict on the task after its body ended with this failure, or with none."""
         if failure is None:
             if self._joined:
                 problem = RuntimeError("the transaction that completes the task was not committed")
@@ -310,7 +313,7 @@ class Task(Guarded, Held, Generic[P_co]):
         return settle._replace(verdict=Verdict.DEAD, result=result, ttl=self._queue.dead_ttl)
 
     def interrupted(self) -> Settle:
-        """What it means for the task that its body was interrupted, or did not start."""
+        """The verdict on the task after its body was interrupted, or did not start."""
         verdict = Verdict.CANCEL if self.cancelled else Verdict.GIVE_BACK
         return Settle(self.id, self.token, verdict, ttl=self._queue.results_ttl)
 
@@ -480,5 +483,5 @@ class TakeBlock(LeasedBlock[Task[P], tuple[Session, Taken], bool]):
 
 
 def _is_silent(error: BaseException | None) -> bool:
-    """Whether no exception goes on, so that nothing else says that the verdict came too late."""
+    """True if no exception goes on, so that nothing else says that the verdict came too late."""
     return error is None or isinstance(error, (RetryLater, Discard, Dead))

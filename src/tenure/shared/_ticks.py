@@ -1,4 +1,4 @@
-"""When a schedule is due: at multiples of some seconds, or as a cron expression says."""
+"""The due times of a schedule: at multiples of some seconds, or as a cron expression says."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ _LEAST_PAUSE = 0.05
 
 
 class Watch(Held):
-    """One caller's wait in a queue of waiters, entered before the engine is asked, so that no hint is missed.
+    """A caller's wait in a queue of waiters, entered before the engine is asked, so that no hint is missed.
 
     `on_last` is called when the last waiter has gone.
     """
