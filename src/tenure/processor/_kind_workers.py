@@ -73,7 +73,7 @@ Where = Mapping[str, Any] | Callable[[Task], Mapping[str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What the tasks of all kinds enter; None for what there is not. Times are in seconds."""
+    """The parts of the processor that tasks of all kinds enter; None for a missing part. Times are in seconds."""
 
     handler: Callable[[Task, Context], Awaitable[Any]]
     timeout: float | None
@@ -89,7 +89,7 @@ class Parts:
 
     @property
     def any(self) -> bool:
-        """Whether there is anything to enter."""
+        """True if there is any part to enter."""
         return any(part is not None for part in (self.claims, self.pool, self.limiter, self.places))
 
 
@@ -155,12 +155,12 @@ class KindWorkers:
 
     @property
     def allowed(self) -> int:
-        """How many tasks at once at present."""
+        """The number of concurrent tasks at present."""
         return self._turns.allowed
 
     @property
     def busy(self) -> int:
-        """How many tasks it has."""
+        """The number of tasks under way."""
         return self.meter.window.level("busy")
 
     def begin_draining(self) -> None:

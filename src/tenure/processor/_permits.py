@@ -30,7 +30,7 @@ _TURN = 1.0
 _MOMENT = 0.1
 """Seconds that a worker without a task keeps what others wait for. The engine has to answer in that time."""
 _AHEAD = 8
-"""How many workers of a kind ask for a permit, or wait for a task with one, at once."""
+"""The largest number of workers of a kind that ask for a permit, or wait for a task with a permit, at once."""
 
 
 async def agree_on(limit: Semaphore) -> None:
@@ -47,7 +47,7 @@ class Permits:
 
     def __init__(self, limit: Semaphore, meter: Meter) -> None:
         self.ahead = 1
-        """How many workers without a task may ask at present."""
+        """The number of workers without a task that may ask at present."""
         self._limit = limit
         self._meter = meter
         self._idle = False

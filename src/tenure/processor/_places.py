@@ -35,11 +35,11 @@ class Places:
 
     @property
     def full(self) -> bool:
-        """Whether each place has a task."""
+        """True if each place has a task."""
         return sum(self._used.values()) >= self.size
 
     def most(self, kind: str | None) -> int:
-        """How many places the kind may count on at present: its own, or all that the others leave."""
+        """The number of places that the kind may count on at present: its own, or all that the others leave."""
         left = self.size - sum(self._needed(other) for other in self._shares if other != kind)
         return max(self._shares[kind], left)
 

@@ -52,7 +52,7 @@ def check_claims(claims: object, where: object) -> None:
 
 
 def shares(workers: int, kinds: object) -> dict[str | None, int]:
-    """How many workers each kind has; those that no kind has are for tasks of no kind.
+    """The number of workers of each kind; the workers that are left are for tasks of no kind.
 
     Raises `TypeError`, `ValueError`.
     """

@@ -52,7 +52,7 @@ class Turns:
             self._adjust()
 
     def ended(self) -> None:
-        """It has let go of it."""
+        """Note that a runner has let go of its task."""
         self._busy -= 1
 
     @asynccontextmanager
