@@ -98,7 +98,7 @@ def store_url(given: str | None) -> str:
 
 
 def store_option(given: str | None) -> str:
-    """What named the store, for a message about it."""
+    """The option that named the store, for a message about it."""
     if given is not None:
         return "--store"
     return STORE_VARIABLE if os.environ.get(STORE_VARIABLE) else f"the default store, {DEFAULT_STORE}"

@@ -40,7 +40,7 @@ class Calling:
         self._on_closed_output = on_closed_output
 
     async def call(self, task: Task, threads: Threads | None) -> Any:
-        """What the handler makes of the task. Raises what it raises, and `TimeoutError`.
+        """The handler's result for the task. Raises what the handler raises, and `TimeoutError`.
 
         Cancellation: the handler is cancelled, or its thread abandoned.
         """
@@ -75,7 +75,7 @@ def _is_broken_pipe(failure: BaseException | None) -> bool:
 
 
 def output_is_closed() -> bool:
-    """Whether standard output is a pipe whose reader has gone."""
+    """True if standard output is a pipe whose reader has gone."""
     try:
         poll = select.poll()
         poll.register(sys.__stdout__.fileno(), 0)  # pyright: ignore[reportOptionalMemberAccess] an AttributeError is caught

@@ -25,7 +25,9 @@ _USAGE = 2
 
 
 class _Child:
-    """One place: its process, or the moment at which the next one starts; neither when it has ended for good."""
+    """A process slot: its process, or the time at which the next process starts; neither when the slot has ended
+    for good.
+    """
 
     def __init__(self, number: int, command: Sequence[str]) -> None:
         self.number = number
@@ -34,9 +36,9 @@ class _Child:
         self.due: float | None = 0.0
         self.code = 0
         self.limit: float | None = None
-        """When it is killed."""
+        """The time at which the process is killed."""
         self.renewed = False
-        """Whether it was stopped so that it starts again."""
+        """True if the process was stopped so that it starts again."""
         self._began = 0.0
         self._failures = 0
 
@@ -105,7 +107,7 @@ class Children:
         self._signals.append(number)
 
     def _turn(self) -> bool:
-        """One look at everything; false if all is over."""
+        """Check signals, sources and processes once; return False if all is over."""
         while self._signals:
             self._stop(signal.Signals(self._signals.pop(0)).name)
         if self._sources is not None and self._sources.changed() and not self._stopping:

@@ -1,4 +1,4 @@
-"""What the workers of `tenure demo` write down: tables of their own, in the SQLite file of the store."""
+"""The records of the workers of `tenure demo`: tables of their own, in the SQLite file of the store."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Books:
         return True
 
     def can_be_written(self) -> bool:
-        """Whether no process keeps a transaction open, as one does that was stopped in it."""
+        """True if no process keeps a transaction open, as a process does that was stopped inside it."""
         try:
             with self._writing(_MOMENT) as connection:
                 connection.execute("BEGIN IMMEDIATE")

@@ -1,4 +1,4 @@
-"""What `tenure demo` sees of its store, several times a second."""
+"""The view that `tenure demo` has of its store, several times a second."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _PATIENCE = 60.0
 
 
 class NotSeen(Exception):
-    """What had to happen did not happen in time."""
+    """An expected event did not happen in time."""
 
 
 class Eyes:
@@ -66,7 +66,7 @@ def key_of(view: View, kind: str, name: str) -> SeenKey | None:
 
 
 def letters_of(seen: SeenProcess) -> int:
-    """How many letters a process has."""
+    """The number of letters that a process has."""
     return seen.tasks.get(LETTERS, 0)
 
 

@@ -1,4 +1,4 @@
-"""How `tenure demo` looks: frames on a terminal, lines elsewhere."""
+"""The output of `tenure demo`: frames on a terminal, lines elsewhere."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _EVERY = 10.0
 
 
 class Event(NamedTuple):
-    """Something that happened, `seconds` after the beginning."""
+    """An event of the demo, `seconds` after the beginning."""
 
     seconds: float
     text: str
@@ -137,7 +137,7 @@ def _narrow(row: Sequence[str]) -> tuple[str, ...]:
 
 
 def _part(member: Member, view: View, fleet: Fleet, kind: str, name: str, word: str) -> str:
-    """What a member has of a lock or an election."""
+    """The member's share in a lock or an election: its token, "waits", or a dash."""
     key = key_of(view, kind, name)
     if key is None:
         return "-"

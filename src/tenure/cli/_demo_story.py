@@ -1,4 +1,4 @@
-"""What happens to the workers of `tenure demo`, one thing after the other, and what comes of it."""
+"""The events of `tenure demo`: each step's action on the workers, and the outcome to wait for."""
 
 from __future__ import annotations
 
@@ -197,7 +197,7 @@ class Story:
         self._fleet.members[name].state = "runs"
 
     async def _ended(self, processes: list[str]) -> None:
-        """What these had has gone to others."""
+        """Wait until the sessions of the processes have ended."""
 
         def found(view: View) -> bool | None:
             return None if any(one.process in processes for one in view.processes) else True

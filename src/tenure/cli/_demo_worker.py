@@ -37,7 +37,7 @@ _LOOK = 0.5
 
 
 class Post(NamedTuple):
-    """Where everything of a demo is: a store in a folder of its own, its queue, and what is written down."""
+    """The places of a demo: a store in a folder of its own, its queue, and the records of its workers."""
 
     store: Store
     queue: WorkQueue[int]
@@ -50,7 +50,7 @@ def open_post(folder: Path) -> Store:
 
 
 def post_in(store: Store, folder: Path) -> Post:
-    """What is in an open store."""
+    """The objects of a demo in an open store."""
     return Post(store, WorkQueue[int](store, LETTERS), Books(folder / _FILE))
 
 

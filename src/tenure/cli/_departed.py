@@ -43,7 +43,7 @@ def own_identity() -> Identity | None:
 
 
 def has_died(identity: Identity | None) -> bool:
-    """Whether the process was one of this machine and is surely dead."""
+    """True if the process ran on this machine and is surely dead."""
     own = own_identity()
     if own is None or not identity or any(identity.get(part) != own[part] for part in _PLACE):
         return False

@@ -30,7 +30,7 @@ _CLOCKS_APART = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What was found: facts in their order, and problems, a line each."""
+    """The result of a check: facts in their order, and problems, a line each."""
 
     url: str
     facts: dict[str, str]

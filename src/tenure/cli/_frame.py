@@ -1,4 +1,4 @@
-"""One frame of `tenure top`: a view as lines of text that fit a screen."""
+"""A frame of `tenure top`: a view as lines of text that fit a screen."""
 
 from __future__ import annotations
 
@@ -71,7 +71,9 @@ def frame(
 
 
 def _rooms(wanted: Sequence[int], lines: int) -> list[int]:
-    """How many lines each section gets, an empty one before it included: small ones all, the others equal shares."""
+    """The number of lines for each section, with an empty line before it: small sections get all, the others equal
+    shares.
+    """
     rooms = [0] * len(wanted)
     order = sorted(range(len(wanted)), key=lambda i: wanted[i])
     for done, i in enumerate(order):

@@ -40,7 +40,7 @@ class Glob:
         return self._walk(self._root, self._closure({0}), start, on_error)
 
     def matches(self, name: str) -> bool:
-        """Whether this pattern would find the name."""
+        """True if this pattern would find the name."""
         if not name.startswith(self._root):
             return False
         states = self._closure({0})
@@ -70,7 +70,9 @@ class Glob:
                 yield from self._walk(f"{directory}{name}/", found, rest or None, on_error)
 
     def _next(self, states: States, name: str, *, follow: bool = True) -> States:
-        """Where in the pattern one may be after one more part of a name; `**` takes it only if one may follow it."""
+        """The positions in the pattern after one more part of a name; `**` takes the part only if another part may
+        follow.
+        """
         found: set[int] = set()
         for state in states:
             if state == len(self._parts):

@@ -50,7 +50,7 @@ class Lines:
             self._leave()
 
     def has_more(self, position: Position) -> bool:
-        """Whether more follows: also if all was read, and the last file has grown since."""
+        """True if more lines follow: also if all was read, and the last file has grown since."""
         return not position["end"] or (self._sized and (_size(self._paths[-1]) or 0) > position["offset"])
 
     def open(self, position: Position | None) -> None:
@@ -206,7 +206,7 @@ class Lines:
 
 
 class _Reader:
-    """One file, read by lines with a bounded buffer; what a pipe has is given at once."""
+    """A file, read by lines with a bounded buffer; the present content of a pipe is given at once."""
 
     def __init__(self, path: str) -> None:
         self._name = _spoken(path)
@@ -225,7 +225,9 @@ class _Reader:
         self._ended = False
 
     def lines(self, most: int) -> tuple[list[bytes], bytes]:
-        """Some lines without their ends, and their bytes as they stand in the file; nothing at the end of the file."""
+        """The next lines without their ends, and their bytes as they stand in the file; empty at the end of the
+        file.
+        """
         rest = self._rest
         while b"\n" not in rest:
             if len(rest) > _LONGEST:
@@ -244,7 +246,7 @@ class _Reader:
         return lines, raw
 
     def skip(self, most: int) -> bytes:
-        """Some bytes; for reading again what was read before."""
+        """The next bytes; for reading again what was read before."""
         raw = os.read(self._fd, most)
         self.offset += len(raw)
         return raw

@@ -40,7 +40,7 @@ class Names:
         """Unknown: the files may come and go."""
 
     def has_more(self, position: Position) -> bool:
-        """Whether not all was read."""
+        """True if names are left to read."""
         return not position["end"]
 
     def open(self, position: Position | None) -> None:
@@ -68,7 +68,7 @@ class Names:
         return Portion(items, {"glob": self._glob, "name": self._last, "share": None, "end": end})
 
     def close(self) -> None:
-        """Nothing is open between two calls."""
+        """Do nothing: no file is open between two calls."""
 
     def _open(self, glob: int, after: str | None) -> None:
         self._glob = glob

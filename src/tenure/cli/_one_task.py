@@ -81,7 +81,7 @@ def reschedule(words: Sequence[str]) -> int:
 
 
 def check_one(given: argparse.Namespace) -> bool:
-    """Whether one task is asked for. Raises `UsageError` if it is named twice."""
+    """True if a single task is asked for. Raises `UsageError` if the task is named twice."""
     if given.id is not None and given.key is not None:
         raise UsageError("name a task by its ID or by --key, not by both")
     return given.id is not None or given.key is not None

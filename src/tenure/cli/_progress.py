@@ -48,19 +48,19 @@ class Snapshot:
 
     @property
     def ended(self) -> int:
-        """How many have ended in any way."""
+        """The number of tasks that have ended in any way."""
         return self.done + self.dead + self.others
 
     @property
     def seconds_left(self) -> float | None:
-        """How long it will take at this rate; None if unknown, as for one that waits for the lead."""
+        """The seconds that are left at this rate; None if unknown, as for a process that waits for the lead."""
         if self.guess is None or self.rate <= 0 or not self.leads:
             return None
         return max(0, self.guess - self.ended) / self.rate
 
 
 def snapshot(statistics: QueueStatistics, cursors: dict[str, Any], retried: int, rate: float) -> Snapshot:
-    """What the store says, with the rate measured here."""
+    """The counts of the store, with the rate measured here."""
     position: Position = cursors.get(INPUT) or {"end": False, "share": None}
     known, share = statistics.put, position["share"]
     guess = known if position["end"] else ceil(known / share) if share else None
@@ -123,7 +123,7 @@ def duration(seconds: float) -> str:
 
 
 class Screen:
-    """Where progress is shown; lines that are said in between do not mix with the bar.
+    """The terminal on which progress is shown; lines printed in between do not mix with the bar.
 
     Thread safety: any.
     """
@@ -161,7 +161,7 @@ class Screen:
 
     @property
     def has_bar(self) -> bool:
-        """Whether there is one at present."""
+        """True if a bar is shown at present."""
         return bool(self._bar)
 
     def _write(self, text: str) -> None:

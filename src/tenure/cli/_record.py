@@ -1,4 +1,4 @@
-"""What is on record of a run beside its tasks: its plan, and in which queue its tasks are.
+"""The record of a run beside its tasks: its plan, and the queue that its tasks are in.
 
 A run that is started anew gets a queue of its own, of the next generation, so that nothing late can spoil it. The
 record stands among the cursors of the first generation's queue, and only the holder of the run's lock changes it.

@@ -101,7 +101,7 @@ def _nimble_threads() -> Generator[None]:
 
 
 class _Job:
-    """One command: a process's part in a run."""
+    """A process's part in a run."""
 
     def __init__(
         self, options: Options, handler: Handler, plan: Plan, source: Source, screen: Screen
@@ -160,7 +160,7 @@ class _Job:
         return entry.generation
 
     async def _bury_the_dead(self, queue: WorkQueue) -> None:
-        """What commands had that died on this machine is free at once."""
+        """Free at once whatever belonged to commands that died on this machine."""
         cursors = await queue.cursors()
         for name in departed(cursors, PREFIX):
             process = name.removeprefix(PREFIX)

@@ -159,7 +159,7 @@ def _time(tick: datetime | None) -> str:
 
 
 def _of(calculated: Callable[[], T]) -> T:
-    """What needs the ticks. Raises `UsageError` where they cannot be known here."""
+    """The result of `calculated`, which needs the ticks. Raises `UsageError` where they cannot be known here."""
     try:
         return calculated()
     except (ModuleNotFoundError, ValueError) as problem:  # no cronsim, or a time zone that only others know

@@ -1,4 +1,4 @@
-"""Whether a Python file below a directory has changed."""
+"""A watch for changes of Python files below a directory."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Sources:
         self._next = monotonic() + _EVERY
 
     def changed(self) -> bool:
-        """Whether a file has changed, come or gone since the last time."""
+        """True if a file has changed, come or gone since the last call."""
         if monotonic() < self._next:
             return False
         before, self._seen = self._seen, self._look()

@@ -1,4 +1,4 @@
-"""What this process has seen of a run, stored now and then, and what all processes have seen together."""
+"""The totals of a run in this process, stored now and then, and the totals of all processes together."""
 
 from __future__ import annotations
 
@@ -18,14 +18,15 @@ from ._departed import own_identity
 
 PREFIX = "tally:"
 SHOWN = 3
-"""How many of the dead are named at the end."""
+"""The number of dead letters that are named at the end."""
 
 _EVERY = 1.0
 
 
 @dataclass(slots=True)
 class Tally:
-    """How many tries failed and were repeated, how long tries took, and for how many seconds the run was under way.
+    """The number of failed tries that were repeated, the durations of tries, and the seconds for which the run was
+    under way.
 
     `died` are the ids of the first tasks that died here, whose errors were logged.
     """

@@ -22,7 +22,7 @@ from ._table import spoken
 from ._with_store import parser, with_store
 
 _MOST = 500
-"""How many things of each kind are looked at."""
+"""The largest number of objects of each kind that is read."""
 
 _PATIENCE = 3.0
 _BETWEEN = 0.5

@@ -1,4 +1,4 @@
-"""What an operator may change from the page; each change is logged with who asked for it."""
+"""The changes that an operator may make from the page; each is logged with the user who asked for it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What failed lately, by the type of its error: the dead letters of the last hour, and tasks between two tries."""
+"""The latest failures, by the type of error: the dead letters of the last hour, and tasks between two tries."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _MOST_QUEUES = 100
 _MOST_KEPT = 1000
 _PORTION = 64
 _PORTIONS = 8
-"""How many portions of dead letters one look reads in a queue; the next look goes on from there."""
+"""The number of portions of dead letters that one look reads in a queue; the next look goes on from there."""
 
 
 class _Failure(NamedTuple):

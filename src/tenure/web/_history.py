@@ -1,4 +1,6 @@
-"""What the charts show, one number for each line, and its past: an hour of samples, kept while this process runs."""
+"""The data of the charts, one number for each line, and its past: an hour of samples, kept while this process
+runs.
+"""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ class Site:
 
     @property
     def takes_actions(self) -> bool:
-        """Whether requests may change things."""
+        """True if requests may change things."""
         return self._actions is not None
 
     async def sample(self) -> None:
@@ -183,7 +183,7 @@ def _limit(text: str, default: int, most: int) -> int:
 
 @contextmanager
 def _refused(after: str) -> Generator[None]:
-    """What an engine says against `after` is the client's fault."""
+    """Raise the engine's error about `after` as the client's fault."""
     try:
         yield
     except StoreUnavailable:
@@ -195,7 +195,7 @@ def _refused(after: str) -> Generator[None]:
 
 
 def _cross_site(request: Request) -> str:
-    """Why a request may be another site's, sent by a user's browser; empty if it cannot be."""
+    """The reason why a request may be another site's, sent by a user's browser; empty if it cannot be."""
     headers = request.headers
     if headers.get(_HEADER) != "1":
         return "the header X-Tenure-Action: 1 is missing, which no form can send"

@@ -1,4 +1,4 @@
-"""What there is to be seen of a store at one moment: asked for in two or three round trips."""
+"""The view of a store at one moment: asked for in two or three round trips."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class SeenPool:
     page: ResourcePage
 
     def count(self, state: str) -> int:
-        """How many of its resources are in that state."""
+        """The number of resources in that state."""
         return sum(resource.state == state for resource in self.page.resources)
 
 
@@ -170,7 +170,7 @@ async def _resources(store: Store, key: str) -> ResourcePage:
 
 
 async def look_at_processes(store: Store, sessions: Sequence[str]) -> tuple[SeenProcess, ...]:
-    """What the processes have that use this namespace, in the order of their names."""
+    """The sessions of the processes that use this namespace, in the order of their names."""
     prefix = f"{store.namespace}:"
     found: dict[str, SeenProcess] = {}
     for process, items in await together(*(partial(_belongings, store, session) for session in sessions)):

@@ -32,7 +32,7 @@ class Watch:
         self._seen: tuple[float, dict[str, Any]] | None = None
 
     async def state(self) -> dict[str, Any]:
-        """What was seen last, or anew. Raises `StoreUnavailable`, `EngineError`."""
+        """The last view, or a new one. Raises `StoreUnavailable`, `EngineError`."""
         async with self._lock:
             if self._seen is None or anyio.current_time() - self._seen[0] >= _FRESH:
                 self._seen = anyio.current_time(), await self._look()

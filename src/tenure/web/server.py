@@ -269,7 +269,7 @@ class _Conversation:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach what listens there."""
+    """True if only this machine can reach the address."""
     try:
         return all(ip_address(found[4][0]).is_loopback for found in socket.getaddrinfo(host, None))
     except (OSError, ValueError):
