@@ -1,4 +1,4 @@
-"""Whether a block yields to other tasks, which is when it can be cancelled."""
+"""Checks that a block yields to other tasks, which is when it can be cancelled."""
 
 from __future__ import annotations
 

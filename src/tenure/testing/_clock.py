@@ -69,7 +69,9 @@ class VirtualClock:
 
     @property
     def backend_options(self) -> dict[str, Any]:
-        """What `anyio.run(..., backend_options=)` and the `anyio_backend` fixture need to run on this clock."""
+        """The options that `anyio.run(..., backend_options=)` and the `anyio_backend` fixture need to run on this
+        clock.
+        """
         return self._time.options()
 
     @property

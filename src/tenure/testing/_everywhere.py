@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Cancellations:
-    """What a search by `cancel_everywhere()` that found nothing has done.
+    """The cancellations of a search by `cancel_everywhere()` that found nothing.
 
     `runs` counts the runs, and `windows` the cancellations by the window in which they met their block: "W1" parked,
     with nothing about to wake it; "W2" parked, and the very next step would have woken it; "W2N" as W2 or W1, with a
@@ -29,7 +29,7 @@ class Cancellations:
 
 
 class _Point(NamedTuple):
-    """One place for a cancellation: which block (by its number), before which step of the run, or when all wait."""
+    """A place for a cancellation: which block (by its number), before which step of the run, or when all wait."""
 
     block: int
     step: int

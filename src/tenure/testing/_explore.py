@@ -36,7 +36,9 @@ class ScheduleFailed(AssertionError):
 
 @dataclass(frozen=True)
 class Exploration:
-    """What an exploration that found nothing has done: runs on the `backends`, and all the steps of tasks in them."""
+    """The size of an exploration that found nothing: runs on the `backends`, and all the steps of tasks in
+    them.
+    """
 
     runs: int
     steps: int
@@ -45,7 +47,7 @@ class Exploration:
 
 @dataclass(frozen=True)
 class _Ways:
-    """How schedules are drawn: the arguments that have to be the same when one is repeated."""
+    """The way in which schedules are drawn: the arguments that have to be the same when a schedule is repeated."""
 
     strict: bool
     cancel: bool

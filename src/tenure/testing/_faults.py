@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 
 
 class Fault(Enum):
-    """What can happen to a batch of operations on its way, or to a hint."""
+    """A fault of a batch of operations on its way, or of a hint."""
 
     LOST_REQUEST = "lost request"
-    """It never arrives, so it fails before the effect: the sender learns that the engine is unreachable."""
+    """The batch never arrives, so it fails before the effect: the sender learns that the engine is unreachable."""
 
     CUT = "cut"
     """The link breaks in the middle: the first few operations are applied, the sender gets no answer at all."""
@@ -41,13 +41,14 @@ class Fault(Enum):
     """All of it is applied, but the sender gets no answer: it fails after the effect."""
 
     DUPLICATE = "duplicate"
-    """It arrives twice: all of it is applied, then all of it again, and the second answers are the ones that count."""
+    """The batch arrives twice: all of it is applied, then all of it again, and the second answers are the ones
+    that count."""
 
     DELAY = "delay"
-    """It arrives late."""
+    """The batch arrives late."""
 
     REORDER = "reorder"
-    """It is overtaken by the next batch of another sender; without one, it arrives late."""
+    """The next batch of another sender overtakes the batch; without such a batch, it arrives late."""
 
     LOST_HINT = "lost hint"
     """A hint is not delivered."""
@@ -148,7 +149,9 @@ class FaultyEngine(Engine):
 
     @property
     def unreachable(self) -> StoreUnavailable | None:
-        """Why the engine inside cannot be reached, as it sees itself; not the faults of this object."""
+        """The error with which the engine inside cannot be reached, as it sees itself; not the faults of this
+        object.
+        """
         return self._engine.unreachable
 
     def shard(self, name: str) -> int:
@@ -271,7 +274,7 @@ class FaultyEngine(Engine):
         return f"<FaultyEngine{state} batches={self.batches} suffered={dict(self.suffered)} over {self._engine!r}>"
 
     def _holding(self, operations: Sequence[Operation[Any]]) -> anyio.Event | None:
-        """What must be over before these operations may take effect."""
+        """The pause that must be over before these operations may take effect."""
         if self._before_effect:
             return self._paused
         for session, frozen in self._frozen.items():
@@ -324,7 +327,7 @@ class FaultyEngine(Engine):
 
 
 def _is_of(session: str, operation: Operation[Any]) -> bool:
-    """Whether an operation carries the session, or a name that was made under it."""
+    """True if an operation carries the session, or a name that was made under it."""
     names = (getattr(operation, field, "") for field in _NAMES)
     # As stores make them: process/session.name
     return any(name == session or name.startswith((f"{session}.", f"{session}/")) for name in names)

@@ -1,4 +1,4 @@
-"""What is in use, held or waited for, as things report it in their own `statistics()`."""
+"""Readings of what is in use, held or waited for, from the `statistics()` of objects."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Nothing may be left: no task, no thread, no file or socket, and no slot of what the caller names."""
+"""The check that a block leaves nothing: no task, no thread, no file or socket, and no slot of the objects that
+the caller names.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,7 @@ IDLE = (
 
 
 class LeakError(AssertionError):
-    """Something outlived the block that it was made in; `leaks` has one line for each."""
+    """An object outlived the block that it was made in; `leaks` has one line for each."""
 
     def __init__(self, leaks: Collection[str]) -> None:
         super().__init__("\n".join(["left behind:", *(f"  {leak}" for leak in leaks)]))

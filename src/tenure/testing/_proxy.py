@@ -33,7 +33,7 @@ _Piece = tuple[float, float, bytes | None]
 
 @dataclass(slots=True)
 class _Way:
-    """What is set for one direction."""
+    """The settings of one direction."""
 
     latency: float = 0.0
     jitter: float = 0.0
@@ -92,12 +92,12 @@ class FaultProxy(AsyncContextManagerMixin):
 
     @property
     def bytes_up(self) -> int:
-        """How many bytes were passed on to the server."""
+        """The number of bytes that were passed on to the server."""
         return self._ways["up"].carried
 
     @property
     def bytes_down(self) -> int:
-        """How many bytes were passed on to clients."""
+        """The number of bytes that were passed on to clients."""
         return self._ways["down"].carried
 
     def __repr__(self) -> str:

@@ -12,7 +12,9 @@ from ._referees import Breach, Span, judge, spans
 
 @dataclass(frozen=True, slots=True)
 class Generations:
-    """What the referee of barriers has seen: the turns in which parties passed, and those in which they were broken."""
+    """The findings of the referee of barriers: the turns in which parties passed, and those in which they were
+    broken.
+    """
 
     passed: int
     broken: int

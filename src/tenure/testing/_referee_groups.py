@@ -85,13 +85,13 @@ def fair(history: Iterable[Event], weights: Mapping[str, float], *, within: int 
 
 
 def _takings(events: list[Event], paused: Collection[str]) -> Iterator[Event]:
-    """What was taken by those that were not paused. Raises `TypeError`."""
+    """The takings by processes that were not paused. Raises `TypeError`."""
     unpaused((), paused)
     return (event for event in events if event.kind == "taken" and event.by not in paused)
 
 
 def _puts(events: list[Event]) -> tuple[dict[tuple[str, Name], int], dict[tuple[str, Name], int]]:
-    """Where the put of each item began first, and where it ended well last."""
+    """The positions at which the put of each item began first, and ended well last."""
     began: dict[tuple[str, Name], int] = {}
     acknowledged: dict[tuple[str, Name], int] = {}
     for position, event in enumerate(events):
@@ -125,7 +125,7 @@ def _stretches(events: list[Event]) -> defaultdict[str, list[_Stretch]]:
 
 
 def _common(one: list[_Stretch], other: list[_Stretch]) -> Iterator[_Stretch]:
-    """Where both have an item that waits."""
+    """The stretches in which both have an item that waits."""
     for begin, end in one:
         for start, stop in other:
             if max(begin, start) < min(end, stop):

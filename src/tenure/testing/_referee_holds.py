@@ -13,7 +13,9 @@ from ._referees import Breach, Span, judge, spans, unpaused
 
 @dataclass(frozen=True, slots=True)
 class Holds:
-    """What a referee has seen: the number `held`, `unended` of them without an end; writes `accepted` and `refused`."""
+    """The findings of a referee of holds: the number `held`, `unended` of them without an end; writes `accepted`
+    and `refused`.
+    """
 
     held: int
     unended: int

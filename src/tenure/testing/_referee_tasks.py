@@ -19,7 +19,7 @@ _STATES = ("waiting", "delayed", "leased", "done", "dead", "cancelled", "expired
 
 @dataclass(frozen=True, slots=True)
 class Deliveries:
-    """What the referee of queues has seen.
+    """The findings of the referee of queues.
 
     Of the puts, `acknowledged` were acknowledged; `recovered` are those whose outcome was unknown. Items were taken
     `taken` times, of which `again` were deliveries of one that had been taken before; `completed` and `found` as noted.

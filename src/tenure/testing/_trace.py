@@ -25,7 +25,7 @@ class Trace:
         self._open = (f"{now:9.3f} s  {name}#{number}", coroutine)
 
     def note(self, what: str) -> None:
-        """Something happens between two steps."""
+        """Add a line for an event between two steps."""
         self._close()
         self._lines.append(f"             -- {what}")
 
@@ -45,7 +45,7 @@ class Trace:
 
 
 def where(coroutine: Any) -> str:
-    """Where a task waits: the innermost line outside of the loops' own libraries, with its text."""
+    """The place in which a task waits: the innermost line outside of the loops' own libraries, with its text."""
     if getattr(coroutine, "cr_frame", None) is None:
         return "ends"
     frame = _innermost(coroutine)

@@ -32,7 +32,7 @@ from ._contract import LASTING, ContractBase, Do
 
 
 class BatchContract(ContractBase):
-    """What the contract says of batches.
+    """The contract's tests of batches.
 
     Thread safety: none needed; pytest makes one for each test.
     """
@@ -86,7 +86,9 @@ class BatchContract(ContractBase):
         assert spent.answers[0].delay == 0
 
     async def test_an_operation_that_fails_fails_alone(self, do: Do) -> None:
-        """What an engine cannot take is its own affair; it says so in its place, and all the others are applied."""
+        """The engine answers an operation that it cannot apply with an error in its place, and applies all the
+        others.
+        """
         session = await do.open()
         hopeless: tuple[Operation[Any], ...] = (
             Acquire(session, "\ud800", "a", 1),

@@ -83,7 +83,7 @@ async def _pool(do: Do) -> dict[str, Resource]:
 
 
 class ClaimContract(ContractBase):
-    """What the contract says of claims.
+    """The contract's tests of claims.
 
     Thread safety: none needed; pytest makes one for each test.
     """

@@ -1,4 +1,4 @@
-"""One session at one queue, which numbers its batches: the hands of the tests of tasks."""
+"""A session at one queue, which numbers its batches, for the tests of tasks."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ class Clerk:
         raise AssertionError(f"the listing of {state} never ends")
 
     async def result(self, task: int, watch: str = "") -> Outcome | Unfinished | Reply:
-        """What became of a task."""
+        """The result of a task."""
         return await self.do(GetResult(self.queue, task, watch))
 
     async def state(self, task: int) -> str:
@@ -198,7 +198,7 @@ def plain(count: int, *, priority: int = 0, delay: float = 0.0) -> tuple[NewTask
 
 
 def payloads(tasks: tuple[Taken, ...]) -> list[bytes]:
-    """What was in the tasks."""
+    """The payloads of the tasks."""
     return [task.payload for task in tasks]
 
 

@@ -1,4 +1,4 @@
-"""What an engine forgets, and until when it may not: names leave nothing."""
+"""Tests of what an engine forgets, and until when it may not: names leave nothing."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _NOBODY = Gathering(0, 0, 0, broken=False)
 
 
 class ForgettingContract(ClerkBase):
-    """What the contract says of names that leave nothing.
+    """The contract's tests of names that leave nothing.
 
     Thread safety: none needed; pytest makes one for each test.
     """

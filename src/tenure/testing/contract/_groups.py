@@ -40,7 +40,7 @@ async def _all(clerk: Clerk) -> str:
 
 
 class GroupContract(ClerkBase):
-    """What the contract says of groups, beside the walk.
+    """The contract's tests of groups, beside the walk.
 
     Thread safety: none needed; pytest makes one for each test.
     """

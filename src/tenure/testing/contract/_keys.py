@@ -54,7 +54,7 @@ async def _of_key(a: Clerk) -> int:
 
 
 class KeyContract(ClerkBase):
-    """What the contract says of the keys of tasks.
+    """The contract's tests of the keys of tasks.
 
     Thread safety: none needed; pytest makes one for each test.
     """

@@ -29,7 +29,7 @@ from ._contract import Advance, ContractBase, Do
 from ._survey import inspected, survey
 
 _REPEATS = 1000
-"""How often an operation may be answered MORE here: next to nothing has to be cleared up."""
+"""The number of times that an operation may be answered MORE here: next to nothing has to be cleared up."""
 
 
 class _Level(IntEnum):
@@ -202,7 +202,7 @@ def _shown(operation: Operation[Any]) -> str:
 
 
 class OddArgumentContract(ContractBase):
-    """What the contract says of arguments that no user should give, and that some do.
+    """The contract's tests of arguments that no user should give, and that some do.
 
     Thread safety: none needed; pytest makes one for each test.
     """

@@ -49,7 +49,7 @@ from ._contract import LASTING, Advance, ContractBase, Do, Hints
 
 
 class ResendingContract(ContractBase):
-    """What the contract says of sending again, and of MORE.
+    """The contract's tests of sending again, and of MORE.
 
     Thread safety: none needed; pytest makes one for each test.
     """

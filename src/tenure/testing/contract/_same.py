@@ -1,4 +1,4 @@
-"""Whether an engine's answer is that of the reference, apart from what each engine may choose for itself."""
+"""The comparison of an engine's answer with the reference, apart from what each engine may choose for itself."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _KINDS = {
 """The fields with numbers that an engine makes, and which of them are of one kind."""
 
 _NAMES = {Notice.FINISHED: "id", Notice.CHANGED: "id", Notice.STOP: "token"}
-"""What the names in notices are, if not those of holders."""
+"""The kinds of the names in notices other than those of holders."""
 
 _RISING = ("token", "id")
 """The kinds whose numbers rise: an engine's are in the same order as those of the reference."""
@@ -69,7 +69,7 @@ class Numbers:
         return cast("V", self._own[kind].get(given, given + _NOBODYS))
 
     def same(self, own: Any, wanted: Any, kind: str | None = None) -> bool:
-        """Whether the engine's answer is that of the reference. Types count: 1 is neither True nor 1.0."""
+        """True if the engine's answer is that of the reference. Types count: 1 is neither True nor 1.0."""
         if type(own) is not type(wanted):
             return False
         if isinstance(own, Queued):
@@ -96,7 +96,7 @@ class Numbers:
         return own == wanted
 
     def same_hint(self, own: Hint, wanted: Hint) -> bool:
-        """Whether a hint to the same process about the same object says the same."""
+        """True if a hint to the same process about the same object says the same."""
         kind = _NAMES.get(cast("Notice", wanted.news)) if wanted.name else None
         if kind and own.news is wanted.news:
             return self.same(int(own.name), int(wanted.name), kind)
@@ -120,7 +120,7 @@ class Numbers:
 
 
 def _names(parts: tuple[Any, ...]) -> tuple[str, ...]:
-    """Those of the fields of a named tuple; none of another."""
+    """The names of the fields of a named tuple; none for another tuple."""
     return getattr(parts, "_fields", ())
 
 

@@ -45,7 +45,7 @@ async def inspected(do: Do, session: str, limit: int = 100) -> list[SessionItem]
 
 
 class SurveyContract(ContractBase):
-    """What the contract says of surveys.
+    """The contract's tests of surveys.
 
     Thread safety: none needed; pytest makes one for each test.
     """

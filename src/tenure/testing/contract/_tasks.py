@@ -45,7 +45,7 @@ async def _bury(clerk: Clerk, count: int) -> None:
 
 
 class TaskContract(ClerkBase):
-    """What the contract says of tasks, beside the walk.
+    """The contract's tests of tasks, beside the walk.
 
     Thread safety: none needed; pytest makes one for each test.
     """
@@ -254,7 +254,7 @@ class TaskContract(ClerkBase):
     async def test_stranded_tasks_are_taken_up_when_the_waiters_were_hinted_to_ask(
         self, clerk: OpenClerk, advance: Advance
     ) -> None:
-        """Nothing is put, no hint comes: the pause in the answer is what helps."""
+        """A task comes without a put or a hint, because of the pause in the answer."""
         a, b = await clerk("a", ttl=2.0), await clerk("b")
         await a.put(*plain(1))
         await a.take_one()
@@ -445,7 +445,7 @@ class TaskContract(ClerkBase):
         assert (await a.count()).put == 0
 
     async def test_what_is_purged_first(self, clerk: OpenClerk, do: Do, advance: Advance) -> None:
-        """What a listing shows first."""
+        """A purge begins with the tasks that a listing shows first."""
         a = await clerk("a")
         await a.put(*plain(10), *plain(10, priority=1), *plain(10, priority=2, delay=0.5), *plain(1))
         await a.put(*(NewTask(b"", delay=60.0 - n / 16) for n in range(2 * CAP)))

@@ -54,7 +54,7 @@ _ROUNDING = 1e-5
 """Seconds that rounding may take from a time."""
 _CLOSED = (Reply.OK, Reply.GONE)
 _TURNS = 1000
-"""How often an operation may be answered MORE."""
+"""The number of times that an operation may be answered MORE."""
 _REPLAYING = 30.0
 """For how many seconds a walk that failed is tried again with fewer steps."""
 
@@ -76,19 +76,20 @@ class WalkContract(ContractBase):
     """
 
     walks = 40
-    """How many walks there are of each kind."""
+    """The number of walks of each kind."""
 
     steps = 60
-    """How many steps a walk has; a step is one operation or a few."""
+    """The number of steps of a walk; a step is one operation or a few."""
 
     replays = 300
-    """How often a walk that failed is tried again with fewer steps."""
+    """The number of times that a walk that failed is tried again with fewer steps."""
 
     cap = CAP
     """The step budget of the engine's operations, if it was made with another one."""
 
     in_step = False
-    """Whether the engine also answers MORE where the memory engine does, and orders the hints about all objects."""
+    """True if the engine also answers MORE where the memory engine does, and orders the hints about all
+    objects."""
 
     @pytest.mark.parametrize("family", FAMILIES)
     async def test_it_answers_as_the_memory_engine_does(
@@ -107,14 +108,14 @@ class WalkContract(ContractBase):
 
 
 class Trail:
-    """Where walks go: the engine, its time and its hints."""
+    """The surroundings of walks: the engine, its time and its hints."""
 
     def __init__(self, contract: WalkContract, engine: Engine, advance: Advance) -> None:
         self.contract = contract
         self.engine = engine
         self.advance = advance
         self.timed = contract.margin == 0 and advance is not anyio.sleep
-        """Whether time passes when the walk lets it, and only then."""
+        """True if time passes when the walk lets it, and only then."""
         self.hints: list[Hint] = []
         self.heard = anyio.Event()
         self._walks = 0
@@ -165,13 +166,13 @@ class Trail:
 
 
 class Walk:
-    """One walk: a fresh memory engine, and what it and the engine have said."""
+    """A walk: a fresh memory engine, and the answers of both engines."""
 
     def __init__(self, trail: Trail, prefix: str) -> None:
         self.trouble = ""
-        """What differed, once something did."""
+        """The first difference, if there is one."""
         self.done = 0
-        """How many steps were taken to their end."""
+        """The number of steps that were taken to their end."""
         self.history: list[Operation[Any]] = []
         self.grants: list[tuple[str, str, int]] = []
         self.claims: list[tuple[str, str, int]] = []
@@ -403,7 +404,7 @@ class Walk:
 
 
 def _entries(page: Any) -> Sequence[Any]:
-    """What is on a page of any listing."""
+    """The entries on a page of any listing."""
     match page:
         case Page(records):
             return records
