@@ -267,13 +267,13 @@ def test_so_does_the_exit_that_a_signal_handler_raises(backend, wrapped):
 
 def test_a_loop_without_a_signal_handler_of_its_own():
     """Python's handler has no frame: then it matters whether the innermost frame stands at a raise."""
-    from tenure.handlers import parted
+    from tenure.handlers import split_failure
 
     async def part(handler):
         try:
             handler()
         except BaseException as error:
-            return [part and type(part) for part in parted(error)]
+            return [part and type(part) for part in split_failure(error)]
 
     def raises():
         raise KeyboardInterrupt

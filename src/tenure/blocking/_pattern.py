@@ -83,7 +83,7 @@ def returns(function: Callable[..., Any]) -> str:
     return str(function.__annotations__.get("return", ""))
 
 
-class Made:
+class SyncProxy:
     """The base of the generated classes: an asynchronous object, and how to call it."""
 
     _inside: Any
@@ -108,7 +108,7 @@ class Made:
         return getattr(self._inside, name)(*args, **kwargs)
 
 
-class Held(Made):
+class Held(SyncProxy):
     """The object that a block hands over."""
 
     def __init__(self, inside: Any, portal: Portal) -> None:
@@ -130,7 +130,7 @@ class Held(Made):
             return call()
 
 
-class Pattern(Made):
+class Pattern(SyncProxy):
     """A pattern over a synchronous store: it makes the asynchronous object anew for each store that is opened."""
 
     def __init__(self, owner: Any, make: Callable[[Any], Any]) -> None:
@@ -207,7 +207,7 @@ class _Exit:
 
 def made(
     cls: type[Any],
-    base: type[Made],
+    base: type[SyncProxy],
     fields: str,
     *,
     left_out: str = "",
@@ -256,7 +256,7 @@ def _owner(self: Pattern) -> Any:
 
 
 def _field(name: str) -> property:
-    def read(self: Made) -> Any:
+    def read(self: SyncProxy) -> Any:
         return getattr(self._inside, name)
 
     return property(read)
@@ -267,16 +267,16 @@ def _member(name: str, member: Any, on_loop: list[str], exclusive: bool, kind: t
         return property(_field(name).fget, doc=described(member.__doc__))
     returned = returns(member)
 
-    def waits(self: Made, *args: Any, **kwargs: Any) -> Any:
+    def waits(self: SyncProxy, *args: Any, **kwargs: Any) -> Any:
         return self._call(name, args, kwargs)
 
-    def on_the_loop(self: Made, *args: Any, **kwargs: Any) -> Any:
+    def on_the_loop(self: SyncProxy, *args: Any, **kwargs: Any) -> Any:
         return self._call_plain(name, args, kwargs)
 
-    def here(self: Made, *args: Any, **kwargs: Any) -> Any:
+    def here(self: SyncProxy, *args: Any, **kwargs: Any) -> Any:
         return self._call_here(name, args, kwargs)
 
-    def in_transaction(self: Made, *args: Any, **kwargs: Any) -> Any:
+    def in_transaction(self: SyncProxy, *args: Any, **kwargs: Any) -> Any:
         return completed(self._call_opened(name, args, kwargs))
 
     def block(self: Pattern, *args: Any, **kwargs: Any) -> Any:

@@ -10,7 +10,7 @@ from typing import Any, cast
 import anyio
 from anyio import CancelScope
 
-from tenure.handlers import in_thread, parted
+from tenure.handlers import in_thread, split_failure
 from tenure.local import Threads
 from tenure.shared import Task
 
@@ -48,7 +48,7 @@ class Calling:
         try:
             result = await self._call(task, threads)
         except BaseException as problem:
-            failure, _ = parted(problem)
+            failure, _ = split_failure(problem)
             if _is_broken_pipe(failure) and output_is_closed():
                 self._on_closed_output()
                 raise NotStarted from None

@@ -11,7 +11,7 @@ from types import FrameType
 
 from tenure.observe import log
 
-from ._sources import Sources
+from ._sources import ReloadWatcher
 
 _TURN = 0.05
 _LONGEST_PAUSE = 30.0
@@ -75,7 +75,9 @@ class Children:
     One that dies is started again. With `sources`, all are stopped and started again when a file has changed.
     """
 
-    def __init__(self, commands: Sequence[Sequence[str]], grace: float, sources: Sources | None) -> None:
+    def __init__(
+        self, commands: Sequence[Sequence[str]], grace: float, sources: ReloadWatcher | None
+    ) -> None:
         self._children = [_Child(number, command) for number, command in enumerate(commands, 1)]
         self._grace = grace
         self._sources = sources

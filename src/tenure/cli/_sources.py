@@ -9,7 +9,7 @@ from time import monotonic
 _EVERY = 0.5
 
 
-class Sources:
+class ReloadWatcher:
     """Looks twice a second at most. Hidden directories and virtual environments are left out."""
 
     def __init__(self, root: Path) -> None:

@@ -27,7 +27,7 @@ from ._arguments import (
 from ._children import Children
 from ._errors import UsageError
 from ._log import FORMATS, LEVELS, start_logging
-from ._sources import Sources
+from ._sources import ReloadWatcher
 from ._with_store import check_names
 from ._working import Options, work_here
 
@@ -82,7 +82,7 @@ def _work(given: argparse.Namespace, words: Sequence[str]) -> int:
             raise UsageError("--processes and --reload need a POSIX system")
         me = [sys.executable, "-m", "tenure.cli", "work", *words]
         commands = [[*me, "--child", f"{number}:{os.getpid()}"] for number in range(given.processes)]
-        sources = Sources(Path.cwd()) if given.reload else None
+        sources = ReloadWatcher(Path.cwd()) if given.reload else None
         start_logging(given.log_level, given.log_format)
         return Children(commands, given.grace, sources).run()
     number, parent = given.child or (0, None)

@@ -4,7 +4,7 @@ end.
 
 from ._calling import check_signature, describe, in_thread, is_async, name_of, signature_of, until_free
 from ._convention import adapted, parameters_of
-from ._endings import is_closing, is_from_signal, parted
+from ._endings import is_closing, is_from_signal, split_failure
 from ._loop_watch import watched_loop
 
 __all__ = (
@@ -17,7 +17,7 @@ __all__ = (
     "is_from_signal",
     "name_of",
     "parameters_of",
-    "parted",
+    "split_failure",
     "signature_of",
     "until_free",
     "watched_loop",

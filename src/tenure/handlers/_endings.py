@@ -29,7 +29,7 @@ _LATER = "trio._core."
 _RAISES = {opmap[name] for name in ("RAISE_VARARGS", "RERAISE")}
 
 
-def parted(error: BaseException) -> tuple[BaseException | None, BaseException | None]:
+def split_failure(error: BaseException) -> tuple[BaseException | None, BaseException | None]:
     """The failure and the interruption in what left a handler: of a group, the part that is one or the other.
 
     Called in the handler's task, in the scopes in which it ran.

@@ -356,7 +356,7 @@ class KeyedPool(Lending[T, Asked[K], KeyedEntry[K, T]], Generic[K, T]):
             entry.idle_from = time
             del subpool.lent[entry]
             subpool.idle[entry] = None
-            self._state.shelve(entry)
+            self._state.return_idle(entry)
             self._feed()
         elif self._others_came_before(head.want.number):
             self._drop(entry, "room")

@@ -308,7 +308,7 @@ class Pool(Lending[T, None, Entry[T]], Generic[T]):
         elif (waiter := self._line.head()) is not None:
             self._line.grant(waiter, entry)
         elif used:
-            state.shelve(entry)
+            state.return_idle(entry)
         else:
             state.shelve_unused(entry)
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from tenure.observe import Observer
 
-__all__ = ("Hooks", "bounded", "works")
+__all__ = ("Hooks", "bounded", "passes_check")
 
 T = TypeVar("T")
 
@@ -35,7 +35,7 @@ async def bounded(
     raise TimeoutError(f"{what} took longer than {seconds:g} s")
 
 
-async def works(
+async def passes_check(
     seconds: float,
     function: Callable[..., Any],
     resource: object,
@@ -106,14 +106,16 @@ class Hooks(Generic[T]):
     async def pass_over(
         self, hook: Literal["check", "reset"], resource: T, about: Mapping[str, object], *, shield: bool
     ) -> bool:
-        """Call `check` or `reset`; return whether the resource is in order. Cancellation: see `works`."""
+        """Call `check` or `reset`; return whether the resource is in order. Cancellation: see `passes_check`."""
         function = self.check if hook == "check" else self.reset
         assert function is not None
 
         def failed(error: Exception) -> None:
             self.reporter.warn(f"pool.{hook}_failed", **about, error=error)
 
-        return await works(self._check_timeout, function, resource, shield=shield, what=hook, failed=failed)
+        return await passes_check(
+            self._check_timeout, function, resource, shield=shield, what=hook, failed=failed
+        )
 
     async def end(self, resource: T, about: Mapping[str, object]) -> None:
         """Call `close`. Cancellation: passed on to it."""

@@ -103,7 +103,7 @@ class PoolState(Generic[E]):
         entry.lent_at = now
         self.lent[entry] = None
 
-    def shelve(self, entry: E) -> None:
+    def return_idle(self, entry: E) -> None:
         """Make one that is lent idle."""
         del self.lent[entry]
         self.idle[entry] = None
@@ -117,7 +117,7 @@ class PoolState(Generic[E]):
 
     def shelve_unused(self, entry: E) -> None:
         """Make idle one that was not used: the last to be lent again."""
-        self.shelve(entry)
+        self.return_idle(entry)
         self.idle.move_to_end(entry, last=False)
 
     def drop(self, entry: E) -> bool:

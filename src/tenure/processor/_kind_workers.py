@@ -37,7 +37,7 @@ from tenure.errors import (
     PoolTimeout,
     StoreClosed,
 )
-from tenure.handlers import describe, is_closing, name_of, parted
+from tenure.handlers import describe, is_closing, name_of, split_failure
 from tenure.local import CircuitBreaker, Pool
 from tenure.shared import (
     RateLimiter,
@@ -264,7 +264,7 @@ class KindWorkers:
             else:
                 result = await self._call_in_time(parts.timeout, task, context)
         except BaseException as error:
-            if not is_closing(error) and parted(error)[0] is not None:
+            if not is_closing(error) and split_failure(error)[0] is not None:
                 self._ended_at(now(), task.waited, taken, started)
             raise
         self._ended_at(now(), task.waited, taken, started)

@@ -9,7 +9,7 @@ from typing import Any
 from anyio import CancelScope
 
 from tenure.engine import Settle, Taken
-from tenure.handlers import is_closing, parted
+from tenure.handlers import is_closing, split_failure
 from tenure.store import Session
 from tenure.waiting import now
 
@@ -75,7 +75,7 @@ class BatchRunners(Runners):
         except BaseException as error:
             if is_closing(error):  # there may be no loop any more
                 raise
-            failure, interruption = parted(error)
+            failure, interruption = split_failure(error)
         self.busy -= 1
         if self._timeout is not None:
             scope.deadline = inf

@@ -16,7 +16,7 @@ from tenure import engine
 from tenure.arguments import AsyncBlock, NotAwaited, check_name, check_seconds, check_text, check_timeout
 from tenure.engine import EditClaim, GiveBack, Metadata, Operation, Reply
 from tenure.errors import AcquireTimeout, LeaseLost
-from tenure.local import works
+from tenure.local import passes_check
 from tenure.store import Codec, Grant, Store, decoded, encoded
 
 from ._lease import Hold, Lease, LeaseRequest
@@ -201,7 +201,7 @@ class _CheckedClaim(AsyncBlock, NotAwaited):
             async with AsyncExitStack() as stack:
                 claim = await stack.enter_async_context(hold)
                 failed = partial(self._check_failed, claim)
-                if await works(check.timeout, check.function, claim, shield=False, failed=failed):
+                if await passes_check(check.timeout, check.function, claim, shield=False, failed=failed):
                     self._hold = hold
                     stack.pop_all()
                     return claim

@@ -49,7 +49,7 @@ from tenure.engine import (
     SetPaused,
 )
 from tenure.errors import CursorConflict, DuplicateTask, QueueFull, TaskCancelled, TaskFailed
-from tenure.store import Codec, Session, Store, check_codec, decoded, encoded, given_back
+from tenure.store import Codec, Session, Store, check_codec, decoded, encoded, give_back_of
 
 from ._completing import complete_all
 from ._following import Feed, TaskChanges
@@ -146,7 +146,7 @@ class _QueueClient:
 
     def on_found(self, session: Session, one: SessionItem) -> None:
         if one.family == "tasks":
-            self.takers.on_found(session, given_back(one))
+            self.takers.on_found(session, give_back_of(one))
         elif one.family == "takers":
             self.takers.on_found_idle()
         else:

@@ -20,7 +20,7 @@ from anyio import CancelScope
 
 from tenure.engine import Settle, Taken
 from tenure.errors import CapacityMismatch, EngineError, StoreClosed
-from tenure.handlers import is_closing, parted
+from tenure.handlers import is_closing, split_failure
 from tenure.store import Session
 from tenure.upkeep import unwrapped_task_group
 from tenure.waiting import Line, now
@@ -217,7 +217,7 @@ class Runners:
         except BaseException as error:
             if is_closing(error):  # there may be no loop any more
                 raise
-            failure, interruption = parted(error)
+            failure, interruption = split_failure(error)
         self.busy -= 1
         if self._timeout is not None:
             scope.deadline = inf

@@ -14,7 +14,7 @@ from tenure.arguments import check_timeout
 from tenure.dbapi import Completed, run_enlisted
 from tenure.engine import Complete, Progress, Reply, Settle, Taken, Verdict
 from tenure.errors import AcquireTimeout, LeaseLost, PayloadTooLarge, TaskCancelled
-from tenure.handlers import parted
+from tenure.handlers import split_failure
 from tenure.observe import Trying
 from tenure.store import Codec, Held, Session, Store, decoded, encoded
 from tenure.waiting import Parked, now, park, this_task, wake
@@ -444,7 +444,7 @@ class TakeBlock(LeasedBlock[Task[P], tuple[Session, Taken], bool]):
     def _give_back(self, held: Task[P], error: BaseException | None) -> None:
         if self._store.reporter.tracing is not None and this_task() is self._task:
             held.leave_trying()
-        failure, interruption = (None, None) if error is None else parted(error)
+        failure, interruption = (None, None) if error is None else split_failure(error)
         if failure is None and interruption is not None:
             settle = held.interrupted()
         else:

@@ -8,7 +8,7 @@ from typing import Self
 import anyio
 
 from tenure.store import Held, Session
-from tenure.waiting import Line, spread
+from tenure.waiting import Line, jittered
 
 _LEAST_PAUSE = 0.05
 
@@ -42,7 +42,7 @@ class Watch(Held):
         # only now: a closing store waits for all that is held, and not for an engine that does not answer
         self._session.add(self)
         try:
-            with anyio.move_on_after(spread(ask_again_in, least=_LEAST_PAUSE)):
+            with anyio.move_on_after(jittered(ask_again_in, least=_LEAST_PAUSE)):
                 await self._line.wait(self._waiter)
         finally:
             self._session.drop(self)

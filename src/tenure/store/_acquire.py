@@ -106,7 +106,7 @@ class Acquisitions:
             try:
                 answer = await acquisition.answer()
             except BaseException:
-                if acquisition.untouched:
+                if acquisition.never_applied:
                     del self.by_name[acquisition.name]
                 else:
                     self.release(request, acquisition.name, session)
@@ -207,7 +207,7 @@ class Acquisition(Held):
         return self._parked is not None and not self._parked.done()
 
     @property
-    def untouched(self) -> bool:
+    def never_applied(self) -> bool:
         """True if the engine has surely not applied the request: it was never sent, or was refused at the first
         try.
         """

@@ -33,7 +33,7 @@ from tenure.observe import Reporter
 from tenure.waiting import Backoff, Line, Waiter, checkpoint
 
 from ._availability import Availability
-from ._home import Home
+from ._home import LoopAffinity
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0
 
@@ -71,12 +71,12 @@ class Dispatcher:
     """
 
     def __init__(
-        self, engine: Engine, home: Home | None = None, availability: Availability | None = None
+        self, engine: Engine, affinity: LoopAffinity | None = None, availability: Availability | None = None
     ) -> None:
         self._url = engine.url
         self._availability = availability or Availability(engine)
         self._engine_submit = engine.submit
-        self._home = home or Home()
+        self._affinity = affinity or LoopAffinity()
         self._waiting: deque[Call[Any]] = deque()
         self._again: deque[Call[Any]] = deque()
         self._under_way: dict[Call[Any], None] = {}
@@ -112,8 +112,8 @@ class Dispatcher:
         if self._closed is not None:
             on_answer(StoreClosed(self._closed))
             return call
-        if get_ident() != self._home.thread:
-            raise self._home.error()
+        if get_ident() != self._affinity.thread:
+            raise self._affinity.error()
         if self._waiting or self._again or self._held_up or len(self._under_way) >= WINDOW:
             # nothing may overtake what has to be sent again
             if urgent:
@@ -129,7 +129,7 @@ class Dispatcher:
     def call_soon(self, function: Callable[[], object]) -> None:
         """Call a plain function at the end of the loop's turn, before the next batch; equal ones are called once."""
         if function not in self._soon and self._closed is None:
-            self._home.check()
+            self._affinity.check()
             self._soon[function] = None
             self._wake()
 
@@ -282,13 +282,15 @@ class Dispatcher:
 class Dispatchers:
     """The dispatchers of an engine: one for each shard and, where there are several, one for what concerns all."""
 
-    def __init__(self, engine: Engine, home: Home | None = None, reporter: Reporter | None = None) -> None:
+    def __init__(
+        self, engine: Engine, affinity: LoopAffinity | None = None, reporter: Reporter | None = None
+    ) -> None:
         self._shard = engine.shard
         shards = engine.shards
-        home = home or Home()
+        affinity = affinity or LoopAffinity()
         self.availability: Availability = Availability(engine, reporter)
         self.all: tuple[Dispatcher, ...] = tuple(
-            Dispatcher(engine, home, self.availability) for _ in range(shards + (shards > 1))
+            Dispatcher(engine, affinity, self.availability) for _ in range(shards + (shards > 1))
         )
         self._only = self.all[0] if shards == 1 else None
 

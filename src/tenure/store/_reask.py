@@ -7,7 +7,7 @@ from math import inf
 from typing import Protocol
 
 from tenure.engine import CAP, Ask, Asked, Granted, Notice, Queued
-from tenure.waiting import now, spread
+from tenure.waiting import jittered, now
 
 from ._sessions import Session
 from ._timers import Timers
@@ -60,7 +60,7 @@ class Reasker:
 
     def _ask_later(self, key: str, seconds: float) -> None:
         # one timer for all that wait for a key; it stays when they leave, so that a busy key does not pile them up
-        when = now() + spread(seconds, least=_LEAST_PAUSE)
+        when = now() + jittered(seconds, least=_LEAST_PAUSE)
         if when < self._due.get(key, inf):
             self._due[key] = when
             self._timers.call_at(when, partial(self._on_time, key, when))

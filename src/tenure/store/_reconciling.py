@@ -80,16 +80,16 @@ class Reconciler:
             self.reconcile(session)
 
 
-def undoing(session: str, one: SessionItem) -> Operation[Any]:
+def release_for(session: str, one: SessionItem) -> Operation[Any]:
     """The operation that releases it; for a task or an idle taker, only while the queue is not used here."""
     if (undo := _UNDO.get(one.family)) is not None:
         return undo(one.key, one.name)
     return Exchange(
-        session, next(numbers), one.key, (given_back(one),) if one.family == "tasks" else (), wait=False
+        session, next(numbers), one.key, (give_back_of(one),) if one.family == "tasks" else (), wait=False
     )
 
 
-def given_back(task: SessionItem) -> Settle:
+def give_back_of(task: SessionItem) -> Settle:
     """The verdict that gives back a task."""
     number, token = task.name.split()
     return Settle(int(number), int(token), Verdict.GIVE_BACK)

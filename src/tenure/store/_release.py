@@ -2,7 +2,7 @@
 
 The states of a release:
 
-| state   | `_refused` | `over`  | event                   | goes to                                             |
+| state   | `_refused` | `settled`| event                   | goes to                                             |
 |---------|------------|---------|-------------------------|-----------------------------------------------------|
 | waiting | False      | False   | `after` is answered     | sent (without `after` at once)                      |
 | sent    | False      | False   | an acknowledgement      | over: `answer` is set                               |

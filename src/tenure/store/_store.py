@@ -26,9 +26,9 @@ from ._acquire import AcquireRequest, Acquisition, Acquisitions, Grant
 from ._availability import Availability
 from ._codec import Codec, JsonCodec, check_codec
 from ._dispatch import Call, Dispatchers
-from ._home import Home
+from ._home import LoopAffinity
 from ._opening import serve
-from ._reconciling import OF_QUEUES, Reconciler, undoing
+from ._reconciling import OF_QUEUES, Reconciler, release_for
 from ._release import PendingRelease, SettleTimeouts
 from ._sessions import LEAST_TTL, Session, Sessions
 from ._timers import Timers
@@ -119,13 +119,13 @@ class Store(AsyncBlock, AsyncContextManagerMixin):
         self.observer = observer
         """The observer that receives the events."""
         self.process: str = _new_process()
-        self._home = Home()
+        self._affinity = LoopAffinity()
         self._engine = engine
         self._link = link = engine.link()
         self._upkeep: Upkeep | None = None
         self._closing = False
         self._fault: Exception | None = None
-        self._dispatchers = Dispatchers(link, self._home, self.reporter)
+        self._dispatchers = Dispatchers(link, self._affinity, self.reporter)
         self.availability: Availability = self._dispatchers.availability
         self._timers = Timers()
         self.settle_timeouts: SettleTimeouts = SettleTimeouts(self._timers.call_at, self.settle_timeout)
@@ -167,7 +167,7 @@ class Store(AsyncBlock, AsyncContextManagerMixin):
     async def __asynccontextmanager__(self) -> AsyncGenerator[Self]:
         if self._upkeep is not None:
             raise RuntimeError("a store can be opened only once; call open_store again")
-        if self._home.settle():
+        if self._affinity.settle():
             # its siblings were forked with the same name
             self.process = self._sessions.process = _new_process()
         async with in_one_task("store", _LEFT_ELSEWHERE), unwrapped_task_group() as group:
@@ -250,7 +250,7 @@ class Store(AsyncBlock, AsyncContextManagerMixin):
         """Raise `RuntimeError` unless the store has been opened, in this thread and process."""
         if self._upkeep is None:
             raise RuntimeError(_NOT_OPEN)
-        self._home.check()
+        self._affinity.check()
 
     async def call(self, operation: Operation[A]) -> A:
         """Send an operation and wait for its answer. Raises `EngineError`, `StoreClosed`.
@@ -285,8 +285,8 @@ class Store(AsyncBlock, AsyncContextManagerMixin):
 
         Raises `EngineError` if the engine takes no part in such transactions, `StoreClosed`.
         """
-        if self._home.forked:
-            raise self._home.error()
+        if self._affinity.forked:
+            raise self._affinity.error()
         self._check_open()
         return self._engine.enlist(operation)
 
@@ -345,7 +345,7 @@ class Store(AsyncBlock, AsyncContextManagerMixin):
     def _running(self) -> Upkeep:
         if self._upkeep is None or self._closing:
             return self._check_open()
-        self._home.check()
+        self._affinity.check()
         return self._upkeep
 
     def _check_open(self) -> Upkeep:
@@ -391,7 +391,7 @@ class Store(AsyncBlock, AsyncContextManagerMixin):
         if listener is not None:
             listener.on_found(session, one)
         elif one.name not in self._acquisitions.by_name:
-            PendingRelease(undoing(session.id, one), session)
+            PendingRelease(release_for(session.id, one), session)
 
     def _fail(self, fault: Exception) -> None:
         """A job has ended by a fault: nothing can be sent any more."""

@@ -10,7 +10,7 @@ from math import inf
 
 import anyio
 
-from tenure.waiting import Line, now, spread
+from tenure.waiting import Line, jittered, now
 
 __all__ = ("Timer", "Timers")
 
@@ -66,7 +66,7 @@ class Timer:
 
     def set(self, seconds: float) -> None:
         """Call it after so many seconds and a little more, chosen at random; no more at the time set before."""
-        self._due = now() + spread(seconds, least=_LEAST_PAUSE)
+        self._due = now() + jittered(seconds, least=_LEAST_PAUSE)
         if self._due < self._armed:
             self._arm()
 

@@ -32,7 +32,7 @@ _Piece = tuple[float, float, bytes | None]
 
 
 @dataclass(slots=True)
-class _Way:
+class _Direction:
     """The settings of one direction."""
 
     latency: float = 0.0
@@ -79,7 +79,7 @@ class FaultProxy(AsyncContextManagerMixin):
         self._server = fspath(host), port
         self._addresses: list[tuple[int, Any]] = []
         self._open: set[_Connection] = set()
-        self._ways: dict[Direction, _Way] = {"up": _Way(), "down": _Way()}
+        self._ways: dict[Direction, _Direction] = {"up": _Direction(), "down": _Direction()}
         self._changed = anyio.Event()
         self._clear()
 
@@ -192,7 +192,7 @@ class FaultProxy(AsyncContextManagerMixin):
                 finally:
                     group.cancel_scope.cancel()
 
-    def _way(self, direction: Direction) -> _Way:
+    def _way(self, direction: Direction) -> _Direction:
         try:
             return self._ways[direction]
         except KeyError:

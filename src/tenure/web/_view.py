@@ -137,7 +137,7 @@ async def look_at_queues(store: Store, keys: Sequence[str]) -> dict[str, QueueCo
     """The counters of queues, by name."""
     answers = await ask(store, [Count(key) for key in keys])
     return {
-        parted(store, key)[1]: counts
+        split_key(store, key)[1]: counts
         for key, counts in zip(keys, answers, strict=True)
         if isinstance(counts, QueueCounts)
     }
@@ -147,7 +147,7 @@ async def look_at_keys(store: Store, keys: Sequence[str], limit: int = 1000) -> 
     """The holders and waiters of keys."""
     answers = await ask(store, [Holders(key, limit) for key in keys])
     return tuple(
-        SeenKey(*parted(store, key), h.capacity, h.used, h.holders, h.waiting)
+        SeenKey(*split_key(store, key), h.capacity, h.used, h.holders, h.waiting)
         for key, h in zip(keys, answers, strict=True)
         if isinstance(h, Holdings) and (h.holders or h.waiting)
     )
@@ -156,7 +156,7 @@ async def look_at_keys(store: Store, keys: Sequence[str], limit: int = 1000) -> 
 async def look_at_pools(store: Store, keys: Sequence[str]) -> tuple[SeenPool, ...]:
     """The resources of pools. Cancellation: no effect."""
     pools = await together(*(partial(_resources, store, key) for key in keys))
-    return tuple(SeenPool(parted(store, key)[1], pool) for key, pool in zip(keys, pools, strict=True))
+    return tuple(SeenPool(split_key(store, key)[1], pool) for key, pool in zip(keys, pools, strict=True))
 
 
 async def _resources(store: Store, key: str) -> ResourcePage:
@@ -178,7 +178,7 @@ async def look_at_processes(store: Store, sessions: Sequence[str]) -> tuple[Seen
         if mine or not items:
             seen = found.setdefault(process, SeenProcess(process))
             for one in mine:
-                _add(seen, one, *parted(store, one.key))
+                _add(seen, one, *split_key(store, one.key))
     found.pop("", None)  # of sessions that have ended
     return tuple(found[process] for process in sorted(found))
 
@@ -237,7 +237,7 @@ def _circle(deadlock: Deadlock) -> dict[tuple[str, str, str], float]:
     return {(wait.process, wait.task, wait.key): wait.seconds for wait in deadlock.waits}
 
 
-def parted(store: Store, key: str) -> tuple[str, str]:
+def split_key(store: Store, key: str) -> tuple[str, str]:
     """The kind and the name of an object, by its key."""
     kind, _, name = key.removeprefix(f"{store.namespace}:").partition(":")
     return kind, name
