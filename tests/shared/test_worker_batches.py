@@ -73,6 +73,19 @@ async def test_a_payload_that_cannot_be_decoded_fails_alone(store, virtual_clock
     assert "2 is refused" in (await queue.dead())[0].error
 
 
+@pytest.mark.parametrize("kind", ["async", "sync"])
+async def test_a_handler_is_not_called_without_a_payload(store, virtual_clock, kind):
+    queue, batches = WorkQueue(store, "jobs", codec=Picky(), retry=Retry(attempts=1)), []
+
+    async def handler(numbers):
+        batches.append(numbers)
+
+    ids = await queue.put_many([2, 2])
+    await work_off(queue, Worker(queue, handler if kind == "async" else batches.append, batch=10))
+    assert batches == []
+    assert [(await queue.get(task_id)).state for task_id in ids] == ["dead", "dead"]
+
+
 async def test_a_batch_has_what_there_is_up_to_its_size(store, virtual_clock):
     queue, batches = WorkQueue(store, "jobs"), []
 

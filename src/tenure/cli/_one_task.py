@@ -44,9 +44,11 @@ async def _get(given: argparse.Namespace, store: Store) -> TaskRecord | None:
 
 
 def described(record: TaskRecord[Any]) -> dict[str, Any]:
-    """A record as JSON. The codec of the commands decodes every payload."""
-    # not asdict, which copies every payload, and not one that is nested deeply
-    return {name: getattr(record, name) for name in record.__dataclass_fields__ if name != "undecoded"}
+    """A record as JSON; bytes that cannot be decoded are text with escapes."""
+    # not asdict, which copies every payload, and fails for a payload that is nested deeply
+    fields = {name: getattr(record, name) for name in record.__dataclass_fields__}
+    undecoded = {name: data.decode("utf-8", "backslashreplace") for name, data in record.undecoded.items()}
+    return fields | {"undecoded": undecoded}
 
 
 def _facts(record: TaskRecord) -> list[tuple[str, str]]:
