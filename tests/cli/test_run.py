@@ -457,7 +457,7 @@ def test_standard_input_is_worked_on_as_it_comes(start, here, until):
 
 
 def test_standard_input_is_skipped_as_far_as_it_was_read(start, here, read, until):
-    text = "".join(f"{i}\n" for i in range(2000))
+    text = "".join(f"{i}\n" for i in range(600))
     child = start("run", "run_handlers:slow", "-", "--run", "piped", "--results", "r.jsonl", "--workers", 100)
     child.stdin.write(text[: len(text) // 2])
     child.stdin.flush()
@@ -465,7 +465,7 @@ def test_standard_input_is_skipped_as_far_as_it_was_read(start, here, read, unti
     child.kill()
     child.wait()
     child = start(
-        "run", "run_handlers:slow", "-", "--run", "piped", "--results", "r.jsonl", "--workers", 1000
+        "run", "run_handlers:slow", "-", "--run", "piped", "--results", "r.jsonl", "--workers", 300
     )
     _, err = child.communicate(text)
     assert child.returncode == 0, err
