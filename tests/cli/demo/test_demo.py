@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from tenure.cli._demo_audit import judge
-from tenure.cli._demo_books import Written
+from tenure.cli.demo._audit import judge
+from tenure.cli.demo._books import Written
 from tenure.shared import Audit, QueueStatistics
 
 PATIENCE = 100

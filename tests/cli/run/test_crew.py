@@ -6,7 +6,7 @@ import anyio
 
 import tenure
 from tenure import RateLimiter, WorkQueue
-from tenure.cli._crew import Crew
+from tenure.cli.run._crew import Crew
 from tenure.engine import Spend
 
 

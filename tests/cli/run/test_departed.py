@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import tenure
-from tenure.cli._departed import departed, end_sessions, has_died, own_identity
+from tenure.cli.run._departed import departed, end_sessions, has_died, own_identity
 from tenure.engines.memory import MemoryEngine
 
 pytestmark = pytest.mark.skipif(own_identity() is None, reason="the system does not tell")
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.skipif(own_identity() is None, reason="the system does 
 @pytest.fixture
 def child():
     """A process that only waits, and its identity."""
-    code = "import json, sys; from tenure.cli._departed import own_identity as own"
+    code = "import json, sys; from tenure.cli.run._departed import own_identity as own"
     code += "; print(json.dumps(own()), flush=True)"
     with subprocess.Popen(
         [sys.executable, "-c", f"{code}; sys.stdin.read()"],
@@ -71,7 +71,7 @@ def test_without_an_identity_nothing_is_known(monkeypatch, child):
     process, who = child
     process.kill()
     process.wait()
-    monkeypatch.setattr("tenure.cli._departed._PROC", Path("/nowhere"))
+    monkeypatch.setattr("tenure.cli.run._departed._PROC", Path("/nowhere"))
     assert own_identity() is None
     assert not has_died(who)
 

@@ -12,10 +12,10 @@ import depth
 import pytest
 
 from tenure.cli._errors import UsageError
-from tenure.cli._glob import Glob
-from tenure.cli._inputs import PORTION
-from tenure.cli._lines import Lines
-from tenure.cli._names import Names
+from tenure.cli.run._glob import Glob
+from tenure.cli.run._inputs import PORTION
+from tenure.cli.run._lines import Lines
+from tenure.cli.run._names import Names
 
 
 def read_all(source, position=None):
@@ -340,7 +340,7 @@ class TestNames:
                 raise PermissionError(13, "Permission denied", path)
             return scandir(path)
 
-        monkeypatch.setattr("tenure.cli._glob.os.scandir", refuse)
+        monkeypatch.setattr("tenure.cli.run._glob.os.scandir", refuse)
         names = Names(("src/**/*.py",))
         read_all(names)
         assert names.skipped == ["src/a/: skipped (Permission denied)"]

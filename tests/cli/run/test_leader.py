@@ -10,11 +10,11 @@ import anyio.from_thread
 import tenure
 from tenure import LeaseLost
 from tenure.cli._arguments import Options
-from tenure.cli._lines import Lines
-from tenure.cli._record import Record
-from tenure.cli._results import Results
-from tenure.cli._run_leader import INPUT, RunLeader
 from tenure.cli._stop import Stop
+from tenure.cli.run._leader import INPUT, RunLeader
+from tenure.cli.run._lines import Lines
+from tenure.cli.run._record import Record
+from tenure.cli.run._results import Results
 
 
 class LostAtTheEnd(Results):

@@ -10,7 +10,7 @@ import anyio
 import pytest
 
 import tenure
-from tenure.cli._progress import (
+from tenure.cli.run._progress import (
     Progress,
     Screen,
     Snapshot,
@@ -20,8 +20,8 @@ from tenure.cli._progress import (
     quiet_line,
     snapshot,
 )
-from tenure.cli._report import Outcome, dead_letters, table
-from tenure.cli._tally import Tally, total
+from tenure.cli.run._report import Outcome, dead_letters, table
+from tenure.cli.run._tally import Tally, total
 from tenure.processor._sketch import Sketch
 
 

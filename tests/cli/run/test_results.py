@@ -9,7 +9,7 @@ import pytest
 
 import tenure
 from tenure.cli._errors import UsageError
-from tenure.cli._results import Results, line_of
+from tenure.cli.run._results import Results, line_of
 
 
 @pytest.fixture
@@ -82,7 +82,7 @@ async def test_attempts_are_tries(store, read):
 
 
 async def test_whatever_stood_there_the_file_becomes_what_the_store_says(queue, monkeypatch):
-    monkeypatch.setattr("tenure.cli._results._PAGE", 8)
+    monkeypatch.setattr("tenure.cli.run._results._PAGE", 8)
     await work(queue, 60)
     whole = await write_all(queue, "whole.jsonl")
     assert whole == b"".join([line_of(r) for r in (await queue.browse("ended", limit=1000)).tasks])
@@ -101,7 +101,7 @@ async def test_whatever_stood_there_the_file_becomes_what_the_store_says(queue, 
 
 async def test_a_writer_that_was_frozen_writes_what_is_there_already(queue, monkeypatch):
     """It read its position and its page, froze, and wakes up when the next one has written everything."""
-    monkeypatch.setattr("tenure.cli._results._PAGE", 8)
+    monkeypatch.setattr("tenure.cli.run._results._PAGE", 8)
     await work(queue, 40)
     late = Results(Path("r.jsonl"))
     Path("r.jsonl").touch()

@@ -786,7 +786,7 @@ def test_an_input_that_kills_the_process_is_dead_and_those_beside_it_are_not(wor
 
 
 NO_END_OF_SESSIONS = """
-import sys, tenure.cli._run as run
+import sys, tenure.cli.run._run as run
 run.TTL = 1000.0
 from tenure.cli import main
 sys.exit(main())
@@ -915,9 +915,7 @@ def test_the_bar_on_a_terminal(start, numbers):
 
 
 def test_quiet_lines(start, numbers, here):
-    hurry = (
-        "import sys, tenure.cli._progress as p; p._FIRST = 0.3; from tenure.cli import main; sys.exit(main())"
-    )
+    hurry = "import sys, tenure.cli.run._progress as p; p._FIRST = 0.3; from tenure.cli import main; sys.exit(main())"
     words = [sys.executable, "-c", hurry, "run", "run_handlers:slow", numbers(80)]
     told = subprocess.run(words, capture_output=True, text=True, check=True).stderr.splitlines()
     shown = [line for line in told if re.fullmatch(r"\d+ of 80 ended, [\d.]+/s(, \d+ s left)?", line)]

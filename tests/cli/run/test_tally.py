@@ -5,7 +5,7 @@ from __future__ import annotations
 import anyio
 
 import tenure
-from tenure.cli._tally import Keeper, Tally, total
+from tenure.cli.run._tally import Keeper, Tally, total
 
 
 async def test_an_outage_longer_than_the_ttl_does_not_end_it(engine, virtual_clock):

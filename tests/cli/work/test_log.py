@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from tenure.cli._log import JsonLines, TextLines, start_logging
+from tenure.cli.work._log import JsonLines, TextLines, start_logging
 
 UNSPEAKABLE = object()
 

@@ -17,7 +17,7 @@ from tenure import (
 )
 from tenure.engine import Arrive, CloseSession, OpenSession, Ping, Waiting, Withdraw
 from tenure.engines.memory import MemoryEngine
-from tenure.shared._barrier import Arrival, Barrier, BarrierStatistics
+from tenure.shared.holds._barrier import Arrival, Barrier, BarrierStatistics
 from tenure.store._dispatch import WINDOW
 from tenure.testing import Fault, FaultyEngine, History, agreement, assert_checkpoints
 

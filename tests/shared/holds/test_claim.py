@@ -9,7 +9,7 @@ import pytest
 from tenure import AcquireTimeout, EngineError, LeaseLost, StoreClosed, open_store
 from tenure.engine import Claim, CloseSession, EditClaim, GiveBack, RenewSession
 from tenure.engines.memory import MemoryEngine
-from tenure.shared._resource_pool import ResourcePool, ResourcePoolStatistics
+from tenure.shared.holds._resource_pool import ResourcePool, ResourcePoolStatistics
 from tenure.testing import (
     Fault,
     FaultyEngine,

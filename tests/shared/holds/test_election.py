@@ -17,7 +17,7 @@ from tenure import AcquireTimeout, EngineError, LeaseLost, Lock, StoreClosed, op
 from tenure.engine import Acquire, Ask, CloseSession, Granted, Holders, OpenSession, Release
 from tenure.engines.memory import MemoryEngine
 from tenure.shared import Hold
-from tenure.shared._election import Election
+from tenure.shared.holds._election import Election
 from tenure.testing import (
     Fault,
     FaultyEngine,

@@ -10,7 +10,7 @@ import pytest
 from tenure import EngineError, StoreClosed, open_store
 from tenure.engine import Acquire, CloseSession, Hint, Holders, Notice, OpenSession
 from tenure.engines.memory import MemoryEngine
-from tenure.shared._election import Election
+from tenure.shared.holds._election import Election
 from tenure.testing import (
     Fault,
     FaultyEngine,

@@ -6,7 +6,7 @@ import pytest
 from tenure import AcquireTimeout, open_store
 from tenure.engine import Claim, Resources
 from tenure.engines.memory import MemoryEngine
-from tenure.shared._resource_pool import ResourcePool
+from tenure.shared.holds._resource_pool import ResourcePool
 
 KEY = "tenure:pool:keys"
 

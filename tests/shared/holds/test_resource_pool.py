@@ -9,7 +9,7 @@ import pytest
 import tenure
 from tenure import AcquireTimeout, EngineError, StoreClosed, open_store
 from tenure.engine import AddResource, Claim, Claimed, GiveBack, OpenSession, RemoveResource, Resources
-from tenure.shared._resource_pool import PooledResource, ResourcePool, ResourcePoolStatistics
+from tenure.shared.holds._resource_pool import PooledResource, ResourcePool, ResourcePoolStatistics
 from tenure.testing import Fault
 
 

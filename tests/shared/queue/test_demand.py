@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from tenure.engine import CAP
-from tenure.shared._demand import Demand
+from tenure.shared.queue._demand import Demand
 
 
 @dataclass

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tenure.shared._ticks import Cron, ticks
+from tenure.shared.queue._ticks import Cron, ticks
 
 CHANGES = (
     ("Europe/Berlin", "2026-03-29"),

@@ -29,8 +29,8 @@ from tenure import (
 from tenure.engine import CloseSession
 from tenure.observe import LoggingObserver, Observers, TracingObserver
 from tenure.processor import Context, Processor
-from tenure.shared._runners import _traced
-from tenure.shared._task import Task
+from tenure.shared.queue._runners import _traced
+from tenure.shared.queue._task import Task
 
 
 class Trouble(Exception):

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from tenure.shared import Audit
 
-from ._demo_books import Written
+from ._books import Written
 
 _SHOWN = 3
 

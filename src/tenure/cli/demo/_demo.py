@@ -15,21 +15,21 @@ from tempfile import TemporaryDirectory
 import anyio
 from anyio import CancelScope
 
+from tenure.cli._arguments import Parser, add_backend, check_backend, seconds
+from tenure.cli._errors import UsageError
+from tenure.cli._keyboard import other_screen, pressed
+from tenure.cli._stop import Stop
+from tenure.cli._web import check_page, serve_page
 from tenure.observe import printable
 from tenure.upkeep import unwrapped_task_group
 from tenure.web import View
 
-from ._arguments import Parser, add_backend, check_backend, seconds
-from ._demo_audit import Verdict, judge
-from ._demo_eyes import Eyes, NotSeen
-from ._demo_fleet import Fleet
-from ._demo_screen import Screen, styled
-from ._demo_story import Story
-from ._demo_worker import Post, close_counter, open_post, post_in, work
-from ._errors import UsageError
-from ._keyboard import other_screen, pressed
-from ._stop import Stop
-from ._web import check_page, serve_page
+from ._audit import Verdict, judge
+from ._eyes import Eyes, NotSeen
+from ._fleet import Fleet
+from ._screen import Screen, styled
+from ._story import Story
+from ._worker import Post, close_counter, open_post, post_in, work
 
 _QUICK = 5.0
 _PATIENCE = 60.0

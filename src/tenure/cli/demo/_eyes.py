@@ -11,7 +11,7 @@ from tenure.engine import Holder, QueueCounts
 from tenure.store import Store
 from tenure.web import SeenKey, SeenProcess, View, look
 
-from ._demo_worker import LETTERS
+from ._worker import LETTERS
 
 T = TypeVar("T")
 

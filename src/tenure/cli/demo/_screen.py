@@ -9,15 +9,15 @@ from shutil import get_terminal_size
 from time import monotonic
 from typing import NamedTuple
 
+from tenure.cli._frame import BOLD, PLAIN, RED
+from tenure.cli._keyboard import draw
+from tenure.cli._table import cut, table
 from tenure.observe import printable
 from tenure.web import View
 
-from ._demo_eyes import counts_of, key_of, letters_of
-from ._demo_fleet import Fleet, Member
-from ._demo_worker import LEDGER, POSTMASTER
-from ._frame import BOLD, PLAIN, RED
-from ._keyboard import draw
-from ._table import cut, table
+from ._eyes import counts_of, key_of, letters_of
+from ._fleet import Fleet, Member
+from ._worker import LEDGER, POSTMASTER
 
 _GREEN = "\x1b[32m"
 _STYLES = {"": "", "bad": RED, "good": _GREEN, "bold": BOLD}

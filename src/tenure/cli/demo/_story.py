@@ -12,10 +12,10 @@ import anyio.to_thread
 
 from tenure.web import SeenProcess, View
 
-from ._demo_books import Books
-from ._demo_eyes import Eyes, counts_of, holder_of, letters_of
-from ._demo_fleet import Fleet
-from ._demo_worker import LEDGER, POSTMASTER
+from ._books import Books
+from ._eyes import Eyes, counts_of, holder_of, letters_of
+from ._fleet import Fleet
+from ._worker import LEDGER, POSTMASTER
 
 T = TypeVar("T")
 

@@ -18,7 +18,7 @@ from tenure.shared import Election, Lease, Lock, Task, Term, Worker, WorkQueue
 from tenure.store import Store
 from tenure.upkeep import unwrapped_task_group
 
-from ._demo_books import Books
+from ._books import Books
 
 TTL = 2.0
 """Seconds after which what a killed worker had goes to others."""

@@ -7,15 +7,14 @@ import sys
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
+from tenure.cli._answer import answer
+from tenure.cli._errors import UsageError
+from tenure.cli._one_queue import known, of_one, task_id
+from tenure.cli._with_store import with_store
 from tenure.observe import printable
 from tenure.shared import QueueStatistics, WorkQueue
 from tenure.store import Store
 from tenure.web import together
-
-from ._answer import answer
-from ._errors import UsageError
-from ._one_queue import known, of_one, task_id
-from ._with_store import with_store
 
 _PURGEABLE = ("waiting", "delayed", "dead", "done", "discarded", "cancelled", "expired")
 _DELETED = ("waiting", "delayed", "dead")

@@ -7,17 +7,17 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
+from tenure.cli._answer import answer
+from tenure.cli._arguments import seconds
+from tenure.cli._errors import UsageError
+from tenure.cli._one_queue import known, of_one, task_id
+from tenure.cli._table import one_line, spoken
+from tenure.cli._with_store import with_store
 from tenure.observe import printable, printable_lines
 from tenure.shared import TaskRecord, WorkQueue
 from tenure.store import Store
 
-from ._answer import answer
-from ._arguments import seconds
-from ._errors import UsageError
 from ._manage import changed_each
-from ._one_queue import known, of_one, task_id
-from ._table import one_line, spoken
-from ._with_store import with_store
 
 
 def show_task(given: argparse.Namespace) -> int:

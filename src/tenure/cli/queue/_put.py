@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import argparse
-import json
-import sys
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, NoReturn, get_args
+from typing import Any, get_args
 
 from tenure.arguments import LARGEST, check_name
+from tenure.cli._answer import answer
+from tenure.cli._arguments import seconds
+from tenure.cli._errors import Interrupted, UsageError
+from tenure.cli._one_queue import of_one, queue_to_fill
+from tenure.cli._payload import read_payload
+from tenure.cli._with_store import with_store
 from tenure.engine import OnDuplicate
 from tenure.errors import DuplicateTask
 from tenure.store import Store
-
-from ._answer import answer
-from ._arguments import seconds
-from ._errors import Interrupted, UsageError
-from ._one_queue import of_one, queue_to_fill
-from ._with_store import with_store
 
 
 def put(words: Sequence[str]) -> int:
@@ -77,25 +75,6 @@ def _check(given: argparse.Namespace) -> None:
             raise UsageError("--max-wait needs --on-duplicate replace")
         if given.max_wait < given.delay:
             raise UsageError(f"--max-wait must be at least --delay, {given.delay:g}, not {given.max_wait:g}")
-
-
-def read_payload(text: str) -> Any:
-    """A payload from its JSON; - stands for standard input. Raises `UsageError`."""
-    source = "the payload"
-    if text == "-":
-        source = "standard input"
-        try:
-            text = sys.stdin.read()
-        except UnicodeDecodeError as problem:
-            raise UsageError("standard input is not UTF-8") from problem
-    try:
-        return json.loads(text, parse_constant=_refuse)
-    except (ValueError, RecursionError) as problem:
-        raise UsageError(f"{source} is not JSON: {problem}; quote a text as '\"text\"'") from problem
-
-
-def _refuse(name: str) -> NoReturn:
-    raise ValueError(f"there is no {name} in JSON")
 
 
 def _name(text: str) -> str:

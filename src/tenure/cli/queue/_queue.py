@@ -10,22 +10,22 @@ from functools import partial
 from shutil import get_terminal_size
 from typing import Any
 
+from tenure.cli._answer import answer
+from tenure.cli._arguments import count, whole_number
+from tenure.cli._commands import Commands, run_one
+from tenure.cli._errors import UsageError
+from tenure.cli._one_queue import known, of_one, task_id
+from tenure.cli._table import columns_of_terminal, one_line, short, spoken, table, width
+from tenure.cli._with_store import parser, with_store
 from tenure.engine import CAP
 from tenure.errors import EngineError, StoreUnavailable
 from tenure.shared import GroupStatistics, QueueStatistics, TaskPage, WorkQueue
 from tenure.store import Store
 from tenure.web import look_at_queues, names
 
-from ._answer import answer
-from ._arguments import count, whole_number
-from ._commands import Commands, run_one
-from ._errors import UsageError
 from ._manage import cancel, purge, requeue, set_paused
-from ._one_queue import known, of_one, task_id
 from ._one_task import check_one, described, reschedule, show_task
 from ._put import put
-from ._table import columns_of_terminal, one_line, short, spoken, table, width
-from ._with_store import parser, with_store
 
 _STATES = ("waiting", "delayed", "leased", "dead", "ended")
 _LEAST_ERROR = 60

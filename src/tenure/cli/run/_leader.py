@@ -11,15 +11,15 @@ from typing import Protocol, TypeVar, TypeVarTuple
 import anyio
 import anyio.to_thread
 
+from tenure.cli._errors import Interrupted, UsageError
+from tenure.cli._stop import Stop
 from tenure.errors import CursorConflict, LeaseLost, OutcomeUnknown
 from tenure.shared import Lease, WorkQueue
 from tenure.upkeep import unwrapped_task_group
 
-from ._errors import Interrupted, UsageError
 from ._inputs import Source
 from ._record import Record
 from ._results import Results
-from ._stop import Stop
 
 T = TypeVar("T")
 Args = TypeVarTuple("Args")

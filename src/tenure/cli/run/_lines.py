@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any, NoReturn
 from zlib import crc32
 
-from ._errors import Interrupted, UsageError
+from tenure.cli._errors import Interrupted, UsageError
+
 from ._inputs import PORTION, Portion, Position
 
 STANDARD_INPUT = "-"

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from time import monotonic
 
-from ._errors import UsageError
+from tenure.cli._errors import UsageError
+
 from ._glob import Glob
 from ._inputs import PORTION, Portion, Position
 

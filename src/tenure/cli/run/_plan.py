@@ -9,8 +9,9 @@ import re
 from pathlib import Path
 from typing import Any
 
-from ._arguments import Options
-from ._errors import UsageError
+from tenure.cli._arguments import Options
+from tenure.cli._errors import UsageError
+
 from ._lines import STANDARD_INPUT, Lines
 from ._names import Names
 

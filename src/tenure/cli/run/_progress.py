@@ -18,7 +18,7 @@ from tenure.observe import printable
 from tenure.shared import QueueStatistics, WorkQueue
 
 from ._inputs import Position
-from ._run_leader import INPUT
+from ._leader import INPUT
 from ._tally import Tally, total
 
 _REDRAW = 0.5

@@ -9,12 +9,12 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from tenure.cli._arguments import Options
+from tenure.cli._errors import UsageError
 from tenure.errors import AcquireTimeout
 from tenure.shared import Lock, Retry, WorkQueue
 from tenure.store import Store
 
-from ._arguments import Options
-from ._errors import UsageError
 from ._plan import Plan, same_work
 
 _CURSOR = "run"

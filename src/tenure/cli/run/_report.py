@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tenure.cli._table import cut
 from tenure.observe import printable
 from tenure.shared import QueueStatistics, TaskRecord
 
-from ._table import cut
 from ._tally import Tally
 
 

@@ -15,10 +15,9 @@ from typing import Any
 import anyio
 import anyio.to_thread
 
+from tenure.cli._answer import as_json
+from tenure.cli._errors import Interrupted, UsageError
 from tenure.shared import Lease, TaskRecord, WorkQueue
-
-from ._answer import as_json
-from ._errors import Interrupted, UsageError
 
 _PAGE = 256
 _MOST_BYTES = 4 * 2**20

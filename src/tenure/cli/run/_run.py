@@ -11,26 +11,26 @@ from pathlib import Path
 import anyio
 import anyio.to_thread
 
+from tenure.cli._arguments import DEFAULT_STORE, Options
+from tenure.cli._errors import Interrupted, UsageError
+from tenure.cli._handler import Handler, HandlerCodec, load_handler
+from tenure.cli._stop import Stop
 from tenure.engines import open_store
 from tenure.errors import EngineError, StoreUnavailable
 from tenure.shared import RateLimiter, WorkQueue
 from tenure.store import Store
 from tenure.upkeep import unwrapped_task_group
 
-from ._arguments import DEFAULT_STORE, Options
 from ._calling import Calling
 from ._crew import Crew
 from ._departed import departed, end_sessions
-from ._errors import Interrupted, UsageError
-from ._handler import Handler, HandlerCodec, load_handler
 from ._inputs import Source
+from ._leader import INPUT, RunLeader
 from ._plan import Plan, check_results, make_plan, name_of, open_source
 from ._progress import Progress, Screen, prints_above
 from ._record import Record, check_same
 from ._report import Outcome, advice, dead_letters, table
 from ._results import Results
-from ._run_leader import INPUT, RunLeader
-from ._stop import Stop
 from ._tally import PREFIX, SHOWN, Keeper, Tally, total
 
 TTL = 10.0

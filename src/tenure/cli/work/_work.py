@@ -10,10 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tenure.arguments import check_name
-from tenure.engine import CAP
-from tenure.serving import parse_address
-
-from ._arguments import (
+from tenure.cli._arguments import (
     STORE_DEFAULT,
     Parser,
     add_backend,
@@ -24,11 +21,14 @@ from ._arguments import (
     store_url,
     whole_number,
 )
+from tenure.cli._errors import UsageError
+from tenure.cli._with_store import check_names
+from tenure.engine import CAP
+from tenure.serving import parse_address
+
 from ._children import Children
-from ._errors import UsageError
 from ._log import FORMATS, LEVELS, start_logging
 from ._sources import Sources
-from ._with_store import check_names
 from ._working import Options, work_here
 
 _MOST_PROCESSES = 1000

@@ -14,6 +14,10 @@ import anyio
 from anyio import CancelScope
 
 from tenure.arguments import LONGEST
+from tenure.cli._errors import UsageError
+from tenure.cli._handler import Handler, HandlerCodec, load_handler
+from tenure.cli._one_queue import queue_to_fill
+from tenure.cli._with_store import check_visible
 from tenure.engines import open_store
 from tenure.errors import EngineError
 from tenure.observe import LoggingObserver, log
@@ -23,11 +27,7 @@ from tenure.store import Store
 from tenure.upkeep import unwrapped_task_group
 from tenure.waiting import now
 
-from ._errors import UsageError
-from ._handler import Handler, HandlerCodec, load_handler
 from ._log import start_logging
-from ._one_queue import queue_to_fill
-from ._with_store import check_visible
 
 _STALLED = 10.0
 _LOOK = 0.5

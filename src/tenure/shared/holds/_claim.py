@@ -17,9 +17,9 @@ from tenure.arguments import AsyncBlock, NotAwaited, check_name, check_seconds, 
 from tenure.engine import EditClaim, GiveBack, Metadata, Operation, Reply
 from tenure.errors import AcquireTimeout, LeaseLost
 from tenure.local import works
+from tenure.shared._lease import Hold, Lease, LeaseRequest
 from tenure.store import Codec, Grant, Store, decoded, encoded
 
-from ._lease import Hold, Lease, LeaseRequest
 from ._matching import MatchCheck
 
 _LONGEST_REASON = 4096

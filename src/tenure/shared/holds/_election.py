@@ -13,10 +13,10 @@ from tenure.arguments import NotABlock, check_name, hinted
 from tenure.engine import Holders, Reply
 from tenure.errors import LeaseLost, StoreClosed
 from tenure.handlers import check_signature
+from tenure.shared._lease import Hold, HoldRequest, Lease, LeaseRequest
 from tenure.store import Grant, Store, check_ttl
 
 from ._leader_changes import LeaderChanges, leader_of
-from ._lease import Hold, HoldRequest, Lease, LeaseRequest
 
 T = TypeVar("T")
 

@@ -11,9 +11,8 @@ import anyio.lowlevel
 from tenure.arguments import AsyncBlock, NotAwaited
 from tenure.engine import Hint, Holders, Holdings, Reply, SessionItem
 from tenure.errors import StoreClosed
+from tenure.shared._watch import Watch, new_line, wake
 from tenure.store import Session, Store
-
-from ._watch import Watch, new_line, wake
 
 
 def leader_of(holdings: Holdings) -> str | None:

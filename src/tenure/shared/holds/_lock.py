@@ -11,10 +11,9 @@ from typing import cast
 from tenure.arguments import LARGEST, AsyncBlock, check_count, hinted
 from tenure.engine import BreakHold, Holders, Reply
 from tenure.errors import StoreClosed
+from tenure.shared._lease import Hold, HoldRequest, Lease
 from tenure.store import Store, check_ttl
 from tenure.waiting import this_task
-
-from ._lease import Hold, HoldRequest, Lease
 
 
 @dataclass(frozen=True, slots=True)

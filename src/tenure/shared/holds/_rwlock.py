@@ -5,9 +5,9 @@ from __future__ import annotations
 from contextlib import AbstractAsyncContextManager
 
 from tenure.arguments import NotABlock, hinted
+from tenure.shared._lease import Hold, HoldRequest, Lease
 from tenure.store import Store, check_ttl
 
-from ._lease import Hold, HoldRequest, Lease
 from ._lock import LockStatus, break_holder, status_of
 
 READERS = 2**30

@@ -7,10 +7,10 @@ from types import TracebackType
 
 from tenure.arguments import AsyncBlock, check_count, hinted
 from tenure.engine import Resize
+from tenure.shared._lease import Hold, HoldRequest, Lease
 from tenure.store import Store, check_ttl
 from tenure.waiting import this_task
 
-from ._lease import Hold, HoldRequest, Lease
 from ._lock import LockStatus, break_holder, status_of
 
 

@@ -12,13 +12,13 @@ import anyio.lowlevel
 from tenure.arguments import AsyncBlock, NotAwaited
 from tenure.engine import Found, GetTask, Record, Reply
 from tenure.errors import EngineError, ResultUnavailable, StoreClosed
+from tenure.shared._watch import Watch, new_line, wake
 from tenure.store import Store
 from tenure.upkeep import Job
 
 from ._payload import P_co
 from ._records import TaskRecord
 from ._reports import is_older
-from ._watch import Watch, new_line, wake
 
 
 class Feed:

@@ -6,11 +6,11 @@ from functools import partial
 
 from tenure.engine import Count, GetResult, Outcome, QueueCounts, Reply, Unfinished
 from tenure.errors import ResultUnavailable, StoreClosed
+from tenure.shared._watch import Watch, new_line, wake
 from tenure.store import Session, Store
 from tenure.waiting import Line
 
 from ._following import Feed
-from ._watch import Watch, new_line, wake
 
 _DRAINED = ""
 _OF_MEMORY = "each open_store('memory:') is a store of its own, so put and ask in one"

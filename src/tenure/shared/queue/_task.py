@@ -16,13 +16,13 @@ from tenure.engine import Complete, Progress, Reply, Settle, Taken, Verdict
 from tenure.errors import AcquireTimeout, LeaseLost, PayloadTooLarge, TaskCancelled
 from tenure.handlers import parted
 from tenure.observe import Trying
+from tenure.shared._block import LeasedBlock
+from tenure.shared._guard import Guarded
 from tenure.store import Codec, Held, Session, Store, decoded, encoded
 from tenure.waiting import Parked, now, park, this_task, wake
 
 from ._batch import Batch
-from ._block import LeasedBlock
 from ._failures import recorded
-from ._guard import Guarded
 from ._meta import decode_meta
 from ._payload import P, P_co
 from ._reports import numbered_report, report_in
