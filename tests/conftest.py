@@ -132,6 +132,9 @@ def pytest_addoption(parser):
 
 
 def pytest_configure(config):
+    # A shell starts a command of a script in the background with SIGINT ignored, and its children inherit that.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     if config.getoption("full"):
         depth.full = True
         hypothesis.settings.load_profile("full")

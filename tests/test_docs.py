@@ -426,7 +426,7 @@ UNIT = DOCS / "examples" / "tenure-worker@.service"
 
 
 def test_the_commands_of_the_supervisors_are_ones():
-    from tenure.cli._work import _parser
+    from tenure.cli.work._work import _parser
 
     manifest = json.loads(re.search(r"command: (\[.*\])", MANIFEST.read_text())[1])
     unit = re.search(r"ExecStart=(.*)", UNIT.read_text())[1].replace("%i", "1").split()

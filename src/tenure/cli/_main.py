@@ -20,19 +20,19 @@ from ._errors import Interrupted, UsageError
 
 def _run(words: Sequence[str]) -> int:
     from ._arguments import parse_run
-    from ._run import run
+    from .run._run import run
 
     return run(parse_run(words))
 
 
 def _work(words: Sequence[str]) -> int:
-    from ._work import work
+    from .work._work import work
 
     return work(words)
 
 
 def _queue(words: Sequence[str]) -> int:
-    from ._queue import queue
+    from .queue._queue import queue
 
     return queue(words)
 
@@ -80,7 +80,7 @@ def _web(words: Sequence[str]) -> int:
 
 
 def _demo(words: Sequence[str]) -> int:
-    from ._demo import demo
+    from .demo._demo import demo
 
     return demo(words)
 

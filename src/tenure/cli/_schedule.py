@@ -19,7 +19,7 @@ from ._arguments import whole_number
 from ._commands import Commands, run_one
 from ._errors import UsageError
 from ._one_queue import name_of, queue_to_fill
-from ._put import read_payload
+from ._payload import read_payload
 from ._table import columns_of_terminal, spoken, table
 from ._with_store import parser, with_store
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 from typing import Generic, TypeVar
 
 from tenure.errors import StoreUnavailable
+
+from ._value import value
 
 CAP = 256
 """The largest number of steps of a loop inside one operation, before the answer is `Reply.MORE`."""
@@ -65,14 +66,14 @@ class Notice(Enum):
     LOST = "lost"  # a connection to the engine was lost: `Engine.unreachable` says why
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Granted:
     """The hold is granted, fenced by `token`."""
 
     token: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Queued:
     """You are in the queue, at `place` or before; ask again after `ask_again_in` seconds without a hint."""
 
@@ -80,14 +81,14 @@ class Queued:
     ask_again_in: float
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Mismatch:
     """The capacity (or number of parties) in force is `stored`; nothing was done."""
 
     stored: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Claimed:
     """The resource is yours, fenced by `token`."""
 
@@ -96,7 +97,7 @@ class Claimed:
     token: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Waiting:
     """You have arrived at the barrier and wait for the rest of this generation; `born`: see `Gathering`."""
 
@@ -105,7 +106,7 @@ class Waiting:
     born: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Tripped:
     """All parties of the generation have arrived; you were number `place` (from 0)."""
 
@@ -113,7 +114,7 @@ class Tripped:
     place: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Broken:
     """The generation is broken for all of its parties."""
 
@@ -128,7 +129,7 @@ ClaimAnswer = Claimed | Queued | Reply
 ArrivalAnswer = Waiting | Tripped | Broken | Mismatch | Reply
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Hint:
     """A message from the engine to one process; `name` is the holder, producer, participant, task or token meant."""
 

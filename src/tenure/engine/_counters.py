@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from ._answers import ArrivalAnswer, Operation, Reply
+from ._value import value
 
 
 class RateLimit(NamedTuple):
@@ -46,7 +46,7 @@ class Spending(NamedTuple):
     bookings: tuple[Booking, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Spend(Operation["Spent | Reply"]):
     """Book spendings in the order given, each in all limits at once (GCRA). -> Spent, GONE, MORE
 
@@ -61,7 +61,7 @@ class Spend(Operation["Spent | Reply"]):
     limits: tuple[RateLimit, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Spent:
     """The answers to a `Spend`, one for each request."""
 
@@ -79,7 +79,7 @@ class RefundRequest(NamedTuple):
     amounts: tuple[float, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Refund(Operation[Reply]):
     """Give back bookings in the order given, or change how much is booked; numbered as `Spend`. -> OK, GONE, MORE"""
 
@@ -90,7 +90,7 @@ class Refund(Operation[Reply]):
     limits: tuple[RateLimit, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class HoldOff(Operation[Reply]):
     """Let no caller act for so many seconds, if it is not held off for longer; numbered as `Spend`. -> OK, GONE, MORE
 
@@ -103,7 +103,7 @@ class HoldOff(Operation[Reply]):
     seconds: float
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Look(Operation["Looked"]):
     """Returns the state of a limiter. -> Looked, MORE"""
 
@@ -111,7 +111,7 @@ class Look(Operation["Looked"]):
     limits: tuple[RateLimit, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Looked:
     """For how long it is held off from now on; `held` as in `Spending`; what is booked of each limit, as an amount."""
 
@@ -120,7 +120,7 @@ class Looked:
     debts: tuple[float, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Arrive(Operation[ArrivalAnswer]):
     """Arrive at a barrier of `parties`. -> Waiting, Tripped, Broken, Mismatch, GONE, MORE
 
@@ -136,7 +136,7 @@ class Arrive(Operation[ArrivalAnswer]):
     on_departure: str = "break"
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Withdraw(Operation[ArrivalAnswer]):
     """Undo an arrival, or fetch its outcome and forget it. -> WITHDRAWN, Tripped, Broken, UNKNOWN, MORE"""
 
@@ -144,14 +144,14 @@ class Withdraw(Operation[ArrivalAnswer]):
     participant: str
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ResetBarrier(Operation[Reply]):
     """Break the generation for those that wait and begin a fresh one. -> OK"""
 
     key: str
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Arrivals(Operation["Gathering"]):
     """Returns the state of a barrier. -> Gathering, MORE"""
 

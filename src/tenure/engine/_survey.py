@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NamedTuple
 
 from ._answers import CAP, Operation, Reply
+from ._value import value
 
 FAMILIES = ("holds", "claims", "arrivals", "producers", "tasks", "takers")
 """The families of items that a session may have, in the order in which a session that ends gives them up."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ListKeys(Operation["KeyPage"]):
     """Lists the names of one `kind`, a page at a time. -> KeyPage, MORE
 
@@ -28,7 +29,7 @@ class ListKeys(Operation["KeyPage"]):
     key: str = field(default="", init=False, repr=False)
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class KeyPage:
     """A page of names; `next` is empty after the last one."""
 
@@ -54,7 +55,7 @@ class SessionItem(NamedTuple):
     token: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class SessionPage:
     """A page of what a session of `process` has; `next` is empty after the last one."""
 
@@ -63,7 +64,7 @@ class SessionPage:
     next: str
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class DescribeSession(Operation[SessionPage | Reply]):
     """Lists what a session has and what it waits for. -> SessionPage, UNKNOWN (it has ended), MORE
 
@@ -77,7 +78,7 @@ class DescribeSession(Operation[SessionPage | Reply]):
     limit: int = CAP
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class CheckHealth(Operation["Health"]):
     """Returns the health of the engine itself. -> Health, MORE
 
@@ -88,7 +89,7 @@ class CheckHealth(Operation["Health"]):
     key: str = field(default="", init=False, repr=False)
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Health:
     """The health of the server or file, for people.
 

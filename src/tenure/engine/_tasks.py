@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 from typing import Literal, NamedTuple
 
 from ._answers import CAP, Operation, Queued, Reply
+from ._value import value
 
 _FROM: dict[str, tuple[str, ...]] = {
     "cancelled": (),
@@ -90,7 +90,7 @@ class Accepted(NamedTuple):
     ids: tuple[int | Duplicate, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Put(Operation["PutAnswer | Reply"]):
     """Put tasks, several callers' at once, in the order given. -> PutAnswer, GONE, MORE
 
@@ -109,14 +109,14 @@ class Put(Operation["PutAnswer | Reply"]):
     max_size: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class PutAnswer:
     """The answer to a put, one for each request: Accepted, Conflict, Queued, or REFUSED."""
 
     answers: tuple[Accepted | Conflict | Queued | Reply, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Leave(Operation[Reply]):
     """Give up a producer's place or its reserved slots. -> LEFT, RELEASED, UNKNOWN, MORE; needs no live session."""
 
@@ -174,7 +174,7 @@ class Taken(NamedTuple):
     group: str
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Exchange(Operation["Exchanged | Reply"]):
     """Settle what was taken and take up to `want` tasks, in one step. -> Exchanged, GONE, MORE
 
@@ -204,7 +204,7 @@ class Exchange(Operation["Exchanged | Reply"]):
             raise ValueError(f"settle must hold at most {CAP} settlements, not {len(self.settle)}")
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Exchanged:
     """`refused`: tokens of settlements that came too late; `stop`: tokens of tasks held that shall be cancelled."""
 
@@ -215,7 +215,7 @@ class Exchanged:
     ask_again_in: float
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Progress(Operation[Reply]):
     """Store what the holder of the task reports. -> OK, REFUSED (stale token), REQUESTED (stored, and: cancel it)"""
 
@@ -225,7 +225,7 @@ class Progress(Operation[Reply]):
     data: bytes
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class GetResult(Operation["Outcome | Unfinished | Reply"]):
     """Returns the outcome of a task. -> Outcome, Unfinished, UNKNOWN, GONE, MORE
 
@@ -237,7 +237,7 @@ class GetResult(Operation["Outcome | Unfinished | Reply"]):
     watch: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Outcome:
     """The task ended: `state` is done, dead, discarded, cancelled or expired; `result` the result, error or reason."""
 
@@ -246,7 +246,7 @@ class Outcome:
     attempts: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Unfinished:
     """The task is waiting, delayed or leased."""
 
@@ -254,7 +254,7 @@ class Unfinished:
     ask_again_in: float
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class GetTask(Operation["Found | Reply"]):
     """Returns the whole record of a task. -> Found, UNKNOWN, GONE, MORE
 
@@ -269,7 +269,7 @@ class GetTask(Operation["Found | Reply"]):
     unique: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Found:
     """A task as it is now; `ask_again_in` is also when a delayed one is due and when one expires."""
 
@@ -277,7 +277,7 @@ class Found:
     ask_again_in: float
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Move(Operation["Changed | Reply"]):
     """Cancel tasks, postpone them, make dead ones ready again, or delete them. -> Changed, MORE
 
@@ -321,7 +321,7 @@ class Move(Operation["Changed | Reply"]):
         return tuple(state for state in _FROM[self.to] if state in self.which)
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Changed:
     """The number of changed tasks; `more` when the cap was reached and the same operation should be sent again.
 
@@ -334,7 +334,7 @@ class Changed:
     after: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Browse(Operation["Page | Reply"]):
     """Look at the tasks in a state, a page at a time. -> Page, MORE
 
@@ -381,7 +381,7 @@ class Record(NamedTuple):
     group: str
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Page:
     """Part of a listing; `next` is empty after the last page."""
 
@@ -389,7 +389,7 @@ class Page:
     next: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class SetPaused(Operation[Reply]):
     """Pause or resume a queue; a paused one hands out no tasks. -> OK, MORE"""
 
@@ -397,7 +397,7 @@ class SetPaused(Operation[Reply]):
     paused: bool
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class SetGroups(Operation[Reply]):
     """Say how the groups of a queue are limited and weighted. -> OK, MORE
 
@@ -430,7 +430,7 @@ class SetGroups(Operation[Reply]):
     hold: bool = True
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Groups(Operation["GroupPage | Reply"]):
     """The groups with the most unfinished tasks, then by name; at most `limit` and at most `CAP`. -> GroupPage, MORE
 
@@ -456,14 +456,14 @@ class GroupCounts(NamedTuple):
     leased: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class GroupPage:
     """The longest groups of a queue, of those that have an unfinished task."""
 
     groups: tuple[GroupCounts, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Count(Operation["QueueCounts | Reply"]):
     """The state of a queue; `recount` counts the rows instead of trusting the counters. -> QueueCounts, GONE, MORE
 
@@ -476,7 +476,7 @@ class Count(Operation["QueueCounts | Reply"]):
     recount: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class QueueCounts:
     """put = waiting + delayed + leased + done + dead + cancelled + expired + discarded + purged.
 

@@ -17,8 +17,8 @@ __all__ = (
     "is_from_signal",
     "name_of",
     "parameters_of",
-    "split_failure",
     "signature_of",
+    "split_failure",
     "until_free",
     "watched_loop",
 )

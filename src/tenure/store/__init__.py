@@ -10,7 +10,7 @@ The way of a lock
 
     caller's task                                             loop callback (no task)
     -------------                                             -----------------------
-    Lock.__aenter__             shared/_lock
+    Lock.__aenter__             shared/holds/_lock
     LeasedBlock.__aenter__      shared/_block   Hold._obtain in shared/_lease says how
     Store.acquire               store/_store
     Acquisitions.acquire        store/_acquire
@@ -46,7 +46,7 @@ The way of a task
 
     caller's task                      task "wire"                          loop callback
     -------------                      -----------                          -------------
-    Takers.take     shared/_takes
+    Takers.take     shared/queue/_takes
     Batcher.schedule  store/_batcher
     Store.call_soon
     wait in a Line  waiting/_line
@@ -56,9 +56,9 @@ The way of a task
     ...                                Dispatcher.send -> engine.submit
     ...                                                                     Batcher._on_answer
     ...                                                                     Takers.on_answer: hands over
-    Task            shared/_task
+    Task            shared/queue/_task
     ...the body...
-    a verdict       shared/_takes      travels in the next Exchange, the same way
+    a verdict       shared/queue/_takes      travels in the next Exchange, the same way
 
 Puts, spendings of a limiter and exchanges of a queue are numbered batches (`_batcher`); holds, claims and arrivals are
 named (`_acquire`). The engine contract says why (`tenure.engine`, "Resending").
@@ -92,7 +92,7 @@ Seven files to read first, in this order
 4. `store/_sessions.py`: why a lease may be trusted, and until when;
 5. `store/_acquire.py`: asking and waiting;
 6. `shared/_block.py` and `shared/_lease.py`: the block that holds, and what it hands over;
-7. `shared/_lock.py`: what the user sees.
+7. `shared/holds/_lock.py`: what the user sees.
 
 Then `waiting/_line.py` (how anything waits inside the process) and docs/explanations/lease.md (why it is safe).
 
