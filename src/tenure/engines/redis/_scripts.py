@@ -9,7 +9,7 @@ from importlib.resources import files
 from typing import NamedTuple
 
 _START = ("prelude", "numbers", "check")
-_OBJECTS = (*_START, "step", "time", "session_items", "keep")
+_OBJECTS = (*_START, "step", "time", "session_items", "save_numbers")
 _PARTS = {
     "probe": ("probe",),
     "sessions": (*_START, "due", "sessions"),
@@ -19,12 +19,12 @@ _PARTS = {
     "claims": (*_OBJECTS, "claims", "dispatch"),
     "rates": (*_START, "rates"),
     "barriers": (*_OBJECTS, "barriers", "dispatch"),
-    "put": (*_START, "step", "keep", "queue", "takers", "tasks", "rare", "put"),
-    "exchange": (*_START, "step", "keep", "queue", "takers", "tasks", "rare", "exchange"),
+    "put": (*_START, "step", "save_numbers", "queue", "takers", "tasks", "rare", "put"),
+    "exchange": (*_START, "step", "save_numbers", "queue", "takers", "tasks", "rare", "exchange"),
     "records": (*_OBJECTS, "queue", "takers", "tasks", "rare", "records", "dispatch"),
     "survey": (*_OBJECTS, "claims", "barriers", "survey", "dispatch"),
     "sweep": (
-        *("prelude", "numbers", "step", "time", "session_items", "keep", "due"),
+        *("prelude", "numbers", "step", "time", "session_items", "save_numbers", "due"),
         *("claims", "barriers", "queue", "takers", "tasks", "rare", "sweep"),
     ),
 }

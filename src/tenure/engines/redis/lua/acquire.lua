@@ -66,7 +66,7 @@ end
 call('HSET', P .. 'state', 'token', token, 'id', id)
 if found[5] then
     local watched = true
-    -- include fire
+    -- include notify_watchers
     fire(HOLDERS, key, '', 'changed')
 end
 return 'granted ' .. token

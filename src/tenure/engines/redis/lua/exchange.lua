@@ -11,7 +11,7 @@ local VERDICTS = {o = 'done', i = 'discarded', c = 'cancelled', d = 'dead', r = 
 
 local session, n, name = ARGV[3], ARGV[4], ARGV[5]
 local object = name .. ':exchange'
--- include answer_known
+-- include cached_reply
 local fields, taken = {}, {}
 
 local function show(task_id, its_token, since, task, attempts, deliveries)
@@ -41,7 +41,7 @@ if known then
         local its_token, deliveries, attempts = match(task.lease or '', '^(%d+) %d+ %d+ %d* %d %d (%d+) (%d+)')
         show(known[1][i], its_token or '0', known[1][i + 1], task, attempts or '0', deliveries or '0')
     end
-    -- include answer_keep
+    -- include cache_reply
     return {'exchanged', fields, known[2], known[3], known[4], known[5], known[6]}
 end
 
@@ -161,5 +161,5 @@ again = math.max(0, again - now)
 save_queue(queue)
 keep()
 known = {taken, refused, stop, queue.paused, again, NOW}
--- include answer_keep
+-- include cache_reply
 return {'exchanged', fields, refused, stop, queue.paused, again, NOW}

@@ -68,8 +68,8 @@ function operations.resize(key)
     end
     call('HDEL', HOLDERS, 'holder')
     call('HSET', HOLDERS, 'capacity', ARGV[5], 'fixed', 1)
-    -- include fire
-    -- include serve
+    -- include notify_watchers
+    -- include serve_line
     return 'ok'
 end
 

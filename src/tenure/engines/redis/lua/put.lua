@@ -9,9 +9,9 @@
 
 local session, n, name = ARGV[3], ARGV[4], ARGV[5]
 local object = name .. ':put'
--- include answer_known
+-- include cached_reply
 if known then
-    -- include answer_keep
+    -- include cache_reply
     return known
 end
 
@@ -207,5 +207,5 @@ end
 save_queue(queue)
 keep()
 known = answer
--- include answer_keep
+-- include cache_reply
 return answer

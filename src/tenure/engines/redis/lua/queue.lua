@@ -48,7 +48,7 @@ local function set(queue, field, value)
     end
 end
 
--- include relist
+-- include save_queue
 
 -- Write what has changed. A queue for which nothing has to be remembered expires.
 local function save_queue(queue)

@@ -18,8 +18,8 @@ rare = function(part)
     elseif not part and not made then
         -- include session_items
         -- include group_lines
-        -- include queue_rare
-        -- include tasks_rare
+        -- include producers
+        -- include order
         made = {
             new_producer = new_producer, place_of_producer = place_of_producer,
             admit = admit, admit_everywhere = admit_everywhere, admit_in_group = admit_in_group, announce = announce,

@@ -66,9 +66,9 @@ end
 
 local session, n = ARGV[5], ARGV[6]
 local object = key .. ':spend'
--- include answer_known
+-- include cached_reply
 if known then
-    -- include answer_keep
+    -- include cache_reply
     return known
 end
 
@@ -178,5 +178,5 @@ else
         end
     end
 end
--- include answer_keep
+-- include cache_reply
 return known

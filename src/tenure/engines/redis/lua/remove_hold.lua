@@ -11,7 +11,7 @@ end
 local fixed, watched, may_be_large = found[5], found[7], found[5] or found[6]
 local weight, session = match(about, '^%d+ %d+ (%d+) (.*)$')
 call('ZREM', P .. session .. ':items', 'hold ' .. HOLDERS .. '\255' .. holder)
--- include fire
+-- include notify_watchers
 if found[1] and fire then
     fire(HOLDERS, key, '', 'changed')
 end
@@ -35,5 +35,5 @@ else
     waiting = waiting - 1
     call('ZREM', WAITING, holder)
 end
--- include serve
+-- include serve_line
 return unfinished and 'more' or found[1] and 'released' or 'left'

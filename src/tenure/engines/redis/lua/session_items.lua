@@ -39,7 +39,7 @@ local function unwatch(session, of, verb)
 end
 
 local function fire_if(watched, ...)
-    -- include fire
+    -- include notify_watchers
     if fire then
         fire(...)
     end

@@ -108,8 +108,8 @@ local function serve_line(key)
     end
     local capacity, used, waiting = tonumber(found[1]), tonumber(found[2] or 0), tonumber(found[3] or 0)
     local fixed, watched, may_be_large, gone = found[4], found[5], true, {}
-    -- include fire
-    -- include serve
+    -- include notify_watchers
+    -- include serve_line
 end
 
 local function serve_the_unserved()
