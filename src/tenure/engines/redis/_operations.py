@@ -63,7 +63,7 @@ _SCRIPTS: dict[type[Operation[Any]], tuple[str, str]] = {
     Claim: ("claims claim", "claimed queued refused gone"),
     CloseSession: ("sweep", "ok gone"),
     Count: ("records count", "counts gone"),
-    DescribeSession: ("survey inspect", "inspected unknown"),
+    DescribeSession: ("survey describe_session", "session unknown"),
     EditClaim: ("claims edit", "ok refused"),
     GetResult: ("records result", "outcome unfinished unknown gone"),
     GetTask: ("records get", "found unknown gone"),
@@ -72,8 +72,8 @@ _SCRIPTS: dict[type[Operation[Any]], tuple[str, str]] = {
     Holders: ("holds holders", "holdings gone"),
     HoldOff: ("rates hold_off", "ok gone"),
     Leave: ("records leave", "left released unknown"),
-    ListKeys: ("survey survey", "surveyed"),
-    Look: ("rates look", "looked"),
+    ListKeys: ("survey list_keys", "keys"),
+    Look: ("rates read_limiter", "limiter"),
     OpenSession: ("sessions open", "ok"),
     Ping: ("sessions ping", "ok"),
     Progress: ("records progress", "ok refused requested"),
@@ -90,7 +90,7 @@ _SCRIPTS: dict[type[Operation[Any]], tuple[str, str]] = {
 
 CODECS: Codecs = {
     **{operation: codec(*its, operation) for operation, its in _SCRIPTS.items()},
-    CheckHealth: codec("survey examine", "examined", CheckHealth, answer=health),
+    CheckHealth: codec("survey check_health", "health", CheckHealth, answer=health),
     Move: codec("records", "changed", Move, arguments=move),
     SetGroups: codec("records", "ok", SetGroups, arguments=set_groups),
     Refund: codec("rates", "ok gone", Refund, arguments=refund),

@@ -65,8 +65,7 @@ else
 end
 call('HSET', P .. 'state', 'token', token, 'id', id)
 if found[5] then
-    local watched = true
     -- include notify_watchers
-    fire(HOLDERS, key, '', 'changed')
+    notify_watchers(HOLDERS, key, '', 'changed')
 end
 return 'granted ' .. token

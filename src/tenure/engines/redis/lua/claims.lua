@@ -8,7 +8,7 @@
 -- sorted set of waiting claimers in the order of the line, all with the score 0: the number and the order of coming (`line` is
 -- the last), each as 16 digits, and the holder; `numbers` the same of each group: the group, then its numbers, counted
 -- down from 1e15, and orders of coming; `claimers` a hash of holder -> quarantine, session, what the metadata must have, number and order of coming, and the
--- group, as JSON; `looking` a hash of holder -> the last free resource that it has been compared
+-- group, as JSON; `comparing` a hash of holder -> the last free resource that it has been compared
 -- with, while it has not been with all of them. `pools`, `cooling` are sorted sets of the shard: all pools, all that rest.
 
 local operations = {}
@@ -48,7 +48,7 @@ local function read_resource(pool, resource)
 end
 
 -- Sets fields of a resource; those with the value false are removed.
-local function change(pool, item, fields)
+local function change_resource(pool, item, fields)
     local set, removed = {}, {}
     for field, value in pairs(fields) do
         if value == false then
@@ -85,15 +85,15 @@ local function matches(metadata, where)
     return true
 end
 
-local function rest(pool, item)
-    change(pool, item, {rests = 1})
+local function let_rest(pool, item)
+    change_resource(pool, item, {rests = 1})
     call('ZADD', P .. pool .. ':resting', item.rest_until, item.name)
     call('ZADD', P .. 'cooling', item.rest_until, cooling_place(pool, item.name))
     due_at(item.rest_until)
 end
 
 local function stop_resting(pool, item)
-    change(pool, item, {rests = false})
+    change_resource(pool, item, {rests = false})
     call('ZREM', P .. pool .. ':resting', item.name)
     call('ZREM', P .. 'cooling', cooling_place(pool, item.name))
 end
@@ -165,12 +165,12 @@ local function leave_line(pool, claimer)
     call('ZREM', P .. pool .. ':claiming', claimer.place .. claimer.holder)
     call('ZREM', P .. pool .. ':numbers', place_in_group(claimer))
     call('HDEL', P .. pool .. ':claimers', claimer.holder)
-    call('HDEL', P .. pool .. ':looking', claimer.holder)
+    call('HDEL', P .. pool .. ':comparing', claimer.holder)
     return was_head
 end
 
 local function hand_over(pool, item, claimer)
-    change(pool, item, {
+    change_resource(pool, item, {
         token = tonumber(new_token()), rest_until = false, holder = claimer.holder, session = claimer.session,
         quarantine = claimer.quarantine,
     })
@@ -190,7 +190,7 @@ end
 
 -- Hand a free resource over to the first claimer in the line that it suits, or add it to the free ones. Of a long line 256
 -- are compared at a time, from the place `after`; the sweep goes on before anything else is done.
-local function offer(pool, item, after)
+local function offer_resource(pool, item, after)
     for _ = 1, 4 do
         local some = call('ZRANGEBYLEX', P .. pool .. ':claiming', after, '+', 'LIMIT', 0, 64)
         for _, member in ipairs(some) do
@@ -220,22 +220,22 @@ local function forget_resource(pool, item)
 end
 
 -- A claimed resource is given back.
-local function free(pool, item)
+local function free_resource(pool, item)
     call('HDEL', P .. pool .. ':claimed', item.holder)
     id = id + 1
-    change(pool, item, {token = false, used = id, holder = false, session = false, quarantine = false})
+    change_resource(pool, item, {token = false, used = id, holder = false, session = false, quarantine = false})
     if item.removed then
         forget_resource(pool, item)
     elseif item.retired then
         return
     elseif (item.rest_until or 0) > now then
         local sooner = item.rest_until < (next_rested(pool) or math.huge)
-        rest(pool, item)
+        let_rest(pool, item)
         if sooner then
             hint_head(pool)
         end
     else
-        offer(pool, item, '-')
+        offer_resource(pool, item, '-')
     end
 end
 
@@ -258,9 +258,9 @@ local function remove_claim(pool, holder, ended)
     local item = read_resource(pool, resource)
     detach(item.session, claim_item(pool, holder))
     if ended and item.quarantine > 0 then
-        change(pool, item, {rest_until = math.max(item.rest_until or 0, now + item.quarantine)})
+        change_resource(pool, item, {rest_until = math.max(item.rest_until or 0, now + item.quarantine)})
     end
-    free(pool, item)
+    free_resource(pool, item)
     return 'released'
 end
 
@@ -269,7 +269,7 @@ local function end_rest(pool, resource)
     local item = read_resource(pool, resource)
     if item then
         stop_resting(pool, item)
-        offer(pool, item, '-')
+        offer_resource(pool, item, '-')
     end
     return item
 end
@@ -284,13 +284,13 @@ function operations.add(pool)
     elseif not (item.token or item.rests or item.retired) then
         call('ZREM', P .. pool .. ':free', free_place(item))
     end
-    change(pool, item, {
+    change_resource(pool, item, {
         preference = tonumber(ARGV[6]), used = item.used, removed = false,
         retired = ARGV[7] == '0' and item.retired or false,
     })
     set_metadata(pool, item, 8)
     if not (item.token or item.rests or item.retired) then
-        offer(pool, item, '-')
+        offer_resource(pool, item, '-')
     end
     return 'ok'
 end
@@ -301,7 +301,7 @@ function operations.remove(pool)
     if not item then
         return 'unknown'
     elseif item.token then
-        change(pool, item, {removed = 1})
+        change_resource(pool, item, {removed = 1})
     else
         call('ZREM', P .. pool .. ':free', free_place(item))
         forget_resource(pool, item)
@@ -310,7 +310,7 @@ function operations.remove(pool)
 end
 
 -- The best free resource that matches, among the 256 behind `last`; or the last of these, if there are more.
-local function best(pool, where, last)
+local function best_free(pool, where, last)
     local FREE, from, seen = P .. pool .. ':free', 0, 0
     if last then
         -- it may be free no longer: what stands for it shows where it was
@@ -337,11 +337,11 @@ local function best(pool, where, last)
     until #some < 64
 end
 
--- The first claimer, before `place` if that is not nil, that is still looking and that the resource suits.
-local function first_looking(pool, item, place)
-    local looking, first = call('HGETALL', P .. pool .. ':looking')
-    for i = 1, #looking, 2 do
-        local claimer = read_claimer(pool, looking[i])
+-- The first claimer, before `place` if that is not nil, that is still being compared and that the resource suits.
+local function first_comparing(pool, item, place)
+    local comparing, first = call('HGETALL', P .. pool .. ':comparing')
+    for i = 1, #comparing, 2 do
+        local claimer = read_claimer(pool, comparing[i])
         if (not place or claimer.place < place) and matches(item.metadata, claimer.where) then
             first, place = claimer, claimer.place
         end
@@ -349,7 +349,7 @@ local function first_looking(pool, item, place)
     return first
 end
 
--- One that is still looking, see `best`, is in the line: what becomes free meanwhile is offered to it.
+-- A claimer that is still being compared, see `best_free`, is in the line: it is offered what becomes free meanwhile.
 --
 -- ARGV: pool, session, holder, quarantine, wait, group, then names and values to match -> claimed, queued, refused, gone, more
 function operations.claim(pool)
@@ -363,12 +363,12 @@ function operations.claim(pool)
         return {'claimed', resource, item.metadata, item.token}
     end
     local waiting = read_claimer(pool, holder)
-    local last = waiting and call('HGET', P .. pool .. ':looking', holder)
+    local last = waiting and call('HGET', P .. pool .. ':comparing', holder)
     if not waiting or last then
         local claimer = waiting
             or {holder = holder, session = session, quarantine = tonumber(ARGV[7]), where = {unpack(ARGV, 10)}, group = ARGV[9]}
-        local item, seen = best(pool, claimer.where, last)
-        local other = item and first_looking(pool, item, claimer.place)
+        local item, seen = best_free(pool, claimer.where, last)
+        local other = item and first_comparing(pool, item, claimer.place)
         if item then
             call('ZREM', P .. pool .. ':free', free_place(item))
         end
@@ -393,10 +393,10 @@ function operations.claim(pool)
             join_line(pool, claimer)
         end
         if seen then
-            call('HSET', P .. pool .. ':looking', holder, seen)
+            call('HSET', P .. pool .. ':comparing', holder, seen)
             return 'more'
         end
-        call('HDEL', P .. pool .. ':looking', holder)
+        call('HDEL', P .. pool .. ':comparing', holder)
     end
     return {'queued', call('ZCARD', P .. pool .. ':claiming'), ask_again_in(next_rested(pool))}
 end
@@ -415,10 +415,10 @@ function operations.edit(pool)
         return 'refused'
     end
     if ARGV[7] ~= '' then
-        change(pool, item, {rest_until = now + tonumber(ARGV[7])})
+        change_resource(pool, item, {rest_until = now + tonumber(ARGV[7])})
     end
     if ARGV[8] ~= '' then
-        change(pool, item, {retired = sub(ARGV[8], 2)})
+        change_resource(pool, item, {retired = sub(ARGV[8], 2)})
     end
     if ARGV[9] ~= '' then
         set_metadata(pool, item, 10)

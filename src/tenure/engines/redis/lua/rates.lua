@@ -11,7 +11,7 @@
 -- ARGV: "refund", key, session, n, number of limits, the limits, then for each request and limit end, size and amount ("": none)
 -- -> ok, gone
 -- ARGV: "hold_off", key, session, n, microseconds -> ok, gone
--- ARGV: "look", key, the limits -> looked: held off and held in seconds, what is booked of each
+-- ARGV: "read_limiter", key, the limits -> limiter: held off and held in seconds, what is booked of each
 
 local operation, key = ARGV[3], ARGV[4]
 local LIMITER, WAITING = P .. key .. ':limiter', P .. key .. ':spenders'
@@ -26,7 +26,7 @@ local time = (now > held_until and now or held_until) - held
 
 -- Of each limit of the operation: its place in `state`, its rate, and for how many seconds it is booked at that rate.
 local count, first = 0, 8
-if operation == 'look' then
+if operation == 'read_limiter' then
     count, first = (#ARGV - 4) / 3, 5
 elseif operation ~= 'hold_off' then
     count = tonumber(ARGV[7])
@@ -56,19 +56,20 @@ for i = 1, count do
     first = first + 3
 end
 
-if operation == 'look' then
+if operation == 'read_limiter' then
     local debts = {}
     for i = 1, count do
         debts[i] = format('%.17g', ahead[i] * rates[i])
     end
-    return {'looked', format('%.17g', math.max(0, held_until - now) / 1e6), format('%.17g', held / 1e6), debts}
+    return {'limiter', format('%.17g', math.max(0, held_until - now) / 1e6), format('%.17g', held / 1e6), debts}
 end
 
-local session, n = ARGV[5], ARGV[6]
-local object = key .. ':spend'
--- include cached_reply
-if known then
-    -- include cache_reply
+local session, n, object = ARGV[5], ARGV[6], key .. ':spend'
+local ttl, number, known = cached_reply(session, n, object)
+if not ttl then
+    return 'gone'
+elseif known then
+    cache_reply(session, n, object, ttl, number, known)
     return known
 end
 
@@ -178,5 +179,5 @@ else
         end
     end
 end
--- include cache_reply
+cache_reply(session, n, object, ttl, number, known)
 return known

@@ -2,11 +2,13 @@
 --
 -- ARGV: key, holder -> released, left, unknown, more
 
-local key, holder, steps_left, unfinished = ARGV[3], ARGV[4], tonumber(ARGV[2]), false
-
+local steps_left, unfinished = tonumber(ARGV[2]), false
 local state = call('HMGET', P .. 'state', 'due', 'token')
 if state[1] and state[1] <= NOW then
     return 'more'
 end
 local token = state[2] or '0000000000000000'
+-- include notify_watchers
+-- include serve_line
 -- include remove_hold
+return remove_hold(ARGV[3], ARGV[4])

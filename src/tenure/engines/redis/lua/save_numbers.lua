@@ -7,7 +7,7 @@ local function due_at(time)
     due = math.min(due or time, time)
 end
 
-local function keep()
+local function save_numbers()
     if due and (not state[1] or due < tonumber(state[1])) then
         call('HSET', P .. 'state', 'due', format('%016d', due))
     end

@@ -9,8 +9,6 @@ local function attach(session, family, item)
     call('ZADD', P .. session .. ':items', family + id, item)
 end
 
--- include detach
-
 local function process_of(session)
     return call('HGET', P .. session .. ':session', 'process')
 end
@@ -19,8 +17,8 @@ local function hint(process, ...)
     call(PUBLISH, CHANNEL .. process, cjson.encode({...}))
 end
 
--- Have the session hinted once, see fire.lua; `of` is a hash, `verb` is "watch" or "follow".
-local function watch(session, of, verb)
+-- Have the session hinted once, see notify_watchers.lua; `of` is a hash, `verb` is "watch" or "follow".
+local function subscribe_once(session, of, verb)
     local field = verb .. 'ed'
     if not call('ZSCORE', of .. ':' .. field, session) then
         attach(session, WATCH, verb .. ' ' .. of)
@@ -29,18 +27,11 @@ local function watch(session, of, verb)
     end
 end
 
-local function unwatch(session, of, verb)
+local function unsubscribe(session, of, verb)
     local field = verb .. 'ed'
     detach(session, verb .. ' ' .. of)
     call('ZREM', of .. ':' .. field, session)
     if call('EXISTS', of .. ':' .. field) == 0 then
         call('HDEL', of, field)
-    end
-end
-
-local function fire_if(watched, ...)
-    -- include notify_watchers
-    if fire then
-        fire(...)
     end
 end
