@@ -20,12 +20,12 @@ class Module(NamedTuple):
 
 
 _START = ("prelude", "numbers", "check")
-_OBJECTS = (*_START, "step", "time", "notify_watchers", "detach", "session_items", "save_numbers")
-_QUEUE = ("queue", "save_queue", "detach", "takers", "tasks")
+_SESSIONS = ("cap", "step", "time", "notify_watchers", "detach", "session_items", "save_numbers")
+_OBJECTS = (*_START, *_SESSIONS, "operations")
 _GROUPS = Module("groups", ("groups",))
 _COLD = ("order", "group_lines", "producers")
 _HOT = (
-    *(*_START, "step", "save_numbers", "replies", *_QUEUE, _GROUPS),
+    *(*_START, "cap", "save_numbers", "replies", "queue", "save_queue", "detach", "takers", "tasks", _GROUPS),
     Module("cold", ("notify_watchers", "session_items", *_COLD)),
 )
 _ADMINISTRATION = ("queue", "save_queue", "takers", "tasks", "endings", "dead_letters", _GROUPS, Module("cold", _COLD))
@@ -36,22 +36,22 @@ _PARTS: dict[str, tuple[str | Module, ...]] = {
     "acquire": ("prelude", "acquire"),
     "release": ("prelude", "release"),
     "holds": (*_OBJECTS, "serve_line", "serve_key", "remove_hold", "holds", "dispatch"),
-    "claims": (*_OBJECTS, "claims", "dispatch"),
+    "claims": (*_OBJECTS, "claims", "claim_operations", "dispatch"),
     "rates": (*_START, "replies", "rates"),
-    "barriers": (*_OBJECTS, "barriers", "dispatch"),
+    "barriers": (*_OBJECTS, "barriers", "barrier_operations", "dispatch"),
     "put": (*_HOT, Module("keys", ("keys",)), "put"),
     "exchange": (*_HOT, "endings", "exchange"),
     "records": (*_OBJECTS, *_ADMINISTRATION, "keys", "records", "dispatch"),
     "survey": (*_OBJECTS, "claims", "barriers", "survey", "dispatch"),
     "sweep": (
-        *("prelude", "numbers", "step", "time", "notify_watchers", "detach", "session_items", "save_numbers", "due"),
+        *("prelude", "numbers", *_SESSIONS, "due"),
         *("serve_line", "serve_key", "remove_hold", "claims", "barriers", *_ADMINISTRATION, "sweep"),
     ),
 }
 """The parts of each script, in their order: files in `lua/`, and modules of such files."""
 
 _call = re.compile(r"\bcall\('([A-Z]+)'")
-_include = re.compile(r"^( *)-- include (\w+)$", re.MULTILINE)
+_include = re.compile(r"^ *-- include (\w+)$", re.MULTILINE)
 _made = re.compile(r"^local (?:function )?(\w+)\b", re.MULTILINE)
 
 
@@ -94,10 +94,13 @@ def source_of(name: str) -> bytes:
 
 
 def _text(part: str | Module) -> str:
-    if isinstance(part, Module):
-        return "\n".join(map(_text, part.parts))
-    text = (files(__spec__.parent) / "lua" / f"{part}.lua").read_text(encoding="utf-8")
-    return _include.sub(lambda found: _text(found[2]), text)
+    return text_of(part) if isinstance(part, str) else "\n".join(map(text_of, part.parts))
+
+
+def text_of(name: str) -> str:
+    """The text of a file in `lua/`, with those that it includes."""
+    text = (files(__spec__.parent) / "lua" / f"{name}.lua").read_text(encoding="utf-8")
+    return _include.sub(lambda found: text_of(found[1]), text)
 
 
 def _module(name: str, text: str, used: set[str]) -> str:
@@ -111,6 +114,11 @@ def _module(name: str, text: str, used: set[str]) -> str:
     end
     return made_{name}
 end"""
+
+
+def names() -> tuple[str, ...]:
+    """The names of all scripts."""
+    return tuple(_PARTS)
 
 
 def all_scripts() -> list[Script]:

@@ -1,4 +1,5 @@
 -- Records, and dead letters among them, as they leave their lists.
+-- Reads: PART, set
 
 -- The time at which a task ended, and the number of its ending, as its record has them.
 local function ending_of(text)

@@ -1,4 +1,5 @@
 -- The ends of tasks. `write_endings` follows, which writes what many of them change.
+-- Reads: add_soon, cold, due_at, groups, now, remove_soon, set, write
 
 local PART = 4096 -- endings in a part of a list of records
 local LEFT, NONE = {'stop', 'keep', 'expires', 'first'}, {}
@@ -10,7 +11,7 @@ local function unlease(queue, task)
         remove_soon(P .. task.session .. ':stops', task.token .. ' ' .. queue.name)
     end
     if task.group ~= '' then
-        groups().unlease(queue, task.group)
+        groups().count_unleased(queue, task.group)
     end
 end
 

@@ -6,6 +6,10 @@
 -- -> exchanged: tasks, refused, stop, paused, ask again in, now; gone. A task is eight values, one behind the other, since a
 -- table for each would cost more than all the rest: id, token, payload, priority, attempts, deliveries, ready since, and
 -- {progress, failure, meta, group}; or the group, if there is none of the others, which may be ""
+-- Reads: CAP, add_soon, add_taker, cache_reply, cached_reply, cold, end_task, expiry, forget_taker, groups,
+--     leave_lessees, new_token, now, offer_tasks, read_queue, read_task, save_numbers, save_queue, set, token,
+--     unlease, write, write_endings
+-- Writes: gained, id
 
 local VERDICTS = {o = 'done', i = 'discarded', c = 'cancelled', d = 'dead', r = 'retry', p = 'postpone', g = 'give back'}
 
@@ -19,14 +23,16 @@ local fields, taken = {}, {}
 
 local function show(task_id, its_token, since, task, attempts, deliveries)
     local last = #fields
-    fields[last + 1], fields[last + 2], fields[last + 3], fields[last + 4] = task_id, its_token, task.payload or '', task.priority or '0'
+    fields[last + 1], fields[last + 2] = task_id, its_token
+    fields[last + 3], fields[last + 4] = task.payload or '', task.priority or '0'
     local has_more, group = task.progress or task.failure or task.meta, task.group or ''
     fields[last + 5], fields[last + 6], fields[last + 7], fields[last + 8] = attempts, deliveries, since,
         has_more and {task.progress or '', task.failure or '', task.meta or '', group} or group
     taken[#taken + 1], taken[#taken + 2] = task_id, since
 end
 
--- The fields of a task, and whether there are more than the payload, the meta and the group, which need no care when it ends.
+-- The fields of a task, and whether there are more than the payload, the meta and the group, which need no care when it
+-- ends.
 local function fields_of(hash)
     local found = call('HGETALL', hash)
     local task = {}
@@ -56,7 +62,7 @@ local limit_and_keep = ' ' .. ARGV[9] .. ' ' .. ARGV[10] .. ' ' .. ARGV[11] .. '
 
 -- What follows a verdict: `after_verdict` in engine/_rules.py.
 local function settle_task(task, verdict, time, result)
-    if verdict == 'dead' or verdict == 'retry' then
+    if verdict == 'dead' or verdict == 'retry' and not task.stop then
         task.attempts = task.attempts + 1
     end
     if verdict == 'done' or verdict == 'discarded' or verdict == 'cancelled' or verdict == 'dead' then
@@ -104,7 +110,8 @@ local function lease(task_id, since)
     local attempts, deliveries = task.attempts or '0', task.deliveries and format('%d', task.deliveries + 1) or '1'
     new_token()
     local holder = task.group and session .. '\255' .. task.group or session
-    call('HSET', hash, 'lease', token .. ' ' .. since .. limit_and_keep .. more .. ' ' .. deliveries .. ' ' .. attempts .. ' ' .. holder)
+    call('HSET', hash, 'lease',
+        token .. ' ' .. since .. limit_and_keep .. more .. ' ' .. deliveries .. ' ' .. attempts .. ' ' .. holder)
     add_soon(LEASES, token, task_id)
     if task.followed then
         cold().notify_task_watchers(queue, {id = task_id, hash = hash, followed = true})

@@ -1,4 +1,5 @@
 -- Producers that wait for room in a group; `groups.lua` says where they stand.
+-- Reads: groups, set
 
 -- In which group tasks have to wait for room: "" in none, nil for never. `of` is "=" and the group that they are all of, or
 -- "+" if they are of several.

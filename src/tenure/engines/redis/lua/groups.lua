@@ -6,14 +6,16 @@
 -- `elders` of those with a priority; all scores are 0, so they are in the order of the members: the group, then the priority
 -- as 16 digits, since when, and the id; in `elders` the priority comes last. `ages` has the ids of the ready tasks of all
 -- groups, by since when. `lines` has the producers that wait for room in a group: the group, the place as 16 digits, and the
--- producer. `settings` is a hash {per_group, size, hold, weighted: 1 if the hash `weights` has any}. Of the queue: `grouped`,
--- how many groups there are; `lined`, how many producers are in `lines`; `virtual`, the virtual time.
+-- producer. `settings` is a hash {per_group, size, hold, weighted: 1 if the hash `weights` has any}. Of the queue:
+-- `grouped`, how many groups there are; `lined`, how many producers are in `lines`; `virtual`, the virtual time.
+-- Reads: CAP, add_soon, cold, remove_soon, set, write
+-- Writes: gained
 
--- Unfinished, waiting and leased tasks, reserved slots, producers in the line, the id of the pinned task (0: none), which was
--- tried before and comes first, and whether that is delayed. Then what `turns` has of the only ready task, behind the group,
--- or UNKNOWN: the next task of a group with only one needs no search. Most groups have one task at a time, and what is packed of
--- them takes no packing: that of a ready task and PADDING, or LEASED. Redis keeps values of more than 64 bytes in a hash table,
--- however few there are, instead of a list that it goes through.
+-- Unfinished, waiting and leased tasks, reserved slots, producers in the line, the id of the pinned task (0: none), which
+-- was tried before and comes first, and whether that is delayed. Then what `turns` has of the only ready task, behind the
+-- group, or UNKNOWN: the next task of a group with only one needs no search. Most groups have one task at a time, and
+-- what is packed of them takes no packing: that of a ready task and PADDING, or LEASED. Redis keeps values of more than
+-- 64 bytes in a hash table, however few there are, instead of a list that it goes through.
 local PACKED = '>I4I4I4I4I4I8Bc44'
 local UNKNOWN = string.rep(' ', 44)
 local PADDING = string.rep(' ', 21)
@@ -24,12 +26,12 @@ local known_groups = {} -- queue -> its settings, and the groups that were read
 
 -- What the members of a group begin with, so that they are in the order of its bytes.
 local function prefix_of(name)
-    return (find(name, '\0', 1, true) and string.gsub(name, '%z', '\0\1') or name) .. '\0\0'
+    return (string.find(name, '\0', 1, true) and string.gsub(name, '%z', '\0\1') or name) .. '\0\0'
 end
 
 -- The name of the group of a member, and what follows.
 local function split_member(member)
-    local last = find(member, '\0\0', 1, true)
+    local last = string.find(member, '\0\0', 1, true)
     return (string.gsub(sub(member, 1, last - 1), '%z\1', '\0')), sub(member, last + 2)
 end
 
@@ -277,7 +279,7 @@ local function mark_delayed(queue, task, is_delayed)
 end
 
 -- A task is leased no more; then it comes into the order, or goes.
-local function unlease(queue, name)
+local function count_unleased(queue, name)
     local group = read_group(queue, name)
     group.leased = group.leased - 1
 end
@@ -336,12 +338,12 @@ local function save_groups(queue)
         return
     end
     save_tags(queue)
-    local groups, sizes, gone, empty, last, group = {}, {}, {}, {}, 0, known.touched
+    local kept, sizes, gone, empty, last, group = {}, {}, {}, {}, 0, known.touched
     while group do
         local name, unfinished, packed = group.name, group.unfinished, group.packed
         if name ~= '' and group.is_there then
             packed = pack_group(group)
-            groups[last + 1], groups[last + 2], last = name, packed, last + 2
+            kept[last + 1], kept[last + 2], last = name, packed, last + 2
         elseif packed then
             gone[#gone + 1], packed = name, false
         end
@@ -355,7 +357,7 @@ local function save_groups(queue)
         group.packed, group.size = packed, unfinished
         group, group.next = group.next, nil
     end
-    in_parts('HSET', queue.key .. ':groups', groups)
+    in_parts('HSET', queue.key .. ':groups', kept)
     in_parts('HDEL', queue.key .. ':groups', gone)
     in_parts('ZADD', queue.key .. ':sizes', sizes)
     in_parts('ZREM', queue.key .. ':sizes', empty)

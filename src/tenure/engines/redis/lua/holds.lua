@@ -1,6 +1,6 @@
 -- The rest of what can be done with holds; see acquire.lua for the keys. ARGV[3] is the operation.
-
-local operations = {}
+-- Reads: ask_again_in, hint, notify_watchers, now, process_of, remove_hold, serve_key, subscribe_once
+-- Writes: operations
 
 -- A holder as it is listed, by what is stored about it.
 local function shown(HOLDERS, holder, about)

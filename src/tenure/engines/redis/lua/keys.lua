@@ -1,4 +1,5 @@
 -- The keys of tasks; `tasks.lua` says where they stand.
+-- Reads: cold, now, read_task, set, write
 
 local function hash_of(queue, task_id)
     return queue.key .. ':' .. format('%012d', task_id)

@@ -1,4 +1,6 @@
 -- The orders of tasks that do not go the usual way: with priorities, delays, retries or followers.
+-- Reads: add_soon, groups, notify_watchers, now, offer_tasks, set, write
+-- Writes: gained
 
 local function add(queue, field, number)
     set(queue, field, queue[field] + number)

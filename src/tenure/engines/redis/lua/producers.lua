@@ -3,6 +3,7 @@
 -- `line` is a sorted set of the producers that wait, `producers` a hash of them and of those with reserved slots: how many
 -- tasks; 0 in the line, 1 if they are reserved, 2 in the line of a group; the session; and if they wait or have slots
 -- reserved in a group, byte 255, their place in its line as 16 digits, and the group. `cursors` is a hash.
+-- Reads: add, detach, due_at, first_in_group, groups, hint, join_group, leave_group, process_of, reserve_in
 
 local function producer_item(name, producer)
     return 'producer ' .. name .. '\255' .. producer
@@ -27,7 +28,7 @@ local function write_producer(queue, producer, place)
 end
 
 -- A producer, new or from the line of a group, is the last in the line of the queue.
-local function join_line(queue, producer, place)
+local function join_queue_line(queue, producer, place)
     place.state = '0'
     add(queue, 'line', 1)
     add(queue, 'producers', 1)
@@ -41,7 +42,7 @@ local function new_producer(queue, producer, count, group, session)
     if group ~= '' and join_group(queue, producer, place) then
         write_producer(queue, producer, place)
     else
-        join_line(queue, producer, place)
+        join_queue_line(queue, producer, place)
     end
     return place
 end
@@ -96,8 +97,8 @@ local function drop_producer(queue, producer, place)
     end
 end
 
--- Let the first in the line of a group join that of the queue, as many as fit and at most so many -> how many are left of these; the
--- sweep goes on where there are very many.
+-- Let the first in the line of a group join that of the queue, as many as fit and at most so many -> how many are left of
+-- these; the sweep goes on where there are very many.
 local function admit_in_group(queue, group, most)
     local size = groups().known_of(queue).size
     while group.lined > 0 and most > 0 do
@@ -108,7 +109,7 @@ local function admit_in_group(queue, group, most)
         end
         reserve_in(queue, group, place.count)
         leave_group(queue, producer, place)
-        join_line(queue, producer, place)
+        join_queue_line(queue, producer, place)
         most = most - 1
     end
     if most == 0 then

@@ -1,11 +1,15 @@
 -- Puts tasks, for several producers; one that finds no room gets a place in the line.
 --
--- ARGV: session, n, queue, number of requests, size, then the requests: producer, wait, cursor ("": none), its value, "=" and
--- the value that it must have now ("": any), "=" and the group of all its tasks ("": of none of them, "+": several), number of
--- tasks, and for each its payload and "", or "=" and its group, or "+" and then priority, delay, 1 if it has a key (or
--- what becomes of it if another one has the key, the ttl of the key and the longest wait), the key, expires ("": never), meta, group
--- -> put: one behind the other for each request how many tasks and for each its id, or {id} of the one whose duplicate it is;
--- {value} of the cursor if that is another; "refused"; or {place in the line, ask again in}; gone
+-- ARGV: session, n, queue, number of requests, size, then the requests: producer, wait, cursor ("": none), its value, "="
+-- and the value that it must have now ("": any), "=" and the group of all its tasks ("": of none of them, "+": several),
+-- number of tasks, and for each its payload and "", or "=" and its group, or "+" and then priority, delay, 1 if it has a
+-- key (or what becomes of it if another one has the key, the ttl of the key and the longest wait), the key, expires ("":
+-- never), meta, group -> put: one behind the other for each request how many tasks and for each its id, or {id} of the
+-- one whose duplicate it is; {value} of the cursor if that is another; "refused"; or {place in the line, ask again in};
+-- gone
+-- Reads: CAP, add_soon, cache_reply, cached_reply, cold, due_at, expiry, groups, keys, now, offer_tasks,
+--     read_queue, save_numbers, save_queue, set, write
+-- Writes: gained
 
 local session, n, name, size = ARGV[3], ARGV[4], ARGV[5], ARGV[7]
 local object = name .. ':put'

@@ -4,6 +4,7 @@
 -- done, dead, cancelled, expired, discarded, purged; kept, how many records other than dead letters are kept for good; keep,
 -- until when the queue is remembered once it is empty; expires and listed, see `save_queue`; grouped, lined and virtual, see
 -- `groups.lua`}.
+-- Reads: now
 
 -- Fields that were not read together are read when they are asked for; one that is missing is 0.
 local LAZY = {

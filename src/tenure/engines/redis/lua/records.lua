@@ -1,6 +1,9 @@
 -- Single tasks, and the administration of a queue. ARGV[3] is the operation.
+-- Reads: CAP, PART, ask_again_in, cold, end_task, ending_of, groups, hint, leave_queue, now, offer_tasks,
+--     owner_of, process_of, purge_dead_letter, read_queue, read_task, remove_dead_letter, save_queue, set,
+--     subscribe_once, unlist_ending, write, write_endings
+-- Writes: gained, id, is_unfinished, operations
 
-local operations = {}
 local R = cold()
 local MOST = 1024 -- how many records are read for a page, those that have expired included
 
@@ -151,8 +154,8 @@ local function page_from(key, start, limit)
     return call('ZRANGE', key, start, start + limit - 1, 'WITHSCORES')
 end
 
--- Whether a task stands behind another in the order, which is the group, priority (negated), since when, and id. The names of
--- groups are compared by their bytes: `<` follows the locale of the server.
+-- Whether a task stands behind another in the order, which is the group, priority (negated), since when, and id. The
+-- names of groups are compared by their bytes: `<` follows the locale of the server.
 local function is_behind(one, other)
     local its, others = one[4], other[4]
     for i = 1, its == others and 0 or math.min(#its, #others) do
@@ -170,8 +173,8 @@ local function is_behind(one, other)
     return one[3] > other[3]
 end
 
--- The first tasks that wait behind a place in the order, {priority, since, id, group} -> some of them, in order; nil while too
--- many delayed ones are due and not yet ready
+-- The first tasks that wait behind a place in the order, {priority, since, id, group} -> some of them, in order; nil
+-- while too many delayed ones are due and not yet ready
 local function waiting(queue, place, limit)
     local due_ids = call('ZRANGEBYSCORE', queue.key .. ':delayed', '-inf', now, 'WITHSCORES', 'LIMIT', 0, 257)
     if #due_ids == 514 then
@@ -252,7 +255,7 @@ local function first_unfinished(queue, state, limit)
         return call('ZRANGEBYSCORE', queue.key .. ':delayed', format('(%d', now), '+inf', 'LIMIT', 0, limit)
     end
     local ids, found = {}, waiting(queue, nil, limit)
-    unfinished = not found
+    is_unfinished = not found
     for i, one in ipairs(found or ids) do
         ids[i] = one[3]
     end
@@ -274,7 +277,7 @@ function operations.move(name)
         state = ARGV[i]
         if tonumber(state) then
             visit(digits(state))
-        elseif not last and not unfinished then
+        elseif not last and not is_unfinished then
             if state == 'waiting' or state == 'delayed' then
                 for _, task_id in ipairs(first_unfinished(queue, state, CAP - checked)) do
                     last = visit(task_id) and 0 or nil
@@ -363,7 +366,7 @@ local function browse_waiting(queue, after, limit)
     local found = waiting(queue, priority and {tonumber(priority), tonumber(since), task_id, group}, limit + 1)
     if not found then
         save_queue(queue)
-        unfinished = true
+        is_unfinished = true
         return 'more'
     end
     local records = {}
@@ -431,7 +434,8 @@ local function groups_above(queue, one, other)
     return names
 end
 
--- ARGV: queue, tasks of a group leased at a time (0: any), unfinished ones (0: any), hold (0 or 1), then names and weights -> ok
+-- ARGV: queue, tasks of a group leased at a time (0: any), unfinished ones (0: any), hold (0 or 1), then names and
+-- weights -> ok
 function operations.set_groups(name)
     local queue, G = read_queue(name), groups()
     local SETTINGS, WEIGHTS, known, weighted = P .. name .. ':settings', P .. name .. ':weights', G.known_of(queue), #ARGV > 7
@@ -489,7 +493,7 @@ function operations.set_paused(name)
     local ready = count_takeable(queue, MOST + 1)
     offer_tasks(queue, math.min(ready, MOST))
     -- very many takers are hinted in several operations
-    unfinished = ready > MOST and queue.takers > 0 and queue.paused == 0
+    is_unfinished = ready > MOST and queue.takers > 0 and queue.paused == 0
     save_queue(queue)
     return 'ok'
 end
@@ -525,10 +529,12 @@ function operations.count(name)
         end
     end
     local in_turns = call('ZCARD', queue.key .. ':turns')
-    local ready, delayed, group_counter = call('ZCARD', queue.key .. ':ready') + queue.ranked + in_turns, queue.delayed, call('ZCARD', queue.key .. ':sizes')
+    local ready, delayed = call('ZCARD', queue.key .. ':ready') + queue.ranked + in_turns, queue.delayed
+    local group_counter = call('ZCARD', queue.key .. ':sizes')
     local tasks, dead, grouped = queue.tasks, queue.dead, group_counter
     if ARGV[6] == '1' then
-        ready, grouped = call('ZCARD', queue.key .. ':ready') + call('ZCARD', queue.key .. ':ranked') + in_turns, count_groups(queue)
+        ready = call('ZCARD', queue.key .. ':ready') + call('ZCARD', queue.key .. ':ranked') + in_turns
+        grouped = count_groups(queue)
         delayed = call('ZCARD', queue.key .. ':delayed')
         tasks, dead = ready + delayed, 0
         for _, session in ipairs(call('SMEMBERS', queue.key .. ':lessees')) do

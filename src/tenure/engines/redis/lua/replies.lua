@@ -1,5 +1,6 @@
 -- Numbered answers: the last answer of each session and object is kept for two ttls of the session. A client that gets no
 -- answer for a ttl has lost its session, so it never asks for an older one.
+-- Reads: now
 
 -- -> the ttl and the number of the session, and the answer if this operation was applied before; nil if the session is gone
 local function cached_reply(session, n, object)

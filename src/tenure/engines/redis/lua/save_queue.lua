@@ -1,5 +1,6 @@
 -- When a queue is forgotten, and until when it is listed. `queues:` and two letters are sorted sets of the shard, so many
 -- that none grows large: queues by the time at which they are forgotten, +inf while they are in use.
+-- Reads: groups, is_over, now, set
 
 -- List the queue until a time, or without end (-1), or no longer (0).
 local function list_queue(queue, time)

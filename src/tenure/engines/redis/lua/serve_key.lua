@@ -1,4 +1,5 @@
 -- Serves the line of a key after something else than the departure of a holder: it was cut short, or resized.
+-- Reads: serve_line
 local function serve_key(key)
     local found = call('HMGET', P .. key .. ':holders', 'capacity', 'used', 'waiting', 'fixed', 'watched')
     if found[1] then

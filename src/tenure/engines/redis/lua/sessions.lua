@@ -1,5 +1,6 @@
 -- Sessions: life signs. `<session>:session` is a hash {process, ttl, number}. No two sessions have the same
 -- number. ARGV[3] is the operation.
+-- Reads: now, set_due
 
 local operations = {}
 

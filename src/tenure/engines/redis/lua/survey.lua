@@ -1,7 +1,7 @@
 -- Looking around: the names of what there is of a kind, what a session has, and what the server says of itself. ARGV[3] is
 -- the operation.
-
-local operations = {}
+-- Reads: CAP, now, process_of, read_participant, read_resource
+-- Writes: operations
 
 local function starts_with(text, prefix)
     return sub(text, 1, #prefix) == prefix
@@ -47,7 +47,7 @@ local function queues(prefix, after, limit)
         local part = P .. format('queues:%02x', number)
         local start = 0
         if name then
-            local place, score = call('ZRANK', part, name), call('ZSCORE', part, name)
+            local place = call('ZRANK', part, name)
             start = place and place + 1 or 0
             name = nil
         end
@@ -151,10 +151,12 @@ function operations.describe_session(session)
         local item, family = items[i], match(items[i], '^%a+')
         if family == 'tasks' then
             local queue = sub(item, 7)
-            local leases = call('ZRANGEBYSCORE', P .. session .. ' ' .. queue .. ':leases', '(' .. ((last_token or '') ~= '' and last_token or 0), '+inf',
-                'WITHSCORES', 'LIMIT', 0, limit - #answer)
+            local above = '(' .. ((last_token or '') ~= '' and last_token or 0)
+            local leases = call('ZRANGEBYSCORE', P .. session .. ' ' .. queue .. ':leases', above, '+inf', 'WITHSCORES',
+                'LIMIT', 0, limit - #answer)
             for j = 1, #leases, 2 do
-                answer[#answer + 1] = {FAMILIES.tasks, queue, format('%d %d', leases[j], leases[j + 1]), 1, tonumber(leases[j + 1])}
+                local its_token = tonumber(leases[j + 1])
+                answer[#answer + 1] = {FAMILIES.tasks, queue, format('%d %d', leases[j], its_token), 1, its_token}
             end
             if #answer == limit then
                 return {'session', process, answer, items[i + 1] .. ' ' .. (leases[#leases] or last_token or 0)}

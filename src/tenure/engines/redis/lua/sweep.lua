@@ -2,6 +2,11 @@
 -- resources that have rested, each in the order of their times.
 --
 -- ARGV: a session to be ended after that, whatever its time, or nothing -> ok, gone (no such session), more
+-- Reads: cold, end_rest, end_task, ending_of, forget_taker, groups, leave_lessees, notify_watchers, now,
+--     offer_resource, offer_tasks, purge_dead_letter, read_queue, read_resource, read_task, remove_claim,
+--     remove_hold, remove_participant, save_numbers, save_queue, serve_key, set_due, step, unlease, unsubscribe,
+--     write_endings
+-- Writes: gained, is_unfinished
 
 local droppers = {arrival = remove_participant}
 
@@ -104,15 +109,15 @@ local function serve_unserved()
         call('SREM', P .. 'unserved', key)
         serve_key(key)
     end
-    local name = not unfinished and call('SMEMBERS', P .. 'unadmitted')[1]
+    local name = not is_unfinished and call('SMEMBERS', P .. 'unadmitted')[1]
     if name then
         local queue = read_queue(name)
         call('SREM', P .. 'unadmitted', name)
         cold().admit_everywhere(queue)
         save_queue(queue)
-        unfinished = call('EXISTS', P .. 'unadmitted') == 1
+        is_unfinished = call('EXISTS', P .. 'unadmitted') == 1
     end
-    return not unfinished
+    return not is_unfinished
 end
 
 -- Hint more of the sessions that watch an object with many watches.
@@ -196,4 +201,4 @@ if session and answer == 'ok' then
 end
 save_numbers()
 set_due()
-return unfinished and 'more' or answer
+return is_unfinished and 'more' or answer

@@ -1,4 +1,5 @@
 -- Take from the groups in turn. The `want` lowest tags suffice: so many groups stand behind the last that is taken.
+-- Reads: aging, groups, lease, now, queue, set, take_plain, want, write
 
 -- Of equal tags the first by the bytes of the names, as Redis has it: `<` follows the locale of the server.
 local function is_before(one, other)
@@ -24,8 +25,8 @@ for i = 1, #tags, 2 do
     names[#names + 1] = tags[i]
 end
 G.read_groups(queue, names)
-for i, name in ipairs(names) do
-    line[i] = G.read_group(queue, name)
+for i, group_name in ipairs(names) do
+    line[i] = G.read_group(queue, group_name)
     line[i].tag = tonumber(tags[2 * i])
     line[i].saved = line[i].tag
 end

@@ -2,18 +2,20 @@
 --
 -- A task is a hash, the name of the queue with the id, which has 12 digits: {payload; priority, attempts, deliveries unless
 -- 0; key, and first, when it was put; expires; progress; failure; meta; group; keep, 1 if its record shall hold the
--- payload; watched, followed; lease while it is leased: token, ready since, limit of deliveries, the ttl of a dead letter ("":
--- for good), keep, 1 if it has more fields than the usual ones, deliveries, attempts, session, byte 255 and the group; stop, the ttl of its record (-1:
--- for good, -2: it is superseded), when it shall be cancelled}. Once it has ended it is its record: {state, result, ended: when, and the number of
--- the ending; expires, ...}. It expires, but for a dead letter, which the sweep deletes.
+-- payload; watched, followed; lease while it is leased: token, ready since, limit of deliveries, the ttl of a dead letter
+-- ("": for good), keep, 1 if it has more fields than the usual ones, deliveries, attempts, session, byte 255 and the
+-- group; stop, the ttl of its record (-1: for good, -2: it is superseded), when it shall be cancelled}. Once it has ended
+-- it is its record: {state, result, ended: when, and the number of the ending; expires, ...}. It expires, but for a dead
+-- letter, which the sweep deletes.
 --
--- Sorted sets of ids, of those without a group: `ready` by since when, of the tasks with priority 0; `ranked` of the others, by priority, then since
--- when and id; `aged` of those by since when. Of all tasks: `delayed` by due time; `<session> <queue>:leases` by token, of the tasks that a
--- session has, and `lessees` a set of the sessions that have any. `done`, `dead`, `cancelled`,
--- `expired` and `discarded` list the records in parts of 4096 endings: each is a sorted set of the numbers of its parts,
--- and `done:<number>` one of ids by seq, which expires with the last of its records. `keys` is a hash of key -> id, of unfinished
--- tasks; the name of the queue, byte 255 and a key is that of a text, until when a task has the key and its id, which expires then.
--- Of the shard: `expiring`, a sorted set of tasks and dead letters by the time when they expire; of a session: `stops`.
+-- Sorted sets of ids, of those without a group: `ready` by since when, of the tasks with priority 0; `ranked` of the
+-- others, by priority, then since when and id; `aged` of those by since when. Of all tasks: `delayed` by due time;
+-- `<session> <queue>:leases` by token, of the tasks that a session has, and `lessees` a set of the sessions that have
+-- any. `done`, `dead`, `cancelled`, `expired` and `discarded` list the records in parts of 4096 endings: each is a sorted
+-- set of the numbers of its parts, and `done:<number>` one of ids by seq, which expires with the last of its records.
+-- `keys` is a hash of key -> id, of unfinished tasks; the name of the queue, byte 255 and a key is that of a text, until
+-- when a task has the key and its id, which expires then. Of the shard: `expiring`, a sorted set of tasks and dead
+-- letters by the time when they expire; of a session: `stops`.
 
 local adding, removing = {}, {} -- to sorted sets: scores and members; members
 
