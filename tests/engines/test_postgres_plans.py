@@ -315,7 +315,7 @@ def early(postgres_process):
         "DELETE FROM tenure.task",
         "DELETE FROM tenure.task_group",
         "DELETE FROM tenure.ended",
-        "DELETE FROM tenure.given",
+        "DELETE FROM tenure.cached_reply",
         FILL,
     )
     yield engine
