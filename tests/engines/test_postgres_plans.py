@@ -88,7 +88,7 @@ class Watched(PostgresCalls):
             self.plans.append(plan)
 
     def ask_to_forget(self):
-        self._ask(self._call("forget"))
+        self._ask(self._call("forget_outdated"))
 
     @contextmanager
     def watched(self):

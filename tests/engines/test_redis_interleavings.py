@@ -744,7 +744,12 @@ FAULTS = {
         "",
         "would fit",
     ),
-    "a lost exchange is made anew": (queue, "packed = ttl and call('GET', P .. session .. ' ' .. object)", "packed = nil", "was refused"),
+    "a lost exchange is made anew": (
+        queue,
+        "packed = ttl and call('GET', P .. session .. ' ' .. object)",
+        "packed = nil",
+        "was refused",
+    ),
     "nobody is told what there is to take": (
         queue,
         "call(PUBLISH, CHANNEL .. process, cjson.encode({queue.name, '', 'ready'}))",

@@ -40,8 +40,10 @@ PRELUDE = made_by((LUA / "prelude.lua").read_text("utf-8")) if FILES else set()
 
 def luacheck(source, *options):
     """What luacheck finds: number of the line, code, and text."""
-    command = (LUACHECK, "-", "--config", ROOT / ".ci/luacheckrc", "--codes", "--formatter", "plain", *options)
-    said = subprocess.run(command, input=source, capture_output=True, text=True, check=False)
+    fixed = ("-", "--config", ROOT / ".ci/luacheckrc", "--codes", "--formatter", "plain")
+    said = subprocess.run(
+        (LUACHECK, *fixed, *options), input=source, capture_output=True, text=True, check=False
+    )
     assert said.returncode in (0, 1), said.stdout + said.stderr
     return [(int(line), code, text) for line, code, text in FINDING.findall(said.stdout)]
 
@@ -101,7 +103,8 @@ def test_luacheck_finds_nothing_in_the_scripts():
 def test_a_planted_fault_is_found():
     source = _scripts.script("release").source.decode()
     assert luacheck(source) == []
-    assert {code for _, code, _ in luacheck(source.replace("local KEY, HOLDER =", "local KEY =", 1))} >= {"W113"}
+    broken = source.replace("local KEY, HOLDER =", "local KEY =", 1)
+    assert "W113" in {code for _, code, _ in luacheck(broken)}
 
 
 if __name__ == "__main__":

@@ -28,7 +28,10 @@ _HOT = (
     *(*_START, "cap", "save_numbers", "replies", "queue", "save_queue", "detach", "takers", "tasks", _GROUPS),
     Module("cold", ("notify_watchers", "session_items", *_COLD)),
 )
-_ADMINISTRATION = ("queue", "save_queue", "takers", "tasks", "endings", "dead_letters", _GROUPS, Module("cold", _COLD))
+_ADMINISTRATION = (
+    *("queue", "save_queue", "takers", "tasks", "endings", "dead_letters"),
+    *(_GROUPS, Module("cold", _COLD)),
+)
 
 _PARTS: dict[str, tuple[str | Module, ...]] = {
     "probe": ("probe",),
@@ -84,13 +87,11 @@ def source_of(name: str) -> bytes:
     texts = [_text(part) for part in _PARTS[name]]
     used = set(re.findall(r"\.(\w+)", "\n".join(texts)))
     declared = [f"local {', '.join(module.name for module in modules)}"] if modules else []
-    return "\n".join([
-        *declared,
-        *(
-            _module(part.name, text, used) if isinstance(part, Module) else text
-            for part, text in zip(_PARTS[name], texts, strict=True)
-        ),
-    ]).encode()
+    made = (
+        _module(part.name, text, used) if isinstance(part, Module) else text
+        for part, text in zip(_PARTS[name], texts, strict=True)
+    )
+    return "\n".join((*declared, *made)).encode()
 
 
 def _text(part: str | Module) -> str:

@@ -1,5 +1,6 @@
 -- Claims: a pool of named resources, matched by metadata, least recently used first, with a line of waiters. It is
 -- in the order of number and ordinal.
+-- Needs: state
 
 -- When the next resource of the pool has rested enough; NULL when none rests.
 CREATE FUNCTION tenure.next_rested(_pool bytea) RETURNS bigint LANGUAGE plpgsql AS $$

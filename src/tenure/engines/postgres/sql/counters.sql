@@ -1,4 +1,5 @@
 -- Barriers: all participants go on together, or none does.
+-- Needs: state
 
 -- Forget a barrier that says nothing any more, or see to it that it is looked at.
 CREATE FUNCTION tenure.tidy_barrier(_now bigint, _key bytea) RETURNS void LANGUAGE plpgsql AS $$

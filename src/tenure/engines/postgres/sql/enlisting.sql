@@ -2,12 +2,13 @@
 --
 -- Nothing is cleared up here, which would take locks that a user's transaction might keep for long: what is due stays
 -- so until the engine's own next operation.
+-- Needs: groups, keys, producers, state, takers, tasks
 
 -- Lock the queue. The server ends a transaction that then stands idle for longer than `_idle` milliseconds, since a
 -- frozen process would block all others. -> the time
 CREATE FUNCTION tenure.join_queue(_clock bigint, _queue bytea, _idle bigint) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
-    idle interval := current_setting('idle_in_transaction_session_timeout');
+    idle interval := current_setting('idle_in_transaction_session_timeout')::interval;
 BEGIN
     -- 0 is for ever
     IF idle NOT BETWEEN interval '1 ms' AND _idle * interval '1 ms' THEN

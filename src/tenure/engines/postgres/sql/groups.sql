@@ -1,6 +1,7 @@
 -- Groups of tasks, which take turns: limits, tags, and the lines of producers for room in a group.
 --
 -- All of this is for queues in which `named` is above 0. Tasks without a group are one group there, whose name is empty.
+-- Needs: state, tasks
 
 -- How many tasks of a group can be taken now.
 CREATE FUNCTION tenure.takeable(_limit bigint, _name bytea, _waiting bigint, _leased bigint, _rests boolean)
@@ -194,7 +195,7 @@ CREATE FUNCTION tenure.join_line(
     INOUT _q tenure.queue, _mine tenure.session, _name bytea, _count bigint, _groups bytea[], OUT _place tenure.producer
 ) LANGUAGE plpgsql AS $$
 DECLARE
-    wanted bytea := '';
+    wanted bytea := ''::bytea;
     is_full boolean := false;
 BEGIN
     IF _q.group_size > 0 AND _groups IS NOT NULL THEN

@@ -1,4 +1,5 @@
 -- Holds: weighted capacity with a line, the one algorithm under locks, semaphores, read-write locks and elections.
+-- Needs: state
 
 -- Where a holder stands: granted, queued, unknown.
 CREATE FUNCTION tenure.holder_status(_now bigint, _key bytea, _holder bytea) RETURNS tenure.answer LANGUAGE plpgsql AS $$

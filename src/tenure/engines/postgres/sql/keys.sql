@@ -1,6 +1,7 @@
 -- The keys of tasks: which task has one, and what becomes of a new task whose key another one has.
 --
 -- `_about` says what a key does: what becomes of the new task, the ttl and the longest wait, each -1 for none.
+-- Needs: groups, producers, tasks
 
 -- The task that has a key, and whether it is unfinished and no taker holds it; NULL for none.
 CREATE FUNCTION tenure.owner_of(_now bigint, _queue bytea, _key bytea, OUT _id bigint, OUT _rests boolean)
@@ -19,8 +20,8 @@ LANGUAGE plpgsql AS $$
 DECLARE
     owner record;
     is_new boolean;
-    seen bytea[] := '{}';
-    found boolean[] := '{}';
+    seen bytea[] := '{}'::bytea[];
+    found boolean[] := '{}'::boolean[];
 BEGIN
     FOR i IN 1 .. cardinality(_keys) LOOP
         is_new := _keys[i] IS NULL;

@@ -1,4 +1,5 @@
 -- Putting tasks, and the line of producers that found the queue full.
+-- Needs: groups, keys, state, tasks
 
 -- The tasks are put, duplicates are not. -> the queue, and of each task its id, or that of its twin below zero
 CREATE FUNCTION tenure.accept_tasks(

@@ -1,5 +1,6 @@
 -- Spending at rates, with several limits (GCRA, ITU-T I.371): `Limiter` in tenure/engine/_rates.py says what and why.
 -- Times are in seconds, as floats; `_at` and `now` are the engine's time.
+-- Needs: state
 
 -- The limiter, or a new one if it says nothing any more.
 CREATE FUNCTION tenure.limiter_of(_at double precision, _key bytea) RETURNS tenure.limiter LANGUAGE plpgsql AS $$

@@ -1,4 +1,5 @@
 -- Single tasks, and the administration of a queue.
+-- Needs: groups, keys, state, tasks
 
 CREATE FUNCTION tenure.state_of(_now bigint, _task tenure.task) RETURNS text LANGUAGE sql IMMUTABLE
     RETURN CASE WHEN _task.session IS NOT NULL THEN 'leased' WHEN _task.ready_at > _now THEN 'delayed'
@@ -59,7 +60,7 @@ END $$;
 -- A task as it is shown: record(seq, id, priority, attempts, deliveries, age; state, payload, key or NULL, result,
 -- progress, failure, meta, group)
 CREATE FUNCTION tenure.record_of(_now bigint, _state text, _task tenure.task) RETURNS tenure.answer
-LANGUAGE plpgsql AS $$
+LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
     RETURN ROW('record',
         ARRAY[0, _task.id, _task.priority, _task.attempts, _task.deliveries, greatest(0, _now - _task.ready_at)],
@@ -68,7 +69,7 @@ BEGIN
 END $$;
 
 -- The same, of one that has ended.
-CREATE FUNCTION tenure.record_of(_now bigint, _ended tenure.ended) RETURNS tenure.answer LANGUAGE plpgsql AS $$
+CREATE FUNCTION tenure.record_of(_now bigint, _ended tenure.ended) RETURNS tenure.answer LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
     RETURN ROW('record',
         ARRAY[_ended.seq, _ended.id, _ended.priority, _ended.attempts, _ended.deliveries,

@@ -1,4 +1,5 @@
 -- Sessions: life signs.
+-- Needs: state
 
 CREATE FUNCTION tenure.ping(_clock bigint, _cap bigint) RETURNS tenure.answer LANGUAGE sql VOLATILE
     RETURN tenure.reply(CASE WHEN tenure.is_due(tenure.time(_clock)) THEN 'more' ELSE 'ok' END);

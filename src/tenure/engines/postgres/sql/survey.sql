@@ -1,4 +1,5 @@
 -- Looking around: names by kind, what sessions have, and how the server is doing.
+-- Needs: sessions, state, tasks
 
 -- The names from `_prefix` up to `_end` above `_after`, among the next `_limit`. -> names(; where to go on or empty,
 -- name...), more
@@ -10,7 +11,7 @@ DECLARE
     one record;
     last bytea := _after;
     looked bigint := 0;
-    names bytea[] := '{}';
+    names bytea[] := '{}'::bytea[];
 BEGIN
     IF tenure.is_due(now) THEN
         RETURN tenure.reply('more');

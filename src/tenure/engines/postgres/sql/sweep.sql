@@ -1,5 +1,6 @@
 -- Clears up what time has made due: lines left unserved, expired sessions, tasks and dead letters, then rests, in the
 -- order of their times. One sweeper at a time. It waits for the lock of a session only while it has none of an object.
+-- Needs: claims, counters, holds, keys, sessions, state, tasks
 
 -- Give up one of the things that a session has. False if the steps did not suffice.
 CREATE FUNCTION tenure.drop_belonging(_now bigint, _session bigint, _item tenure.belonging) RETURNS boolean

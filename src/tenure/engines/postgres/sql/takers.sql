@@ -1,4 +1,5 @@
 -- Settling and taking tasks, in one exchange.
+-- Needs: groups, state, tasks, verdicts
 
 -- -> the queue, and whether the settlement came in time
 CREATE FUNCTION tenure.settle_task(
@@ -250,7 +251,7 @@ DECLARE
     known tenure.answer[];
     queue tenure.queue;
     settled record;
-    refused bigint[] := '{}';
+    refused bigint[] := '{}'::bigint[];
     before bigint;
     turns record;
     places tid[];

@@ -1,6 +1,7 @@
 -- Tasks: a bounded priority queue whose tasks are leased, fenced and settled.
 --
 -- A function that changes the counters of a queue takes the row and returns it; `save_queue` writes it once.
+-- Needs: groups, state, verdicts
 
 -- Whether nothing but time keeps a queue; idle takers do not.
 CREATE FUNCTION tenure.is_idle(_q tenure.queue) RETURNS boolean LANGUAGE plpgsql AS $$
@@ -238,7 +239,7 @@ BEGIN
 END $$;
 
 -- Out of the orders.
-CREATE FUNCTION tenure.dequeue(_q tenure.queue, _delayed boolean) RETURNS tenure.queue LANGUAGE plpgsql AS $$
+CREATE FUNCTION tenure.dequeue(_q tenure.queue, _delayed boolean) RETURNS tenure.queue LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
     IF _delayed THEN
         _q.delayed := _q.delayed - 1;
