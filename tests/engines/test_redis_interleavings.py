@@ -736,7 +736,7 @@ FAULTS = {
         "do return call('ZREM', P .. 'sessions', session) end local item",
         "served after its end",
     ),
-    "a renewal revives what has ended": (lock, DUE, f"{DUE} and ARGV[3] ~= 'renew'", "revived"),
+    "a renewal revives what has ended": (lock, DUE, f"{DUE} and ARGV[3] ~= 'renew_session'", "revived"),
     "the dead in the line are served": (lock, DUE, f"{DUE} and ARGV[3] ~= 'k'", "after its end"),
     "serving that was cut short stops": (
         in_short_steps,

@@ -122,6 +122,11 @@ def names() -> tuple[str, ...]:
     return tuple(_PARTS)
 
 
+def parts_of(name: str) -> list[str]:
+    """The files in `lua/` that a script consists of, apart from those that they include."""
+    return [file for part in _PARTS[name] for file in ((part,) if isinstance(part, str) else part.parts)]
+
+
 def all_scripts() -> list[Script]:
     """Every script there is."""
     return [script(name) for name in _PARTS]

@@ -249,7 +249,7 @@ BEGIN
 END $$;
 
 -- -> pool(waiting), then resource(preference, token, rest; name, state, process, reason, metadata...); more
-CREATE FUNCTION tenure.resource_page(_clock bigint, _cap bigint, _pool bytea, _after bytea, _limit bigint)
+CREATE FUNCTION tenure.resources(_clock bigint, _cap bigint, _pool bytea, _after bytea, _limit bigint)
 RETURNS SETOF tenure.answer LANGUAGE plpgsql AS $$
 DECLARE
     now bigint := tenure.enter_object(_clock, 'pool', _pool);

@@ -285,7 +285,7 @@ BEGIN
 END $$;
 
 -- The longest groups. -> groups(), then group(waiting, delayed, leased; name) of each; more
-CREATE FUNCTION tenure.longest_groups(_clock bigint, _cap bigint, _queue bytea, _limit bigint)
+CREATE FUNCTION tenure.groups(_clock bigint, _cap bigint, _queue bytea, _limit bigint)
 RETURNS SETOF tenure.answer LANGUAGE plpgsql AS $$
 BEGIN
     IF tenure.enter_object(_clock, 'queue', _queue) IS NULL THEN

@@ -347,7 +347,7 @@ BEGIN
 END $$;
 
 -- -> page(seq or place of the last; its group if it waits), but page() if there are no more, then the record of each; more
-CREATE FUNCTION tenure.browse_tasks(
+CREATE FUNCTION tenure.browse(
     _clock bigint, _cap bigint, _queue bytea, _state text, _group bytea, _after bigint[], _limit bigint
 ) RETURNS SETOF tenure.answer LANGUAGE plpgsql AS $$
 DECLARE
@@ -417,7 +417,7 @@ END $$;
 
 -- -> counts(put, waiting, delayed, leased, done, dead, cancelled, expired, discarded, purged, reserved, producers,
 -- groups, paused, oldest, again, now, max_size, group_counter), then cursor(; name, value) of each; gone, more
-CREATE FUNCTION tenure.count_tasks(_clock bigint, _cap bigint, _queue bytea, _watch bytea, _recount boolean)
+CREATE FUNCTION tenure.count(_clock bigint, _cap bigint, _queue bytea, _watch bytea, _recount boolean)
 RETURNS SETOF tenure.answer LANGUAGE plpgsql AS $$
 DECLARE
     now bigint;

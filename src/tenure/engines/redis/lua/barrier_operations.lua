@@ -42,7 +42,7 @@ function operations.withdraw(key)
 end
 
 -- ARGV: key -> ok
-function operations.reset(key)
+function operations.reset_barrier(key)
     local barrier = read_barrier(key)
     if barrier.parties then
         break_barrier(key, barrier)

@@ -5,7 +5,7 @@
 -- Writes: operations
 
 -- ARGV: pool, resource, preference, revive (0 or 1), then names and values of the metadata -> ok
-function operations.add(pool)
+function operations.add_resource(pool)
     local item = read_resource(pool, ARGV[5])
     if not item then
         item = {name = ARGV[5], used = 0}
@@ -26,7 +26,7 @@ function operations.add(pool)
 end
 
 -- ARGV: pool, resource -> ok, unknown
-function operations.remove(pool)
+function operations.remove_resource(pool)
     local item = read_resource(pool, ARGV[5])
     if not item then
         return 'unknown'
@@ -139,7 +139,7 @@ end
 
 -- ARGV: pool, holder, token, cool-down ("": none), "=" and why it retires ("": it does not), "=" and then the metadata
 -- ("": as it is) -> ok, refused
-function operations.edit(pool)
+function operations.edit_claim(pool)
     local resource = call('HGET', P .. pool .. ':claimed', ARGV[5])
     local item = resource and read_resource(pool, resource)
     if not item or item.token ~= tonumber(ARGV[6]) then

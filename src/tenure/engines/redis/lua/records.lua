@@ -43,7 +43,7 @@ function operations.leave(name)
 end
 
 -- ARGV: queue, id, session that watches ("": none) -> outcome, unfinished, unknown, gone
-function operations.result(name)
+function operations.get_result(name)
     if ARGV[6] ~= '' and not process_of(ARGV[6]) then
         return 'gone'
     end
@@ -312,7 +312,7 @@ end
 
 -- ARGV: queue, id, session that watches ("": none), the key of the task ("": the one with the id)
 -- -> found: the record, ask again in; unknown, gone
-function operations.get(name)
+function operations.get_task(name)
     if ARGV[6] ~= '' and not process_of(ARGV[6]) then
         return 'gone'
     end
