@@ -88,7 +88,7 @@ class Watched(PostgresCalls):
             self.plans.append(plan)
 
     def ask_to_forget(self):
-        self._ask(self._call("forget"))
+        self._ask(self._call("forget_outdated"))
 
     @contextmanager
     def watched(self):
@@ -315,7 +315,7 @@ def early(postgres_process):
         "DELETE FROM tenure.task",
         "DELETE FROM tenure.task_group",
         "DELETE FROM tenure.ended",
-        "DELETE FROM tenure.given",
+        "DELETE FROM tenure.cached_reply",
         FILL,
     )
     yield engine

@@ -702,7 +702,7 @@ def test_whatever_the_order_the_rules_hold(redis_server, search, faults, ticks, 
     assert len(here.came_from) > worlds  # else less was looked at than is meant
 
 
-DUE = "state[1] <= NOW"
+DUE = "shard[1] <= NOW"
 FAULTS = {
     "a newcomer goes before those who wait": (
         semaphore,
@@ -712,7 +712,7 @@ FAULTS = {
     ),
     "a hand-over gives too much": (
         semaphore,
-        "used + its_weight > capacity",
+        "used + weight > capacity",
         "used > capacity",
         "held together",
     ),
@@ -736,7 +736,7 @@ FAULTS = {
         "do return call('ZREM', P .. 'sessions', session) end local item",
         "served after its end",
     ),
-    "a renewal revives what has ended": (lock, DUE, f"{DUE} and ARGV[3] ~= 'renew'", "revived"),
+    "a renewal revives what has ended": (lock, DUE, f"{DUE} and ARGV[3] ~= 'renew_session'", "revived"),
     "the dead in the line are served": (lock, DUE, f"{DUE} and ARGV[3] ~= 'k'", "after its end"),
     "serving that was cut short stops": (
         in_short_steps,
@@ -744,7 +744,12 @@ FAULTS = {
         "",
         "would fit",
     ),
-    "a lost exchange is made anew": (queue, "known = call('GET', ANSWER)", "known = nil", "was refused"),
+    "a lost exchange is made anew": (
+        queue,
+        "packed = ttl and call('GET', P .. session .. ' ' .. object)",
+        "packed = nil",
+        "was refused",
+    ),
     "nobody is told what there is to take": (
         queue,
         "call(PUBLISH, CHANNEL .. process, cjson.encode({queue.name, '', 'ready'}))",

@@ -126,9 +126,9 @@ class PostgresEngine(Remote):
         return enlistment(self._schema, self._clock, operation)
 
     def chores(self, operations: int) -> list[Statement]:
-        """The statements to send behind so many operations: now and then a call of `forget`."""
+        """The statements to send behind so many operations: now and then a call of `forget_outdated`."""
         due, self._since_chores = divmod(self._since_chores + operations, _BETWEEN_CHORES)
-        return [self._call("forget")] * due
+        return [self._call("forget_outdated")] * due
 
     def statement(self, operation: Operation[Any]) -> Statement:
         """The function call for an operation. Raises `EngineError`, `OverflowError`."""

@@ -225,9 +225,9 @@ TASKS: Codecs = {
     GetResult: Codec("get_result"),
     GetTask: Codec("get_task", answer=_found),
     Move: Codec("move", _move),
-    Browse: Codec("browse_tasks", _browse, _page),
+    Browse: Codec("browse", _browse, _page),
     SetPaused: Codec("set_paused"),
     SetGroups: Codec("set_groups", _set_groups),
-    Groups: Codec("longest_groups", lambda op: (name(op.key), min(op.limit, CAP)), _groups),
-    Count: Codec("count_tasks", answer=_counts),
+    Groups: Codec("groups", lambda op: (name(op.key), min(op.limit, CAP)), _groups),
+    Count: Codec("count", answer=_counts),
 }

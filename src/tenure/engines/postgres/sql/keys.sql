@@ -1,6 +1,7 @@
 -- The keys of tasks: which task has one, and what becomes of a new task whose key another one has.
 --
 -- `_about` says what a key does: what becomes of the new task, the ttl and the longest wait, each -1 for none.
+-- Needs: groups, producers, tasks
 
 -- The task that has a key, and whether it is unfinished and no taker holds it; NULL for none.
 CREATE FUNCTION tenure.owner_of(_now bigint, _queue bytea, _key bytea, OUT _id bigint, OUT _rests boolean)
@@ -19,8 +20,8 @@ LANGUAGE plpgsql AS $$
 DECLARE
     owner record;
     is_new boolean;
-    seen bytea[] := '{}';
-    found boolean[] := '{}';
+    seen bytea[] := '{}'::bytea[];
+    found boolean[] := '{}'::boolean[];
 BEGIN
     FOR i IN 1 .. cardinality(_keys) LOOP
         is_new := _keys[i] IS NULL;
@@ -50,7 +51,7 @@ BEGIN
     -- more than come
     PERFORM tenure.forget_keys(_now, _q.name, 2);
     _q.keep_until := greatest(_q.keep_until, _now + _ttl);
-    _q.look_at := least(_q.look_at, _now + _ttl);
+    _q.check_at := least(_q.check_at, _now + _ttl);
     RETURN _q;
 END $$;
 
@@ -85,10 +86,10 @@ BEGIN
         attempts = 0, deliveries = 0, keep = false, expires = CASE WHEN _expires >= 0 THEN _now + _expires END,
         progress = '', failure = NULL, meta = _meta, group_name = _group, first_put = first
     WHERE t.queue = _q.name AND t.id = _id;
-    UPDATE tenure.task_group g SET bound = 0
-    WHERE _q.named > 0 AND g.queue = _q.name AND g.name = former.group_name AND g.bound = _id;
+    UPDATE tenure.task_group g SET pinned = 0
+    WHERE _q.named > 0 AND g.queue = _q.name AND g.name = former.group_name AND g.pinned = _id;
     _q := tenure.regroup(_q, ARRAY[former.group_name], 0, -(NOT former.delayed)::int, 0);
-    _q := tenure.step_out(_q, former.delayed);
+    _q := tenure.dequeue(_q, former.delayed);
     IF former.group_name <> _group THEN
         _q.live := _q.live - 1;
         IF former.group_name = '' THEN
@@ -102,7 +103,7 @@ BEGIN
     _q.waiting := _q.waiting + ready;
     _q.delayed := _q.delayed + 1 - ready;
     IF _q.followed THEN
-        _q := tenure.fire_changed(_q, ARRAY[_id]);
+        _q := tenure.notify_followers(_q, ARRAY[_id]);
     END IF;
     IF _q.producers > 0 THEN
         _q := tenure.make_room(_q, ARRAY[former.group_name]);
@@ -112,7 +113,7 @@ END $$;
 
 -- Tasks of which some have keys that do more than to refuse, one after the other. -> the queue, and of each task its id,
 -- or that of the one in its way below zero
-CREATE FUNCTION tenure.accept_keyed(
+CREATE FUNCTION tenure.accept_keyed_tasks(
     _now bigint, INOUT _q tenure.queue, _payloads bytea[], _priorities bigint[], _delays bigint[], _keys bytea[],
     _expires bigint[], _metas bytea[], _groups bytea[], _about text[], OUT _ids bigint[]
 ) LANGUAGE plpgsql AS $$
@@ -154,7 +155,7 @@ BEGIN
         IF about[3]::bigint >= 0 THEN
             _delays[i] := least(_delays[i], about[3]::bigint);
         END IF;
-        accepted := tenure.accept(_now, _q, _payloads[i:i], _priorities[i:i], _delays[i:i], _keys[i:i], _expires[i:i],
+        accepted := tenure.accept_tasks(_now, _q, _payloads[i:i], _priorities[i:i], _delays[i:i], _keys[i:i], _expires[i:i],
             _metas[i:i], _groups[i:i], NULL, NULL);
         _q := accepted._q;
         _ids := _ids || accepted._ids;

@@ -1,7 +1,8 @@
 -- Putting tasks, and the line of producers that found the queue full.
+-- Needs: groups, keys, state, tasks
 
 -- The tasks are put, duplicates are not. -> the queue, and of each task its id, or that of its twin below zero
-CREATE FUNCTION tenure.accept(
+CREATE FUNCTION tenure.accept_tasks(
     _now bigint, INOUT _q tenure.queue, _payloads bytea[], _priorities bigint[], _delays bigint[], _keys bytea[],
     _expires bigint[], _metas bytea[], _groups bytea[], _twins bigint[], _firsts bigint[], OUT _ids bigint[]
 ) LANGUAGE plpgsql AS $$
@@ -97,28 +98,28 @@ DECLARE
     firsts bigint[];
     new_ones bigint;
 BEGIN
-    PERFORM tenure.keep(_session);
-    now := tenure.enter(_clock, 'queue', _queue);
+    PERFORM tenure.keep_session(_session);
+    now := tenure.enter_object(_clock, 'queue', _queue);
     IF now IS NULL THEN
-        RETURN NEXT tenure.word('more');
+        RETURN NEXT tenure.reply('more');
         RETURN;
     END IF;
     SELECT * INTO mine FROM tenure.session s WHERE s.name = _session;
     IF NOT FOUND THEN
-        RETURN NEXT tenure.word('gone');
+        RETURN NEXT tenure.reply('gone');
         RETURN;
     END IF;
-    known := tenure.given(now, mine, 'put', _queue, _n);
+    known := tenure.cached_reply(now, mine, 'put', _queue, _n);
     IF known IS NOT NULL THEN
         RETURN QUERY SELECT * FROM unnest(known);
         RETURN;
     END IF;
-    queue := tenure.queue_of(now, _queue);
+    queue := tenure.use_queue(now, _queue);
     queue.max_size := _max_size;
     IF queue.producers > 0 THEN
-        queue := tenure.admit(queue);
+        queue := tenure.admit_producers(queue);
     END IF;
-    known := ARRAY[tenure.word('put')];
+    known := ARRAY[tenure.reply('put')];
     FOR i IN 1 .. cardinality(_producers) LOOP
         first := last + 1;
         last := last + _counts[i];
@@ -160,14 +161,14 @@ BEGIN
                     OR (queue.group_size > 0 AND _groups IS NOT NULL
                         AND NOT tenure.have_room(queue, _groups[first:last], twins, firsts))) THEN
                 IF _waits[i] = 0 OR _counts[i] > _max_size THEN
-                    known := known || tenure.word('refused');
+                    known := known || tenure.reply('refused');
                     CONTINUE;
                 END IF;
                 joined := tenure.join_line(queue, mine, _producers[i], _counts[i], _groups[first:last]);
                 queue := joined._q;
                 place := joined._place;
                 IF place.name IS NULL THEN
-                    known := known || tenure.word('refused');
+                    known := known || tenure.reply('refused');
                     CONTINUE;
                 END IF;
             END IF;
@@ -177,11 +178,11 @@ BEGIN
                         || ROW('conflict', NULL, ARRAY[tenure.cursor_of(_queue, _cursors[i])])::tenure.answer;
                 ELSE
                     IF _about IS NOT NULL THEN
-                        accepted := tenure.accept_keyed(now, queue, _payloads[first:last], _priorities[first:last],
+                        accepted := tenure.accept_keyed_tasks(now, queue, _payloads[first:last], _priorities[first:last],
                             _delays[first:last], _keys[first:last], _expires[first:last], _metas[first:last],
                             _groups[first:last], _about[first:last]);
                     ELSE
-                        accepted := tenure.accept(now, queue, _payloads[first:last], _priorities[first:last],
+                        accepted := tenure.accept_tasks(now, queue, _payloads[first:last], _priorities[first:last],
                             _delays[first:last], _keys[first:last], _expires[first:last], _metas[first:last],
                             _groups[first:last], twins, firsts);
                     END IF;
@@ -200,11 +201,11 @@ BEGIN
         END IF;
         known := known || ROW('queued', ARRAY[
             place.ordinal + 1 - tenure.first_of_line(place),
-            tenure.again(now, NULL)
+            tenure.ask_again_in(now, NULL)
         ], NULL)::tenure.answer;
     END LOOP;
-    PERFORM tenure.save(now, queue);
-    PERFORM tenure.remember(now, mine, 'put', _queue, _n, known);
+    PERFORM tenure.save_queue(now, queue);
+    PERFORM tenure.cache_reply(now, mine, 'put', _queue, _n, known);
     RETURN QUERY SELECT * FROM unnest(known);
 END $$;
 
@@ -212,10 +213,10 @@ END $$;
 CREATE FUNCTION tenure.leave(_clock bigint, _cap bigint, _queue bytea, _producer bytea)
 RETURNS tenure.answer LANGUAGE plpgsql AS $$
 DECLARE
-    now bigint := tenure.enter(_clock, 'queue', _queue);
+    now bigint := tenure.enter_object(_clock, 'queue', _queue);
 BEGIN
     IF now IS NULL THEN
-        RETURN tenure.word('more');
+        RETURN tenure.reply('more');
     END IF;
-    RETURN tenure.word(tenure.remove_producer(now, _queue, _producer));
+    RETURN tenure.reply(tenure.remove_producer(now, _queue, _producer));
 END $$;

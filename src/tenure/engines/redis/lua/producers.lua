@@ -1,32 +1,9 @@
--- What is seldom done with a work queue.
+-- The producers that wait for room in a queue, or have slots reserved.
 --
 -- `line` is a sorted set of the producers that wait, `producers` a hash of them and of those with reserved slots: how many
 -- tasks; 0 in the line, 1 if they are reserved, 2 in the line of a group; the session; and if they wait or have slots
 -- reserved in a group, byte 255, their place in its line as 16 digits, and the group. `cursors` is a hash.
-
-local function add(queue, field, number)
-    set(queue, field, queue[field] + number)
-end
-
--- The time and the id at the head of the delayed tasks.
-local function first_delayed(queue)
-    if queue.delayed > 0 then
-        local head = call('ZRANGE', queue.key .. ':delayed', 0, 0, 'WITHSCORES')
-        return tonumber(head[2]), head[1]
-    end
-end
-
--- A new earliest due time: one idle taker must know, to ask in time.
-local function offer_sooner(queue, before)
-    if queue.takers > 0 then
-        local earliest = first_delayed(queue)
-        if earliest and (not before or earliest < before) then
-            offer_tasks(queue, 1)
-        end
-    end
-end
-
--- producers
+-- Reads: add, detach, due_at, first_in_group, groups, hint, join_group, leave_group, process_of, reserve_in
 
 local function producer_item(name, producer)
     return 'producer ' .. name .. '\255' .. producer
@@ -51,7 +28,7 @@ local function write_producer(queue, producer, place)
 end
 
 -- A producer, new or from the line of a group, is the last in the line of the queue.
-local function join_line(queue, producer, place)
+local function join_queue_line(queue, producer, place)
     place.state = '0'
     add(queue, 'line', 1)
     add(queue, 'producers', 1)
@@ -65,7 +42,7 @@ local function new_producer(queue, producer, count, group, session)
     if group ~= '' and join_group(queue, producer, place) then
         write_producer(queue, producer, place)
     else
-        join_line(queue, producer, place)
+        join_queue_line(queue, producer, place)
     end
     return place
 end
@@ -75,7 +52,7 @@ local function place_of_producer(queue, producer, place)
     local LINE = queue.key .. ':line'
     local own, head
     if place.state == '2' then
-        own, head = place.ordinal, first_in_group(queue, rare('groups').read_group(queue, place.group))
+        own, head = place.ordinal, first_in_group(queue, groups().read_group(queue, place.group))
     else
         own, head = call('ZSCORE', LINE, producer), call('ZRANGE', LINE, 0, 0, 'WITHSCORES')[2]
     end
@@ -120,10 +97,10 @@ local function drop_producer(queue, producer, place)
     end
 end
 
--- Let the first in the line of a group join that of the queue, as many as fit and at most so many -> how many are left of these; the
--- sweep goes on where there are very many.
+-- Let the first in the line of a group join that of the queue, as many as fit and at most so many -> how many are left of
+-- these; the sweep goes on where there are very many.
 local function admit_in_group(queue, group, most)
-    local size = rare('groups').known_of(queue).size
+    local size = groups().known_of(queue).size
     while group.lined > 0 and most > 0 do
         local _, producer = first_in_group(queue, group)
         local place, taken = read_producer(queue, producer), group.unfinished + group.reserved
@@ -132,7 +109,7 @@ local function admit_in_group(queue, group, most)
         end
         reserve_in(queue, group, place.count)
         leave_group(queue, producer, place)
-        join_line(queue, producer, place)
+        join_queue_line(queue, producer, place)
         most = most - 1
     end
     if most == 0 then
@@ -150,16 +127,16 @@ local function admit_everywhere(queue)
         if not member then
             break
         end
-        local group = rare('groups').read_group(queue, (rare('groups').split_member(member)))
+        local group = groups().read_group(queue, (groups().split_member(member)))
         most = admit_in_group(queue, group, most)
-        from = '[' .. sub(rare('groups').prefix_of(group.name), 1, -2) .. '\1'
+        from = '[' .. sub(groups().prefix_of(group.name), 1, -2) .. '\1'
     end
     admit(queue)
 end
 
 -- Something was freed in a group, and so in the queue.
 local function make_room(queue, name)
-    local group = name ~= '' and rare('groups').read_group(queue, name)
+    local group = name ~= '' and groups().read_group(queue, name)
     if group and group.lined > 0 then
         admit_in_group(queue, group, 256)
     end

@@ -1,4 +1,5 @@
 -- Write the numbers that the operation has changed.
+-- Reads: id, shard, token
 
 local due
 
@@ -7,14 +8,14 @@ local function due_at(time)
     due = math.min(due or time, time)
 end
 
-local function keep()
-    if due and (not state[1] or due < tonumber(state[1])) then
+local function save_numbers()
+    if due and (not shard[1] or due < tonumber(shard[1])) then
         call('HSET', P .. 'state', 'due', format('%016d', due))
     end
-    if token ~= (state[3] or '0000000000000000') then
+    if token ~= (shard[3] or '0000000000000000') then
         call('HSET', P .. 'state', 'token', token)
     end
-    if id ~= tonumber(state[4] or 0) then
+    if id ~= tonumber(shard[4] or 0) then
         call('HSET', P .. 'state', 'id', id)
     end
 end

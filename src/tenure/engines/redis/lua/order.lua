@@ -1,4 +1,28 @@
--- What is seldom done with tasks, or only when they do not go the usual way.
+-- The orders of tasks that do not go the usual way: with priorities, delays, retries or followers.
+-- Reads: add_soon, groups, notify_watchers, now, offer_tasks, set, write
+-- Writes: gained
+
+local function add(queue, field, number)
+    set(queue, field, queue[field] + number)
+end
+
+-- The time and the id at the head of the delayed tasks.
+local function first_delayed(queue)
+    if queue.delayed > 0 then
+        local head = call('ZRANGE', queue.key .. ':delayed', 0, 0, 'WITHSCORES')
+        return tonumber(head[2]), head[1]
+    end
+end
+
+-- A new earliest due time: one idle taker must know, to ask in time.
+local function offer_sooner(queue, before)
+    if queue.takers > 0 then
+        local earliest = first_delayed(queue)
+        if earliest and (not before or earliest < before) then
+            offer_tasks(queue, 1)
+        end
+    end
+end
 
 -- A priority as a score: higher ones come first.
 local function rank(task, since)
@@ -8,23 +32,23 @@ end
 -- So many tasks without a group are ready, more or less than before.
 local function count_plain(queue, count)
     if queue.grouped > 0 then
-        rare('groups').count_ready(queue, '', count)
+        groups().count_ready(queue, '', count)
     else
         gained = gained + count
     end
 end
 
 -- Let a task that is not leased be ready or delayed; true if it is delayed.
-local function line_up(queue, task, since)
+local function enqueue(queue, task, since)
     if tonumber(since) > now then
         add_soon(queue.key .. ':delayed', since, task.id)
         add(queue, 'delayed', 1)
         if task.group ~= '' then
-            rare('groups').rest(queue, task, true)
+            groups().mark_delayed(queue, task, true)
         end
         return true
     elseif task.group ~= '' then
-        rare('groups').enter(queue, task.group, task.priority, format('%016d', since), task.id)
+        groups().enqueue(queue, task.group, task.priority, format('%016d', since), task.id)
         return false
     end
     count_plain(queue, 1)
@@ -45,15 +69,15 @@ local function since_of(queue, task)
 end
 
 -- Take a task that is not leased out of where it stands.
-local function step_out(queue, task)
+local function dequeue(queue, task)
     if call('ZREM', queue.key .. ':delayed', task.id) == 1 then
         add(queue, 'delayed', -1)
         if task.group ~= '' then
-            rare('groups').rest(queue, task, false)
+            groups().mark_delayed(queue, task, false)
         end
         return
     elseif task.group ~= '' then
-        return rare('groups').leave(queue, task, since_of(queue, task))
+        return groups().dequeue(queue, task, since_of(queue, task))
     end
     count_plain(queue, -1)
     if task.priority == 0 then
@@ -78,28 +102,37 @@ local function promote(queue, most)
         local found = call('HMGET', queue.key .. ':' .. task_id, 'priority', 'group')
         local task = {id = task_id, priority = tonumber(found[1] or 0), group = found[2] or ''}
         if task.group ~= '' then
-            rare('groups').rest(queue, task, false)
+            groups().mark_delayed(queue, task, false)
         end
-        line_up(queue, task, time)
+        enqueue(queue, task, time)
         most = most - 1
     end
     write()
 end
 
 -- Hint the sessions that follow a task, and those that wait for its end if it has ended.
-local function announce(queue, task, ended)
+local function notify_task_watchers(queue, task, ended)
     local name = format('%d', task.id)
-    fire_if(ended and task.watched, task.hash, queue.name, name, 'finished')
-    fire_if(task.followed, task.hash, queue.name, name, 'changed', 'follow')
+    if ended and task.watched then
+        notify_watchers(task.hash, queue.name, name, 'finished')
+    end
+    if task.followed then
+        notify_watchers(task.hash, queue.name, name, 'changed', 'follow')
+    end
+end
+
+local function notify_drained(queue)
+    notify_watchers(queue.key .. ':queue', queue.name, '', 'drained')
+    queue.watched = 0
 end
 
 -- A task that is in no order stands in one again; the caller offers what can be taken.
-local function stand_again(queue, task, since)
+local function requeue(queue, task, since)
     local before = queue.takers > 0 and first_delayed(queue)
     if task.followed then
-        announce(queue, task)
+        notify_task_watchers(queue, task)
     end
-    if line_up(queue, task, since) then
+    if enqueue(queue, task, since) then
         write()
         offer_sooner(queue, before)
     end
@@ -112,34 +145,5 @@ local function return_task(queue, task, since)
     if task.keep then
         call('HSET', task.hash, 'keep', 1)
     end
-    stand_again(queue, task, since)
-end
-
--- records
-
--- The time at which a task ended, and the number of its ending, as its record has them.
-local function ending_of(text)
-    local time, seq = match(text, '^(%d+) (%d+)$')
-    return tonumber(time), tonumber(seq)
-end
-
-local function unlist_ending(queue, state, task_id, seq)
-    local list, number = queue.key .. ':' .. state, format('%08d', math.floor(seq / PART))
-    call('ZREM', list .. ':' .. number, task_id)
-    if call('EXISTS', list .. ':' .. number) == 0 then
-        call('ZREM', list, number)
-    end
-end
-
--- A dead letter is no longer one: it goes, or becomes a task again.
-local function leave_the_dead(queue, task_id, seq)
-    call('ZREM', P .. 'expiring', task_id .. queue.name)
-    unlist_ending(queue, 'dead', task_id, seq)
-    add(queue, 'dead', -1)
-end
-
-local function purge_dead(queue, task_id, seq)
-    leave_the_dead(queue, task_id, seq)
-    call('DEL', queue.key .. ':' .. task_id)
-    add(queue, 'purged', 1)
+    requeue(queue, task, since)
 end

@@ -1,5 +1,6 @@
 -- When a queue is forgotten, and until when it is listed. `queues:` and two letters are sorted sets of the shard, so many
 -- that none grows large: queues by the time at which they are forgotten, +inf while they are in use.
+-- Reads: groups, is_over, now, set
 
 -- List the queue until a time, or without end (-1), or no longer (0).
 local function list_queue(queue, time)
@@ -39,4 +40,26 @@ local function relist(queue, over, listed)
         set(queue, 'listed', listed)
         list_queue(queue, listed)
     end
+end
+
+-- Write what has changed. A queue for which nothing has to be remembered expires.
+local function save_queue(queue)
+    if queue.grouped > 0 or queue.changed.grouped then
+        groups().save_groups(queue)
+    end
+    local fields, QUEUE, over = {}, queue.key .. ':queue', queue.tasks == 0 and is_over(queue)
+    local listed = queue.put == 0 and 0 or over and queue.keep or -1
+    if over or listed ~= queue.listed then
+        relist(queue, over, listed)
+    end
+    for field, value in pairs(queue.changed) do
+        fields[#fields + 1], fields[#fields + 2] = field, value
+    end
+    if #fields > 0 then
+        call('HSET', QUEUE, unpack(fields))
+    end
+    if over and queue.expires > 0 and queue.expires <= now then
+        call('DEL', QUEUE)
+    end
+    queue.changed = {}
 end
