@@ -359,31 +359,6 @@ async def test_a_schedule_that_is_drained_before_it_runs_puts_nothing(store, vir
     assert await schedule.queue.cursors() == {}
 
 
-@pytest.mark.parametrize("native", [False, True])
-async def test_cancelled_anywhere_it_loses_no_tick_and_doubles_none(
-    open_store_on, virtual_clock, cancelled_at_every_step, native
-):
-    async with open_store_on() as store:
-        queue = WorkQueue(store, "jobs")
-        schedule = Schedule(queue, "often", every=60, missed="all")
-        await begin(schedule)
-        last = (await schedule.next()).timestamp() - 60
-        ticks = []
-
-        async def scenario():
-            with anyio.move_on_after(150):
-                await schedule.run()
-
-        async for _ in cancelled_at_every_step(scenario, native=native):
-            ticks = await on_record(queue)
-        await anyio.sleep(60)
-        async with running(schedule):
-            await anyio.sleep(1)
-        ticks = await on_record(queue)
-        assert ticks == [last + 60 * n for n in range(1, len(ticks) + 1)]
-        assert ticks[-1] == (await schedule.next()).timestamp() - 60
-
-
 async def test_it_ends_with_the_store(open_store_on, virtual_clock):
     async with anyio.create_task_group() as group:
 
