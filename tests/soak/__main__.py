@@ -25,7 +25,7 @@ import anyio
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from conftest import RedisServer
+from redis_servers import RedisServer
 from soak import gateway, names, processor_soak, resharding, sentinel
 from soak.fleet import Fleet
 from soak.judging import Verdict

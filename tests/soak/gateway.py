@@ -23,7 +23,7 @@ from typing import Any
 
 import anyio
 from anyio.abc import SocketStream
-from conftest import RedisServer
+from redis_servers import RedisServer
 from soak.fleet import Fleet
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "docs" / "examples"))

@@ -18,8 +18,8 @@ from pathlib import Path
 
 import anyio
 import psycopg
-from conftest import RedisServer
 from postgres_servers import TABLES
+from redis_servers import RedisServer
 
 from benchmarks._postgres_server import server as postgres_server
 from tenure import engine as e

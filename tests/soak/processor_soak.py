@@ -19,7 +19,7 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 import anyio
-from conftest import RedisServer
+from redis_servers import RedisServer
 from soak.processor_fleet import ProcessorFleet
 from soak.processor_trial import ProcessorTrial, ProcessorVerdict
 

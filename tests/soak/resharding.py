@@ -24,7 +24,7 @@ from itertools import count, islice
 from pathlib import Path
 
 import anyio
-from conftest import RedisCluster
+from redis_servers import RedisCluster
 from soak.load import Load, Place, listed, until
 
 import tenure

@@ -17,7 +17,7 @@ import time
 from contextlib import AsyncExitStack
 
 import anyio
-from conftest import WatchedRedis
+from redis_servers import WatchedRedis
 from soak.load import Load, Place, until
 
 import tenure
