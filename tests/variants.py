@@ -38,7 +38,8 @@ def parametrize(metafunc):
         name.strip() for names in marks for name in (names.split(",") if isinstance(names, str) else names)
     }
     wants = {"anyio_backend", "engine"} & set(metafunc.fixturenames) - named
-    engines = FULL.get(metafunc.definition.path.relative_to(TESTS).parts[0], ()) if "engine" in wants else ()
+    folder = next((name for name in FULL if metafunc.definition.path.is_relative_to(TESTS / name)), None)
+    engines = FULL[folder] if folder and "engine" in wants else ()
     if engines and "anyio_backend" in wants:
         metafunc.parametrize(("engine", "anyio_backend"), _pairs(metafunc, engines), indirect=True)
     elif engines:
