@@ -20,6 +20,15 @@ def loops(name):
     return both if full else (both[crc32(str(name).encode()) % 2],)
 
 
+def paired(first, second):
+    """All pairs; without --full as many as the longer of the two needs, in which the shorter one repeats itself."""
+    first, second = list(first), list(second)
+    if full:
+        return [(one, other) for one in first for other in second]
+    number = max(len(first), len(second))
+    return [(first[n % len(first)], second[n % len(second)]) for n in range(number)]
+
+
 def walks(number):
     """So many walks of each kind; with TENURE_MODEL_EXAMPLES that many where there are usually 10, and so on."""
     examples = os.environ.get("TENURE_MODEL_EXAMPLES")

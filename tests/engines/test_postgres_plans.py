@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from itertools import count
 from statistics import quantiles
 
+import depth
 import pytest
 from postgres_servers import TABLES, PostgresCalls
 from psycopg import pq
@@ -323,7 +324,11 @@ def early(postgres_process):
     _forget_statistics(url)
 
 
-@pytest.fixture(scope="module", params=["empty", "unknown", "analyzed"])
+KNOWN = ("empty", "unknown", "analyzed")
+"""What the planner knew when it made its plans."""
+
+
+@pytest.fixture(scope="module", params=KNOWN)
 def engine(postgres_process, early, request):
     """An engine at a long queue, by what the planner knew when the plans were made."""
     if request.param == "empty":
@@ -360,7 +365,7 @@ def faults(plans):
                 yield f"{step['Node Type']} {relation}: {rows} rows in {plan['Query Text']}"
 
 
-@pytest.mark.parametrize("work", WORKS)
+@pytest.mark.parametrize(("engine", "work"), depth.paired(KNOWN, WORKS), indirect=["engine"])
 def test_a_step_looks_at_few_rows(engine, work):
     with engine.watched() as plans:
         WORKS[work](engine)

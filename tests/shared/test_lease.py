@@ -21,7 +21,7 @@ from tenure.engine import (
     Reply,
 )
 from tenure.engines.memory import MemoryEngine
-from tenure.testing import Fault, FaultyEngine
+from tenure.testing import Fault
 
 KEY = "tenure:lock:report"
 
@@ -505,86 +505,6 @@ async def test_leaving_waits_for_the_acknowledgement_but_not_for_ever(faulty, vi
         faulty.resume()
 
 
-@pytest.mark.parametrize("native", [False, True], ids=["scope", "native"])
-@pytest.mark.parametrize("ending", ["returns", "raises", "after a loss"])
-async def test_cancelled_at_every_step_nothing_is_left(
-    request, open_store_on, cancelled_at_every_step, nothing_of, native, ending, virtual_clock
-):
-    async with open_store_on(ttl=3.0) as store:
-
-        async def scenario():
-            try:
-                async with Lock(store, "report") as lease:
-                    await anyio.lowlevel.checkpoint()
-                    if ending == "raises":
-                        raise KeyError
-                    if ending == "after a loss":
-                        lease._session.lose("gone")
-                        await anyio.sleep_forever()
-            except (KeyError, LeaseLost):
-                pass
-
-        steps = 0
-        async for _ in cancelled_at_every_step(scenario, native=native):
-            steps += 1
-            await nothing_of(store, KEY)
-            assert not store.entered
-            assert not store._acquisitions.by_name
-            assert not any(session.held for session in store._sessions)
-        assert steps >= 3
-    assert virtual_clock.now() < 1
-
-
-@pytest.mark.parametrize("native", [False, True], ids=["scope", "native"])
-@pytest.mark.parametrize("timeout", [None, 5])
-async def test_cancelled_at_every_step_of_waiting_the_next_is_served(
-    open_store_on, cancelled_at_every_step, nothing_of, virtual_clock, native, timeout
-):
-    async with open_store_on(ttl=3.0) as one, open_store_on(ttl=3.0) as two:
-        served = 0
-
-        async def scenario():
-            async with Lock(one, "report").hold(timeout=timeout):
-                await anyio.lowlevel.checkpoint()
-
-        async def holder(task_status):
-            async with Lock(two, "report"):
-                task_status.started()
-                await virtual_clock.settle()
-
-        async def behind():
-            nonlocal served
-            async with Lock(two, "report"):
-                served += 1
-
-        async def contended():
-            async with anyio.create_task_group() as group:
-                await group.start(holder)
-                waiting = True
-
-                async def come_behind():
-                    while waiting and not (await two.call(Holders(KEY))).waiting:
-                        await anyio.lowlevel.checkpoint()
-                    await behind()
-
-                group.start_soon(come_behind)
-                try:
-                    await scenario()
-                finally:
-                    waiting = False
-
-        steps = 0
-        async for _ in cancelled_at_every_step(contended, native=native):
-            steps += 1
-            with anyio.fail_after(0.5):
-                await behind()
-            await nothing_of(one, KEY)
-            assert not one.entered
-            assert not one._acquisitions.by_name
-        assert steps >= 4
-    assert virtual_clock.now() < 1
-
-
 # the windows of cancellation while waiting
 
 
@@ -1035,58 +955,6 @@ async def test_an_engine_that_refuses_to_grant_says_why(faulty, faulty_store, vi
     async with Lock(faulty_store, "report", ttl=5):
         pass
     await nothing_of(faulty_store, KEY)
-
-
-@pytest.mark.parametrize("seed", range(10))
-async def test_among_all_faults_there_is_one_holder_and_tokens_rise(virtual_clock, nothing_of, seed):
-    rates = {
-        Fault.LOST_REQUEST: 0.05,
-        Fault.CUT: 0.05,
-        Fault.LOST_REPLY: 0.05,
-        Fault.DUPLICATE: 0.05,
-        Fault.DELAY: 0.05,
-        Fault.LOST_HINT: 0.2,
-        Fault.DUPLICATE_HINT: 0.2,
-    }
-    engine = MemoryEngine()
-    inside = 0
-    tokens = []
-
-    async def work(store, number):
-        nonlocal inside
-        for turn in range(5):
-            with anyio.move_on_after(2 if (number + turn) % 4 == 0 else math.inf):
-                try:
-                    async with Lock(store, "report") as lease:
-                        inside += 1
-                        assert inside == 1
-                        tokens.append(lease.token)
-                        try:
-                            await anyio.sleep(0.1)
-                            lease.check()
-                        finally:
-                            inside -= 1
-                except LeaseLost:
-                    pass
-
-    async def process(number):
-        async with open_store(
-            FaultyEngine(engine, seed=10 * seed + number, rates=rates, delay=0.3), ttl=3.0
-        ) as store:
-            async with anyio.create_task_group() as group:
-                for task in range(5):
-                    group.start_soon(work, store, task)
-            await nothing_of_mine(store)
-
-    async def nothing_of_mine(store):
-        held = await store.call(Holders(KEY))
-        assert store.process not in {who.process for who in (*held.holders, *held.waiting)}
-
-    async with anyio.create_task_group() as group:
-        for number in range(4):
-            group.start_soon(process, number)
-    assert len(tokens) >= 60
-    assert tokens == sorted(set(tokens))
 
 
 async def test_closing_the_store_ends_the_body_and_waits_for_it(store, open_store_on, virtual_clock):

@@ -14,6 +14,7 @@ import sysconfig
 import time
 from pathlib import Path
 
+import depth
 import needed
 import pytest
 
@@ -100,8 +101,9 @@ def inputs_of(values):
 # ---------------------------------------------------------------------------------------------- in this process
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("store", ["memory:", "sqlite:///tenure.db", "redis"])
+@pytest.mark.parametrize(
+    ("store", "backend"), depth.paired(["memory:", "sqlite:///tenure.db", "redis"], BACKENDS)
+)
 def test_a_run(command, here, read, numbers, backend, store, redis_server):
     store = redis_server.url if store == "redis" else store
     words = [
@@ -295,8 +297,7 @@ def test_a_handler_that_ends_the_tries_itself(command, here, caplog, rate):
     assert len(dead) == 2 and "no use at all" in dead[0] + dead[1]
 
 
-@pytest.mark.parametrize("rate", [[], ["--rate", "100/s"]])
-@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+@pytest.mark.parametrize(("rate", "backend"), depth.paired([[], ["--rate", "100/s"]], ["asyncio", "trio"]))
 def test_a_try_that_takes_too_long_is_repeated(command, here, read, backend, rate):
     (here / "in.txt").write_text("x\n")
     words = [
@@ -521,9 +522,10 @@ def test_a_signal_drains(start, here, numbers, until, read, queue_of, how, words
     assert inputs_of(read(here / "r.jsonl")) == sorted(map(str, range(60)))
 
 
-@pytest.mark.parametrize("handler", ["never_ends", "thread_never_ends"])
-@pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.one_loop
+@pytest.mark.parametrize(
+    ("handler", "backend"),
+    [("never_ends", "asyncio"), ("thread_never_ends", "uvloop"), ("never_ends", "trio")],
+)
 def test_a_second_signal_stops_at_once(start, here, numbers, until, queue_of, backend, handler):
     child = start("run", f"run_handlers:{handler}", numbers(30), "--run", "x", "--backend", backend)
     until((here / "started").exists)
@@ -739,12 +741,15 @@ def worst(handlers):
     handlers("worst", WORST)
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize(
-    ("handler", "error"),
-    [("leaves", "SystemExit: 5"), ("leaves_async", "SystemExit: 5"), ("interrupts", "KeyboardInterrupt")],
+    ("failing", "backend"),
+    depth.paired(
+        [("leaves", "SystemExit: 5"), ("leaves_async", "SystemExit: 5"), ("interrupts", "KeyboardInterrupt")],
+        BACKENDS,
+    ),
 )
-def test_a_handler_that_leaves_is_a_failed_try(worst, command, numbers, here, read, backend, handler, error):
+def test_a_handler_that_leaves_is_a_failed_try(worst, command, numbers, here, read, backend, failing):
+    handler, error = failing
     words = ["run", f"worst:{handler}", numbers(5), "--retries", 2, "--backend", backend]
     ended = command(*words, "--results", "r.jsonl")
     assert ended.code == 1, ended.err

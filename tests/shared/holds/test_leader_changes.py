@@ -1,10 +1,8 @@
 from __future__ import annotations
 
 from contextlib import asynccontextmanager
-from itertools import pairwise
 
 import anyio
-import depth
 import pytest
 
 from tenure import EngineError, StoreClosed, open_store
@@ -13,11 +11,8 @@ from tenure.engines.memory import MemoryEngine
 from tenure.shared.holds._election import Election
 from tenure.testing import (
     Fault,
-    FaultyEngine,
     assert_checkpoints,
     assert_no_checkpoints,
-    cancellable,
-    explore,
 )
 
 KEY = "tenure:election:cluster"
@@ -232,20 +227,6 @@ async def test_an_outage_is_waited_out(faulty, faulty_store, virtual_clock):
             assert log == [None, "a"]
 
 
-async def test_among_all_faults_the_last_is_reported(virtual_clock):
-    engine = MemoryEngine()
-    link = FaultyEngine(engine, rates=dict.fromkeys(Fault, 0.1), seed=1)
-    async with open_store(engine) as other, open_store(link, ttl=3.0) as store:
-        async with log_of(Election(store, "cluster")) as log:
-            for node in nodes(other, "abcdefgh"):
-                async with node.term():
-                    await anyio.sleep(20)
-                    assert log[-1] == node.node
-                await anyio.sleep(20)
-                assert log[-1] is None
-    assert all(one != other for one, other in pairwise(log))
-
-
 async def test_an_engine_that_refuses_is_reported(faulty, faulty_store):
     async with Election(faulty_store, "cluster").watch() as changes:
         faulty.refused = Holders
@@ -345,85 +326,6 @@ async def test_a_look_that_is_answered_while_the_store_closes_waits_no_more(faul
             group.start_soon(resume_soon)
         assert virtual_clock.now() <= 2
     assert virtual_clock.now() <= 2
-
-
-@pytest.mark.parametrize("native", [False, True], ids=["scope", "native"])
-async def test_cancelled_at_every_step_nothing_is_left_and_the_change_is_reported_next_time(
-    open_store_on, cancelled_at_every_step, nothing_of, native, virtual_clock
-):
-    async with open_store_on() as store, open_store_on() as other:
-        async with Election(store, "cluster").watch() as changes:
-            log = [await anext(changes)]
-
-            async def scenario():
-                async with anyio.create_task_group() as group:
-                    group.start_soon(read)
-                    await virtual_clock.settle()
-                    async with Election(other, "cluster", node="a").term():
-                        await virtual_clock.settle()
-                    await virtual_clock.settle()
-                    group.cancel_scope.cancel()
-
-            async def read():
-                while True:
-                    log.append(await anext(changes))
-
-            steps = 0
-            async for _ in cancelled_at_every_step(scenario, native=native):
-                steps += 1
-                assert not store._listeners
-                assert not any(session.held for session in store._sessions)
-                if log[-1] is not None:
-                    log.append(await anext(changes))
-                assert log[-1] is None
-                with anyio.move_on_after(0.1) as scope:
-                    await anext(changes)
-                assert scope.cancelled_caught
-            assert steps >= 4
-            assert all(one != other for one, other in pairwise(log))
-
-
-@pytest.mark.parametrize("engine", [MemoryEngine, lambda: FaultyEngine(MemoryEngine())])
-def test_under_every_schedule_the_last_is_reported(engine):
-    async def scenario():
-        made = engine()
-        async with open_store(made) as store, open_store(made) as other:
-            seen = anyio.Event()
-
-            async def lead(node):
-                async with Election(other, "cluster", node=node).term():
-                    await anyio.sleep(0.01)
-
-            async def read():
-                leaders = []
-                async with Election(store, "cluster").watch() as changes:
-                    async for leader in changes:
-                        assert [leader] != leaders[-1:]
-                        leaders.append(leader)
-                        if leader == "last":
-                            return
-
-            async def victim():
-                with cancellable():
-                    await read()
-
-            async def steady():
-                await read()
-                seen.set()
-
-            async with anyio.create_task_group() as group:
-                group.start_soon(victim)
-                group.start_soon(steady)
-                async with anyio.create_task_group() as leaders:
-                    for node in "abc":
-                        leaders.start_soon(lead, node)
-                async with Election(other, "cluster", node="last").term():
-                    await seen.wait()
-                group.cancel_scope.cancel()
-            assert anyio.current_time() < 5
-            assert not store._listeners
-
-    explore(scenario, seeds=depth.share(30))
 
 
 async def test_nothing_is_kept_of_elections_that_nobody_watches(virtual_clock):

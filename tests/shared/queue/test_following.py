@@ -202,36 +202,7 @@ async def test_a_meta_that_will_not_do(store, meta, error, problem):
     assert (await queue.statistics()).put == 0
 
 
-async def test_a_meta_goes_through_retries_and_the_dead_letters(store):
-    queue = WorkQueue(store, "jobs", retry=Retry(attempts=1))
-    await queue.put_many([Item(1, meta={"n": "1"}), 2])
-    await fail(queue, ValueError("no"))
-    (dead,) = await queue.dead()
-    assert dead.meta == {"n": "1"}
-    await queue.requeue()
-    metas = []
-    for _ in range(2):
-        async with queue.take(timeout=1) as task:
-            metas.append(task.meta)
-    assert metas == [{}, {"n": "1"}]
-
-
 # -------------------------------------------------------------------------------------------------------- dead letters
-
-
-async def test_dead_letters_go_after_their_time(store, virtual_clock):
-    queue = WorkQueue(store, "jobs", retry=Retry(attempts=1), dead_ttl=60)
-    task_id = await queue.put(1)
-    await fail(queue, ValueError("no"))
-    await queue.put(2)  # it keeps the books of the queue
-    await anyio.sleep(59)
-    assert (await queue.statistics()).dead == 1
-    await anyio.sleep(2)
-    statistics = await queue.statistics()
-    assert (statistics.dead, statistics.purged) == (0, 1)
-    assert await queue.dead() == []
-    assert await queue.get(task_id) is None
-    assert await queue.verify()
 
 
 async def test_dead_letters_stay_for_half_a_year_unless_it_is_said_otherwise(store, virtual_clock):
@@ -364,17 +335,6 @@ async def test_a_block_is_entered_again_but_not_twice_at_once(store):
             assert (await anext(changes)).state == "waiting"
             with pytest.raises(RuntimeError, match="entered already"):
                 await changes.__aenter__()
-
-
-async def test_a_task_that_was_requeued_is_followed_again(store):
-    queue = WorkQueue(store, "jobs", retry=Retry(attempts=1))
-    task_id = await queue.put(1)
-    await fail(queue, ValueError("no"))
-    async with queue.follow(task_id) as before:
-        assert [record.state async for record in before] == ["dead"]
-        await queue.requeue([task_id])
-        async with queue.follow(task_id) as after:
-            assert (await anext(after)).state == "waiting"
 
 
 async def test_a_purged_task_ends_its_followers(store, virtual_clock):

@@ -435,25 +435,6 @@ async def test_whose_completion_met_a_session_that_had_gone(engine, virtual_cloc
             assert task.deliveries == 2
 
 
-@pytest.mark.parametrize("fault", [Fault.LOST_REPLY, Fault.LOST_REQUEST, Fault.CUT, Fault.DUPLICATE])
-@pytest.mark.parametrize("ending", [None, ZeroDivisionError, RetryLater, Discard])
-async def test_a_verdict_counts_once(faulty, faulty_store, virtual_clock, fault, ending):
-    queue = WorkQueue(faulty_store, "jobs", retry=SOON)
-    await queue.put(1)
-    with suppress(ZeroDivisionError):
-        async with queue.take():
-            faulty.plan(fault, on=Exchange)
-            if ending is not None:
-                raise ending(1)
-    assert faulty.suffered[fault] == 1
-    statistics = await queue.statistics()
-    assert statistics.leased == 0
-    if ending in {ZeroDivisionError, RetryLater}:
-        (record,) = (await queue.browse("delayed")).tasks
-        assert record.attempts == (ending is not RetryLater)
-    assert await queue.verify()
-
-
 # cancelling a task
 
 

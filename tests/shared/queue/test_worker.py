@@ -462,46 +462,6 @@ async def test_a_body_that_cleans_up_under_a_shield_still_holds_its_task(store, 
     assert (await queue.statistics()).waiting == 1
 
 
-@pytest.mark.parametrize("native", [False, True])
-@pytest.mark.parametrize("prefetch", [0, 3])
-async def test_wherever_run_is_cancelled(store, virtual_clock, cancelled_at_every_step, prefetch, native):
-    queue = WorkQueue(store, "jobs")
-
-    async def handler(task: tenure.Task):
-        await anyio.lowlevel.checkpoint()
-
-    async def scenario():
-        await queue.put_many(range(5 + 2 * prefetch))
-        worker = Worker(queue, handler, concurrency=2, prefetch=prefetch)
-        async with anyio.create_task_group() as group:
-            group.start_soon(stop, worker)
-            await worker.run()
-
-    async def stop(worker):
-        await queue.join()
-        await worker.drain()
-
-    async for _ in cancelled_at_every_step(scenario, native=native):
-        await nothing_leased(queue)
-        assert queue.takers._demand.prefetch == 0
-
-
-@pytest.mark.parametrize("turns", range(12))
-async def test_run_cancelled_in_each_of_its_first_turns(faulty, faulty_store, virtual_clock, turns):
-    queue = WorkQueue(faulty_store, "jobs")
-    await queue.put_many(range(10))
-
-    async def handler(task: tenure.Task):
-        await anyio.lowlevel.checkpoint()
-
-    async with anyio.create_task_group() as group:
-        group.start_soon(Worker(queue, handler, concurrency=3).run)
-        for _ in range(turns):
-            await anyio.lowlevel.checkpoint()
-        group.cancel_scope.cancel()
-    await nothing_leased(queue)
-
-
 async def test_draining_finishes_and_takes_no_more(store, virtual_clock):
     """Row 26: taskiq#380: SIGTERM keeps fetching."""
     queue = WorkQueue(store, "jobs")

@@ -513,30 +513,6 @@ async def test_draining_does_not_wait_for_more(store, virtual_clock):
     assert worker.statistics().done == 5
 
 
-@pytest.mark.parametrize("native", [False, True])
-@pytest.mark.parametrize("prefetch", [0, 3])
-async def test_wherever_run_is_cancelled(store, virtual_clock, cancelled_at_every_step, prefetch, native):
-    if native and virtual_clock.backend == "trio":
-        pytest.skip("asyncio's own")
-    queue = WorkQueue(store, "jobs")
-    seen = []
-
-    async def handler(tasks: list[tenure.Task]):
-        seen.extend(task.attempt for task in tasks)
-        await anyio.sleep(0.5)
-
-    async def scenario():
-        with anyio.move_on_after(2):
-            await Worker(queue, handler, batch=3, concurrency=2, prefetch=prefetch).run()
-
-    async for _ in cancelled_at_every_step(scenario, native=native):
-        await store.ping()
-        assert (await queue.statistics()).leased == 0
-        assert set(seen) <= {1}
-        await queue.put_many(range(max(0, 9 - (await queue.statistics()).waiting)))
-    assert await queue.verify()
-
-
 async def test_an_abandoned_batch_is_refused_whatever_it_says_later(store):
     queue, refused = WorkQueue(store, "jobs", retry=Retry(attempts=1)), []
     stuck, ended = threading.Event(), threading.Event()

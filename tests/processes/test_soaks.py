@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.mark.slow
 def test_a_short_soak():
-    command = [sys.executable, "-m", "tests.soak", "redis", "--faults", "40"]
+    command = [sys.executable, "-m", "benchmarks.soak", "redis", "--faults", "40"]
     ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stdout + ran.stderr
     assert re.search(r"40 faults, \d+ grants, .*, 0 violations", ran.stdout), ran.stdout
@@ -47,7 +47,7 @@ def test_a_short_move(options, seen):
 def moved(options):
     """The exit code and the output of a run; None if it does not end, and then nothing of it is left."""
     ran = subprocess.Popen(
-        [sys.executable, "-m", "tests.soak", *options],
+        [sys.executable, "-m", "benchmarks.soak", *options],
         cwd=ROOT,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -66,7 +66,7 @@ def moved(options):
 @pytest.mark.slow
 @pytest.mark.parametrize("store", ["redis", "sqlite"])
 def test_a_gateway_whose_workers_are_killed(store):
-    command = [sys.executable, "-m", "tests.soak", "gateway", "--store", store, "--calls", "400"]
+    command = [sys.executable, "-m", "benchmarks.soak", "gateway", "--store", store, "--calls", "400"]
     command += ["--kills", "3", "--rate", "40"]
     ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stdout + ran.stderr
@@ -79,7 +79,7 @@ def test_names_leave_nothing(engine):
     command = [
         sys.executable,
         "-m",
-        "tests.soak",
+        "benchmarks.soak",
         "names",
         "--engine",
         engine,

@@ -9,8 +9,9 @@ from collections import Counter
 from contextlib import closing, contextmanager
 
 import anyio
-from soak.fleet import _is_alive
-from soak.nemesis import PATIENCE, Nemesis
+
+from benchmarks.soak.fleet import _is_alive
+from benchmarks.soak.nemesis import PATIENCE, Nemesis
 
 FAULTS = {
     # name: how often, beside the others

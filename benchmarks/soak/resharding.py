@@ -1,6 +1,6 @@
 """Moves a shard of a Redis Cluster, and kills its node, under load; says how long who had to wait.
 
-    python -m tests.soak resharding --megabytes 500
+    python -m benchmarks.soak resharding --megabytes 500
 
 Three stores hand on locks and work off queues in all shards. One shard is filled: tasks with payloads of 1 to 4 KB in
 100 queues, 100,000 delayed tasks in one queue, 5,000 sessions with a lock each (fewer of both below 500 MB). Then its
@@ -8,7 +8,6 @@ slot moves to another node as `redis-cli --cluster reshard` moves it: SETSLOT, a
 `--replicas 1` each node has a replica, on which every operation waits, and afterwards the shard's node is replaced by
 its replica twice: as planned, and when it is killed. In the end everything is counted.
 """
-# ruff: noqa: T201 it prints
 
 from __future__ import annotations
 
@@ -24,10 +23,10 @@ from itertools import count, islice
 from pathlib import Path
 
 import anyio
-from conftest import RedisCluster
-from soak.load import Load, Place, listed, until
+from redis_servers import RedisCluster
 
 import tenure
+from benchmarks.soak.load import Load, Place, listed, until
 from tenure.engine import Acquire, Granted, OpenSession, Release, RenewSession, Reply
 from tenure.engines.redis import RedisClusterEngine
 from tenure.engines.redis._shards import shard_of, slot_of, tags
@@ -266,7 +265,7 @@ def _parts(of, size: int):
 
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(
-        prog="python -m tests.soak resharding", description=__doc__.splitlines()[0]
+        prog="python -m benchmarks.soak resharding", description=__doc__.splitlines()[0]
     )
     add = parser.add_argument
     add("--megabytes", type=int, default=500, help="memory that the shard takes")

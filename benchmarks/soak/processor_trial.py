@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any, Self
 
 import anyio
-from soak.judging import Judging, Verdict, unaware
-from soak.processor_client import END, PRESET, QUEUE, WHAT
-from soak.processor_nemesis import FAULTS, ProcessorNemesis
-from soak.processor_referee import strandings
 
 import tenure
+from benchmarks.soak.judging import Judging, Verdict, unaware
+from benchmarks.soak.processor_client import END, PRESET, QUEUE, WHAT
+from benchmarks.soak.processor_nemesis import FAULTS, ProcessorNemesis
+from benchmarks.soak.processor_referee import strandings
 from tenure.engine import CAP, ListKeys
 from tenure.testing import History, conservation, mutual_exclusion, nothing_lost
 

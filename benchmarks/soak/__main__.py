@@ -1,6 +1,6 @@
 """Works on a private server for as long as it takes to do so many faults, and says whether all held.
 
-    python -m tests.soak redis --faults 10000 --seed 7
+    python -m benchmarks.soak redis --faults 10000 --seed 7
 
 Four processes on three loops hand on locks, permits and claims, and work off a queue and two whose tasks have groups,
 while they are killed and frozen, the server is frozen, restarted, paused and short of memory, connections are cut and
@@ -9,7 +9,6 @@ replies lost. After every hundred faults all comes to an end, what happened is j
 judged. It stops at the first violation, and says where the history lies. Faults are drawn by the seed, but when they
 hit is up to the machine.
 """
-# ruff: noqa: T201 it prints
 
 from __future__ import annotations
 
@@ -22,14 +21,12 @@ import time
 from pathlib import Path
 
 import anyio
+from redis_servers import RedisServer
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
-
-from conftest import RedisServer
-from soak import gateway, names, processor_soak, resharding, sentinel
-from soak.fleet import Fleet
-from soak.judging import Verdict
-from soak.trial import Trial
+from benchmarks.soak import gateway, names, processor_soak, resharding, sentinel
+from benchmarks.soak.fleet import Fleet
+from benchmarks.soak.judging import Verdict
+from benchmarks.soak.trial import Trial
 
 TRIAL = 100
 AOF = ("--appendonly", "yes", "--appendfsync", "always", "--auto-aof-rewrite-min-size", "1mb")
@@ -69,7 +66,7 @@ def main() -> int:
     }
     if sys.argv[1:2] and sys.argv[1] in others:
         return others[sys.argv[1]].main(sys.argv[2:])
-    parser = argparse.ArgumentParser(prog="python -m tests.soak", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.soak", description=__doc__.splitlines()[0])
     parser.add_argument("engine", choices=["redis"])
     parser.add_argument("--faults", type=int, default=10_000)
     parser.add_argument("--seed", type=int, default=random.randrange(10**6))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from soak.fleet import Fleet
+from benchmarks.soak.fleet import Fleet
 
 
 class ProcessorFleet(Fleet):

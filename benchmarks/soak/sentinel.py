@@ -1,12 +1,11 @@
 """Replaces a Redis primary by its replica so many times under load; says how long everybody had to wait.
 
-    python -m tests.soak sentinel --failovers 10
+    python -m benchmarks.soak sentinel --failovers 10
 
 Three stores hand on locks and work off queues, and each operation waits for the replica. In turns the primary is
 killed, and started again once the replica is promoted, or Sentinel is told to fail over. In the end everything is
 counted.
 """
-# ruff: noqa: T201 it prints
 
 from __future__ import annotations
 
@@ -17,10 +16,10 @@ import time
 from contextlib import AsyncExitStack
 
 import anyio
-from conftest import WatchedRedis
-from soak.load import Load, Place, until
+from redis_servers import WatchedRedis
 
 import tenure
+from benchmarks.soak.load import Load, Place, until
 from tenure.engines.redis import RedisEngine
 
 PLACES = 4
@@ -111,7 +110,7 @@ def replication_of(server) -> bytes:
 
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(
-        prog="python -m tests.soak sentinel", description=__doc__.splitlines()[0]
+        prog="python -m benchmarks.soak sentinel", description=__doc__.splitlines()[0]
     )
     add = parser.add_argument
     add("--failovers", type=int, default=10)

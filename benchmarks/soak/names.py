@@ -1,8 +1,7 @@
 """Uses very many names once each, and says what is left of them, with the session alive and after it.
 
-python -m tests.soak names --engine redis --count 1000000
+python -m benchmarks.soak names --engine redis --count 1000000
 """
-# ruff: noqa: T201 it prints; plain names
 
 from __future__ import annotations
 
@@ -18,8 +17,8 @@ from pathlib import Path
 
 import anyio
 import psycopg
-from conftest import RedisServer
 from postgres_servers import TABLES
+from redis_servers import RedisServer
 
 from benchmarks._postgres_server import server as postgres_server
 from tenure import engine as e
@@ -284,7 +283,9 @@ def say(when, left):
 
 
 def main(arguments):
-    parser = argparse.ArgumentParser(prog="python -m tests.soak names", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.soak names", description=__doc__.splitlines()[0]
+    )
     parser.add_argument("--engine", choices=["memory", "sqlite", "redis", "postgres"], default="redis")
     parser.add_argument("--count", type=int, default=1_000_000)
     parser.add_argument("--ttl", type=float, default=20.0, help="of the session, in seconds")

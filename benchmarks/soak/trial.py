@@ -8,11 +8,11 @@ from itertools import count, cycle
 from pathlib import Path
 
 import anyio
-from soak.client import GROUPED, PERMITS, READERS, grouped, leaping_clock
-from soak.judging import Judging, Verdict, unaware
-from soak.nemesis import FAULTS, Nemesis, wait_for_answer
 
 import tenure
+from benchmarks.soak.client import GROUPED, PERMITS, READERS, grouped, leaping_clock
+from benchmarks.soak.judging import Judging, Verdict, unaware
+from benchmarks.soak.nemesis import FAULTS, Nemesis, wait_for_answer
 from tenure.engines.redis import RedisEngine
 from tenure.testing import (
     FaultProxy,

@@ -20,12 +20,11 @@ from typing import Any
 
 import anyio
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
-
-from soak import client
-from soak.client import STALL, Bank, Stale
+sys.path.insert(0, str(Path(__file__).parents[2]))
 
 import tenure
+from benchmarks.soak import client
+from benchmarks.soak.client import STALL, Bank, Stale
 from tenure.engine import CAP, DescribeSession, ListKeys, SessionPage
 from tenure.local import CircuitBreaker, Pool
 from tenure.processor import Context, Preset, Processor

@@ -1,12 +1,11 @@
 """Kills the workers of the tutorial's gateway while they call a provider that enforces its limits.
 
-    python -m tests.soak gateway --store redis --calls 100000 --kills 100      # or sqlite
+    python -m benchmarks.soak gateway --store redis --calls 100000 --kills 100      # or sqlite
 
 The provider has two limits for each key, counts each call that exceeds one, and refuses one call of five hundred as if
 others used the key too ("429"). A call that begins after the hold-off that follows is counted as well. In the end each
 prompt has one answer on record.
 """
-# ruff: noqa: T201 it prints
 
 from __future__ import annotations
 
@@ -23,8 +22,9 @@ from typing import Any
 
 import anyio
 from anyio.abc import SocketStream
-from conftest import RedisServer
-from soak.fleet import Fleet
+from redis_servers import RedisServer
+
+from benchmarks.soak.fleet import Fleet
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "docs" / "examples"))
 import step10_gateway as step
@@ -140,7 +140,9 @@ async def soak(url: str, folder: Path, options: argparse.Namespace) -> list[str]
 
 
 def main(arguments: list[str]) -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.soak gateway", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.soak gateway", description=__doc__.splitlines()[0]
+    )
     parser.add_argument("--store", choices=["redis", "sqlite"], default="redis")
     parser.add_argument("--calls", type=int, default=100_000)
     parser.add_argument("--kills", type=int, default=100)

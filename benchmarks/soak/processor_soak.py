@@ -1,12 +1,11 @@
 """Kills processes of a processor so many times, and says whether all held.
 
-    python -m tests.soak processor --kills 200 --store redis
+    python -m benchmarks.soak processor --kills 200 --store redis
 
 Three processes on three loops run one processor, with claims, connections, a rate, a lock and circuit breakers, and put
 tasks into it. They are killed, frozen and told to end; the server is restarted. After every twenty kills the queue is
 worked off, what happened is judged by the referees of `tenure.testing`, and nothing may be left on the engine.
 """
-# ruff: noqa: T201 it prints
 
 from __future__ import annotations
 
@@ -19,9 +18,10 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 import anyio
-from conftest import RedisServer
-from soak.processor_fleet import ProcessorFleet
-from soak.processor_trial import ProcessorTrial, ProcessorVerdict
+from redis_servers import RedisServer
+
+from benchmarks.soak.processor_fleet import ProcessorFleet
+from benchmarks.soak.processor_trial import ProcessorTrial, ProcessorVerdict
 
 TRIAL = 20
 # The child of a killed server that rewrites its file keeps the connections open, and nobody hears that it is dead.
@@ -61,7 +61,7 @@ async def soak(folder: Path, kills: int, store: str, seed: int) -> ProcessorVerd
 
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(
-        prog="python -m tests.soak processor", description=__doc__.splitlines()[0]
+        prog="python -m benchmarks.soak processor", description=__doc__.splitlines()[0]
     )
     parser.add_argument("--store", choices=["redis", "sqlite"], default="redis")
     parser.add_argument("--kills", type=int, default=200)

@@ -12,13 +12,13 @@ from typing import Any
 import anyio
 from anyio.abc import SocketStream
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
+sys.path.insert(0, str(Path(__file__).parents[2]))
 sys.path.insert(0, str(Path(__file__).parents[2] / "docs" / "examples"))
 
 import step10_gateway as step
-from soak import client
 
 import tenure
+from benchmarks.soak import client
 
 
 class Remote:
