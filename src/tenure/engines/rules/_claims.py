@@ -109,7 +109,8 @@ class Claims(Places[Claimer]):
         if op.revive and resource.reason is not None:
             state = _FREE if resource.state == _RETIRED else resource.state
             self._resources.move(resource, reason=None, state=state)
-        self._offer(pool, resource)
+        if resource.state == _FREE and pool.waiting:
+            self._offer(pool, resource, resource.used)
         return Reply.OK
 
     def remove_resource(self, op: RemoveResource) -> Reply:
@@ -144,7 +145,7 @@ class Claims(Places[Claimer]):
         if resource is not None:
             claimer.resource, claimer.token = resource.name, state.token()
             self._places.save(claimer)
-            return self._lend(resource, claimer)
+            return self._lend(resource, claimer, resource.used)
         claimer.number = self._number(op.key, group)
         self._places.save(claimer)
         pool = self._pool(op.key)
@@ -190,8 +191,7 @@ class Claims(Places[Claimer]):
                 break
             if not state.step():
                 return
-            self._resources.move(resource, state=_FREE)
-            self._offer(self._pool(resource.key), resource)
+            self._offer(self._pool(resource.key), resource, resource.used)
         state.wake_at("rest", None)
         if resource is not None:
             state.wake_at("rest", resource.rest_until)
@@ -219,39 +219,41 @@ class Claims(Places[Claimer]):
         rest_until = resource.rest_until
         if quarantine > 0:
             rest_until = max(rest_until, state.now + quarantine)
-        rests = resource.reason is None and rest_until > state.now
-        soonest = self._next_rested(pool.key) if rests else None
-        becomes = _RESTING if rests else _FREE if resource.reason is None else _RETIRED
-        self._resources.move(
-            resource, state=becomes, session=0, token=0, used=state.rank(), rest_until=rest_until
-        )
+        used = state.rank()
         if resource.removed:
             self._delete(pool, resource)
-        elif rests:
+        elif resource.reason is not None:
+            self._put_back(resource, _RETIRED, used)
+        elif rest_until > state.now:
+            soonest = self._next_rested(pool.key)
+            self._put_back(resource, _RESTING, used, rest_until)
             state.wake_at("rest", rest_until)
             if soonest is None or rest_until < soonest:
                 self._hint_head(pool)
         else:
-            self._offer(pool, resource)
+            self._offer(pool, resource, used)
 
-    def _offer(self, pool: Pool, resource: Resource) -> None:
-        """Lend a free resource to the first claimer in the line that it matches."""
-        if not pool.waiting or resource.state != _FREE:
-            return
-        for place, claimer in enumerate(self._places.each("line", pool.key)):
+    def _offer(self, pool: Pool, resource: Resource, used: int) -> None:
+        """Lend a resource to the first claimer in the line that it matches; it is free if there is none."""
+        for place, claimer in enumerate(self._places.each("line", pool.key) if pool.waiting else ()):
             if _matches(resource, claimer.wanted):
                 self._places.move(claimer, waits=False, resource=resource.name, token=self._state.token())
                 self._count_out(pool)
-                self._hint(claimer, self._lend(resource, claimer))
+                self._hint(claimer, self._lend(resource, claimer, used))
                 if place == 0:
                     self._hint_head(pool)
                 return
+        self._put_back(resource, _FREE, used)
 
-    def _lend(self, resource: Resource, claimer: Claimer) -> Claimed:
+    def _lend(self, resource: Resource, claimer: Claimer, used: int) -> Claimed:
+        session, token = claimer.session, claimer.token
         self._resources.move(
-            resource, state=_CLAIMED, session=claimer.session, token=claimer.token, rest_until=-1.0
+            resource, state=_CLAIMED, session=session, token=token, used=used, rest_until=-1.0
         )
         return _claimed(resource)
+
+    def _put_back(self, resource: Resource, state: str, used: int, rest_until: float = -1.0) -> None:
+        self._resources.move(resource, state=state, session=0, token=0, used=used, rest_until=rest_until)
 
     def _head(self, pool: Pool) -> Claimer | None:
         return self._places.first("line", pool.key)
