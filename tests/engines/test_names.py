@@ -30,7 +30,7 @@ class Memory:
     def rows(self):
         engine = self._engine
         state, tasks = engine._state, engine._tasks
-        dues = {"replies": state._replies_due, "queues": tasks._due}
+        dues = {"replies": state.replies_due, "queues": tasks._due}
         kept = {
             "sessions": state.sessions,
             "replies": state._replies,
@@ -38,7 +38,7 @@ class Memory:
             "processes": () if state.sessions else state._processes,
             **{name: table.rows for name, table in state.tables.items()},
             **{
-                f"{name} {order}": rows.entries
+                f"{name} {order}": rows.groups
                 for name, table in state.tables.items()
                 for order, rows in table._orders.items()
             },
