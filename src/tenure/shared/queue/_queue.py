@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
@@ -27,34 +26,30 @@ from tenure.engine import (
     Accepted,
     Browse,
     Changed,
-    Conflict,
     Count,
     Duplicate,
     Found,
     GetTask,
     GroupPage,
     Groups,
-    Hint,
     Move,
     NewTask,
-    Notice,
     OnDuplicate,
     Page,
     PutOne,
     QueueCounts,
     Record,
     Reply,
-    SessionItem,
     SetGroups,
     SetPaused,
 )
-from tenure.errors import CursorConflict, DuplicateTask, QueueFull, TaskCancelled, TaskFailed
-from tenure.store import Codec, Session, Store, check_codec, decoded, encoded, given_back
+from tenure.errors import DuplicateTask, QueueFull, TaskCancelled, TaskFailed
+from tenure.store import Codec, Store, check_codec, decoded
 
+from ._client import QueueClient
 from ._completing import complete_all
-from ._following import Feed, TaskChanges
+from ._following import TaskChanges
 from ._groups import (
-    GroupSettings,
     GroupStatistics,
     OnRetry,
     group_statistics,
@@ -63,19 +58,18 @@ from ._groups import (
 from ._keys import check_key_ttl, check_on_duplicate, with_key
 from ._meta import encode_meta
 from ._payload import P
+from ._portions import ANYTHING, decoded_cursor, put_portions
 from ._put_span import PutSpan
-from ._puts import Producers
 from ._records import (
     Audit,
     Item,
     QueueStatistics,
     TaskPage,
     TaskRecord,
-    ended_of,
+    audit_of,
     record_of,
     statistics_of,
 )
-from ._results import Watchers
 from ._retry import Retry, check_retry
 from ._takes import Takers
 from ._task import TakeBlock, Task, encode
@@ -84,78 +78,10 @@ MEBIBYTE = 2**20
 PURGEABLE = frozenset({"waiting", "delayed", "dead", "done", "discarded", "cancelled", "expired"})
 
 
-_ANYTHING: Any = object()
-
-
-class StoredCursor(bytes):
-    """The value of a cursor as the engine has it: not every codec encodes equal values alike."""
-
-
-def _parts(portion: list[int], tasks: Sequence[NewTask]) -> list[list[int]]:
-    """The tasks of each group for themselves; in halves those of one group, and those of which two have one key."""
-    groups: dict[str, list[int]] = {}
-    for i in portion:
-        groups.setdefault(tasks[i].group, []).append(i)
-    keys = [task.key for i in portion if (task := tasks[i]).key is not None]
-    if len(groups) > 1 and len(set(keys)) == len(keys):
-        return list(groups.values())
-    half = len(portion) // 2
-    return [portion[:half], portion[half:]]
-
-
 def check_queue(queue: object) -> None:
     """Refuse what is no queue. Raises `TypeError`."""
     if not isinstance(queue, WorkQueue):
         raise TypeError(f"queue must be a WorkQueue, not {type(queue).__name__}")
-
-
-class _QueueClient:
-    """All that this process does with one queue, and the listener for its hints; each user of the queue keeps it."""
-
-    def __init__(self, store: Store, key: str) -> None:
-        self.groups = GroupSettings(store, key)
-        self.producers = Producers(store, key, self.groups)
-        # what the engine has offered to takers that have left since has to be given back: they keep the listener
-        self.takers = Takers(store, key, self, self.groups)
-        self.watchers = Watchers(store, key)
-
-    def on_hint(self, hint: Hint) -> None:
-        match hint.news:
-            case Notice.READY:
-                self.takers.on_ready()
-            case Notice.ROOM:
-                self.producers.on_room(hint.name)
-            case Notice.STOP:
-                self.takers.stop(int(hint.name))
-            case Notice.FINISHED:
-                self.watchers.wake(hint.name)
-            case Notice.CHANGED:
-                self.watchers.wake_followers(hint.name)
-            case Notice.DRAINED:
-                self.watchers.wake()
-            case Notice.MISSED:
-                self.takers.look_again()
-                self.producers.ask_everything()
-                self.watchers.wake_all()
-            case _:
-                pass
-
-    def feed(self, task_id: int) -> Feed:
-        """What the followers of a task in this process share; it needs the hints that come here."""
-        return self.watchers.feed(task_id)
-
-    def on_found(self, session: Session, one: SessionItem) -> None:
-        if one.family == "tasks":
-            self.takers.on_found(session, given_back(one))
-        elif one.family == "takers":
-            self.takers.on_found_idle()
-        else:
-            self.producers.on_found(one.name)
-
-    def close(self) -> None:
-        self.producers.close()
-        self.takers.close()
-        self.watchers.close()
 
 
 class WorkQueue(Generic[P]):
@@ -222,7 +148,7 @@ class WorkQueue(Generic[P]):
         keep_payloads = check_flag("keep_payloads", keep_payloads)
         max_deliveries = check_count("max_deliveries", max_deliveries)
         aging = check_timeout("aging", aging, least=None)
-        self._client = client = store.listen(self.key, lambda: _QueueClient(store, self.key))
+        self._client = client = store.listen(self.key, lambda: QueueClient(store, self.key))
         self.takers: Takers = client.takers
         client.producers.max_size = self.max_size
         client.takers.aging = aging
@@ -313,7 +239,7 @@ class WorkQueue(Generic[P]):
         *,
         on_duplicate: Literal["keep", "replace"],
         cursor: tuple[str, Any] | None = None,
-        expected: Any = _ANYTHING,
+        expected: Any = ANYTHING,
     ) -> list[int]: ...
     @overload
     async def put_many(
@@ -322,7 +248,7 @@ class WorkQueue(Generic[P]):
         *,
         on_duplicate: Literal["refuse"] = "refuse",
         cursor: tuple[str, Any] | None = None,
-        expected: Any = _ANYTHING,
+        expected: Any = ANYTHING,
     ) -> list[int | DuplicateTask]: ...
     async def put_many(
         self,
@@ -330,7 +256,7 @@ class WorkQueue(Generic[P]):
         *,
         on_duplicate: OnDuplicate = "refuse",
         cursor: tuple[str, Any] | None = None,
-        expected: Any = _ANYTHING,
+        expected: Any = ANYTHING,
     ) -> list[int] | list[int | DuplicateTask]:
         """Put many tasks, payloads or `Item`s, and return for each its id or the `DuplicateTask` in its way.
 
@@ -460,49 +386,8 @@ class WorkQueue(Generic[P]):
             )
             for e in items
         ]
-        most = min(CAP, self._client.producers.max_size)
-        # which tasks are put together; without any, a cursor is still stored
-        portions = deque(
-            list(range(start, min(start + most, len(tasks)))) for start in range(0, max(1, len(tasks)), most)
-        )
-        stored = value = None
-        if cursor is not None:
-            if not isinstance(cursor, tuple) or len(cursor) != 2:  # pyright: ignore[reportUnnecessaryIsInstance, reportUnnecessaryComparison]
-                raise TypeError(f"cursor must be a tuple of a name and a value, not {cursor!r}")
-            stored = (check_name("cursor: the name", cursor[0]), self._cursor("the cursor", cursor[1]))
-        if expected is not _ANYTHING:
-            if cursor is None or len(portions) > 1:
-                raise ValueError("expected needs a cursor, and items that fit in one portion")
-            value = b"" if expected is None else self._cursor("what is expected", expected)
-        outcomes: dict[int, int | DuplicateTask] = {}
-        while portions:
-            portion = portions.popleft()
-            part = tuple(map(tasks.__getitem__, portion))
-            try:
-                answer = await self._client.producers.put(
-                    part, wait=True, cursor=None if portions else stored, expected=value
-                )
-            except QueueFull:
-                # tasks of several groups, of which one is full, or more than a group may have
-                if len(part) == 1 or value is not None:
-                    raise
-                portions.extendleft(reversed(_parts(portion, tasks)))
-                continue
-            if isinstance(answer, Conflict):
-                assert stored is not None
-                found = self._decode(f"the cursor {stored[0]!r}", answer.value) if answer.value else None
-                raise CursorConflict(self.key, stored[0], found)
-            for i, task, one in zip(portion, part, answer.ids, strict=True):
-                outcomes[i] = self._outcome(task, one)
-        return [outcomes[i] for i in range(len(tasks))]
-
-    def _cursor(self, what: str, value: Any) -> bytes:
-        if isinstance(value, StoredCursor):
-            return value
-        return encoded(self.store.codec, f"{self.key}: {what}", value)
-
-    def _decode(self, what: str, data: bytes) -> Any:
-        return decoded(self.store.codec, f"{self.key}: {what}", data)
+        outcomes = await put_portions(self.store, self.key, self._client.producers, tasks, cursor, expected)
+        return [self._outcome(task, one) for task, one in zip(tasks, outcomes, strict=True)]
 
     def _new_task(
         self,
@@ -569,7 +454,7 @@ class WorkQueue(Generic[P]):
         task_id = check_task_id("task_id", task_id)
         outcome = await self._client.watchers.outcome(task_id)
         if outcome.state == "done":
-            return self._decode(f"the result of task {task_id}", outcome.result)
+            return decoded(self.store.codec, f"{self.key}: the result of task {task_id}", outcome.result)
         if outcome.state == "cancelled":
             raise TaskCancelled(self.key, task_id)
         raise TaskFailed(self.key, task_id, outcome.state, outcome.result.decode())
@@ -650,7 +535,7 @@ class WorkQueue(Generic[P]):
     async def cursors(self) -> dict[str, Any]:
         """The cursors stored by `put_many`, by name."""
         counts = await self._count(Count(self.key))
-        return {name: self._decode(f"the cursor {name!r}", value) for name, value in counts.cursors}
+        return {name: decoded_cursor(self.store, self.key, name, value) for name, value in counts.cursors}
 
     async def verify(self) -> Audit:
         """Count everything anew and compare: the states with the number of tasks put, the groups with their counter.
@@ -658,16 +543,7 @@ class WorkQueue(Generic[P]):
         The queue may be in use: only numbers that the engine read in one step are compared.
         """
         counted = statistics_of(await self._count(Count(self.key)))
-        rows = await self._count(Count(self.key, recount=True))
-        recounted = statistics_of(rows)
-        problems: list[str] = []
-        if counted.put != ended_of(counted) + counted.unfinished:
-            problems.append("the states do not add up to put")
-        if recounted.put != ended_of(recounted) + recounted.unfinished:
-            problems.append("the records do not add up to put")
-        if rows.group_counter != rows.groups:
-            problems.append(f"{rows.group_counter} groups were counted, and {rows.groups} have tasks")
-        return Audit(recounted, tuple(problems))
+        return audit_of(counted, await self._count(Count(self.key, recount=True)))
 
     async def browse(self, state: str, *, after: str = "", limit: int = 100) -> TaskPage[P]:
         """Look at tasks that are "waiting", "delayed", "leased", "dead" or "ended" (in any way), `limit` at a time.

@@ -138,6 +138,19 @@ def ended_of(s: QueueStatistics) -> int:
     return s.done + s.dead + s.cancelled + s.expired + s.discarded + s.purged
 
 
+def audit_of(counted: QueueStatistics, rows: QueueCounts) -> Audit:
+    """The audit of a queue: its statistics, beside those that the engine has counted anew."""
+    recounted = statistics_of(rows)
+    problems: list[str] = []
+    if counted.put != ended_of(counted) + counted.unfinished:
+        problems.append("the states do not add up to put")
+    if recounted.put != ended_of(recounted) + recounted.unfinished:
+        problems.append("the records do not add up to put")
+    if rows.group_counter != rows.groups:
+        problems.append(f"{rows.group_counter} groups were counted, and {rows.groups} have tasks")
+    return Audit(recounted, tuple(problems))
+
+
 def record_of(record: Record, payloads: Codec[P], codec: Codec) -> TaskRecord[P]:
     """What the engine has of a task, for the user; `codec` is for the rest."""
     failures, done = read(record.failure), record.state == "done"

@@ -17,7 +17,8 @@ from tenure.waiting import Line
 
 from ._meta import encode_meta
 from ._payload import P
-from ._queue import StoredCursor, WorkQueue, check_queue
+from ._portions import StoredCursor
+from ._queue import WorkQueue, check_queue
 from ._records import Item
 from ._task import encode
 from ._ticks import ticks
