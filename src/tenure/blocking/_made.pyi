@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from types import TracebackType
-from typing import Any, Generic, Literal, ParamSpec, Self, overload
+from typing import Any, Generic, Literal, ParamSpec, Self, Unpack, overload
 
 from typing_extensions import TypeVar
 
@@ -17,6 +17,8 @@ from tenure.shared import (
     LimiterState,
     LockStatus,
     LuaGuard,
+    MoreOptions,
+    PutOptions,
     QueueStatistics,
     Retry,
     Spending,
@@ -436,12 +438,7 @@ class WorkQueue(Generic[P]):
         delay: float = 0.0,
         key: str | None = None,
         expires: float | None = None,
-        meta: Mapping[str, str] | None = None,
-        group: str | None = None,
-        *,
-        on_duplicate: Literal["refuse", "keep", "replace"] = "refuse",
-        key_ttl: float | None = None,
-        max_wait: float | None = None,
+        **options: Unpack[MoreOptions],
     ) -> int:
         """Put a task and return its id; waits in line while the queue is full.
 
@@ -468,12 +465,7 @@ class WorkQueue(Generic[P]):
         delay: float = 0.0,
         key: str | None = None,
         expires: float | None = None,
-        meta: Mapping[str, str] | None = None,
-        group: str | None = None,
-        *,
-        on_duplicate: Literal["refuse", "keep", "replace"] = "refuse",
-        key_ttl: float | None = None,
-        max_wait: float | None = None,
+        **options: Unpack[MoreOptions],
     ) -> int:
         """Like `put`, but raises `QueueFull` instead of waiting. Interruption: it may be put."""
 
@@ -518,12 +510,7 @@ class WorkQueue(Generic[P]):
         delay: float = 0.0,
         key: str | None = None,
         expires: float | None = None,
-        meta: Mapping[str, str] | None = None,
-        group: str | None = None,
-        *,
-        on_duplicate: Literal["refuse", "keep", "replace"] = "refuse",
-        key_ttl: float | None = None,
-        max_wait: float | None = None,
+        **options: Unpack[MoreOptions],
     ) -> int:
         """Put a task in a transaction of yours, on a connection to the store's own database, and return its id.
 
@@ -654,22 +641,10 @@ class Job(Generic[Params, R]):
 
     @property
     def function(self) -> Callable[Params, Any]: ...
-    def options(
-        self,
-        *,
-        priority: int = 0,
-        delay: float = 0.0,
-        key: str | None = None,
-        expires: float | None = None,
-        meta: Mapping[str, str] | None = None,
-        group: str | None = None,
-        on_duplicate: Literal["refuse", "keep", "replace"] | None = None,
-        key_ttl: float | None = None,
-        max_wait: float | None = None,
-    ) -> Self:
-        """The same job, whose tasks are put with these options, which are those of `WorkQueue.put`.
+    def options(self, **options: Unpack[PutOptions]) -> Self:
+        """The same job, whose tasks are put with these options of `WorkQueue.put`.
 
-        An `on_duplicate` of None is "refuse"; for `item`, that of `put_many`."""
+        For `item`, an `on_duplicate` of None is that of `put_many`."""
 
     def put(self, *args: Params.args, **kwargs: Params.kwargs) -> int:
         """Put a task that calls the function with these arguments, and return its id; waits while the queue is full.

@@ -6,11 +6,10 @@ from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from functools import partial
-from typing import Any, Generic, Literal, cast, overload
+from typing import Any, Generic, Literal, Unpack, cast, overload
 from weakref import ref
 
 from tenure.arguments import (
-    LARGEST,
     LONGEST_NAME,
     check_count,
     check_flag,
@@ -19,6 +18,7 @@ from tenure.arguments import (
     check_task_id,
     check_text,
     check_timeout,
+    shows_options,
 )
 from tenure.dbapi import Completed, run_enlisted
 from tenure.engine import (
@@ -55,14 +55,14 @@ from ._groups import (
     group_statistics,
     settings,
 )
-from ._keys import check_key_ttl, check_on_duplicate, with_key
-from ._meta import encode_meta
+from ._keys import check_key_ttl, check_on_duplicate
+from ._new_task import new_task, task_of
+from ._options import Item, MoreOptions
 from ._payload import P
 from ._portions import ANYTHING, decoded_cursor, put_portions
 from ._put_span import PutSpan
 from ._records import (
     Audit,
-    Item,
     QueueStatistics,
     TaskPage,
     TaskRecord,
@@ -72,7 +72,7 @@ from ._records import (
 )
 from ._retry import Retry, check_retry
 from ._takes import Takers
-from ._task import TakeBlock, Task, encode
+from ._task import TakeBlock, Task
 
 MEBIBYTE = 2**20
 PURGEABLE = frozenset({"waiting", "delayed", "dead", "done", "discarded", "cancelled", "expired"})
@@ -163,6 +163,7 @@ class WorkQueue(Generic[P]):
 
     # putting
 
+    @shows_options(MoreOptions)
     async def put(
         self,
         payload: P,
@@ -170,12 +171,7 @@ class WorkQueue(Generic[P]):
         delay: float = 0.0,
         key: str | None = None,
         expires: float | None = None,
-        meta: Mapping[str, str] | None = None,
-        group: str | None = None,
-        *,
-        on_duplicate: OnDuplicate = "refuse",
-        key_ttl: float | None = None,
-        max_wait: float | None = None,
+        **options: Unpack[MoreOptions],
     ) -> int:
         """Put a task and return its id; waits in line while the queue is full.
 
@@ -184,10 +180,10 @@ class WorkQueue(Generic[P]):
         which it takes turns.
 
         `key`: only one task of the queue has it, for as long as that is unfinished and for at least `key_ttl` seconds
-        from its put on (None: the queue's). If another task has it, `on_duplicate` says what follows. "refuse" raises
-        `DuplicateTask`. "keep" returns the id of that task. "replace" puts this task in the place of that one, which
-        keeps only its id; with a `delay`, the delay begins anew, but the task waits at most `max_wait` seconds from its
-        first put on. A task that is being worked on is not replaced: it gets one successor, which has the key, and is
+        from its put on (None: the queue's). If another task has it, `on_duplicate` says what follows. "refuse", as
+        None, raises `DuplicateTask`. "keep" returns the id of that task. "replace" puts this task in the place of that
+        one, which keeps only its id; with a `delay`, the delay begins anew, but the task waits at most `max_wait`
+        seconds from its first put on. A task that is being worked on is not replaced: it gets one successor, which has the key, and is
         replaced in its turn; the task itself gets no further try. One that has ended is not replaced either: this is a
         new task.
 
@@ -196,16 +192,11 @@ class WorkQueue(Generic[P]):
         Cancellation: while waiting, nothing is put and no place is kept; when it is under way, it may be put.
         """
         if self.store.reporter.tracing is not None:
-            return await self._put_traced(
-                *(payload, priority, delay, key, expires, meta, group),
-                *(on_duplicate, key_ttl, max_wait),
-                wait=True,
-            )
-        task = self._new_task(
-            payload, priority, delay, key, expires, meta, group, on_duplicate, key_ttl, max_wait
-        )
+            return await self._put_traced((payload, priority, delay, key, expires), options, wait=True)
+        task = new_task(self, payload, priority, delay, key, expires, **options)
         return await self._put_one(task, wait=True)
 
+    @shows_options(MoreOptions)
     async def try_put(
         self,
         payload: P,
@@ -213,23 +204,12 @@ class WorkQueue(Generic[P]):
         delay: float = 0.0,
         key: str | None = None,
         expires: float | None = None,
-        meta: Mapping[str, str] | None = None,
-        group: str | None = None,
-        *,
-        on_duplicate: OnDuplicate = "refuse",
-        key_ttl: float | None = None,
-        max_wait: float | None = None,
+        **options: Unpack[MoreOptions],
     ) -> int:
         """Like `put`, but raises `QueueFull` instead of waiting. Cancellation: it may be put."""
         if self.store.reporter.tracing is not None:
-            return await self._put_traced(
-                *(payload, priority, delay, key, expires, meta, group),
-                *(on_duplicate, key_ttl, max_wait),
-                wait=False,
-            )
-        task = self._new_task(
-            payload, priority, delay, key, expires, meta, group, on_duplicate, key_ttl, max_wait
-        )
+            return await self._put_traced((payload, priority, delay, key, expires), options, wait=False)
+        task = new_task(self, payload, priority, delay, key, expires, **options)
         return await self._put_one(task, wait=False)
 
     @overload
@@ -292,6 +272,7 @@ class WorkQueue(Generic[P]):
         with PutSpan(self.store.reporter, self.key, len(entries)) as span:
             return await self._put_all(entries, cursor, expected, span.meta)
 
+    @shows_options(MoreOptions)
     def put_in(
         self,
         connection: object,
@@ -300,12 +281,7 @@ class WorkQueue(Generic[P]):
         delay: float = 0.0,
         key: str | None = None,
         expires: float | None = None,
-        meta: Mapping[str, str] | None = None,
-        group: str | None = None,
-        *,
-        on_duplicate: OnDuplicate = "refuse",
-        key_ttl: float | None = None,
-        max_wait: float | None = None,
+        **options: Unpack[MoreOptions],
     ) -> Completed[int] | Awaitable[int]:
         """Put a task in a transaction of yours, on a connection to the store's own database, and return its id.
 
@@ -320,16 +296,11 @@ class WorkQueue(Generic[P]):
         Cancellation: roll back; it may have been put in the transaction.
         """
         if self.store.reporter.tracing is None:
-            task = self._new_task(
-                payload, priority, delay, key, expires, meta, group, on_duplicate, key_ttl, max_wait
-            )
+            task = new_task(self, payload, priority, delay, key, expires, **options)
             return self._put_in(connection, task)
         span = PutSpan(self.store.reporter, self.key)
         try:
-            task = self._new_task(
-                *(payload, priority, delay, key, expires, meta, group),
-                *(on_duplicate, key_ttl, max_wait, span.meta),
-            )
+            task = new_task(*(self, payload, priority, delay, key, expires), **options, span_meta=span.meta)
             put = self._put_in(connection, task)
         except BaseException as error:
             span.end(error)
@@ -367,9 +338,12 @@ class WorkQueue(Generic[P]):
         assert isinstance(accepted, Accepted)
         return self._id(task, accepted.ids[0])
 
-    async def _put_traced(self, *fields: Any, wait: bool) -> int:
+    async def _put_traced(
+        self, fields: tuple[P, int, float, str | None, float | None], options: MoreOptions, *, wait: bool
+    ) -> int:
         with PutSpan(self.store.reporter, self.key) as span:
-            span.task_id = await self._put_one(self._new_task(*fields, more=span.meta), wait=wait)
+            task = new_task(self, *fields, **options, span_meta=span.meta)
+            span.task_id = await self._put_one(task, wait=wait)
             return span.task_id
 
     async def _put_all(
@@ -379,42 +353,9 @@ class WorkQueue(Generic[P]):
         expected: Any,
         more: Mapping[str, str] | None = None,
     ) -> list[int | DuplicateTask]:
-        tasks = [
-            self._new_task(
-                *(e.payload, e.priority, e.delay, e.key, e.expires, e.meta, e.group),
-                *("refuse" if e.on_duplicate is None else e.on_duplicate, e.key_ttl, e.max_wait, more),
-            )
-            for e in items
-        ]
+        tasks = [task_of(self, item, more) for item in items]
         outcomes = await put_portions(self.store, self.key, self._client.producers, tasks, cursor, expected)
         return [self._outcome(task, one) for task, one in zip(tasks, outcomes, strict=True)]
-
-    def _new_task(
-        self,
-        payload: P,
-        priority: int,
-        delay: float,
-        key: str | None,
-        expires: float | None,
-        meta: Mapping[str, str] | None,
-        group: str | None,
-        on_duplicate: OnDuplicate,
-        key_ttl: float | None,
-        max_wait: float | None,
-        more: Mapping[str, str] | None = None,
-    ) -> NewTask:
-        task = NewTask(
-            encode(self.codec, self.key, "payload", payload, self.max_payload),
-            check_count("priority", priority, least=-LARGEST),
-            check_seconds("delay", delay),
-            None if key is None else check_name("key", key),
-            check_timeout("expires", expires, least=None),
-            b"" if meta is None and more is None else encode_meta(meta, more),
-            "" if group is None else check_name("group", group),
-        )
-        if key is None and on_duplicate == "refuse" and key_ttl is max_wait is None:
-            return task
-        return with_key(task, on_duplicate, key_ttl, max_wait, self.key_ttl)
 
     def _outcome(self, task: NewTask, answer: int | Duplicate) -> int | DuplicateTask:
         if isinstance(answer, Duplicate):
