@@ -107,10 +107,11 @@ class WorkQueue(Generic[P]):
     Generic in the payload, `WorkQueue[Mail]`, for type checkers; a bare `WorkQueue` takes anything. `codec` encodes the
     payloads of this queue, and determines their type; the store's encodes the rest: results, progress and cursors.
 
-    Thread safety: none; a description, to be shared between tasks. Descriptions of one queue in one process should
-    agree: the one made last counts. Source: leases fenced by token as in BullMQ and Temporal; one exchange that
-    settles and takes, as BullMQ's fetch on completion, for whole batches; the turns of groups by self-clocked fair
-    queueing (Golestani, 1994).
+    Descriptions of one queue in one process should agree: the one made last counts.
+
+    Thread safety: none; a description, to be shared between tasks. Source: leases fenced by token
+    as in BullMQ and Temporal; one exchange that settles and takes, as BullMQ's fetch on completion, for whole batches;
+    the turns of groups by self-clocked fair queueing (Golestani, 1994).
     """
 
     def __init__(
@@ -183,9 +184,9 @@ class WorkQueue(Generic[P]):
         from its put on (None: the queue's). If another task has it, `on_duplicate` says what follows. "refuse", as
         None, raises `DuplicateTask`. "keep" returns the id of that task. "replace" puts this task in the place of that
         one, which keeps only its id; with a `delay`, the delay begins anew, but the task waits at most `max_wait`
-        seconds from its first put on. A task that is being worked on is not replaced: it gets one successor, which has the key, and is
-        replaced in its turn; the task itself gets no further try. One that has ended is not replaced either: this is a
-        new task.
+        seconds from its first put on. A task that is being worked on is not replaced: it gets one successor, which has
+        the key, and is replaced in its turn; the task itself gets no further try. A task that has ended is not replaced
+        either: this is a new task.
 
         Raises `DuplicateTask`, `PayloadTooLarge`, `OutcomeUnknown`, `StoreClosed`, `EngineError`, `ValueError` and
         `TypeError` for a wrong argument, and what the codec raises.
@@ -286,9 +287,9 @@ class WorkQueue(Generic[P]):
         """Put a task in a transaction of yours, on a connection to the store's own database, and return its id.
 
         Committed, it is there; rolled back, it never was. It does not wait for room. Until the transaction has ended,
-        await nothing of the store, which may wait for it. It sends no settings of groups: those that the queue has
-        count. Connections, and which of them have to be awaited, are those
-        of `SqlGuard.enforce`; a blocking one returns the id at once, as `.value`, in any thread.
+        call nothing else of the store, which may wait for the transaction. It sends no settings of groups: those that
+        the queue has count. Connections are those of `SqlGuard.enforce`; synchronous code needs a blocking connection.
+        With a blocking connection, the task is put at once, in any thread; asynchronous code finds the id in `.value`.
 
         Raises what `try_put` raises but `OutcomeUnknown`, `RuntimeError` outside of a transaction, `ValueError` and
         `TypeError` for a connection to elsewhere, `EngineError` on an engine that cannot do it, and what the driver
@@ -377,7 +378,8 @@ class WorkQueue(Generic[P]):
         fails the try, be it an `Exception` or not: the task is tried again later or becomes a dead letter, and the
         exception goes on (`RetryLater`, `Discard` and `Dead` say what should happen and end here). A cancellation from
         outside, or an exception from the handler of a signal, gives the task back without counting an attempt. If the
-        lease is lost or somebody cancels the task, the block is cancelled and `LeaseLost` or `TaskCancelled` raised.
+        lease is lost, leaving the block raises `LeaseLost`; if somebody cancels the task, `cancelled` is true. In both
+        cases, asynchronous code in the block is cancelled; in the second, the block then raises `TaskCancelled`.
         `timeout` in seconds limits the wait for a task (None: for ever; 0: one try, given up when the engine has not
         answered within the store's `settle_timeout`). Entering raises `AcquireTimeout`, `StoreClosed`, `EngineError`.
         Cancellation: while waiting, nothing is taken.
