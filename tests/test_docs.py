@@ -19,6 +19,7 @@ import tomllib
 from functools import cache
 from pathlib import Path
 from types import FunctionType, ModuleType
+from typing import is_typeddict
 
 import anyio
 import depth
@@ -110,7 +111,8 @@ def undescribed(value, text):
     for name, member in callables.items():
         names = {name}
         if not isinstance(member, property):
-            names |= {p for p in inspect.signature(member).parameters if p not in {"self", "args", "options"}}
+            typed = member.__annotations__ if is_typeddict(member) else inspect.signature(member).parameters
+            names |= {name for name in typed if name not in {"self", "args", "options"}}
         yield from (f"{value.__name__}: {name}" for name in names if not re.search(rf"\b{name}\b", text))
 
 

@@ -251,7 +251,7 @@ async def test_a_processor(virtual_clock, faulty_store):
             {"key": "a", "on_duplicate": "ignore"},
             "on_duplicate must be 'refuse', 'keep' or 'replace', not 'ignore'",
         ),
-        ({"on_duplicate": None, "key": "a"}, "on_duplicate must be"),
+        ({"on_duplicate": 1, "key": "a"}, "on_duplicate must be"),
         ({"key": "a", "key_ttl": -1}, "key_ttl must be at least 0 seconds, not -1"),
         ({"key": "a", "key_ttl": nan}, "key_ttl must be at least 0 seconds, not nan"),
         ({"key": "a", "key_ttl": inf}, "key_ttl must be at most"),
@@ -269,9 +269,8 @@ async def test_wrong_arguments_of_a_put(faulty_store, wrong, message):
         await queue.put(1, **wrong)
     with pytest.raises(ValueError, match=message):
         await queue.try_put(1, **wrong)
-    if wrong.get("on_duplicate", "") is not None:
-        with pytest.raises(ValueError, match=message):
-            await queue.put_many([0, Item(1, **wrong)])
+    with pytest.raises(ValueError, match=message):
+        await queue.put_many([0, Item(1, **wrong)])
     with pytest.raises(ValueError, match=message):
         queue.put_in(object(), 1, **wrong)
     assert (await queue.statistics()).put == 0
