@@ -157,7 +157,7 @@ def imports_for(body, known):
         "Literal": "typing",
         "Any": "typing",
     }
-    for file in Path(shared.__file__).parent.glob("*.py"):
+    for file in Path(shared.__file__).parent.rglob("*.py"):
         for node in ast.walk(ast.parse(file.read_text("utf-8"))):
             if isinstance(node, ast.ImportFrom) and not node.level:
                 where |= {name.name: node.module for name in node.names}

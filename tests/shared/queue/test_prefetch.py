@@ -248,7 +248,7 @@ async def test_wherever_a_taker_of_a_spare_one_is_cancelled(
                 await anyio.lowlevel.checkpoint()
 
         async for k in cancelled_at_every_step(scenario, native=native):
-            await queue.takers.quiet()
+            await queue.takers.until_idle()
             statistics = await queue.statistics()
             assert statistics.leased == 1 + len(queue.takers._prefetched), k
             assert statistics.leased + statistics.waiting + statistics.done == 60, k
