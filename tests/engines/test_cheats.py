@@ -12,7 +12,7 @@ from mutated import MUTANTS, mutated, with_fault
 from tenure.engine import Resize
 from tenure.engines.memory import MemoryEngine
 from tenure.testing import EngineContract
-from tenure.testing.contract._clerk import ClerkBase
+from tenure.testing.contract._clerk import QueueSessionBase
 
 
 class Quick(EngineContract):
@@ -31,7 +31,7 @@ def mutants():
         yield pytest.param(mutant, id=mutant.name, marks=[pytest.mark.full] if mutant in later else [])
 
 
-class TestCheats(ClerkBase):
+class TestCheats(QueueSessionBase):
     patience = Quick.patience
     now = 1000.0
 
@@ -48,14 +48,14 @@ class TestCheats(ClerkBase):
 
     @pytest.mark.backends("asyncio")
     @pytest.mark.parametrize("mutant", list(mutants()))
-    async def test_a_cheat_is_caught(self, engine, links, do, clerk, hints, advance, mutant):
+    async def test_a_cheat_is_caught(self, engine, links, do, client, hints, advance, mutant):
         name, _, argument = mutant.by.rstrip("]").partition("[")
         test = getattr(Quick(), name)
         given = {
             "engine": engine,
             "links": links,
             "do": do,
-            "clerk": clerk,
+            "client": client,
             "hints": hints,
             "advance": advance,
         }

@@ -23,7 +23,7 @@ from ._table import spoken
 from ._with_store import check_place, parser
 
 _PINGS = 20
-_PATIENCE = 10.0
+_TIMEOUT = 10.0
 _SLOW = 0.1
 _CLOCKS_APART = 5.0
 
@@ -87,10 +87,10 @@ async def _examine(url: str, namespace: str, repair: bool) -> Finding:
         return Finding(url.partition(":")[0] + ":", {}, (str(problem),))
     try:
         async with store:
-            with anyio.fail_after(_PATIENCE):
+            with anyio.fail_after(_TIMEOUT):
                 return await _look(store, repair=repair)
     except TimeoutError:
-        problem = f"no answer within {_PATIENCE:g} s: look at the server and the network"
+        problem = f"no answer within {_TIMEOUT:g} s: look at the server and the network"
     except (EngineError, StoreUnavailable) as error:
         problem = str(error)
     return Finding(store.url, {}, (problem,))

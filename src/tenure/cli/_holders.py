@@ -17,9 +17,9 @@ from tenure.web import (
     SeenPool,
     described,
     find_deadlocks,
-    look_at_keys,
-    look_at_pools,
     names,
+    read_keys,
+    read_pools,
     task_of,
 )
 
@@ -103,7 +103,7 @@ def _break(words: Sequence[str]) -> int:
 
 
 async def _keys(store: Store) -> tuple[tuple[SeenKey, ...], tuple[Deadlock, ...]]:
-    keys = await look_at_keys(store, await names(store, "holds"))
+    keys = await read_keys(store, await names(store, "holds"))
     return keys, await find_deadlocks(store, keys)
 
 
@@ -190,9 +190,7 @@ def claims(words: Sequence[str]) -> int:
 
 
 async def _pools(only: str | None, store: Store) -> tuple[SeenPool, ...]:
-    return await look_at_pools(
-        store, await names(store, "pools") if only is None else [store.key("pool", only)]
-    )
+    return await read_pools(store, await names(store, "pools") if only is None else [store.key("pool", only)])
 
 
 def _pool(pool: SeenPool) -> dict[str, Any]:
@@ -240,7 +238,7 @@ async def _elections(only: str | None, store: Store) -> list[SeenKey]:
     if only is None:
         prefix = store.prefix("election")
         found = [name for name in await names(store, "holds") if name.startswith(prefix)]
-        return list(await look_at_keys(store, found))
+        return list(await read_keys(store, found))
     answered = await store.call(Holders(store.key("election", only)))
     assert isinstance(answered, Holdings)
     return [SeenKey("election", only, answered.capacity, answered.used, answered.holders, answered.waiting)]

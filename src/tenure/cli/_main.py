@@ -86,7 +86,7 @@ def _demo(words: Sequence[str]) -> int:
 
 
 _PASSWORD = re.compile(r"://[^\s/@]*:(?!PASSWORD@HOST)\S*@")
-_PATIENCE = 0.5
+_TIMEOUT = 0.5
 """Seconds for threads that are about to end."""
 
 _COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
@@ -209,7 +209,7 @@ def _flush() -> None:
 
 def _end_in_spite_of_threads(code: int) -> None:
     """Python waits at its end for threads, such as those of handlers that were abandoned; here it does not."""
-    limit = time.monotonic() + _PATIENCE
+    limit = time.monotonic() + _TIMEOUT
     for thread in threading.enumerate():
         if thread is threading.current_thread() or thread.daemon:
             continue

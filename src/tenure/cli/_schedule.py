@@ -12,7 +12,7 @@ from tenure.engine import Count, QueueCounts
 from tenure.observe import printable
 from tenure.shared import Schedule, ScheduleRecord, WorkQueue, schedules_in
 from tenure.store import Store
-from tenure.web import look_at_queues, names
+from tenure.web import names, read_queues
 
 from ._answer import answer
 from ._arguments import whole_number
@@ -132,7 +132,7 @@ async def _known(given: argparse.Namespace, store: Store) -> ScheduleRecord:
 
 async def _all(queue: str | None, store: Store) -> list[tuple[str, ScheduleRecord]]:
     keys = await names(store, "queues") if queue is None else [WorkQueue(store, queue).key]
-    queues = await look_at_queues(store, keys)
+    queues = await read_queues(store, keys)
     return [(name, one) for name, counts in queues.items() for one in schedules_in(counts, store.codec)]
 
 

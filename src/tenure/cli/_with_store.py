@@ -25,7 +25,7 @@ T = TypeVar("T")
 _DEEPEST = 200
 """Levels of a value that is printed as JSON; each takes a part of Python's stack."""
 
-_PATIENCE = 10.0
+_TIMEOUT = 10.0
 """Seconds that a store may take to answer for the first time."""
 
 _KEY = re.compile("(queue|lock|rwlock|semaphore|election|pool):(.+)", re.DOTALL)
@@ -123,10 +123,10 @@ async def _open(stack: AsyncExitStack, url: str, option: str, namespace: str) ->
         if isinstance(problem, StoreUnavailable):
             raise
         raise UsageError(f"{option}: {problem}") from problem
-    with anyio.move_on_after(_PATIENCE):
+    with anyio.move_on_after(_TIMEOUT):
         await store.ping()
         return store
-    raise StoreUnavailable(f"{store.url}: no answer within {_PATIENCE:g} s")
+    raise StoreUnavailable(f"{store.url}: no answer within {_TIMEOUT:g} s")
 
 
 async def _run_with_store(url: str, option: str, namespace: str, task: Callable[[Store], Awaitable[T]]) -> T:

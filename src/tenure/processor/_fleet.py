@@ -121,7 +121,7 @@ class Fleets:
             except EngineError:
                 await anyio.sleep(every)
 
-    async def look(self, queues: Mapping[str | None, WorkQueue], claims: ResourcePool | None) -> Fleet:
+    async def read(self, queues: Mapping[str | None, WorkQueue], claims: ResourcePool | None) -> Fleet:
         """The fleet at this moment. Raises `StoreClosed`, `EngineError`."""
         answer = await self._store.call(Holders(self._key))
         if isinstance(answer, Reply):

@@ -14,11 +14,11 @@ from math import inf
 
 from tenure.local import Bulkhead
 
-_MOMENT = 0.1
+_LEND_AFTER = 0.1
 """Seconds for which a kind that has had a task looks for the next before it lends the place."""
 
 
-class Places:
+class SharedSlots:
     """The places of all kinds in this process. Source: the sharing is that of `Bulkhead`."""
 
     def __init__(self, shares: Mapping[str | None, int]) -> None:
@@ -45,7 +45,7 @@ class Places:
 
     def time_limit(self, kind: str | None) -> float:
         """For how many seconds to look for a task before `found_none` is to be called."""
-        return _MOMENT if self._kept[kind] else inf
+        return _LEND_AFTER if self._kept[kind] else inf
 
     def found_none(self, kind: str | None) -> None:
         """The kind has no task that may start, and lends what it does not use."""

@@ -31,7 +31,7 @@ from ._metrics import Metrics, metrics_of
 from ._minutes import Minutes
 from ._monitor import Monitor
 from ._permits import agree_on
-from ._places import Places
+from ._places import SharedSlots
 from ._polling import poll, watch_heartbeats
 from ._presets import Preset, preset_of
 from ._samples import samples_of
@@ -273,7 +273,7 @@ class Processor(AsyncBlock, AsyncContextManagerMixin):
     async def fleet(self) -> Fleet:
         """The metrics of all processes together. Raises `StoreClosed`, `EngineError`."""
         self._check_entered()
-        return await self._fleets.look(self._queues, self._claims)
+        return await self._fleets.read(self._queues, self._claims)
 
     def samples(self) -> tuple[Sample, ...]:
         """The figures as they were last taken, every `look_every` seconds, for collectors. Works from any thread."""
@@ -350,7 +350,7 @@ class Processor(AsyncBlock, AsyncContextManagerMixin):
             connection_timeout=self._connection_timeout,
             limiter=None if rate == inf else RateLimiter(self._store, self.name, rate=rate),
             lock_timeout=self._lock_timeout,
-            places=Places(self._shares) if self._lend else None,
+            places=SharedSlots(self._shares) if self._lend else None,
             limit=self._limit,
         )
         for kind, size in self._shares.items():

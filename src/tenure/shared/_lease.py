@@ -105,7 +105,7 @@ class Lease(Guarded, Held):
         """
         if self._ended:
             raise LeaseLost(self.key, self.lost or "released")
-        if self.lost or self._session.look():
+        if self.lost or self._session.check():
             raise LeaseLost(self.key, self.lost or "expired")
 
     @property
@@ -133,7 +133,7 @@ class Lease(Guarded, Held):
 
     def end(self, time: float) -> None:
         """The block was left at this time of the loop's clock. For the block alone."""
-        reason = self._session.look(time)
+        reason = self._session.check(time)
         if reason is not None and self.lost is None:
             self.lost = reason
             self._report_loss(reason)

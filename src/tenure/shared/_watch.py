@@ -37,7 +37,7 @@ class Watch(Held):
 
     async def changed(self, ask_again_in: float) -> None:
         """Wait for a hint, for the end of the session, or until it is time to ask again."""
-        if self._session.look() is not None:
+        if self._session.check() is not None:
             return
         # only now: a closing store waits for all that is held, and not for an engine that does not answer
         self._session.add(self)

@@ -114,7 +114,7 @@ class Acquisitions:
             finally:
                 acquisition.end()
             # the session may have ended without anybody noticing yet
-            if session.look() is None and answer is not Reply.GONE and not self._sessions.closed:
+            if session.check() is None and answer is not Reply.GONE and not self._sessions.closed:
                 if isinstance(answer, (Granted, Claimed)):
                     return Grant(session, acquisition.name, answer)
                 del self.by_name[acquisition.name]

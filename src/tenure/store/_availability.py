@@ -26,7 +26,7 @@ class Availability:
             return f"has been away for {now() - self._since:.0f} s"
         return None if self._engine.unreachable is None else "cannot be reached"
 
-    def look(self) -> None:
+    def check(self) -> None:
         """Ask the engine about its connections."""
         if (error := self._engine.unreachable) is None:
             self.back(self._engine)

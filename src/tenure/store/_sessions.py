@@ -126,7 +126,7 @@ class Session:
     @property
     def usable(self) -> bool:
         """True if the session has been opened and is not over."""
-        return self.deadline > -inf and self.look() is None
+        return self.deadline > -inf and self.check() is None
 
     def remaining(self) -> float:
         """Seconds for which the session may still be trusted; 0 when it may not."""
@@ -134,7 +134,7 @@ class Session:
             return 0.0
         return max(0.0, min(self.deadline - now(), self._boot_deadline - boot_time()))
 
-    def look(self, time: float | None = None) -> str | None:
+    def check(self, time: float | None = None) -> str | None:
         """The reason why the session is over, or None; loses it if its time has passed. `time` is now, if that is
         known.
         """
@@ -229,13 +229,13 @@ class Session:
             self._extend(sent, boot)
             await anyio.sleep_until(sent + self.ttl / 3)
             self._look_after_the_unreleased()
-            if self.look() is not None:
+            if self.check() is not None:
                 return
             sent, boot = anyio.current_time(), boot_time()
             with anyio.CancelScope(deadline=self.deadline):
                 if not await self._renew():
                     self.lose("gone")
-            if self.look() is not None:
+            if self.check() is not None:
                 return
 
     async def _renew(self) -> bool:
@@ -294,7 +294,7 @@ class Sessions:
     def current(self, ttl: float, key: str = "") -> Session | None:
         """The session for this ttl and key if it can be used at once."""
         session = self._current.get((self._dispatchers.of(key or self.process), ttl))
-        if session is None or session.deadline == -inf or session.look() is not None:
+        if session is None or session.deadline == -inf or session.check() is not None:
             return None
         return session
 
@@ -308,7 +308,7 @@ class Sessions:
             if self.closed:
                 raise StoreClosed("the store was closed")
             session = self._current.get((dispatcher, ttl))
-            if session is None or session.look() is not None:
+            if session is None or session.check() is not None:
                 self._jobs = {
                     s: job for s, job in self._jobs.items() if s.lost is None or s.held or not job.ended
                 }

@@ -365,7 +365,7 @@ class Store(AsyncBlock, AsyncContextManagerMixin):
     def _on_hint(self, hint: Hint) -> None:
         listener = self._listeners.get(hint.key)
         if hint.news is Notice.MISSED:
-            self.availability.look()
+            self.availability.check()
             self._acquisitions.reasker.ask_everything()
             for listener in list(self._listeners.values()):
                 listener.on_hint(hint)
@@ -375,7 +375,7 @@ class Store(AsyncBlock, AsyncContextManagerMixin):
         elif hint.news is Notice.BROKEN:
             self._sessions.lose_one(hint.name, "broken")
         elif hint.news is Notice.LOST:
-            self.availability.look()
+            self.availability.check()
         elif hint.news is Notice.HELD:
             # limiters listen by their kind: a listener for each would cost a part of each spending
             _, kind, _ = hint.key.split(":", 2)

@@ -14,7 +14,7 @@ from tenure.engine import Browse, Page, QueueCounts, Record
 from tenure.store import Store
 
 from ._tasks import seen
-from ._view import look_at_queues, names, together
+from ._view import names, read_queues, together
 
 HOUR = 3600.0
 _FRESH = 5.0
@@ -53,7 +53,7 @@ class Failures:
         self._lock = anyio.Lock()
         self._seen: tuple[float, dict[str, Any]] | None = None
 
-    async def look(self) -> dict[str, Any]:
+    async def read(self) -> dict[str, Any]:
         """The kinds of failures, the newest first. Raises `EngineError`."""
         async with self._lock:
             if self._seen is None or anyio.current_time() - self._seen[0] >= _FRESH:
@@ -61,7 +61,7 @@ class Failures:
             return self._seen[1]
 
     async def _look(self) -> dict[str, Any]:
-        queues = await look_at_queues(self._store, await names(self._store, "queues", 500))
+        queues = await read_queues(self._store, await names(self._store, "queues", 500))
         failing = {name: counts for name, counts in queues.items() if counts.dead or counts.delayed}
         looked_at = dict(list(failing.items())[:_MOST_QUEUES])
         for gone in self._queues.keys() - looked_at.keys():

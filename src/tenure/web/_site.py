@@ -26,7 +26,7 @@ from ._resources import resources
 from ._tasks import Tasks
 from ._watch import Watch
 
-_PATIENCE = 20.0
+_TIMEOUT = 20.0
 _TASKS = re.compile(r"/queues/(?P<queue>.+)/tasks(?:/(?P<id>[1-9]\d{0,15}))?", re.DOTALL)
 _COUNTS = re.compile(r"/queues/(?P<queue>.+)/counts", re.DOTALL)
 _RESOURCES = re.compile(r"/pools/(?P<pool>.+)/resources", re.DOTALL)
@@ -99,7 +99,7 @@ class Site:
             case "/history.json":
                 return as_json(200, self._watch.history.document())
             case "/failures.json":
-                return await self._reported(self._failures.look)
+                return await self._reported(self._failures.read)
             case path if (found := _TASKS.fullmatch(path)) is not None:
                 return await self._reported(lambda: self._about_tasks(found, request.query))
             case path if (found := _COUNTS.fullmatch(path)) is not None:
@@ -113,10 +113,10 @@ class Site:
         self, look: Callable[[], Awaitable[dict[str, Any] | None]], late: str = "no answer"
     ) -> Answer:
         try:
-            with anyio.fail_after(_PATIENCE):
+            with anyio.fail_after(_TIMEOUT):
                 document = await look()
         except TimeoutError:
-            return problem(503, f"{self._url}: {late} within {_PATIENCE:g} s")
+            return problem(503, f"{self._url}: {late} within {_TIMEOUT:g} s")
         except StoreUnavailable as error:
             return problem(503, error)
         except (ValueError, TypeError) as error:

@@ -92,7 +92,7 @@ class View:
     more: frozenset[str]
 
 
-async def look(store: Store, limit: int = 1000) -> View:
+async def read_view(store: Store, limit: int = 1000) -> View:
     """Look at a store, at most at `limit` things of a kind. Raises `EngineError`, `StoreClosed`."""
     ping = await store.ping()
     kinds = ("queues", "holds", "pools", "sessions")
@@ -100,10 +100,10 @@ async def look(store: Store, limit: int = 1000) -> View:
         zip(kinds, await together(*(partial(names, store, kind, limit) for kind in kinds)), strict=True)
     )
     queues, keys, pools, processes = await together(
-        partial(look_at_queues, store, found["queues"]),
-        partial(look_at_keys, store, found["holds"]),
-        partial(look_at_pools, store, found["pools"]),
-        partial(look_at_processes, store, found["sessions"]),
+        partial(read_queues, store, found["queues"]),
+        partial(read_keys, store, found["holds"]),
+        partial(read_pools, store, found["pools"]),
+        partial(read_processes, store, found["sessions"]),
     )
     fleets = [key for key in keys if key.kind == _FLEET]
     keys = tuple(key for key in keys if key.kind != _FLEET)
@@ -133,7 +133,7 @@ async def names(store: Store, kind: str, limit: int = 1_000_000) -> list[str]:
     return sorted(found)
 
 
-async def look_at_queues(store: Store, keys: Sequence[str]) -> dict[str, QueueCounts]:
+async def read_queues(store: Store, keys: Sequence[str]) -> dict[str, QueueCounts]:
     """The counters of queues, by name."""
     answers = await ask(store, [Count(key) for key in keys])
     return {
@@ -143,7 +143,7 @@ async def look_at_queues(store: Store, keys: Sequence[str]) -> dict[str, QueueCo
     }
 
 
-async def look_at_keys(store: Store, keys: Sequence[str], limit: int = 1000) -> tuple[SeenKey, ...]:
+async def read_keys(store: Store, keys: Sequence[str], limit: int = 1000) -> tuple[SeenKey, ...]:
     """The holders and waiters of keys."""
     answers = await ask(store, [Holders(key, limit) for key in keys])
     return tuple(
@@ -153,7 +153,7 @@ async def look_at_keys(store: Store, keys: Sequence[str], limit: int = 1000) -> 
     )
 
 
-async def look_at_pools(store: Store, keys: Sequence[str]) -> tuple[SeenPool, ...]:
+async def read_pools(store: Store, keys: Sequence[str]) -> tuple[SeenPool, ...]:
     """The resources of pools. Cancellation: no effect."""
     pools = await together(*(partial(_resources, store, key) for key in keys))
     return tuple(SeenPool(split_key(store, key)[1], pool) for key, pool in zip(keys, pools, strict=True))
@@ -169,7 +169,7 @@ async def _resources(store: Store, key: str) -> ResourcePage:
             return ResourcePage(tuple(found), page.waiting)
 
 
-async def look_at_processes(store: Store, sessions: Sequence[str]) -> tuple[SeenProcess, ...]:
+async def read_processes(store: Store, sessions: Sequence[str]) -> tuple[SeenProcess, ...]:
     """The sessions of the processes that use this namespace, in the order of their names."""
     prefix = f"{store.namespace}:"
     found: dict[str, SeenProcess] = {}
@@ -220,7 +220,7 @@ async def find_deadlocks(store: Store, keys: Sequence[SeenKey]) -> tuple[Deadloc
     before = [_circle(deadlock) for deadlock in found]
     return tuple(
         deadlock
-        for deadlock in _deadlocks(await look_at_keys(store, waited_for))
+        for deadlock in _deadlocks(await read_keys(store, waited_for))
         if any(
             circle.keys() == earlier.keys() and all(circle[wait] >= earlier[wait] for wait in circle)
             for circle in (_circle(deadlock),)

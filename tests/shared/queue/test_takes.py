@@ -254,7 +254,7 @@ async def test_a_hint_while_an_exchange_without_its_taker_is_on_its_way(engine, 
             async with a_taker(queue):
                 await virtual_clock.settle()
                 link.pause()  # the next exchange registers the taker anew, its answer is on its way
-                queue.takers.look_again()
+                queue.takers.reask()
                 await virtual_clock.settle()
             group.start_soon(_take_and_settle, other, None)
             await virtual_clock.settle()
@@ -349,7 +349,7 @@ async def test_cancelled_around_the_turn_in_which_a_task_is_handed_over(
                 if newcomer:
                     group.start_soon(take, "newcomer")
         await virtual_clock.settle()
-        await queue.takers.quiet()
+        await queue.takers.until_idle()
         got += [("later", payload) for payload in await take_all(queue)]
         # whoever was cancelled after it had the task may have completed it or given it back
         done = (await queue.statistics()).done
@@ -402,7 +402,7 @@ async def test_takers_that_leave_while_the_exchange_is_on_its_way(faulty, faulty
     async with a_taker(queue), a_taker(queue), a_taker(queue):
         await virtual_clock.settle()
     faulty.resume()
-    await queue.takers.quiet()
+    await queue.takers.until_idle()
     await nothing_leased(queue, left=3)
     assert await take_all(queue) == [0, 1, 2]
 

@@ -235,7 +235,7 @@ async def test_left_from_another_task(store, virtual_clock):
             RuntimeError, match="left from another task than it was entered in; it has been given back"
         ):
             await taking.__aexit__(None, None, None)
-        await queue.takers.quiet()
+        await queue.takers.until_idle()
         assert await state_of(queue) == {"done": 1}
         left.set()
 
@@ -252,7 +252,7 @@ async def test_a_task_that_ends_without_leaving_the_block_gives_it_back(store, v
         async with anyio.create_task_group() as group:
             group.start_soon(taking.__aenter__)
     await virtual_clock.settle()
-    await queue.takers.quiet()
+    await queue.takers.until_idle()
     assert await state_of(queue) == {"waiting": 1}
     with pytest.raises(RuntimeError, match="left from another task"):
         await taking.__aexit__(None, None, None)

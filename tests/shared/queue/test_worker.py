@@ -523,7 +523,7 @@ async def test_draining_while_tasks_are_on_their_way(engine, virtual_clock):
             await virtual_clock.settle()
             link.pause()
             await WorkQueue(other, "jobs").put_many(range(5))
-            queue.takers.look_again()
+            queue.takers.reask()
             await virtual_clock.settle()
             assert (await WorkQueue(other, "jobs").statistics()).leased == 5
             group.start_soon(resume)

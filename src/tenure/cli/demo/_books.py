@@ -11,7 +11,7 @@ from typing import NamedTuple
 from tenure.errors import LeaseLost
 from tenure.shared import Lease, SqlGuard, Task
 
-_PATIENCE = 10.0
+_TIMEOUT = 10.0
 _MOMENT = 0.3
 _TABLES = """
 CREATE TABLE delivered (letter INTEGER NOT NULL, worker TEXT NOT NULL);
@@ -28,7 +28,7 @@ class Written(NamedTuple):
     refused: list[int]
 
 
-class Books:
+class DemoLog:
     """The tables in one file. Thread safety: any; each call has a connection of its own."""
 
     def __init__(self, path: Path) -> None:
@@ -78,7 +78,7 @@ class Books:
             return Written(*([value for (value,) in connection.execute(query)] for query in queries))
 
     @contextmanager
-    def _writing(self, patience: float = _PATIENCE) -> Generator[sqlite3.Connection]:
+    def _writing(self, timeout: float = _TIMEOUT) -> Generator[sqlite3.Connection]:
         """A transaction: committed if the block ends well."""
-        with closing(sqlite3.connect(self._path, timeout=patience)) as connection, connection:
+        with closing(sqlite3.connect(self._path, timeout=timeout)) as connection, connection:
             yield connection

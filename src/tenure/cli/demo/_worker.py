@@ -18,7 +18,7 @@ from tenure.shared import Election, Lease, Lock, Task, Term, Worker, WorkQueue
 from tenure.store import Store
 from tenure.upkeep import unwrapped_task_group
 
-from ._books import Books
+from ._books import DemoLog
 
 TTL = 2.0
 """Seconds after which what a killed worker had goes to others."""
@@ -41,7 +41,7 @@ class Post(NamedTuple):
 
     store: Store
     queue: WorkQueue[int]
-    books: Books
+    log: DemoLog
 
 
 def open_post(folder: Path) -> Store:
@@ -51,7 +51,7 @@ def open_post(folder: Path) -> Store:
 
 def post_in(store: Store, folder: Path) -> Post:
     """The objects of a demo in an open store."""
-    return Post(store, WorkQueue[int](store, LETTERS), Books(folder / _FILE))
+    return Post(store, WorkQueue[int](store, LETTERS), DemoLog(folder / _FILE))
 
 
 async def work(folder: Path, name: str, parent: int) -> None:
@@ -76,7 +76,7 @@ class _DemoWorker:
 
     def _deliver(self, task: Task[int]) -> None:
         time.sleep(random.uniform(0.1, _LONGEST_DELIVERY))
-        self._post.books.deliver(task, self._name)
+        self._post.log.deliver(task, self._name)
 
     async def keep_ledger(self) -> None:
         """Write some lines whenever it is this worker's turn."""
@@ -91,7 +91,7 @@ class _DemoWorker:
         # it does not ask whether the lease is lost: what is too late is refused
         for _ in range(_LEDGER_LINES):
             time.sleep(0.2)
-            if not self._post.books.write_line(lease, self._name):
+            if not self._post.log.write_line(lease, self._name):
                 return
 
     async def be_postmaster(self) -> None:

@@ -21,7 +21,7 @@ from tenure.engine import CAP
 from tenure.errors import EngineError, StoreUnavailable
 from tenure.shared import GroupStatistics, QueueStatistics, TaskPage, WorkQueue
 from tenure.store import Store
-from tenure.web import look_at_queues, names
+from tenure.web import names, read_queues
 
 from ._manage import cancel, purge, requeue, set_paused
 from ._one_task import check_one, described, reschedule, show_task
@@ -78,7 +78,7 @@ def _ls(words: Sequence[str]) -> int:
 
 
 async def _all(store: Store) -> dict[str, QueueStatistics]:
-    queues = await look_at_queues(store, await names(store, "queues"))
+    queues = await read_queues(store, await names(store, "queues"))
     fields = QueueStatistics.__dataclass_fields__
     return {
         name: QueueStatistics(**{field: getattr(counts, field) for field in fields})

@@ -15,7 +15,7 @@ from tenure.local import Threads
 from tenure.shared import Task
 
 from ._crew import NotStarted
-from ._tally import Tally
+from ._tally import RunTotals
 
 
 class Calling:
@@ -29,7 +29,7 @@ class Calling:
     def __init__(
         self,
         function: Callable[[Task], Any],
-        tally: Tally,
+        tally: RunTotals,
         *,
         timeout: float | None,
         on_closed_output: Callable[[], object],

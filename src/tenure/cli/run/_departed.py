@@ -15,7 +15,7 @@ from typing import Any
 
 from tenure.engine import CloseSession, ListKeys
 from tenure.store import Store
-from tenure.web import look_at_processes
+from tenure.web import read_processes
 
 _PROC = Path("/proc")
 _PLACE = ("host", "boot", "spaces")
@@ -72,7 +72,7 @@ async def end_sessions(store: Store, process: str) -> bool:
     after, more, had_tasks = "", True, False
     while more:
         page = await store.call(ListKeys("sessions", f"{process}/", after))
-        had_tasks |= any(seen.tasks for seen in await look_at_processes(store, page.names))
+        had_tasks |= any(seen.tasks for seen in await read_processes(store, page.names))
         for session in page.names:
             await store.call(CloseSession(session))
         after, more = page.next, bool(page.next)

@@ -10,7 +10,7 @@ from tenure.cli._errors import UsageError
 from ._glob import Glob
 from ._inputs import PORTION, Portion, Position
 
-_PATIENCE = 0.5
+_TIMEOUT = 0.5
 """Seconds after which a portion is given although it is small: matching files may be far between."""
 
 _MOST_SKIPPED = 10
@@ -63,7 +63,7 @@ class Names:
             self._last = name
             if not any(glob.matches(name) for glob in self._globs[: self._glob]):
                 items.append(_speakable(name))
-            if items and monotonic() - began > _PATIENCE:
+            if items and monotonic() - began > _TIMEOUT:
                 break
         end = self._glob == len(self._globs)
         return Portion(items, {"glob": self._glob, "name": self._last, "share": None, "end": end})

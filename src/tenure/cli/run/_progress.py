@@ -19,7 +19,7 @@ from tenure.shared import QueueStatistics, WorkQueue
 
 from ._inputs import Position
 from ._leader import INPUT
-from ._tally import Tally, total
+from ._tally import RunTotals, total
 
 _REDRAW = 0.5
 _FIRST, _GROWTH, _LONGEST = 10.0, 1.5, 60.0
@@ -229,7 +229,7 @@ class Progress:
     """Shows how one run goes."""
 
     def __init__(
-        self, queue: WorkQueue, tally: Tally, screen: Screen, leads: Callable[[], bool] = lambda: True
+        self, queue: WorkQueue, tally: RunTotals, screen: Screen, leads: Callable[[], bool] = lambda: True
     ) -> None:
         self._queue = queue
         self._tally = tally

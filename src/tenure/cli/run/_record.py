@@ -56,7 +56,7 @@ class Record:
         """The lock of the process that reads the input, writes the results, and changes the record."""
         return Lock(self._store, f"run:{self.name}")
 
-    async def look(self) -> Entry | None:
+    async def read(self) -> Entry | None:
         """The entry; None if the run was never begun."""
         value: dict[str, Any] | None = (await self._first.cursors()).get(_CURSOR)
         return None if value is None else Entry(**value)
@@ -86,7 +86,7 @@ class Record:
             await self._write(entry)
 
     async def _begin(self, plan: Plan, *, fresh: bool) -> Entry:
-        entry = await self.look()
+        entry = await self.read()
         if entry is None:
             entry = Entry(plan)
         elif fresh:

@@ -8,7 +8,7 @@ from tenure.cli._table import cut
 from tenure.observe import printable
 from tenure.shared import QueueStatistics, TaskRecord
 
-from ._tally import Tally
+from ._tally import RunTotals
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +21,7 @@ class Outcome:
     name: str
     finished: bool
     statistics: QueueStatistics
-    tally: Tally
+    tally: RunTotals
     dead: tuple[TaskRecord, ...] = ()
     logged: frozenset[int] = frozenset()
     results: str | None = None

@@ -24,7 +24,7 @@ _EVERY = 1.0
 
 
 @dataclass(slots=True)
-class Tally:
+class RunTotals:
     """The number of failed tries that were repeated, the durations of tries, and the seconds for which the run was
     under way.
 
@@ -48,9 +48,9 @@ class Tally:
         return {"retried": self.retried, "seconds": round(self.seconds, 3), "times": self.times.to_data()}
 
 
-def total(cursors: Mapping[str, Any], *, without: str = "") -> Tally:
+def total(cursors: Mapping[str, Any], *, without: str = "") -> RunTotals:
     """The tallies of all processes among the cursors of a run, but for one."""
-    sum_ = Tally()
+    sum_ = RunTotals()
     for name, value in cursors.items():
         if name.startswith(PREFIX) and name != PREFIX + without:
             sum_.retried += value["retried"]
@@ -67,7 +67,7 @@ class Keeper:
     By its identity others see that it is dead; one that ends in peace takes it away.
     """
 
-    def __init__(self, queue: WorkQueue, tally: Tally, began: float) -> None:
+    def __init__(self, queue: WorkQueue, tally: RunTotals, began: float) -> None:
         self._queue = queue
         self._tally = tally
         self._began = began

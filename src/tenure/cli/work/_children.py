@@ -18,7 +18,7 @@ _LONGEST_PAUSE = 30.0
 _LONG = 60.0
 """A process that has lived for so many seconds starts again without a pause."""
 
-_PATIENCE = 5.0
+_TIMEOUT = 5.0
 """Seconds beyond the grace in which a process has to end."""
 
 _USAGE = 2
@@ -128,9 +128,9 @@ class Children:
             log(logging.INFO, f"{reason}: stops {len(self._children)} processes")
         for child in self._children:
             if self._stopping == 1:
-                child.stop(signal.SIGTERM, self._grace + _PATIENCE)
+                child.stop(signal.SIGTERM, self._grace + _TIMEOUT)
             else:
-                child.stop(signal.SIGINT, _PATIENCE)
+                child.stop(signal.SIGINT, _TIMEOUT)
 
     def _renew(self) -> None:
         log(logging.INFO, "a file has changed: starts again")
@@ -139,7 +139,7 @@ class Children:
             if child.process is None:
                 child.due = time.monotonic()
             else:
-                child.stop(signal.SIGTERM, self._grace + _PATIENCE)
+                child.stop(signal.SIGTERM, self._grace + _TIMEOUT)
 
     def _look_at(self, child: _Child) -> None:
         if child.process is not None:

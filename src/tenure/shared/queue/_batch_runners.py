@@ -16,7 +16,7 @@ from tenure.waiting import now
 from ._batch import Batch
 from ._queue import WorkQueue
 from ._retry import Retry
-from ._runners import Handle, Runners, Turn
+from ._runners import Handle, Runners, Slot
 from ._takes import Dismissed
 from ._task import Task
 
@@ -44,8 +44,8 @@ class BatchRunners(Runners):
         self._batch = batch
         self._linger = linger
 
-    async def _take_tasks(self, number: int, handle: Handle, turn: Turn | None) -> None:
-        assert turn is None  # a processor has none of batches
+    async def _take_tasks(self, number: int, handle: Handle, slot: Slot | None) -> None:
+        assert slot is None  # a processor has none of batches
         takers, pause = self._queue.takers, self._pause
         with CancelScope() as scope:
             while not (self.draining or scope.cancel_called):

@@ -37,7 +37,7 @@ class QueueClient:
             case Notice.DRAINED:
                 self.watchers.wake()
             case Notice.MISSED:
-                self.takers.look_again()
+                self.takers.reask()
                 self.producers.ask_everything()
                 self.watchers.wake_all()
             case _:

@@ -70,8 +70,8 @@ class Takers(Held):
         self._holders: dict[int, Holder | None] = {}  # by token; None: on its way to its taker
         self._stopped: set[int] = set()  # tokens that no taker here has yet
         self._registered_in: Session | None = None
-        self._alarm = Timer(store.call_at, self.look_again)
-        self._quiet: Line[None, None] = Line(_nothing)
+        self._alarm = Timer(store.call_at, self.reask)
+        self._idling: Line[None, None] = Line(_nothing)
         self._closed = False
 
     def __len__(self) -> int:
@@ -176,10 +176,10 @@ class Takers(Held):
             if waiter.want is group:
                 self._line.fail(waiter, Dismissed())
 
-    async def quiet(self) -> None:
+    async def until_idle(self) -> None:
         """Wait until no exchange is on its way and every verdict is acknowledged."""
         while self._batcher.busy or self._settling:
-            await self._quiet.wait(self._quiet.join(None))
+            await self._idling.wait(self._idling.join(None))
 
     # what the batcher asks
 
@@ -194,7 +194,7 @@ class Takers(Held):
                 entry[2](entry[0].lost)
         demand, waiting = self._demand, len(self._line)
         if not (self._sent or self._probes or demand.is_needed(waiting)):
-            self._wake_quiet()
+            self._wake_idling()
             return None
         # takers that came for one try wait for this answer only
         self._probes = {probe: True for probe in self._probes if probe.waiting}
@@ -254,7 +254,7 @@ class Takers(Held):
             # sent again at each heartbeat; without success for a ttl, the session ends
             session.unreleased.setdefault(self, anyio.current_time())
         self._line.fail_all(lambda: type(error)(*error.args))
-        self._wake_quiet()
+        self._wake_idling()
 
     def wake(self) -> None:
         """Do nothing: a caller that waits for a verdict has its own deadline."""
@@ -272,7 +272,7 @@ class Takers(Held):
         if not busy and (self._demand.promised or len(self._line)):
             self._batcher.schedule()
 
-    def look_again(self) -> None:
+    def reask(self) -> None:
         """Hints may have been lost; and the engine need not send any for a queue that it has forgotten."""
         demand = self._demand
         demand.registered = 0
@@ -331,7 +331,7 @@ class Takers(Held):
         waiter = self._line.join(group)
         while self._prefetched and not waiter.granted:
             session, taken = self._prefetched.popleft()
-            if session.look() is None:
+            if session.check() is None:
                 self._line.grant(waiter, (session, taken))
             else:
                 self._give_back(session, taken)
@@ -380,12 +380,12 @@ class Takers(Held):
         if self._settling or self._found or self._probes or self._demand.is_needed(len(self._line)):
             self._batcher.schedule()
         else:
-            self._wake_quiet()
+            self._wake_idling()
 
-    def _wake_quiet(self) -> None:
-        if len(self._quiet):
-            for waiter in self._quiet:
-                self._quiet.grant(waiter, None)
+    def _wake_idling(self) -> None:
+        if len(self._idling):
+            for waiter in self._idling:
+                self._idling.grant(waiter, None)
 
 
 def _nothing(_: object) -> None:
