@@ -6,6 +6,7 @@ the name of the test chooses which. With --full a test runs on all of them.
 
 from __future__ import annotations
 
+from inspect import ismodule
 from pathlib import Path
 from zlib import crc32
 
@@ -39,7 +40,8 @@ def parametrize(metafunc):
     }
     wants = {"anyio_backend", "engine"} & set(metafunc.fixturenames) - named
     folder = next((name for name in FULL if metafunc.definition.path.is_relative_to(TESTS / name)), None)
-    engines = FULL[folder] if folder and "engine" in wants else ()
+    own = getattr(metafunc.module, "engine", None)  # a fixture of the module's, which needs no choice
+    engines = FULL[folder] if folder and "engine" in wants and (own is None or ismodule(own)) else ()
     if engines and "anyio_backend" in wants:
         metafunc.parametrize(("engine", "anyio_backend"), _pairs(metafunc, engines), indirect=True)
     elif engines:

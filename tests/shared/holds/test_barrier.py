@@ -137,18 +137,6 @@ def test_repr():
     assert repr(barrier) == "<Barrier 'start' parties=2 on_departure='break'>"
 
 
-async def test_before_and_after_the_store_is_open():
-    store = open_store("memory:")
-    barrier = Barrier(store, "start", 1)
-    with pytest.raises(RuntimeError, match="not open"):
-        await barrier.wait()
-    async with store:
-        await barrier.wait()
-    for call in (barrier.wait, barrier.reset, barrier.statistics):
-        with pytest.raises(StoreClosed):
-            await call()
-
-
 # who leaves
 
 

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import asyncio
-
 import anyio
 import pytest
 
@@ -434,20 +432,6 @@ async def test_a_cool_down_that_was_cancelled_on_its_way_may_count(faulty, fault
             await claim.cool_down(60)
     await anyio.sleep(2)
     assert await states(pool) == {"a": "resting", "b": "free"}
-
-
-@pytest.mark.backends("asyncio")
-async def test_a_native_cancellation_is_never_replaced(pool, virtual_clock):
-    async def body():
-        async with pool.claim():
-            await anyio.sleep_forever()
-
-    task = asyncio.create_task(body())
-    await virtual_clock.settle()
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    assert await pool.statistics() == ALL_FREE
 
 
 # faults

@@ -5,13 +5,12 @@ import os
 import re
 import socket
 from contextlib import suppress
-from math import inf
 
 import anyio
 import pytest
 
-from tenure import AcquireTimeout, EngineError, LeaseLost, Lock, StoreClosed, open_store
-from tenure.engine import Acquire, Ask, CloseSession, Granted, Holders, OpenSession, Release
+from tenure import AcquireTimeout, LeaseLost, Lock, StoreClosed, open_store
+from tenure.engine import Acquire, Ask, CloseSession, Granted, OpenSession, Release
 from tenure.engines.memory import MemoryEngine
 from tenure.shared.holds._election import Election
 from tenure.testing import (
@@ -159,20 +158,6 @@ async def test_leading_and_looking_are_checkpoints(store):
             pass
     with assert_checkpoints():
         await election.leader()
-
-
-async def test_before_and_after_the_store_is_open():
-    store = open_store("memory:")
-    election = Election(store, "cluster", node="a")
-    assert repr(election) == "<Election 'cluster' node='a'>"
-    with pytest.raises(RuntimeError, match="not open"):
-        await election.lead(never)
-    async with store:
-        async with election.term():
-            pass
-    for call in (lambda: election.lead(never), election.term(0).__aenter__, election.leader):
-        with pytest.raises(StoreClosed):
-            await call()
 
 
 # lead
@@ -324,15 +309,6 @@ async def test_a_native_cancellation_is_never_replaced(store, virtual_clock, not
     await nothing_of(store, KEY)
 
 
-async def test_an_engine_that_refuses_ends_the_campaign(faulty, faulty_store):
-    faulty.refused = Acquire
-    with pytest.raises(EngineError, match="refused"):
-        await Election(faulty_store, "cluster").lead(never)
-    with pytest.raises(EngineError, match="refused"):
-        faulty.refused = Holders
-        await Election(faulty_store, "cluster").leader()
-
-
 # handing over
 
 
@@ -458,29 +434,6 @@ async def test_the_fence_stops_a_frozen_holder(store, open_store_on, virtual_clo
     assert one_leader(history, paused=["frozen"]).refused == 1
 
 
-async def test_closing_the_store_ends_the_body_and_the_candidates(open_store_on, virtual_clock):
-    log = []
-
-    async def body(term):
-        try:
-            await anyio.sleep_forever()
-        finally:
-            log.append((term.lost, virtual_clock.now()))
-
-    async def lead(store, node):
-        with pytest.raises(StoreClosed):
-            await Election(store, "cluster", node=node).lead(body)
-        log.append((node, virtual_clock.now()))
-
-    async with open_store_on(ttl=3.0) as other, anyio.create_task_group() as group:
-        async with open_store_on(ttl=3.0) as store:
-            for node in "ab":
-                group.start_soon(lead, store, node)
-            await anyio.sleep(1)
-        assert sorted(log, key=str) == [("a", 1), ("b", 1), ("closed", 1)]
-        assert await Election(other, "cluster").leader() is None
-
-
 # cancelled everywhere
 
 
@@ -492,10 +445,3 @@ def over(engine):
 
 
 # manners
-
-
-async def test_the_body_sees_no_deadline(store):
-    async def body(_):
-        return anyio.current_effective_deadline()
-
-    assert await Election(store, "cluster").lead(body) == inf

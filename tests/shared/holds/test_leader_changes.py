@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 import anyio
 import pytest
 
-from tenure import EngineError, StoreClosed, open_store
+from tenure import StoreClosed, open_store
 from tenure.engine import Acquire, CloseSession, Hint, Holders, Notice, OpenSession
 from tenure.engines.memory import MemoryEngine
 from tenure.shared.holds._election import Election
@@ -177,20 +177,6 @@ async def test_a_lost_hint_costs_a_ttl_or_nothing_if_the_loss_is_known(
             assert log == [None, "a"]
 
 
-async def test_when_its_session_ends_it_looks_again_at_once(store, open_store_on, virtual_clock):
-    async with open_store_on() as other, log_of(Election(store, "cluster")) as log:
-        (a,) = nodes(other, "a")
-        await virtual_clock.settle()
-        (session,) = store._sessions
-        await other.call(CloseSession(session.id))
-        async with a.term():
-            assert log == [None]  # nobody told it
-            await anyio.sleep(1.1)  # until the next heartbeat
-            assert log == [None, "a"]
-        await anyio.sleep(0.2)
-        assert log == [None, "a", None]
-
-
 async def test_a_session_found_gone_when_looking_is_made_anew(store, open_store_on, virtual_clock):
     async with open_store_on() as other, Election(store, "cluster").watch() as changes:
         assert await anext(changes) is None
@@ -199,20 +185,6 @@ async def test_a_session_found_gone_when_looking_is_made_anew(store, open_store_
         async with Election(other, "cluster", node="a").term():
             assert await anext(changes) == "a"
         assert session.lost == "gone"
-
-
-async def test_a_session_that_is_lost_while_it_looks_is_not_waited_under(faulty, faulty_store, virtual_clock):
-    async with log_of(Election(faulty_store, "cluster")) as log:
-        await anyio.sleep(0.5)
-        faulty.pause()
-        faulty_store._on_hint(Hint(faulty_store.process, KEY, "", Notice.CHANGED))
-        await anyio.sleep(4)  # its answer is on its way all the time
-        async with open_store(faulty._engine) as other, Election(other, "cluster", node="a").term():
-            faulty.resume()
-            await virtual_clock.settle()
-            assert log == [None, "a"]
-        await anyio.sleep(0.1)
-        assert log == [None, "a", None]
 
 
 async def test_an_outage_is_waited_out(faulty, faulty_store, virtual_clock):
@@ -225,15 +197,6 @@ async def test_an_outage_is_waited_out(faulty, faulty_store, virtual_clock):
             faulty.down = False
             await anyio.sleep(2)
             assert log == [None, "a"]
-
-
-async def test_an_engine_that_refuses_is_reported(faulty, faulty_store):
-    async with Election(faulty_store, "cluster").watch() as changes:
-        faulty.refused = Holders
-        with pytest.raises(EngineError, match="refused"):
-            await anext(changes)
-        faulty.refused = ()
-        assert await anext(changes) is None
 
 
 # manners
@@ -266,43 +229,6 @@ async def test_it_is_read_inside_of_its_block(store):
             await anext(changes)
         async with changes as entered:
             assert entered is changes
-
-
-async def test_before_and_after_the_store_is_open():
-    store = open_store("memory:")
-    election = Election(store, "cluster")
-    async with election.watch() as changes:
-        with pytest.raises(RuntimeError, match="not open"):
-            await anext(changes)
-        async with store:
-            assert await anext(changes) is None
-        with pytest.raises(StoreClosed):
-            await anext(changes)
-
-
-@pytest.mark.parametrize("down", [False, True])
-async def test_closing_the_store_wakes_the_watchers(faulty, virtual_clock, down):
-    caught = []
-
-    async def read(store):
-        try:
-            async with Election(store, "cluster").watch() as changes:
-                async for _ in changes:
-                    pass
-        except StoreClosed as error:
-            caught.append(error)
-
-    async with anyio.create_task_group() as group:
-        async with open_store(faulty, ttl=3.0) as store:
-            for _ in range(3):
-                group.start_soon(read, store)
-            await anyio.sleep(0.5)
-            if down:
-                faulty.down = True
-                store._on_hint(Hint(store.process, KEY, "", Notice.CHANGED))
-                await anyio.sleep(0.5)
-    assert len(set(map(id, caught))) == 3
-    assert virtual_clock.now() <= 3
 
 
 async def test_a_look_that_is_answered_while_the_store_closes_waits_no_more(faulty, virtual_clock):

@@ -6,8 +6,8 @@ import anyio
 import pytest
 
 import tenure
-from tenure import AcquireTimeout, EngineError, StoreClosed, open_store
-from tenure.engine import AddResource, Claim, Claimed, GiveBack, OpenSession, RemoveResource, Resources
+from tenure import AcquireTimeout
+from tenure.engine import Claim, Claimed, GiveBack, OpenSession, Resources
 from tenure.shared.holds._resource_pool import PooledResource, ResourcePool, ResourcePoolStatistics
 
 
@@ -110,19 +110,6 @@ async def test_what_is_removed_while_it_is_claimed_leaves_when_it_is_given_back(
         claim.check()
         assert await names(pool, "claimed") == ["best"]
     assert await names(pool, "free") == ["eu", "paid", "us"]
-
-
-async def test_pools_and_namespaces_part(open_store_on):
-    async with open_store_on() as one, open_store_on(namespace="else") as two:
-        await ResourcePool(one, "a").add("key")
-        await ResourcePool(one, "b").add("key")
-        await ResourcePool(two, "a").add("key")
-        async with (
-            ResourcePool(one, "a").claim(0),
-            ResourcePool(one, "b").claim(0),
-            ResourcePool(two, "a").claim(0),
-        ):
-            assert await names(ResourcePool(one, "a"), "claimed") == ["key"]
 
 
 # which one
@@ -257,29 +244,7 @@ async def test_the_quarantine_is_asked_for_with_the_claim(recording, where_from)
 # faults
 
 
-async def test_an_engine_that_refuses_is_reported(faulty, faulty_store):
-    pool = ResourcePool(faulty_store, "keys")
-    faulty.refused = (AddResource, RemoveResource, Claim)
-    for call in (pool.add("key"), pool.remove("key"), use(pool)):
-        with pytest.raises(EngineError, match="refused"):
-            await call
-    faulty.refused = ()
-    assert await pool.resources() == []
-
-
 # arguments
-
-
-async def test_before_and_after_the_store_is_open():
-    store = open_store("memory:")
-    pool = ResourcePool(store, "keys")
-    with pytest.raises(RuntimeError, match="not open"):
-        await pool.add("key")
-    async with store:
-        await pool.add("key")
-    for call in (pool.add("key"), pool.remove("key"), pool.resources(), pool.statistics(), use(pool)):
-        with pytest.raises(StoreClosed):
-            await call
 
 
 async def test_wrong_arguments_are_named(store):

@@ -9,7 +9,7 @@ import depth
 import pytest
 
 import tenure
-from tenure import OutcomeUnknown, RateLimiter, StoreClosed, WouldExceedDeadline
+from tenure import OutcomeUnknown, RateLimiter, WouldExceedDeadline
 from tenure.engine import Refund, Spend
 from tenure.testing import Fault, assert_checkpoints
 from tenure.waiting import Line
@@ -113,13 +113,6 @@ async def test_two_stores_share_the_rate(open_store_on, virtual_clock):
             for n in range(101):
                 group.start_soon(limiters[n % 2].acquire)
         assert virtual_clock.now() - start == pytest.approx(10, abs=NEAR)
-
-
-async def test_names_part(store, virtual_clock):
-    a, b = (RateLimiter(store, name, rate=1, burst=1) for name in "ab")
-    assert await a.try_acquire()
-    assert await b.try_acquire()
-    assert not await a.try_acquire()
 
 
 async def test_a_cancelled_wait_refunds(store, virtual_clock):
@@ -252,41 +245,6 @@ async def test_it_is_a_checkpoint(store):
         await limiter.acquire()
     with assert_checkpoints():
         await limiter.try_acquire()
-
-
-async def test_closing_wakes_those_that_have_not_been_answered(faulty, virtual_clock):
-    async def spend(limiter):
-        with pytest.raises(StoreClosed):
-            await limiter.acquire()
-
-    async with anyio.create_task_group() as group:
-        async with tenure.open_store(faulty, ttl=3) as store:
-            limiter = RateLimiter(store, "api", rate=1)
-            await limiter.acquire()
-            faulty.pause()
-            group.start_soon(spend, limiter)
-            group.start_soon(spend, limiter)
-            await virtual_clock.settle()
-    await spend(limiter)
-
-
-async def test_a_wait_for_what_is_booked_ends_with_the_store(engine, virtual_clock):
-    async def acquire():
-        with pytest.raises(StoreClosed):
-            await limiter.acquire()
-
-    async with anyio.create_task_group() as group:
-        async with tenure.open_store(engine, ttl=3) as store:
-            limiter = RateLimiter(store, "api", rate=0.01)
-            await limiter.acquire()
-            group.start_soon(acquire)
-            await virtual_clock.advance(1)
-    assert virtual_clock.now() < 2
-
-
-async def test_a_store_that_was_never_opened():
-    with pytest.raises(RuntimeError, match="not open"):
-        await RateLimiter(tenure.open_store("memory:"), "api", rate=1).acquire()
 
 
 async def test_wrong_arguments(store):

@@ -255,22 +255,6 @@ async def test_a_limit_of_another_time_is_another_limit(store, virtual_clock):
 # what is fair, and what is left
 
 
-async def test_closing_ends_all_waits(open_store_on, virtual_clock):
-    async def ended(call):
-        with pytest.raises(StoreClosed):
-            await call()
-
-    async with anyio.create_task_group() as group:
-        async with open_store_on(ttl=3) as store:
-            limiter = RateLimiter(store, "api", rate=1)
-            await limiter.acquire()
-            await limiter.hold_off(100)
-            group.start_soon(ended, limiter.acquire)
-            await virtual_clock.settle()
-    await ended(lambda: limiter.hold_off(1))
-    await ended(limiter.look)
-
-
 async def test_two_objects_of_a_name_with_different_limits(store, virtual_clock):
     """The limits change while the old ones are in use: what was spent stays spent, in amount."""
     old = RateLimiter(store, "llm", limits=LLM)

@@ -7,7 +7,7 @@ import depth
 import pytest
 
 import tenure
-from tenure import Discard, Item, ResultUnavailable, Retry, RetryLater, StoreClosed, Worker, WorkQueue
+from tenure import Discard, Item, ResultUnavailable, Retry, RetryLater, Worker, WorkQueue
 from tenure.engine import GetTask
 from tenure.engines.memory import MemoryEngine
 from tenure.testing import FaultyEngine
@@ -357,24 +357,6 @@ async def test_a_cancelled_reader_misses_nothing(store, virtual_clock):
         async with queue.take():
             pass
         assert [record.state async for record in changes][-1] == "done"
-
-
-async def test_followers_end_when_the_store_closes(open_store_on, virtual_clock):
-    async with anyio.create_task_group() as group:
-        async with open_store_on() as store:
-            queue = WorkQueue(store, "jobs")
-            task_id = await queue.put(1)
-            following = anyio.Event()
-
-            async def follow():
-                async with queue.follow(task_id) as changes:
-                    await anext(changes)
-                    following.set()
-                    with pytest.raises(StoreClosed):
-                        await anext(changes)
-
-            group.start_soon(follow)
-            await following.wait()
 
 
 async def test_the_queue_object_may_go_while_it_is_followed(store, virtual_clock):

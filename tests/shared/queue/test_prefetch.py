@@ -8,7 +8,7 @@ import anyio
 import pytest
 
 import tenure
-from tenure import EngineError, LeaseLost, StoreClosed, TaskCancelled, Worker, WorkQueue
+from tenure import EngineError, LeaseLost, TaskCancelled, Worker, WorkQueue
 from tenure.engine import CAP, Exchange, Hint, Notice, Verdict
 from tenure.engines.memory import MemoryEngine
 from tenure.testing import Fault, FaultyEngine
@@ -255,44 +255,6 @@ async def test_cancelling_run_gives_them_back_and_it_can_run_again(store, virtua
     async with running(worker):
         await anyio.sleep(9.5)
         assert await leased(queue) == 6
-
-
-async def until_closed(worker):
-    with pytest.raises(StoreClosed):
-        await worker.run()
-
-
-async def test_closing_the_store_gives_them_back(engine, virtual_clock):
-    handler = Handler(1)
-    async with tenure.open_store(engine, ttl=300) as other, anyio.create_task_group() as group:
-        async with tenure.open_store(engine, ttl=300) as store:
-            queue = WorkQueue(store, "jobs")
-            await queue.put_many(range(60))
-            group.start_soon(until_closed, Worker(queue, handler, concurrency=1, prefetch=5))
-            await anyio.sleep(9.5)
-            assert await leased(queue) == 6
-        await nothing_of_them_is_left(WorkQueue(other, "jobs"), handler)
-
-
-@in_process
-async def test_the_store_closes_while_more_are_on_their_way(engine, virtual_clock):
-    link, handler = FaultyEngine(engine), Handler(1)
-
-    async def resume_later():
-        await anyio.sleep(0.3)
-        link.resume()
-
-    async with tenure.open_store(engine, ttl=300) as other, anyio.create_task_group() as group:
-        async with tenure.open_store(link, ttl=300) as store:
-            queue = WorkQueue(store, "jobs")
-            await queue.put_many(range(60))
-            group.start_soon(until_closed, Worker(queue, handler, concurrency=1, prefetch=5))
-            await anyio.sleep(9.5)
-            link.pause()
-            await anyio.sleep(1)  # what settles one task fetches another
-            assert await leased(WorkQueue(other, "jobs")) == 6
-            group.start_soon(resume_later)
-        await nothing_of_them_is_left(WorkQueue(other, "jobs"), handler)
 
 
 async def test_an_engine_error_gives_them_back(faulty, faulty_store, virtual_clock):

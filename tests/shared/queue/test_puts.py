@@ -16,7 +16,6 @@ from tenure import (
     OutcomeUnknown,
     PayloadTooLarge,
     QueueFull,
-    StoreClosed,
     WorkQueue,
 )
 from tenure.engine import Put
@@ -84,23 +83,6 @@ async def test_try_put_is_refused_when_full(store):
     await nobody_in_line(queue)
 
 
-async def test_room_that_is_made_before_the_answer_arrives(engine, virtual_clock):
-    """The hint overtakes the answer that tells of the place in the line."""
-    link = FaultyEngine(engine)
-    async with tenure.open_store(link, ttl=300) as a, tenure.open_store(engine, ttl=300) as b:
-        queue, other = (WorkQueue(store, "jobs", max_size=1) for store in (a, b))
-        await queue.put(1)
-        start = virtual_clock.now()
-        async with anyio.create_task_group() as group:
-            link.pause()
-            group.start_soon(queue.put, 2)
-            await virtual_clock.settle()
-            await do_one(other)
-            link.resume()
-        assert virtual_clock.now() - start < 1
-        assert await do_one(other) == 2
-
-
 async def test_the_outcome_is_unknown_when_the_session_ended_meanwhile(faulty, faulty_store, virtual_clock):
     queue = WorkQueue(faulty_store, "jobs")
     await queue.put(0)
@@ -110,37 +92,6 @@ async def test_the_outcome_is_unknown_when_the_session_ended_meanwhile(faulty, f
         await queue.put(1)
     await queue.put(2)
     assert await drain(queue) == [0, 1, 2]
-
-
-async def test_closing_wakes_the_waiters(engine, virtual_clock):
-    async def produce(queue):
-        with pytest.raises(StoreClosed):
-            await queue.put("x")
-
-    async with anyio.create_task_group() as group, tenure.open_store(engine, ttl=3) as other:
-        async with tenure.open_store(engine, ttl=3) as store:
-            queue = WorkQueue(store, "jobs", max_size=1)
-            await queue.put(1)
-            group.start_soon(produce, queue)
-            group.start_soon(produce, queue)
-            await virtual_clock.settle()
-        group.start_soon(produce, queue)
-        await virtual_clock.settle()
-        await nobody_in_line(WorkQueue(other, "jobs", max_size=1))
-
-
-async def test_closing_wakes_those_that_have_not_been_answered(faulty, virtual_clock):
-    async def produce(queue):
-        with pytest.raises(StoreClosed):
-            await queue.put("x")
-
-    async with anyio.create_task_group() as group:
-        async with tenure.open_store(faulty, ttl=3) as store:
-            queue = WorkQueue(store, "jobs")
-            await queue.put(1)
-            faulty.pause()
-            group.start_soon(produce, queue)
-            await virtual_clock.settle()
 
 
 async def test_many_callers_share_an_operation(recording, virtual_clock):

@@ -7,7 +7,7 @@ import depth
 import pytest
 
 import tenure
-from tenure import ResultUnavailable, StoreClosed, TaskCancelled, TaskFailed, WorkQueue
+from tenure import ResultUnavailable, TaskCancelled, TaskFailed, WorkQueue
 from tenure.engine import Count, GetResult
 
 
@@ -149,35 +149,3 @@ async def test_waiting_costs_next_to_nothing(recording, virtual_clock):
             await anyio.sleep(seconds)
             assert len(recording.take(GetResult, Count)) <= 2 * seconds / 20
             group.cancel_scope.cancel()
-
-
-async def test_closing_wakes_the_waiters(engine, virtual_clock):
-    async def wait(what, *args):
-        with pytest.raises(StoreClosed):
-            await what(*args)
-
-    async with anyio.create_task_group() as group:
-        async with tenure.open_store(engine, ttl=3) as store:
-            queue = WorkQueue(store, "jobs")
-            task_id = await queue.put(1)
-            for _ in range(2):
-                group.start_soon(wait, queue.result, task_id)
-                group.start_soon(wait, queue.join)
-            await virtual_clock.settle()
-        group.start_soon(wait, queue.result, task_id)
-        group.start_soon(wait, queue.join)
-
-
-async def test_closing_wakes_those_that_have_not_been_answered(faulty, virtual_clock):
-    async def wait(what, *args):
-        with pytest.raises(StoreClosed):
-            await what(*args)
-
-    async with anyio.create_task_group() as group:
-        async with tenure.open_store(faulty, ttl=3) as store:
-            queue = WorkQueue(store, "jobs")
-            task_id = await queue.put(1)
-            faulty.pause()
-            group.start_soon(wait, queue.result, task_id)
-            group.start_soon(wait, queue.join)
-            await virtual_clock.settle()

@@ -18,7 +18,6 @@ from tenure import (
     DuplicateTask,
     PayloadTooLarge,
     Schedule,
-    StoreClosed,
     Worker,
     WorkQueue,
     serve,
@@ -357,18 +356,6 @@ async def test_a_schedule_that_is_drained_before_it_runs_puts_nothing(store, vir
     await schedule.drain()
     await schedule.run()
     assert await schedule.queue.cursors() == {}
-
-
-async def test_it_ends_with_the_store(open_store_on, virtual_clock):
-    async with anyio.create_task_group() as group:
-
-        async def run(schedule):
-            with pytest.raises(StoreClosed):
-                await schedule.run()
-
-        async with open_store_on() as store:
-            group.start_soon(run, Schedule(WorkQueue(store, "jobs"), "yearly", every=365 * 86400))
-            await anyio.sleep(1)
 
 
 async def test_serve_runs_it_beside_a_worker(store, virtual_clock):

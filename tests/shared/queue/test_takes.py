@@ -11,9 +11,9 @@ import pytest
 
 import tenure
 from tenure import AcquireTimeout, EngineError, LeaseLost, StoreClosed, WorkQueue
-from tenure.engine import Exchange, Notice, OpenSession, RenewSession
+from tenure.engine import Exchange, OpenSession, RenewSession
 from tenure.engines.memory import MemoryEngine
-from tenure.testing import Fault, FaultyEngine, assert_checkpoints
+from tenure.testing import FaultyEngine, assert_checkpoints
 
 
 async def nothing_leased(queue, *, left=None):
@@ -209,22 +209,6 @@ async def test_a_task_delayed_for_many_ttls_starts_once(store, virtual_clock):
         await anyio.sleep(60)
         group.cancel_scope.cancel()
     assert starts == [pytest.approx(30.1, abs=0.2)]
-
-
-async def test_a_new_task_that_is_due_sooner(store, virtual_clock):
-    queue = WorkQueue(store, "jobs")
-    start = virtual_clock.now()
-    await queue.put("later", delay=50)
-
-    async def put():
-        await anyio.sleep(1)
-        await queue.put("sooner", delay=1)
-
-    async with anyio.create_task_group() as group:
-        group.start_soon(put)
-        async with queue.take() as task:
-            assert task.payload == "sooner"
-            assert 2 <= virtual_clock.now() - start <= 2.3
 
 
 async def test_a_hint_for_takers_that_have_left_is_passed_on(engine, virtual_clock):
@@ -439,59 +423,6 @@ async def _take_and_hold(queue):
             await anyio.sleep(1000)
 
 
-async def test_takers_that_have_waited_for_long_take_them_up_too(engine, virtual_clock):
-    """Row 2: taskiq-redis reclaims nothing on an idle queue."""
-    link = FaultyEngine(engine)
-    async with tenure.open_store(link, ttl=3) as dead, tenure.open_store(engine, ttl=3) as alive:
-        queue, other = (WorkQueue(store, "jobs") for store in (dead, alive))
-        async with anyio.create_task_group() as group:
-            group.start_soon(_take_and_hold, queue)
-            await virtual_clock.settle()
-            await queue.put(1)
-            await virtual_clock.settle()
-            took_up = []
-
-            async def take():
-                async with other.take():
-                    took_up.append(virtual_clock.now())
-
-            group.start_soon(take)
-            await anyio.sleep(100)
-            link.pause(before_effect=True)
-            died = virtual_clock.now()
-            await anyio.sleep(4)
-            assert took_up
-            assert took_up[0] - died <= 4
-            link.resume()
-
-
-async def test_the_session_is_lost_while_a_task_is_on_its_way(engine, virtual_clock):
-    link = FaultyEngine(engine)
-    async with tenure.open_store(link, ttl=3) as a, tenure.open_store(engine, ttl=3) as b:
-        queue, other = (WorkQueue(store, "jobs") for store in (a, b))
-        await other.put(1)
-        taken = []
-
-        async def take():
-            async with queue.take() as task:
-                task.check()
-                taken.append(task.token)
-
-        async with queue.take():
-            pass
-        await other.put(2)
-        async with anyio.create_task_group() as group:
-            link.pause()
-            group.start_soon(take)
-            await anyio.sleep(2.8)  # lost here, not yet there
-            assert (await other.statistics()).leased == 1
-            link.resume()
-        # whoever got it, got it under a session that was alive
-        assert len(taken) == 1
-        await nothing_leased(other, left=0)
-        assert (await other.statistics()).done == 2
-
-
 async def test_the_session_is_lost_between_the_grant_and_the_first_step(store, virtual_clock):
     queue = WorkQueue(store, "jobs")
     granted = queue.takers._line.grant
@@ -587,21 +518,6 @@ async def test_when_no_session_can_be_opened(virtual_clock):
         assert engine.batches == batches
 
 
-async def test_closing_wakes_the_waiters(engine, virtual_clock):
-    async def take(queue, timeout=None):
-        with pytest.raises(StoreClosed):
-            await _take_and_settle(queue, timeout)
-
-    async with anyio.create_task_group() as group:
-        async with tenure.open_store(engine, ttl=3) as store:
-            queue = WorkQueue(store, "jobs")
-            for _ in range(3):
-                group.start_soon(take, queue)
-            await virtual_clock.settle()
-    for timeout in (None, 0, 5):
-        await take(queue, timeout)
-
-
 async def test_closing_while_an_exchange_is_on_its_way(faulty, virtual_clock):
     async def take(queue):
         with pytest.raises(StoreClosed):
@@ -624,14 +540,6 @@ async def test_closing_while_an_exchange_is_on_its_way(faulty, virtual_clock):
         await nothing_leased(WorkQueue(store, "jobs"), left=1)
 
 
-async def test_a_store_that_was_never_opened():
-    queue = WorkQueue(tenure.open_store("memory:"), "jobs")
-    for timeout in (None, 0, 5):
-        with pytest.raises(RuntimeError, match="not open"):
-            await _take_and_settle(queue, timeout)
-    assert len(queue.takers) == 0
-
-
 async def test_more_takers_than_an_exchange_can_serve_do_not_ask_all_the_time(recording, virtual_clock):
     async with tenure.open_store(recording, ttl=300) as store:
         queue = WorkQueue(store, "jobs")
@@ -647,20 +555,6 @@ async def test_more_takers_than_an_exchange_can_serve_do_not_ask_all_the_time(re
             assert len(recording.take(Exchange)) < 10
             await queue.put_many(range(300))
         assert (await queue.statistics()).done == 300
-
-
-async def test_a_resync_finds_what_was_missed(engine, virtual_clock):
-    link = FaultyEngine(engine, rates={Fault.LOST_HINT: 1})
-    async with tenure.open_store(link, ttl=300) as a, tenure.open_store(engine, ttl=300) as b:
-        queue, other = (WorkQueue(store, "jobs") for store in (a, b))
-        start = virtual_clock.now()
-        async with anyio.create_task_group() as group:
-            group.start_soon(_take_and_settle, queue, None)
-            await virtual_clock.settle()
-            await other.put(1)
-            await virtual_clock.settle()
-            a._on_hint(tenure.engine.Hint(a.process, "", "", Notice.MISSED))
-        assert virtual_clock.now() - start < 0.1
 
 
 async def test_a_store_that_closes_does_not_wait_for_a_taker_whose_answer_is_late(virtual_clock):

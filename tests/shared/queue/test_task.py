@@ -523,20 +523,6 @@ async def test_a_request_that_comes_before_the_task(engine, virtual_clock):
         assert virtual_clock.now() - start < 1
 
 
-async def test_a_request_whose_hint_is_lost(engine, virtual_clock):
-    link = FaultyEngine(engine, rates={Fault.LOST_HINT: 1})
-    async with tenure.open_store(link, ttl=3) as a, tenure.open_store(engine, ttl=3) as b:
-        queue, other = WorkQueue(a, "jobs"), WorkQueue(b, "jobs")
-        task_id = await other.put(1)
-        start = virtual_clock.now()
-        with pytest.raises(TaskCancelled):
-            async with queue.take():
-                await virtual_clock.settle()
-                await other.cancel(task_id)
-                await anyio.sleep(100)
-        assert virtual_clock.now() - start < 4
-
-
 async def test_progress_reports_a_request(engine, virtual_clock):
     link = FaultyEngine(engine, rates={Fault.LOST_HINT: 1})
     async with tenure.open_store(link, ttl=300) as store:

@@ -505,49 +505,6 @@ async def test_draining_an_idle_worker(store, virtual_clock):
     await nothing_leased(queue)
 
 
-async def test_draining_while_tasks_are_on_their_way(engine, virtual_clock):
-    link = FaultyEngine(engine, rates={Fault.LOST_HINT: 1})
-    async with tenure.open_store(link, ttl=300) as store, tenure.open_store(engine, ttl=300) as other:
-        queue = WorkQueue(store, "jobs")
-
-        async def handler(task: tenure.Task):
-            pytest.fail("taken after draining")
-
-        async def resume():
-            await anyio.sleep(0.5)
-            link.resume()
-
-        worker = Worker(queue, handler)
-        async with anyio.create_task_group() as group:
-            group.start_soon(worker.run)
-            await virtual_clock.settle()
-            link.pause()
-            await WorkQueue(other, "jobs").put_many(range(5))
-            queue.takers.reask()
-            await virtual_clock.settle()
-            assert (await WorkQueue(other, "jobs").statistics()).leased == 5
-            group.start_soon(resume)
-            await worker.drain()
-            statistics = await WorkQueue(other, "jobs").statistics()
-            assert (statistics.leased, statistics.waiting) == (0, 5)
-
-
-async def test_draining_is_cancelled_and_goes_on(store, virtual_clock):
-    queue = WorkQueue(store, "jobs")
-    await queue.put_many(range(3))
-
-    async def handler(task: tenure.Task):
-        await anyio.sleep(10)
-
-    worker = Worker(queue, handler, concurrency=1)
-    async with anyio.create_task_group() as group:
-        group.start_soon(worker.run)
-        await anyio.sleep(1)
-        with anyio.move_on_after(1):
-            await worker.drain()
-    assert worker.statistics().done == 1
-
-
 async def test_two_workers_and_one_is_drained(store, virtual_clock):
     queue = WorkQueue(store, "jobs")
     done = {"a": 0, "b": 0}
