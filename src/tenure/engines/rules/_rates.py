@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import islice, takewhile
 from math import inf
 
 from tenure.engine import HoldOff, Limiter, Look, Looked, Notice, Refund, Reply, Spend, Spent
@@ -97,9 +98,8 @@ class Rates:
     def forget(self, count: int) -> None:
         """Forget up to `count` limiters that say nothing any more: they are as if never used."""
         state = self._state
-        for row in self._limiters.some("until", limit=count):
-            if row.until > state.now:
-                break
+        rows = islice(self._limiters.each("until"), count)
+        for row in list(takewhile(lambda row: row.until <= state.now, rows)):
             self._keep(row)
         first = self._limiters.first("until")
         state.wake_at("limiter", None)
@@ -114,16 +114,17 @@ class Rates:
 
     def _keep(self, row: LimiterRow) -> None:
         """Keep a limiter while it has an effect, which is checked at `until`, and not sooner."""
-        now, known, until = self._state.now, row.until > 0, row.limiter.used_until()
-        if row.until <= now < until:
-            if known:
-                self._limiters.remove(row)
-            row.until = until
-            self._state.wake_at("limiter", until)
-        if until > now:
+        now, until = self._state.now, row.limiter.used_until()
+        if until <= now:
+            if row.until:
+                self._forget(row)
+            return
+        if 0 < row.until <= now:
+            self._limiters.move(row, until=until, limiter=row.limiter)
+        else:
+            row.until = row.until or until
             self._limiters.save(row)
-        elif known:
-            self._forget(row)
+        self._state.wake_at("limiter", row.until)
 
     def _forget(self, row: LimiterRow) -> None:
         self._limiters.remove(row)
