@@ -45,8 +45,9 @@ def parametrize(metafunc):
     if engines and "anyio_backend" in wants:
         metafunc.parametrize(("engine", "anyio_backend"), _pairs(metafunc, engines), indirect=True)
     elif engines:
-        metafunc.parametrize("engine", engines if depth.full else _row(metafunc, engines), indirect=True)
-    elif "anyio_backend" in wants and not _is_chosen_later(metafunc, named):
+        chosen = engines if depth.full else [engine for engine, _ in _row(metafunc, engines)]
+        metafunc.parametrize("engine", chosen, indirect=True)
+    elif "anyio_backend" in wants and not _is_chosen_later(metafunc, named - {"engine"}):
         metafunc.parametrize("anyio_backend", loops(metafunc.definition), indirect=True)
 
 
@@ -82,19 +83,23 @@ def _is_chosen_later(metafunc, named):
 
 
 def _row(metafunc, engines):
+    """The row of the table for a test; an engine that its folder lacks gives way to the folder's second."""
     row = TABLE[crc32(metafunc.function.__name__.encode()) % len(TABLE)]
-    return [engine if engine in engines else engines[1] for engine, _ in row]
+    return [(engine if engine in engines else engines[1], loop) for engine, loop in row]
 
 
 def _pairs(metafunc, engines):
     names = loops(metafunc.definition)
-    turn = crc32(metafunc.function.__name__.encode())
     if not depth.full:
-        first, other = _row(metafunc, engines)
-        chosen = [first, *[other] * (len(names) - 1 or 1)]
-        return [(engine, names[(turn + n) % len(names)]) for n, engine in enumerate(chosen)]
-    one_loop = metafunc.definition.get_closest_marker("one_loop")
-    alone = engines if one_loop else OTHERS if "virtual_clock" in metafunc.fixturenames else ()
+        row = _row(metafunc, engines)
+        if names == LOOPS:
+            return row
+        return [(row[min(n, 1)][0], names[n % len(names)]) for n in range(max(2, len(names)))]
+    if metafunc.definition.get_closest_marker("one_loop"):
+        alone = engines
+    else:
+        alone = ("wire", *OTHERS) if "virtual_clock" in metafunc.fixturenames else ("wire",)
+    turn = crc32(metafunc.function.__name__.encode())
     return [
         (engine, loop)
         for n, engine in enumerate(engines)

@@ -457,6 +457,7 @@ def test_standard_input_is_worked_on_as_it_comes(start, here, until):
     assert "the same command continues" in child.stderr.read()
 
 
+@pytest.mark.full
 def test_standard_input_is_skipped_as_far_as_it_was_read(start, here, read, until):
     text = "".join(f"{i}\n" for i in range(600))
     child = start("run", "run_handlers:slow", "-", "--run", "piped", "--results", "r.jsonl", "--workers", 100)
@@ -474,6 +475,7 @@ def test_standard_input_is_skipped_as_far_as_it_was_read(start, here, read, unti
     assert again.returncode == 0
 
 
+@pytest.mark.full
 def test_other_standard_input_is_refused(start, until, here):
     child = start("run", "run_handlers:slow", "-", "--run", "piped")
     child.stdin.write("a\nb\nc\n")
@@ -625,6 +627,7 @@ def test_two_at_once_work_together(start, here, numbers, read, queue_of):
     assert queue_of("x", lambda queue: queue.verify())
 
 
+@pytest.mark.full
 @pytest.mark.slow
 def test_the_second_takes_over_when_the_first_is_killed(start, here, numbers, read, until):
     command = [
@@ -774,6 +777,7 @@ def test_a_task_of_the_handler_that_leaves_ends_the_command_at_worst(worst, star
     assert (rows(out)["done"], rows(out)["dead"]) == ("4", "1")
 
 
+@pytest.mark.full
 def test_an_input_that_kills_the_process_is_dead_and_those_beside_it_are_not(worst, start, numbers, here):
     command = ["run", "worst:kills", numbers(8), "--run", "x", "--workers", 4, "--max-deliveries", 2]
     for _ in range(2):
@@ -810,8 +814,7 @@ def test_after_a_kill_the_same_command_goes_on_at_once(worst, numbers, here, unt
     assert "has died" not in again.stderr
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.one_loop
+@pytest.mark.parametrize("backend", depth.loops("lost threads", BACKENDS))
 def test_lost_threads_do_not_hold_up_a_signal(worst, start, numbers, here, until, backend):
     words = ["--timeout", 0.1, "--workers", 3, "--retries", 1, "--backend", backend]
     child = start("run", "worst:hangs", numbers(9), "--run", "x", *words)

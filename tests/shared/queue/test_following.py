@@ -236,24 +236,6 @@ async def test_a_delayed_task_is_made_ready_and_a_ready_one_delayed(store, virtu
     assert not await queue.reschedule(other + 1)
 
 
-async def test_a_waiting_taker_gets_a_task_that_was_made_ready(store, virtual_clock):
-    queue = WorkQueue(store, "jobs")
-    task_id = await queue.put(1, delay=1000)
-    async with anyio.create_task_group() as group:
-
-        async def take():
-            async with queue.take(timeout=100) as task:
-                assert task.id == task_id
-                taken.append(virtual_clock.now())
-
-        taken = []
-        group.start_soon(take)
-        await anyio.sleep(10)
-        start = virtual_clock.now()
-        await queue.reschedule(task_id)
-    assert taken[0] - start < 1
-
-
 async def test_odd_arguments_of_reschedule(store):
     queue = WorkQueue(store, "jobs")
     with pytest.raises(ValueError, match="delay must be at least 0"):
@@ -345,18 +327,6 @@ async def test_a_purged_task_ends_its_followers(store, virtual_clock):
         await queue.purge("waiting")
         with pytest.raises(ResultUnavailable):
             await anext(changes)
-
-
-async def test_a_cancelled_reader_misses_nothing(store, virtual_clock):
-    queue = WorkQueue(store, "jobs")
-    task_id = await queue.put(1)
-    async with queue.follow(task_id) as changes:
-        await anext(changes)
-        with anyio.move_on_after(1):
-            await anext(changes)
-        async with queue.take():
-            pass
-        assert [record.state async for record in changes][-1] == "done"
 
 
 async def test_the_queue_object_may_go_while_it_is_followed(store, virtual_clock):

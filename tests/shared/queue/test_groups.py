@@ -24,7 +24,6 @@ from tenure import (
     Worker,
     WorkQueue,
 )
-from tenure.arguments import LONGEST_NAME
 from tenure.engine import CloseSession, Put, SetGroups
 from tenure.processor import Context, Processor
 
@@ -203,15 +202,6 @@ async def test_a_wrong_expectation(store):
     assert (await queue.statistics()).put == 0
 
 
-async def test_a_long_name_of_a_group(store):
-    queue, name = WorkQueue(store, "jobs", per_group=1), "ä" * (LONGEST_NAME // 2)
-    await queue.put_many([Item(1, group=name), Item(2, group=name)])
-    async with held(queue, 1) as tasks:
-        assert tasks[0].group == name
-        assert await queue.groups() == [GroupStatistics(name, 1, 0, 1)]
-        assert await take_all(queue) == []
-
-
 # turns
 
 
@@ -260,36 +250,6 @@ async def test_others_pass_it_if_the_queue_says_so(store, virtual_clock):
 
 
 # full groups
-
-
-async def test_a_full_group_makes_its_own_producers_wait(open_store_on, virtual_clock):
-    async with open_store_on(ttl=3) as a, open_store_on(ttl=3) as b:
-        queues = [WorkQueue(store, "jobs", max_group_size=2) for store in (a, b)]
-        put = []
-
-        async def produce(n, group):
-            await queues[n % 2].put(n, group=group)
-            put.append(n)
-
-        async with anyio.create_task_group() as group:
-            for n in range(5):
-                group.start_soon(produce, n, "a")
-                await virtual_clock.settle()
-            assert put == [0, 1]
-            assert (await queues[0].statistics()).producers == 3
-            for n, other in ((10, "b"), (11, "b"), (12, None), (13, None), (14, None)):
-                group.start_soon(produce, n, other)
-                await virtual_clock.settle()
-            assert put == [0, 1, 10, 11, 12, 13, 14]
-            with pytest.raises(QueueFull):
-                await queues[0].try_put("barging", group="a")
-            del put[:]
-            while len(put) < 3:
-                await take_one(queues[0])
-                await virtual_clock.settle()
-            assert put == [2, 3, 4]
-        await take_all(queues[0])
-        await all_is_well(queues[0], unfinished=0, groups=0)
 
 
 async def test_put_many_puts_each_group_in_portions_of_its_own(store, virtual_clock):
@@ -448,39 +408,7 @@ async def test_what_was_refused_is_not_said_later(faulty, faulty_store, virtual_
         assert await take_all(queue) == []
 
 
-async def test_settings_are_kept_and_the_defaults_keep_nothing(open_store_on, virtual_clock):
-    async with open_store_on(ttl=3) as store:
-        await WorkQueue(store, "jobs").set_groups(per_group=1)
-    await anyio.sleep(1000)
-    async with open_store_on(ttl=3) as store:
-        queue = WorkQueue(store, "jobs")
-        await queue.put_many(items("a", 2))
-        async with held(queue, 1):
-            assert await take_all(queue) == []
-
-
 # what they are seen as
-
-
-async def test_the_longest_groups_are_listed(store, virtual_clock):
-    queue = WorkQueue(store, "jobs")
-    assert await queue.groups() == []
-    await queue.put_many([*items("b", 2), *items("c", 2), *items("a", 1), 1, 2, 3])
-    await queue.put("later", delay=100, group="c")
-    async with queue.take(0), queue.take(0), queue.take(0) as task:
-        assert task.group == "b"
-        assert await queue.groups() == [
-            GroupStatistics("c", 2, 1, 0),
-            GroupStatistics("b", 1, 0, 1),
-            GroupStatistics("a", 0, 0, 1),
-        ]
-        assert await queue.groups(1) == [GroupStatistics("c", 2, 1, 0)]
-        assert (await queue.groups())[0].unfinished == 3
-        await all_is_well(queue, groups=3)
-    await queue.put_many(Item(0, group=f"g{n:03}") for n in range(300))
-    assert len(await queue.groups(256)) == 256
-    assert len(await queue.groups()) == 20
-    assert (await queue.statistics()).groups == 302
 
 
 async def test_the_group_is_in_the_task_and_its_records(store, virtual_clock):
@@ -501,19 +429,6 @@ async def test_the_group_is_in_the_task_and_its_records(store, virtual_clock):
     assert await queue.requeue([dead]) == 1
     async with queue.take(0) as task:
         assert task.group == "b"
-
-
-async def test_the_waiting_are_listed_by_group_page_by_page(store):
-    queue = WorkQueue(store, "jobs")
-    await queue.put_many(item for n in range(3) for g in ("b", "a\" '", "") for item in items(g, 1, n) if g)
-    await queue.put_many([0, 1])
-    seen, after = [], ""
-    while True:
-        page = await queue.browse("waiting", after=after, limit=2)
-        seen += [record.group for record in page.tasks]
-        if not (after := page.next):
-            break
-    assert seen == [None] * 2 + ["a\" '"] * 3 + ["b"] * 3
 
 
 async def test_jobs_have_groups(store):
@@ -625,30 +540,6 @@ async def test_a_cursor_is_stored_only_if_it_has_the_expected_value(store):
 
 
 # claimers take turns
-
-
-@pytest.mark.parametrize("many", [3, 20])
-async def test_claimers_take_turns(open_store_on, virtual_clock, many):
-    async with open_store_on(ttl=300) as a, open_store_on(ttl=300) as b:
-        pools = [ResourcePool(store, "keys") for store in (a, b)]
-        await pools[0].add("one")
-        order = []
-
-        async def claim(n, name):
-            async with pools[n % 2].claim(fair_for=name):
-                order.append(name)
-                await anyio.sleep(1)
-
-        async with anyio.create_task_group() as group:
-            for n in range(many):
-                group.start_soon(claim, n, "big")
-                await virtual_clock.settle()
-            for n, name in enumerate(("x", "y", None, "x")):
-                group.start_soon(claim, n, name)
-                await virtual_clock.settle()
-        assert Counter(order) == {"big": many, "x": 2, "y": 1, None: 1}
-        assert set(order[2:5]) == {"x", "y", None} or set(order[1:4]) == {"x", "y", None}, order
-        assert "x" in order[4:7]
 
 
 async def test_a_queue_in_use_verifies(store, virtual_clock):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 
 import anyio
-import depth
 import pytest
 
 import tenure
@@ -112,19 +111,6 @@ async def test_the_dead_are_raised_with_all_their_attempts(store, virtual_clock)
     assert await queue.verify()
 
 
-async def test_many_dead(store, virtual_clock):
-    queue = WorkQueue(store, "jobs", retry=Retry(attempts=1))
-    number = depth.share(600)
-    await queue.put_many(range(number))
-    for _ in range(number):
-        await fail(queue)
-    page = await queue.dead(limit=10)
-    assert [dead.payload for dead in page] == list(range(10))
-    assert [dead.payload for dead in await queue.dead(after=page[-1].rank, limit=2)] == [10, 11]
-    assert await queue.requeue() == number
-    assert await take_all(queue) == list(range(number))
-
-
 async def _complete(queue):
     async with queue.take():
         pass
@@ -166,36 +152,6 @@ async def test_purging_many(store):
 async def test_what_cannot_be_purged(store, states):
     with pytest.raises(ValueError, match="states must be some of"):
         await WorkQueue(store, "jobs").purge(*states)
-
-
-async def test_a_paused_queue_hands_out_nothing(open_store_on, virtual_clock):
-    async with open_store_on(ttl=300) as a, open_store_on(ttl=300) as b:
-        queue, other = WorkQueue(a, "jobs"), WorkQueue(b, "jobs")
-        taken = []
-
-        async def work():
-            for _ in range(3):
-                async with other.take() as task:
-                    taken.append(task.payload)
-                    await anyio.sleep(1)
-
-        async with anyio.create_task_group() as group:
-            group.start_soon(work)
-            await queue.put(0)
-            await anyio.sleep(0.5)
-            await queue.pause()
-            await queue.put(1)
-            await queue.put(2, delay=1)
-            assert (await queue.statistics()).paused
-            await anyio.sleep(50)
-            assert taken == [0]
-            with pytest.raises(AcquireTimeout):
-                async with queue.take(timeout=0):
-                    pytest.fail("paused")
-            start = virtual_clock.now()
-            await queue.resume()
-        assert taken == [0, 1, 2]
-        assert virtual_clock.now() - start < 2.5
 
 
 async def test_cancelling_what_nobody_has_taken(store):
