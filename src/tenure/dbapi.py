@@ -51,8 +51,8 @@ def rendered(sql: str, values: Mapping[str, Any], style: str) -> tuple[str, Any]
         raise ValueError(f"paramstyle must be one of {', '.join(_STYLES)}, not {style!r}")
     names: list[str] = []
 
-    def placeholder(found: re.Match[str]) -> str:
-        name = found[1]
+    def placeholder(match: re.Match[str]) -> str:
+        name = match[1]
         if style != "numeric_dollar" or name not in names:
             names.append(name)
         return _STYLES[style](names.index(name) + 1, name)

@@ -15,8 +15,8 @@ def run_one(of: str, commands: Commands, usage: str, words: Sequence[str]) -> in
         case ["--help" | "-h", *_]:
             print(usage)
             return 0
-        case [str(name), *rest] if name in commands:
-            return commands[name](rest)
+        case [str(name), *arguments] if name in commands:
+            return commands[name](arguments)
         case [str(name), *_]:
             raise UsageError(f"there is no command '{of} {name}'; choose from {', '.join(commands)}")
         case _:

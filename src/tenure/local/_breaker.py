@@ -374,5 +374,5 @@ def _brought_to_front(breaker: CircuitBreaker, inside: Entered | None) -> Entere
         raise RuntimeError(f"{breaker!r}: left in another task than it was entered in")
     if inside[0] is breaker:
         return inside
-    _, permit, since, rest = _brought_to_front(breaker, inside[3])
-    return (breaker, permit, since, (inside[0], inside[1], inside[2], rest))
+    _, permit, since, outer = _brought_to_front(breaker, inside[3])
+    return (breaker, permit, since, (inside[0], inside[1], inside[2], outer))

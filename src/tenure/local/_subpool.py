@@ -32,7 +32,7 @@ class KeyedEntry(Entry[T], Generic[K, T]):
         self.users = 1
 
     @property
-    def about(self) -> Mapping[str, object]:
+    def fields(self) -> Mapping[str, object]:
         """The fields that name the resource in events."""
         return MappingProxyType({"key": self.subpool.key})
 

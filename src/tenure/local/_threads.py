@@ -294,7 +294,7 @@ def _where(thread: int) -> str:
     frame = sys._current_frames().get(thread)  # pyright: ignore[reportPrivateUsage]
     if frame is None:
         return ""
-    frames = list(takewhile(lambda one: one[0].f_code is not _IN_THREAD, traceback.walk_stack(frame)))
+    frames = list(takewhile(lambda pair: pair[0].f_code is not _IN_THREAD, traceback.walk_stack(frame)))
     while frames and is_ours(frames[-1][0].f_code.co_filename):
         frames.pop()
     return "".join(traceback.StackSummary.extract(reversed(frames)).format()).rstrip()

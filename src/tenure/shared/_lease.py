@@ -208,9 +208,9 @@ class Hold(LeasedBlock[H, Grant, None]):
         self.grant = obtained
         if self._store.observer is not None:
             started, self._since = self._since, now()
-            about = {"waited": self._since - started, **self._store.availability.outage(started)}
+            fields = {"waited": self._since - started, **self._store.availability.outage(started)}
             token = obtained.answer.token
-            self._store.reporter.notice("lease.acquired", key=self._key, token=token, **about)
+            self._store.reporter.notice("lease.acquired", key=self._key, token=token, **fields)
         return self._kind(self._request, obtained, scope)
 
     def _give_back(self, held: H, error: BaseException | None) -> None:

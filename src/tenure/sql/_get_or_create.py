@@ -150,8 +150,8 @@ def _read_or_insert(session: Session, wanted: _Wanted) -> tuple[Any, bool]:
     except IntegrityError as refusal:
         if not collides(refusal):
             raise
-        if (found := _read(session, wanted)) is not None:
-            return found, False
+        if (existing := _read(session, wanted)) is not None:
+            return existing, False
         # the only writer sees everything
         if is_sqlite or in_the_way(session, wanted.mapper, row, refusal):
             raise

@@ -108,8 +108,8 @@ def conservation(put: int | QueueStatistics, history: Iterable[Event] | None = N
 
 
 def _unlike_the_books(put: int, parts: dict[str, int], events: list[Event]) -> Iterator[Breach]:
-    puts = [one for several in spans(events, "put").values() for one in several]
-    least, most = sum(one.ended_well for one in puts), sum(one.end != REFUSED for one in puts)
+    puts = [put for several in spans(events, "put").values() for put in several]
+    least, most = sum(put.ended_well for put in puts), sum(put.end != REFUSED for put in puts)
     if not least <= put <= most:
         yield Breach(f"put {put}, but {least} of {most} attempts were acknowledged", ())
     completed = sum(event.kind == "completed" for event in events)

@@ -109,8 +109,8 @@ class ResourcePool(NotABlock):
         Entering raises `AcquireTimeout`, `StoreClosed`, `EngineError`; leaving raises `LeaseLost`.
         Cancellation: while waiting, no place is kept and nothing is held.
         """
-        rest = self._quarantine if quarantine is None else check_seconds("quarantine", quarantine)
-        request = ClaimRequest(self._key, encode(self._store.codec, "where", where), rest)
+        seconds = self._quarantine if quarantine is None else check_seconds("quarantine", quarantine)
+        request = ClaimRequest(self._key, encode(self._store.codec, "where", where), seconds)
         if fair_for is not None:
             request = replace(request, fair_for=check_name("fair_for", fair_for))
         return claiming(self._store, request, ttl=self._ttl, timeout=timeout, check=self._check)

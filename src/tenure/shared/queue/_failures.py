@@ -32,8 +32,8 @@ class Failures(NamedTuple):
 
 def recorded(error: BaseException, attempt: int, before: bytes, *, with_traceback: bool) -> bytes:
     """The record after another failed try. An engine keeps it as it is."""
-    known = read(before)
-    earlier = (*known.earlier, known.line) if known.error else ()
+    last = read(before)
+    earlier = (*last.earlier, last.line) if last.error else ()
     trace = _traceback_of(error) if with_traceback else ""
     failures = Failures(attempt, describe(error), trace, earlier[-_MOST_EARLIER:])
     return json.dumps(failures, ensure_ascii=False, separators=(",", ":")).encode(errors="replace")

@@ -141,8 +141,8 @@ class Producers:
 
     def on_found(self, name: str) -> None:
         """The engine has a producer in its line. One that is unknown here is sent away."""
-        known = (*self._queued.values(), *self._sent, *self._gathered)
-        if all(request.request.producer != name for request in known):
+        requests = (*self._queued.values(), *self._sent, *self._gathered)
+        if all(request.request.producer != name for request in requests):
             self._withdraw(name)
 
     def ask_everything(self) -> None:

@@ -144,13 +144,13 @@ class _QueueClient:
         """The news that the followers of a task in this process share; it needs the hints that come here."""
         return self.watchers.feed(task_id)
 
-    def on_found(self, session: Session, one: SessionItem) -> None:
-        if one.family == "tasks":
-            self.takers.on_found(session, give_back_of(one))
-        elif one.family == "takers":
+    def on_found(self, session: Session, item: SessionItem) -> None:
+        if item.family == "tasks":
+            self.takers.on_found(session, give_back_of(item))
+        elif item.family == "takers":
             self.takers.on_found_idle()
         else:
-            self.producers.on_found(one.name)
+            self.producers.on_found(item.name)
 
     def close(self) -> None:
         self.producers.close()
@@ -490,10 +490,12 @@ class WorkQueue(Generic[P]):
                 continue
             if isinstance(answer, Conflict):
                 assert stored is not None
-                found = self._decode(f"the cursor {stored[0]!r}", answer.value) if answer.value else None
-                raise CursorConflict(self.key, stored[0], found)
-            for i, task, one in zip(portion, part, answer.ids, strict=True):
-                outcomes[i] = self._outcome(task, one)
+                stored_value = (
+                    self._decode(f"the cursor {stored[0]!r}", answer.value) if answer.value else None
+                )
+                raise CursorConflict(self.key, stored[0], stored_value)
+            for i, task, answered in zip(portion, part, answer.ids, strict=True):
+                outcomes[i] = self._outcome(task, answered)
         return [outcomes[i] for i in range(len(tasks))]
 
     def _cursor(self, what: str, value: Any) -> bytes:
@@ -703,7 +705,7 @@ class WorkQueue(Generic[P]):
         """
         if task_ids is None:
             return await self._move_all("waiting", frozenset({"dead"}))
-        ids = tuple(check_task_id("task_ids", one) for one in task_ids)
+        ids = tuple(check_task_id("task_ids", task_id) for task_id in task_ids)
         portions = (ids[start : start + CAP] for start in range(0, len(ids), CAP))
         return sum([(await self._move(Move(self.key, portion, "waiting"))).count for portion in portions])
 

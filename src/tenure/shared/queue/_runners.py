@@ -182,14 +182,14 @@ class Runners:
                 if limit is None:
                     return
                 try:
-                    found = await (takers.take(self) if limit == inf else self._take_within(limit))
+                    delivery = await (takers.take(self) if limit == inf else self._take_within(limit))
                 except Dismissed:
                     continue
-                if found is None:
+                if delivery is None:
                     if slot is not None:
                         slot.idled()
                     return
-                session, taken = found
+                session, taken = delivery
                 await self._work(Task(self._queue, session, taken, scope), handle, scope)
 
     async def _take_within(self, seconds: float) -> tuple[Session, Taken] | None:

@@ -650,8 +650,8 @@ def _group(d: Draw) -> str:
 
 async def put_in_groups(d: Draw) -> None:
     """Tasks of all kinds, some of them delayed or expiring, of one group or several."""
-    one, tasks = _group(d), d.some(1, 4, d.task)
-    groups = [one if d.flag() else _group(d)] * 4 if d.flag() else [_group(d) for _ in range(4)]
+    group, tasks = _group(d), d.some(1, 4, d.task)
+    groups = [group if d.flag() else _group(d)] * 4 if d.flag() else [_group(d) for _ in range(4)]
     tasks = tuple(task._replace(group=groups[i]) for i, task in enumerate(tasks))
     max_size = d.one_of((4, 100, 100))
     await _put(d, d.session(), d.queue(), PutRequest(d.one_of("mno"), tasks, d.flag()), max_size=max_size)
