@@ -123,7 +123,7 @@ def check_transaction(there: bool) -> None:
 class Blocking:
     """A connection of sqlite3 or psycopg, or a Connection or Session of SQLAlchemy.
 
-    Thread safety: that of the connection.
+    Thread safety: the connection's.
     """
 
     def __init__(self, connection: Any, family: str) -> None:

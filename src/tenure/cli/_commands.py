@@ -10,7 +10,7 @@ Commands = Mapping[str, Callable[[Sequence[str]], int]]
 
 
 def run_one(of: str, commands: Commands, usage: str, words: Sequence[str]) -> int:
-    """Run the one of `commands` that the first word names, or print the usage. Raises what it raises, `UsageError`."""
+    """Run the command that the first word names, or print the usage. Raises what it raises, `UsageError`."""
     match words:
         case ["--help" | "-h", *_]:
             print(usage)

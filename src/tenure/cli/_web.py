@@ -152,7 +152,7 @@ def _token_from_elsewhere(file: str | None) -> str | None:
             reason = problem.strerror if isinstance(problem, OSError) else "it is not UTF-8"
             raise UsageError(f"--token-file {file}: {reason}") from problem
     elif _TOKEN_VARIABLE in os.environ:
-        # one that is empty by mistake must not open the page to all
+        # a token that is empty by mistake must not open the page to all
         source, text = _TOKEN_VARIABLE, os.environ[_TOKEN_VARIABLE]
     else:
         return None

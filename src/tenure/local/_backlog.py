@@ -33,7 +33,7 @@ class Entry(Generic[T]):
         return False
 
     def again(self) -> Entry[T]:
-        """Return a copy of the same rank: one that was taken may still be in its backlog as a dead entry."""
+        """Return a copy of the same rank: an entry that was taken may still be in its backlog as a dead entry."""
         entry = Entry(self.item, self.priority, self.seq)
         entry.came = self.came
         return entry
@@ -57,7 +57,7 @@ class Fifo(Generic[T]):
         return self._entries[0]
 
     def add(self, entry: Entry[T]) -> None:
-        """Add an entry; one that arrived before others goes back to its place, near the front."""
+        """Add an entry; an entry that arrived before others goes back to its place, near the front."""
         entry.there = True
         self.size += 1
         entries = self._entries

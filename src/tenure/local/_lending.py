@@ -80,7 +80,7 @@ class Lending(PoolLifecycle, Generic[T, W, E]):
 
     @abstractmethod
     def _give_back(self, entry: E) -> None:
-        """Hand one that is in order to the next, or keep it."""
+        """Hand a resource in order to the next waiter, or keep it."""
 
     @abstractmethod
     def _timed_out(self, want: W, timeout: float) -> PoolTimeout:
@@ -135,7 +135,7 @@ class Lending(PoolLifecycle, Generic[T, W, E]):
         return await self._passes("check", entry, shield=False)
 
     async def _passes(self, hook: Literal["check", "reset"], entry: E, *, shield: bool) -> bool:
-        """Call `check` or `reset` of one that is lent; close it if it fails, or if that is cancelled."""
+        """Call `check` or `reset` for a lent resource; close it if the call fails or is cancelled."""
         sound, reason = False, "cancelled"
         try:
             sound = await self._hooks.pass_over(hook, entry.resource, entry.fields, shield=shield)
@@ -158,12 +158,12 @@ class Lending(PoolLifecycle, Generic[T, W, E]):
     # taking back
 
     def _come_back(self, entry: E) -> None:
-        """Take back one that was used without a fault and needs no reset."""
+        """Take back a resource that was used without a fault and needs no reset."""
         entry.since = entry.idle_from = now()
         self._give_back(entry)
 
     async def _come_back_from(self, want: W, entry: E, error: BaseException | None) -> None:  # noqa: ARG002
-        """Take back one that needs a reset, or that was used by a body that raised.
+        """Take back a resource that needs a reset, or whose body raised.
 
         Cancellation: shielded, but for asyncio's native one, which has the resource closed.
         """

@@ -77,12 +77,12 @@ class Loans:
         del self._borrowers[borrower]
 
     def leaks(self) -> tuple[Leak, ...]:
-        """Describe those that are out for too long, the longest first."""
+        """Describe the loans that have lasted too long, the longest first."""
         time = now()
         return tuple(borrower.leak(time) for borrower in self._overdue(time))
 
     def leaked(self) -> int:
-        """Count those that are out for too long."""
+        """Count the loans that have lasted too long."""
         return len(self._overdue(now()))
 
     def report(self, time: float) -> None:

@@ -227,7 +227,7 @@ class Threads:
         call = _Call(self, _inside.get())
         try:
             with anyio.move_on_after(timeout):
-                # made for each call: one that is kept would bind the object to one kind of loop
+                # made for each call: a kept one would bind the object to one kind of loop
                 unlimited = anyio.CapacityLimiter(inf)
                 return await anyio.to_thread.run_sync(
                     self._in_thread, call, fn, args, abandon_on_cancel=True, limiter=unlimited

@@ -70,8 +70,8 @@ class HoldRequest(LeaseRequest):
 class Lease(Guarded, Held):
     """A hold, for as long as the block lasts.
 
-    `token` is the fence: it is higher than that of every earlier grant. Send it with each write, and let the receiver
-    refuse lower ones. `lost` is None, or why the lease was lost.
+    `token` is the fence: it is higher than the token of every earlier grant. Send it with each write, and let the
+    receiver refuse lower ones. `lost` is None, or why the lease was lost.
     Thread safety: `check` and `remaining` belong on the event loop's thread.
     """
 

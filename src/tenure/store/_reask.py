@@ -1,4 +1,4 @@
-"""Asking the engine again for those that wait, when no hint has come: one question for all that wait for a key."""
+"""Asking the engine again for waiters without a hint: one question for all waiters of a key."""
 
 from __future__ import annotations
 

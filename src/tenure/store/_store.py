@@ -331,7 +331,7 @@ class Store(AsyncBlock, AsyncContextManagerMixin):
         return listener
 
     def unlisten(self, key: str, listener: Listener) -> None:
-        """Send this listener for a key no more hints; another one that was made since keeps receiving them."""
+        """Send this listener for a key no more hints; a listener that was made since keeps receiving them."""
         if self._listeners.get(key) is listener:
             del self._listeners[key]
 

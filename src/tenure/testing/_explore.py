@@ -1,4 +1,4 @@
-"""Running a scenario under many schedules, on both loops, and telling the one that breaks it."""
+"""Running a scenario under many schedules, on both loops, and reporting the schedule that breaks it."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ class History:
         """Take in what was seen at this moment, if the last sample is old enough."""
         self._minutes = minutes
         now = anyio.current_time()
-        # half a second less: a sample is not left out because the one before it came late
+        # half a second less: a sample is not left out because the last sample came late
         if not self._samples or now - self._samples[-1][0] >= EVERY - 0.5:
             self._samples.append((now, document["totals"]))
 

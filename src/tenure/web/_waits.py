@@ -108,7 +108,7 @@ def _certain(keys: Sequence[Key]) -> list[Deadlock]:
         ahead: _Agent | None = None
         for holder in key.waiting:
             if _agent(holder) in stuck:
-                # it would fit, but for the one that stands ahead of it
+                # it would fit, but for the waiter that stands ahead of it
                 if holder.weight <= room and ahead is not None:
                     graph[_agent(holder)].add(ahead)
                 else:

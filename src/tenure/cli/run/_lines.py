@@ -78,7 +78,7 @@ class Lines:
             self._reading = False
 
     def close(self) -> None:
-        """Close the file that is open; one that a thread still waits for is left to it."""
+        """Close the open file; a file that a thread still waits for is left to it."""
         if not self._reading:
             self._leave()
 

@@ -139,7 +139,7 @@ class Screen:
         self.above(self._stream, f"{printable(text)}\n")
 
     def draw(self, text: str) -> None:
-        """The bar, over the one before; an empty one takes it away."""
+        """Draw the bar over the last bar; an empty bar takes it away."""
         with self._lock:
             if text or self._bar:
                 self._bar = text[: get_terminal_size().columns - 1]

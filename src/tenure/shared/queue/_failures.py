@@ -1,4 +1,4 @@
-"""The record of a task's failed tries: of the last one its error and traceback, of some before it one line each."""
+"""The record of a task's failed tries: error and traceback of the last try, a line for each of some before it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Failures(NamedTuple):
 
     @property
     def line(self) -> str:
-        """The last one as a line, for when it is an earlier one."""
+        """The last try as a line, for when it is an earlier try."""
         return f"try {self.attempt}: {self.error.partition(_NEWLINE)[0]}"[:_LONGEST_LINE]
 
 

@@ -49,7 +49,7 @@ class Slot(Protocol):
 class Runners:
     """A runner for each of `handlers`, which may be the same; the options are those of `Worker`.
 
-    `name` is that of the user's function, for messages.
+    `name` is the name of the user's function, for messages.
 
     Callers may pass four functions more. `slots()` returns what a runner is in while it takes tasks: it may wait when
     it is entered. The others must not raise. `pause(number)` is asked before that runner takes a task: for what it has

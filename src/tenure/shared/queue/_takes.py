@@ -295,7 +295,7 @@ class Takers(Held):
             holder.stop()
 
     def on_found(self, session: Session, settle: Settle) -> None:
-        """The engine says that this process has a task; one that no taker here has is given back."""
+        """The engine says that this process has a task; a task that no taker here has is given back."""
         self._unknown.append((session, settle))
         self._batcher.schedule()
 

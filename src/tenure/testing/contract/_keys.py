@@ -217,7 +217,7 @@ class KeyContract(QueueSessionBase):
             await a.settle(taken, verdict)
             assert (await a.state(first), await _of_key(a)) == (verdict.value, two)
             await a.end(two, "done")
-        # it has no key any more, and so may live again beside one that has
+        # it has no key any more, and so may live again beside the holder of the key
         (record,) = await a.browse("dead")
         assert record.key is None
         await a.put(_task(b"3"))

@@ -67,7 +67,7 @@ class Numbers:
         return cast("V", self._own[kind].get(raw, raw + _NOBODYS))
 
     def same(self, own: Any, wanted: Any, kind: str | None = None) -> bool:
-        """True if the engine's answer is that of the reference. Types count: 1 is neither True nor 1.0."""
+        """True if the engine's answer equals the reference's. Types count: 1 is neither True nor 1.0."""
         if type(own) is not type(wanted):
             return False
         if isinstance(own, Queued):

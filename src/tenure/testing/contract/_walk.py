@@ -287,7 +287,7 @@ class Walk:
             if answer is Reply.MORE and wanted[i] is not Reply.MORE:
                 answer = await self._trail.execute(translated[i])
             if self._contract.cap < CAP and isinstance(operation, CloseSession) and answer in _CLOSED:
-                # one that ends in several turns may be gone at the last of them
+                # a session that ends in several turns may be gone at the last of them
                 answer = wanted[i] if wanted[i] in _CLOSED else answer
             self._story.append(f"{operation} -> {wanted[i]}")
             self._agree("the answer", answer, wanted[i])
