@@ -116,7 +116,7 @@ def check_text(name: str, value: object, *, most: int) -> str:
         raise ValueError(f"{name} must not have lone surrogates: {value[:50]!r}") from None
     if size > most:
         raise ValueError(f"{name} must have at most {most} bytes in UTF-8, not {size}: {value[:50]!r}...")
-    # that of a subclass may say something else
+    # the hint of a subclass may say something else
     return value if type(value) is str else str.__str__(value)
 
 

@@ -51,8 +51,8 @@ def rendered(sql: str, values: Mapping[str, Any], style: str) -> tuple[str, Any]
         raise ValueError(f"paramstyle must be one of {', '.join(_STYLES)}, not {style!r}")
     names: list[str] = []
 
-    def placeholder(found: re.Match[str]) -> str:
-        name = found[1]
+    def placeholder(match: re.Match[str]) -> str:
+        name = match[1]
         if style != "numeric_dollar" or name not in names:
             names.append(name)
         return _STYLES[style](names.index(name) + 1, name)
@@ -123,7 +123,7 @@ def check_transaction(there: bool) -> None:
 class Blocking:
     """A connection of sqlite3 or psycopg, or a Connection or Session of SQLAlchemy.
 
-    Thread safety: that of the connection.
+    Thread safety: the connection's.
     """
 
     def __init__(self, connection: Any, family: str) -> None:

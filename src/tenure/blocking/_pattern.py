@@ -46,8 +46,8 @@ def described(text: str | None) -> str:
 
 def members(cls: type[Any], left_out: str) -> Iterator[tuple[str, Any]]:
     """The public functions and properties of a class, in the order of the source."""
-    found = {name: member for one in reversed(cls.__mro__[:-1]) for name, member in vars(one).items()}
-    for name, member in found.items():
+    inherited = {name: member for base in reversed(cls.__mro__[:-1]) for name, member in vars(base).items()}
+    for name, member in inherited.items():
         public = not name.startswith("_") and name not in left_out.split()
         if public and (inspect.isfunction(member) or isinstance(member, property)):
             yield name, member
@@ -211,7 +211,7 @@ def made(
         if issubclass(cls, AsyncBlock):
             body |= _entering(cls, exclusive, hands_over)
     bases = (SyncBlock, base) if issubclass(cls, AsyncBlock) else (base,)
-    generic = [one for one in getattr(cls, "__orig_bases__", ()) if get_origin(one) is Generic]
+    generic = [original for original in getattr(cls, "__orig_bases__", ()) if get_origin(original) is Generic]
     return types.new_class(
         cls.__name__, (*bases, *generic), exec_body=lambda namespace: namespace.update(body)
     )
@@ -289,10 +289,10 @@ def _maker(cls: type[Any]) -> Any:
     @wraps(cls.__init__)
     def __init__(self: Pattern, *args: Any, **kwargs: Any) -> None:  # noqa: N807
         bound = signature.bind(*args, **kwargs)
-        owner, *rest = bound.args
+        owner, *arguments = bound.args
         if not isinstance(owner, over):
             raise TypeError(f"{first} must be made by tenure.blocking, not {type(owner).__name__}")
-        Pattern.__init__(self, owner, lambda inside: cls(inside, *rest, **bound.kwargs))
+        Pattern.__init__(self, owner, lambda inside: cls(inside, *arguments, **bound.kwargs))
 
     hint: Callable[[Any], Any] | None = getattr(cls.__init__, "hint", None)
     return hint(__init__) if hint else __init__

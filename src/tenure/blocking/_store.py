@@ -35,7 +35,7 @@ def open_store(
 ) -> Store:
     """Make a store for synchronous code, with the arguments of `tenure.open_store`, and the errors that it raises.
 
-    It connects when `with` enters it, else at the first call: so one that was made before a fork is opened in each
+    It connects when `with` enters it, else at the first call: so a store made before a fork is opened in each
     child. Stores with equal arguments share one connection in a process, those of `memory:` do not. A relative path of
     SQLite is relative to the working directory at this call.
 
@@ -86,7 +86,7 @@ class Store(SyncBlock, Handle):
         """Stores of the same key share a connection."""
         self._entered = False
         self.template: AsyncStore = make()
-        """A store that is never opened: what is made over it shows what can be made over the one that is."""
+        """A store that is never opened: objects made over it show what can be made over an open store."""
 
     @property
     def url(self) -> str:

@@ -176,8 +176,8 @@ def _dispatch(words: Sequence[str]) -> int:
 
             print(f"tenure {version('tenure')}")
             return 0
-        case [str(name), *rest] if name in _COMMANDS:
-            return _COMMANDS[name](rest)
+        case [str(name), *arguments] if name in _COMMANDS:
+            return _COMMANDS[name](arguments)
         case [str(name), *_]:
             raise UsageError(
                 f"there is no command {name!r}; choose from {', '.join(_COMMANDS)} (see tenure --help)"

@@ -35,13 +35,13 @@ def top(words: Sequence[str]) -> int:
     p.add_argument(
         "--every", metavar="S", type=seconds, default=1.0, help="seconds between frames (default: 1)"
     )
-    given = p.parse_args(words)
-    if given.json:
-        return with_store(given, _answer)
-    if given.once or not sys.stdout.isatty():
-        with_store(given, _print)
+    args = p.parse_args(words)
+    if args.json:
+        return with_store(args, _answer)
+    if args.once or not sys.stdout.isatty():
+        with_store(args, _print)
     else:
-        with_store(given, partial(_live, given.every))
+        with_store(args, partial(_live, args.every))
     return 0
 
 

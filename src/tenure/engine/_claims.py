@@ -12,7 +12,7 @@ from ._value import value
 class AddResource(Operation[Reply]):
     """Put a resource into the pool, or change its metadata and preference (also while it is claimed). -> OK, MORE
 
-    One that was retired stays so; with `revive` it can be claimed again.
+    A retired resource stays retired; with `revive` it can be claimed again.
     """
 
     key: str
@@ -24,7 +24,7 @@ class AddResource(Operation[Reply]):
 
 @value
 class RemoveResource(Operation[Reply]):
-    """Take a resource out of the pool; one that is claimed leaves when given back. -> OK, UNKNOWN, MORE"""
+    """Take a resource out of the pool; a claimed resource leaves when given back. -> OK, UNKNOWN, MORE"""
 
     key: str
     resource: str

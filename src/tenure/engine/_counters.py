@@ -124,9 +124,9 @@ class Looked:
 class Arrive(Operation[ArrivalAnswer]):
     """Arrive at a barrier of `parties`. -> Waiting, Tripped, Broken, Mismatch, GONE, MORE
 
-    The last to arrive trips the generation for all. `on_departure` is "break" (one that withdraws or dies breaks the
-    generation for all its parties, and the barrier stays broken until it is reset) or "drop" (it is forgotten). A
-    participant's outcome is kept until it withdraws, so that asking again returns it.
+    The last to arrive trips the generation for all. `on_departure` is "break" (a party that withdraws or dies
+    breaks the generation for all its parties, and the barrier stays broken until it is reset) or "drop" (it is
+    forgotten). A participant's outcome is kept until it withdraws, so that asking again returns it.
     """
 
     session: str
@@ -161,7 +161,7 @@ class Arrivals(Operation["Gathering"]):
 class Gathering(NamedTuple):
     """A barrier in its `generation`: how many of the `parties` wait (0 parties: no party arrived, or it is forgotten).
 
-    `born` is the token of its first arrival. One that was forgotten and is used again counts its generations from 0
+    `born` is the token of its first arrival. A barrier that was forgotten and is used again counts generations from 0
     again, and has another one.
     """
 

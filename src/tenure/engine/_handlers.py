@@ -42,7 +42,7 @@ OPERATIONS: dict[str, tuple[type[Operation[Any]], ...]] = {
 
 
 def handlers(**families: object) -> dict[type[Any], Callable[[Any], Any]]:
-    """The method that applies each operation: that of its family, named as the operation in snake case.
+    """The method that applies each operation: a method of its family, named as the operation in snake case.
 
     Raises `KeyError` for a missing family, `AttributeError` for a missing method.
     """

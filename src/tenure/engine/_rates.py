@@ -81,15 +81,15 @@ class Limiter:
         """Give back what the request names."""
         time = self.time(now)
         for i, (limit, booking) in enumerate(zip(limits, request.bookings, strict=True)):
-            known = self.booked.get(limit.name)
+            booked = self.booked.get(limit.name)
             amount = request.amounts[i] if request.amounts else 0.0
-            if known is None:
+            if booked is None:
                 if amount >= 0:
                     continue
-                known = Booked(time, limit.rate)
+                booked = Booked(time, limit.rate)
             # relative to the limiter's time, in seconds at the rate of the booking
-            change = known.rate / limit.rate
-            ahead, end = (known.end - time) * change, booking.end - time
+            change = booked.rate / limit.rate
+            ahead, end = (booked.end - time) * change, booking.end - time
             if not request.amounts:
                 back = max(0.0, min(booking.size, booking.size - (ahead - end)))
             elif amount >= 0:
@@ -99,7 +99,7 @@ class Limiter:
             if back:
                 # corrections add up: no debt lasts for longer than the longest duration
                 debt = min((ahead - back) / change, LONGEST)
-                self.booked[limit.name] = Booked(time + debt, known.rate)
+                self.booked[limit.name] = Booked(time + debt, booked.rate)
 
     def hold_off(self, seconds: float, now: float) -> bool:
         """Hold it off for so many seconds; returns False if it is held off for longer already."""

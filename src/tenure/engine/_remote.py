@@ -36,7 +36,7 @@ class Remote(Engine):
     ) -> None:
         """Connect, report started, and deliver the hints for `process` until cancelled; then close the connections.
 
-        Raises `EngineError` for a server that will not do, `StoreUnavailable` for one that cannot be reached.
+        Raises `EngineError` for an unsuitable server, `StoreUnavailable` for a server that cannot be reached.
         Cancellation: this is how it ends; afterwards no socket is left.
         """
 

@@ -40,7 +40,7 @@ class KeyPage:
 class SessionItem(NamedTuple):
     """An item of a `family` that a session has at `key`, or waits for (`held` is False).
 
-    `token` is that of what is held, if it has one, else 0.
+    `token` is the token of the hold, if it has one, else 0.
 
     `family` is "holds" or "claims"; "arrivals", of which those are held that have an outcome; "producers", of which
     those are held that have slots reserved; "tasks", all held; "takers", which wait while they are idle. `name` is that

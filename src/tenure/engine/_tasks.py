@@ -31,14 +31,14 @@ class NewTask(NamedTuple):
     if they are longer, ended or not. If another task has the key of a new one, `on_duplicate` says what follows:
 
     - "refuse": the new one is not put. Its answer is `Duplicate`.
-    - "keep": the new one is not put. Its answer is the id of the one that is there.
-    - "replace", and the one that is there is waiting or delayed: it becomes the new one and keeps only its id, its
+    - "keep": the new task is not put. Its answer is the id of the existing task.
+    - "replace", and the existing task is waiting or delayed: it becomes the new task and keeps only its id, its
       watches and its first put. It has no attempts and deliveries. What follows for orders and groups is as if the new
       one were put and the old one then removed. It is CHANGED. `max_size` does not limit this, neither of the queue nor
       of a group. It is not a put: `QueueCounts.put` stays. The key lasts until the later of the two times.
-    - "replace", and the one that is there is leased: the new one is put, and has the key. The leased one has no key any
+    - "replace", and the existing task is leased: the new task is put, and has the key. The leased task has no key any
       more, and is superseded: where it would go back, it ends as cancelled, with a record for `EXPIRED_TTL` seconds.
-    - "replace", and the one that is there has ended: the new one is put, and has the key.
+    - "replace", and the existing task has ended: the new task is put, and has the key.
 
     `max_wait`: the task is ready at most so many seconds after its first put. A task that was replaced was first put
     when the one was that it has replaced, unless that one had attempts or deliveries; any other is put for the first
@@ -85,7 +85,7 @@ class Conflict(NamedTuple):
 
 
 class Accepted(NamedTuple):
-    """For each task of the request its id, that of the one that is kept or replaced, or the duplicate in its way."""
+    """For each task of the request its id, the id of the task that is kept or replaced, or the duplicate in its way."""
 
     ids: tuple[int | Duplicate, ...]
 
@@ -258,7 +258,7 @@ class Unfinished:
 class GetTask(Operation["Found | Reply"]):
     """Returns the whole record of a task. -> Found, UNKNOWN, GONE, MORE
 
-    If `unique` is not empty, the task is the one that has that key, whatever its `id`. With `watch`, that
+    If `unique` is not empty, the task is the holder of that key, whatever its `id`. With `watch`, that
     session's process is hinted CHANGED once, at the next change of an unfinished task: when it is taken, returns, is
     postponed or ends, and when its holder reports. Time alone hints nothing: see `Found.ask_again_in`.
     """
@@ -284,14 +284,14 @@ class Move(Operation["Changed | Reply"]):
     `which` names ids, at most `CAP`, in the order given; or states, of which at most `CAP` tasks are looked at.
 
     - to "cancelled", ids: a task without a taker is cancelled, and its record kept for `ttl` seconds (None: for good).
-      The holder of a leased one is hinted STOP once; it counts as moved. One that has ended stays.
+      The holder of a leased task is hinted STOP once; the task counts as moved. An ended task stays.
     - to "delayed", ids: tasks that are waiting or delayed become ready after `delay` seconds, behind what is ready
       then. A group that has no other task that is ready starts anew.
     - to "waiting", ids or the state "dead": dead tasks become ready, with no attempts and deliveries on record, of a
       state those whose `seq` is above `after`, in the order in which they died. `max_size` does not limit it. A dead
       task whose key another one has stays dead.
     - to "purged", states: tasks that are waiting, delayed or dead are deleted; those that are done, discarded,
-      cancelled or expired are forgotten. States come in this order, within one tasks in that of `Browse`.
+      cancelled or expired are forgotten. States come in this order, and the tasks of a state in the order of `Browse`.
 
     Tasks in other states stay. There are no more only when an answer says so. Raises `ValueError` for more than `CAP`
     ids, and for ids to purge.
@@ -325,7 +325,7 @@ class Move(Operation["Changed | Reply"]):
 class Changed:
     """The number of changed tasks; `more` when the cap was reached and the same operation should be sent again.
 
-    `after` is that of the next `Move` to "waiting", the `seq` of the last dead task that was looked at; 0 if there are
+    `after` is for the next `Move` to "waiting": the `seq` of the last dead task that was read; 0 if there are
     no more.
     """
 
@@ -484,7 +484,7 @@ class QueueCounts:
     how many groups have an unfinished task, "" not among them, and `group_counter` their counter, with `recount` too:
     if both differ, the counter is wrong; `oldest` is for how many seconds the longest waiting task has been ready (0:
     none); `cursors` are the stored (name, value) pairs; `now` is the engine's
-    time, in seconds since 1970 in UTC; `max_size` is that of the last put (0: nothing was put).
+    time, in seconds since 1970 in UTC; `max_size` is the limit of the last put (0: nothing was put).
     """
 
     put: int

@@ -86,7 +86,7 @@ def is_async(function: object) -> bool:
 
 
 def describe(error: BaseException) -> str:
-    """An error in a line or two, for the record; also one that cannot say what it is."""
+    """An error in a line or two, for the record; also an error whose `str` fails."""
     try:
         text = str(error)
     except BaseException:  # noqa: BLE001 whatever it is, the task must be settled

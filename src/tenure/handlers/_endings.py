@@ -39,10 +39,10 @@ def split_failure(error: BaseException) -> tuple[BaseException | None, BaseExcep
     cancelled = anyio.get_cancelled_exc_class()
     requested = _is_cancelled()
 
-    def interrupts(one: BaseException) -> bool:
-        if isinstance(one, cancelled):
+    def interrupts(part: BaseException) -> bool:
+        if isinstance(part, cancelled):
             return requested
-        return not isinstance(one, BaseExceptionGroup) and (is_closing(one) or is_from_signal(one))
+        return not isinstance(part, BaseExceptionGroup) and (is_closing(part) or is_from_signal(part))
 
     if isinstance(error, BaseExceptionGroup):
         interruption, failure = cast("BaseExceptionGroup[BaseException]", error).split(interrupts)

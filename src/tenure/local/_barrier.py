@@ -1,6 +1,6 @@
 """A barrier for tasks of one process: all of its parties go on together, or none of them does.
 
-The broken state is that of Java's `CyclicBarrier`, which `threading.Barrier` has too; "drop" is the way of
+The broken state is as in Java's `CyclicBarrier`, which `threading.Barrier` has too; "drop" is the way of
 `asyncio.Barrier`. Arrivals are not counted: the parties that have arrived are those in the line. So a party that
 leaves cannot leave a wrong count behind (python/cpython#155233).
 """
@@ -125,7 +125,7 @@ class Barrier(AsyncBlock):
         return f"<Barrier {self.n_waiting}/{self._parties} waiting{state}>"
 
     def _left(self, waiter: Waiter[int, int]) -> None:
-        # one that was cancelled before a reset and runs after it must not break what came after it
+        # a party that was cancelled before a reset and runs after it must not break the next generation
         if waiter.want == self._generation:
             self._depart()
 

@@ -98,7 +98,7 @@ class BlockingWatch(AsyncBlock):
     """
 
     def __init__(self, threshold: float = 0.1, on_block: Callable[[Blocked], object] | None = None) -> None:
-        """Make one that watches nothing before it is entered; outside a running loop too."""
+        """Make a watch, which sees nothing before it is entered; outside a running loop too."""
         if not threshold > 0:
             raise ValueError(f"threshold must be more than 0 seconds, not {threshold!r}")
         if on_block is not None and not callable(on_block):

@@ -46,7 +46,7 @@ class CircuitBreakerStatistics:
     calls: int
     """The number of calls in the window.
 
-    While half open, it is that of the probes; while open, the one that made it open.
+    While half open, the number of probes; while open, the number that made it open.
     """
     failures: int
     """The number of `calls` that failed."""
@@ -82,17 +82,17 @@ class CircuitBreaker(AsyncBlock):
     `probe_seconds` loses its place to the next call.
 
     A call that raises what `ignore` matches, or that is cancelled, does not count, and frees its place as a probe;
-    one that raises what `record` matches has failed; any other is a success. Both take exception classes or a function
-    of the exception. An exception group is a failure if any exception in it is. What began in one state says nothing in
-    the next: its outcome is dropped. Mistakes of the program say nothing about the service either: a call with wrong
-    arguments, or of anything but an async function, is a `TypeError` that does not count.
+    a call that raises what `record` matches has failed; any other is a success. Both take exception classes or a
+    function of the exception. An exception group is a failure if any exception in it is. What began in one state
+    says nothing in the next: its outcome is dropped. Mistakes of the program say nothing about the service either:
+    a call with wrong arguments, or of anything but an async function, is a `TypeError` that does not count.
 
-    `state` and the rest are those of this process; nothing is shared. `observer` gets the event ``breaker.changed``
-    (name, old, new). What a function in `record` or `ignore` or a listener raises is logged with its traceback, as a
-    warning of the logger "tenure", and is the `error` of the event ``breaker.matcher_failed`` (name) or
-    ``breaker.listener_failed`` (name, old, new); the call goes on, and the one that could not be matched says nothing.
-    `name` is for events and messages. Times are in seconds of the loop's clock. TypeError or ValueError
-    for settings that make no sense.
+    `state` and the rest are those of this process; nothing is shared. `observer` gets the event
+    ``breaker.changed`` (name, old, new). What a function in `record` or `ignore` or a listener raises is logged
+    with its traceback, as a warning of the logger "tenure", and is the `error` of the event
+    ``breaker.matcher_failed`` (name) or ``breaker.listener_failed`` (name, old, new); the call goes on, and an
+    outcome that could not be matched says nothing. `name` is for events and messages. Times are in seconds of the
+    loop's clock. TypeError or ValueError for settings that make no sense.
 
     Cancellation: a cancelled call has no effect on the breaker.
 
@@ -374,5 +374,5 @@ def _brought_to_front(breaker: CircuitBreaker, inside: Entered | None) -> Entere
         raise RuntimeError(f"{breaker!r}: left in another task than it was entered in")
     if inside[0] is breaker:
         return inside
-    _, permit, since, rest = _brought_to_front(breaker, inside[3])
-    return (breaker, permit, since, (inside[0], inside[1], inside[2], rest))
+    _, permit, since, outer = _brought_to_front(breaker, inside[3])
+    return (breaker, permit, since, (inside[0], inside[1], inside[2], outer))

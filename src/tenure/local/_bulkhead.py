@@ -149,7 +149,7 @@ class Bulkhead:
 
     async def _enter(self, kind: Hashable, timeout: float | None) -> None:
         state = self._kinds[kind]
-        # while a call waits nothing is free, so one that finds a free place overtakes none
+        # while a call waits nothing is free, so a call that finds a free place overtakes none
         if self._in_use < self._limit:
             self._take(state)
             try:
@@ -196,7 +196,7 @@ class Bulkhead:
             state.line.grant(head, None)
 
     def _left(self, kind: Hashable, waiter: Waiter[int, None]) -> None:
-        # one that leaves without a place admits no other: those behind it wait for the same
+        # a call that leaves without a place admits no other: the calls behind it wait for the same
         if waiter.granted:
             self._leave(kind)
 

@@ -1,6 +1,6 @@
 """Many puts, few flushes: what is put within a window goes out together, one value for each key.
 
-The timing is that of lodash's `debounce` (wait, maxWait, leading), of all puts together: each put starts the
+The timing is as in lodash's `debounce` (wait, maxWait, leading), for all puts together: each put starts the
 window anew, and a batch goes out when the window has passed without one, when `max_wait` has passed since its
 first put, or when it has `max_items` keys. What is decided is plain and synchronous (`put`, `_next`); one job
 sleeps and flushes.
@@ -130,7 +130,7 @@ class Coalescer(AsyncBlock, AsyncContextManagerMixin, Generic[K, V]):
         merge: Callable[[V, V], V] | None = None,
         close_timeout: float | None = None,
     ) -> None:
-        """Make one that gathers nothing before it is entered; outside a running loop too."""
+        """Make a coalescer, which gathers nothing before it is entered; outside a running loop too."""
         if not callable(flush):
             raise TypeError(f"flush must be an async function, not {flush!r}")
         if not window >= 0:

@@ -3,7 +3,7 @@
 Within a key it works as a `Pool`: a borrower that finds nothing idle waits in the key's line for what is returned or
 created, first come first served. Keys compete for slots. When all are in use, the resource that has been
 idle longest is closed to make room; when nothing is idle, a returned one is closed if a task of another key has
-waited longer than all of its own. So a busy key cannot starve a quiet one.
+waited longer than all of its own. So a busy key cannot starve an idle one.
 
 A key is forgotten when it has no resource and no waiter. Counting waiters in is what maps of locks get
 wrong (LightRAG #3439), and forgetting them late is how they leak (aden-hive #2584).
@@ -98,8 +98,8 @@ class KeyedPool(Lending[T, Asked[K], KeyedEntry[K, T]], Generic[K, T]):
       no further task shares such a one;
     - `check_timeout`, `create_timeout`, `close_timeout`: how long a call of check or reset, of create, of close may
       take. Leaving the pool also waits `close_timeout` for what is still lent, and then closes that too;
-    - `check_after_idle`: one that was used or checked within this time is lent without a check;
-    - `leak_after`: one that is lent for longer is reported, with the place where it was taken.
+    - `check_after_idle`: a resource used or checked within this time is lent without a check;
+    - `leak_after`: a resource lent for longer is reported, with the place where it was taken.
 
     A body that raises an exception has its resource reset, or checked if there is no `reset`; one that was cancelled
     has it reset, or closed if there is no `reset`. What fails that is closed. A shared resource is reset when the last
@@ -249,7 +249,7 @@ class KeyedPool(Lending[T, Asked[K], KeyedEntry[K, T]], Generic[K, T]):
         return subpool
 
     def _take(self, want: Asked[K]) -> KeyedEntry[K, T] | None:
-        """Lend what can be had at once; one that is due for a check is not shared before that."""
+        """Lend a resource if one is free; a resource that is due for a check is not shared before that."""
         subpool = self._subpools.get(want.key)
         if subpool is None or subpool.line:
             return None
@@ -272,7 +272,7 @@ class KeyedPool(Lending[T, Asked[K], KeyedEntry[K, T]], Generic[K, T]):
         return None
 
     def _shared(self, subpool: SubPool[K, T], time: float) -> KeyedEntry[K, T] | None:
-        """Return the one that others may share, unless it is too old for that."""
+        """Return the resource that others may share, unless it is too old for that."""
         if subpool.shared is not None and self._state.worn(subpool.shared, time):
             subpool.shared = None  # its users go on with it
         return subpool.shared
@@ -337,7 +337,7 @@ class KeyedPool(Lending[T, Asked[K], KeyedEntry[K, T]], Generic[K, T]):
         self._look_at(subpool)
 
     def _give_back(self, entry: KeyedEntry[K, T]) -> None:
-        """Hand one that is in order to the next, or keep it, when its last user has left."""
+        """Hand a resource in order to the next waiter, or keep it, when its last user has left."""
         subpool = entry.subpool
         if entry not in subpool.lent:
             return  # closed under its borrowers' hands

@@ -96,9 +96,9 @@ class Pool(Lending[T, None, Entry[T]], Generic[T]):
     - `max_lifetime`: closed at this age (up to 2.5 % sooner, so that not all end at once), but never while lent;
     - `check_timeout`, `create_timeout`, `close_timeout`: how long a call of check or reset, of create, of close may
       take. Leaving the pool also waits `close_timeout` for what is still lent, and then closes that too;
-    - `check_after_idle`: one that was used or checked within this time is lent without a check;
+    - `check_after_idle`: a resource used or checked within this time is lent without a check;
     - `check_every`: an idle one is checked this often, and replaced if it fails;
-    - `leak_after`: one that is lent for longer is reported, with the place where it was taken.
+    - `leak_after`: a resource lent for longer is reported, with the place where it was taken.
 
     A body that raises an exception has its resource reset, or checked if there is no `reset`; one that was cancelled,
     or was left by any other BaseException, has it reset, or closed if there is no `reset`. What fails that is closed.
@@ -257,7 +257,7 @@ class Pool(Lending[T, None, Entry[T]], Generic[T]):
     # lending
 
     def _take(self, want: None) -> Entry[T] | None:  # noqa: ARG002
-        """Take an idle one that is not too old."""
+        """Take an idle resource that is not too old."""
         state = self._state
         while state.idle:
             time = now()

@@ -32,6 +32,6 @@ class Entry(Generic[T]):
         """The time at which the resource was last taken from the idle ones."""
 
     @property
-    def about(self) -> Mapping[str, object]:
+    def fields(self) -> Mapping[str, object]:
         """The fields that name the resource in events."""
         return _NOTHING

@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 class _Unsaid(int):
-    """The priority of a put that does not say one: a zero that differs from one that was passed."""
+    """The priority of a put without a `priority`: a zero that differs from a zero that was passed."""
 
 
 _UNSAID = _Unsaid(0)
@@ -113,7 +113,7 @@ class _Queue(Generic[T]):
             self._serve()
         self._let_in()
 
-    # the order in which putters wait for room: that of their arrival
+    # the order in which putters wait for room: the order of their arrival
 
     def _next_putter(self) -> Waiter[Entry[T], None] | None:
         return self._putters.head()
@@ -348,7 +348,7 @@ class Queue(_Queue[T]):
 
 
 class PriorityQueue(_Queue[T]):
-    """A queue of at most `max_size` items of which the one with the highest priority is taken first.
+    """A queue of at most `max_size` items of which the item with the highest priority is taken first.
 
     Among equal priorities it is first in, first out; items are never compared. Putters that wait for room are
     admitted in the same order. With `aging`, an item that was put (or waits to be put) more than that many seconds ago

@@ -12,7 +12,7 @@ goes in if the lock is free and no waiting reader is ahead. The policies differ 
   that waited for its end. So a writer is overtaken only while it could not have gone in anyway; what that adds
   to its wait is the time for which the last that overtook it stays in.
 
-A task that leaves the line, whatever it wanted, runs the same loop as one that gives the lock back
+A task that leaves the line, whatever it wanted, runs the same loop as a task that gives the lock back
 (`RWLock._let_in`): the readers behind a writer that gave up go in.
 """
 

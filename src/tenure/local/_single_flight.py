@@ -87,7 +87,7 @@ class SingleFlight(AsyncBlock, AsyncContextManagerMixin):
     """Lets one call for each key run at a time, and returns its result, or raises its error, in all waiting tasks.
 
     Nothing is kept: a call that comes after the end starts anew. There is no limit on the number of keys, and
-    one that is not being called takes no memory.
+    a key that is not being called takes no memory.
 
     It may be used as it is; then a call runs inside of the first caller. Or with ``async with
     SingleFlight() as flight``; then calls run in a task group of the object, and leaving the block refuses new

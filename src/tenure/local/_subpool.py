@@ -32,7 +32,7 @@ class KeyedEntry(Entry[T], Generic[K, T]):
         self.users = 1
 
     @property
-    def about(self) -> Mapping[str, object]:
+    def fields(self) -> Mapping[str, object]:
         """The fields that name the resource in events."""
         return MappingProxyType({"key": self.subpool.key})
 
@@ -69,7 +69,7 @@ class SubPool(Generic[K, T]):
         self.lent: dict[KeyedEntry[K, T], None] = {}
         """The entries that a borrower has, checks or is about to get."""
         self.shared: KeyedEntry[K, T] | None = None
-        """The one that is lent and that others may share."""
+        """The lent entry that others may share."""
         self.creator: Job | None = None
         self.closing = 0
         self.probing = 0

@@ -227,7 +227,7 @@ class Threads:
         call = _Call(self, _inside.get())
         try:
             with anyio.move_on_after(timeout):
-                # made for each call: one that is kept would bind the object to one kind of loop
+                # made for each call: a kept one would bind the object to one kind of loop
                 unlimited = anyio.CapacityLimiter(inf)
                 return await anyio.to_thread.run_sync(
                     self._in_thread, call, fn, args, abandon_on_cancel=True, limiter=unlimited
@@ -294,7 +294,7 @@ def _where(thread: int) -> str:
     frame = sys._current_frames().get(thread)  # pyright: ignore[reportPrivateUsage]
     if frame is None:
         return ""
-    frames = list(takewhile(lambda one: one[0].f_code is not _IN_THREAD, traceback.walk_stack(frame)))
+    frames = list(takewhile(lambda pair: pair[0].f_code is not _IN_THREAD, traceback.walk_stack(frame)))
     while frames and is_ours(frames[-1][0].f_code.co_filename):
         frames.pop()
     return "".join(traceback.StackSummary.extract(reversed(frames)).format()).rstrip()

@@ -18,7 +18,7 @@ def is_ours(filename: str) -> bool:
 
 def trimmed(trace: TracebackType | None) -> TracebackType | None:
     """The traceback from the first frame of somebody else on; all of it if there is none."""
-    found = trace
-    while found is not None and is_ours(found.tb_frame.f_code.co_filename):
-        found = found.tb_next
-    return found or trace
+    start = trace
+    while start is not None and is_ours(start.tb_frame.f_code.co_filename):
+        start = start.tb_next
+    return start or trace

@@ -113,8 +113,8 @@ def _write(level: int, event: str, fields: Mapping[str, object]) -> None:
 
 def _left_out(kind: str, count: int) -> None:
     event, _, queue = kind.partition(" queue=")
-    about = {"queue": queue} if queue else {}
-    _write(logging.WARNING, event, {**about, "left_out": count})
+    fields = {"queue": queue} if queue else {}
+    _write(logging.WARNING, event, {**fields, "left_out": count})
 
 
 def log(

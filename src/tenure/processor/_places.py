@@ -19,7 +19,7 @@ _LEND_AFTER = 0.1
 
 
 class SharedSlots:
-    """The places of all kinds in this process. Source: the sharing is that of `Bulkhead`."""
+    """The places of all kinds in this process. Source: the sharing of `Bulkhead`."""
 
     def __init__(self, shares: Mapping[str | None, int]) -> None:
         self.size = sum(shares.values())

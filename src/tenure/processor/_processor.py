@@ -203,8 +203,8 @@ class Processor(AsyncBlock, AsyncContextManagerMixin):
     def queue(self, kind: str | None = None) -> WorkQueue:
         """The queue of a kind: for results, cancelling, dead letters. Raises `ValueError` if there is no such kind."""
         if kind not in self._queues:
-            known = ", ".join(repr(each) for each in self._queues)
-            raise ValueError(f"kind must be one of {known}, not {kind!r}")
+            names = ", ".join(repr(each) for each in self._queues)
+            raise ValueError(f"kind must be one of {names}, not {kind!r}")
         return self._queues[kind]
 
     async def join(self) -> None:

@@ -143,8 +143,8 @@ class LuaGuard:
     def script(self, script: str) -> str:
         """The guard and then `script`; always the same text for the same script, so it can be loaded once."""
         # the line that names the engine has to stay the first
-        first, end, rest = script.partition("\n") if script.startswith("#!") else ("", "", script)
-        return first + end + _PRELUDE + rest
+        first, end, body = script.partition("\n") if script.startswith("#!") else ("", "", script)
+        return first + end + _PRELUDE + body
 
     @contextmanager
     def refusals(self) -> Generator[None]:

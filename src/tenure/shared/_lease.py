@@ -70,8 +70,8 @@ class HoldRequest(LeaseRequest):
 class Lease(Guarded, Held):
     """A hold, for as long as the block lasts.
 
-    `token` is the fence: it is higher than that of every earlier grant. Send it with each write, and let the receiver
-    refuse lower ones. `lost` is None, or why the lease was lost.
+    `token` is the fence: it is higher than the token of every earlier grant. Send it with each write, and let the
+    receiver refuse lower ones. `lost` is None, or why the lease was lost.
     Thread safety: `check` and `remaining` belong on the event loop's thread.
     """
 
@@ -208,9 +208,9 @@ class Hold(LeasedBlock[H, Grant, None]):
         self.grant = obtained
         if self._store.observer is not None:
             started, self._since = self._since, now()
-            about = {"waited": self._since - started, **self._store.availability.outage(started)}
+            fields = {"waited": self._since - started, **self._store.availability.outage(started)}
             token = obtained.answer.token
-            self._store.reporter.notice("lease.acquired", key=self._key, token=token, **about)
+            self._store.reporter.notice("lease.acquired", key=self._key, token=token, **fields)
         return self._kind(self._request, obtained, scope)
 
     def _give_back(self, held: H, error: BaseException | None) -> None:

@@ -22,7 +22,7 @@ def in_the_way(session: Session, mapper: Mapper[Any], row: object, refusal: Inte
         return False
     connection = session.connection(bind_arguments={"mapper": mapper})
     columns = connection.scalars(text(INDEX_COLUMNS), {"schema": schema, "constraint": constraint}).all()
-    keys = {column: known.key for known in mapper.column_attrs for column in known.columns}
+    keys = {column: attribute.key for attribute in mapper.column_attrs for column in attribute.columns}
     values = inspect(row).dict
     same: list[Any] = []
     for name in columns:

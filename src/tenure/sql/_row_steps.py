@@ -60,11 +60,11 @@ def _read_or_insert(
     wanted: Wanted, is_sqlite: bool
 ) -> Generator[Step, list[Row], tuple[Row, bool] | Exception]:
     """The row and whether it was created, or the refusal after which another attempt may do better."""
-    found = yield from _read(wanted)
+    existing = yield from _read(wanted)
     if not is_sqlite:
         yield None
-    if found is not None:
-        return found, False
+    if existing is not None:
+        return existing, False
     table = _table(wanted.table)
     if is_sqlite:
         # deletes nothing, but it is a write: it begins the transaction, and a writer sees everything
@@ -84,8 +84,8 @@ def _read_or_insert(
             yield f"RELEASE SAVEPOINT {_SAVEPOINT}", {}
         if not has_code(refusal) or not collides(refusal):
             raise
-        if (found := (yield from _read(wanted))) is not None:
-            return found, False
+        if (existing := (yield from _read(wanted))) is not None:
+            return existing, False
         if is_sqlite or (yield from _is_in_the_way(wanted, refusal)):
             raise
         (level,) = yield "SELECT current_setting('transaction_isolation') AS name", {}
@@ -95,10 +95,10 @@ def _read_or_insert(
 
 
 def _read(wanted: Wanted) -> Generator[Step, list[Row], Row | None]:
-    found = yield from _matching("*", wanted.table, wanted.where, 2)
-    if len(found) > 1:
+    rows = yield from _matching("*", wanted.table, wanted.where, 2)
+    if len(rows) > 1:
         raise ValueError(f"where must fit one row, not several: {wanted}")
-    return found[0] if found else None
+    return rows[0] if rows else None
 
 
 def _is_in_the_way(wanted: Wanted, refusal: Exception) -> Generator[Step, list[Row], bool]:
@@ -108,8 +108,8 @@ def _is_in_the_way(wanted: Wanted, refusal: Exception) -> Generator[Step, list[R
     schema, table, constraint = names
     if wanted.table.rpartition(".")[2] != table:
         return False
-    found = yield INDEX_COLUMNS, {"schema": schema, "constraint": constraint}
-    columns = [row["attname"] for row in found]
+    rows = yield INDEX_COLUMNS, {"schema": schema, "constraint": constraint}
+    columns = [row["attname"] for row in rows]
     if not columns or not wanted.values.keys() >= set(columns):
         return False
     same = yield from _matching("1", wanted.table, {column: wanted.values[column] for column in columns}, 1)

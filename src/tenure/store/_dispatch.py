@@ -197,8 +197,8 @@ class Dispatcher:
         if call.tries - call.repeats > 1 and not call.resent:
             call.resent = True
             operation = call.operation
-            about = {"operation": type(operation).__name__, "key": operation.key}
-            self._availability.reporter.inform("operation.resent", **about, **self._availability.outage())
+            fields = {"operation": type(operation).__name__, "key": operation.key}
+            self._availability.reporter.inform("operation.resent", **fields, **self._availability.outage())
         self._under_way[call] = None
         self._submitting = True
         try:

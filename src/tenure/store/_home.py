@@ -13,7 +13,7 @@ from tenure.waiting import this_loop
 class LoopAffinity:
     """The thread and the loop in which a store was opened. After a fork the child has none.
 
-    While another loop of this thread runs, that of the store does not: a caller would wait for ever.
+    While another loop of this thread runs, the store's loop does not: a caller would wait for ever.
 
     `thread` is compared with `get_ident()` right before anything is sent: that costs next to nothing, and two threads
     or processes on one connection would ruin it for both.

@@ -1,4 +1,4 @@
-"""Asking the engine again for those that wait, when no hint has come: one question for all that wait for a key."""
+"""Asking the engine again for waiters without a hint: one question for all waiters of a key."""
 
 from __future__ import annotations
 
@@ -79,19 +79,19 @@ class Reasker:
 
     def _ask_group(self, key: str, session: Session, group: list[InQueue]) -> None:
         # a portion at a time, so that others get their turn between
-        part, rest = group[:CAP], group[CAP:]
+        part, others = group[:CAP], group[CAP:]
         ask = Ask(session.id, key, tuple(acquisition.name for acquisition in part))
-        session.dispatcher.send(ask, partial(self._on_answers, key, session, part, rest))
+        session.dispatcher.send(ask, partial(self._on_answers, key, session, part, others))
 
     def _on_answers(
-        self, key: str, session: Session, part: list[InQueue], rest: list[InQueue], answers: object
+        self, key: str, session: Session, part: list[InQueue], others: list[InQueue], answers: object
     ) -> None:
         if not isinstance(answers, Asked):  # an error; GONE comes to light at the next heartbeat
             if key in self._by_key:
                 self._ask_later(key, _AFTER_AN_ERROR)
             return
-        if rest := [acquisition for acquisition in rest if not acquisition.ended]:
-            self._ask_group(key, session, rest)
+        if others := [acquisition for acquisition in others if not acquisition.ended]:
+            self._ask_group(key, session, others)
         for acquisition, answer in zip(part, answers.answers, strict=True):
             match answer:
                 case Queued():

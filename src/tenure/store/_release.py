@@ -10,7 +10,7 @@ The states of a release:
 |         |            |           | `StoreClosed`           | settled, without an answer         |
 | refused | True       | False     | the session's heartbeat | sent                               |
 
-Until it is settled it stands in `Session.unreleased`; one that stands there for a ttl ends the session.
+Until it is settled it stands in `Session.unreleased`; a release that stands there for a ttl ends the session.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ class PendingRelease:
 
     `since` is when it was handed over.
 
-    It is sent once `after` has been answered, whatever the answer is. One that the engine refuses with an error is sent
-    again at the session's next heartbeats, until the store closes.
+    It is sent once `after` has been answered, whatever the answer is. If the engine refuses it with an error, it
+    is sent again at the session's next heartbeats, until the store closes.
     """
 
     __slots__ = ("_operation", "_parked", "_refused", "answer", "session", "settled", "since")

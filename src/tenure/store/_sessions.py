@@ -176,7 +176,7 @@ class Session:
             self.lost = reason
             self._report_end(reason)
             self.dismiss(reason)
-            # a body around the one that waits may hold something under this session, and has to end with it
+            # a body around the waiting one may hold something under this session, and has to end with it
             for unreleased in self.unreleased:
                 unreleased.wake()
             self._close_if_left()

@@ -46,7 +46,7 @@ class Listener(Protocol):
         """A hint came; MISSED means that others may have been lost. Must not raise."""
         ...
 
-    def on_found(self, session: Session, one: SessionItem) -> None:
+    def on_found(self, session: Session, item: SessionItem) -> None:
         """The engine has this item of a session. The listener releases it if it does not know it. Must not raise."""
         ...
 
@@ -235,10 +235,8 @@ class Store(AsyncBlock, AsyncContextManagerMixin):
     def key(self, kind: str, name: str) -> str:
         """The engine's key of a named object; `Store.key(store, ...)` also checks that `store` is one."""
         if not isinstance(self, Store):  # pyright: ignore[reportUnnecessaryIsInstance] users are not all type-checked
-            given = type(self)
-            shown = (
-                given.__name__ if given.__module__ == "builtins" else f"{given.__module__}.{given.__name__}"
-            )
+            cls = type(self)
+            shown = cls.__name__ if cls.__module__ == "builtins" else f"{cls.__module__}.{cls.__name__}"
             raise TypeError(f"store must be an open store, from open_store(...), not {shown}")
         return self.prefix(kind) + check_name("name", name)
 
@@ -333,7 +331,7 @@ class Store(AsyncBlock, AsyncContextManagerMixin):
         return listener
 
     def unlisten(self, key: str, listener: Listener) -> None:
-        """Send this listener for a key no more hints; another one that was made since keeps receiving them."""
+        """Send this listener for a key no more hints; a listener that was made since keeps receiving them."""
         if self._listeners.get(key) is listener:
             del self._listeners[key]
 
@@ -386,12 +384,12 @@ class Store(AsyncBlock, AsyncContextManagerMixin):
         else:
             listener.on_hint(hint)
 
-    def _on_found(self, session: Session, one: SessionItem) -> None:
-        listener = self._listeners.get(one.key) if one.family in OF_QUEUES else None
+    def _on_found(self, session: Session, item: SessionItem) -> None:
+        listener = self._listeners.get(item.key) if item.family in OF_QUEUES else None
         if listener is not None:
-            listener.on_found(session, one)
-        elif one.name not in self._acquisitions.by_name:
-            PendingRelease(release_for(session.id, one), session)
+            listener.on_found(session, item)
+        elif item.name not in self._acquisitions.by_name:
+            PendingRelease(release_for(session.id, item), session)
 
     def _fail(self, fault: Exception) -> None:
         """A job has ended by a fault: nothing can be sent any more."""

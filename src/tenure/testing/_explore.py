@@ -1,4 +1,4 @@
-"""Running a scenario under many schedules, on both loops, and telling the one that breaks it."""
+"""Running a scenario under many schedules, on both loops, and reporting the schedule that breaks it."""
 
 from __future__ import annotations
 
@@ -162,8 +162,8 @@ def _failure(
     error = alone(error)
 
     def fails(choose: Callable[[int], int]) -> tuple[bool, list[int]]:
-        _, found, made = _run(scenario, backend, ways, choose)
-        return found is not None and type(alone(found)) is type(error), made
+        _, problem, made = _run(scenario, backend, ways, choose)
+        return problem is not None and type(alone(problem)) is type(error), made
 
     shortest = shrunk(fails, choices)
     director, again, choices = _run(scenario, backend, ways, _repeating(shortest), tracing=True)

@@ -74,7 +74,7 @@ class LeapingClock:
     It shows what `clock` shows, without one the time of the running event loop, plus the sum of its leaps. Hand it to a
     `FaultyEngine` too, for its `jump`.
 
-    Thread safety: that of `clock`; the loop's time can only be read on the loop's thread.
+    Thread safety: as `clock`'s; the loop's time can only be read on the loop's thread.
     """
 
     def __init__(self, clock: Callable[[], float] = anyio.current_time) -> None:
@@ -95,13 +95,13 @@ class LeapingClock:
 
 
 class FaultyEngine(Engine):
-    """An engine around another one that passes everything on, except for the faults that were asked for.
+    """An engine around another engine: it passes everything on, except for the requested faults.
 
-    Faults come planned, one by one (`plan`), or at random: `rates` says for each fault how likely it is to hit a batch
-    (or a hint), and the same `seed` repeats the same draws. A planned fault goes first. At most one fault hits a batch.
-    `delay` is how many seconds `Fault.DELAY` takes, and for how long at most a batch waits to be overtaken. `pause`
-    freezes the link until `resume`, `pause_session` one process's part of it. `clock` is the one that was given to the
-    engine inside, if `jump` shall move it.
+    Faults come planned, one by one (`plan`), or at random: `rates` says for each fault how likely it is to hit a
+    batch (or a hint), and the same `seed` repeats the same draws. A planned fault goes first. At most one fault
+    hits a batch. `delay` is how many seconds `Fault.DELAY` takes, and for how long at most a batch waits to be
+    overtaken. `pause` freezes the link until `resume`, `pause_session` one process's part of it. `clock` is the
+    clock that was given to the engine inside, if `jump` shall move it.
 
     Each store that is opened on it gets a link of its own (`link`), on which operations travel in batches, one batch at
     a time in each shard of the engine inside; over the memory engine too. Batches of several stores that are in flight
@@ -203,7 +203,7 @@ class FaultyEngine(Engine):
         self._deliver_held_back()
 
     def jump(self, seconds: float) -> None:
-        """Have the clock of the engine inside leap, forwards or (below 0) backwards; that of the stores does not move.
+        """Have the clock of the engine inside leap, forwards or (below 0) backwards; the stores' clock stays.
 
         Raises `RuntimeError` if this object was made without `clock`. A server's clock cannot be moved from here.
         """

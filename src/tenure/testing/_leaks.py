@@ -93,14 +93,14 @@ class LeakCheck:
             self._refuse(left)
 
     def _present(self) -> dict[tuple[str, object], str]:
-        found: dict[tuple[str, object], str] = {}
+        present: dict[tuple[str, object], str] = {}
         if self._kinds["task"]:
-            found.update(_tasks())
+            present.update(_tasks())
         if self._kinds["thread"]:
-            found.update(_threads())
+            present.update(_threads())
         if self._kinds["file"]:
-            found.update(_files())
-        return found
+            present.update(_files())
+        return present
 
     def _left(self) -> dict[tuple[str, object], str]:
         left = {key: text for key, text in self._present().items() if key not in self._before}
@@ -185,14 +185,14 @@ def _files() -> dict[tuple[str, object], str]:
         names = os.listdir("/proc/self/fd")  # noqa: PTH208
     except OSError:
         return {}
-    found: dict[tuple[str, object], str] = {}
+    files: dict[tuple[str, object], str] = {}
     for name in names:
         try:
             target = os.readlink(f"/proc/self/fd/{name}")  # noqa: PTH115
         except FileNotFoundError:
             continue  # the listing's own
-        found["file", (int(name), target)] = f"file {name}: {target}"
-    return found
+        files["file", (int(name), target)] = f"file {name}: {target}"
+    return files
 
 
 def _as_socket(key: tuple[str, Any]) -> str | None:

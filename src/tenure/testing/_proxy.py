@@ -180,8 +180,8 @@ class FaultProxy(AsyncContextManagerMixin):
         if port is None:
             self._addresses = [(socket.AF_UNIX, host)]
         else:
-            found = await anyio.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-            self._addresses = [(family, address) for family, *_, address in found]
+            addresses = await anyio.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+            self._addresses = [(family, address) for family, *_, address in addresses]
         with socket.create_server((self.host, 0)) as listener:
             listener.setblocking(False)
             self.port = listener.getsockname()[1]

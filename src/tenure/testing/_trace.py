@@ -59,15 +59,15 @@ def where(coroutine: Any) -> str:
 def _innermost(awaitable: Any) -> Any:
     loops = [loop.__file__ for name in ("anyio", "asyncio", "trio") if (loop := sys.modules.get(name))]
     folders = tuple(str(Path(file).parent) for file in loops if file)
-    found = None
+    innermost = None
     while awaitable is not None:
         for prefix, following in (("cr", "cr_await"), ("gi", "gi_yieldfrom"), ("ag", "ag_await")):
             frame = getattr(awaitable, f"{prefix}_frame", None)
             if frame is not None:
                 if not frame.f_code.co_filename.startswith(folders):
-                    found = frame
+                    innermost = frame
                 awaitable = getattr(awaitable, following, None)
                 break
         else:
             break
-    return found
+    return innermost

@@ -151,8 +151,8 @@ class _Tasks:
         others = 0
         for holder in holders:
             name, coroutine = name_and_coroutine(holder)
-            if (known := self._names.get(id(coroutine))) is not None:
-                on.add(known)
+            if (label := self._names.get(id(coroutine))) is not None:
+                on.add(label)
             elif coroutine is None:
                 others += 1
             else:

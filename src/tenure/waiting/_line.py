@@ -26,7 +26,7 @@ Cancellation can meet a waiter in four windows:
   native ``task.cancel()`` does reach it, so the wait raises although it was granted, and the owner takes the
   thing back.
 
-One that is granted before it parks makes a checkpoint instead of parking; cancelled there, it is as in W3.
+A waiter that is granted before it parks makes a checkpoint instead of parking; cancelled there, it is as in W3.
 
 The states and the windows are those of the many locks that got one of them wrong (python/cpython#90155 and
 #112202, anyio #947, #1145 and #1170). Joining, granting and leaving cost O(1), wherever in the line: the waiters
@@ -101,7 +101,7 @@ class Line(Generic[T, V]):
     """Tasks that wait, first come first served unless the owner grants in another order.
 
     `on_leave` is called, synchronously and once, for each waiter that leaves: its `wait` raised, or `leave`
-    was called. It is not called for one that the owner failed itself.
+    was called. It is not called for a waiter that the owner failed itself.
 
     The owner's grant loop, which runs whenever something is given back, and in `on_leave`::
 
@@ -234,7 +234,7 @@ class Line(Generic[T, V]):
     def leave(self, waiter: Waiter[T, V]) -> None:
         """Give up the place, or what was granted; calls `on_leave`. Only before `wait` has returned.
 
-        Does nothing for one that has gone already.
+        Does nothing for a waiter that has gone already.
         """
         if waiter.gone:
             return

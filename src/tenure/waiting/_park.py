@@ -92,7 +92,7 @@ class Parked(Protocol):
 def park() -> Parked:
     """Return what the current task may await, once, to be parked.
 
-    One that was woken before it is awaited does not park, and then the await is not a checkpoint.
+    If it was woken before it is awaited, it does not park, and then the await is not a checkpoint.
 
     Cancellation: see `Parked`.
     """
@@ -137,7 +137,7 @@ def new_scope() -> CancelScope:
 
 
 def this_loop() -> object:
-    """The loop of asyncio that runs in this thread, else None; on trio in guest mode that of its host."""
+    """The loop of asyncio that runs in this thread, else None; on trio in guest mode the loop of its host."""
     return asyncio._get_running_loop()
 
 

@@ -78,15 +78,16 @@ class Failures:
         now = anyio.current_time()
         kinds: dict[str, dict[str, Any]] = {}
         for state, failures in (("dead", dead), ("delayed", delayed)):
-            for one in failures:
+            for failure in failures:
                 kind = kinds.setdefault(
-                    one.type, {"type": one.type, "queue": name, "dead": 0, "delayed": 0, "latest": HOUR}
+                    failure.type,
+                    {"type": failure.type, "queue": name, "dead": 0, "delayed": 0, "latest": HOUR},
                 )
                 kind[state] += 1
-                if now - one.at <= kind["latest"]:
-                    kind |= {"latest": max(0.0, now - one.at), "task": one.task}
+                if now - failure.at <= kind["latest"]:
+                    kind |= {"latest": max(0.0, now - failure.at), "task": failure.task}
                     if self._errors:
-                        kind["error"] = one.error
+                        kind["error"] = failure.error
         return list(kinds.values())
 
     async def _dead(self, name: str, counts: QueueCounts) -> list[_Failure]:
@@ -141,5 +142,5 @@ class Failures:
 
 def type_of(error: str) -> str:
     """The name of the exception that a record begins with."""
-    found = re.match(r"[A-Za-z_][\w.]*(?=: |:?$)", error.partition("\n")[0])
-    return found[0] if found else "no exception"
+    match = re.match(r"[A-Za-z_][\w.]*(?=: |:?$)", error.partition("\n")[0])
+    return match[0] if match else "no exception"

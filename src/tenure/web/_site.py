@@ -100,12 +100,12 @@ class Site:
                 return as_json(200, self._watch.history.document())
             case "/failures.json":
                 return await self._reported(self._failures.read)
-            case path if (found := _TASKS.fullmatch(path)) is not None:
-                return await self._reported(lambda: self._about_tasks(found, request.query))
-            case path if (found := _COUNTS.fullmatch(path)) is not None:
-                return await self._reported(lambda: self._about_queue(found["queue"], request.query))
-            case path if (found := _RESOURCES.fullmatch(path)) is not None:
-                return await self._reported(lambda: self._about_pool(found["pool"], request.query))
+            case path if (match := _TASKS.fullmatch(path)) is not None:
+                return await self._reported(lambda: self._about_tasks(match, request.query))
+            case path if (match := _COUNTS.fullmatch(path)) is not None:
+                return await self._reported(lambda: self._about_queue(match["queue"], request.query))
+            case path if (match := _RESOURCES.fullmatch(path)) is not None:
+                return await self._reported(lambda: self._about_pool(match["pool"], request.query))
             case _:
                 return plain(404, f"there is no such page; {doc_page('reference/web')} lists all pages")
 
@@ -129,10 +129,10 @@ class Site:
             else as_json(200, document)
         )
 
-    async def _about_tasks(self, found: re.Match[str], query: str) -> dict[str, Any] | None:
-        queue = check_name("the name of the queue", found["queue"])
-        if found["id"] is not None:
-            return await self._tasks.one(queue, int(found["id"]))
+    async def _about_tasks(self, match: re.Match[str], query: str) -> dict[str, Any] | None:
+        queue = check_name("the name of the queue", match["queue"])
+        if match["id"] is not None:
+            return await self._tasks.one(queue, int(match["id"]))
         state, after, limit, find = _parameters(query, "state", "after", "limit", "find")
         most = _limit(limit, 50, 500)
         if len(find.encode()) > _LONGEST_FIND:
@@ -169,10 +169,10 @@ class Site:
 
 def _parameters(query: str, *names: str) -> list[str]:
     """The values of parameters, "" for those that are missing. Raises `ValueError` for others."""
-    given = parse_qs(query, keep_blank_values=True)
-    if unknown := given.keys() - {*names, "token"}:
+    fields = parse_qs(query, keep_blank_values=True)
+    if unknown := fields.keys() - {*names, "token"}:
         raise ValueError(f"there is no parameter {min(unknown)}; there is {', '.join(names)}")
-    return [given.get(name, [""])[0] for name in names]
+    return [fields.get(name, [""])[0] for name in names]
 
 
 def _limit(text: str, default: int, most: int) -> int:

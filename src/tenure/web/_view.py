@@ -96,14 +96,14 @@ async def read_view(store: Store, limit: int = 1000) -> View:
     """Look at a store, at most at `limit` things of a kind. Raises `EngineError`, `StoreClosed`."""
     ping = await store.ping()
     kinds = ("queues", "holds", "pools", "sessions")
-    found = dict(
+    lists = dict(
         zip(kinds, await together(*(partial(names, store, kind, limit) for kind in kinds)), strict=True)
     )
     queues, keys, pools, processes = await together(
-        partial(read_queues, store, found["queues"]),
-        partial(read_keys, store, found["holds"]),
-        partial(read_pools, store, found["pools"]),
-        partial(read_processes, store, found["sessions"]),
+        partial(read_queues, store, lists["queues"]),
+        partial(read_keys, store, lists["holds"]),
+        partial(read_pools, store, lists["pools"]),
+        partial(read_processes, store, lists["sessions"]),
     )
     fleets = [key for key in keys if key.kind == _FLEET]
     keys = tuple(key for key in keys if key.kind != _FLEET)
@@ -116,21 +116,21 @@ async def read_view(store: Store, limit: int = 1000) -> View:
         processes=processes,
         processors=tuple(processor(key.name, key.holders) for key in fleets),
         deadlocks=await find_deadlocks(store, keys),
-        more=frozenset(kind for kind in kinds if len(found[kind]) >= limit),
+        more=frozenset(kind for kind in kinds if len(lists[kind]) >= limit),
     )
 
 
 async def names(store: Store, kind: str, limit: int = 1_000_000) -> list[str]:
     """The names of what there is of a kind in the store's namespace, in order."""
     prefix = "" if kind == "sessions" else f"{store.namespace}:"
-    found: dict[str, None] = {}
+    collected: dict[str, None] = {}
     after = ""
-    while len(found) < limit:
-        page = await store.call(ListKeys(kind, prefix, after, min(limit - len(found), _PAGE)))
-        found |= dict.fromkeys(page.names)
+    while len(collected) < limit:
+        page = await store.call(ListKeys(kind, prefix, after, min(limit - len(collected), _PAGE)))
+        collected |= dict.fromkeys(page.names)
         if not (after := page.next):
             break
-    return sorted(found)
+    return sorted(collected)
 
 
 async def read_queues(store: Store, keys: Sequence[str]) -> dict[str, QueueCounts]:
@@ -160,50 +160,50 @@ async def read_pools(store: Store, keys: Sequence[str]) -> tuple[SeenPool, ...]:
 
 
 async def _resources(store: Store, key: str) -> ResourcePage:
-    found: list[Resource] = []
+    resources: list[Resource] = []
     after = ""
     while True:
         page = await store.call(Resources(key, after))
-        found += page.resources
+        resources += page.resources
         if not (after := page.next):
-            return ResourcePage(tuple(found), page.waiting)
+            return ResourcePage(tuple(resources), page.waiting)
 
 
 async def read_processes(store: Store, sessions: Sequence[str]) -> tuple[SeenProcess, ...]:
     """The sessions of the processes that use this namespace, in the order of their names."""
     prefix = f"{store.namespace}:"
-    found: dict[str, SeenProcess] = {}
+    processes: dict[str, SeenProcess] = {}
     for process, items in await together(*(partial(_belongings, store, session) for session in sessions)):
-        mine = [one for one in items if one.key.startswith(prefix)]
+        mine = [item for item in items if item.key.startswith(prefix)]
         if mine or not items:
-            seen = found.setdefault(process, SeenProcess(process))
-            for one in mine:
-                _add(seen, one, *split_key(store, one.key))
-    found.pop("", None)  # of sessions that have ended
-    return tuple(found[process] for process in sorted(found))
+            seen = processes.setdefault(process, SeenProcess(process))
+            for item in mine:
+                _add(seen, item, *split_key(store, item.key))
+    processes.pop("", None)  # of sessions that have ended
+    return tuple(processes[process] for process in sorted(processes))
 
 
 async def _belongings(store: Store, session: str) -> tuple[str, list[SessionItem]]:
-    found: list[SessionItem] = []
+    items: list[SessionItem] = []
     process = after = ""
     while isinstance(page := await store.call(DescribeSession(session, after)), SessionPage):
         process, after = page.process, page.next
-        found += page.items
+        items += page.items
         if not after:
             break
-    return process, found
+    return process, items
 
 
-def _add(seen: SeenProcess, one: SessionItem, kind: str, name: str) -> None:
-    if one.family == "tasks":
+def _add(seen: SeenProcess, item: SessionItem, kind: str, name: str) -> None:
+    if item.family == "tasks":
         seen.tasks[name] = seen.tasks.get(name, 0) + 1
-    elif one.family == "takers":
+    elif item.family == "takers":
         seen.idle.add(name)
-    elif not one.held:
+    elif not item.held:
         seen.waits += 1
-    elif one.family == "holds" and kind != _FLEET:
+    elif item.family == "holds" and kind != _FLEET:
         seen.holds += 1
-    elif one.family == "claims":
+    elif item.family == "claims":
         seen.claims += 1
 
 
@@ -213,11 +213,11 @@ async def find_deadlocks(store: Store, keys: Sequence[SeenKey]) -> tuple[Deadloc
     Keys are not all looked at in one moment. So what is found is looked at again: a circle of waits that lasted from
     the first look to the second was there in between, all of it at once.
     """
-    found = _deadlocks(keys)
-    if not found:
+    deadlocks = _deadlocks(keys)
+    if not deadlocks:
         return ()
     waited_for = [f"{store.namespace}:{key.kind}:{key.name}" for key in keys if key.waiting]
-    before = [_circle(deadlock) for deadlock in found]
+    before = [_circle(deadlock) for deadlock in deadlocks]
     return tuple(
         deadlock
         for deadlock in _deadlocks(await read_keys(store, waited_for))

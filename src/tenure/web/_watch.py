@@ -42,6 +42,6 @@ class Watch:
         with anyio.move_on_after(_TIMEOUT):
             view = await read_view(self._store, _MOST)
             seen = document(self._store.url, self._store.namespace, view, self._flows.add(view))
-            self.history.add(seen, {one.name: one.minutes for one in view.processors})
+            self.history.add(seen, {processor.name: processor.minutes for processor in view.processors})
             return seen
         raise StoreUnavailable(f"{self._store.url}: no answer within {_TIMEOUT:g} s")

@@ -35,7 +35,7 @@ class DemoLog:
         self._path = path
 
     def make(self) -> None:
-        """Make the tables, and that of the guards."""
+        """Make the tables, and the table of the guards."""
         with self._writing() as connection:
             connection.executescript(_TABLES)
             connection.execute(SqlGuard.create_table())

@@ -47,16 +47,16 @@ exit code:
 
 def demo(words: Sequence[str]) -> int:
     """Run `tenure demo`. Raises `UsageError`, `TenureError`, `OSError`."""
-    given = _parser().parse_args(words)
-    check_backend(given.backend)
-    if given.web:
+    args = _parser().parse_args(words)
+    check_backend(args.backend)
+    if args.web:
         check_page("--web")
     if os.name != "posix":
         raise UsageError("tenure demo needs a POSIX system")
-    loop = {} if given.backend == "trio" else {"use_uvloop": given.backend == "uvloop"}
-    run = partial(anyio.run, backend="trio" if given.backend == "trio" else "asyncio", backend_options=loop)
-    if given.child is not None:
-        name, parent, folder = given.child.split(":", 2)
+    loop = {} if args.backend == "trio" else {"use_uvloop": args.backend == "uvloop"}
+    run = partial(anyio.run, backend="trio" if args.backend == "trio" else "asyncio", backend_options=loop)
+    if args.child is not None:
+        name, parent, folder = args.child.split(":", 2)
         run(work, Path(folder), name, int(parent))
         return 0
     # before its folder is made: it is to be deleted
@@ -64,7 +64,7 @@ def demo(words: Sequence[str]) -> int:
     try:
         # on a full disk it cannot be deleted either, and the demo has failed for that reason before
         with TemporaryDirectory(prefix="tenure-demo-", ignore_cleanup_errors=True) as folder:
-            return run(_Demo(given, Path(folder)).run)
+            return run(_Demo(args, Path(folder)).run)
     finally:
         signal.signal(signal.SIGTERM, signal.SIG_DFL if before is None else before)
 
@@ -91,11 +91,11 @@ def _parser() -> Parser:
 
 
 class _Demo:
-    def __init__(self, given: argparse.Namespace, folder: Path) -> None:
-        self._given = given
+    def __init__(self, args: argparse.Namespace, folder: Path) -> None:
+        self._args = args
         self._folder = folder
-        self._fleet = Fleet(folder, given.backend)
-        self._screen = Screen(given.seconds, self._fleet)
+        self._fleet = Fleet(folder, args.backend)
+        self._screen = Screen(args.seconds, self._fleet)
         self._handovers: list[float] = []
         self._problems: list[str] = []
         self._finished = False
@@ -122,7 +122,7 @@ class _Demo:
             with stop.ends() as scope:
                 async with unwrapped_task_group() as parts:
                     probe = StoreProbe(post.store)
-                    if self._given.web:
+                    if self._args.web:
                         self._screen.page = await parts.start(serve_page, post.store)
                         self._screen.say(f"{self._screen.page} shows it too")
                     parts.start_soon(probe.watch, partial(self._on_look, scope))
@@ -142,7 +142,7 @@ class _Demo:
         script = DemoScript(self._fleet, probe, post.log, self._screen.say)
         self._handovers = script.handovers
         try:
-            await script.tell(self._given.seconds)
+            await script.tell(self._args.seconds)
             sent = await close_counter(post.queue)
             self._screen.say(f"no more letters: the last one has the number {sent}")
             with anyio.fail_after(_TIMEOUT):

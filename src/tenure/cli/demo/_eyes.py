@@ -44,11 +44,11 @@ class StoreProbe:
         self._looked = anyio.Event()
         return self.view
 
-    async def until(self, what: str, found: Callable[[View], T | None]) -> T:
+    async def until(self, what: str, find: Callable[[View], T | None]) -> T:
         """Wait for a view in which something is found. Raises `NotSeen` after a minute, which names `what`."""
         with anyio.move_on_after(_TIMEOUT):
             while True:
-                if self.view is not None and (result := found(self.view)) is not None:
+                if self.view is not None and (result := find(self.view)) is not None:
                     return result
                 await self._looked.wait()
         raise NotSeen(f"after {_TIMEOUT:g} s this has not happened: {what}")

@@ -101,7 +101,7 @@ def frame(
         header, rows = _narrow(header), [_narrow(row) for row in rows]
     styles = [
         "bold",
-        *({"killed": "bad", "frozen": "bad"}.get(one.state, "") for one in fleet.members.values()),
+        *({"killed": "bad", "frozen": "bad"}.get(member.state, "") for member in fleet.members.values()),
     ]
     shown += zip(table(header, rows, nothing="").splitlines(), styles, strict=True)
     shown.append(("", ""))
@@ -121,7 +121,7 @@ def _letters(view: View) -> str:
 
 
 def _row(member: Member, view: View, fleet: Fleet) -> tuple[str, ...]:
-    mine = [one for one in view.processes if fleet.name_of(one.process) == member.name]
+    mine = [process for process in view.processes if fleet.name_of(process.process) == member.name]
     ledger, postmaster = (
         _part(member, view, fleet, kind, name, word)
         for kind, name, word in (("lock", LEDGER, "token"), ("election", POSTMASTER, "term"))
@@ -144,7 +144,7 @@ def _part(member: Member, view: View, fleet: Fleet, kind: str, name: str, word: 
     for holder in key.holders:
         if fleet.name_of(holder.process) == member.name:
             return f"{word} {holder.token}"
-    return "waits" if any(fleet.runs(member.name, one.process) for one in key.waiting) else "-"
+    return "waits" if any(fleet.runs(member.name, holder.process) for holder in key.waiting) else "-"
 
 
 def _styled(text: str, style: str) -> str:

@@ -83,16 +83,18 @@ class DemoScript:
         await self._back(caught.name)
 
     async def _kill_busy(self) -> None:
-        one = await self._stopped_busy()
-        name = self._fleet.name_of(one.process)
-        began = self._kill(_Caught(name, one.process, 0, letters_of(one)), "")
-        await self._ended([one.process])
+        process = await self._stopped_busy()
+        name = self._fleet.name_of(process.process)
+        began = self._kill(_Caught(name, process.process, 0, letters_of(process)), "")
+        await self._ended([process.process])
         self._say(f"what {name} had went to others {self._since(began)} later")
         await self._back(name)
 
     async def _kill_all(self) -> None:
         gone = [
-            one.process for one in (await self._probe.read()).processes if self._fleet.name_of(one.process)
+            process.process
+            for process in (await self._probe.read()).processes
+            if self._fleet.name_of(process.process)
         ]
         for name in self._fleet.members:
             self._fleet.kill(name)
@@ -146,20 +148,20 @@ class DemoScript:
                 view = await self._probe.read()
                 holder = holder_of(view, kind, name)
                 if holder is not None and holder.process == process:
-                    letters = sum(letters_of(one) for one in view.processes if one.process == process)
+                    letters = sum(letters_of(seen) for seen in view.processes if seen.process == process)
                     return _Caught(member, process, holder.token, letters)
             await self._let_go(member)
 
     async def _stopped_busy(self) -> SeenProcess:
         """Stop a worker that has letters."""
         while True:
-            busy = self._seen(lambda one: letters_of(one) > 0 and self._present(one.process) is not None)
+            busy = self._seen(lambda seen: letters_of(seen) > 0 and self._present(seen.process) is not None)
             process = random.choice(await self._probe.until("a worker has letters", busy)).process
             member = self._fleet.name_of(process)
             if await self._stop(member):
-                for one in (await self._probe.read()).processes:
-                    if one.process == process and letters_of(one):
-                        return one
+                for seen in (await self._probe.read()).processes:
+                    if seen.process == process and letters_of(seen):
+                        return seen
             await self._let_go(member)
 
     async def _stop(self, member: str) -> bool:
@@ -193,14 +195,16 @@ class DemoScript:
         self._say(f"{name} is back, as process {self._fleet.members[name].pid}", style="good")
 
     async def _is_there(self, name: str) -> None:
-        await self._probe.until(f"{name} works", self._seen(lambda one: self._fleet.runs(name, one.process)))
+        await self._probe.until(
+            f"{name} works", self._seen(lambda seen: self._fleet.runs(name, seen.process))
+        )
         self._fleet.members[name].state = "runs"
 
     async def _ended(self, processes: list[str]) -> None:
         """Wait until the sessions of the processes have ended."""
 
         def found(view: View) -> bool | None:
-            return None if any(one.process in processes for one in view.processes) else True
+            return None if any(process.process in processes for process in view.processes) else True
 
         await self._probe.until("the sessions of killed workers end", found)
 
@@ -215,7 +219,7 @@ class DemoScript:
         await self._probe.until("the workers begin", found)
 
     def _seen(self, matches: Callable[[SeenProcess], bool]) -> Callable[[View], list[SeenProcess] | None]:
-        return lambda view: [one for one in view.processes if matches(one)] or None
+        return lambda view: [process for process in view.processes if matches(process)] or None
 
     def _since(self, began: float) -> str:
         seconds = anyio.current_time() - began

@@ -78,7 +78,7 @@ class Lines:
             self._reading = False
 
     def close(self) -> None:
-        """Close the file that is open; one that a thread still waits for is left to it."""
+        """Close the open file; a file that a thread still waits for is left to it."""
         if not self._reading:
             self._leave()
 
@@ -222,27 +222,27 @@ class _Reader:
             raise UsageError(f"{self._name}: cannot be read ({problem.strerror})") from None
         self.regular = stat.S_ISREG(os.fstat(self._fd).st_mode)
         self.offset = 0
-        self._rest = b""
+        self._buffer = b""
         self._ended = False
 
     def lines(self, most: int) -> tuple[list[bytes], bytes]:
         """The next lines without their ends, and their bytes as they stand in the file; empty at the end of the
         file.
         """
-        rest = self._rest
-        while b"\n" not in rest:
-            if len(rest) > _LONGEST:
+        buffer = self._buffer
+        while b"\n" not in buffer:
+            if len(buffer) > _LONGEST:
                 raise UsageError(
                     f"{self._name}: the line at byte {self.offset} is longer than {_LONGEST} bytes; part it"
                 )
             chunk = self._more()
             if not chunk:
-                self._rest = b""
-                self.offset += len(rest)
-                return [rest] if rest else [], rest
-            rest += chunk
-        *lines, self._rest = rest.split(b"\n", most)
-        raw = rest[: len(rest) - len(self._rest)]
+                self._buffer = b""
+                self.offset += len(buffer)
+                return [buffer] if buffer else [], buffer
+            buffer += chunk
+        *lines, self._buffer = buffer.split(b"\n", most)
+        raw = buffer[: len(buffer) - len(self._buffer)]
         self.offset += len(raw)
         return lines, raw
 

@@ -62,15 +62,15 @@ class Snapshot:
 def snapshot(statistics: QueueStatistics, cursors: dict[str, Any], retried: int, rate: float) -> Snapshot:
     """The counts of the store, with the rate measured here."""
     position: Position = cursors.get(INPUT) or {"end": False, "share": None}
-    known, share = statistics.put, position["share"]
-    guess = known if position["end"] else ceil(known / share) if share else None
+    inputs, share = statistics.put, position["share"]
+    guess = inputs if position["end"] else ceil(inputs / share) if share else None
     others = statistics.discarded + statistics.cancelled + statistics.expired
     return Snapshot(
         done=statistics.done,
         dead=statistics.dead,
         others=others,
         retried=retried,
-        known=known,
+        known=inputs,
         exactly=position["end"],
         guess=guess,
         rate=rate,
@@ -82,8 +82,8 @@ def bar(s: Snapshot) -> str:
     """The line for a terminal."""
     of = s.guess or s.known
     full = 0 if not of else _BAR * s.ended // of
-    about = "" if s.exactly else "~" if s.guess is not None else ">"
-    parts = [f"[{'#' * min(full, _BAR):.<{_BAR}}] {s.ended:,}/{about}{of:,}", *_figures(s)]
+    sign = "" if s.exactly else "~" if s.guess is not None else ">"
+    parts = [f"[{'#' * min(full, _BAR):.<{_BAR}}] {s.ended:,}/{sign}{of:,}", *_figures(s)]
     return "  ".join(parts)
 
 
@@ -116,9 +116,9 @@ def duration(seconds: float) -> str:
     """A duration in words."""
     if seconds < 60:
         return f"{ceil(seconds)} s"
-    minutes, rest = divmod(ceil(seconds), 60)
+    minutes, secs = divmod(ceil(seconds), 60)
     if minutes < 60:
-        return f"{minutes} min {rest} s"
+        return f"{minutes} min {secs} s"
     return f"{minutes // 60} h {minutes % 60} min"
 
 
@@ -139,7 +139,7 @@ class Screen:
         self.above(self._stream, f"{printable(text)}\n")
 
     def draw(self, text: str) -> None:
-        """The bar, over the one before; an empty one takes it away."""
+        """Draw the bar over the last bar; an empty bar takes it away."""
         with self._lock:
             if text or self._bar:
                 self._bar = text[: get_terminal_size().columns - 1]
@@ -178,7 +178,7 @@ class _Above:
     def __init__(self, stream: TextIO, screen: Screen) -> None:
         self._stream = stream
         self._screen = screen
-        self._rest = ""
+        self._partial = ""
         self._lock = RLock()
 
     def __getattr__(self, name: str) -> Any:
@@ -187,10 +187,10 @@ class _Above:
     def write(self, text: str) -> int:
         """Write it, all but a last line without an end while there is a bar."""
         with self._lock:
-            lines, end, self._rest = (self._rest + text).rpartition("\n")
+            lines, end, self._partial = (self._partial + text).rpartition("\n")
             if lines or end:
                 self._screen.above(self._stream, lines + end)
-            if self._rest and not self._screen.has_bar:
+            if self._partial and not self._screen.has_bar:
                 self.finish()
         return len(text)
 
@@ -202,9 +202,9 @@ class _Above:
     def finish(self) -> None:
         """Write what was kept back."""
         with self._lock:
-            rest, self._rest = self._rest, ""
-            if rest:
-                self._stream.write(rest)
+            partial_line, self._partial = self._partial, ""
+            if partial_line:
+                self._stream.write(partial_line)
                 self._stream.flush()
 
 

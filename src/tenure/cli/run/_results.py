@@ -136,6 +136,6 @@ def _value(record: TaskRecord, field: str) -> Any:
 
 def _write(file: Any, offset: int, data: bytes) -> None:
     file.seek(offset)
-    rest = memoryview(data)
-    while rest:
-        rest = rest[file.write(rest) :]
+    left = memoryview(data)
+    while left:
+        left = left[file.write(left) :]

@@ -64,7 +64,7 @@ class Keeper:
     process.
 
     A process that is killed takes what it saw in its last second with it. What became of tasks does not depend on it.
-    By its identity others see that it is dead; one that ends in peace takes it away.
+    By its identity others see that it is dead; a process that ends in peace takes it away.
     """
 
     def __init__(self, queue: WorkQueue, tally: RunTotals, began: float) -> None:

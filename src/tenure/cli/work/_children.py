@@ -62,7 +62,7 @@ class _Child:
             self.limit = limit if self.limit is None else min(self.limit, limit)
 
     def pause(self) -> float:
-        """Seconds before a process is started in place of the one that has died."""
+        """Seconds before a process is started in place of a dead process."""
         if time.monotonic() - self._began >= _LONG:
             self._failures = 0
         self._failures += 1
@@ -72,7 +72,7 @@ class _Child:
 class Children:
     """Runs commands, a process each, until a signal comes or all have ended by themselves.
 
-    One that dies is started again. With `sources`, all are stopped and started again when a file has changed.
+    A process that dies is started again. With `sources`, all are stopped and started again when a file has changed.
     """
 
     def __init__(

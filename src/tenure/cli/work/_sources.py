@@ -26,7 +26,7 @@ class ReloadWatcher:
         return before != self._seen
 
     def _look(self) -> dict[str, int]:
-        found: dict[str, int] = {}
+        times: dict[str, int] = {}
         for folder, folders, files in os.walk(self._root):
             folders[:] = [
                 name
@@ -37,7 +37,7 @@ class ReloadWatcher:
                 if name.endswith(".py"):
                     path = os.path.join(folder, name)  # noqa: PTH118 - twice a second, for thousands of files
                     try:
-                        found[path] = os.stat(path).st_mtime_ns  # noqa: PTH116 - as above
+                        times[path] = os.stat(path).st_mtime_ns  # noqa: PTH116 - as above
                     except OSError:  # it has gone meanwhile
                         continue
-        return found
+        return times

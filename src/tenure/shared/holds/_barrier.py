@@ -132,7 +132,7 @@ class Barrier:
 
     async def _session(self) -> Session:
         if self._store.session_at_once(self._ttl, self._request.key) is None:
-            # one that is cancelled on the way to the barrier has come all the same: the others must learn of it
+            # a party that is cancelled on the way to the barrier has come all the same: the others must learn of it
             with anyio.move_on_after(self._store.settle_timeout, shield=True):
                 return await self._store.session(self._ttl, self._request.key)
         return await self._store.session(self._ttl, self._request.key)
@@ -151,8 +151,8 @@ class Barrier:
         answer = await self._store.call(Withdraw(self._request.key, attempt.name))
         if answer is not Reply.UNKNOWN:
             return answer
-        # it went with the session; in this generation, if that has not tripped. One that was forgotten may have tripped
-        # before: it has no parties now, or was born again.
+        # it went with the session; in this generation, if that has not tripped. A barrier that was forgotten may
+        # have tripped before: it has no parties now, or was born again.
         now = await self._store.call(Arrivals(self._request.key))
         if (
             isinstance(waited, Waiting)

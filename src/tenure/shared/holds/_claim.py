@@ -111,7 +111,7 @@ class Check:
 def claiming(
     store: Store, request: ClaimRequest, *, ttl: float, timeout: float | None, check: Check | None
 ) -> AbstractAsyncContextManager[Claim, None]:
-    """The block that claims a resource, one that passes the check."""
+    """The block that claims a resource that passes the check."""
     if check is None:
         return _ClaimHold(store, request, ttl=ttl, timeout=timeout)
     return _CheckedClaim(store, request, ttl=ttl, timeout=timeout, check=check)

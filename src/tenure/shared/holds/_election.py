@@ -36,7 +36,7 @@ class Term(Lease):
 
     @property
     def number(self) -> int:
-        """Higher than that of every earlier term of this election; not the next number. The `token` of the lease."""
+        """The fence, the lease's `token`: higher than in every earlier term of this election, but not by 1."""
         return self.token
 
     @property

@@ -96,7 +96,7 @@ class Spenders:
         elif spender := self._by_key.get(hint.key):
             spender.check()
 
-    def on_found(self, session: Session, one: SessionItem) -> None:
+    def on_found(self, session: Session, item: SessionItem) -> None:
         """Do nothing: a limiter leaves no items in a session."""
 
     def close(self) -> None:

@@ -53,17 +53,17 @@ class BatchRunners(Runners):
                     await self._wait_for(first, scope)
                     continue
                 try:
-                    found = await takers.take_many(self, self._batch, self._linger)
+                    deliveries = await takers.take_many(self, self._batch, self._linger)
                 except Dismissed:
                     continue
-                await self._work_on(found, handle, scope)
+                await self._work_on(deliveries, handle, scope)
 
     async def _work_on(
-        self, found: Sequence[tuple[Session, Taken]], handle: Handle, scope: CancelScope
+        self, deliveries: Sequence[tuple[Session, Taken]], handle: Handle, scope: CancelScope
     ) -> None:
         """Handle a batch, and settle each of its tasks; raises nothing but interruptions."""
         batch = Batch[Task[Any]](scope)
-        batch.tasks = [Task(self._queue, session, taken, batch) for session, taken in found]
+        batch.tasks = [Task(self._queue, session, taken, batch) for session, taken in deliveries]
         self.busy += 1
         if self._timeout is not None:
             scope.deadline = now() + self._timeout

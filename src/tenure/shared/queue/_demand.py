@@ -81,7 +81,7 @@ class Demand:
         """
         ahead = max(0, min(self.prefetch_window, self.prefetch) - prefetched)
         self.requested = min(CAP, max(waiting, self.promised) + ahead)
-        # only takers that wait already: one that comes after this answer asks then
+        # only takers that wait already: a taker that comes after this answer asks then
         self.advertising = waiting > probing and not ahead
         self.promised = 0
         self._hinted = self.reask = False

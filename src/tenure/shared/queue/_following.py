@@ -82,14 +82,14 @@ class Feed:
             self.fail(partial(type(problem), *problem.args))
 
     def _publish(self, record: Record) -> None:
-        known = self.record
-        if known is not None and is_older(record.progress, known.progress):
+        former = self.record
+        if former is not None and is_older(record.progress, former.progress):
             record = record._replace(
-                progress=known.progress
+                progress=former.progress
             )  # the engine has lost a report that was seen here
         self.over = record.seq > 0
         self.record = record
-        if known is None or record._replace(age=known.age) != known:
+        if former is None or record._replace(age=former.age) != former:
             self.version += 1
             wake(self.followers)
 

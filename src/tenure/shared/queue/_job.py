@@ -117,6 +117,6 @@ class Job(Generic[Params, R]):
         unknown = arguments.keys() - self._signature.parameters.keys()
         if unknown:
             raise TypeError(f"{self._name}{self._signature} takes no {', '.join(sorted(unknown))}")
-        given = inspect.BoundArguments(self._signature, arguments)  # pyright: ignore[reportArgumentType]
-        self._arguments(given.args, given.kwargs)
-        return given
+        bound = inspect.BoundArguments(self._signature, arguments)  # pyright: ignore[reportArgumentType]
+        self._arguments(bound.args, bound.kwargs)
+        return bound

@@ -140,9 +140,9 @@ class Producers:
         self.on_found(name)
 
     def on_found(self, name: str) -> None:
-        """The engine has a producer in its line. One that is unknown here is sent away."""
-        known = (*self._queued.values(), *self._sent, *self._gathered)
-        if all(request.request.producer != name for request in known):
+        """The engine has a producer in its line. A producer that is unknown here is sent away."""
+        requests = (*self._queued.values(), *self._sent, *self._gathered)
+        if all(request.request.producer != name for request in requests):
             self._withdraw(name)
 
     def ask_everything(self) -> None:

@@ -25,7 +25,7 @@ class QueueStatistics:
     put = waiting + delayed + leased + done + dead + cancelled + expired + discarded + purged. A task that was replaced
     was put once. `reserved` slots belong to producers whose turn has come, and `producers` wait for one. `oldest` is
     how many seconds the longest waiting task has been ready. `groups` is how many groups have an unfinished task.
-    `max_size` is the one that the last put has set, 0 if there was none.
+    `max_size` is the limit that the last put has set, 0 if there was no put.
     """
 
     put: int
@@ -68,15 +68,15 @@ class Audit:
 class TaskRecord(Generic[P_co]):
     """A task as the engine has it; generic in its payload.
 
-    `state` is "waiting", "delayed", "leased", "done", "dead", "discarded", "cancelled" or "expired". `attempts` tries
-    have failed, `deliveries` times the task was handed out. `age` is since it became ready, or ended, in seconds.
-    `result` is that of a done task. `error` says how the last try failed, or why the task has ended otherwise; it is
-    None without an error, and once the task is done. `traceback` is that of the last failed try, its last 8 KiB;
-    `earlier_errors` has a line for each of up to ten tries before. `progress` is the last report, `meta` what the
-    producer sent along, `group` the group of the task, or None. `rank` orders ended tasks by when they ended; it is 0
-    for an unfinished task. The payload of an ended task is None, unless it is dead or the queue keeps payloads. A
-    payload, result, progress or meta that cannot be decoded is left out, and `undecoded` has its bytes by the name of
-    the field.
+    `state` is "waiting", "delayed", "leased", "done", "dead", "discarded", "cancelled" or "expired". `attempts`
+    tries have failed, `deliveries` times the task was handed out. `age` is since it became ready, or ended, in
+    seconds. `result` is the result of a done task. `error` says how the last try failed, or why the task has ended
+    otherwise; it is None without an error, and once the task is done. `traceback` is that of the last failed try,
+    its last 8 KiB; `earlier_errors` has a line for each of up to ten tries before. `progress` is the last report,
+    `meta` what the producer sent along, `group` the group of the task, or None. `rank` orders ended tasks by when
+    they ended; it is 0 for an unfinished task. The payload of an ended task is None, unless it is dead or the
+    queue keeps payloads. A payload, result, progress or meta that cannot be decoded is left out, and `undecoded`
+    has its bytes by the name of the field.
     """
 
     id: int

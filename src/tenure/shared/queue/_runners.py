@@ -49,7 +49,7 @@ class Slot(Protocol):
 class Runners:
     """A runner for each of `handlers`, which may be the same; the options are those of `Worker`.
 
-    `name` is that of the user's function, for messages.
+    `name` is the name of the user's function, for messages.
 
     Callers may pass four functions more. `slots()` returns what a runner is in while it takes tasks: it may wait when
     it is entered. The others must not raise. `pause(number)` is asked before that runner takes a task: for what it has
@@ -182,14 +182,14 @@ class Runners:
                 if limit is None:
                     return
                 try:
-                    found = await (takers.take(self) if limit == inf else self._take_within(limit))
+                    delivery = await (takers.take(self) if limit == inf else self._take_within(limit))
                 except Dismissed:
                     continue
-                if found is None:
+                if delivery is None:
                     if slot is not None:
                         slot.idled()
                     return
-                session, taken = found
+                session, taken = delivery
                 await self._work(Task(self._queue, session, taken, scope), handle, scope)
 
     async def _take_within(self, seconds: float) -> tuple[Session, Taken] | None:

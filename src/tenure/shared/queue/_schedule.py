@@ -62,7 +62,7 @@ class _Alarm:
     def on_hint(self, hint: Hint) -> None:
         pass
 
-    def on_found(self, session: Session, one: SessionItem) -> None:
+    def on_found(self, session: Session, item: SessionItem) -> None:
         pass
 
     def close(self) -> None:

@@ -66,7 +66,7 @@ class Takers(Held):
         self._batcher = Batcher(store, key, store.ttl, self)
         self._settling: deque[tuple[Session, Settle, OnSettled]] = deque()
         self._sent: list[tuple[Session, Settle, OnSettled]] = []
-        self._found: list[tuple[Session, Settle]] = []
+        self._unknown: list[tuple[Session, Settle]] = []
         self._holders: dict[int, Holder | None] = {}  # by token; None: on its way to its taker
         self._stopped: set[int] = set()  # tokens that no taker here has yet
         self._registered_in: Session | None = None
@@ -130,14 +130,14 @@ class Takers(Held):
                 raise
             if not waiters[-1].granted:
                 self._leave_for_now(waiters)
-            found: list[tuple[Session, Taken]] = []
+            deliveries: list[tuple[Session, Taken]] = []
             for session, taken in (waiter.value for waiter in waiters if waiter.granted):
                 if session.lost is None and not self._closed:
-                    found.append((session, taken))
+                    deliveries.append((session, taken))
                 else:
                     self._give_back(session, taken)
-            if found:
-                return found
+            if deliveries:
+                return deliveries
 
     def _leave_for_now(self, waiters: list[Waiter[object, tuple[Session, Taken]]]) -> None:
         """A batch has begun: it is not a taker until it has ended."""
@@ -184,8 +184,8 @@ class Takers(Held):
     # what the batcher asks
 
     def next_operation(self, session: Session, n: int) -> Operation[Any] | None:
-        if self._found:
-            self._give_back_found()
+        if self._unknown:
+            self._give_back_unknown()
         while self._settling and len(self._sent) < CAP:
             entry = self._settling.popleft()
             if entry[0] is session:
@@ -250,7 +250,7 @@ class Takers(Held):
             while self._settling:
                 lost, _, on_settled = self._settling.popleft()
                 on_settled(lost.lost or "unacknowledged")
-        elif self._settling or self._found:
+        elif self._settling or self._unknown:
             # sent again at each heartbeat; without success for a ttl, the session ends
             session.unreleased.setdefault(self, anyio.current_time())
         self._line.fail_all(lambda: type(error)(*error.args))
@@ -285,7 +285,7 @@ class Takers(Held):
     def stop(self, token: int) -> None:
         """The cancellation of a task that was given to this process was requested."""
         holder = self._holders.get(token)
-        prefetched = next((one for one in self._prefetched if one[1].token == token), None)
+        prefetched = next((pair for pair in self._prefetched if pair[1].token == token), None)
         if prefetched is not None:
             self._prefetched.remove(prefetched)
             self._give_back(*prefetched)
@@ -295,8 +295,8 @@ class Takers(Held):
             holder.stop()
 
     def on_found(self, session: Session, settle: Settle) -> None:
-        """The engine says that this process has a task; one that no taker here has is given back."""
-        self._found.append((session, settle))
+        """The engine says that this process has a task; a task that no taker here has is given back."""
+        self._unknown.append((session, settle))
         self._batcher.schedule()
 
     def on_found_idle(self) -> None:
@@ -359,12 +359,12 @@ class Takers(Held):
     def _give_back(self, session: Session, taken: Taken) -> None:
         self.settle(session, Settle(taken.id, taken.token, Verdict.GIVE_BACK), _nothing)
 
-    def _give_back_found(self) -> None:
+    def _give_back_unknown(self) -> None:
         # no answer is under way that could bring it
-        known = {*self._holders, *(settle.token for _, settle, _ in self._settling)}
-        found, self._found = self._found, []
-        for session, settle in found:
-            if settle.token not in known:
+        tokens = {*self._holders, *(settle.token for _, settle, _ in self._settling)}
+        unknown, self._unknown = self._unknown, []
+        for session, settle in unknown:
+            if settle.token not in tokens:
                 self._settling.append((session, settle, _nothing))
 
     def _register(self, session: Session | None) -> None:
@@ -377,7 +377,7 @@ class Takers(Held):
                 self._registered_in.add(self)
 
     def _go_on(self) -> None:
-        if self._settling or self._found or self._probes or self._demand.is_needed(len(self._line)):
+        if self._settling or self._unknown or self._probes or self._demand.is_needed(len(self._line)):
             self._batcher.schedule()
         else:
             self._wake_idling()

@@ -53,14 +53,14 @@ class BatchContract(ContractBase):
             Release("k", "b"),
             Ping(),
         )
-        opened, granted, queued, released, asked, *rest = answers
+        opened, granted, queued, released, asked, *others = answers
         assert opened is Reply.OK
         assert isinstance(granted, Granted)
         assert isinstance(queued, Queued)
         assert released is Reply.RELEASED
         assert asked.answers[0] is Reply.UNKNOWN
         assert isinstance(asked.answers[1], Granted)
-        assert rest == [Reply.RELEASED, Reply.UNKNOWN, Reply.OK]
+        assert others == [Reply.RELEASED, Reply.UNKNOWN, Reply.OK]
 
     async def test_nothing_is_answered_by_nothing(self, do: Do) -> None:
         assert list(await do.engine.execute(())) == []

@@ -74,10 +74,10 @@ class ForgettingContract(QueueSessionBase):
 
     async def _pass(self, do: Do, session: str) -> int:
         """All parties pass a barrier, and fetch their outcomes."""
-        _, answer = [await do(Arrive(session, "k", one, 2)) for one in "ab"]
+        _, answer = [await do(Arrive(session, "k", name, 2)) for name in "ab"]
         assert isinstance(answer, Tripped)
-        for one in "ab":
-            assert isinstance(await do(Withdraw("k", one)), Tripped)
+        for name in "ab":
+            assert isinstance(await do(Withdraw("k", name)), Tripped)
         return answer.generation
 
     async def test_a_barrier_is_forgotten(self, do: Do, advance: Advance) -> None:
@@ -102,8 +102,8 @@ class ForgettingContract(QueueSessionBase):
             assert isinstance(again, Waiting)
             assert (again.generation, again.born) == (1, waiting.born)
             await do(Arrive(session, "k", "b", 2))
-            for one in "ab":
-                await do(Withdraw("k", one))
+            for name in "ab":
+                await do(Withdraw("k", name))
             births.append(waiting.born)
             await self._live_on(do, advance, session, 2 * _TTL + 2 * self.margin)
         assert 0 < births[0] < births[1] < births[2]

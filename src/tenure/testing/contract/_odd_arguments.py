@@ -234,7 +234,7 @@ class OddArgumentContract(ContractBase):
                 assert isinstance(answer, EngineError), f"{name[:20]!a}: {answer}"
         assert "a\0b" in kept
         assert sorted(await survey(do, "holds")) == sorted(kept)
-        assert {one.key for one in await inspected(do, session)} == set(kept)
+        assert {item.key for item in await inspected(do, session)} == set(kept)
         for name in kept:
             (holder,) = (await do(e.Holders(name))).holders
             assert holder.holder == name

@@ -192,7 +192,7 @@ class Draw:
         return task if key is None or self.flag() else self.keyed(task)
 
     def keyed(self, task: NewTask) -> NewTask:
-        """With a key of its own or that of the task, and with any of what says what it does."""
+        """The task with its own key or "d1", and with any `on_duplicate`."""
         on_duplicate = self.one_of(("refuse", "keep", "replace", "replace", "replace"))
         ttl, max_wait = self.delay_or_none(), self.delay_or_none()
         return task._replace(key=task.key or "d1", on_duplicate=on_duplicate, key_ttl=ttl, max_wait=max_wait)
@@ -314,7 +314,7 @@ async def leave_two_lines(d: Draw) -> None:
 
 
 async def set_value(d: Draw) -> None:
-    """By one that holds or held, with a token that may be another's; somebody may watch."""
+    """Set the value of a present or former holder, by a token that may be another's; somebody may watch."""
     if d.walk.grants:
         (key, holder, token), other = d.one_of(d.walk.grants[-4:]), d.one_of(d.walk.grants[-8:])
         if d.flag():
@@ -323,7 +323,7 @@ async def set_value(d: Draw) -> None:
 
 
 async def break_a_hold(d: Draw) -> None:
-    """Of one that holds or held, by a token that may be another's."""
+    """Break the hold of a present or former holder, by a token that may be another's."""
     if d.walk.grants:
         (key, holder, token), other = d.one_of(d.walk.grants[-4:]), d.one_of(d.walk.grants[-8:])
         await d.walk.send(BreakHold(key, holder, d.one_of((token, token, other[2]))))
@@ -356,7 +356,7 @@ async def claim(d: Draw) -> None:
 
 
 async def edit(d: Draw) -> None:
-    """By one that has a claim, or had it."""
+    """Edit the claim of a present or former claimer."""
     if d.walk.claims:
         metadata = d.metadata() if d.flag() else None
         retire = "broken" if d.number(0, 2) == 0 else None
@@ -650,8 +650,8 @@ def _group(d: Draw) -> str:
 
 async def put_in_groups(d: Draw) -> None:
     """Tasks of all kinds, some of them delayed or expiring, of one group or several."""
-    one, tasks = _group(d), d.some(1, 4, d.task)
-    groups = [one if d.flag() else _group(d)] * 4 if d.flag() else [_group(d) for _ in range(4)]
+    group, tasks = _group(d), d.some(1, 4, d.task)
+    groups = [group if d.flag() else _group(d)] * 4 if d.flag() else [_group(d) for _ in range(4)]
     tasks = tuple(task._replace(group=groups[i]) for i, task in enumerate(tasks))
     max_size = d.one_of((4, 100, 100))
     await _put(d, d.session(), d.queue(), PutRequest(d.one_of("mno"), tasks, d.flag()), max_size=max_size)

@@ -95,10 +95,10 @@ class TaskContract(QueueSessionBase):
         taken = await a.take_one()
         await advance(1.5)
         await a.settle(taken, Verdict.GIVE_BACK)
-        found = await a.do(GetTask("jobs", task))
-        assert isinstance(found, Found)
-        assert found.record.state == "waiting"
-        assert found.ask_again_in > 1.0, "time alone changes nothing any more"
+        record = await a.do(GetTask("jobs", task))
+        assert isinstance(record, Found)
+        assert record.record.state == "waiting"
+        assert record.ask_again_in > 1.0, "time alone changes nothing any more"
         assert (await a.take_one()).id == task
 
     async def test_a_full_queue_makes_producers_wait_in_line(self, client: OpenClient, hints: Hints) -> None:

@@ -287,7 +287,7 @@ class Walk:
             if answer is Reply.MORE and wanted[i] is not Reply.MORE:
                 answer = await self._trail.execute(translated[i])
             if self._contract.cap < CAP and isinstance(operation, CloseSession) and answer in _CLOSED:
-                # one that ends in several turns may be gone at the last of them
+                # a session that ends in several turns may be gone at the last of them
                 answer = wanted[i] if wanted[i] in _CLOSED else answer
             self._story.append(f"{operation} -> {wanted[i]}")
             self._agree("the answer", answer, wanted[i])
@@ -318,7 +318,11 @@ class Walk:
                 self.taken += [(operation.session, operation.key, task.id, task.token) for task in tasks]
             case PutAnswer(answers):
                 ids = [
-                    i for one in answers if isinstance(one, Accepted) for i in one.ids if isinstance(i, int)
+                    i
+                    for answer in answers
+                    if isinstance(answer, Accepted)
+                    for i in answer.ids
+                    if isinstance(i, int)
                 ]
                 self.put += [(operation.key, i) for i in ids]
             case Spent(spendings):
@@ -354,17 +358,17 @@ class Walk:
         """The whole listing of the engine and of the reference, page by page; no time passes."""
         own: list[Any] = []
         wanted: list[Any] = []
-        for found, own_pages in ((own, True), (wanted, False)):
+        for pages, own_pages in ((own, True), (wanted, False)):
             after = ""
             for _ in range(_TURNS):
                 operation = ask(after)
                 page = await self._trail.execute(operation) if own_pages else self._model.apply(operation)
                 if isinstance(page, Reply | EngineError):
-                    found.append(page)
+                    pages.append(page)
                     break
                 entries = _entries(page)
                 assert len(entries) <= limit, f"{operation} was answered by {len(entries)} entries"
-                found.extend(entries)
+                pages.extend(entries)
                 if not (after := page.next):
                     break
             else:
@@ -427,15 +431,15 @@ def _rank(entry: Any) -> Any:
 
 def _changes_apart(hints: Iterable[Hint]) -> tuple[list[Hint], list[Hint]]:
     """The hints in their order, and those that tasks changed by task: each comes once, and when is not compared."""
-    rest: list[Hint] = []
+    others: list[Hint] = []
     changes: list[Hint] = []
     for hint in hints:
-        (changes if hint.news is Notice.CHANGED and hint.name else rest).append(hint)
-    return rest, sorted(changes, key=lambda hint: (hint.process, hint.key, int(hint.name)))
+        (changes if hint.news is Notice.CHANGED and hint.name else others).append(hint)
+    return others, sorted(changes, key=lambda hint: (hint.process, hint.key, int(hint.name)))
 
 
 def _by_object(hints: Sequence[Hint]) -> list[Hint]:
     by_object: dict[tuple[str, str], list[Hint]] = defaultdict(list)
     for hint in hints:
         by_object[hint.process, hint.key].append(hint)
-    return [hint for _, found in sorted(by_object.items()) for hint in found]
+    return [hint for _, hints in sorted(by_object.items()) for hint in hints]
