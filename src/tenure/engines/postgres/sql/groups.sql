@@ -82,15 +82,15 @@ BEGIN
     RETURN _q;
 END $$;
 
--- The tasks with an id above 0 were put, each in the group at its place; without `_groups` they have none.
-CREATE FUNCTION tenure.put_in_groups(_q tenure.queue, _ids bigint[], _groups bytea[], _delays bigint[])
+-- The tasks with an id above 0 were put, each in its group.
+CREATE FUNCTION tenure.put_in_groups(_q tenure.queue, _ids bigint[], _tasks tenure.new_tasks)
 RETURNS tenure.queue LANGUAGE plpgsql AS $$
 DECLARE
     added record;
 BEGIN
     SELECT array_agg(coalesce(u.name, '')) AS groups,
         array_agg(coalesce(u.name, '')) FILTER (WHERE u.delay = 0) AS ready_groups
-    INTO added FROM unnest(_ids, _groups, _delays) u (id, name, delay) WHERE u.id > 0;
+    INTO added FROM unnest(_ids, _tasks.groups, _tasks.delays) u (id, name, delay) WHERE u.id > 0;
     IF cardinality(added.groups) = cardinality(added.ready_groups) THEN
         RETURN tenure.regroup(_q, added.groups, 1, 1, 0);
     END IF;
@@ -175,7 +175,7 @@ END $$;
 -- producers
 
 -- Whether each group has room for those of the tasks that are no duplicates.
-CREATE FUNCTION tenure.have_room(_q tenure.queue, _groups bytea[], _twins bigint[], _firsts bigint[]) RETURNS boolean
+CREATE FUNCTION tenure.groups_have_room(_q tenure.queue, _groups bytea[], _twins bigint[], _firsts bigint[]) RETURNS boolean
 LANGUAGE plpgsql AS $$
 BEGIN
     RETURN NOT EXISTS (
@@ -205,7 +205,7 @@ BEGIN
         END IF;
     END IF;
     IF wanted <> '' THEN
-        is_full := NOT tenure.have_room(_q, _groups, NULL, NULL);
+        is_full := NOT tenure.groups_have_room(_q, _groups, NULL, NULL);
         _q := tenure.regroup(_q, ARRAY[wanted], 0, 0, 0, CASE WHEN is_full THEN 0 ELSE _count END, is_full::int);
     END IF;
     _q.ordinal := _q.ordinal + 1;

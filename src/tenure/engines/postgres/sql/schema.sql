@@ -12,6 +12,24 @@ CREATE TYPE tenure.belonging AS (
     rank int, number bigint, family text, key bytea, name bytea, is_held boolean, token bigint
 );
 
+-- The requests of a `put`: without a wait it is refused, and `counts` says how many tasks each has. A cursor and its value
+-- are NULL for none; `expected` is NULL if no cursor has to have a value before.
+CREATE TYPE tenure.put_requests AS (
+    producers bytea[], waits bigint[], cursors bytea[], cursor_values bytea[], counts bigint[], expected bytea[]
+);
+
+-- The tasks of all these requests, one behind the other. `keys`, `metas` and `groups` are NULL when none has one, and so is
+-- `about`, see keys.sql, when no key does more than to refuse; an expiry below zero is none.
+CREATE TYPE tenure.new_tasks AS (
+    payloads bytea[], priorities bigint[], delays bigint[], keys bytea[], expires bigint[], metas bytea[], groups bytea[],
+    about text[]
+);
+
+-- Settlements: a ttl below zero is for good, and `failures` is NULL when none has one.
+CREATE TYPE tenure.settlements AS (
+    ids bigint[], tokens bigint[], verdicts text[], results bytea[], delays bigint[], ttls bigint[], failures bytea[]
+);
+
 -- The version of the schema.
 CREATE TABLE tenure.meta (version bigint NOT NULL);
 
