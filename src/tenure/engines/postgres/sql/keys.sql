@@ -39,8 +39,8 @@ BEGIN
     RETURN found;
 END $$;
 
--- What has the keys of these tasks. -> of each the task in its way (0: some task), or NULL if it is new; of each the first of
--- these tasks that has its key, or NULL; and how many are new
+-- What has the keys of these tasks. -> of each the task in its way (0: some task), or NULL if it is new; of each the
+-- first of these tasks that has its key, or NULL; and how many are new
 CREATE FUNCTION tenure.find_twins(
     _now bigint, _queue bytea, _tasks tenure.new_tasks, OUT _twins bigint[], OUT _firsts bigint[], OUT _new bigint
 ) LANGUAGE plpgsql AS $$
@@ -117,20 +117,17 @@ BEGIN
     WHERE t.queue = _q.name AND t.id = _id;
     UPDATE tenure.task_group g SET pinned = 0
     WHERE _q.named > 0 AND g.queue = _q.name AND g.name = former.group_name AND g.pinned = _id;
-    _q := tenure.regroup(_q, ARRAY[former.group_name], 0, -(NOT former.delayed)::int, 0);
-    _q := tenure.dequeue(_q, former.delayed);
-    IF former.group_name <> _group THEN
-        _q.live := _q.live - 1;
-        IF former.group_name = '' THEN
-            _q := tenure.regroup(tenure.regroup(_q, ARRAY[former.group_name], -1, 0, 0), ARRAY[_group], 1, 0, 0);
-        ELSE
-            _q := tenure.regroup(tenure.regroup(_q, ARRAY[_group], 1, 0, 0), ARRAY[former.group_name], -1, 0, 0);
-        END IF;
-        _q.live := _q.live + 1;
+    _q := tenure.count_tasks(
+        _q, ARRAY[former.group_name], 1, 0, -(NOT former.delayed)::int, -former.delayed::int, 0);
+    IF former.group_name = '' AND _group <> '' THEN
+        _q := tenure.count_tasks(_q, ARRAY[former.group_name], 1, -1, 0, 0, 0);
+        _q := tenure.count_tasks(_q, ARRAY[_group], 1, 1, 0, 0, 0);
+    ELSIF former.group_name <> _group THEN
+        -- in this order, the last group does not go meanwhile
+        _q := tenure.count_tasks(_q, ARRAY[_group], 1, 1, 0, 0, 0);
+        _q := tenure.count_tasks(_q, ARRAY[former.group_name], 1, -1, 0, 0, 0);
     END IF;
-    _q := tenure.regroup(_q, ARRAY[_group], 0, ready, 0);
-    _q.waiting := _q.waiting + ready;
-    _q.delayed := _q.delayed + 1 - ready;
+    _q := tenure.count_tasks(_q, ARRAY[_group], 1, 0, ready, 1 - ready, 0);
     IF _q.followed THEN
         _q := tenure.notify_followers(_q, ARRAY[_id]);
     END IF;
@@ -140,8 +137,8 @@ BEGIN
     RETURN _q;
 END $$;
 
--- Tasks of which some have keys that do more than to refuse, one after the other. -> the queue, and of each task its id,
--- or that of the one in its way below zero
+-- Tasks of which some have keys that do more than to refuse, one after the other. -> the queue, and of each task its
+-- id, or that of the one in its way below zero
 CREATE FUNCTION tenure.accept_keyed_tasks(
     _now bigint, INOUT _q tenure.queue, _tasks tenure.new_tasks, OUT _ids bigint[]
 ) LANGUAGE plpgsql AS $$

@@ -18,6 +18,8 @@ DECLARE
     before bigint;
     ready bigint;
     added bigint;
+    ready_groups bytea[];
+    delayed_groups bytea[];
 BEGIN
     IF _q.takers > 0 THEN
         due := tenure.next_due(_q);
@@ -45,12 +47,18 @@ BEGIN
     )
     SELECT count(*) FILTER (WHERE NOT p.delayed), count(*) INTO ready, added FROM put p;
     IF _tasks.groups IS NOT NULL OR _q.named > 0 THEN
-        _q := tenure.put_in_groups(_q, _ids, _tasks);
+        SELECT array_agg(coalesce(n.name, '')) FILTER (WHERE n.delay = 0),
+            array_agg(coalesce(n.name, '')) FILTER (WHERE n.delay > 0)
+        INTO ready_groups, delayed_groups
+        FROM unnest(_ids, _tasks.groups, _tasks.delays) n (id, name, delay) WHERE n.id > 0;
     END IF;
     _q.put := _q.put + added;
-    _q.live := _q.live + added;
-    _q.waiting := _q.waiting + ready;
-    _q.delayed := _q.delayed + added - ready;
+    IF ready > 0 THEN
+        _q := tenure.count_tasks(_q, ready_groups, ready, 1, 1, 0, 0);
+    END IF;
+    IF added > ready THEN
+        _q := tenure.count_tasks(_q, delayed_groups, added - ready, 1, 0, 1, 0);
+    END IF;
     IF _q.takers > 0 THEN
         _q := tenure.offer_sooner(tenure.offer_tasks(_q, _q.waiting - _q.held - before), due);
     END IF;
@@ -117,7 +125,8 @@ BEGIN
     SELECT * INTO place FROM tenure.producer p WHERE p.queue = _q.name AND p.name = _requests.producers[_i];
     IF NOT FOUND OR place.reserved THEN
         IF _tasks.keys IS NOT NULL THEN
-            SELECT f._twins, f._firsts, f._new INTO twins, firsts, new_ones FROM tenure.find_twins(_now, _q.name, _tasks) f;
+            SELECT f._twins, f._firsts, f._new INTO twins, firsts, new_ones
+            FROM tenure.find_twins(_now, _q.name, _tasks) f;
         END IF;
         IF place.reserved THEN
             DELETE FROM tenure.producer p WHERE p.queue = _q.name AND p.name = place.name;

@@ -90,10 +90,7 @@ BEGIN
         _refused := ARRAY(SELECT s.token FROM unnest(_settle.ids, _settle.tokens) WITH ORDINALITY AS s (id, token, i)
             WHERE s.id <> ALL (ends.ids) ORDER BY s.i);
     END IF;
-    IF _q.named > 0 THEN
-        _q := tenure.regroup(_q, ends.groups, -1, 0, -1);
-    END IF;
-    _q.live := _q.live - ends.live;
+    _q := tenure.count_tasks(_q, ends.groups, ends.live, -1, 0, 0, -1);
     _q.done := _q.done + ends.done;
     _q.dead := _q.dead + ends.dead;
     _q.discarded := _q.discarded + ends.discarded;
@@ -143,7 +140,8 @@ BEGIN
 END $$;
 
 -- The first `_cap` delayed tasks that are due become ready.
-CREATE FUNCTION tenure.promote_tasks(_now bigint, _q tenure.queue, _cap bigint) RETURNS tenure.queue LANGUAGE plpgsql AS $$
+CREATE FUNCTION tenure.promote_tasks(_now bigint, _q tenure.queue, _cap bigint) RETURNS tenure.queue
+LANGUAGE plpgsql AS $$
 DECLARE
     groups bytea[];
     promoted bigint;
@@ -159,12 +157,7 @@ BEGIN
         ORDER BY d.ready_at, d.id LIMIT _cap
     ));
     GET DIAGNOSTICS promoted = ROW_COUNT;
-    IF _q.named > 0 THEN
-        _q := tenure.regroup(_q, groups, 0, 1, 0);
-    END IF;
-    _q.delayed := _q.delayed - promoted;
-    _q.waiting := _q.waiting + promoted;
-    RETURN _q;
+    RETURN tenure.count_tasks(_q, groups, promoted, 0, 1, -1, 0);
 END $$;
 
 -- Lease up to `_want` waiting tasks to the session, with tokens that follow one another: those at `_places`, or if that
