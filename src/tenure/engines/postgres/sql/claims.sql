@@ -28,7 +28,8 @@ BEGIN
 END $$;
 
 -- The resource is claimed -> its token
-CREATE FUNCTION tenure.lend_resource(_now bigint, _resource bytea, _claim tenure.claim) RETURNS bigint LANGUAGE plpgsql AS $$
+CREATE FUNCTION tenure.lend_resource(_now bigint, _resource bytea, _claim tenure.claim) RETURNS bigint
+LANGUAGE plpgsql AS $$
 DECLARE
     fresh bigint := tenure.new_tokens(_now, 1);
 BEGIN
@@ -211,7 +212,8 @@ BEGIN
         VALUES (_pool, _holder, mine.id, mine.process, _wanted, _quarantine, place, _group,
             tenure.next_number(_pool, _group)) RETURNING c.* INTO claim;
         IF item.name IS NOT NULL THEN
-            RETURN ROW('claimed', ARRAY[tenure.lend_resource(now, item.name, claim)], item.name || item.metadata)::tenure.answer;
+            RETURN ROW('claimed', ARRAY[tenure.lend_resource(now, item.name, claim)],
+                item.name || item.metadata)::tenure.answer;
         END IF;
     END IF;
     place := (SELECT count(*) FROM tenure.claim c WHERE c.pool = _pool AND c.resource IS NULL);

@@ -1,7 +1,7 @@
 -- Barriers: all participants go on together, or none does.
 -- Needs: state
 
--- Forget a barrier that says nothing any more, or see to it that it is looked at.
+-- Forget a barrier that says nothing any more, or set when it is to be checked.
 CREATE FUNCTION tenure.tidy_barrier(_now bigint, _key bytea) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     DELETE FROM tenure.barrier b WHERE b.key = _key AND NOT b.broken AND b.keep_until <= _now
@@ -44,7 +44,8 @@ CREATE FUNCTION tenure.outcome_of(_arrived tenure.participant) RETURNS tenure.an
         ELSE ROW('broken', ARRAY[_arrived.generation], NULL)::tenure.answer END;
 
 -- -> withdrawn, tripped(generation, place), broken(generation), unknown
-CREATE FUNCTION tenure.remove_participant(_now bigint, _key bytea, _participant bytea) RETURNS tenure.answer LANGUAGE plpgsql AS $$
+CREATE FUNCTION tenure.remove_participant(_now bigint, _key bytea, _participant bytea) RETURNS tenure.answer
+LANGUAGE plpgsql AS $$
 DECLARE
     participant tenure.participant;
 BEGIN
@@ -88,7 +89,8 @@ BEGIN
         IF participant.outcome IS NOT NULL THEN
             RETURN tenure.outcome_of(participant);
         END IF;
-        RETURN ROW('waiting', ARRAY[barrier.generation, tenure.ask_again_in(now, NULL), barrier.born], NULL)::tenure.answer;
+        RETURN ROW('waiting', ARRAY[
+            barrier.generation, tenure.ask_again_in(now, NULL), barrier.born], NULL)::tenure.answer;
     ELSIF barrier.broken THEN
         RETURN ROW('broken', ARRAY[barrier.generation], NULL)::tenure.answer;
     END IF;
@@ -105,7 +107,8 @@ BEGIN
     INSERT INTO tenure.participant (key, name, session, process)
     VALUES (_key, _participant, mine.id, mine.process);
     IF arrived + 1 < _parties THEN
-        RETURN ROW('waiting', ARRAY[barrier.generation, tenure.ask_again_in(now, NULL), barrier.born], NULL)::tenure.answer;
+        RETURN ROW('waiting', ARRAY[
+            barrier.generation, tenure.ask_again_in(now, NULL), barrier.born], NULL)::tenure.answer;
     END IF;
     PERFORM tenure.conclude_generation(_key, 'tripped', barrier.generation, _participant);
     RETURN ROW('tripped', ARRAY[barrier.generation, arrived], NULL)::tenure.answer;

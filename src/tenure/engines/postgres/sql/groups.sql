@@ -1,6 +1,7 @@
 -- Groups of tasks, which take turns: limits, tags, and the lines of producers for room in a group.
 --
--- All of this is for queues in which `named` is above 0. Tasks without a group are one group there, whose name is empty.
+-- All of this is for queues in which `named` is above 0. Tasks without a group are one group there, whose name is
+-- empty.
 -- Needs: state, tasks
 
 -- How many tasks of a group can be taken now.
@@ -15,8 +16,8 @@ BEGIN
     RETURN coalesce((SELECT t.cost FROM tenure.turn t WHERE t.queue = _q.name AND t.name = _name), 1);
 END $$;
 
--- Some of these groups changed, by so many for each time that a group is named: call it behind the change of the tasks,
--- and before that of the counters of the queue.
+-- These groups changed, by so many for each time that a group is named. `count_tasks` calls it for tasks, which change
+-- the counters of the queue too; others call it for producers, which change none of these.
 CREATE FUNCTION tenure.regroup(
     _q tenure.queue, _names bytea[], _live bigint, _waiting bigint, _leased bigint, _reserved bigint DEFAULT 0,
     _producers bigint DEFAULT 0
@@ -82,20 +83,20 @@ BEGIN
     RETURN _q;
 END $$;
 
--- The tasks with an id above 0 were put, each in the group at its place; without `_groups` they have none.
-CREATE FUNCTION tenure.put_in_groups(_q tenure.queue, _ids bigint[], _groups bytea[], _delays bigint[])
-RETURNS tenure.queue LANGUAGE plpgsql AS $$
-DECLARE
-    added record;
+-- `_n` tasks changed, each in one of these groups (NULL: none has one): so many more or less of each are unfinished,
+-- waiting, delayed and leased. Call it behind the change of their rows. It keeps the order of what follows: first the
+-- groups, since those without a group become one with the counters as they were, then the counters.
+CREATE FUNCTION tenure.count_tasks(
+    _q tenure.queue, _groups bytea[], _n bigint, _live int, _waiting int, _delayed int, _leased int
+) RETURNS tenure.queue LANGUAGE plpgsql AS $$
 BEGIN
-    SELECT array_agg(coalesce(u.name, '')) AS groups,
-        array_agg(coalesce(u.name, '')) FILTER (WHERE u.delay = 0) AS ready_groups
-    INTO added FROM unnest(_ids, _groups, _delays) u (id, name, delay) WHERE u.id > 0;
-    IF cardinality(added.groups) = cardinality(added.ready_groups) THEN
-        RETURN tenure.regroup(_q, added.groups, 1, 1, 0);
+    IF _q.named > 0 OR '' <> ANY (_groups) THEN
+        _q := tenure.regroup(_q, _groups, _live, _waiting, _leased);
     END IF;
-    RETURN tenure.regroup(
-        tenure.regroup(_q, added.groups, 1, 0, 0), added.ready_groups, 0, 1, 0);
+    _q.live := _q.live + _n * _live;
+    _q.waiting := _q.waiting + _n * _waiting;
+    _q.delayed := _q.delayed + _n * _delayed;
+    RETURN _q;
 END $$;
 
 -- A task that was tried goes back: it stays ahead of its group where order is kept. Its `regroup` follows.
@@ -116,7 +117,7 @@ END $$;
 -- The groups of the next `_want` tasks have had their turns. -> the queue, and where these tasks are, in order
 --
 -- A turn changes the tag of its own group only. So the tags that each group will have are known beforehand, and the
--- order of the turns is that of all these tags. Behind the first `_want` groups there is nothing to be looked at.
+-- order of the turns is that of all these tags. Behind the first `_want` groups nothing matters.
 CREATE FUNCTION tenure.take_turns(
     _now bigint, INOUT _q tenure.queue, _want bigint, _aging bigint, OUT _places tid[]
 ) LANGUAGE plpgsql AS $$
@@ -175,8 +176,8 @@ END $$;
 -- producers
 
 -- Whether each group has room for those of the tasks that are no duplicates.
-CREATE FUNCTION tenure.have_room(_q tenure.queue, _groups bytea[], _twins bigint[], _firsts bigint[]) RETURNS boolean
-LANGUAGE plpgsql AS $$
+CREATE FUNCTION tenure.groups_have_room(_q tenure.queue, _groups bytea[], _twins bigint[], _firsts bigint[])
+RETURNS boolean LANGUAGE plpgsql AS $$
 BEGIN
     RETURN NOT EXISTS (
         SELECT FROM (
@@ -205,7 +206,7 @@ BEGIN
         END IF;
     END IF;
     IF wanted <> '' THEN
-        is_full := NOT tenure.have_room(_q, _groups, NULL, NULL);
+        is_full := NOT tenure.groups_have_room(_q, _groups, NULL, NULL);
         _q := tenure.regroup(_q, ARRAY[wanted], 0, 0, 0, CASE WHEN is_full THEN 0 ELSE _count END, is_full::int);
     END IF;
     _q.ordinal := _q.ordinal + 1;
@@ -270,7 +271,8 @@ BEGIN
     queue.keep_order := _keep_order;
     queue.weights := cardinality(_groups);
     DELETE FROM tenure.turn t WHERE t.queue = _queue;
-    INSERT INTO tenure.turn (queue, name, cost) SELECT _queue, u.name, u.cost FROM unnest(_groups, _costs) u (name, cost);
+    INSERT INTO tenure.turn (queue, name, cost)
+    SELECT _queue, u.name, u.cost FROM unnest(_groups, _costs) u (name, cost);
     IF queue.named > 0 THEN
         UPDATE tenure.task_group g SET cost = coalesce(t.cost, 1)
         FROM tenure.task_group o LEFT JOIN tenure.turn t ON t.queue = o.queue AND t.name = o.name

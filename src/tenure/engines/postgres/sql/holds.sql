@@ -2,7 +2,8 @@
 -- Needs: state
 
 -- Where a holder stands: granted, queued, unknown.
-CREATE FUNCTION tenure.holder_status(_now bigint, _key bytea, _holder bytea) RETURNS tenure.answer LANGUAGE plpgsql AS $$
+CREATE FUNCTION tenure.holder_status(_now bigint, _key bytea, _holder bytea) RETURNS tenure.answer
+LANGUAGE plpgsql AS $$
 DECLARE
     hold tenure.hold;
 BEGIN

@@ -135,7 +135,8 @@ BEGIN
     RETURN QUERY SELECT * FROM unnest(known);
 END $$;
 
--- Bookings and amounts come one request after the other, for each limit; an amount that is no number is none. -> ok, gone, more
+-- Bookings and amounts come one request after the other, for each limit; an amount that is no number is none. -> ok,
+-- gone, more
 CREATE FUNCTION tenure.refund(
     _clock bigint, _cap bigint, _session bytea, _n bigint, _key bytea, _names bytea[], _rates double precision[],
     _ends double precision[], _sizes double precision[], _amounts double precision[]
@@ -227,7 +228,7 @@ BEGIN
     RETURN tenure.reply('ok');
 END $$;
 
--- -> looked(; held off, held, what is booked of each limit), more
+-- -> limiter(; held off, held, what is booked of each limit), more
 CREATE FUNCTION tenure.read_limiter(
     _clock bigint, _cap bigint, _key bytea, _names bytea[], _rates double precision[]
 ) RETURNS tenure.answer LANGUAGE plpgsql AS $$
@@ -246,5 +247,5 @@ BEGIN
         answer := answer || (_rates[j] * tenure.booked_ahead(
             it, greatest(at, it.held_until) - it.held, _names[j], _rates[j]))::text::bytea;
     END LOOP;
-    RETURN ROW('looked', NULL, answer)::tenure.answer;
+    RETURN ROW('limiter', NULL, answer)::tenure.answer;
 END $$;

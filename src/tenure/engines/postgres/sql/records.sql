@@ -69,7 +69,8 @@ BEGIN
 END $$;
 
 -- The same, of one that has ended.
-CREATE FUNCTION tenure.record_of(_now bigint, _ended tenure.ended) RETURNS tenure.answer LANGUAGE plpgsql IMMUTABLE AS $$
+CREATE FUNCTION tenure.record_of(_now bigint, _ended tenure.ended) RETURNS tenure.answer
+LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
     RETURN ROW('record',
         ARRAY[_ended.seq, _ended.id, _ended.priority, _ended.attempts, _ended.deliveries,
@@ -134,7 +135,7 @@ BEGIN
     SELECT * INTO task FROM tenure.task t WHERE t.id = _id AND t.queue = _q.name;
     _done := FOUND;
     IF _done AND task.session IS NULL THEN
-        _q := tenure.end_task(_now, tenure.dequeue(_q, task.delayed), task, 'cancelled', '', _ttl, 0);
+        _q := tenure.end_task(_now, _q, task, 'cancelled', '', _ttl, 0);
     ELSIF _done AND coalesce(task.stop, 0) = 0 THEN
         UPDATE tenure.task t SET stop = nextval('tenure.last_made'), stop_ttl = _ttl
         WHERE t.queue = _q.name AND t.id = _id;
@@ -152,10 +153,8 @@ BEGIN
     SELECT * INTO task FROM tenure.task t WHERE t.queue = _q.name AND t.id = _id AND t.session IS NULL;
     _done := FOUND;
     IF _done THEN
-        _q := tenure.dequeue(_q, task.delayed);
-        IF _q.named > 0 AND NOT task.delayed THEN
-            _q := tenure.regroup(_q, ARRAY[task.group_name], 0, -1, 0);
-        END IF;
+        _q := tenure.count_tasks(
+            _q, ARRAY[task.group_name], 1, 0, -(NOT task.delayed)::int, -task.delayed::int, 0);
         -- so that it is not the one that is due next
         UPDATE tenure.task t SET delayed = false WHERE t.queue = _q.name AND t.id = _id AND t.delayed;
         task.ready_at := _now + _delay;
@@ -180,12 +179,9 @@ BEGIN
     VALUES (_ended.id, _q.name, _ended.priority, _now, _ended.key, _ended.payload, coalesce(_ended.progress, ''),
         _ended.failure, _ended.meta, _ended.group_name, CASE WHEN _ended.key IS NOT NULL THEN _now END)
     RETURNING * INTO task;
-    IF _q.named > 0 OR task.group_name <> '' THEN
-        _q := tenure.regroup(_q, ARRAY[task.group_name], 1, 0, 0);
-    END IF;
+    _q := tenure.count_tasks(_q, ARRAY[task.group_name], 1, 1, 0, 0, 0);
     _q.dead := _q.dead - 1;
     _q.lasting := _q.lasting - (_ended.expires IS NULL)::int;
-    _q.live := _q.live + 1;
     _q := tenure.return_task(_now, _q, task);
 END $$;
 
@@ -241,10 +237,10 @@ BEGIN
     END IF;
 END $$;
 
--- Forget the first records in a state. -> how many of them count still, how many were looked at, and how many of them
+-- Forget the first records in a state. -> how many of them count still, how many were seen, and how many of them
 -- were kept for good
 CREATE FUNCTION tenure.purge_records(
-    _now bigint, _queue bytea, _state text, _limit bigint, OUT _purged bigint, OUT _looked bigint, OUT _lasting bigint
+    _now bigint, _queue bytea, _state text, _limit bigint, OUT _purged bigint, OUT _seen bigint, OUT _lasting bigint
 ) LANGUAGE plpgsql AS $$
 BEGIN
     WITH gone AS (
@@ -260,11 +256,11 @@ BEGIN
     )
     SELECT count(*) FILTER (WHERE g.expires IS NULL OR g.expires > _now), count(*),
         count(*) FILTER (WHERE g.expires IS NULL)
-    INTO _purged, _looked, _lasting FROM gone g;
+    INTO _purged, _seen, _lasting FROM gone g;
 END $$;
 
--- Move tasks to where they are `_to` be: those with ids, and those in states, in their order; a ttl of NULL is for good.
--- -> changed(count, 1 if there may be more, the last of the dead that was looked at), more
+-- Move tasks to where they are `_to` be: those with ids, and those in states, in their order; a ttl of NULL is for
+-- good. -> changed(count, 1 if there may be more, the last of the dead that was seen), more
 CREATE FUNCTION tenure.move(
     _clock bigint, _cap bigint, _queue bytea, _to text, _ids bigint[], _states text[], _after bigint, _ttl bigint,
     _delay bigint
@@ -278,7 +274,7 @@ DECLARE
     moved record;
     count bigint := 0;
     rest bigint := _cap;
-    looks bigint := _cap;
+    checks bigint := _cap;
     before bigint;
 BEGIN
     IF now IS NULL THEN
@@ -316,20 +312,19 @@ BEGIN
         ELSIF one IN ('waiting', 'delayed') THEN
             FOR task IN SELECT * FROM tenure.list_tasks(now, _queue, one, '', '{}', rest) LOOP
                 rest := rest - 1;
-                queue := tenure.dequeue(queue, task.delayed);
                 queue.purged := queue.purged + 1;
-                queue := tenure.notify_finished(tenure.remove_task(queue, task.id), task.id);
+                queue := tenure.notify_finished(tenure.remove_task(queue, task), task.id);
                 count := count + 1;
             END LOOP;
         ELSE
             -- outdated ones that are not forgotten yet are in the way
-            looks := _cap;
-            WHILE rest > 0 AND looks > 0 LOOP
+            checks := _cap;
+            WHILE rest > 0 AND checks > 0 LOOP
                 moved := tenure.purge_records(now, _queue, one, rest);
-                EXIT WHEN moved._looked = 0;
+                EXIT WHEN moved._seen = 0;
                 count := count + moved._purged;
                 rest := rest - moved._purged;
-                looks := looks - moved._looked;
+                checks := checks - moved._seen;
                 queue.lasting := queue.lasting - moved._lasting;
                 IF one = 'dead' THEN
                     queue.dead := queue.dead - moved._purged;
@@ -337,16 +332,17 @@ BEGIN
                 END IF;
             END LOOP;
         END IF;
-        EXIT WHEN rest = 0 OR looks <= 0;
+        EXIT WHEN rest = 0 OR checks <= 0;
     END LOOP;
     PERFORM tenure.save_queue(now, tenure.offer_tasks(queue, queue.waiting - queue.held - before));
-    IF rest > 0 AND looks > 0 THEN
+    IF rest > 0 AND checks > 0 THEN
         RETURN ROW('changed', ARRAY[count, 0, 0], NULL)::tenure.answer;
     END IF;
     RETURN ROW('changed', ARRAY[count, 1, CASE _to WHEN 'waiting' THEN ended.seq ELSE 0 END], NULL)::tenure.answer;
 END $$;
 
--- -> page(seq or place of the last; its group if it waits), but page() if there are no more, then the record of each; more
+-- -> page(seq or place of the last; its group if it waits), but page() if there are no more, then the record of each;
+-- more
 CREATE FUNCTION tenure.browse(
     _clock bigint, _cap bigint, _queue bytea, _state text, _group bytea, _after bigint[], _limit bigint
 ) RETURNS SETOF tenure.answer LANGUAGE plpgsql AS $$
@@ -442,7 +438,8 @@ BEGIN
     END IF;
     q := tenure.read_queue(now, _queue);
     IF q.name IS NULL THEN
-        RETURN NEXT ROW('counts', array_fill(0, ARRAY[15]) || ARRAY[tenure.ask_again_in(now, NULL), now, 0, 0], NULL)::tenure.answer;
+        RETURN NEXT ROW('counts',
+            array_fill(0, ARRAY[15]) || ARRAY[tenure.ask_again_in(now, NULL), now, 0, 0], NULL)::tenure.answer;
         RETURN;
     END IF;
     IF _watch <> '' AND q.live > 0 THEN
@@ -470,7 +467,8 @@ BEGIN
     );
     RETURN NEXT ROW('counts', ARRAY[
         q.put, q.waiting + due, q.delayed - due, q.live - q.waiting - q.delayed, q.done, q.dead, q.cancelled, q.expired,
-        q.discarded, q.purged, q.reserved, q.producers, q.groups, q.paused::int, now - oldest, tenure.ask_again_in(now, NULL), now,
+        q.discarded, q.purged, q.reserved, q.producers, q.groups, q.paused::int, now - oldest,
+        tenure.ask_again_in(now, NULL), now,
         CASE WHEN q.put > 0 THEN q.max_size ELSE 0 END, group_counter
     ], NULL)::tenure.answer;
     RETURN QUERY SELECT 'cursor', NULL::bigint[], ARRAY[c.name, c.value]

@@ -12,6 +12,24 @@ CREATE TYPE tenure.belonging AS (
     rank int, number bigint, family text, key bytea, name bytea, is_held boolean, token bigint
 );
 
+-- The requests of a `put`: without a wait it is refused, and `counts` says how many tasks each has. A cursor and its
+-- value are NULL for none; `expected` is NULL if no cursor has to have a value before.
+CREATE TYPE tenure.put_requests AS (
+    producers bytea[], waits bigint[], cursors bytea[], cursor_values bytea[], counts bigint[], expected bytea[]
+);
+
+-- The tasks of all these requests, one behind the other. `keys`, `metas` and `groups` are NULL when none has one, and
+-- so is `about`, see keys.sql, when no key does more than to refuse; an expiry below zero is none.
+CREATE TYPE tenure.new_tasks AS (
+    payloads bytea[], priorities bigint[], delays bigint[], keys bytea[], expires bigint[], metas bytea[],
+    groups bytea[], about text[]
+);
+
+-- Settlements: a ttl below zero is for good, and `failures` is NULL when none has one.
+CREATE TYPE tenure.settlements AS (
+    ids bigint[], tokens bigint[], verdicts text[], results bytea[], delays bigint[], ttls bigint[], failures bytea[]
+);
+
 -- The version of the schema.
 CREATE TABLE tenure.meta (version bigint NOT NULL);
 
@@ -266,8 +284,8 @@ CREATE TABLE tenure.task_group (
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cost_delay = 0);
 CREATE INDEX task_group_turn ON tenure.task_group (queue, tag, name) WHERE tag IS NOT NULL;
 
--- A producer that waits to put `count` tasks, or has that many slots reserved. With `for_group` it waits for room in its
--- group, otherwise for room in the queue.
+-- A producer that waits to put `count` tasks, or has that many slots reserved. With `for_group` it waits for room in
+-- its group, otherwise for room in the queue.
 CREATE TABLE tenure.producer (
     queue bytea NOT NULL,
     name bytea NOT NULL,
@@ -298,8 +316,8 @@ CREATE INDEX taker_order ON tenure.taker (queue, made);
 CREATE INDEX taker_session ON tenure.taker (session, made);
 
 -- An unfinished task: leased while it has a session. `delayed` is as it stands in the orders. An empty failure or meta
--- is NULL; the name of the group is empty if it has none. `stop` is 0 if it is superseded; `first_put` is there if it has
--- a key.
+-- is NULL; the name of the group is empty if it has none. `stop` is 0 if it is superseded; `first_put` is there if it
+-- has a key.
 CREATE TABLE tenure.task (
     id bigint NOT NULL,
     queue bytea NOT NULL,

@@ -1,7 +1,7 @@
 -- What all functions share: locks, time, tokens, hints, watches, numbered answers.
 --
--- An operation that carries a session first locks the session, shared, then its object. The sweep locks a session before
--- any object, then one object after the other, and there is one sweep at a time: so there is no deadlock.
+-- An operation that carries a session first locks the session, shared, then its object. The sweep locks a session
+-- before any object, then one object after the other, and there is one sweep at a time: so there is no deadlock.
 
 CREATE FUNCTION tenure.reply(_word text) RETURNS tenure.answer LANGUAGE sql IMMUTABLE
     RETURN ROW(_word, NULL, NULL)::tenure.answer;
@@ -43,8 +43,8 @@ BEGIN
     RETURN CASE WHEN tenure.is_due(now) THEN NULL ELSE now END;
 END $$;
 
--- The same for an operation that carries a session: its time and session, or the word that refuses it, 'more' or 'gone'.
--- `acquire`, `put` and `exchange` do this in place, because a call would make them slower.
+-- The same for an operation that carries a session: its time and session, or the word that refuses it, 'more' or
+-- 'gone'. `acquire`, `put` and `exchange` do this in place, because a call would make them slower.
 CREATE FUNCTION tenure.enter_in_session(
     _clock bigint, _session bytea, _kind text, _name bytea,
     OUT now bigint, OUT mine tenure.session, OUT refusal text

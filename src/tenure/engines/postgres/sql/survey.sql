@@ -10,25 +10,25 @@ DECLARE
     now bigint := tenure.time(_clock);
     one record;
     last bytea := _after;
-    looked bigint := 0;
+    seen bigint := 0;
     names bytea[] := '{}'::bytea[];
 BEGIN
     IF tenure.is_due(now) THEN
         RETURN tenure.reply('more');
     END IF;
     IF _kind = 'pools' THEN
-        WHILE looked < _limit LOOP
+        WHILE seen < _limit LOOP
             last := (SELECT r.pool FROM tenure.resource r
                 WHERE r.pool >= _prefix AND r.pool < _end AND r.pool > last ORDER BY r.pool LIMIT 1);
             EXIT WHEN last IS NULL;
-            looked := looked + 1;
+            seen := seen + 1;
             names := names || last;
         END LOOP;
     ELSIF _kind = 'holds' THEN
         FOR one IN SELECT l.key AS name, l.held > 0 AS counts FROM tenure.line l
             WHERE l.key >= _prefix AND l.key < _end AND l.key > _after ORDER BY l.key LIMIT _limit
         LOOP
-            looked := looked + 1;
+            seen := seen + 1;
             last := one.name;
             names := CASE WHEN one.counts THEN names || one.name ELSE names END;
         END LOOP;
@@ -36,7 +36,7 @@ BEGIN
         FOR one IN SELECT q.name, (tenure.read_queue(now, q.name)).put > 0 AS counts FROM tenure.queue q
             WHERE q.name >= _prefix AND q.name < _end AND q.name > _after ORDER BY q.name LIMIT _limit
         LOOP
-            looked := looked + 1;
+            seen := seen + 1;
             last := one.name;
             names := CASE WHEN one.counts THEN names || one.name ELSE names END;
         END LOOP;
@@ -44,12 +44,12 @@ BEGIN
         FOR one IN SELECT s.name FROM tenure.session s
             WHERE s.name >= _prefix AND s.name < _end AND s.name > _after ORDER BY s.name LIMIT _limit
         LOOP
-            looked := looked + 1;
+            seen := seen + 1;
             last := one.name;
             names := names || one.name;
         END LOOP;
     END IF;
-    RETURN ROW('names', NULL, CASE WHEN looked < _limit THEN '' ELSE last END || names)::tenure.answer;
+    RETURN ROW('names', NULL, CASE WHEN seen < _limit THEN '' ELSE last END || names)::tenure.answer;
 END $$;
 
 -- At most `_limit` things above a rank of the family and a number. -> session(; process), then the family's name(rank,

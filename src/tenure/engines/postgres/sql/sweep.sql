@@ -6,8 +6,8 @@
 CREATE FUNCTION tenure.drop_belonging(_now bigint, _session bigint, _item tenure.belonging) RETURNS boolean
 LANGUAGE plpgsql AS $$
 BEGIN
-    PERFORM tenure.lock(CASE _item.family WHEN 'holds' THEN 'hold' WHEN 'claims' THEN 'pool' WHEN 'arrivals' THEN 'barrier'
-        ELSE 'queue' END, _item.key) WHERE _item.family <> 'watches';
+    PERFORM tenure.lock(CASE _item.family WHEN 'holds' THEN 'hold' WHEN 'claims' THEN 'pool'
+        WHEN 'arrivals' THEN 'barrier' ELSE 'queue' END, _item.key) WHERE _item.family <> 'watches';
     CASE _item.family
         WHEN 'holds' THEN
             RETURN tenure.remove_hold(_now, _item.key, _item.name) <> 'more';
@@ -18,7 +18,8 @@ BEGIN
         WHEN 'producers' THEN
             PERFORM tenure.remove_producer(_now, _item.key, _item.name);
         WHEN 'tasks' THEN
-            PERFORM tenure.drop_task(_now, _item.key, split_part(convert_from(_item.name, 'UTF8'), ' ', 1)::bigint, _session);
+            PERFORM tenure.drop_task(
+                _now, _item.key, split_part(convert_from(_item.name, 'UTF8'), ' ', 1)::bigint, _session);
         WHEN 'takers' THEN
             PERFORM tenure.forget_taker(_now, _item.key, _session);
         WHEN 'watches' THEN

@@ -39,8 +39,7 @@ END $$;
 -- Settle tasks in one statement, if all of them end and no client waits for the end of one.
 -- -> the queue, and the tokens of settlements that came too late
 CREATE FUNCTION tenure.settle_endings(
-    _now bigint, INOUT _q tenure.queue, _mine tenure.session, _ids bigint[], _tokens bigint[], _verdicts text[],
-    _results bytea[], _ttls bigint[], _failures bytea[], OUT _refused bigint[]
+    _now bigint, INOUT _q tenure.queue, _mine tenure.session, _settle tenure.settlements, OUT _refused bigint[]
 ) LANGUAGE plpgsql AS $$
 DECLARE
     ends record;
@@ -50,7 +49,7 @@ BEGIN
         USING (
             -- one task after the other by its id, whatever the planner believes of the queue
             SELECT s.*, found.place
-            FROM unnest(_ids, _tokens, _verdicts, _results, _ttls, _failures)
+            FROM unnest(_settle.ids, _settle.tokens, _settle.verdicts, _settle.results, _settle.ttls, _settle.failures)
                     WITH ORDINALITY AS s (id, token, verdict, result, ttl, failure, i)
                 CROSS JOIN LATERAL (
                     SELECT l.ctid AS place, l.token, l.session FROM tenure.task l
@@ -85,16 +84,13 @@ BEGIN
             CROSS JOIN LATERAL (SELECT * FROM tenure.ended e WHERE e.id = i.id LIMIT 1) l
         WHERE l.state = 'dead' AND l.expires IS NOT NULL;
     END IF;
-    IF ends.live = cardinality(_ids) THEN
+    IF ends.live = cardinality(_settle.ids) THEN
         _refused := '{}';
     ELSE
-        _refused := ARRAY(SELECT s.token FROM unnest(_ids, _tokens) WITH ORDINALITY AS s (id, token, i)
+        _refused := ARRAY(SELECT s.token FROM unnest(_settle.ids, _settle.tokens) WITH ORDINALITY AS s (id, token, i)
             WHERE s.id <> ALL (ends.ids) ORDER BY s.i);
     END IF;
-    IF _q.named > 0 THEN
-        _q := tenure.regroup(_q, ends.groups, -1, 0, -1);
-    END IF;
-    _q.live := _q.live - ends.live;
+    _q := tenure.count_tasks(_q, ends.groups, ends.live, -1, 0, 0, -1);
     _q.done := _q.done + ends.done;
     _q.dead := _q.dead + ends.dead;
     _q.discarded := _q.discarded + ends.discarded;
@@ -113,27 +109,29 @@ END $$;
 
 -- Settle tasks in the order given. -> the queue, and the tokens of settlements that came too late
 CREATE FUNCTION tenure.settle_tasks(
-    _now bigint, INOUT _q tenure.queue, _mine tenure.session, _ids bigint[], _tokens bigint[], _verdicts text[],
-    _results bytea[], _delays bigint[], _ttls bigint[], _failures bytea[], OUT _refused bigint[]
+    _now bigint, INOUT _q tenure.queue, _mine tenure.session, _settle tenure.settlements, OUT _refused bigint[]
 ) LANGUAGE plpgsql AS $$
 DECLARE
     settled record;
 BEGIN
     IF _q.producers = 0 AND NOT _q.awaited
-            AND (SELECT bool_and(tenure.is_ending(u.verdict)) FROM unnest(_verdicts) u (verdict))
-            AND cardinality(_ids) = (SELECT count(DISTINCT u.id) FROM unnest(_ids) u (id)) THEN
-        settled := tenure.settle_endings(_now, _q, _mine, _ids, _tokens, _verdicts, _results, _ttls, _failures);
+            AND cardinality(_settle.ids) = (
+                SELECT count(DISTINCT u.id) FILTER (WHERE tenure.is_ending(u.verdict))
+                FROM unnest(_settle.ids, _settle.verdicts) u (id, verdict)
+            ) THEN
+        settled := tenure.settle_endings(_now, _q, _mine, _settle);
         _q := settled._q;
         _refused := settled._refused;
         RETURN;
     END IF;
     _refused := '{}';
-    FOR i IN 1 .. cardinality(_ids) LOOP
-        settled := tenure.settle_task(_now, _q, _mine, _ids[i], _tokens[i], _verdicts[i], _results[i], _delays[i],
-            CASE WHEN _ttls[i] >= 0 THEN _ttls[i] END, _failures[i]);
+    FOR i IN 1 .. cardinality(_settle.ids) LOOP
+        settled := tenure.settle_task(_now, _q, _mine, _settle.ids[i], _settle.tokens[i], _settle.verdicts[i],
+            _settle.results[i], _settle.delays[i], CASE WHEN _settle.ttls[i] >= 0 THEN _settle.ttls[i] END,
+            _settle.failures[i]);
         _q := settled._q;
         IF NOT settled._in_time THEN
-            _refused := _refused || _tokens[i];
+            _refused := _refused || _settle.tokens[i];
         END IF;
     END LOOP;
     IF _q.awaited THEN
@@ -142,7 +140,8 @@ BEGIN
 END $$;
 
 -- The first `_cap` delayed tasks that are due become ready.
-CREATE FUNCTION tenure.promote_tasks(_now bigint, _q tenure.queue, _cap bigint) RETURNS tenure.queue LANGUAGE plpgsql AS $$
+CREATE FUNCTION tenure.promote_tasks(_now bigint, _q tenure.queue, _cap bigint) RETURNS tenure.queue
+LANGUAGE plpgsql AS $$
 DECLARE
     groups bytea[];
     promoted bigint;
@@ -158,12 +157,7 @@ BEGIN
         ORDER BY d.ready_at, d.id LIMIT _cap
     ));
     GET DIAGNOSTICS promoted = ROW_COUNT;
-    IF _q.named > 0 THEN
-        _q := tenure.regroup(_q, groups, 0, 1, 0);
-    END IF;
-    _q.delayed := _q.delayed - promoted;
-    _q.waiting := _q.waiting + promoted;
-    RETURN _q;
+    RETURN tenure.count_tasks(_q, groups, promoted, 0, 1, -1, 0);
 END $$;
 
 -- Lease up to `_want` waiting tasks to the session, with tokens that follow one another: those at `_places`, or if that
@@ -235,15 +229,12 @@ BEGIN
     END IF;
 END $$;
 
--- Settlements in arrays; a ttl below zero is for good, `_failures` is NULL when none has one, an aging of NULL is none,
--- and a dead_ttl of NULL is for good.
+-- An aging of NULL is none, a dead_ttl of NULL is for good.
 -- -> exchanged(paused, again), refused(token...), stop(token...), then task(id, token, priority, attempts, deliveries,
 -- waited; progress, payload, failure or NULL, meta or NULL, group) of each that is leased; gone, more
 CREATE FUNCTION tenure.exchange(
-    _clock bigint, _cap bigint, _session bytea, _n bigint, _queue bytea,
-    _ids bigint[], _tokens bigint[], _verdicts text[], _results bytea[], _delays bigint[], _ttls bigint[],
-    _want bigint, _wait boolean, _aging bigint, _max_deliveries bigint, _keep boolean, _failures bytea[],
-    _dead_ttl bigint
+    _clock bigint, _cap bigint, _session bytea, _n bigint, _queue bytea, _settle tenure.settlements, _want bigint,
+    _wait boolean, _aging bigint, _max_deliveries bigint, _keep boolean, _dead_ttl bigint
 ) RETURNS SETOF tenure.answer LANGUAGE plpgsql AS $$
 DECLARE
     now bigint;
@@ -279,8 +270,8 @@ BEGIN
     END IF;
     queue := tenure.use_queue(now, _queue);
     before := queue.waiting - queue.held;
-    IF cardinality(_ids) > 0 THEN
-        settled := tenure.settle_tasks(now, queue, mine, _ids, _tokens, _verdicts, _results, _delays, _ttls, _failures);
+    IF cardinality(_settle.ids) > 0 THEN
+        settled := tenure.settle_tasks(now, queue, mine, _settle);
         queue := settled._q;
         refused := settled._refused;
     END IF;
@@ -321,8 +312,8 @@ BEGIN
     ];
     PERFORM tenure.save_queue(now, queue);
     PERFORM tenure.cache_reply(now, mine, 'exchange', _queue, _n, known);
-    IF cardinality(_ids) > 0 THEN
-        PERFORM tenure.forget_records(now, cardinality(_ids));
+    IF cardinality(_settle.ids) > 0 THEN
+        PERFORM tenure.forget_records(now, cardinality(_settle.ids));
     END IF;
     RETURN QUERY SELECT * FROM tenure.exchanged(mine.id, known);
 END $$;

@@ -53,9 +53,9 @@ BEGIN
     END IF;
     UPDATE tenure.queue SET paused = _q.paused, awaited = _q.awaited, followed = _q.followed, max_size = _q.max_size,
         live = _q.live, waiting = _q.waiting, delayed = _q.delayed, put = _q.put, done = _q.done, dead = _q.dead,
-        cancelled = _q.cancelled, expired = _q.expired, discarded = _q.discarded, purged = _q.purged, reserved = _q.reserved,
-        producers = _q.producers, takers = _q.takers, ordinal = _q.ordinal, lasting = _q.lasting,
-        keep_until = _q.keep_until, check_at = _q.check_at
+        cancelled = _q.cancelled, expired = _q.expired, discarded = _q.discarded, purged = _q.purged,
+        reserved = _q.reserved, producers = _q.producers, takers = _q.takers, ordinal = _q.ordinal,
+        lasting = _q.lasting, keep_until = _q.keep_until, check_at = _q.check_at
     WHERE name = _q.name;
     IF _q.has_groups THEN
         UPDATE tenure.queue SET has_groups = _q.named > 0 OR _q.per_group > 0 OR _q.group_size > 0 OR _q.weights > 0,
@@ -158,22 +158,17 @@ END $$;
 
 -- endings
 
--- The task, no longer in an order, is unfinished no more.
-CREATE FUNCTION tenure.remove_task(_q tenure.queue, _id bigint) RETURNS tenure.queue LANGUAGE plpgsql AS $$
+-- The task is unfinished no more, and leaves its order, or its session.
+CREATE FUNCTION tenure.remove_task(_q tenure.queue, _task tenure.task) RETURNS tenure.queue LANGUAGE plpgsql AS $$
 DECLARE
-    task tenure.task;
+    leased int := (_task.session IS NOT NULL)::int;
+    delayed int := (_task.session IS NULL AND _task.delayed)::int;
+    waiting int := 1 - leased - delayed;
 BEGIN
-    IF _q.named > 0 THEN
-        SELECT * INTO task FROM tenure.task t WHERE t.queue = _q.name AND t.id = _id;
-    END IF;
-    DELETE FROM tenure.task t WHERE t.queue = _q.name AND t.id = _id;
-    IF _q.named > 0 THEN
-        _q := tenure.regroup(_q, ARRAY[task.group_name], -1, -(task.session IS NULL AND NOT task.delayed)::int,
-            -(task.session IS NOT NULL)::int);
-    END IF;
-    _q.live := _q.live - 1;
+    DELETE FROM tenure.task t WHERE t.queue = _q.name AND t.id = _task.id;
+    _q := tenure.count_tasks(_q, ARRAY[_task.group_name], 1, -1, -waiting, -delayed, -leased);
     IF _q.producers > 0 THEN
-        _q := tenure.make_room(_q, ARRAY[task.group_name]);
+        _q := tenure.make_room(_q, ARRAY[_task.group_name]);
     END IF;
     IF _q.live = 0 THEN
         PERFORM tenure.notify_watchers('drain', _q.name, 0, '', 'drained');
@@ -206,13 +201,13 @@ BEGIN
     RETURN _q;
 END $$;
 
--- The task, neither leased nor in an order, has ended; without `_ttl` its record is kept for good. `_own` is the ttl of
+-- The task has ended; without `_ttl` its record is kept for good. `_own` is the ttl of
 -- the session that settled it, 0 if none did.
 CREATE FUNCTION tenure.end_task(
     _now bigint, _q tenure.queue, _task tenure.task, _state text, _result bytea, _ttl bigint, _own bigint
 ) RETURNS tenure.queue LANGUAGE plpgsql AS $$
 BEGIN
-    _q := tenure.remove_task(_q, _task.id);
+    _q := tenure.remove_task(_q, _task);
     CASE _state
         WHEN 'done' THEN _q.done := _q.done + 1;
         WHEN 'dead' THEN _q.dead := _q.dead + 1;
@@ -238,17 +233,6 @@ BEGIN
     RETURN tenure.notify_finished(_q, _task.id);
 END $$;
 
--- Out of the orders.
-CREATE FUNCTION tenure.dequeue(_q tenure.queue, _delayed boolean) RETURNS tenure.queue LANGUAGE plpgsql IMMUTABLE AS $$
-BEGIN
-    IF _delayed THEN
-        _q.delayed := _q.delayed - 1;
-    ELSE
-        _q.waiting := _q.waiting - 1;
-    END IF;
-    RETURN _q;
-END $$;
-
 -- A task is in the orders again; the caller offers what can be taken.
 CREATE FUNCTION tenure.return_task(_now bigint, _q tenure.queue, _task tenure.task) RETURNS tenure.queue
 LANGUAGE plpgsql AS $$
@@ -262,15 +246,11 @@ BEGIN
     IF _q.followed THEN
         _q := tenure.notify_followers(_q, ARRAY[_task.id]);
     END IF;
-    IF _q.named > 0 THEN
-        _q := tenure.regroup(
-            _q, ARRAY[_task.group_name], 0, (_task.ready_at <= _now)::int, -(_task.session IS NOT NULL)::int);
-    END IF;
+    _q := tenure.count_tasks(_q, ARRAY[_task.group_name], 1, 0, (_task.ready_at <= _now)::int,
+        (_task.ready_at > _now)::int, -(_task.session IS NOT NULL)::int);
     IF _task.ready_at > _now THEN
-        _q.delayed := _q.delayed + 1;
         RETURN tenure.offer_sooner(_q, before);
     END IF;
-    _q.waiting := _q.waiting + 1;
     RETURN _q;
 END $$;
 
@@ -283,7 +263,7 @@ DECLARE
     before bigint;
     silent bigint;
 BEGIN
-    -- by its id alone, lest all that the session has be looked through for each
+    -- by its id alone, so that what the session has is not searched for each
     SELECT * INTO task FROM tenure.task t WHERE t.queue = _queue AND t.id = _id;
     IF task.session IS DISTINCT FROM _session THEN
         RETURN;
@@ -324,8 +304,7 @@ BEGIN
     END IF;
     queue := tenure.use_queue(_now, task.queue);
     before := queue.waiting - queue.held;
-    queue := tenure.end_task(
-        _now, tenure.dequeue(queue, task.delayed), task, 'expired', '', 3600000000, 0);
+    queue := tenure.end_task(_now, queue, task, 'expired', '', 3600000000, 0);
     PERFORM tenure.save_queue(_now, tenure.offer_tasks(queue, queue.waiting - queue.held - before));
     RETURN true;
 END $$;
