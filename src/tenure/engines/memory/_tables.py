@@ -34,7 +34,8 @@ class MemoryTable:
             if known is not None:
                 _leave(known, self._all)
             self.rows[key] = row
-            _enter(row, self._all)
+            if self._all:
+                _enter(row, self._all)
 
     def move(self, row: Any, **fields: Any) -> None:
         names = tuple(fields)
@@ -50,7 +51,8 @@ class MemoryTable:
 
     def remove(self, row: Any) -> None:
         del self.rows[self._key(row)]
-        _leave(row, self._all)
+        if self._all:
+            _leave(row, self._all)
 
     def first(self, order: str, *of: Any) -> Any:
         group = self._orders[order].groups.get(of[0] if len(of) == 1 else of)

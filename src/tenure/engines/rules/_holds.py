@@ -105,7 +105,7 @@ class Holds(Places[Hold]):
             line.ordinal, line.head = place, line.head if line.waiting else place
             line.waiting += 1
         self._lines.save(line)
-        return self._status(line, hold)
+        return Granted(place) if fits else self._status(line, hold)
 
     def ask(self, op: Ask) -> Asked | Reply:
         if self._state.session(op.session) is None:
@@ -127,7 +127,7 @@ class Holds(Places[Hold]):
             return Reply.REFUSED
         hold.value = op.value
         self._places.save(hold)
-        self._changed(op.key)
+        self._state.notify_watchers("hold", op.key, Notice.CHANGED)
         return Reply.OK
 
     def break_hold(self, op: BreakHold) -> Reply:
@@ -171,10 +171,11 @@ class Holds(Places[Hold]):
 
     def drop(self, hold: Hold) -> None:
         """Remove a holder or waiter, whose session may have ended, and serve the line."""
-        line = self._line(hold.key)
+        line = self._lines.get(hold.key)
+        assert line is not None
         self._take_out(line, hold)
         if not hold.waits:
-            self._changed(line.key)
+            self._state.notify_watchers("hold", line.key, Notice.CHANGED)
         self._serve(line)
 
     def _serve(self, line: Line) -> None:
@@ -208,7 +209,7 @@ class Holds(Places[Hold]):
         """A holder came."""
         line.held += 1
         line.used += hold.weight
-        self._changed(line.key)
+        self._state.notify_watchers("hold", line.key, Notice.CHANGED)
 
     def _take_out(self, line: Line, hold: Hold) -> None:
         """A holder or waiter goes."""
@@ -218,11 +219,6 @@ class Holds(Places[Hold]):
             line.held -= 1
             line.used -= hold.weight
         self._places.remove(hold)
-
-    def _line(self, key: str) -> Line:
-        line = self._lines.get(key)
-        assert line is not None
-        return line
 
     def _status(self, line: Line | None, hold: Hold | None) -> HoldAnswer:
         if hold is None or line is None:
@@ -238,6 +234,3 @@ class Holds(Places[Hold]):
         state = self._state
         age = max(0.0, state.now - hold.since)
         return Holder(state.process(hold.session), hold.name, self._token(hold), hold.weight, hold.value, age)
-
-    def _changed(self, key: str) -> None:
-        self._state.notify_watchers("hold", key, Notice.CHANGED)
