@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from heapq import heapify, heappop, heappush
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ._task import Task
 
 Rank = tuple[Any, ...]
 """A sort key; its last part is the task's id, or the name of a group."""
@@ -15,11 +18,11 @@ _SLACK = 64
 class Order:
     """Ranks from low to high, those of a `group`. `stands` returns whether a rank still stands for something there."""
 
-    __slots__ = ("_group", "_heap", "stands")
+    __slots__ = ("_heap", "group", "stands")
 
     def __init__(self, stands: Callable[[str, Rank], bool], group: str = "") -> None:
         self.stands = stands
-        self._group = group
+        self.group = group
         self._heap: list[Rank] = []
 
     def add(self, rank: Rank, count: int) -> None:
@@ -31,7 +34,7 @@ class Order:
 
     def alive(self) -> list[Rank]:
         """Those that still stand, in no order."""
-        return [rank for rank in self._heap if self.stands(self._group, rank)]
+        return [rank for rank in self._heap if self.stands(self.group, rank)]
 
     def until(self, last: Rank) -> set[Rank]:
         """Those up to `last`. The time depends on how many ranks there are up to it, standing or not."""
@@ -40,16 +43,48 @@ class Order:
         while places:
             place = places.pop()
             if place < len(self._heap) and (rank := self._heap[place]) <= last:
-                if self.stands(self._group, rank):
+                if self.stands(self.group, rank):
                     found.add(rank)
                 places += (2 * place + 1, 2 * place + 2)
         return found
 
     def first(self) -> Rank | None:
         heap = self._heap
-        while heap and not self.stands(self._group, heap[0]):
+        while heap and not self.stands(self.group, heap[0]):
             heappop(heap)
         return heap[0] if heap else None
 
     def pop(self) -> Rank:
         return heappop(self._heap)
+
+
+class ReadyTasks:
+    """The waiting tasks of a group in the order of priority, and in that of age once anybody asks for it."""
+
+    __slots__ = ("_by_age", "_by_priority")
+
+    def __init__(self, group: str, is_ready: Callable[[str, Rank], bool]) -> None:
+        self._by_priority = Order(is_ready, group)
+        self._by_age: Order | None = None
+
+    def add(self, task: Task, count: int) -> None:
+        """Enter a task; `count` is how many tasks of the group wait."""
+        self._by_priority.add((-task.priority, task.ready_at, task.id), count)
+        if self._by_age is not None:
+            self._by_age.add((task.ready_at, task.id), count)
+
+    def pop(self, now: float, aging: float | None) -> int | None:
+        """The id of the task that is next by priority or age; it leaves that order."""
+        order = self._by_priority
+        if aging is not None and (oldest := self._ages().first()) is not None and now - oldest[0] > aging:
+            order = self._ages()
+        return None if order.first() is None else int(order.pop()[-1])
+
+    def _ages(self) -> Order:
+        if self._by_age is None:
+            by_priority = self._by_priority
+            self._by_age = Order(by_priority.stands, by_priority.group)
+            alive = by_priority.alive()
+            for rank in alive:
+                self._by_age.add(rank[1:], len(alive))
+        return self._by_age

@@ -6,31 +6,63 @@ tables remember. The scripts of the other engines follow these rules, and the co
 
 from ._barriers import BARRIERS, PARTICIPANTS, Barriers
 from ._claims import CLAIMERS, POOLS, RESOURCES, Claims
+from ._groups import Group, Grouping, Groups, Next, Turn
 from ._holds import HOLDS, LINES, UNSERVED, Holds
+from ._names import decoded_name, encoded_name
+from ._producers import Producers
+from ._queues import DELAYED, LEASED, WAITING, Queue
 from ._rates import LIMITER_WAITERS, LIMITERS, Rates
+from ._room import PRODUCERS, Room
+from ._rows import Lease, Owner, Task, TaskRows
 from ._sessions import Sessions
-from ._state import Session, State
+from ._settling import Settling
+from ._state import Moment, Session, State
 from ._tables import Layout, Order, Table
+from ._takers import TAKERS, Takers
+from ._tasks import Tasks
 
 LAYOUTS = (
     *(LINES, HOLDS, UNSERVED, POOLS, RESOURCES, CLAIMERS),
-    *(LIMITERS, LIMITER_WAITERS, BARRIERS, PARTICIPANTS),
+    *(LIMITERS, LIMITER_WAITERS, BARRIERS, PARTICIPANTS, PRODUCERS, TAKERS),
 )
 """The tables of all rules."""
 
 __all__ = (
     "CLAIMERS",
+    "DELAYED",
     "HOLDS",
     "LAYOUTS",
+    "LEASED",
     "PARTICIPANTS",
+    "PRODUCERS",
+    "TAKERS",
+    "WAITING",
     "Barriers",
     "Claims",
+    "Group",
+    "Grouping",
+    "Groups",
     "Holds",
     "Layout",
+    "Lease",
+    "Moment",
+    "Next",
     "Order",
+    "Owner",
+    "Producers",
+    "Queue",
     "Rates",
+    "Room",
     "Session",
     "Sessions",
+    "Settling",
     "State",
     "Table",
+    "Takers",
+    "Task",
+    "TaskRows",
+    "Tasks",
+    "Turn",
+    "decoded_name",
+    "encoded_name",
 )

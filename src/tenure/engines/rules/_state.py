@@ -8,6 +8,9 @@ from tenure.engine import Broken, Claimed, Granted, Notice, Tripped
 
 from ._tables import Layout, Table
 
+Moment = float
+"""A time of a task, in the unit of the engine, which may be an integer."""
+
 
 class Session(Protocol):
     """An open session; numbers are never used again."""
@@ -69,6 +72,23 @@ class State(Protocol):
         """Clear up this kind of thing at that time, or sooner if that was said before; None: forget what was said."""
         ...
 
+    @property
+    def moment(self) -> Moment:
+        """The time of the tasks, in the unit of the engine, which may be an integer."""
+        ...
+
+    def after(self, seconds: float, /) -> Moment:
+        """The moment so many seconds from now."""
+        ...
+
+    def seconds_since(self, moment: Moment, /) -> float:
+        """How many seconds ago a moment was."""
+        ...
+
+    def clock_time(self, moment: Moment | None, /) -> float | None:
+        """A moment as seconds on the clock of `now`."""
+        ...
+
     def ask_again_in(self, due: float | None = None, /) -> float:
         """Seconds until the next session ends, or until `due` if that is earlier."""
         ...
@@ -83,6 +103,10 @@ class State(Protocol):
 
     def subscribe_once(self, kind: str, key: str, session: str, /) -> None:
         """Hint the open session of that name once, when the object has changed."""
+        ...
+
+    def watch_task(self, kind: str, key: str, task: int, session: str, /) -> None:
+        """Hint the open session of that name once, when the task of a queue has ended or changed."""
         ...
 
     def notify_watchers(self, kind: str, key: str, notice: Notice, /) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 from tenure.engine import Broken, Claimed, Granted, Hint, Notice, Reply, Tripped
 from tenure.engines.rules import Layout
 
-from ._clock import FAR, Clocks, micros
+from ._clock import FAR, Clocks, micros, moment, seconds
 from ._replies import CachedReplies
 from ._session import Session
 from ._sql import SESSIONS, repeated
@@ -53,9 +53,9 @@ class Soonest:
     line: float | None = None
 
 
-def sooner(one: int, other: int | None) -> int:
+def sooner(moment: int, other: int | None) -> int:
     """The earlier of two moments; None is never."""
-    return one if other is None or one < other else other
+    return moment if other is None or moment < other else other
 
 
 class State:
@@ -65,7 +65,7 @@ class State:
         self.db = db
         self.cap = cap
         self.now = 0.0
-        self.wall = 0
+        self.moment = 0
         self.boot = 0
         self.last = Numbers()
         self.soonest = Soonest()
@@ -86,7 +86,7 @@ class State:
     def begin(self) -> None:
         """Read what every batch has to know; the transaction has begun."""
         self.now = self._clocks.wall()
-        self.wall = int(self.now * 1e6)
+        self.moment = int(self.now * 1e6)
         self.boot = int(self._clocks.boot() * 1e6)
         row = self.db.execute(SESSIONS.beginning).fetchone()
         self.last, self._stored = Numbers(*row[:4]), Numbers(*row[:4])
@@ -138,7 +138,7 @@ class State:
     # numbers, hints and steps
 
     def token(self) -> int:
-        self.last.token = max(self.last.token + 1, self.wall)
+        self.last.token = max(self.last.token + 1, self.moment)
         return self.last.token
 
     def rank(self) -> int:
@@ -219,6 +219,17 @@ class State:
         former = getattr(self.soonest, kind)
         setattr(self.soonest, kind, when if when is None or former is None else min(when, former))
 
+    # the times of tasks, in microseconds of the wall clock
+
+    def after(self, seconds: float) -> int:
+        return self.moment + micros(seconds)
+
+    def seconds_since(self, moment: int) -> float:
+        return seconds(self.moment - moment)
+
+    def clock_time(self, when: int | None) -> float | None:
+        return moment(when)
+
     def ask_again_in(self, due: float | None = None) -> float:
         """Seconds until the earliest moment at which asking again could help; `due` is in seconds on the wall clock."""
         seconds = inf if due is None else due - self.now
@@ -232,6 +243,11 @@ class State:
         known = self.session(session)
         assert known is not None
         self.watch(kind, key, 0, known)
+
+    def watch_task(self, kind: str, key: str, task: int, session: str) -> None:
+        known = self.session(session)
+        assert known is not None
+        self.watch(kind, key, task, known)
 
     def watch(self, kind: str, key: str, task: int, session: Session) -> None:
         self.run(SESSIONS.watch, kind=kind, key=key, task=task, session=session.number)
