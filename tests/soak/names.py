@@ -58,7 +58,7 @@ class Memory:
         engine = self.engine
         state, tables = engine._state, engine._state.tables.values()
         orders = [order for table in tables for order in table._orders.values()]
-        kept = [value for part in (state, engine._tasks, *orders) for value in vars(part).values()]
+        kept = [value for part in (state, engine._queues, engine._rows, *orders) for value in vars(part).values()]
         # a session has a row by its name, and its process by its number
         rows = -2 * len(state.sessions) - len(state.tables) - len(state.soonest)
         for value in (*kept, *(table.rows for table in tables)):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from heapq import nsmallest
 
 from tenure.engine import GroupCounts
@@ -16,20 +16,19 @@ class GroupRows:
 
     def __init__(self, is_ready: Callable[[str, Rank], bool]) -> None:
         self._is_ready = is_ready
-        self._ready: dict[str, ReadyTasks] = {}
+        self.ready: dict[str, ReadyTasks] = {}
+        """The waiting tasks of groups, in order."""
         self._groups: dict[str, Group] = {}
+        self.find: Callable[[str], Group | None] = self._groups.get
         self._changed: set[str] = set()
         self._turns = Order(self._stands)
 
     def expect(self, names: Iterable[str]) -> None:
         """There is nothing to be read."""
 
-    def find(self, name: str) -> Group | None:
-        return self._groups.get(name)
-
-    def change(self, name: str) -> Group | None:
+    def change(self, name: str) -> Group:
         self._changed.add(name)
-        return self._groups.get(name)
+        return self._groups[name]
 
     def add(self, group: Group) -> None:
         self._groups[group.name] = group
@@ -39,13 +38,11 @@ class GroupRows:
         del self._groups[name]
         self._changed.discard(name)
         if name:
-            self._ready.pop(name, None)
+            self.ready.pop(name, None)
 
-    def ready(self, name: str) -> ReadyTasks:
-        """The waiting tasks of a group, in order."""
-        ready = self._ready.get(name)
-        if ready is None:
-            ready = self._ready[name] = ReadyTasks(name, self._is_ready)
+    def begin(self, name: str) -> ReadyTasks:
+        """The first waiting task of a group is about to come."""
+        ready = self.ready[name] = ReadyTasks(name, self._is_ready)
         return ready
 
     def next(self, count: int) -> list[Next]:
@@ -54,10 +51,10 @@ class GroupRows:
             if group is not None and group.takeable:
                 self._turns.add((group.tag, name), len(self._groups))
         nexts: list[Next] = []
-        while len(nexts) < count and (rank := self._turns.first()) is not None:
-            name = self._turns.pop()[-1]
+        while len(nexts) < count and self._turns.first() is not None:
+            tag, name = self._turns.pop()
             if not nexts or name != nexts[-1].group:  # it may have been entered twice
-                nexts.append(Next(*rank, self._groups[name].waiting))
+                nexts.append(Next(tag, name, self._groups[name].waiting))
         self._changed = {group.group for group in nexts}
         return nexts
 
@@ -86,8 +83,8 @@ class GroupRows:
             for g in nsmallest(limit, there, key=lambda g: (-g.unfinished, g.name))
         )
 
-    def __len__(self) -> int:
-        return len(self._groups)
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._groups)
 
     def _stands(self, _: str, rank: Rank) -> bool:
         group = self._groups.get(rank[-1])

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from heapq import heapify, heappop, heappush
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from ._task import Task
+from typing import Any
 
 Rank = tuple[Any, ...]
 """A sort key; its last part is the task's id, or the name of a group."""
@@ -61,30 +58,24 @@ class Order:
 class ReadyTasks:
     """The waiting tasks of a group in the order of priority, and in that of age once anybody asks for it."""
 
-    __slots__ = ("_by_age", "_by_priority")
+    __slots__ = ("by_age", "by_priority")
 
     def __init__(self, group: str, is_ready: Callable[[str, Rank], bool]) -> None:
-        self._by_priority = Order(is_ready, group)
-        self._by_age: Order | None = None
-
-    def add(self, task: Task, count: int) -> None:
-        """Enter a task; `count` is how many tasks of the group wait."""
-        self._by_priority.add((-task.priority, task.ready_at, task.id), count)
-        if self._by_age is not None:
-            self._by_age.add((task.ready_at, task.id), count)
+        self.by_priority = Order(is_ready, group)
+        self.by_age: Order | None = None
 
     def pop(self, now: float, aging: float | None) -> int | None:
         """The id of the task that is next by priority or age; it leaves that order."""
-        order = self._by_priority
+        order = self.by_priority
         if aging is not None and (oldest := self._ages().first()) is not None and now - oldest[0] > aging:
             order = self._ages()
         return None if order.first() is None else int(order.pop()[-1])
 
     def _ages(self) -> Order:
-        if self._by_age is None:
-            by_priority = self._by_priority
-            self._by_age = Order(by_priority.stands, by_priority.group)
+        if self.by_age is None:
+            by_priority = self.by_priority
+            self.by_age = Order(by_priority.stands, by_priority.group)
             alive = by_priority.alive()
             for rank in alive:
-                self._by_age.add(rank[1:], len(alive))
-        return self._by_age
+                self.by_age.add(rank[1:], len(alive))
+        return self.by_age

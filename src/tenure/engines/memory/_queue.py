@@ -74,7 +74,7 @@ class Queue(rules.Queue):
         if task is None or task.place != WAITING or task.ready_at != rank[-2]:
             return False
         # a task that was replaced at once may be in another group now, or have another priority
-        return task.group == group and (len(rank) == 2 or task.priority == -rank[0])
+        return task.group == group and (len(rank) == 2 or task.new.priority == -rank[0])
 
     def _is_waiting(self, _: str, rank: Rank) -> bool:
         task = self.tasks.get(rank[-1])
@@ -89,13 +89,19 @@ class Queue(rules.Queue):
         if task.place == DELAYED:
             self._by_due.add((task.ready_at, task.id), self.delayed)
             return
-        self.group_rows.ready(task.group).add(task, self.waiting)
+        ready = self.group_rows.ready.get(task.group)
+        if ready is None:
+            ready = self.group_rows.begin(task.group)
+        ready.by_priority.add((-task.new.priority, task.ready_at, task.id), self.waiting)
+        if ready.by_age is not None:
+            ready.by_age.add((task.ready_at, task.id), self.waiting)
         if self._by_age is not None:
             self._by_age.add((task.ready_at, task.id), self.waiting)
 
     def pop(self, group: str, now: float, aging: float | None) -> Task | None:
         """The next task of a group by priority or age; the caller takes it."""
-        task_id = self.group_rows.ready(group).pop(now, aging)
+        ready = self.group_rows.ready.get(group)
+        task_id = None if ready is None else ready.pop(now, aging)
         return None if task_id is None else self.tasks[task_id]
 
     def next_due(self) -> float | None:
@@ -133,7 +139,7 @@ class Queue(rules.Queue):
     def _rank(self, task: Task, state: str) -> Rank:
         match state:
             case "waiting":
-                return (task.group, -task.priority, task.ready_at, task.id)
+                return (task.group, -task.new.priority, task.ready_at, task.id)
             case "delayed":
                 return (task.ready_at, task.id)
             case _:

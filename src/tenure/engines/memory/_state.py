@@ -9,7 +9,7 @@ from time import time
 from typing import Any
 
 from tenure.engine import A_FEW, CAP, Broken, Claimed, Granted, Hint, Notice, Reply, Tripped
-from tenure.engines.rules import Layout
+from tenure.engines.rules import Layout, Numbers
 
 from ._due import Due
 from ._tables import MemoryTable
@@ -47,7 +47,7 @@ class State:
     def __init__(self, cap: int = CAP) -> None:
         self.cap = cap
         self.now = 0.0
-        self.last_token = 0
+        self.last = Numbers()
         self._epoch: float | None = None
         self.sessions: dict[str, Session] = {}
         self.soonest_expiry = inf
@@ -58,7 +58,6 @@ class State:
         self.tables: dict[str, MemoryTable] = {}
         self.soonest: dict[str, float] = {}
         self._processes: dict[int, str] = {}
-        self._ranks = 0
         self._replies: dict[tuple[int, str], CachedReply] = {}
         self._replies_due = Due(self._look_at_reply)
         self._opened = 0
@@ -87,12 +86,12 @@ class State:
     # numbers, tables and hints
 
     def token(self) -> int:
-        self.last_token = max(self.last_token + 1, int(self.now * 1e6))
-        return self.last_token
+        self.last.token = max(self.last.token + 1, int(self.now * 1e6))
+        return self.last.token
 
     def rank(self) -> int:
-        self._ranks += 1
-        return self._ranks
+        self.last.rank += 1
+        return self.last.rank
 
     def table(self, layout: Layout) -> MemoryTable:
         if layout.name not in self.tables:

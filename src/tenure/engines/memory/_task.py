@@ -3,35 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from ._state import Session
+from tenure.engine import NewTask
+from tenure.engines import rules
 
 
 @dataclass(slots=True)
-class Task:
-    """An unfinished task; it has a session while it is leased."""
+class Task(rules.Task):
+    """An unfinished task, as it was put into a queue."""
 
-    id: int
-    queue: str
-    payload: bytes
-    priority: int
-    key: str | None
-    group: str
-    meta: bytes
-    place: int
-    ready_at: float
-    expires: float | None
-    first_put: float
-    attempts: int = 0
-    deliveries: int = 0
-    session: Session | None = None
-    token: int = 0
-    stop: int | None = None
-    stop_ttl: float | None = None
-    max_deliveries: int = 0
+    queue: str = ""
+    new: NewTask = NewTask(b"")  # noqa: RUF009 it never changes
     keep: bool = False
-    dead_ttl: float | None = None
     progress: bytes = b""
     failure: bytes = b""

@@ -35,8 +35,6 @@ class TaskRows:
     def __init__(self, state: State, queues: Queues) -> None:
         self._state = state
         self._queues = queues
-        self._last_id = 0
-        self._last_ending = 0
         self._ended_lately = 0
         self._expiring: list[_Time] = []
         self._letters: list[_Time] = []
@@ -52,26 +50,11 @@ class TaskRows:
     def expect_tasks(self, queue: Queue, requests: Sequence[PutRequest]) -> None:
         """There is nothing to be read."""
 
-    def next_id(self) -> int:
-        self._last_id += 1
-        return self._last_id
-
     def add(
         self, queue: Queue, task: int, new: NewTask, place: int, ready_at: float, expires: float | None
     ) -> None:
-        added = Task(
-            task,
-            queue.name,
-            new.payload,
-            new.priority,
-            new.key,
-            new.group,
-            new.meta,
-            place,
-            ready_at,
-            expires,
-            self._state.now,
-        )
+        added = Task(task, 0, 0, 0, ready_at, None, None, new.group, place)
+        added.expires, added.first_put, added.queue, added.new = expires, self._state.now, queue.name, new
         queue.tasks[task] = added
         if new.key is not None:
             queue.keys[new.key] = task
@@ -106,7 +89,7 @@ class TaskRows:
 
     def supersede(self, queue: Queue, task: int) -> None:
         former = queue.tasks[task]
-        former.key = None
+        former.new = former.new._replace(key=None)
         if former.stop is None:
             former.stop, former.stop_ttl = 0, EXPIRED_TTL
 
@@ -124,7 +107,7 @@ class TaskRows:
         first_put: float,
     ) -> None:
         old = queue.tasks[task]
-        old.payload, old.priority, old.meta, old.group = new.payload, new.priority, new.meta, new.group
+        old.new, old.group = new, new.group
         old.attempts = old.deliveries = 0
         old.progress = old.failure = b""
         old.keep, old.first_put = False, first_put
@@ -139,15 +122,14 @@ class TaskRows:
         now = self._state.now
         if ended.group:
             queue.groups.count_in(ended.group, queue.waiting)
-        place = queue.enqueue(ended.id, ended.group, now, now)
-        task = Task(
-            *(ended.id, queue.name, ended.payload, ended.priority, ended.key, ended.group, ended.meta),
-            *(place, now, None, now),
-        )
+        task = Task(ended.id, 0, 0, 0, now, None, None, ended.group)
+        task.place = queue.enqueue(ended.id, ended.group, now, now)
+        task.first_put, task.queue = now, queue.name
+        task.new = NewTask(ended.payload, ended.priority, key=ended.key, meta=ended.meta, group=ended.group)
         task.progress, task.failure = ended.progress, ended.failure
         queue.tasks[task.id] = task
-        if task.key is not None:
-            queue.keys[task.key] = task.id
+        if ended.key is not None:
+            queue.keys[ended.key] = task.id
         queue.enter(task)
         self.changed(task)
 
@@ -190,14 +172,14 @@ class TaskRows:
         return Taken(
             task.id,
             task.token,
-            task.payload,
-            task.priority,
+            task.new.payload,
+            task.new.priority,
             task.attempts,
             task.deliveries,
             max(0.0, self._state.now - task.ready_at),
             task.progress,
             task.failure,
-            task.meta,
+            task.new.meta,
             task.group,
         )
 
@@ -237,19 +219,18 @@ class TaskRows:
         now = self._state.now
         self._unlease(task)
         self.remove(queue, task)
-        self._last_ending += 1
         self._ended_lately += 1
         if expires is not None:
             heappush(self._letters if state == "dead" else self._outdated, (expires, task.id, queue.name))
-        payload = task.payload if task.keep or state == "dead" else b""
+        payload = task.new.payload if task.keep or state == "dead" else b""
         queue.records.add(
             Ended(
-                self._last_ending,
+                self._state.last.ending,
                 task.id,
                 state,
                 payload,
-                task.priority,
-                task.key,
+                task.new.priority,
+                task.new.key,
                 attempts,
                 task.deliveries,
                 result,
@@ -257,7 +238,7 @@ class TaskRows:
                 expires,
                 task.progress,
                 task.failure,
-                task.meta,
+                task.new.meta,
                 task.group,
             )
         )
@@ -266,8 +247,8 @@ class TaskRows:
     def remove(self, queue: Queue, task: Task) -> None:
         """A task is unfinished no more."""
         del queue.tasks[task.id]
-        if task.key is not None:
-            queue.drop_key(task.key)
+        if task.new.key is not None:
+            queue.drop_key(task.new.key)
 
     def _unlease(self, task: Task) -> None:
         if task.session is not None:
@@ -301,16 +282,16 @@ class TaskRows:
             seq=0,
             id=task.id,
             state=state,
-            payload=task.payload,
-            priority=task.priority,
-            key=task.key,
+            payload=task.new.payload,
+            priority=task.new.priority,
+            key=task.new.key,
             attempts=task.attempts,
             deliveries=task.deliveries,
             result=b"",
             age=max(0.0, self._state.now - task.ready_at),
             progress=task.progress,
             failure=task.failure,
-            meta=task.meta,
+            meta=task.new.meta,
             group=task.group,
         )
 

@@ -13,10 +13,10 @@ from ._producers import Producers
 from ._queues import DELAYED, LEASED, WAITING, Queue
 from ._rates import LIMITER_WAITERS, LIMITERS, Rates
 from ._room import PRODUCERS, Room
-from ._rows import Lease, Owner, Task, TaskRows
+from ._rows import Owner, Task, TaskRows
 from ._sessions import Sessions
 from ._settling import Settling
-from ._state import Moment, Session, State
+from ._state import Moment, Numbers, Session, State
 from ._tables import Layout, Order, Table
 from ._takers import TAKERS, Takers
 from ._tasks import Tasks
@@ -44,9 +44,9 @@ __all__ = (
     "Groups",
     "Holds",
     "Layout",
-    "Lease",
     "Moment",
     "Next",
+    "Numbers",
     "Order",
     "Owner",
     "Producers",

@@ -76,8 +76,8 @@ class GroupRows(Protocol):
         """The group of that name."""
         ...
 
-    def change(self, name: str, /) -> Group | None:
-        """The same, to be changed by the caller."""
+    def change(self, name: str, /) -> Group:
+        """The group of that name, which is there, to be changed by the caller."""
         ...
 
     def add(self, group: Group, /) -> None:
@@ -132,8 +132,8 @@ class Groups(Grouping):
         if changed and self.named:
             self._rows.expect(self.weights)
             for name in self.weights:
-                if name and (group := self._rows.change(name)) is not None:
-                    self.refresh(group)
+                if name and self._rows.find(name) is not None:
+                    self.refresh(self._rows.change(name))
             self.takeable = self._rows.refresh(self)
 
     # tasks come and go
@@ -146,7 +146,7 @@ class Groups(Grouping):
 
     def count_out(self, name: str, task: int) -> None:
         """A task that has a group, and is neither leased nor waiting, is unfinished no more."""
-        group = self._known(name)
+        group = self._rows.change(name)
         group.unfinished -= 1
         self.unfinished -= not group.unfinished
         if group.pinned_task == task:
@@ -156,7 +156,7 @@ class Groups(Grouping):
 
     def add(self, name: str, task: int) -> None:
         """A task is ready."""
-        group = self._known(name)
+        group = self._rows.change(name)
         group.waiting += 1
         if group.pinned_task == task:
             group.rests = False
@@ -164,20 +164,20 @@ class Groups(Grouping):
 
     def remove(self, name: str) -> None:
         """A task is ready no more."""
-        group = self._known(name)
+        group = self._rows.change(name)
         group.waiting -= 1
         self.refresh(group)
 
     def rest(self, name: str, task: int) -> None:
         """A task that has a group is delayed now."""
-        group = self._known(name)
+        group = self._rows.change(name)
         if group.pinned_task == task:
             group.rests = True
         self.refresh(group)
 
     def unlease(self, name: str) -> None:
         """A task that has a group is leased no more."""
-        group = self._known(name)
+        group = self._rows.change(name)
         group.leased -= 1
         if group.waiting:
             self.refresh(group)
@@ -185,7 +185,7 @@ class Groups(Grouping):
     def pin(self, name: str, task: int) -> None:
         """A task that was tried goes back: it stays ahead of its group where order is kept."""
         if name and self.keep_order:
-            group = self._known(name)
+            group = self._rows.change(name)
             group.pinned_task, group.rests = task, False
             self.refresh(group)
 
@@ -209,7 +209,7 @@ class Groups(Grouping):
         turns: list[Turn] = []
         while line and len(turns) < count:
             self.virtual_time, name = line[0]
-            group = self._known(name)
+            group = self._rows.change(name)
             turns.append(Turn(name, group.pinned_task if self.keep_order else 0, firsts[name]))
             group.tag = self.virtual_time + self._turn(name)
             group.leased += bool(name)
@@ -267,7 +267,7 @@ class Groups(Grouping):
 
     def leave(self, name: str) -> None:
         """A producer leaves the line of a group."""
-        group = self._known(name)
+        group = self._rows.change(name)
         group.producers -= 1
         self.producers -= 1
         self._tidy(group)
@@ -300,24 +300,21 @@ class Groups(Grouping):
             return 0
         return max(0, min(self.per_group - group.leased, group.waiting))
 
-    def _known(self, name: str) -> Group:
-        """A group that is about to change."""
-        group = self._rows.change(name)
-        assert group is not None
-        return group
-
     def _group(self, name: str, waiting: int) -> Group:
-        """The same, made if need be; from the first group on, the tasks without a group are a group too."""
-        group = self._rows.change(name)
-        if group is None:
-            self.named += 1
-            if self.named == 1:
-                plain = Group("", waiting=waiting)
-                self._rows.add(plain)
-                self.takeable = 0
-                self.refresh(plain)
-            group = Group(name)
-            self._rows.add(group)
+        """The group of that name, made if need be, to be changed.
+
+        From the first group on, the tasks without a group are a group too.
+        """
+        if self._rows.find(name) is not None:
+            return self._rows.change(name)
+        self.named += 1
+        if self.named == 1:
+            plain = Group("", waiting=waiting)
+            self._rows.add(plain)
+            self.takeable = 0
+            self.refresh(plain)
+        group = Group(name)
+        self._rows.add(group)
         return group
 
     def _tidy(self, group: Group) -> None:

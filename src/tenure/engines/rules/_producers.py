@@ -67,7 +67,7 @@ class Producers:
     def leave(self, op: Leave) -> Reply:
         queue = self._queues.find(op.key)
         producer = self._room.find(queue, op.producer) if queue is not None else None
-        if producer is None:
+        if queue is None or producer is None:
             return Reply.UNKNOWN
         self._room.remove(queue, producer)
         self._room.make_room(queue, producer.group)
@@ -136,8 +136,8 @@ class Producers:
 
     def _add(self, queue: Queue, tasks: Sequence[NewTask], keys: Keys) -> tuple[int | Duplicate, ...]:
         """Put tasks; their ids, or the duplicates in their way."""
-        state, rows = self._state, self._rows
-        now = state.moment
+        state, groups = self._state, queue.groups
+        last, enqueue, add, now = state.last, queue.enqueue, self._rows.add, state.moment
         ids: list[int | Duplicate] = []
         for new in tasks:
             delay = new.delay
@@ -146,17 +146,16 @@ class Producers:
                     ids.append(keys.on_duplicate_key(new.key, new))
                     continue
                 delay = delay_since(new, 0.0)
-            task = rows.next_id()
+            last.task = task = last.task + 1
             if new.key is not None:
                 keys.give(new.key, new, task)
             ready_at = state.after(delay) if delay else now
             expires = None if new.expires is None else state.after(new.expires)
             if new.group:
-                queue.groups.count_in(new.group, queue.waiting)
-            place = queue.enqueue(task, new.group, ready_at, now)
-            rows.add(queue, task, new, place, ready_at, expires)
+                groups.count_in(new.group, queue.waiting)
             queue.put += 1
             queue.live += 1
+            add(queue, task, new, enqueue(task, new.group, ready_at, now), ready_at, expires)
             ids.append(task)
         return tuple(ids)
 

@@ -3,79 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 from tenure.engine import Exchange, NewTask, Outcome, PutRequest, Record, Settle, Taken
 
 from ._groups import Turn
-from ._state import Moment, Session
+from ._queues import LEASED
+from ._state import Moment
 
 
-class Task(Protocol):
-    """An unfinished task. `stop` is the rank of the request to cancel it, 0 if it is superseded."""
+@dataclass(slots=True)
+class Task:
+    """An unfinished task; it has a session while it is leased.
 
-    @property
-    def id(self) -> int: ...
-    @property
-    def place(self) -> int: ...
-    @property
-    def ready_at(self) -> Moment: ...
-    @property
-    def attempts(self) -> int: ...
-    @property
-    def deliveries(self) -> int: ...
-    @property
-    def token(self) -> int: ...
-    @property
-    def stop(self) -> int | None: ...
-    @property
-    def stop_ttl(self) -> float | None: ...
-    @property
-    def max_deliveries(self) -> int: ...
-    @property
-    def dead_ttl(self) -> float | None: ...
-    @property
-    def expires(self) -> Moment | None: ...
-    @property
-    def group(self) -> str: ...
+    `stop` is the rank of the request to cancel it, 0 if it is superseded: it then does not go back. The fields up to
+    the group are what settling needs.
+    """
 
-
-class Lease(Protocol):
-    """What settling needs of a leased task."""
-
-    @property
-    def id(self) -> int: ...
-    @property
-    def ready_at(self) -> Moment: ...
-    @property
-    def attempts(self) -> int: ...
-    @property
-    def deliveries(self) -> int: ...
-    @property
-    def token(self) -> int: ...
-    @property
-    def stop(self) -> int | None: ...
-    @property
-    def stop_ttl(self) -> float | None: ...
-    @property
-    def group(self) -> str: ...
-
-
-class Replaceable(Protocol):
-    """What replacing needs of a task that is not leased; `first_put` is None if that no longer counts."""
-
-    @property
-    def id(self) -> int: ...
-    @property
-    def place(self) -> int: ...
-    @property
-    def group(self) -> str: ...
-    @property
-    def attempts(self) -> int: ...
-    @property
-    def deliveries(self) -> int: ...
-    @property
-    def first_put(self) -> Moment: ...
+    id: int
+    token: int
+    attempts: int
+    deliveries: int
+    ready_at: Moment
+    stop: int | None = None
+    stop_ttl: float | None = None
+    group: str = ""
+    place: int = LEASED
+    session: Any = None
+    max_deliveries: int = 0
+    dead_ttl: float | None = None
+    expires: Moment | None = None
+    first_put: Moment = 0
 
 
 class Owner(NamedTuple):
@@ -97,10 +56,6 @@ class TaskRows(Protocol):
 
     def expect_tasks(self, queue: Any, requests: Sequence[PutRequest], /) -> None:
         """Tasks of these requests will be put."""
-        ...
-
-    def next_id(self) -> int:
-        """The id of a new task: the ids of all engines' tasks rise."""
         ...
 
     def add(
@@ -135,7 +90,7 @@ class TaskRows(Protocol):
         """A leased task has its key no more, and does not go back."""
         ...
 
-    def replaceable(self, queue: Any, task: int, /) -> Replaceable:
+    def replaceable(self, queue: Any, task: int, /) -> Task:
         """A task that is not leased."""
         ...
 
@@ -163,25 +118,23 @@ class TaskRows(Protocol):
         """Delayed tasks that are due are waiting now: how many; where groups are named, also their ids and groups."""
         ...
 
-    def take(self, queue: Any, session: Session, op: Exchange, /) -> Sequence[Taken]:
+    def take(self, queue: Any, session: Any, op: Exchange, /) -> Sequence[Taken]:
         """Lease the next tasks without a group."""
         ...
 
-    def take_turns(
-        self, queue: Any, session: Session, op: Exchange, turns: Sequence[Turn], /
-    ) -> Sequence[Taken]:
+    def take_turns(self, queue: Any, session: Any, op: Exchange, turns: Sequence[Turn], /) -> Sequence[Taken]:
         """Lease a task for each of these turns of groups."""
         ...
 
     # leases
 
-    def leased(self, queue: Any, session: Session, settles: Sequence[Settle], /) -> dict[int, Lease]:
+    def leased(self, queue: Any, session: Any, settles: Sequence[Settle], /) -> dict[int, Any]:
         """The tasks to be settled that the session has, by their ids."""
         ...
 
     def expect_settled(
-        self, queue: Any, accepted: list[tuple[Lease, Settle]], /
-    ) -> Iterable[tuple[Lease, Settle]]:
+        self, queue: Any, accepted: list[tuple[Any, Settle]], /
+    ) -> Iterable[tuple[Task, Settle]]:
         """These leases will be settled; the same with the groups of which something will be left."""
         ...
 
@@ -189,23 +142,23 @@ class TaskRows(Protocol):
         """This task may end."""
         ...
 
-    def set_failure(self, lease: Lease, failure: bytes, /) -> None:
+    def set_failure(self, lease: Any, failure: bytes, /) -> None:
         """A settlement says something of the failed tries."""
         ...
 
     def release(
-        self, queue: Any, task: Lease, place: int, ready_at: Moment, attempts: int, deliveries: int, /
+        self, queue: Any, task: Any, place: int, ready_at: Moment, attempts: int, deliveries: int, /
     ) -> None:
         """A task is at this place, and leased no more. Hint those that follow it."""
         ...
 
     def record(
-        self, queue: Any, task: Lease, state: str, attempts: int, result: bytes, expires: Moment | None, /
+        self, queue: Any, task: Any, state: str, attempts: int, result: bytes, expires: Moment | None, /
     ) -> None:
         """Keep a record of a task that has ended instead of the task. Hint those that wait for its end."""
         ...
 
-    def stops(self, queue: Any, session: Session, /) -> tuple[int, ...]:
+    def stops(self, queue: Any, session: Any, /) -> tuple[int, ...]:
         """The tokens of the session's tasks whose cancellation was requested, in the order of the requests."""
         ...
 

@@ -17,7 +17,7 @@ from tenure.engine import (
 
 from ._queues import DELAYED, Queue, Queues
 from ._room import Room
-from ._rows import Lease, Task, TaskRows
+from ._rows import Task, TaskRows
 from ._state import Moment, Session, State
 from ._takers import Takers
 
@@ -41,7 +41,7 @@ class Settling:
             return ()
         leases = self._rows.leased(queue, session, settles)
         refused: list[int] = []
-        accepted: list[tuple[Lease, Settle]] = []
+        accepted: list[tuple[Task, Settle]] = []
         for settle in settles:
             lease = leases.get(settle.id)
             if lease is None or lease.token != settle.token:
@@ -53,7 +53,7 @@ class Settling:
         self._rows.write()
         return tuple(refused)
 
-    def _settle(self, queue: Queue, session: Session, accepted: Iterable[tuple[Lease, Settle]]) -> None:
+    def _settle(self, queue: Queue, session: Session, accepted: Iterable[tuple[Task, Settle]]) -> None:
         groups = queue.groups
         for lease, settle in accepted:
             if settle.failure:
@@ -93,7 +93,7 @@ class Settling:
         self._takers.offer(queue, queue.takeable - takeable)
 
     def _after(
-        self, queue: Queue, task: Lease, follows: Ends | GoesBack, session: Session | None = None
+        self, queue: Queue, task: Task, follows: Ends | GoesBack, session: Session | None = None
     ) -> None:
         queue.stops -= task.stop is not None
         if isinstance(follows, Ends):
@@ -102,7 +102,7 @@ class Settling:
             ready_at = task.ready_at if follows.delay is None else self._state.after(follows.delay)
             self.give_back(queue, task, ready_at, follows.attempts, follows.deliveries)
 
-    def give_back(self, queue: Queue, task: Lease, ready_at: Moment, attempts: int, deliveries: int) -> None:
+    def give_back(self, queue: Queue, task: Task, ready_at: Moment, attempts: int, deliveries: int) -> None:
         """A task that is in no order goes back into it; the caller offers what can be taken."""
         due = self._takers.due(queue)
         place = queue.enqueue(task.id, task.group, ready_at, self._state.moment)
@@ -126,7 +126,7 @@ class Settling:
         if not queue.live:
             self._state.notify_watchers("drain", queue.name, Notice.DRAINED)
 
-    def _end(self, queue: Queue, task: Lease, ends: Ends, session: Session | None = None) -> None:
+    def _end(self, queue: Queue, task: Task, ends: Ends, session: Session | None = None) -> None:
         """A task, neither leased nor in an order, has ended, settled by the session if there is one."""
         state, ttl = self._state, ends.ttl
         self.remove(queue, task.id, task.group)
@@ -137,6 +137,7 @@ class Settling:
         # a dead letter keeps its queue by being there
         listed = state.moment if expires is None or ends.state == "dead" else expires
         queue.keep_until = max(queue.keep_until, settled, listed)
+        state.last.ending += 1
         self._rows.record(queue, task, ends.state, ends.attempts, ends.result, expires)
 
     def expire(self) -> None:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeAlias
 
 from tenure.engine import Broken, Claimed, Granted, Notice, Tripped
 
 from ._tables import Layout, Table
 
-Moment = float
-"""A time of a task, in the unit of the engine, which may be an integer."""
+Moment: TypeAlias = Any
+"""A time of a task in the unit of the engine: a float or an integer."""
 
 
 class Session(Protocol):
@@ -25,8 +26,21 @@ class Session(Protocol):
     def ttl(self) -> float: ...
 
 
+@dataclass(slots=True)
+class Numbers:
+    """The last number given of each kind."""
+
+    token: int = 0
+    task: int = 0
+    ending: int = 0
+    rank: int = 0
+
+
 class State(Protocol):
     """Tables, time, numbers, sessions, hints and the step budget of the operation that is being applied."""
+
+    @property
+    def last(self) -> Numbers: ...
 
     @property
     def now(self) -> float:
@@ -74,7 +88,7 @@ class State(Protocol):
 
     @property
     def moment(self) -> Moment:
-        """The time of the tasks, in the unit of the engine, which may be an integer."""
+        """The time of the tasks, in the unit of the engine."""
         ...
 
     def after(self, seconds: float, /) -> Moment:

@@ -7,7 +7,7 @@ from collections import Counter
 from typing import Any
 
 from tenure.engine import Notice, how_many_to_forget
-from tenure.engines.rules import Lease
+from tenure.engines.rules import Task
 
 from ._queue import Queue, Queues
 from ._sql import QUEUES, SESSIONS, TASKS, joined
@@ -36,7 +36,7 @@ class Endings:
         self._watchers.update(self._state.task_watchers(queue.name, tasks))
 
     def record(
-        self, queue: Queue, task: Lease, state: str, attempts: int, result: bytes, expires: int | None
+        self, queue: Queue, task: Task, state: str, attempts: int, result: bytes, expires: int | None
     ) -> None:
         own = self._state
         if expires is not None:
@@ -44,7 +44,6 @@ class Endings:
                 own.soonest.letter = sooner(expires, own.soonest.letter)
             else:
                 own.soonest.record = sooner(expires, own.soonest.record)
-        own.last.ending += 1
         self._ended.append((task.id, state, own.last.ending, attempts, expires, len(result)))
         self._results.append(result)
         self.finished(queue, task.id)
@@ -58,7 +57,7 @@ class Endings:
                 self._state.hint(process, queue.name, str(task), Notice.FINISHED)
 
     def release(
-        self, _queue: Queue, task: Lease, place: int, ready_at: int, attempts: int, deliveries: int
+        self, _queue: Queue, task: Task, place: int, ready_at: int, attempts: int, deliveries: int
     ) -> None:
         self._returned.append((task.id, place, ready_at, attempts, deliveries))
 

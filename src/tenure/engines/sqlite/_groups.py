@@ -70,11 +70,11 @@ class GroupRows:
             self.expect((name,))
         return self._groups[name]
 
-    def change(self, name: str) -> Group | None:
-        if name not in self._groups:
-            self.expect((name,))
+    def change(self, name: str) -> Group:
+        group = self.find(name)
+        assert group is not None
         self._changed.add(name)
-        return self._groups[name]
+        return group
 
     def add(self, group: Group) -> None:
         self._groups[group.name] = group

@@ -34,10 +34,6 @@ class NewTasks:
         if names:
             queue.group_rows.expect(names)
 
-    def next_id(self) -> int:
-        self._state.last.task += 1
-        return self._state.last.task
-
     def add(
         self, queue: Queue, _task: int, new: NewTask, place: int, ready_at: int, expires: int | None
     ) -> None:

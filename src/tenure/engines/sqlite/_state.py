@@ -12,7 +12,7 @@ from math import inf
 from typing import Any
 
 from tenure.engine import Broken, Claimed, Granted, Hint, Notice, Reply, Tripped
-from tenure.engines.rules import Layout
+from tenure.engines.rules import Layout, Numbers
 
 from ._clock import FAR, Clocks, micros, moment, seconds
 from ._replies import CachedReplies
@@ -22,16 +22,6 @@ from ._tables import SqliteTable
 
 _MOST = 64
 """The most rows of parameters that a statement has. They are powers of two, so that few are to be prepared."""
-
-
-@dataclass(slots=True)
-class Numbers:
-    """The last number given of each kind."""
-
-    token: int = 0
-    task: int = 0
-    ending: int = 0
-    rank: int = 0
 
 
 @dataclass(slots=True)

@@ -6,10 +6,10 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import repeat
-from typing import Any, NamedTuple
+from typing import Any
 
 from tenure.engine import Exchange, Outcome, Record, Settle, Taken, Verdict
-from tenure.engines.rules import LEASED, Turn, decoded_name, encoded_name
+from tenure.engines.rules import LEASED, Task, Turn, decoded_name, encoded_name
 
 from ._clock import micros, seconds
 from ._endings import Endings
@@ -22,38 +22,6 @@ from ._sql import TASKS
 from ._state import State
 
 _PAGE = 64
-
-
-class Task(NamedTuple):
-    """One unfinished task, as it is stored."""
-
-    id: int
-    place: int
-    ready_at: int
-    attempts: int
-    deliveries: int
-    session: int | None
-    token: int
-    stop: int | None
-    stop_ttl: float | None
-    max_deliveries: int
-    dead_ttl: float | None
-    expires: int | None
-    first_put: int
-    group: str
-
-
-class Lease(NamedTuple):
-    """What settling needs of a leased task."""
-
-    id: int
-    token: int
-    attempts: int
-    deliveries: int
-    ready_at: int
-    stop: int | None
-    stop_ttl: float | None
-    group: str = ""
 
 
 class TaskRows(NewTasks, Keys, Endings):
@@ -169,16 +137,16 @@ class TaskRows(NewTasks, Keys, Endings):
 
     # leases
 
-    def leased(self, queue: Queue, session: Session, settles: Sequence[Settle]) -> dict[int, Lease]:
+    def leased(self, queue: Queue, session: Session, settles: Sequence[Settle]) -> dict[int, Task]:
         ids = str([settle.id for settle in settles])
         found = self._state.one(TASKS.leased, ids=ids, queue=queue.id, session=session.number)
-        leases = {row[0]: Lease(*row) for row in json.loads(found[0])}
+        leases = {row[0]: Task(*row) for row in json.loads(found[0])}
         self.expect_ends(queue, list(leases))
         return leases
 
     def expect_settled(
-        self, queue: Queue, accepted: list[tuple[Lease, Settle]]
-    ) -> Iterable[tuple[Lease, Settle]]:
+        self, queue: Queue, accepted: list[tuple[Task, Settle]]
+    ) -> Iterable[tuple[Task, Settle]]:
         """Read the groups of leases, but for groups that end with them: those are forgotten at once."""
         if not queue.groups.named:
             return accepted
@@ -186,12 +154,14 @@ class TaskRows(NewTasks, Keys, Endings):
         if ended == len(accepted):
             return accepted
         names = queue.group_rows.of_tasks([lease.id for lease, _ in accepted])
-        return [(lease._replace(group=names.get(lease.id, "")), settle) for lease, settle in accepted]
+        for lease, _ in accepted:
+            lease.group = names.get(lease.id, "")
+        return accepted
 
     def expect_end(self, queue: Queue, task: int) -> None:
         self.expect_ends(queue, [task])
 
-    def set_failure(self, lease: Lease, failure: bytes) -> None:
+    def set_failure(self, lease: Task, failure: bytes) -> None:
         self._state.run(TASKS.set_failure, id=lease.id, failure=failure)
 
     def stops(self, queue: Queue, session: Session) -> tuple[int, ...]:
@@ -235,6 +205,8 @@ class TaskRows(NewTasks, Keys, Endings):
         return []
 
 
-def _task(row: Any) -> Task:
-    *columns, group = row
-    return Task(*columns, decoded_name(group))
+def _task(row: Sequence[Any]) -> Task:
+    """A task from a row of `task`."""
+    task = Task(*row)
+    task.group = decoded_name(row[7])
+    return task

@@ -164,10 +164,9 @@ DELETE FROM task WHERE id IN (SELECT value FROM json_each(:ids))
 
 -- task: An unfinished task.
 -- in: id, queue
--- out: id, place, ready_at, attempts, deliveries, session, token, stop, stop_ttl, max_deliveries, dead_ttl, expires,
---      first_put, group_name
-SELECT id, place, ready_at, attempts, deliveries, session, token, stop, stop_ttl, max_deliveries, dead_ttl, expires,
-  first_put, group_name
+-- out: the columns of a `rules.Task`
+SELECT id, token, attempts, deliveries, ready_at, stop, stop_ttl, group_name, place, session, max_deliveries, dead_ttl,
+  expires, first_put
 FROM task WHERE id = :id AND +queue = :queue
 
 -- set_progress: What the holder reports.
@@ -192,8 +191,8 @@ WHERE session = :session AND place = 2 ORDER BY token LIMIT 1
 -- expired: Tasks that have expired, in the order of their time and id.
 -- in: now, count
 -- out: queue (its name), and as `task`
-SELECT queue.name, task.id, place, ready_at, attempts, deliveries, session, token, stop, stop_ttl, max_deliveries,
-  dead_ttl, expires, first_put, group_name
+SELECT queue.name, task.id, token, attempts, deliveries, ready_at, stop, stop_ttl, group_name, place, session,
+  max_deliveries, dead_ttl, expires, first_put
 FROM task JOIN queue ON queue.id = task.queue
 WHERE expires <= :now ORDER BY expires, task.id LIMIT :count
 
