@@ -51,7 +51,7 @@ class Admin:
         move = {
             "cancelled": self._cancel,
             "delayed": self._postpone,
-            "waiting": self._revive,
+            "waiting": self._requeue,
             "purged": self._purge,
         }[op.to]
         after = op.after if op.to == "waiting" else 0
@@ -94,7 +94,7 @@ class Admin:
             self._state.hint(task.session.process, queue.name, str(task.token), Notice.STOP)
         return True
 
-    def _revive(self, queue: Queue, ended: Task | Ended, _: Move) -> bool:
+    def _requeue(self, queue: Queue, ended: Task | Ended, _: Move) -> bool:
         """Make a dead task ready, unless another one has its key."""
         if isinstance(ended, Task) or ended.state != "dead":
             return False
@@ -103,7 +103,7 @@ class Admin:
         queue.records.remove(ended)
         queue.dead -= 1
         queue.live += 1
-        self._rows.revive(queue, ended)
+        self._rows.requeue(queue, ended)
         return True
 
     def _purge(self, queue: Queue, task: Task | Ended, _: Move) -> bool:

@@ -117,7 +117,7 @@ class TaskRows:
         queue.enter(old)
         self.changed(old)
 
-    def revive(self, queue: Queue, ended: Ended) -> None:
+    def requeue(self, queue: Queue, ended: Ended) -> None:
         """A dead task is unfinished again, and ready."""
         now = self._state.now
         if ended.group:

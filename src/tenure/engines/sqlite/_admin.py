@@ -66,11 +66,11 @@ class Admin:
         state = self._state
         if op.states:
             rows = state.all(TASKS.dead, queue=queue.id, after=op.after, count=state.cap)
-            changed = sum(self._revive(queue, *row) for _, *row in rows)
+            changed = sum(self._requeue(queue, *row) for _, *row in rows)
             more = len(rows) == state.cap
             return Changed(changed, more, rows[-1][0] if more else 0)
         dead = ((task, state.one(TASKS.dead_one, id=task, queue=queue.id)) for task in op.ids)
-        return Changed(sum(self._revive(queue, task, *row) for task, row in dead if row), more=False)
+        return Changed(sum(self._requeue(queue, task, *row) for task, row in dead if row), more=False)
 
     def _cancel(self, queue: Queue, task_id: int, ttl: float | None) -> bool:
         state = self._state
@@ -101,14 +101,14 @@ class Admin:
         self._rows.write()
         return True
 
-    def _revive(self, queue: Queue, task: int, key: bytes | None, expires: int | None, group: bytes) -> bool:
+    def _requeue(self, queue: Queue, task: int, key: bytes | None, expires: int | None, group: bytes) -> bool:
         """Make a dead task ready, unless another one has its key."""
         state = self._state
         if key is not None:
             owner = state.one(TASKS.owner, queue=queue.id, key=key, now=state.moment)
             if owner is not None and owner[0] != task:
                 return False
-        state.run(TASKS.revive, id=task, now=state.moment)
+        state.run(TASKS.requeue, id=task, now=state.moment)
         state.run(TASKS.forget_one, id=task)
         queue.dead -= 1
         queue.lasting -= expires is None

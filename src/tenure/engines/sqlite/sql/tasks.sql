@@ -239,7 +239,7 @@ SELECT min(expires) FROM ended WHERE expires IS NOT NULL AND state = 'dead'
 SELECT seq, id, key, expires, group_name FROM ended
 WHERE queue = :queue AND state = 'dead' AND seq > :after ORDER BY seq LIMIT :count
 
--- revive: A dead task is unfinished again.
+-- requeue: A dead task is unfinished again.
 -- in: id, now
 INSERT INTO task (id, queue, place, priority, ready_at, group_name, key, progress, failure, meta, payload, first_put)
 SELECT id, queue, 0, priority, :now, group_name, key, progress, failure, meta, payload, :now FROM ended WHERE id = :id
