@@ -39,9 +39,7 @@ class Queue(rules.Queue):
 
     def is_forgotten(self, now: float) -> bool:
         """Whether nothing keeps it any more; idle takers do not."""
-        keeps = self.live or self.dead or self.lasting or self.cursors or self.producers
-        keeps = keeps or self.reserved or self.paused or self.groups.are_kept
-        return not keeps and self.keep_until <= now
+        return self.keep_until <= now and not (self.is_kept or self.cursors)
 
     # keys
 

@@ -55,6 +55,12 @@ class Queue:
         """How many tasks the queue has room for, if no producer waits."""
         return self.max_size - self.live - self.reserved
 
+    @property
+    def is_kept(self) -> bool:
+        """Whether the queue lasts; time, idle takers and the cursors of producers aside."""
+        keeps = self.live or self.dead or self.lasting or self.producers or self.reserved or self.paused
+        return bool(keeps or self.groups.are_kept)
+
     def count(self, state: str) -> None:
         """Count a task that has ended in this state."""
         setattr(self, state, getattr(self, state) + 1)

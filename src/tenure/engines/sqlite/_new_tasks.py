@@ -94,11 +94,7 @@ class NewTasks:
     def _insert_each(self) -> None:
         tasks = enumerate(zip(self._kinds, self._groups, self._payloads, strict=True), self._first_id)
         queue, now = self._queue, self._state.moment
-        if any(kind[-1] is not None for kind in self._kinds):
-            keyed = [(task, queue, *kind, group, now, payload) for task, (kind, group, payload) in tasks]
-            self._state.many(TASKS.insert_keyed, keyed)
-            return
-        rows = [(task, queue, *kind, group, payload) for task, (kind, group, payload) in tasks]
+        rows = [(task, queue, *kind, group, now, payload) for task, (kind, group, payload) in tasks]
         self._state.many(TASKS.insert, rows)
 
     @property

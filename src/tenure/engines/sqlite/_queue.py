@@ -65,8 +65,7 @@ class Queues:
 
     def _is_idle(self, queue: Queue) -> bool:
         """Whether nothing but time keeps it; idle takers do not."""
-        keeps = queue.live or queue.dead or queue.lasting or queue.producers or queue.reserved or queue.paused
-        return not (keeps or queue.groups.are_kept or self._state.one(QUEUES.any_cursor, queue=queue.id)[0])
+        return not (queue.is_kept or self._state.one(QUEUES.any_cursor, queue=queue.id)[0])
 
     def forget(self, count: int) -> None:
         """Look at queues that nothing may keep any more, which `save` deletes, or that have keys to be forgotten."""

@@ -1,9 +1,4 @@
 -- insert: Put tasks. `repeated` makes one row of parameters several.
--- in: id, queue, place, priority, ready_at, expires, meta, key, group, payload
-INSERT INTO task (id, queue, place, priority, ready_at, expires, meta, key, group_name, payload)
-VALUES (:id, :queue, :place, :priority, :ready_at, :expires, :meta, :key, :group, :payload)
-
--- insert_keyed: The same, where some have a key.
 -- in: id, queue, place, priority, ready_at, expires, meta, key, group, first_put, payload
 INSERT INTO task (id, queue, place, priority, ready_at, expires, meta, key, group_name, first_put, payload)
 VALUES (:id, :queue, :place, :priority, :ready_at, :expires, :meta, :key, :group, :first_put, :payload)
