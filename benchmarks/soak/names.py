@@ -57,7 +57,8 @@ class Memory:
         engine = self.engine
         state, tables = engine._state, engine._state.tables.values()
         orders = [order.groups for table in tables for order in table._orders.values()]
-        kept = [*orders, *(value for part in (state, engine._tasks) for value in vars(part).values())]
+        parts = (state, engine._queues, engine._rows)
+        kept = [*orders, *(value for part in parts for value in vars(part).values())]
         # a session has a row by its name, and its process by its number
         rows = -2 * len(state.sessions) - len(state.tables) - len(state.soonest)
         for value in (*kept, *(table.rows for table in tables)):

@@ -29,8 +29,8 @@ class Memory:
 
     def rows(self):
         engine = self._engine
-        state, tasks = engine._state, engine._tasks
-        dues = {"replies": state.replies_due, "queues": tasks._due}
+        state, queues = engine._state, engine._queues
+        dues = {"replies": state.replies_due, "queues": queues._due}
         kept = {
             "sessions": state.sessions,
             "replies": state._replies,
@@ -42,9 +42,9 @@ class Memory:
                 for name, table in state.tables.items()
                 for order, rows in table._orders.items()
             },
-            "queues": tasks._queues,
-            "groups": [name for queue in tasks._queues.values() for name in queue.groups._named],
-            "outdated": tasks._outdated,
+            "queues": queues,
+            "groups": [name for queue in queues for name in queue.group_rows],
+            "outdated": engine._rows._outdated,
             **{f"due {name}": due._names for name, due in dues.items()},
         }
         return {name: len(rows) for name, rows in kept.items() if rows}

@@ -31,13 +31,13 @@ UNION ALL SELECT * FROM (
   SELECT 2, participant.rank, key, name, NOT waits, 0 FROM participant
   WHERE session = :session AND (2, participant.rank) > (:rank, :number) ORDER BY participant.rank LIMIT :limit)
 UNION ALL SELECT * FROM (
-  SELECT 3, producer.id, queue.name, producer.name, producer.place = 1, 0 FROM producer JOIN queue ON queue.id = producer.queue
-  WHERE producer.session = :session AND (3, producer.id) > (:rank, :number) ORDER BY producer.id LIMIT :limit)
+  SELECT 3, producer.rank, queue, name, place = 1, 0 FROM producer
+  WHERE session = :session AND (3, producer.rank) > (:rank, :number) ORDER BY producer.rank LIMIT :limit)
 UNION ALL SELECT * FROM (
   SELECT 4, task.token, queue.name, task.id || ' ' || task.token, 1, task.token FROM task JOIN queue ON queue.id = task.queue
   WHERE task.place = 2 AND task.session = :session AND (4, task.token) > (:rank, :number)
   ORDER BY task.token LIMIT :limit)
 UNION ALL SELECT * FROM (
-  SELECT 5, taker.id, queue.name, '', 0, 0 FROM taker JOIN queue ON queue.id = taker.queue
-  WHERE taker.session = :session AND (5, taker.id) > (:rank, :number) ORDER BY taker.id LIMIT :limit)
+  SELECT 5, taker.rank, queue, '', 0, 0 FROM taker
+  WHERE session = :session AND (5, taker.rank) > (:rank, :number) ORDER BY taker.rank LIMIT :limit)
 ORDER BY 1, 2 LIMIT :limit
