@@ -42,7 +42,7 @@ class Line(Search):
         match operation, answer:
             case e.Acquire(holder=name), e.Granted():
                 return self._granted(client, name)
-            case e.Ask(holders=(name,)), e.Asked(answers=(e.Granted(),)):
+            case e.Ask(holders=(name,)), e.HoldStatuses(answers=(e.Granted(),)):
                 return self._granted(client, name)
         return client
 

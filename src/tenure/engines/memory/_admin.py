@@ -11,11 +11,11 @@ from typing import Any, cast
 from tenure.engine import (
     CAP,
     Browse,
-    Changed,
     Count,
     GroupPage,
     Groups,
     Move,
+    MovedCount,
     Notice,
     Page,
     QueueCounts,
@@ -44,10 +44,10 @@ class Admin:
         self._takers = takers
         self._settling = settling
 
-    def move(self, op: Move) -> Changed | Reply:
+    def move(self, op: Move) -> MovedCount | Reply:
         queue = self._queues.find(op.key)
         if queue is None:
-            return Changed(0, more=False)
+            return MovedCount(0, more=False)
         move = {
             "cancelled": self._cancel,
             "delayed": self._postpone,
@@ -66,7 +66,7 @@ class Admin:
                 left -= 1
                 last = item.seq if op.to == "waiting" and isinstance(item, Ended) else 0
         self._takers.offer(queue, queue.takeable - takeable)
-        return Changed(moved, left == 0, last if left == 0 else 0)
+        return MovedCount(moved, left == 0, last if left == 0 else 0)
 
     def _first(self, queue: Queue, state: str, after: int, count: int) -> Sequence[Task | Ended]:
         now = self._state.now

@@ -16,11 +16,11 @@ from typing import Any, Generic, NamedTuple, TypeVar, cast, get_args, get_type_h
 from tenure.engine import (
     A,
     Broken,
-    Changed,
     Claimed,
     Granted,
     Metadata,
     Mismatch,
+    MovedCount,
     Operation,
     Outcome,
     Queued,
@@ -130,7 +130,7 @@ _ANSWERS: dict[str, Any] = {
     "broken": Broken,
     "outcome": Outcome,
     "unfinished": Unfinished,
-    "changed": Changed,
+    "changed": MovedCount,
 }
 
 

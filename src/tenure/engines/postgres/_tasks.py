@@ -13,7 +13,6 @@ from tenure.engine import (
     Duplicate,
     Exchange,
     Exchanged,
-    Found,
     GetResult,
     GetTask,
     GroupCounts,
@@ -33,6 +32,7 @@ from tenure.engine import (
     SetGroups,
     SetPaused,
     Taken,
+    TaskFound,
 )
 from tenure.errors import EngineError
 
@@ -183,9 +183,9 @@ def _move(op: Move) -> tuple[Value, ...]:
     )
 
 
-def _found(rows: Sequence[Row]) -> Found:
+def _found(rows: Sequence[Row]) -> TaskFound:
     (_, (ask_again_in,), _), record = rows
-    return Found(decoded(Record, record), seconds(ask_again_in))
+    return TaskFound(decoded(Record, record), seconds(ask_again_in))
 
 
 _PARTS = {"waiting": 3, "delayed": 2, "leased": 1, "dead": 1, "ended": 1}

@@ -9,8 +9,8 @@ from tenure.engine import (
     ArrivalAnswer,
     Arrivals,
     Arrive,
+    BarrierStatus,
     Broken,
-    Gathering,
     Mismatch,
     Reply,
     ResetBarrier,
@@ -136,12 +136,12 @@ class Barriers(Places[Participant]):
             self._save(barrier)
         return Reply.OK
 
-    def arrivals(self, op: Arrivals) -> Gathering:
+    def arrivals(self, op: Arrivals) -> BarrierStatus:
         barrier = self._barrier(op.key)
         if barrier is None:
-            return Gathering(0, 0, 0, False)
+            return BarrierStatus(0, 0, 0, False)
         broken = bool(barrier.broken)  # a file has no booleans
-        return Gathering(barrier.parties, barrier.generation, barrier.arrived, broken, barrier.born)
+        return BarrierStatus(barrier.parties, barrier.generation, barrier.arrived, broken, barrier.born)
 
     def forget(self, count: int) -> None:
         """Forget up to `count` barriers that nothing keeps any more."""

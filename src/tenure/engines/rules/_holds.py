@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from tenure.engine import (
     Acquire,
     Ask,
-    Asked,
     BreakHold,
     Granted,
     HoldAnswer,
     Holder,
     Holders,
     Holdings,
+    HoldStatuses,
     Mismatch,
     Notice,
     Queued,
@@ -107,12 +107,12 @@ class Holds(Places[Hold]):
         self._lines.save(line)
         return Granted(place) if fits else self._status(line, hold)
 
-    def ask(self, op: Ask) -> Asked | Reply:
+    def ask(self, op: Ask) -> HoldStatuses | Reply:
         if self._state.session(op.session) is None:
             return Reply.GONE
         line = self._lines.get(op.key)
         holds = (self._places.get(op.key, holder) if line else None for holder in op.holders)
-        return Asked(tuple(self._status(line, hold) for hold in holds))
+        return HoldStatuses(tuple(self._status(line, hold) for hold in holds))
 
     def release(self, op: Release) -> Reply:
         hold = self._places.get(op.key, op.holder)

@@ -6,7 +6,17 @@ from dataclasses import dataclass
 from itertools import islice, takewhile
 from math import inf
 
-from tenure.engine import HoldOff, Limiter, Look, Looked, Notice, Refund, Reply, Spend, Spent
+from tenure.engine import (
+    HoldOff,
+    Limiter,
+    LimiterStatus,
+    Notice,
+    ReadLimiter,
+    Refund,
+    Reply,
+    Spend,
+    SpendResults,
+)
 
 from ._state import State
 from ._tables import Layout, Order, Table
@@ -44,14 +54,14 @@ class Rates:
         self._limiters: Table[LimiterRow] = state.table(LIMITERS)
         self._waiters: Table[LimiterWaiter] = state.table(LIMITER_WAITERS)
 
-    def spend(self, op: Spend) -> Spent | Reply:
+    def spend(self, op: Spend) -> SpendResults | Reply:
         state = self._state
         known = state.cached_reply(op.session, op.n, name := f"spend {op.key}")
         if known is not None:
             return known
         row = self._row(op.key)
         limiter = row.limiter
-        answer = Spent(tuple(limiter.spend(op.limits, request, state.now) for request in op.requests))
+        answer = SpendResults(tuple(limiter.spend(op.limits, request, state.now) for request in op.requests))
         if any(spending.booked and spending.delay > 0 for spending in answer.answers):
             session = state.session(op.session)
             assert session is not None
@@ -92,7 +102,7 @@ class Rates:
         state.cache_reply(op.session, op.n, name, Reply.OK)
         return Reply.OK
 
-    def look(self, op: Look) -> Looked:
+    def look(self, op: ReadLimiter) -> LimiterStatus:
         return self._row(op.key).limiter.look(op.limits, self._state.now)
 
     def forget(self, count: int) -> None:

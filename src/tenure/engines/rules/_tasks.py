@@ -9,7 +9,6 @@ from tenure.engine import (
     CompleteAll,
     Exchange,
     Exchanged,
-    Found,
     GetResult,
     GetTask,
     Outcome,
@@ -18,6 +17,7 @@ from tenure.engine import (
     SetGroups,
     SetPaused,
     Taken,
+    TaskFound,
     Unfinished,
 )
 
@@ -125,7 +125,7 @@ class Tasks:
             state.watch_task("task", op.key, op.id, op.watch)
         return Unfinished(self._state_of(task), state.ask_again_in())
 
-    def get_task(self, op: GetTask) -> Found | Reply:
+    def get_task(self, op: GetTask) -> TaskFound | Reply:
         state = self._state
         if op.watch and state.session(op.watch) is None:
             return Reply.GONE
@@ -141,13 +141,13 @@ class Tasks:
         task = self._rows.task(queue, task_id)
         if task is None:
             record = self._rows.ended_record(queue, task_id)
-            return Reply.UNKNOWN if record is None else Found(record, state.ask_again_in())
+            return Reply.UNKNOWN if record is None else TaskFound(record, state.ask_again_in())
         if op.watch:
             state.watch_task("change", op.key, task_id, op.watch)
         moments = () if task.place == LEASED else (task.ready_at, task.expires)
         change = min((when for when in moments if when is not None and when > state.moment), default=None)
         record = self._rows.unfinished_record(queue, task, self._state_of(task))
-        return Found(record, state.ask_again_in(state.clock_time(change)))
+        return TaskFound(record, state.ask_again_in(state.clock_time(change)))
 
     def _state_of(self, task: Task) -> str:
         if task.place == LEASED:

@@ -8,11 +8,11 @@ from typing import Any
 from tenure.engine import (
     CAP,
     Browse,
-    Changed,
     Count,
     GroupPage,
     Groups,
     Move,
+    MovedCount,
     Notice,
     Page,
     QueueCounts,
@@ -46,31 +46,31 @@ class Admin:
         self._takers = takers
         self._settling = settling
 
-    def move(self, op: Move) -> Changed | Reply:
+    def move(self, op: Move) -> MovedCount | Reply:
         queue = self._queues.find(op.key)
         if queue is None:
-            return Changed(0, more=False)
+            return MovedCount(0, more=False)
         takeable = queue.takeable
         changed = self._move(queue, op)
         self._takers.offer(queue, queue.takeable - takeable)
         return changed
 
-    def _move(self, queue: Queue, op: Move) -> Changed:
+    def _move(self, queue: Queue, op: Move) -> MovedCount:
         if op.to == "purged":
             return self._purge(queue, op.states)
         if op.to == "cancelled":
-            return Changed(sum(self._cancel(queue, task, op.ttl) for task in op.ids), more=False)
+            return MovedCount(sum(self._cancel(queue, task, op.ttl) for task in op.ids), more=False)
         if op.to == "delayed":
             ready_at = self._state.moment + micros(op.delay)
-            return Changed(sum(self._postpone(queue, task, ready_at) for task in op.ids), more=False)
+            return MovedCount(sum(self._postpone(queue, task, ready_at) for task in op.ids), more=False)
         state = self._state
         if op.states:
             rows = state.all(TASKS.dead, queue=queue.id, after=op.after, count=state.cap)
             changed = sum(self._requeue(queue, *row) for _, *row in rows)
             more = len(rows) == state.cap
-            return Changed(changed, more, rows[-1][0] if more else 0)
+            return MovedCount(changed, more, rows[-1][0] if more else 0)
         dead = ((task, state.one(TASKS.dead_one, id=task, queue=queue.id)) for task in op.ids)
-        return Changed(sum(self._requeue(queue, task, *row) for task, row in dead if row), more=False)
+        return MovedCount(sum(self._requeue(queue, task, *row) for task, row in dead if row), more=False)
 
     def _cancel(self, queue: Queue, task_id: int, ttl: float | None) -> bool:
         state = self._state
@@ -119,7 +119,7 @@ class Admin:
         queue.enqueue(task, name, state.moment, state.moment)
         return True
 
-    def _purge(self, queue: Queue, states: tuple[str, ...]) -> Changed:
+    def _purge(self, queue: Queue, states: tuple[str, ...]) -> MovedCount:
         cap = left = self._state.cap
         for state in states:
             if state in ("waiting", "delayed"):
@@ -128,8 +128,8 @@ class Admin:
                 purged, finished = self._purge_ended(queue, state, left)
                 left -= purged
                 if not finished:
-                    return Changed(cap - left, more=True)
-        return Changed(cap - left, left == 0)
+                    return MovedCount(cap - left, more=True)
+        return MovedCount(cap - left, left == 0)
 
     def _purge_unfinished(self, queue: Queue, name: str, count: int) -> int:
         tasks = self._listed(queue, name, (), count)

@@ -25,14 +25,13 @@ from tenure.engine import (
     CAP,
     Accepted,
     Browse,
-    Changed,
     Count,
     Duplicate,
-    Found,
     GetTask,
     GroupPage,
     Groups,
     Move,
+    MovedCount,
     NewTask,
     OnDuplicate,
     Page,
@@ -42,6 +41,7 @@ from tenure.engine import (
     Reply,
     SetGroups,
     SetPaused,
+    TaskFound,
 )
 from tenure.errors import DuplicateTask, QueueFull, TaskCancelled, TaskFailed
 from tenure.store import Codec, Store, check_codec, decoded
@@ -412,7 +412,7 @@ class WorkQueue(Generic[P]):
         task_id = 0 if key is not None else check_task_id("task_id", task_id)
         unique = "" if key is None else check_name("key", key)
         answer = await self.store.call(GetTask(self.key, task_id, unique=unique))
-        return self._read(answer.record) if isinstance(answer, Found) else None
+        return self._read(answer.record) if isinstance(answer, TaskFound) else None
 
     def follow(self, task_id: int) -> TaskChanges[P]:
         """The task as it is, and then at each change of its state and each report, until it has ended.
@@ -548,15 +548,15 @@ class WorkQueue(Generic[P]):
         return record_of(record, self.codec, self.store.codec)
 
     async def _move_all(self, to: Literal["waiting", "purged"], states: frozenset[str]) -> int:
-        total, moved = 0, Changed(0, more=True)
+        total, moved = 0, MovedCount(0, more=True)
         while moved.more:
             moved = await self._move(Move(self.key, states, to, moved.after))
             total += moved.count
         return total
 
-    async def _move(self, operation: Move) -> Changed:
+    async def _move(self, operation: Move) -> MovedCount:
         moved = await self.store.call(operation)
-        assert isinstance(moved, Changed)
+        assert isinstance(moved, MovedCount)
         return moved
 
     async def _count(self, operation: Count) -> QueueCounts:
