@@ -1,4 +1,4 @@
-"""How arguments and blocks are checked: one message for each mistake, and plain values behind the front door.
+"""Checks of arguments and blocks: one message for each mistake, and plain values behind the front door.
 
 Each function takes the name of the argument, for the message, and the value, and returns a plain `int`, `float` or
 `str`: so what reaches an engine is never an `IntEnum` or a number of numpy's, which drivers treat each in its own way.
@@ -116,7 +116,7 @@ def check_text(name: str, value: object, *, most: int) -> str:
         raise ValueError(f"{name} must not have lone surrogates: {value[:50]!r}") from None
     if size > most:
         raise ValueError(f"{name} must have at most {most} bytes in UTF-8, not {size}: {value[:50]!r}...")
-    # that of a subclass may say something else
+    # the hint of a subclass may say something else
     return value if type(value) is str else str.__str__(value)
 
 
@@ -155,7 +155,7 @@ class AsyncBlock:
             raise TypeError(f"{_name_of(self)}: write `async with`, not `with`{instead}")
 
         def __exit__(self, *_: object) -> None:
-            """Nothing was entered."""
+            """Do nothing: `__enter__` has raised."""
 
 
 class SyncBlock:
@@ -172,7 +172,7 @@ class SyncBlock:
             )
 
         def __aexit__(self, *_: object) -> None:
-            """Nothing was entered."""
+            """Do nothing: `__aenter__` has raised."""
 
 
 class NotABlock:
@@ -182,14 +182,14 @@ class NotABlock:
 
     if not TYPE_CHECKING:
         _blocks = ""
-        """What to write, such as "lock.read()"."""
+        """The code to write instead, such as "lock.read()"."""
 
         def __aenter__(self) -> NoReturn:
             """Refuse."""
             raise TypeError(f"{_name_of(self)}: write `async with {self._blocks}`")
 
         def __aexit__(self, *_: object) -> None:
-            """Nothing was entered."""
+            """Do nothing: `__aenter__` has raised."""
 
         __enter__, __exit__ = __aenter__, __aexit__
 

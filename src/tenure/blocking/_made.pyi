@@ -36,10 +36,10 @@ Params = ParamSpec("Params")
 R = TypeVar("R")
 
 class Lease:
-    """What is held, for as long as the block lasts.
+    """A hold, for as long as the block lasts.
 
-    `token` is the fence: it is higher than that of every earlier grant. Send it with each write, and let the receiver
-    refuse lower ones. `lost` is None, or why the lease was lost.
+    `token` is the fence: it is higher than the token of every earlier grant. Send it with each write, and let the
+    receiver refuse lower ones. `lost` is None, or why the lease was lost.
     Thread safety: any."""
 
     @property
@@ -49,14 +49,15 @@ class Lease:
     @property
     def lost(self) -> str | None: ...
     def sql_guard(self, table: str = "tenure_fences", *, name: str | None = None) -> SqlGuard:
-        """What refuses this holder's writes to a PostgreSQL or SQLite database once a later holder has written.
+        """The guard that refuses this holder's writes to a PostgreSQL or SQLite database once a later holder has
+        written.
 
         `table` is where the newest tokens are kept, `name` says what is fenced: by default what is held. Raises
         `RuntimeError` for what several may hold at the same time (a semaphore, a lock for reading): they would refuse
         one another."""
 
     def lua_guard(self, key: str | None = None) -> LuaGuard:
-        """What refuses this holder's Lua scripts on Redis once a later holder has run one.
+        """The guard that refuses this holder's Lua scripts on Redis once a later holder has run one.
 
         `key` is where the newest token is kept, by default "fence:" and what is held. Raises as `sql_guard` does."""
 
@@ -97,28 +98,30 @@ class Task(Generic[P_co]):
     @property
     def cancelled(self) -> bool: ...
     def sql_guard(self, table: str = "tenure_fences", *, name: str | None = None) -> SqlGuard:
-        """What refuses this holder's writes to a PostgreSQL or SQLite database once a later holder has written.
+        """The guard that refuses this holder's writes to a PostgreSQL or SQLite database once a later holder has
+        written.
 
         `table` is where the newest tokens are kept, `name` says what is fenced: by default what is held. Raises
         `RuntimeError` for what several may hold at the same time (a semaphore, a lock for reading): they would refuse
         one another."""
 
     def lua_guard(self, key: str | None = None) -> LuaGuard:
-        """What refuses this holder's Lua scripts on Redis once a later holder has run one.
+        """The guard that refuses this holder's Lua scripts on Redis once a later holder has run one.
 
         `key` is where the newest token is kept, by default "fence:" and what is held. Raises as `sql_guard` does."""
 
     @property
     def payload(self) -> P_co:
-        """What was put. Raises `ValueError` for what the queue's codec refuses."""
+        """The payload that was put. Raises `ValueError` for data that the queue's codec refuses."""
 
     @property
     def last_progress(self) -> Any:
-        """What an earlier delivery reported last; None if nothing. Raises `ValueError` for what the codec refuses."""
+        """The last report of an earlier delivery; None without one. Raises `ValueError` for data that the codec
+        refuses."""
 
     @property
     def meta(self) -> dict[str, str]:
-        """What the producer sent along with the payload."""
+        """The texts that the producer sent along with the payload."""
 
     def set_result(self, value: Any) -> None:
         """Set what `queue.result(task_id)` returns once the task is done; the last call counts.
@@ -193,7 +196,7 @@ class Lock:
         Interruption: while waiting, no place is kept and nothing is held."""
 
     def locked(self) -> bool:
-        """Whether anybody holds the lock at this moment, in any process. Raises `StoreClosed`, `EngineError`."""
+        """True if any process holds the lock at this time. Raises `StoreClosed`, `EngineError`."""
 
     def holders(self) -> LockStatus:
         """The holders and the waiters of the lock, and since when."""
@@ -328,7 +331,7 @@ class RateLimiter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Nothing: what was spent is not given back. No checkpoint."""
+        """Do nothing: a spent cost is not given back. No checkpoint."""
 
     def acquire(self, cost: Cost = 1, fail_fast: bool = False) -> None:
         """Spend `cost` as soon as the rate allows it.
@@ -372,7 +375,7 @@ class WorkQueue(Generic[P]):
     `max_size` tasks are unfinished; producers beyond that wait in line. A failed task is tried again by `retry`, then
     kept as a dead letter for `dead_ttl` seconds, 180 days by default; so is one delivered `max_deliveries` times to
     takers that died. Results are kept for `results_ttl` seconds (None: for good, as with `dead_ttl`), payloads of ended
-    tasks only with `keep_payloads`. `key_ttl` is that of puts with a `key`. No payload or result may have more than
+    tasks only with `keep_payloads`. `key_ttl` is for puts with a `key`. No payload or result may have more than
     `max_payload` bytes. The record of a failed try has its traceback, without the values of variables; with
     `traceback=False`, it has not.
 
@@ -484,7 +487,7 @@ class WorkQueue(Generic[P]):
     ) -> list[int]:
         """Put many tasks, payloads or `Item`s, and return for each its id or the `DuplicateTask` in its way.
 
-        `on_duplicate` is that of the items with a key that say nothing else. With "keep" or "replace" there are only
+        `on_duplicate` is for the items with a key that say nothing else. With "keep" or "replace" there are only
         ids: an item that says "refuse" is a `ValueError` then.
 
         They are put in order, in atomic portions of at most 256 (and of `max_size`); each portion waits in line while
@@ -661,7 +664,7 @@ class Job(Generic[Params, R]):
         """Like `put`, but raises `QueueFull` instead of waiting. Interruption: it may be put."""
 
     def item(self, *args: Params.args, **kwargs: Params.kwargs) -> Item[dict[str, Any]]:
-        """What `put` puts, for `WorkQueue.put_many`. Raises `TypeError` as `put` does."""
+        """The item that `put` puts, for `WorkQueue.put_many`. Raises `TypeError` as `put` does."""
 
     def result(self, task_id: int) -> R:
         """Wait until the task has ended and return what the function has returned, as the codec makes it.

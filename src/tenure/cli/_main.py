@@ -86,7 +86,7 @@ def _demo(words: Sequence[str]) -> int:
 
 
 _PASSWORD = re.compile(r"://[^\s/@]*:(?!PASSWORD@HOST)\S*@")
-_PATIENCE = 0.5
+_TIMEOUT = 0.5
 """Seconds for threads that are about to end."""
 
 _COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
@@ -176,8 +176,8 @@ def _dispatch(words: Sequence[str]) -> int:
 
             print(f"tenure {version('tenure')}")
             return 0
-        case [str(name), *rest] if name in _COMMANDS:
-            return _COMMANDS[name](rest)
+        case [str(name), *arguments] if name in _COMMANDS:
+            return _COMMANDS[name](arguments)
         case [str(name), *_]:
             raise UsageError(
                 f"there is no command {name!r}; choose from {', '.join(_COMMANDS)} (see tenure --help)"
@@ -209,7 +209,7 @@ def _flush() -> None:
 
 def _end_in_spite_of_threads(code: int) -> None:
     """Python waits at its end for threads, such as those of handlers that were abandoned; here it does not."""
-    limit = time.monotonic() + _PATIENCE
+    limit = time.monotonic() + _TIMEOUT
     for thread in threading.enumerate():
         if thread is threading.current_thread() or thread.daemon:
             continue

@@ -1,4 +1,4 @@
-"""One rate with a burst, as a bucket sees it: when an amount fits, and what is left. No waiting, no clock."""
+"""The arithmetic of a bucket of one rate with a burst, without waiting and without a clock."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ class Arithmetic(Protocol):
         ...
 
     def due(self, n: Any) -> float:
-        """When the next in line may have the amount."""
+        """The time at which the next waiter in line may have the amount."""
         ...
 
     def due_behind(self, n: Any, ahead: Any, time: float, late: bool) -> float:
-        """When a caller that comes at that time may have the amount, behind all that is ahead."""
+        """The time at which a caller that comes at `time` may have the amount, behind the amounts ahead."""
         ...
 
     def spend(self, n: Any, time: float, held_until: float) -> None:
@@ -58,7 +58,7 @@ class Arithmetic(Protocol):
         """Undo a taking."""
 
     def ends(self) -> list[float]:
-        """When the amount that was taken last will be back, in each limit."""
+        """The time at which the last taken amount will be back, in each limit."""
         ...
 
     def correct(self, back: tuple[float, ...], ends: list[float], time: float, late: bool) -> None:
@@ -71,16 +71,16 @@ class Arithmetic(Protocol):
         """Change the rate; the tokens in the bucket stay. Raises `TypeError`, `ValueError`, before it calls `time`."""
 
     def debt(self, time: float) -> float:
-        """How much is missing in the first limit."""
+        """The amount that the first limit lacks."""
         ...
 
     def state(self, ahead: Any, time: float, late: bool, held_until: float) -> LimiterState:
-        """The amount that may be taken at once, and when something may."""
+        """The amount that may be taken at once, and the wait for the least amount."""
         ...
 
 
 class Level:
-    """The arithmetic of one rate: GCRA, with the time when the bucket would be full if no more were taken."""
+    """The arithmetic of one rate: GCRA, whose one number is the time at which the bucket is full."""
 
     __slots__ = ("_full_at", "_slack", "burst", "per", "rate")
 
@@ -182,15 +182,15 @@ class Level:
         return LimiterState(Available(tokens, {REQUESTS: tokens}), wait, held_off)
 
     def _clamped(self, time: float, late: bool) -> float:
-        """When the bucket would be full, less the tokens that it has no room for."""
+        """The time at which the bucket would be full, less the tokens that it has no room for."""
         return max(self._full_at, time - self._slack if late else time)
 
 
 def slack_of(per: float, fills_in: float) -> float:
     """The seconds by which a bucket may be overfull after it was emptied late.
 
-    If it holds less than what falls due in `MADE_UP`, one token more than that; else a part of a token, so that no more
-    than the burst goes at once.
+    A bucket that holds fewer tokens than fall due in `MADE_UP` may hold one token more than these. Any other may be
+    overfull by a part of a token, so that no more than the burst goes at once.
     """
     return min(MADE_UP, MADE_UP - fills_in + per if fills_in < MADE_UP else per / 2)
 

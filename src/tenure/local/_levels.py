@@ -1,4 +1,4 @@
-"""Several limits at once, as a bucket sees them: when an amount fits into all, and what is left in each."""
+"""Several limits at once: the arithmetic of a bucket that takes an amount from all of them or from none."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Amounts(tuple[float, ...]):
 
 
 class Levels:
-    """The arithmetic of several limits: an amount is taken from all of them or from none."""
+    """The arithmetic of several limits, with a GCRA for each."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
@@ -43,7 +43,7 @@ class Levels:
         self._slack: list[float] = list(map(slack_of, self._per, self._fills_in))
         self._terms = list(zip(self._per, self._fills_in, self._slack, strict=True))
         self._full_at: list[float] = [-inf for _ in limits.all]
-        """When each bucket would be full if no more were taken."""
+        """The time at which each bucket is full if no more is taken."""
         self.none: Amounts = Amounts([0.0 for _ in limits.all])
 
     def __repr__(self) -> str:
@@ -137,7 +137,7 @@ class Levels:
         ]
 
     def _clamped(self, time: float, late: bool) -> list[float]:
-        """When each would be full, less what it has no room for."""
+        """The time at which each bucket would be full, less the tokens that it has no room for."""
         if not late:
             return [max(full_at, time) for full_at in self._full_at]
         return [max(full_at, time - slack) for full_at, slack in zip(self._full_at, self._slack, strict=True)]

@@ -35,11 +35,12 @@ class TokenBucketStatistics:
     rate: float
     """Tokens a second."""
     burst: float
-    """How many tokens the bucket holds."""
+    """The number of tokens that the bucket holds."""
     tokens: float
-    """How many are there now; below zero by what was reserved ahead."""
+    """The number of tokens that are there now; below zero by the number that was reserved ahead."""
     tasks_waiting: int
-    """How many tasks wait, or reservations behind them; one cancelled in this turn of the loop may still count."""
+    """The number of waiting tasks, and of reservations behind them; tasks cancelled in this turn of the loop may
+    still count."""
 
 
 class Reservation:
@@ -85,7 +86,7 @@ class Reservation:
 
 
 class _Request:
-    """What a waiter wants; `booking` for one that has no task, but a reservation."""
+    """A waiter's request; `booking` for a reservation, which has no task."""
 
     __slots__ = ("booking", "n")
 
@@ -155,7 +156,7 @@ class TokenBucket(AsyncBlock):
 
     @property
     def burst(self) -> float:
-        """How many tokens the bucket holds."""
+        """The number of tokens that the bucket holds."""
         return self._level.burst
 
     # taking
@@ -214,7 +215,7 @@ class TokenBucket(AsyncBlock):
         await self.acquire()
 
     async def __aexit__(self, *_: object) -> None:
-        """Nothing: a token is not given back. No checkpoint."""
+        """Do nothing: a token is not given back. No checkpoint."""
 
     def _take(self, n: Any, time: float) -> bool:
         """Take the tokens, if they are there and no task waits for them."""
@@ -223,7 +224,7 @@ class TokenBucket(AsyncBlock):
         return self._level.take(n, time, time <= self._late_until)
 
     def _is_kept(self, time: float) -> bool:
-        """Whether a task keeps the time, or the bucket is held off."""
+        """True if a task keeps the time, or the bucket is held off."""
         if self._keeper is _HOLD and time >= self._held_until:
             self._keeper = None
         return self._keeper is not None
@@ -231,12 +232,12 @@ class TokenBucket(AsyncBlock):
     # waiting
 
     def _due_at(self, n: Any) -> float:
-        """When a caller that joins the line now may have `n` tokens."""
+        """The time at which a task that joins the line now may have `n` tokens."""
         time = now()
         return max(self._level.due_behind(n, self._ahead(), time, time <= self._late_until), self._held_until)
 
     def _ahead(self) -> Any:
-        """The tokens that those want who are before a caller that joins the line now."""
+        """The tokens that all waiters want, the timekeeper included."""
         if self._keeper is None or self._keeper is _HOLD:
             return self._waiting
         return self._waiting + self._keeper.n

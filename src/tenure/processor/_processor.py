@@ -31,7 +31,7 @@ from ._metrics import Metrics, metrics_of
 from ._minutes import Minutes
 from ._monitor import Monitor
 from ._permits import agree_on
-from ._places import Places
+from ._places import SharedSlots
 from ._polling import poll, watch_heartbeats
 from ._presets import Preset, preset_of
 from ._samples import samples_of
@@ -203,8 +203,8 @@ class Processor(AsyncBlock, AsyncContextManagerMixin):
     def queue(self, kind: str | None = None) -> WorkQueue:
         """The queue of a kind: for results, cancelling, dead letters. Raises `ValueError` if there is no such kind."""
         if kind not in self._queues:
-            known = ", ".join(repr(each) for each in self._queues)
-            raise ValueError(f"kind must be one of {known}, not {kind!r}")
+            names = ", ".join(repr(each) for each in self._queues)
+            raise ValueError(f"kind must be one of {names}, not {kind!r}")
         return self._queues[kind]
 
     async def join(self) -> None:
@@ -220,12 +220,12 @@ class Processor(AsyncBlock, AsyncContextManagerMixin):
 
     @property
     def ready(self) -> bool:
-        """Whether its store can be reached and has not lost its session, as far as this process knows."""
+        """True if the store can be reached and has not lost its session, as far as this process knows."""
         return self._store.ready
 
     @property
     def unready(self) -> str | None:
-        """Why it is not `ready`, in words; None if it is."""
+        """The reason why the processor is not `ready`, in words; None if it is."""
         return self._store.unready
 
     async def run(self) -> None:
@@ -273,7 +273,7 @@ class Processor(AsyncBlock, AsyncContextManagerMixin):
     async def fleet(self) -> Fleet:
         """The metrics of all processes together. Raises `StoreClosed`, `EngineError`."""
         self._check_entered()
-        return await self._fleets.look(self._queues, self._claims)
+        return await self._fleets.read(self._queues, self._claims)
 
     def samples(self) -> tuple[Sample, ...]:
         """The figures as they were last taken, every `look_every` seconds, for collectors. Works from any thread."""
@@ -350,7 +350,7 @@ class Processor(AsyncBlock, AsyncContextManagerMixin):
             connection_timeout=self._connection_timeout,
             limiter=None if rate == inf else RateLimiter(self._store, self.name, rate=rate),
             lock_timeout=self._lock_timeout,
-            places=Places(self._shares) if self._lend else None,
+            places=SharedSlots(self._shares) if self._lend else None,
             limit=self._limit,
         )
         for kind, size in self._shares.items():

@@ -104,7 +104,7 @@ Where the defaults are
 | `ttl`, `namespace`, `settle_timeout`, `close_timeout` | `_store.Store.__init__`                                |
 | least ttl, margin, period of the heartbeat         | `_sessions`: `LEAST_TTL`, `Session.margin`, `keep`        |
 | pauses between tries to reach the engine           | `_dispatch`; `_connection` of Redis and PostgreSQL        |
-| least pause before asking again                    | `_reask`, `_timers`; how chance is added: `waiting.spread` |
+| least pause before asking again                    | `_reask`, `_timers`; how chance is added: `waiting.jittered` |
 | steps of an operation, size of a batch             | `engine.CAP`                                              |
 | after how many seconds a silent server is gone     | `engine.RESPONSE_TIMEOUT`                                 |
 | longest duration                                   | `arguments.LONGEST`                                       |
@@ -118,7 +118,7 @@ from ._batcher import Batcher
 from ._codec import Codec, JsonCodec, check_codec, decoded, encoded
 from ._msgspec_codec import MsgspecCodec
 from ._pydantic_codec import PydanticCodec
-from ._reconciling import given_back
+from ._reconciling import give_back_of
 from ._release import PendingRelease
 from ._sessions import Held, Session
 from ._store import Store, StoreStatistics, check_ttl
@@ -143,5 +143,5 @@ __all__ = (
     "check_ttl",
     "decoded",
     "encoded",
-    "given_back",
+    "give_back_of",
 )

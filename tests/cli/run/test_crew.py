@@ -6,12 +6,12 @@ import anyio
 
 import tenure
 from tenure import RateLimiter, WorkQueue
-from tenure.cli.run._crew import Crew
+from tenure.cli.run._crew import Workers
 from tenure.engine import Spend
 
 
 def crew(queue, call, limiter, workers):
-    return Crew(queue, call, workers=workers, in_threads=False, limiter=limiter)
+    return Workers(queue, call, workers=workers, in_threads=False, limiter=limiter)
 
 
 async def test_those_that_were_idle_do_not_start_all_at_once(virtual_clock):

@@ -21,7 +21,7 @@ from tenure.cli.run._progress import (
     snapshot,
 )
 from tenure.cli.run._report import Outcome, dead_letters, table
-from tenure.cli.run._tally import Tally, total
+from tenure.cli.run._tally import RunTotals, total
 from tenure.processor._sketch import Sketch
 
 
@@ -156,7 +156,7 @@ async def test_the_bar_does_not_go_back(virtual_clock):
                 async with queue.take():
                     raise ValueError
         async with anyio.create_task_group() as group:
-            group.start_soon(Progress(queue, Tally(), Screen(stream)).show)
+            group.start_soon(Progress(queue, RunTotals(), Screen(stream)).show)
             await anyio.sleep(1)
             assert await queue.requeue() == 2
             await anyio.sleep(5)
@@ -175,7 +175,7 @@ def test_without_a_terminal_there_are_only_lines():
 
 
 def test_tallies_of_all_processes_add_up():
-    one, two = Tally(retried=2, seconds=1.5), Tally(retried=1, seconds=0.5)
+    one, two = RunTotals(retried=2, seconds=1.5), RunTotals(retried=1, seconds=0.5)
     one.times.record(0.1)
     two.times.record(0.3)
     cursors = {"tally:a": one.value(), "tally:b": two.value(), "input": {"end": True}}
@@ -189,7 +189,7 @@ def test_the_table():
     for _ in range(100):
         times.record(0.02)
     outcome = Outcome(
-        "x-1", True, counts(put=1200, done=1198, dead=2), Tally(7, 4.0, times), results="r.jsonl"
+        "x-1", True, counts(put=1200, done=1198, dead=2), RunTotals(7, 4.0, times), results="r.jsonl"
     )
     assert table(outcome).splitlines() == [
         "run        x-1, finished",
@@ -208,15 +208,15 @@ def test_the_table():
 
 
 def test_the_table_of_a_run_without_anything():
-    outcome = Outcome("x-1", True, counts(), Tally())
+    outcome = Outcome("x-1", True, counts(), RunTotals())
     assert outcome.all_done
     assert table(outcome).splitlines()[1:] == ["inputs     0", "done       0", "retried    0", "dead       0"]
-    assert "discarded  1" in table(Outcome("x-1", True, counts(put=1, discarded=1), Tally()))
+    assert "discarded  1" in table(Outcome("x-1", True, counts(put=1, discarded=1), RunTotals()))
 
 
 def test_dead_letters_are_shown_in_a_line_each():
     record = tenure.TaskRecord(1, "dead", "x" * 500, 0, None, 3, 3, 0.0, error="ValueError: two\nlines")
-    lines = dead_letters(Outcome("x-1", True, counts(put=9, dead=5), Tally(), dead=(record,)))
+    lines = dead_letters(Outcome("x-1", True, counts(put=9, dead=5), RunTotals(), dead=(record,)))
     assert lines[0].startswith("dead: 'xxx")
     assert lines[0].endswith("xxx': ValueError: two lines")
     assert lines[1:] == ["dead: and 4 more"]
@@ -227,7 +227,7 @@ def test_an_error_is_cut_in_its_middle_and_not_said_again_if_it_was_logged():
     record = tenure.TaskRecord(1, "dead", "a", 0, None, 3, 3, 0.0, error=f"ValueError: {'x' * 5000} the end")
     other = replace(record, id=2, payload="b")
     lines = dead_letters(
-        Outcome("x-1", True, counts(put=2, dead=2), Tally(), (record, other), frozenset([2]))
+        Outcome("x-1", True, counts(put=2, dead=2), RunTotals(), (record, other), frozenset([2]))
     )
     assert lines[0].startswith("dead: 'a': ValueError: xxx")
     assert lines[0].endswith("~" + "x" * 191 + " the end")

@@ -14,7 +14,7 @@ from tenure.cli.run._results import Results, line_of
 
 @pytest.fixture
 async def store(here):
-    async with tenure.open_store("sqlite:///tenure.db", ttl=1.0) as opened:
+    async with tenure.open_store("sqlite:///tenure.db") as opened:
         yield opened
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import anyio
 
 import tenure
-from tenure.cli.run._tally import Keeper, Tally, total
+from tenure.cli.run._tally import Keeper, RunTotals, total
 
 
 async def test_an_outage_longer_than_the_ttl_does_not_end_it(engine, virtual_clock):
-    tally = Tally()
+    tally = RunTotals()
     async with tenure.open_store(engine, ttl=3.0) as store, anyio.create_task_group() as group:
         queue = tenure.WorkQueue(store, "run:x")
         group.start_soon(Keeper(queue, tally, anyio.current_time()).keep)

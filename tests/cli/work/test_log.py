@@ -58,6 +58,17 @@ def test_a_document_has_the_fields_of_the_event_and_the_traceback():
     }
 
 
+def test_a_value_that_json_has_not_hides_no_other():
+    loop, deep = [], []
+    loop.append(loop)
+    for _ in range(100_000):
+        deep = [deep]
+    fields = {"nan": float("nan"), "loop": loop, "deep": deep, "number": 7}
+    document = json.loads(JsonLines().format(record("odd", **fields)), parse_constant=pytest.fail)
+    assert (document["nan"], document["loop"], document["number"]) == ("nan", "[[[[[[[...]]]]]]]", 7)
+    assert document["deep"].startswith("[[[[[[")
+
+
 def test_a_document_has_the_stack_of_a_warning():
     blocked = record("the loop is blocked")
     blocked.stack_info = "  in task mail"

@@ -394,7 +394,7 @@ async def test_a_block_that_is_left_elsewhere_ends_its_span(store, spans):
         await entered.wait()
         with pytest.raises(RuntimeError, match="left from another task"):
             await block.__aexit__(None, None, None)
-        await queue.takers.quiet()
+        await queue.takers.until_idle()
         assert spans.verdicts == ["done"]
         left.set()
 
@@ -406,7 +406,7 @@ async def test_a_block_that_is_never_left_ends_its_span(store, spans, virtual_cl
         async with anyio.create_task_group() as group:
             group.start_soon(queue.take().__aenter__)
     await virtual_clock.settle()
-    await queue.takers.quiet()
+    await queue.takers.until_idle()
     assert spans.verdicts == ["given_back"]
 
 
@@ -426,7 +426,7 @@ async def test_a_handler_that_is_closed_ends_its_span(store, spans):
         working.close()  # in another context, as when the garbage is collected
         assert spans.verdicts == ["lost"]
         task.settle(task.interrupted(), lambda *_: None)
-    await queue.takers.quiet()
+    await queue.takers.until_idle()
     assert spans.verdicts == ["lost"]
 
 

@@ -14,7 +14,7 @@ _SHOWN = 3
 
 
 class Verdict(NamedTuple):
-    """What the books say, in lines; `problems` is what must not be."""
+    """The result of the audit, in lines; `problems` are the lines that name a fault."""
 
     lines: list[str]
     problems: list[str]

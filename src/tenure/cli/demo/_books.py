@@ -1,4 +1,4 @@
-"""What the workers of `tenure demo` write down: tables of their own, in the SQLite file of the store."""
+"""The records of the workers of `tenure demo`: tables of their own, in the SQLite file of the store."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import NamedTuple
 from tenure.errors import LeaseLost
 from tenure.shared import Lease, SqlGuard, Task
 
-_PATIENCE = 10.0
+_TIMEOUT = 10.0
 _MOMENT = 0.3
 _TABLES = """
 CREATE TABLE delivered (letter INTEGER NOT NULL, worker TEXT NOT NULL);
@@ -28,14 +28,14 @@ class Written(NamedTuple):
     refused: list[int]
 
 
-class Books:
+class DemoLog:
     """The tables in one file. Thread safety: any; each call has a connection of its own."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
     def make(self) -> None:
-        """Make the tables, and that of the guards."""
+        """Make the tables, and the table of the guards."""
         with self._writing() as connection:
             connection.executescript(_TABLES)
             connection.execute(SqlGuard.create_table())
@@ -59,7 +59,7 @@ class Books:
         return True
 
     def can_be_written(self) -> bool:
-        """Whether no process keeps a transaction open, as one does that was stopped in it."""
+        """True if no process keeps a transaction open, as a process does that was stopped inside it."""
         try:
             with self._writing(_MOMENT) as connection:
                 connection.execute("BEGIN IMMEDIATE")
@@ -78,7 +78,7 @@ class Books:
             return Written(*([value for (value,) in connection.execute(query)] for query in queries))
 
     @contextmanager
-    def _writing(self, patience: float = _PATIENCE) -> Generator[sqlite3.Connection]:
+    def _writing(self, timeout: float = _TIMEOUT) -> Generator[sqlite3.Connection]:
         """A transaction: committed if the block ends well."""
-        with closing(sqlite3.connect(self._path, timeout=patience)) as connection, connection:
+        with closing(sqlite3.connect(self._path, timeout=timeout)) as connection, connection:
             yield connection

@@ -25,14 +25,14 @@ from tenure.upkeep import unwrapped_task_group
 from tenure.web import View
 
 from ._audit import Verdict, judge
-from ._eyes import Eyes, NotSeen
+from ._eyes import NotSeen, StoreProbe
 from ._fleet import Fleet
 from ._screen import Screen, styled
-from ._story import Story
+from ._story import DemoScript
 from ._worker import Post, close_counter, open_post, post_in, work
 
 _QUICK = 5.0
-_PATIENCE = 60.0
+_TIMEOUT = 60.0
 
 _DESCRIPTION = """\
 Show what happens to workers that are killed. Four processes deliver letters from a queue, take turns at a ledger, and
@@ -47,16 +47,16 @@ exit code:
 
 def demo(words: Sequence[str]) -> int:
     """Run `tenure demo`. Raises `UsageError`, `TenureError`, `OSError`."""
-    given = _parser().parse_args(words)
-    check_backend(given.backend)
-    if given.web:
+    args = _parser().parse_args(words)
+    check_backend(args.backend)
+    if args.web:
         check_page("--web")
     if os.name != "posix":
         raise UsageError("tenure demo needs a POSIX system")
-    loop = {} if given.backend == "trio" else {"use_uvloop": given.backend == "uvloop"}
-    run = partial(anyio.run, backend="trio" if given.backend == "trio" else "asyncio", backend_options=loop)
-    if given.child is not None:
-        name, parent, folder = given.child.split(":", 2)
+    loop = {} if args.backend == "trio" else {"use_uvloop": args.backend == "uvloop"}
+    run = partial(anyio.run, backend="trio" if args.backend == "trio" else "asyncio", backend_options=loop)
+    if args.child is not None:
+        name, parent, folder = args.child.split(":", 2)
         run(work, Path(folder), name, int(parent))
         return 0
     # before its folder is made: it is to be deleted
@@ -64,7 +64,7 @@ def demo(words: Sequence[str]) -> int:
     try:
         # on a full disk it cannot be deleted either, and the demo has failed for that reason before
         with TemporaryDirectory(prefix="tenure-demo-", ignore_cleanup_errors=True) as folder:
-            return run(_Demo(given, Path(folder)).run)
+            return run(_Demo(args, Path(folder)).run)
     finally:
         signal.signal(signal.SIGTERM, signal.SIG_DFL if before is None else before)
 
@@ -91,11 +91,11 @@ def _parser() -> Parser:
 
 
 class _Demo:
-    def __init__(self, given: argparse.Namespace, folder: Path) -> None:
-        self._given = given
+    def __init__(self, args: argparse.Namespace, folder: Path) -> None:
+        self._args = args
         self._folder = folder
-        self._fleet = Fleet(folder, given.backend)
-        self._screen = Screen(given.seconds, self._fleet)
+        self._fleet = Fleet(folder, args.backend)
+        self._screen = Screen(args.seconds, self._fleet)
         self._handovers: list[float] = []
         self._problems: list[str] = []
         self._finished = False
@@ -106,12 +106,12 @@ class _Demo:
             processes.callback(self._fleet.end)
             async with open_post(self._folder) as store:
                 post = post_in(store, self._folder)
-                post.books.make()
+                post.log.make()
                 with other_screen(sys.stdout) if self._screen.is_terminal else nullcontext():
                     await self._show(post)
                 self._fleet.end()
                 audit, sent = await post.queue.verify(), await close_counter(post.queue)
-        verdict = judge(audit, sent, post.books.read(), finished=self._finished)
+        verdict = judge(audit, sent, post.log.read(), finished=self._finished)
         return self._report(verdict)
 
     async def _show(self, post: Post) -> None:
@@ -121,12 +121,12 @@ class _Demo:
             await group.start(stop.listen)
             with stop.ends() as scope:
                 async with unwrapped_task_group() as parts:
-                    eyes = Eyes(post.store)
-                    if self._given.web:
+                    probe = StoreProbe(post.store)
+                    if self._args.web:
                         self._screen.page = await parts.start(serve_page, post.store)
                         self._screen.say(f"{self._screen.page} shows it too")
-                    parts.start_soon(eyes.watch, partial(self._on_look, scope))
-                    parts.start_soon(self._play, post, eyes, scope)
+                    parts.start_soon(probe.watch, partial(self._on_look, scope))
+                    parts.start_soon(self._play, post, probe, scope)
                     if self._screen.is_terminal:
                         await pressed("qQ\x03")
                         scope.cancel()
@@ -138,20 +138,20 @@ class _Demo:
             self._problems.append(fallen)
             scope.cancel()
 
-    async def _play(self, post: Post, eyes: Eyes, scope: CancelScope) -> None:
-        story = Story(self._fleet, eyes, post.books, self._screen.say)
-        self._handovers = story.handovers
+    async def _play(self, post: Post, probe: StoreProbe, scope: CancelScope) -> None:
+        script = DemoScript(self._fleet, probe, post.log, self._screen.say)
+        self._handovers = script.handovers
         try:
-            await story.tell(self._given.seconds)
+            await script.tell(self._args.seconds)
             sent = await close_counter(post.queue)
             self._screen.say(f"no more letters: the last one has the number {sent}")
-            with anyio.fail_after(_PATIENCE):
+            with anyio.fail_after(_TIMEOUT):
                 await post.queue.join()
             self._finished = True
         except NotSeen as problem:
             self._problems.append(str(problem))
         except TimeoutError:
-            self._problems.append(f"letters are left after {_PATIENCE:g} s")
+            self._problems.append(f"letters are left after {_TIMEOUT:g} s")
         scope.cancel()
 
     def _report(self, verdict: Verdict) -> int:

@@ -1,4 +1,4 @@
-"""What `tenure demo` sees of its store, several times a second."""
+"""The view that `tenure demo` has of its store, several times a second."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ import anyio
 
 from tenure.engine import Holder, QueueCounts
 from tenure.store import Store
-from tenure.web import SeenKey, SeenProcess, View, look
+from tenure.web import SeenKey, SeenProcess, View, read_view
 
 from ._worker import LETTERS
 
 T = TypeVar("T")
 
 _EVERY = 0.2
-_PATIENCE = 60.0
+_TIMEOUT = 60.0
 
 
 class NotSeen(Exception):
-    """What had to happen did not happen in time."""
+    """An expected event did not happen in time."""
 
 
-class Eyes:
+class StoreProbe:
     """The last view of a store, and waiting for one in which something is true."""
 
     def __init__(self, store: Store) -> None:
@@ -34,24 +34,24 @@ class Eyes:
     async def watch(self, on_look: Callable[[View], None]) -> None:
         """Look until cancelled."""
         while True:
-            on_look(await self.look())
+            on_look(await self.read())
             await anyio.sleep(_EVERY)
 
-    async def look(self) -> View:
+    async def read(self) -> View:
         """Look now. Raises `EngineError`, `StoreClosed`."""
-        self.view = await look(self._store)
+        self.view = await read_view(self._store)
         self._looked.set()
         self._looked = anyio.Event()
         return self.view
 
-    async def until(self, what: str, found: Callable[[View], T | None]) -> T:
+    async def until(self, what: str, find: Callable[[View], T | None]) -> T:
         """Wait for a view in which something is found. Raises `NotSeen` after a minute, which names `what`."""
-        with anyio.move_on_after(_PATIENCE):
+        with anyio.move_on_after(_TIMEOUT):
             while True:
-                if self.view is not None and (result := found(self.view)) is not None:
+                if self.view is not None and (result := find(self.view)) is not None:
                     return result
                 await self._looked.wait()
-        raise NotSeen(f"after {_PATIENCE:g} s this has not happened: {what}")
+        raise NotSeen(f"after {_TIMEOUT:g} s this has not happened: {what}")
 
 
 def holder_of(view: View, kind: str, name: str) -> Holder | None:
@@ -66,7 +66,7 @@ def key_of(view: View, kind: str, name: str) -> SeenKey | None:
 
 
 def letters_of(seen: SeenProcess) -> int:
-    """How many letters a process has."""
+    """The number of letters that a process has."""
     return seen.tasks.get(LETTERS, 0)
 
 

@@ -70,12 +70,12 @@ class Fleet:
         return self._names.get(_pid(process), "")
 
     def runs(self, name: str, process: str) -> bool:
-        """Whether a name in the store is that of the member's present process."""
+        """True if a process in the store is the member's present process."""
         member = self.members[name]
         return member.process is not None and member.pid == _pid(process)
 
     def fallen(self) -> str:
-        """What happened to a process that has ended by itself; empty if none has."""
+        """The way in which a process has ended by itself; empty if none has."""
         for member in self.members.values():
             if member.process is not None and (code := member.process.poll()) is not None:
                 last = self._log(member.name).read_text("utf-8", "replace").strip().rpartition("\n")[2]

@@ -1,4 +1,4 @@
-"""How `tenure demo` looks: frames on a terminal, lines elsewhere."""
+"""The output of `tenure demo`: frames on a terminal, lines elsewhere."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _EVERY = 10.0
 
 
 class Event(NamedTuple):
-    """Something that happened, `seconds` after the beginning."""
+    """An event of the demo, `seconds` after the beginning."""
 
     seconds: float
     text: str
@@ -101,7 +101,7 @@ def frame(
         header, rows = _narrow(header), [_narrow(row) for row in rows]
     styles = [
         "bold",
-        *({"killed": "bad", "frozen": "bad"}.get(one.state, "") for one in fleet.members.values()),
+        *({"killed": "bad", "frozen": "bad"}.get(member.state, "") for member in fleet.members.values()),
     ]
     shown += zip(table(header, rows, nothing="").splitlines(), styles, strict=True)
     shown.append(("", ""))
@@ -121,7 +121,7 @@ def _letters(view: View) -> str:
 
 
 def _row(member: Member, view: View, fleet: Fleet) -> tuple[str, ...]:
-    mine = [one for one in view.processes if fleet.name_of(one.process) == member.name]
+    mine = [process for process in view.processes if fleet.name_of(process.process) == member.name]
     ledger, postmaster = (
         _part(member, view, fleet, kind, name, word)
         for kind, name, word in (("lock", LEDGER, "token"), ("election", POSTMASTER, "term"))
@@ -137,14 +137,14 @@ def _narrow(row: Sequence[str]) -> tuple[str, ...]:
 
 
 def _part(member: Member, view: View, fleet: Fleet, kind: str, name: str, word: str) -> str:
-    """What a member has of a lock or an election."""
+    """The member's share in a lock or an election: its token, "waits", or a dash."""
     key = key_of(view, kind, name)
     if key is None:
         return "-"
     for holder in key.holders:
         if fleet.name_of(holder.process) == member.name:
             return f"{word} {holder.token}"
-    return "waits" if any(fleet.runs(member.name, one.process) for one in key.waiting) else "-"
+    return "waits" if any(fleet.runs(member.name, holder.process) for holder in key.waiting) else "-"
 
 
 def _styled(text: str, style: str) -> str:

@@ -1,4 +1,4 @@
-"""What happens to the workers of `tenure demo`, one thing after the other, and what comes of it."""
+"""The events of `tenure demo`: each step's action on the workers, and the outcome to wait for."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import anyio.to_thread
 
 from tenure.web import SeenProcess, View
 
-from ._books import Books
-from ._eyes import Eyes, counts_of, holder_of, letters_of
+from ._books import DemoLog
+from ._eyes import StoreProbe, counts_of, holder_of, letters_of
 from ._fleet import Fleet
 from ._worker import LEDGER, POSTMASTER
 
@@ -35,15 +35,15 @@ class _Caught(NamedTuple):
     letters: int
 
 
-class Story:
+class DemoScript:
     """Kills and stops workers, waits for what must follow, and says both."""
 
-    def __init__(self, fleet: Fleet, eyes: Eyes, books: Books, say: Callable[..., None]) -> None:
+    def __init__(self, fleet: Fleet, probe: StoreProbe, log: DemoLog, say: Callable[..., None]) -> None:
         self.handovers: list[float] = []
         """After how many seconds others had what a killed worker had held."""
         self._fleet = fleet
-        self._eyes = eyes
-        self._books = books
+        self._probe = probe
+        self._log = log
         self._say = say
 
     async def tell(self, seconds: float) -> None:
@@ -83,16 +83,18 @@ class Story:
         await self._back(caught.name)
 
     async def _kill_busy(self) -> None:
-        one = await self._stopped_busy()
-        name = self._fleet.name_of(one.process)
-        began = self._kill(_Caught(name, one.process, 0, letters_of(one)), "")
-        await self._ended([one.process])
+        process = await self._stopped_busy()
+        name = self._fleet.name_of(process.process)
+        began = self._kill(_Caught(name, process.process, 0, letters_of(process)), "")
+        await self._ended([process.process])
         self._say(f"what {name} had went to others {self._since(began)} later")
         await self._back(name)
 
     async def _kill_all(self) -> None:
         gone = [
-            one.process for one in (await self._eyes.look()).processes if self._fleet.name_of(one.process)
+            process.process
+            for process in (await self._probe.read()).processes
+            if self._fleet.name_of(process.process)
         ]
         for name in self._fleet.members:
             self._fleet.kill(name)
@@ -110,16 +112,16 @@ class Story:
         caught = await self._caught("lock", LEDGER)
         self._fleet.frozen += 1
         self._say(f"kill -STOP {caught.name}: has the ledger, token {caught.token}", style="bad")
-        refused = len(self._books.read().refused)
+        refused = len(self._log.read().refused)
         heir, token = await self._heir("lock", LEDGER, caught)
-        await self._eyes.until(
-            "the next holder has written", lambda _: self._books.read().tokens[-1] > caught.token or None
+        await self._probe.until(
+            "the next holder has written", lambda _: self._log.read().tokens[-1] > caught.token or None
         )
         self._say(f"{heir} has the ledger, and writes with token {token}")
         self._fleet.thaw(caught.name)
         with anyio.move_on_after(_WAKING):
-            await self._eyes.until(
-                "a late write is refused", lambda _: len(self._books.read().refused) > refused or None
+            await self._probe.until(
+                "a late write is refused", lambda _: len(self._log.read().refused) > refused or None
             )
             self._say(f"{caught.name} wakes, and writes with token {caught.token}: refused", style="good")
             return
@@ -137,35 +139,35 @@ class Story:
     async def _caught(self, kind: str, name: str) -> _Caught:
         """Stop the worker that holds it."""
         while True:
-            process = await self._eyes.until(
+            process = await self._probe.until(
                 f"a worker holds the {name}",
                 lambda view: (holder := holder_of(view, kind, name)) and self._present(holder.process),
             )
             member = self._fleet.name_of(process)
             if await self._stop(member):
-                view = await self._eyes.look()
+                view = await self._probe.read()
                 holder = holder_of(view, kind, name)
                 if holder is not None and holder.process == process:
-                    letters = sum(letters_of(one) for one in view.processes if one.process == process)
+                    letters = sum(letters_of(seen) for seen in view.processes if seen.process == process)
                     return _Caught(member, process, holder.token, letters)
             await self._let_go(member)
 
     async def _stopped_busy(self) -> SeenProcess:
         """Stop a worker that has letters."""
         while True:
-            busy = self._seen(lambda one: letters_of(one) > 0 and self._present(one.process) is not None)
-            process = random.choice(await self._eyes.until("a worker has letters", busy)).process
+            busy = self._seen(lambda seen: letters_of(seen) > 0 and self._present(seen.process) is not None)
+            process = random.choice(await self._probe.until("a worker has letters", busy)).process
             member = self._fleet.name_of(process)
             if await self._stop(member):
-                for one in (await self._eyes.look()).processes:
-                    if one.process == process and letters_of(one):
-                        return one
+                for seen in (await self._probe.read()).processes:
+                    if seen.process == process and letters_of(seen):
+                        return seen
             await self._let_go(member)
 
     async def _stop(self, member: str) -> bool:
         """Stop a worker; false if it stands in a transaction now, and so stops all the others too."""
         self._fleet.freeze(member)
-        return await anyio.to_thread.run_sync(self._books.can_be_written)
+        return await anyio.to_thread.run_sync(self._log.can_be_written)
 
     async def _let_go(self, member: str) -> None:
         self._fleet.thaw(member)
@@ -184,7 +186,7 @@ class Story:
                 return None
             return self._fleet.name_of(holder.process), holder.token
 
-        return await self._eyes.until(f"the {name} has a new holder", found)
+        return await self._probe.until(f"the {name} has a new holder", found)
 
     async def _back(self, name: str) -> None:
         await anyio.sleep(_AWAY)
@@ -193,16 +195,18 @@ class Story:
         self._say(f"{name} is back, as process {self._fleet.members[name].pid}", style="good")
 
     async def _is_there(self, name: str) -> None:
-        await self._eyes.until(f"{name} works", self._seen(lambda one: self._fleet.runs(name, one.process)))
+        await self._probe.until(
+            f"{name} works", self._seen(lambda seen: self._fleet.runs(name, seen.process))
+        )
         self._fleet.members[name].state = "runs"
 
     async def _ended(self, processes: list[str]) -> None:
-        """What these had has gone to others."""
+        """Wait until the sessions of the processes have ended."""
 
         def found(view: View) -> bool | None:
-            return None if any(one.process in processes for one in view.processes) else True
+            return None if any(process.process in processes for process in view.processes) else True
 
-        await self._eyes.until("the sessions of killed workers end", found)
+        await self._probe.until("the sessions of killed workers end", found)
 
     async def _settled(self) -> None:
         """Somebody puts letters, and somebody has the ledger."""
@@ -212,10 +216,10 @@ class Story:
             counts = counts_of(view)
             return True if all(holders) and counts is not None and counts.leased else None
 
-        await self._eyes.until("the workers begin", found)
+        await self._probe.until("the workers begin", found)
 
     def _seen(self, matches: Callable[[SeenProcess], bool]) -> Callable[[View], list[SeenProcess] | None]:
-        return lambda view: [one for one in view.processes if matches(one)] or None
+        return lambda view: [process for process in view.processes if matches(process)] or None
 
     def _since(self, began: float) -> str:
         seconds = anyio.current_time() - began

@@ -18,7 +18,7 @@ from tenure.shared import Election, Lease, Lock, Task, Term, Worker, WorkQueue
 from tenure.store import Store
 from tenure.upkeep import unwrapped_task_group
 
-from ._books import Books
+from ._books import DemoLog
 
 TTL = 2.0
 """Seconds after which what a killed worker had goes to others."""
@@ -37,11 +37,11 @@ _LOOK = 0.5
 
 
 class Post(NamedTuple):
-    """Where everything of a demo is: a store in a folder of its own, its queue, and what is written down."""
+    """The places of a demo: a store in a folder of its own, its queue, and the records of its workers."""
 
     store: Store
     queue: WorkQueue[int]
-    books: Books
+    log: DemoLog
 
 
 def open_post(folder: Path) -> Store:
@@ -50,8 +50,8 @@ def open_post(folder: Path) -> Store:
 
 
 def post_in(store: Store, folder: Path) -> Post:
-    """What is in an open store."""
-    return Post(store, WorkQueue[int](store, LETTERS), Books(folder / _FILE))
+    """The objects of a demo in an open store."""
+    return Post(store, WorkQueue[int](store, LETTERS), DemoLog(folder / _FILE))
 
 
 async def work(folder: Path, name: str, parent: int) -> None:
@@ -76,7 +76,7 @@ class _DemoWorker:
 
     def _deliver(self, task: Task[int]) -> None:
         time.sleep(random.uniform(0.1, _LONGEST_DELIVERY))
-        self._post.books.deliver(task, self._name)
+        self._post.log.deliver(task, self._name)
 
     async def keep_ledger(self) -> None:
         """Write some lines whenever it is this worker's turn."""
@@ -91,7 +91,7 @@ class _DemoWorker:
         # it does not ask whether the lease is lost: what is too late is refused
         for _ in range(_LEDGER_LINES):
             time.sleep(0.2)
-            if not self._post.books.write_line(lease, self._name):
+            if not self._post.log.write_line(lease, self._name):
                 return
 
     async def be_postmaster(self) -> None:

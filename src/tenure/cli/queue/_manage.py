@@ -27,28 +27,28 @@ def requeue(words: Sequence[str]) -> int:
     p = of_one("queue requeue", "Dead letters become ready again; their attempts start anew.")
     p.add_argument("ids", metavar="ID", nargs="*", type=task_id, help="of dead tasks")
     p.add_argument("--all", action="store_true", help="all dead tasks")
-    given = p.parse_intermixed_args(words)
-    if bool(given.ids) == given.all:
+    args = p.parse_intermixed_args(words)
+    if bool(args.ids) == args.all:
         raise UsageError("name the ids of dead tasks, or use --all")
-    if given.all:
-        return _all_requeued(given)
+    if args.all:
+        return _all_requeued(args)
 
-    async def change(queue: WorkQueue, one: int) -> bool:
-        return await queue.requeue([one]) == 1
+    async def change(queue: WorkQueue, task_id: int) -> bool:
+        return await queue.requeue([task_id]) == 1
 
-    return changed_each(given, change, "requeued", "not dead, or its key is in use again")
+    return changed_each(args, change, "requeued", "not dead, or its key is in use again")
 
 
-def _all_requeued(given: argparse.Namespace) -> int:
+def _all_requeued(args: argparse.Namespace) -> int:
     async def task(store: Store) -> int:
-        queue = WorkQueue(store, given.name)
-        await known(queue, given.name)
+        queue = WorkQueue(store, args.name)
+        await known(queue, args.name)
         return await queue.requeue()
 
-    number = with_store(given, task)
-    if given.json:
-        return answer({"name": given.name, "requeued": number, "unknown": []})
-    return _say(given, f"{number:,} requeued" if number else "nothing requeued: no task is dead")
+    number = with_store(args, task)
+    if args.json:
+        return answer({"name": args.name, "requeued": number, "unknown": []})
+    return _say(args, f"{number:,} requeued" if number else "nothing requeued: no task is dead")
 
 
 def cancel(words: Sequence[str]) -> int:
@@ -57,33 +57,33 @@ def cancel(words: Sequence[str]) -> int:
         "queue cancel", "Cancel tasks: at once if they wait; those that run have their block cancelled."
     )
     p.add_argument("ids", metavar="ID", nargs="+", type=task_id, help="of tasks that have not ended")
-    given = p.parse_intermixed_args(words)
-    return changed_each(given, WorkQueue.cancel, "cancelled", "no such task, or it has ended")
+    args = p.parse_intermixed_args(words)
+    return changed_each(args, WorkQueue.cancel, "cancelled", "no such task, or it has ended")
 
 
 def changed_each(
-    given: argparse.Namespace, change: Callable[[WorkQueue, int], Awaitable[bool]], word: str, otherwise: str
+    args: argparse.Namespace, change: Callable[[WorkQueue, int], Awaitable[bool]], word: str, otherwise: str
 ) -> int:
     """Change each of the tasks that are named, and say which were changed; return 1 if none was."""
-    ids = list(dict.fromkeys(given.ids))
+    ids = list(dict.fromkeys(args.ids))
     if len(ids) > _MOST_IDS:
         raise UsageError(f"at most {_MOST_IDS:,} ids at a time")
 
     async def task(store: Store) -> list[bool]:
-        queue = WorkQueue(store, given.name)
-        await known(queue, given.name)
-        return await together(*(partial(change, queue, one) for one in ids))
+        queue = WorkQueue(store, args.name)
+        await known(queue, args.name)
+        return await together(*(partial(change, queue, task_id) for task_id in ids))
 
-    changed = with_store(given, task)
-    done = [one for one, was in zip(ids, changed, strict=True) if was]
-    left = [one for one, was in zip(ids, changed, strict=True) if not was]
+    changed = with_store(args, task)
+    done = [task_id for task_id, was in zip(ids, changed, strict=True) if was]
+    left = [task_id for task_id, was in zip(ids, changed, strict=True) if not was]
     code = 0 if done else 1
-    if given.json:
-        return answer({"name": given.name, word: len(done), "unknown": left}, code)
+    if args.json:
+        return answer({"name": args.name, word: len(done), "unknown": left}, code)
     if done:
-        _say(given, f"{len(done):,} {word}: {_listed(done)}")
+        _say(args, f"{len(done):,} {word}: {_listed(done)}")
     if left:
-        _say(given, f"{len(left):,} not {word}: {_listed(left)} ({otherwise})")
+        _say(args, f"{len(left):,} not {word}: {_listed(left)} ({otherwise})")
     return code
 
 
@@ -99,26 +99,26 @@ def purge(words: Sequence[str]) -> int:
     p.add_argument(
         "--yes", action="store_true", help="do not ask for confirmation; needed without a terminal"
     )
-    given = p.parse_intermixed_args(words)
-    if not given.yes and not sys.stdin.isatty():
+    args = p.parse_intermixed_args(words)
+    if not args.yes and not sys.stdin.isatty():
         raise UsageError("a purge cannot be undone: use --yes, since there is no terminal for a confirmation")
-    statistics = with_store(given, partial(_statistics, given.name))
-    if not given.yes:
+    statistics = with_store(args, partial(_statistics, args.name))
+    if not args.yes:
         states = (
             f"{getattr(statistics, state):,} {state}" if state in _DELETED else f"all records of {state}"
-            for state in dict.fromkeys(given.states)
+            for state in dict.fromkeys(args.states)
         )
-        if not _confirmed(printable(f"{given.name}: purge {', '.join(states)} tasks?")):
-            print(printable(f"{given.name}: nothing purged"), file=sys.stderr)
+        if not _confirmed(printable(f"{args.name}: purge {', '.join(states)} tasks?")):
+            print(printable(f"{args.name}: nothing purged"), file=sys.stderr)
             return 1
 
     async def task(store: Store) -> int:
-        return await WorkQueue(store, given.name).purge(*given.states)
+        return await WorkQueue(store, args.name).purge(*args.states)
 
-    number = with_store(given, task)
-    if given.json:
-        return answer({"name": given.name, "purged": number})
-    return _say(given, f"{number:,} purged")
+    number = with_store(args, task)
+    if args.json:
+        return answer({"name": args.name, "purged": number})
+    return _say(args, f"{number:,} purged")
 
 
 def _confirmed(question: str) -> bool:
@@ -133,21 +133,21 @@ def set_paused(paused: bool, words: Sequence[str]) -> int:
         if paused
         else ("resume", "Hand out tasks again.", "resumed")
     )
-    given = of_one(f"queue {prog}", meaning).parse_args(words)
+    args = of_one(f"queue {prog}", meaning).parse_args(words)
 
     async def task(store: Store) -> bool:
-        queue = WorkQueue(store, given.name)
-        before = (await known(queue, given.name)).paused
+        queue = WorkQueue(store, args.name)
+        before = (await known(queue, args.name)).paused
         await (queue.pause() if paused else queue.resume())
         return before != paused
 
-    changed = with_store(given, task)
-    if given.json:
-        return answer({"name": given.name, "paused": paused, "changed": changed})
+    changed = with_store(args, task)
+    if args.json:
+        return answer({"name": args.name, "paused": paused, "changed": changed})
     if changed:
-        return _say(given, word)
+        return _say(args, word)
     return _say(
-        given, "nothing changed: it was paused already" if paused else "nothing changed: it was not paused"
+        args, "nothing changed: it was paused already" if paused else "nothing changed: it was not paused"
     )
 
 
@@ -155,7 +155,7 @@ async def _statistics(name: str, store: Store) -> QueueStatistics:
     return await known(WorkQueue(store, name), name)
 
 
-def _say(given: argparse.Namespace, what: str) -> int:
+def _say(args: argparse.Namespace, what: str) -> int:
     """Print what was done to the queue, and return the exit code of success."""
-    print(printable(f"{given.name}: {what}"))
+    print(printable(f"{args.name}: {what}"))
     return 0

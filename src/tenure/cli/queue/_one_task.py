@@ -20,13 +20,13 @@ from tenure.store import Store
 from ._manage import changed_each
 
 
-def show_task(given: argparse.Namespace) -> int:
+def show_task(args: argparse.Namespace) -> int:
     """Print the record of one task; return 1 if it is not known. Raises `UsageError`, `TenureError`."""
-    record = with_store(given, partial(_get, given))
-    if given.json:
-        return answer({"name": given.name, "task": None if record is None else described(record)}, not record)
+    record = with_store(args, partial(_get, args))
+    if args.json:
+        return answer({"name": args.name, "task": None if record is None else described(record)}, not record)
     if record is None:
-        print(printable(f"{given.name}: no such task, or its record has been forgotten"))
+        print(printable(f"{args.name}: no such task, or its record has been forgotten"))
         return 1
     print("\n".join(f"{name:<10} {value}" for name, value in _facts(record)))
     if record.earlier_errors:
@@ -37,16 +37,18 @@ def show_task(given: argparse.Namespace) -> int:
     return 0
 
 
-async def _get(given: argparse.Namespace, store: Store) -> TaskRecord | None:
-    queue = WorkQueue(store, given.name)
-    await known(queue, given.name)
-    return await (queue.get(given.id) if given.key is None else queue.get(key=given.key))
+async def _get(args: argparse.Namespace, store: Store) -> TaskRecord | None:
+    queue = WorkQueue(store, args.name)
+    await known(queue, args.name)
+    return await (queue.get(args.id) if args.key is None else queue.get(key=args.key))
 
 
 def described(record: TaskRecord[Any]) -> dict[str, Any]:
-    """A record as JSON. The codec of the commands decodes every payload."""
-    # not asdict, which copies every payload, and not one that is nested deeply
-    return {name: getattr(record, name) for name in record.__dataclass_fields__ if name != "undecoded"}
+    """A record as JSON; bytes that cannot be decoded are text with escapes."""
+    # not asdict, which copies every payload, and fails for a payload that is nested deeply
+    fields = {name: getattr(record, name) for name in record.__dataclass_fields__}
+    undecoded = {name: data.decode("utf-8", "backslashreplace") for name, data in record.undecoded.items()}
+    return fields | {"undecoded": undecoded}
 
 
 def _facts(record: TaskRecord) -> list[tuple[str, str]]:
@@ -72,16 +74,16 @@ def reschedule(words: Sequence[str]) -> int:
     p.add_argument(
         "--delay", metavar="SECONDS", type=seconds, default=0.0, help="ready after so long (default: now)"
     )
-    given = p.parse_intermixed_args(words)
+    args = p.parse_intermixed_args(words)
 
-    async def change(queue: WorkQueue, one: int) -> bool:
-        return await queue.reschedule(one, given.delay)
+    async def change(queue: WorkQueue, task_id: int) -> bool:
+        return await queue.reschedule(task_id, args.delay)
 
-    return changed_each(given, change, "rescheduled", "no such task, or it is leased or has ended")
+    return changed_each(args, change, "rescheduled", "no such task, or it is leased or has ended")
 
 
-def check_one(given: argparse.Namespace) -> bool:
-    """Whether one task is asked for. Raises `UsageError` if it is named twice."""
-    if given.id is not None and given.key is not None:
+def check_one(args: argparse.Namespace) -> bool:
+    """True if a single task is asked for. Raises `UsageError` if the task is named twice."""
+    if args.id is not None and args.key is not None:
         raise UsageError("name a task by its ID or by --key, not by both")
-    return given.id is not None or given.key is not None
+    return args.id is not None or args.key is not None

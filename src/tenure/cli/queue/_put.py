@@ -39,42 +39,42 @@ def put(words: Sequence[str]) -> int:
     p.add_argument("--delay", metavar="S", type=seconds, default=0.0, help="seconds before it may be taken")
     p.add_argument("--priority", metavar="N", type=_priority, default=0, help="higher first (default: 0)")
     p.add_argument("--group", type=_name, help="the tasks with which it takes turns: a tenant, an account")
-    given = p.parse_intermixed_args(words)
-    _check(given)
-    task_id = with_store(given, partial(_put, given, read_payload(given.payload)), may_make=True)
-    if given.json:
-        return answer({"name": given.name, "id": task_id})
+    args = p.parse_intermixed_args(words)
+    _check(args)
+    task_id = with_store(args, partial(_put, args, read_payload(args.payload)), may_make=True)
+    if args.json:
+        return answer({"name": args.name, "id": task_id})
     print(task_id)
     return 0
 
 
-async def _put(given: argparse.Namespace, payload: Any, store: Store) -> int:
-    queue = await queue_to_fill(store, given.name)
+async def _put(args: argparse.Namespace, payload: Any, store: Store) -> int:
+    queue = await queue_to_fill(store, args.name)
     try:
         return await queue.put(
-            *(payload, given.priority, given.delay, given.key),
-            group=given.group,
-            on_duplicate=given.on_duplicate,
-            key_ttl=given.key_ttl,
-            max_wait=given.max_wait,
+            *(payload, args.priority, args.delay, args.key),
+            group=args.group,
+            on_duplicate=args.on_duplicate,
+            key_ttl=args.key_ttl,
+            max_wait=args.max_wait,
         )
     except DuplicateTask as refused:
         raise Interrupted(
-            f"{given.name}: not put: task {refused.task_id} has the key {refused.key!r}; --on-duplicate keep prints"
+            f"{args.name}: not put: task {refused.task_id} has the key {refused.key!r}; --on-duplicate keep prints"
             " its id, --on-duplicate replace puts this task in its place"
         ) from None
     except ValueError as problem:  # the payload is nested too deeply
         raise UsageError(str(problem)) from problem
 
 
-def _check(given: argparse.Namespace) -> None:
-    if given.key is None and (given.on_duplicate != "refuse" or given.key_ttl is not None):
+def _check(args: argparse.Namespace) -> None:
+    if args.key is None and (args.on_duplicate != "refuse" or args.key_ttl is not None):
         raise UsageError("--on-duplicate and --key-ttl need --key")
-    if given.max_wait is not None:
-        if given.on_duplicate != "replace":
+    if args.max_wait is not None:
+        if args.on_duplicate != "replace":
             raise UsageError("--max-wait needs --on-duplicate replace")
-        if given.max_wait < given.delay:
-            raise UsageError(f"--max-wait must be at least --delay, {given.delay:g}, not {given.max_wait:g}")
+        if args.max_wait < args.delay:
+            raise UsageError(f"--max-wait must be at least --delay, {args.delay:g}, not {args.max_wait:g}")
 
 
 def _name(text: str) -> str:

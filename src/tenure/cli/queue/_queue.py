@@ -21,7 +21,7 @@ from tenure.engine import CAP
 from tenure.errors import EngineError, StoreUnavailable
 from tenure.shared import GroupStatistics, QueueStatistics, TaskPage, WorkQueue
 from tenure.store import Store
-from tenure.web import look_at_queues, names
+from tenure.web import names, read_queues
 
 from ._manage import cancel, purge, requeue, set_paused
 from ._one_task import check_one, described, reschedule, show_task
@@ -59,9 +59,9 @@ def queue(words: Sequence[str]) -> int:
 
 
 def _ls(words: Sequence[str]) -> int:
-    given = parser("queue ls", "All queues that have had a task and are not forgotten.").parse_args(words)
-    queues = with_store(given, _all)
-    if given.json:
+    args = parser("queue ls", "All queues that have had a task and are not forgotten.").parse_args(words)
+    queues = with_store(args, _all)
+    if args.json:
         return answer({"queues": [_described(name, statistics) for name, statistics in queues.items()]})
     rows = [
         (
@@ -78,7 +78,7 @@ def _ls(words: Sequence[str]) -> int:
 
 
 async def _all(store: Store) -> dict[str, QueueStatistics]:
-    queues = await look_at_queues(store, await names(store, "queues"))
+    queues = await read_queues(store, await names(store, "queues"))
     fields = QueueStatistics.__dataclass_fields__
     return {
         name: QueueStatistics(**{field: getattr(counts, field) for field in fields})
@@ -106,12 +106,12 @@ def _show(words: Sequence[str]) -> int:
     p.add_argument(
         "--state", choices=_STATES, default="waiting", help="of which tasks (default: %(default)s)"
     )
-    given = p.parse_intermixed_args(words)
-    if check_one(given):
-        return show_task(given)
-    statistics, page = with_store(given, partial(_look_into, given))
-    if given.json:
-        return answer({**_described(given.name, statistics), **_page(page)})
+    args = p.parse_intermixed_args(words)
+    if check_one(args):
+        return show_task(args)
+    statistics, page = with_store(args, partial(_look_into, args))
+    if args.json:
+        return answer({**_described(args.name, statistics), **_page(page)})
     rows = [
         (n, getattr(statistics, n))
         for n in QueueStatistics.__dataclass_fields__
@@ -127,19 +127,19 @@ def _show(words: Sequence[str]) -> int:
             f"{name:<10} {value if isinstance(value, str) else format(value, ',')}" for name, value in rows
         )
     )
-    print(f"\n{_records(page, given.wide, nothing=f'no task is {given.state}')}")
+    print(f"\n{_records(page, args.wide, nothing=f'no task is {args.state}')}")
     return 0
 
 
 def _dead(words: Sequence[str]) -> int:
     p = of_one("queue dead", "The dead letters of a queue, in the order in which they died.")
     _paged(p)
-    given = p.parse_args(words)
-    given.state = "dead"
-    _, page = with_store(given, partial(_look_into, given))
-    if given.json:
-        return answer({"name": given.name, **_page(page)})
-    print(_records(page, given.wide, nothing="no task is dead"))
+    args = p.parse_args(words)
+    args.state = "dead"
+    _, page = with_store(args, partial(_look_into, args))
+    if args.json:
+        return answer({"name": args.name, **_page(page)})
+    print(_records(page, args.wide, nothing="no task is dead"))
     return 0
 
 
@@ -152,28 +152,28 @@ def _groups(words: Sequence[str]) -> int:
         default=20,
         help=f"limit of groups shown, at most {CAP} (default: %(default)s)",
     )
-    given = p.parse_args(words)
-    groups = with_store(given, partial(_look_at_groups, given))
-    if given.json:
-        return answer({"name": given.name, "groups": [asdict(group) for group in groups]})
+    args = p.parse_args(words)
+    groups = with_store(args, partial(_look_at_groups, args))
+    if args.json:
+        return answer({"name": args.name, "groups": [asdict(group) for group in groups]})
     rows = [(short(g.group), g.waiting, g.delayed, g.leased) for g in groups]
     print(table(("group", "waiting", "delayed", "leased"), rows, nothing="no task has a group"))
     return 0
 
 
-async def _look_at_groups(given: argparse.Namespace, store: Store) -> list[GroupStatistics]:
-    queue = WorkQueue(store, given.name)
-    await known(queue, given.name)
-    return await queue.groups(given.limit)
+async def _look_at_groups(args: argparse.Namespace, store: Store) -> list[GroupStatistics]:
+    queue = WorkQueue(store, args.name)
+    await known(queue, args.name)
+    return await queue.groups(args.limit)
 
 
-async def _look_into(given: argparse.Namespace, store: Store) -> tuple[QueueStatistics, TaskPage]:
-    of = WorkQueue(store, given.name)
-    statistics = await known(of, given.name)
+async def _look_into(args: argparse.Namespace, store: Store) -> tuple[QueueStatistics, TaskPage]:
+    of = WorkQueue(store, args.name)
+    statistics = await known(of, args.name)
     try:
-        return statistics, await of.browse(given.state, after=given.after, limit=given.limit)
+        return statistics, await of.browse(args.state, after=args.after, limit=args.limit)
     except (ValueError, EngineError) as problem:
-        if given.after and not isinstance(problem, StoreUnavailable):
+        if args.after and not isinstance(problem, StoreUnavailable):
             raise UsageError(f"--after: {problem}") from problem
         raise
 

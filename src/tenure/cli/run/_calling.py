@@ -10,12 +10,12 @@ from typing import Any, cast
 import anyio
 from anyio import CancelScope
 
-from tenure.handlers import in_thread, parted
+from tenure.handlers import in_thread, split_failure
 from tenure.local import Threads
 from tenure.shared import Task
 
 from ._crew import NotStarted
-from ._tally import Tally
+from ._tally import RunTotals
 
 
 class Calling:
@@ -29,7 +29,7 @@ class Calling:
     def __init__(
         self,
         function: Callable[[Task], Any],
-        tally: Tally,
+        tally: RunTotals,
         *,
         timeout: float | None,
         on_closed_output: Callable[[], object],
@@ -40,7 +40,7 @@ class Calling:
         self._on_closed_output = on_closed_output
 
     async def call(self, task: Task, threads: Threads | None) -> Any:
-        """What the handler makes of the task. Raises what it raises, and `TimeoutError`.
+        """The handler's result for the task. Raises what the handler raises, and `TimeoutError`.
 
         Cancellation: the handler is cancelled, or its thread abandoned.
         """
@@ -48,7 +48,7 @@ class Calling:
         try:
             result = await self._call(task, threads)
         except BaseException as problem:
-            failure, _ = parted(problem)
+            failure, _ = split_failure(problem)
             if _is_broken_pipe(failure) and output_is_closed():
                 self._on_closed_output()
                 raise NotStarted from None
@@ -75,7 +75,7 @@ def _is_broken_pipe(failure: BaseException | None) -> bool:
 
 
 def output_is_closed() -> bool:
-    """Whether standard output is a pipe whose reader has gone."""
+    """True if standard output is a pipe whose reader has gone."""
     try:
         poll = select.poll()
         poll.register(sys.__stdout__.fileno(), 0)  # pyright: ignore[reportOptionalMemberAccess] an AttributeError is caught

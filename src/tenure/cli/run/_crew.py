@@ -39,7 +39,7 @@ class NotStarted(Exception):
     """The input was not begun, or what it ran into has nothing to do with it: its task is given back."""
 
 
-class Crew:
+class Workers:
     """Runs `workers` workers, which take the tasks of a queue and `call` each with its worker's thread.
 
     A worker whose thread cannot be stopped takes nothing until that has ended. With a `limiter`, none starts faster
@@ -127,7 +127,7 @@ class Crew:
             # those that came with it have to be seen by their workers, and their postponement has to be on record
             await anyio.sleep(_LULL)
             with anyio.move_on_after(_TURN):
-                await self._takers.quiet()
+                await self._takers.until_idle()
             return await self._call(task, threads)
         finally:
             self._chancing = False

@@ -15,7 +15,7 @@ from typing import Any
 
 from tenure.engine import CloseSession, ListKeys
 from tenure.store import Store
-from tenure.web import look_at_processes
+from tenure.web import read_processes
 
 _PROC = Path("/proc")
 _PLACE = ("host", "boot", "spaces")
@@ -43,7 +43,7 @@ def own_identity() -> Identity | None:
 
 
 def has_died(identity: Identity | None) -> bool:
-    """Whether the process was one of this machine and is surely dead."""
+    """True if the process ran on this machine and is surely dead."""
     own = own_identity()
     if own is None or not identity or any(identity.get(part) != own[part] for part in _PLACE):
         return False
@@ -72,7 +72,7 @@ async def end_sessions(store: Store, process: str) -> bool:
     after, more, had_tasks = "", True, False
     while more:
         page = await store.call(ListKeys("sessions", f"{process}/", after))
-        had_tasks |= any(seen.tasks for seen in await look_at_processes(store, page.names))
+        had_tasks |= any(seen.tasks for seen in await read_processes(store, page.names))
         for session in page.names:
             await store.call(CloseSession(session))
         after, more = page.next, bool(page.next)

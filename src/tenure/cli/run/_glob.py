@@ -40,7 +40,7 @@ class Glob:
         return self._walk(self._root, self._closure({0}), start, on_error)
 
     def matches(self, name: str) -> bool:
-        """Whether this pattern would find the name."""
+        """True if this pattern would find the name."""
         if not name.startswith(self._root):
             return False
         states = self._closure({0})
@@ -59,29 +59,31 @@ class Glob:
         for name in entries:
             if after is not None and name < after[0]:
                 continue
-            rest = after[1:] if after is not None and name == after[0] else None
-            found = self._next(states, name, follow=kinds[name] != "link")
+            names = after[1:] if after is not None and name == after[0] else None
+            reached = self._next(states, name, follow=kinds[name] != "link")
             if kinds[name] == "file":
                 # the last name itself has been given already
-                if len(self._parts) in found and rest is None:
+                if len(self._parts) in reached and names is None:
                     yield directory + name
                 continue
-            if any(s < len(self._parts) for s in found):
-                yield from self._walk(f"{directory}{name}/", found, rest or None, on_error)
+            if any(s < len(self._parts) for s in reached):
+                yield from self._walk(f"{directory}{name}/", reached, names or None, on_error)
 
     def _next(self, states: States, name: str, *, follow: bool = True) -> States:
-        """Where in the pattern one may be after one more part of a name; `**` takes it only if one may follow it."""
-        found: set[int] = set()
+        """The positions in the pattern after one more part of a name; `**` takes the part only if another part may
+        follow.
+        """
+        reached: set[int] = set()
         for state in states:
             if state == len(self._parts):
                 continue
             matches = self._matchers[state]
             if matches is None:
                 if follow and not name.startswith("."):
-                    found.add(state)
+                    reached.add(state)
             elif matches(name):
-                found.add(state + 1)
-        return self._closure(found)
+                reached.add(state + 1)
+        return self._closure(reached)
 
     def _closure(self, states: set[int]) -> States:
         """With the places that are reached when `**` matches nothing."""

@@ -1,4 +1,4 @@
-"""Where inputs come from: read in portions, each with the position that follows it."""
+"""Sources of inputs: read in portions, each with the position that follows it."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 Position = dict[str, Any]
-"""How far a source was read, as JSON. `end` means that all was read, `share` is how much of it (None: unknown)."""
+"""The position up to which a source was read, as JSON. `end` means that all was read, `share` is the share that
+was read (None: unknown)."""
 
 PORTION = 256
-"""How many inputs there are in a portion at most; the engines take as many in one step."""
+"""The largest number of inputs in a portion; the engines take as many in one step."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,17 +29,17 @@ class Source(Protocol):
     """
 
     skipped: list[str]
-    """What could not be looked at, in a line each."""
+    """The inputs that could not be read, a line each."""
 
     may_wait: bool
-    """Whether reading may wait for a writer; a thread that does so may be abandoned, and the source closed."""
+    """True if reading may wait for a writer; a thread that does so may be abandoned, and the source closed."""
 
     def check(self, position: Position) -> None:
         """Make sure that what was read up to the position is still the same, as far as that can be determined."""
         ...
 
     def has_more(self, position: Position) -> bool:
-        """Whether something follows the position, as far as that can be determined without waiting."""
+        """True if inputs follow the position, as far as that can be determined without waiting."""
         ...
 
     def open(self, position: Position | None) -> None:

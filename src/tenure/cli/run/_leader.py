@@ -88,7 +88,7 @@ class RunLeader:
             )
 
     async def _lead(self, lease: Lease) -> None:
-        entry = await self._record.look()
+        entry = await self._record.read()
         if entry is None or entry.generation != self._generation:
             raise Interrupted(f"run {self._record.name} was started anew by another process; this one stops")
         await self._record.purge_old(entry)

@@ -51,7 +51,7 @@ class Lines:
             self._leave()
 
     def has_more(self, position: Position) -> bool:
-        """Whether more follows: also if all was read, and the last file has grown since."""
+        """True if more lines follow: also if all was read, and the last file has grown since."""
         return not position["end"] or (self._sized and (_size(self._paths[-1]) or 0) > position["offset"])
 
     def open(self, position: Position | None) -> None:
@@ -78,7 +78,7 @@ class Lines:
             self._reading = False
 
     def close(self) -> None:
-        """Close the file that is open; one that a thread still waits for is left to it."""
+        """Close the open file; a file that a thread still waits for is left to it."""
         if not self._reading:
             self._leave()
 
@@ -207,7 +207,7 @@ class Lines:
 
 
 class _Reader:
-    """One file, read by lines with a bounded buffer; what a pipe has is given at once."""
+    """A file, read by lines with a bounded buffer; the present content of a pipe is given at once."""
 
     def __init__(self, path: str) -> None:
         self._name = _spoken(path)
@@ -222,30 +222,32 @@ class _Reader:
             raise UsageError(f"{self._name}: cannot be read ({problem.strerror})") from None
         self.regular = stat.S_ISREG(os.fstat(self._fd).st_mode)
         self.offset = 0
-        self._rest = b""
+        self._buffer = b""
         self._ended = False
 
     def lines(self, most: int) -> tuple[list[bytes], bytes]:
-        """Some lines without their ends, and their bytes as they stand in the file; nothing at the end of the file."""
-        rest = self._rest
-        while b"\n" not in rest:
-            if len(rest) > _LONGEST:
+        """The next lines without their ends, and their bytes as they stand in the file; empty at the end of the
+        file.
+        """
+        buffer = self._buffer
+        while b"\n" not in buffer:
+            if len(buffer) > _LONGEST:
                 raise UsageError(
                     f"{self._name}: the line at byte {self.offset} is longer than {_LONGEST} bytes; part it"
                 )
             chunk = self._more()
             if not chunk:
-                self._rest = b""
-                self.offset += len(rest)
-                return [rest] if rest else [], rest
-            rest += chunk
-        *lines, self._rest = rest.split(b"\n", most)
-        raw = rest[: len(rest) - len(self._rest)]
+                self._buffer = b""
+                self.offset += len(buffer)
+                return [buffer] if buffer else [], buffer
+            buffer += chunk
+        *lines, self._buffer = buffer.split(b"\n", most)
+        raw = buffer[: len(buffer) - len(self._buffer)]
         self.offset += len(raw)
         return lines, raw
 
     def skip(self, most: int) -> bytes:
-        """Some bytes; for reading again what was read before."""
+        """The next bytes; for reading again what was read before."""
         raw = os.read(self._fd, most)
         self.offset += len(raw)
         return raw

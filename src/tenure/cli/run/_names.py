@@ -10,7 +10,7 @@ from tenure.cli._errors import UsageError
 from ._glob import Glob
 from ._inputs import PORTION, Portion, Position
 
-_PATIENCE = 0.5
+_TIMEOUT = 0.5
 """Seconds after which a portion is given although it is small: matching files may be far between."""
 
 _MOST_SKIPPED = 10
@@ -41,7 +41,7 @@ class Names:
         """Unknown: the files may come and go."""
 
     def has_more(self, position: Position) -> bool:
-        """Whether not all was read."""
+        """True if names are left to read."""
         return not position["end"]
 
     def open(self, position: Position | None) -> None:
@@ -63,13 +63,13 @@ class Names:
             self._last = name
             if not any(glob.matches(name) for glob in self._globs[: self._glob]):
                 items.append(_speakable(name))
-            if items and monotonic() - began > _PATIENCE:
+            if items and monotonic() - began > _TIMEOUT:
                 break
         end = self._glob == len(self._globs)
         return Portion(items, {"glob": self._glob, "name": self._last, "share": None, "end": end})
 
     def close(self) -> None:
-        """Nothing is open between two calls."""
+        """Do nothing: no file is open between two calls."""
 
     def _open(self, glob: int, after: str | None) -> None:
         self._glob = glob

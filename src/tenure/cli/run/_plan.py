@@ -1,4 +1,4 @@
-"""What a run is, and the name that follows from it."""
+"""The plan of a run, and the name that follows from it."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from ._lines import STANDARD_INPUT, Lines
 from ._names import Names
 
 Plan = dict[str, Any]
-"""What a run does, as JSON: `handler`, `inputs` or `from` (and `in`, if relative), `retries`, `timeout`."""
+"""The work of a run, as JSON: `handler`, `inputs` or `from` (and `in`, if relative), `retries`, `timeout`."""
 
 
 def make_plan(options: Options) -> Plan:
-    """What the options ask for, as far as it affects the results."""
+    """The plan that the options ask for, as far as they affect the results."""
     plan: Plan = {"handler": options.handler}
     if options.globs:
         plan["from"] = list(options.globs)
@@ -39,7 +39,7 @@ def name_of(plan: Plan) -> str:
 
 
 def same_work(plan: Plan, other: Plan) -> bool:
-    """Whether two plans are for one handler and one input; how often and how long it is tried may differ."""
+    """True if two plans are for the same handler and input; the number and the time limit of tries may differ."""
     return all(plan.get(part) == other.get(part) for part in ("handler", "inputs", "from", "in"))
 
 

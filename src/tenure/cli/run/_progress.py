@@ -19,7 +19,7 @@ from tenure.shared import QueueStatistics, WorkQueue
 
 from ._inputs import Position
 from ._leader import INPUT
-from ._tally import Tally, total
+from ._tally import RunTotals, total
 
 _REDRAW = 0.5
 _FIRST, _GROWTH, _LONGEST = 10.0, 1.5, 60.0
@@ -48,29 +48,29 @@ class Snapshot:
 
     @property
     def ended(self) -> int:
-        """How many have ended in any way."""
+        """The number of tasks that have ended in any way."""
         return self.done + self.dead + self.others
 
     @property
     def seconds_left(self) -> float | None:
-        """How long it will take at this rate; None if unknown, as for one that waits for the lead."""
+        """The seconds that are left at this rate; None if unknown, as for a process that waits for the lead."""
         if self.guess is None or self.rate <= 0 or not self.leads:
             return None
         return max(0, self.guess - self.ended) / self.rate
 
 
 def snapshot(statistics: QueueStatistics, cursors: dict[str, Any], retried: int, rate: float) -> Snapshot:
-    """What the store says, with the rate measured here."""
+    """The counts of the store, with the rate measured here."""
     position: Position = cursors.get(INPUT) or {"end": False, "share": None}
-    known, share = statistics.put, position["share"]
-    guess = known if position["end"] else ceil(known / share) if share else None
+    inputs, share = statistics.put, position["share"]
+    guess = inputs if position["end"] else ceil(inputs / share) if share else None
     others = statistics.discarded + statistics.cancelled + statistics.expired
     return Snapshot(
         done=statistics.done,
         dead=statistics.dead,
         others=others,
         retried=retried,
-        known=known,
+        known=inputs,
         exactly=position["end"],
         guess=guess,
         rate=rate,
@@ -82,8 +82,8 @@ def bar(s: Snapshot) -> str:
     """The line for a terminal."""
     of = s.guess or s.known
     full = 0 if not of else _BAR * s.ended // of
-    about = "" if s.exactly else "~" if s.guess is not None else ">"
-    parts = [f"[{'#' * min(full, _BAR):.<{_BAR}}] {s.ended:,}/{about}{of:,}", *_figures(s)]
+    sign = "" if s.exactly else "~" if s.guess is not None else ">"
+    parts = [f"[{'#' * min(full, _BAR):.<{_BAR}}] {s.ended:,}/{sign}{of:,}", *_figures(s)]
     return "  ".join(parts)
 
 
@@ -116,14 +116,14 @@ def duration(seconds: float) -> str:
     """A duration in words."""
     if seconds < 60:
         return f"{ceil(seconds)} s"
-    minutes, rest = divmod(ceil(seconds), 60)
+    minutes, secs = divmod(ceil(seconds), 60)
     if minutes < 60:
-        return f"{minutes} min {rest} s"
+        return f"{minutes} min {secs} s"
     return f"{minutes // 60} h {minutes % 60} min"
 
 
 class Screen:
-    """Where progress is shown; lines that are said in between do not mix with the bar.
+    """The terminal on which progress is shown; lines printed in between do not mix with the bar.
 
     Thread safety: any.
     """
@@ -139,7 +139,7 @@ class Screen:
         self.above(self._stream, f"{printable(text)}\n")
 
     def draw(self, text: str) -> None:
-        """The bar, over the one before; an empty one takes it away."""
+        """Draw the bar over the last bar; an empty bar takes it away."""
         with self._lock:
             if text or self._bar:
                 self._bar = text[: get_terminal_size().columns - 1]
@@ -161,7 +161,7 @@ class Screen:
 
     @property
     def has_bar(self) -> bool:
-        """Whether there is one at present."""
+        """True if a bar is shown at present."""
         return bool(self._bar)
 
     def _write(self, text: str) -> None:
@@ -178,7 +178,7 @@ class _Above:
     def __init__(self, stream: TextIO, screen: Screen) -> None:
         self._stream = stream
         self._screen = screen
-        self._rest = ""
+        self._partial = ""
         self._lock = RLock()
 
     def __getattr__(self, name: str) -> Any:
@@ -187,10 +187,10 @@ class _Above:
     def write(self, text: str) -> int:
         """Write it, all but a last line without an end while there is a bar."""
         with self._lock:
-            lines, end, self._rest = (self._rest + text).rpartition("\n")
+            lines, end, self._partial = (self._partial + text).rpartition("\n")
             if lines or end:
                 self._screen.above(self._stream, lines + end)
-            if self._rest and not self._screen.has_bar:
+            if self._partial and not self._screen.has_bar:
                 self.finish()
         return len(text)
 
@@ -202,9 +202,9 @@ class _Above:
     def finish(self) -> None:
         """Write what was kept back."""
         with self._lock:
-            rest, self._rest = self._rest, ""
-            if rest:
-                self._stream.write(rest)
+            partial_line, self._partial = self._partial, ""
+            if partial_line:
+                self._stream.write(partial_line)
                 self._stream.flush()
 
 
@@ -229,7 +229,7 @@ class Progress:
     """Shows how one run goes."""
 
     def __init__(
-        self, queue: WorkQueue, tally: Tally, screen: Screen, leads: Callable[[], bool] = lambda: True
+        self, queue: WorkQueue, tally: RunTotals, screen: Screen, leads: Callable[[], bool] = lambda: True
     ) -> None:
         self._queue = queue
         self._tally = tally

@@ -1,4 +1,4 @@
-"""What is on record of a run beside its tasks: its plan, and in which queue its tasks are.
+"""The record of a run beside its tasks: its plan, and the queue that its tasks are in.
 
 A run that is started anew gets a queue of its own, of the next generation, so that nothing late can spoil it. The
 record stands among the cursors of the first generation's queue, and only the holder of the run's lock changes it.
@@ -56,7 +56,7 @@ class Record:
         """The lock of the process that reads the input, writes the results, and changes the record."""
         return Lock(self._store, f"run:{self.name}")
 
-    async def look(self) -> Entry | None:
+    async def read(self) -> Entry | None:
         """The entry; None if the run was never begun."""
         value: dict[str, Any] | None = (await self._first.cursors()).get(_CURSOR)
         return None if value is None else Entry(**value)
@@ -86,7 +86,7 @@ class Record:
             await self._write(entry)
 
     async def _begin(self, plan: Plan, *, fresh: bool) -> Entry:
-        entry = await self.look()
+        entry = await self.read()
         if entry is None:
             entry = Entry(plan)
         elif fresh:

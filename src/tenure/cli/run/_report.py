@@ -8,7 +8,7 @@ from tenure.cli._table import cut
 from tenure.observe import printable
 from tenure.shared import QueueStatistics, TaskRecord
 
-from ._tally import Tally
+from ._tally import RunTotals
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +21,7 @@ class Outcome:
     name: str
     finished: bool
     statistics: QueueStatistics
-    tally: Tally
+    tally: RunTotals
     dead: tuple[TaskRecord, ...] = ()
     logged: frozenset[int] = frozenset()
     results: str | None = None
@@ -29,12 +29,12 @@ class Outcome:
 
     @property
     def all_done(self) -> bool:
-        """Whether every input is done."""
+        """True if every input is done."""
         return self.finished and self.statistics.done == self.statistics.put
 
     @property
     def ended(self) -> int:
-        """How many inputs have ended in any way."""
+        """The number of inputs that have ended in any way."""
         return self.statistics.put - self.statistics.unfinished
 
 
@@ -63,7 +63,7 @@ def table(outcome: Outcome) -> str:
 
 
 def dead_letters(outcome: Outcome) -> list[str]:
-    """Some of the dead, in a line each, with the errors that were not logged."""
+    """The first dead letters, a line each, with the errors that were not logged."""
     lines: list[str] = []
     for record in outcome.dead:
         logged = record.id in outcome.logged
@@ -74,7 +74,7 @@ def dead_letters(outcome: Outcome) -> list[str]:
 
 
 def advice(outcome: Outcome, store: str) -> list[str]:
-    """How to go on from here; `store` is how a command names it, or empty."""
+    """The commands with which to go on; `store` is the option that names the store, or empty."""
     lines: list[str] = []
     if outcome.finished and not outcome.statistics.put:
         lines.append("tenure: the input is empty, so there was nothing to do")

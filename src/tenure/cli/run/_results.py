@@ -25,7 +25,7 @@ _PAUSE = 0.5
 
 
 class Results:
-    """One results file of one run."""
+    """A results file of a run."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -48,7 +48,7 @@ class Results:
             await self._note(queue)
 
     async def is_complete(self, queue: WorkQueue) -> bool:
-        """Whether all that has ended stands in the file."""
+        """True if the result of every ended task stands in the file."""
         offset, rank = await self._recorded(queue) or (-1, 0)
         return offset == self._size() and not (await queue.browse("ended", after=str(rank), limit=1)).tasks
 
@@ -136,6 +136,6 @@ def _value(record: TaskRecord, field: str) -> Any:
 
 def _write(file: Any, offset: int, data: bytes) -> None:
     file.seek(offset)
-    rest = memoryview(data)
-    while rest:
-        rest = rest[file.write(rest) :]
+    left = memoryview(data)
+    while left:
+        left = left[file.write(left) :]

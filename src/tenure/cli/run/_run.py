@@ -22,7 +22,7 @@ from tenure.store import Store
 from tenure.upkeep import unwrapped_task_group
 
 from ._calling import Calling
-from ._crew import Crew
+from ._crew import Workers
 from ._departed import departed, end_sessions
 from ._inputs import Source
 from ._leader import INPUT, RunLeader
@@ -31,7 +31,7 @@ from ._progress import Progress, Screen, prints_above
 from ._record import Record, check_same
 from ._report import Outcome, advice, dead_letters, table
 from ._results import Results
-from ._tally import PREFIX, SHOWN, Keeper, Tally, total
+from ._tally import PREFIX, SHOWN, Keeper, RunTotals, total
 
 TTL = 10.0
 """Seconds after which other processes run what a killed process had."""
@@ -101,7 +101,7 @@ def _nimble_threads() -> Generator[None]:
 
 
 class _Job:
-    """One command: a process's part in a run."""
+    """A process's part in a run."""
 
     def __init__(
         self, options: Options, handler: Handler, plan: Plan, source: Source, screen: Screen
@@ -114,7 +114,7 @@ class _Job:
         self._screen = screen
         self._name = options.run or name_of(plan)
         self._results = None if options.results is None else Results(Path(options.results))
-        self._tally = Tally()
+        self._tally = RunTotals()
         self._finished = False
 
     async def carry_out(self) -> Outcome:
@@ -147,7 +147,7 @@ class _Job:
     async def _begin(self, record: Record) -> int:
         """Find or make the run, and check that it can go on; returns its generation."""
         fresh = self._options.fresh
-        entry = await record.look()
+        entry = await record.read()
         await self._bury_the_dead(record.queue(1 if entry is None else entry.generation))
         if not fresh:
             if entry is not None:
@@ -160,7 +160,7 @@ class _Job:
         return entry.generation
 
     async def _bury_the_dead(self, queue: WorkQueue) -> None:
-        """What commands had that died on this machine is free at once."""
+        """Free at once whatever belonged to commands that died on this machine."""
         cursors = await queue.cursors()
         for name in departed(cursors, PREFIX):
             process = name.removeprefix(PREFIX)
@@ -185,21 +185,21 @@ class _Job:
 
     async def _work(self, store: Store, record: Record, generation: int, stop: Stop) -> None:
         queue = record.queue(generation)
-        crew = self._crew(store, queue, stop)
+        workers = self._make_workers(store, queue, stop)
         keeper = Keeper(queue, self._tally, anyio.current_time())
         await keeper.store()
-        leader = RunLeader(record, generation, self._source, self._results, crew, stop, self._say)
+        leader = RunLeader(record, generation, self._source, self._results, workers, stop, self._say)
         progress = Progress(queue, self._tally, self._screen, lambda: leader.leads)
         async with unwrapped_task_group() as group:
-            for job in (crew.run, keeper.keep, progress.show):
+            for job in (workers.run, keeper.keep, progress.show):
                 group.start_soon(job)
             await leader.see_through()
-            await crew.drain()
+            await workers.drain()
             await keeper.store(leaving=True)
             group.cancel_scope.cancel()
         self._finished = leader.finished
 
-    def _crew(self, store: Store, queue: WorkQueue, stop: Stop) -> Crew:
+    def _make_workers(self, store: Store, queue: WorkQueue, stop: Stop) -> Workers:
         o = self._options
 
         def stop_for_closed_output() -> None:
@@ -208,7 +208,7 @@ class _Job:
                     "the handler prints to standard output, whose reader has gone; redirect it to a file"
                 )
                 stop.ask()
-            crew.begin_draining()
+            workers.begin_draining()
 
         calling = Calling(
             self._function,
@@ -222,7 +222,7 @@ class _Job:
             burst = max(1.0, o.rate.number / o.rate.per)
             limiter = RateLimiter(store, f"run:{self._name}", rate=o.rate.number, per=o.rate.per, burst=burst)
         threads = not self._handler.is_async
-        crew = Crew(
+        workers = Workers(
             queue,
             calling.call,
             workers=o.workers,
@@ -231,7 +231,7 @@ class _Job:
             on_settled=self._tally.settled,
             name=o.handler,
         )
-        return crew
+        return workers
 
     async def _outcome(self, queue: WorkQueue) -> Outcome:
         statistics = await queue.statistics()

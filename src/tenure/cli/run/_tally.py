@@ -1,4 +1,4 @@
-"""What this process has seen of a run, stored now and then, and what all processes have seen together."""
+"""The totals of a run in this process, stored now and then, and the totals of all processes together."""
 
 from __future__ import annotations
 
@@ -18,14 +18,15 @@ from ._departed import own_identity
 
 PREFIX = "tally:"
 SHOWN = 3
-"""How many of the dead are named at the end."""
+"""The number of dead letters that are named at the end."""
 
 _EVERY = 1.0
 
 
 @dataclass(slots=True)
-class Tally:
-    """How many tries failed and were repeated, how long tries took, and for how many seconds the run was under way.
+class RunTotals:
+    """The number of failed tries that were repeated, the durations of tries, and the seconds for which the run was
+    under way.
 
     `died` are the ids of the first tasks that died here, whose errors were logged.
     """
@@ -47,9 +48,9 @@ class Tally:
         return {"retried": self.retried, "seconds": round(self.seconds, 3), "times": self.times.to_data()}
 
 
-def total(cursors: Mapping[str, Any], *, without: str = "") -> Tally:
+def total(cursors: Mapping[str, Any], *, without: str = "") -> RunTotals:
     """The tallies of all processes among the cursors of a run, but for one."""
-    sum_ = Tally()
+    sum_ = RunTotals()
     for name, value in cursors.items():
         if name.startswith(PREFIX) and name != PREFIX + without:
             sum_.retried += value["retried"]
@@ -63,10 +64,10 @@ class Keeper:
     process.
 
     A process that is killed takes what it saw in its last second with it. What became of tasks does not depend on it.
-    By its identity others see that it is dead; one that ends in peace takes it away.
+    By its identity others see that it is dead; a process that ends in peace takes it away.
     """
 
-    def __init__(self, queue: WorkQueue, tally: Tally, began: float) -> None:
+    def __init__(self, queue: WorkQueue, tally: RunTotals, began: float) -> None:
         self._queue = queue
         self._tally = tally
         self._began = began

@@ -11,21 +11,23 @@ from types import FrameType
 
 from tenure.observe import log
 
-from ._sources import Sources
+from ._sources import ReloadWatcher
 
 _TURN = 0.05
 _LONGEST_PAUSE = 30.0
 _LONG = 60.0
 """A process that has lived for so many seconds starts again without a pause."""
 
-_PATIENCE = 5.0
+_TIMEOUT = 5.0
 """Seconds beyond the grace in which a process has to end."""
 
 _USAGE = 2
 
 
 class _Child:
-    """One place: its process, or the moment at which the next one starts; neither when it has ended for good."""
+    """A process slot: its process, or the time at which the next process starts; neither when the slot has ended
+    for good.
+    """
 
     def __init__(self, number: int, command: Sequence[str]) -> None:
         self.number = number
@@ -34,9 +36,9 @@ class _Child:
         self.due: float | None = 0.0
         self.code = 0
         self.limit: float | None = None
-        """When it is killed."""
+        """The time at which the process is killed."""
         self.renewed = False
-        """Whether it was stopped so that it starts again."""
+        """True if the process was stopped so that it starts again."""
         self._began = 0.0
         self._failures = 0
 
@@ -60,7 +62,7 @@ class _Child:
             self.limit = limit if self.limit is None else min(self.limit, limit)
 
     def pause(self) -> float:
-        """Seconds before a process is started in place of the one that has died."""
+        """Seconds before a process is started in place of a dead process."""
         if time.monotonic() - self._began >= _LONG:
             self._failures = 0
         self._failures += 1
@@ -70,10 +72,12 @@ class _Child:
 class Children:
     """Runs commands, a process each, until a signal comes or all have ended by themselves.
 
-    One that dies is started again. With `sources`, all are stopped and started again when a file has changed.
+    A process that dies is started again. With `sources`, all are stopped and started again when a file has changed.
     """
 
-    def __init__(self, commands: Sequence[Sequence[str]], grace: float, sources: Sources | None) -> None:
+    def __init__(
+        self, commands: Sequence[Sequence[str]], grace: float, sources: ReloadWatcher | None
+    ) -> None:
         self._children = [_Child(number, command) for number, command in enumerate(commands, 1)]
         self._grace = grace
         self._sources = sources
@@ -105,7 +109,7 @@ class Children:
         self._signals.append(number)
 
     def _turn(self) -> bool:
-        """One look at everything; false if all is over."""
+        """Check signals, sources and processes once; return False if all is over."""
         while self._signals:
             self._stop(signal.Signals(self._signals.pop(0)).name)
         if self._sources is not None and self._sources.changed() and not self._stopping:
@@ -124,9 +128,9 @@ class Children:
             log(logging.INFO, f"{reason}: stops {len(self._children)} processes")
         for child in self._children:
             if self._stopping == 1:
-                child.stop(signal.SIGTERM, self._grace + _PATIENCE)
+                child.stop(signal.SIGTERM, self._grace + _TIMEOUT)
             else:
-                child.stop(signal.SIGINT, _PATIENCE)
+                child.stop(signal.SIGINT, _TIMEOUT)
 
     def _renew(self) -> None:
         log(logging.INFO, "a file has changed: starts again")
@@ -135,7 +139,7 @@ class Children:
             if child.process is None:
                 child.due = time.monotonic()
             else:
-                child.stop(signal.SIGTERM, self._grace + _PATIENCE)
+                child.stop(signal.SIGTERM, self._grace + _TIMEOUT)
 
     def _look_at(self, child: _Child) -> None:
         if child.process is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import reprlib
 import time
 from typing import Any
 
@@ -46,7 +47,20 @@ class JsonLines(TextLines):
         if record.stack_info:
             document["stack"] = record.stack_info
         extra = {name: value for name, value in vars(record).items() if name not in _OWN}
-        return json.dumps(document | extra | document, default=repr, skipkeys=True)
+        try:
+            return json.dumps(document | extra | document, default=repr, skipkeys=True, allow_nan=False)
+        except (ValueError, RecursionError):
+            extra = {name: _encodable(value) for name, value in extra.items()}
+            return json.dumps(document | extra | document, default=repr, skipkeys=True)
+
+
+def _encodable(value: Any) -> Any:
+    """The value, or a text in place of a value that refers to itself, is nested too deeply, or contains NaN."""
+    try:
+        json.dumps(value, default=repr, skipkeys=True, allow_nan=False)
+    except (ValueError, RecursionError):
+        return reprlib.repr(value)
+    return value
 
 
 FORMATS = {"text": TextLines, "json": JsonLines}

@@ -1,4 +1,4 @@
-"""Whether a Python file below a directory has changed."""
+"""A watch for changes of Python files below a directory."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from time import monotonic
 _EVERY = 0.5
 
 
-class Sources:
+class ReloadWatcher:
     """Looks twice a second at most. Hidden directories and virtual environments are left out."""
 
     def __init__(self, root: Path) -> None:
@@ -18,7 +18,7 @@ class Sources:
         self._next = monotonic() + _EVERY
 
     def changed(self) -> bool:
-        """Whether a file has changed, come or gone since the last time."""
+        """True if a file has changed, come or gone since the last call."""
         if monotonic() < self._next:
             return False
         before, self._seen = self._seen, self._look()
@@ -26,7 +26,7 @@ class Sources:
         return before != self._seen
 
     def _look(self) -> dict[str, int]:
-        found: dict[str, int] = {}
+        times: dict[str, int] = {}
         for folder, folders, files in os.walk(self._root):
             folders[:] = [
                 name
@@ -37,7 +37,7 @@ class Sources:
                 if name.endswith(".py"):
                     path = os.path.join(folder, name)  # noqa: PTH118 - twice a second, for thousands of files
                     try:
-                        found[path] = os.stat(path).st_mtime_ns  # noqa: PTH116 - as above
+                        times[path] = os.stat(path).st_mtime_ns  # noqa: PTH116 - as above
                     except OSError:  # it has gone meanwhile
                         continue
-        return found
+        return times

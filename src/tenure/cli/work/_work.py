@@ -28,7 +28,7 @@ from tenure.serving import parse_address
 
 from ._children import Children
 from ._log import FORMATS, LEVELS, start_logging
-from ._sources import Sources
+from ._sources import ReloadWatcher
 from ._working import Options, work_here
 
 _MOST_PROCESSES = 1000
@@ -70,42 +70,42 @@ def work(words: Sequence[str]) -> int:
         signal.signal(signal.SIGTERM, signal.SIG_DFL if before is None else before)
 
 
-def _work(given: argparse.Namespace, words: Sequence[str]) -> int:
-    check_backend(given.backend)
-    check_names(given)
-    if given.health is not None and given.health[1] and given.health[1] + given.processes - 1 > 65535:
+def _work(args: argparse.Namespace, words: Sequence[str]) -> int:
+    check_backend(args.backend)
+    check_names(args)
+    if args.health is not None and args.health[1] and args.health[1] + args.processes - 1 > 65535:
         raise UsageError(
-            f"--health: there are no ports for {given.processes} processes from {given.health[1]} on"
+            f"--health: there are no ports for {args.processes} processes from {args.health[1]} on"
         )
-    if given.child is None and (given.processes > 1 or given.reload):
+    if args.child is None and (args.processes > 1 or args.reload):
         if os.name != "posix":
             raise UsageError("--processes and --reload need a POSIX system")
         me = [sys.executable, "-m", "tenure.cli", "work", *words]
-        commands = [[*me, "--child", f"{number}:{os.getpid()}"] for number in range(given.processes)]
-        sources = Sources(Path.cwd()) if given.reload else None
-        start_logging(given.log_level, given.log_format)
-        return Children(commands, given.grace, sources).run()
-    number, parent = given.child or (0, None)
+        commands = [[*me, "--child", f"{number}:{os.getpid()}"] for number in range(args.processes)]
+        sources = ReloadWatcher(Path.cwd()) if args.reload else None
+        start_logging(args.log_level, args.log_format)
+        return Children(commands, args.grace, sources).run()
+    number, parent = args.child or (0, None)
     return work_here(
         Options(
-            handler=given.handler,
-            queue=given.queue,
-            store=store_url(given.store),
-            store_option=store_option(given.store),
-            namespace=given.namespace,
-            concurrency=given.concurrency,
-            batch=given.batch,
-            linger=given.linger,
-            every=given.every,
-            cron=given.cron,
-            tz=given.tz,
-            timeout=given.timeout,
-            retries=given.retries,
-            health=_address(given.health, number),
-            grace=given.grace,
-            backend=given.backend,
-            log_level=given.log_level,
-            log_format=given.log_format,
+            handler=args.handler,
+            queue=args.queue,
+            store=store_url(args.store),
+            store_option=store_option(args.store),
+            namespace=args.namespace,
+            concurrency=args.concurrency,
+            batch=args.batch,
+            linger=args.linger,
+            every=args.every,
+            cron=args.cron,
+            tz=args.tz,
+            timeout=args.timeout,
+            retries=args.retries,
+            health=_address(args.health, number),
+            grace=args.grace,
+            backend=args.backend,
+            log_level=args.log_level,
+            log_format=args.log_format,
             parent=parent,
         )
     )

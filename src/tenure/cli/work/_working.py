@@ -1,4 +1,4 @@
-"""One process of `tenure work`: a store, and a worker on it or a program of the user's."""
+"""A process of `tenure work`: a store, and a worker on it or a program of the user's."""
 
 from __future__ import annotations
 
@@ -228,6 +228,8 @@ class _Working:
 
 
 def _outcomes(statistics: WorkerStatistics) -> dict[str, int]:
-    """What became of the tasks: how many were taken, and the counts that are not 0 or that everybody looks for."""
+    """The outcomes of the tasks: the number of taken tasks, and the counts that are not 0 or always of
+    interest.
+    """
     ends = {name: getattr(statistics, name) for name in (*_ENDS, *_RARE_ENDS)}
     return {"taken": sum(ends.values())} | {n: count for n, count in ends.items() if count or n in _ENDS}

@@ -9,7 +9,7 @@ from ._claims import CLAIMERS, POOLS, RESOURCES, Claims
 from ._holds import HOLDS, LINES, UNSERVED, Holds
 from ._rates import LIMITER_WAITERS, LIMITERS, Rates
 from ._sessions import Sessions
-from ._state import Session, State
+from ._state import News, Session, State
 from ._tables import Layout, Order, Table
 
 LAYOUTS = (
@@ -27,6 +27,7 @@ __all__ = (
     "Claims",
     "Holds",
     "Layout",
+    "News",
     "Order",
     "Rates",
     "Session",

@@ -8,6 +8,9 @@ from tenure.engine import Broken, Claimed, Granted, Notice, Tripped
 
 from ._tables import Layout, Table
 
+News = Granted | Claimed | Tripped | Broken | Notice
+"""The subject of a hint."""
+
 
 class Session(Protocol):
     """An open session; numbers are never used again."""
@@ -50,9 +53,7 @@ class State(Protocol):
         """A number above all ranks before it."""
         ...
 
-    def hint(
-        self, process: str, key: str, name: str, news: Granted | Claimed | Tripped | Broken | Notice, /
-    ) -> None:
+    def hint(self, process: str, key: str, name: str, news: News, /) -> None:
         """Hint a process."""
         ...
 

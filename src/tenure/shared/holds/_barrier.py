@@ -126,13 +126,13 @@ class Barrier:
         await self._store.call(ResetBarrier(self._request.key))
 
     async def statistics(self) -> BarrierStatistics:
-        """How it stands. Raises `EngineError`, `StoreClosed`."""
+        """The state of the barrier. Raises `EngineError`, `StoreClosed`."""
         parties, generation, waiting, broken, _ = await self._store.call(Arrivals(self._request.key))
         return BarrierStatistics(parties, generation, waiting, broken)
 
     async def _session(self) -> Session:
         if self._store.session_at_once(self._ttl, self._request.key) is None:
-            # one that is cancelled on the way to the barrier has come all the same: the others must learn of it
+            # a party that is cancelled on the way to the barrier has come all the same: the others must learn of it
             with anyio.move_on_after(self._store.settle_timeout, shield=True):
                 return await self._store.session(self._ttl, self._request.key)
         return await self._store.session(self._ttl, self._request.key)
@@ -144,15 +144,15 @@ class Barrier:
 
     async def _after_the_loss(self, attempt: Acquisition) -> ArrivalAnswer:
         """The session is lost: what has become of the arrival. GONE: it never was one."""
-        untouched, waited = attempt.untouched, attempt.queued
+        never_applied, waited = attempt.never_applied, attempt.queued
         attempt.end()
-        if untouched:
+        if never_applied:
             return Reply.GONE
         answer = await self._store.call(Withdraw(self._request.key, attempt.name))
         if answer is not Reply.UNKNOWN:
             return answer
-        # it went with the session; in this generation, if that has not tripped. One that was forgotten may have tripped
-        # before: it has no parties now, or was born again.
+        # it went with the session; in this generation, if that has not tripped. A barrier that was forgotten may
+        # have tripped before: it has no parties now, or was born again.
         now = await self._store.call(Arrivals(self._request.key))
         if (
             isinstance(waited, Waiting)
@@ -179,7 +179,9 @@ class _Party:
 
 
 def _gives_way(problem: BaseException) -> bool:
-    """Whether the outcome may replace it: a scope that is cancelled raises anew at the next checkpoint."""
+    """True if the outcome may replace the exception: a scope that is cancelled raises anew at the next
+    checkpoint.
+    """
     if isinstance(problem, anyio.get_cancelled_exc_class()):
         return anyio.current_effective_deadline() == -inf
     return isinstance(problem, TenureError)

@@ -16,7 +16,7 @@ from tenure import engine
 from tenure.arguments import AsyncBlock, NotAwaited, check_name, check_seconds, check_text, check_timeout
 from tenure.engine import EditClaim, GiveBack, Metadata, Operation, Reply
 from tenure.errors import AcquireTimeout, LeaseLost
-from tenure.local import works
+from tenure.local import passes_check
 from tenure.shared._lease import Hold, Lease, LeaseRequest
 from tenure.store import Codec, Grant, Store, decoded, encoded
 
@@ -57,7 +57,9 @@ class Claim(Lease):
 
     @property
     def metadata(self) -> dict[str, Any]:
-        """What was stored with the resource when it was claimed, or by `set_metadata`; decoded each time it is read."""
+        """The metadata that was stored with the resource when it was claimed, or by `set_metadata`; decoded at
+        each read.
+        """
         return decode(self._store.codec, self._fields)
 
     @property
@@ -100,7 +102,7 @@ class Claim(Lease):
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """What is called with a claim before it is lent, and for how many seconds at most."""
+    """The function that is called with a claim before it is lent, and its time limit in seconds."""
 
     function: Callable[[Claim], object]
     timeout: float
@@ -109,7 +111,7 @@ class Check:
 def claiming(
     store: Store, request: ClaimRequest, *, ttl: float, timeout: float | None, check: Check | None
 ) -> AbstractAsyncContextManager[Claim, None]:
-    """The block that claims a resource, one that passes the check."""
+    """The block that claims a resource that passes the check."""
     if check is None:
         return _ClaimHold(store, request, ttl=ttl, timeout=timeout)
     return _CheckedClaim(store, request, ttl=ttl, timeout=timeout, check=check)
@@ -199,7 +201,7 @@ class _CheckedClaim(AsyncBlock, NotAwaited):
             async with AsyncExitStack() as stack:
                 claim = await stack.enter_async_context(hold)
                 failed = partial(self._check_failed, claim)
-                if await works(check.timeout, check.function, claim, shield=False, failed=failed):
+                if await passes_check(check.timeout, check.function, claim, shield=False, failed=failed):
                     self._hold = hold
                     stack.pop_all()
                     return claim

@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 class Term(Lease):
-    """One term of leadership, for as long as the block lasts: a `Lease` whose `key` is that of the election.
+    """A term of leadership, for as long as the block lasts: a `Lease` whose `key` is that of the election.
 
     `number` is the fence: it is higher than that of every earlier term. Send it with each write of the leader, and let
     the receiver refuse lower ones. `node` is the name under which this one leads.
@@ -36,7 +36,7 @@ class Term(Lease):
 
     @property
     def number(self) -> int:
-        """Higher than that of every earlier term of this election; not the next number. The `token` of the lease."""
+        """The fence, the lease's `token`: higher than in every earlier term of this election, but not by 1."""
         return self.token
 
     @property
@@ -45,7 +45,8 @@ class Term(Lease):
 
 
 class Election(NotABlock):
-    """One leader at a time over all processes that use the store; candidates wait in order, first come, first served.
+    """An election of one leader at a time over all processes that use the store; candidates wait first come, first
+    served.
 
     `await election.lead(body)` campaigns and runs `body(term)`; leadership moves on only when the body has ended.
     `node` is the name that others see; by default it is the store's process: host, process id, and something random.
@@ -121,7 +122,9 @@ class Election(NotABlock):
         return LeaderChanges(self._store, self._key, self._ttl)
 
     def _is_but_the_loss(self, error: Exception) -> bool:
-        """Whether it is what `term.check()` raises after a loss, be it in tasks of the body, and nothing else."""
+        """True if the error is what `term.check()` raises after a loss, be it in tasks of the body, and nothing
+        else.
+        """
         if isinstance(error, ExceptionGroup):
             return all(map(self._is_but_the_loss, cast("ExceptionGroup[Exception]", error).exceptions))
         return isinstance(error, LeaseLost) and error.key == self._key

@@ -85,7 +85,7 @@ class _Listener:
         del hint
         wake(self.line)
 
-    def on_found(self, session: Session, one: SessionItem) -> None:
+    def on_found(self, session: Session, item: SessionItem) -> None:
         """No queue is used here."""
 
     def close(self) -> None:

@@ -115,7 +115,7 @@ class Lock(AsyncBlock):
         raise RuntimeError(f"{self._key}: not held by this task")
 
     async def locked(self) -> bool:
-        """Whether anybody holds the lock at this moment, in any process. Raises `StoreClosed`, `EngineError`."""
+        """True if any process holds the lock at this time. Raises `StoreClosed`, `EngineError`."""
         return bool((await self.holders()).holders)
 
     async def holders(self) -> LockStatus:
@@ -133,7 +133,7 @@ class Lock(AsyncBlock):
         return await break_holder(self._store, self._key, token)
 
     def _held_by_another_task(self) -> object:
-        # a task that leaves a block it did not enter leaves it for the one that did, and there is but one
+        # a task that leaves a block it did not enter leaves it for the task that did, and there is but one
         for (key, _), hold in self._store.entered.items():
             if key == self._key and isinstance(hold, Hold) and hold.is_held:
                 return cast("Hold[Lease]", hold)

@@ -17,7 +17,7 @@ from ._claim import Check, Claim, ClaimRequest, claiming, decode, encode
 
 @dataclass(frozen=True, slots=True)
 class PooledResource:
-    """One resource of a pool, at one moment.
+    """A resource of a pool, at one moment.
 
     `state` is "free", "claimed" (by `process`, with `token`), "resting" (for `rest` more seconds) or "retired" (for
     that `reason`).
@@ -35,7 +35,7 @@ class PooledResource:
 
 @dataclass(frozen=True, slots=True)
 class ResourcePoolStatistics:
-    """How many resources of a pool are in which state, and how many claimers wait, over all processes."""
+    """The number of resources of a pool in each state, and of waiting claimers, over all processes."""
 
     free: int
     claimed: int
@@ -45,7 +45,7 @@ class ResourcePoolStatistics:
 
     @property
     def size(self) -> int:
-        """How many resources there are."""
+        """The number of resources."""
         return self.free + self.claimed + self.resting + self.retired
 
 
@@ -109,8 +109,8 @@ class ResourcePool(NotABlock):
         Entering raises `AcquireTimeout`, `StoreClosed`, `EngineError`; leaving raises `LeaseLost`.
         Cancellation: while waiting, no place is kept and nothing is held.
         """
-        rest = self._quarantine if quarantine is None else check_seconds("quarantine", quarantine)
-        request = ClaimRequest(self._key, encode(self._store.codec, "where", where), rest)
+        seconds = self._quarantine if quarantine is None else check_seconds("quarantine", quarantine)
+        request = ClaimRequest(self._key, encode(self._store.codec, "where", where), seconds)
         if fair_for is not None:
             request = replace(request, fair_for=check_name("fair_for", fair_for))
         return claiming(self._store, request, ttl=self._ttl, timeout=timeout, check=self._check)
@@ -125,7 +125,7 @@ class ResourcePool(NotABlock):
     ) -> None:
         """Put a resource into the pool, or change its metadata and preference; higher preference is lent first.
 
-        One that is claimed stays so, one that rests goes on resting. One that was retired stays so: a program can add
+        A claimed resource stays claimed, a resting one goes on resting. A retired one stays retired: a program can add
         its resources whenever it starts. With `revive` a retired one can be lent again. Raises `StoreClosed`,
         `EngineError`, and what the codec raises. Cancellation: it may or may not be applied.
         """
@@ -136,7 +136,7 @@ class ResourcePool(NotABlock):
         await self._store.call(AddResource(self._key, resource, fields, rank, revive))
 
     async def remove(self, resource: str) -> bool:
-        """Take a resource out of the pool; one that is claimed leaves when it is given back. False: there is none.
+        """Take a resource out of the pool; a claimed resource leaves when it is given back. False: there is none.
 
         If the engine's answer gets lost, this asks again, and may return False although it has removed the resource.
         Raises `StoreClosed`, `EngineError`. Cancellation: it may or may not be applied.

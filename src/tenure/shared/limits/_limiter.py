@@ -88,7 +88,7 @@ class RateLimiter(AsyncBlock):
         await self.acquire()
 
     async def __aexit__(self, *_: object) -> None:
-        """Nothing: what was spent is not given back. No checkpoint."""
+        """Do nothing: a spent cost is not given back. No checkpoint."""
 
     def spend(self, cost: Cost = 1, fail_fast: bool = False) -> AbstractAsyncContextManager[Spending]:
         """Spend `cost` for a block, `async with limiter.spend({"tokens": 800}) as spending`.

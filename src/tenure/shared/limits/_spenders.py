@@ -1,4 +1,4 @@
-"""What a process spends on its limiters: batched by key, and waited for here."""
+"""The spendings of a process on its limiters: batched by key, and waited for here."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class _Wanted(NamedTuple):
 
 
 class _Back(NamedTuple):
-    """What goes back. The latest bookings come first."""
+    """A refund on its way. The latest bookings come first."""
 
     order: float
     number: int
@@ -92,12 +92,12 @@ class Spenders:
         """Pass it on to the spender of its key. MISSED goes to all of them."""
         if hint.news is Notice.MISSED:
             for spender in list(self._by_key.values()):
-                spender.look()
+                spender.check()
         elif spender := self._by_key.get(hint.key):
-            spender.look()
+            spender.check()
 
-    def on_found(self, session: Session, one: SessionItem) -> None:
-        """Nothing: a limiter leaves no items in a session."""
+    def on_found(self, session: Session, item: SessionItem) -> None:
+        """Do nothing: a limiter leaves no items in a session."""
 
     def close(self) -> None:
         """End all waits: the store closes."""
@@ -143,7 +143,7 @@ class _Spender:
         self.booked: Line[_Wanted, Spending] = Line(self._left)
         self._waiting = 0
         self._held = 0.0
-        self._looks = 0
+        self._checks = 0
         self._looked = 0
         self._until_looked: list[Waiter[None, None]] = []
 
@@ -174,11 +174,11 @@ class _Spender:
         heappush(self._backs, _Back(-last, next(self._numbers), limits, request))
         self._turns.schedule()
 
-    def look(self) -> None:
-        """It was held off, or may have been: callers that wait stay until the answer has come."""
+    def check(self) -> None:
+        """Check whether the limiter was held off: callers that wait stay until the answer has come."""
         if self._waiting or self._spends:
-            self._looks += 1
-            self._spenders.store.send(Look(self._key), partial(self._on_look, self._looks))
+            self._checks += 1
+            self._spenders.store.send(Look(self._key), partial(self._on_check, self._checks))
 
     # waiting for what is booked
 
@@ -189,7 +189,7 @@ class _Spender:
             left = due + max(0.0, self._held - spending.held) - now()
             if left > ROUNDING:
                 await self._spenders.pause(left)
-            elif self._looked < self._looks:
+            elif self._looked < self._checks:
                 waiter = self._spenders.looking.join(None)
                 self._until_looked.append(waiter)
                 await self._spenders.looking.wait(waiter)
@@ -201,13 +201,13 @@ class _Spender:
         if not self._waiting and not self._turns.busy:
             self._go_on()
 
-    def _on_look(self, number: int, answer: Looked | Exception) -> None:
+    def _on_check(self, number: int, answer: Looked | Exception) -> None:
         if isinstance(answer, Looked):
             self._held = answer.held
         elif not isinstance(answer, StoreClosed):
             self._spenders.store.reporter.warn("limiter.look_failed", key=self._key, error=answer)
         self._looked = max(self._looked, number)
-        if self._looked == self._looks:
+        if self._looked == self._checks:
             for waiter in self._until_looked:
                 self._spenders.looking.grant(waiter, None)
             self._until_looked.clear()
@@ -262,7 +262,7 @@ class _Spender:
         del session
         spends, holding = self._take_out()
         if holding:
-            self.look()  # the hint to this process comes by another connection, perhaps later
+            self.check()  # the hint to this process comes by another connection, perhaps later
         for holder in holding:
             self._spenders.holding_off.grant(holder, None)
         if spends:
@@ -302,7 +302,7 @@ class _Spender:
         """Send what has gathered, or remove this spender if it is idle. Nothing is under way."""
         if self._gathered or self._holds or self._backs:
             self._turns.schedule()
-        elif not self._waiting and self._looked == self._looks:
+        elif not self._waiting and self._looked == self._checks:
             self._spenders.forget(self._key, self)
 
     def _take_out(self) -> tuple[list[Waiter[_Wanted, Spending]], list[Waiter[float, None]]]:

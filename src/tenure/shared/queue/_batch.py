@@ -9,7 +9,7 @@ from anyio import CancelScope
 
 
 class Member(Protocol):
-    """What a batch needs to know of a task."""
+    """The attributes of a task that a batch needs."""
 
     lost: str | None
     cancelled: bool
@@ -19,10 +19,10 @@ M = TypeVar("M", bound=Member)
 
 
 class Batch(Generic[M]):
-    """What its tasks have in place of a cancel scope of their own.
+    """The stand-in for the cancel scopes of a batch's tasks.
 
-    One that is lost or cancelled only says so, since its handler works on the others too. The handler is cancelled when
-    none is left.
+    A task that is lost or cancelled only says so, since its handler works on the others too. The handler is cancelled
+    when no task is left.
 
     Thread safety: `failures` may be changed in a handler's thread, the rest on the event loop.
     """
@@ -34,11 +34,11 @@ class Batch(Generic[M]):
         self._scope = scope
 
     def left(self) -> list[M]:
-        """Those that are neither lost nor cancelled."""
+        """The tasks that are neither lost nor cancelled."""
         return [task for task in self.tasks if _is_left(task)]
 
     def cancel(self, reason: str) -> None:
-        """One of its tasks is lost, or its cancellation was requested."""
+        """Cancel the handler if no task is left, because a task is lost or its cancellation was requested."""
         # that may be before all of them are made
         if self.tasks and not any(map(_is_left, self.tasks)):
             self._scope.cancel(reason)

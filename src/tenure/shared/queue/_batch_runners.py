@@ -9,14 +9,14 @@ from typing import Any
 from anyio import CancelScope
 
 from tenure.engine import Settle, Taken
-from tenure.handlers import is_closing, parted
+from tenure.handlers import is_closing, split_failure
 from tenure.store import Session
 from tenure.waiting import now
 
 from ._batch import Batch
 from ._queue import WorkQueue
 from ._retry import Retry
-from ._runners import Handle, Runners, Turn
+from ._runners import Handle, Runners, Slot
 from ._takes import Dismissed
 from ._task import Task
 
@@ -44,8 +44,8 @@ class BatchRunners(Runners):
         self._batch = batch
         self._linger = linger
 
-    async def _take_tasks(self, number: int, handle: Handle, turn: Turn | None) -> None:
-        assert turn is None  # a processor has none of batches
+    async def _take_tasks(self, number: int, handle: Handle, slot: Slot | None) -> None:
+        assert slot is None  # a processor has none of batches
         takers, pause = self._queue.takers, self._pause
         with CancelScope() as scope:
             while not (self.draining or scope.cancel_called):
@@ -53,17 +53,17 @@ class BatchRunners(Runners):
                     await self._wait_for(first, scope)
                     continue
                 try:
-                    found = await takers.take_many(self, self._batch, self._linger)
+                    deliveries = await takers.take_many(self, self._batch, self._linger)
                 except Dismissed:
                     continue
-                await self._work_on(found, handle, scope)
+                await self._work_on(deliveries, handle, scope)
 
     async def _work_on(
-        self, found: Sequence[tuple[Session, Taken]], handle: Handle, scope: CancelScope
+        self, deliveries: Sequence[tuple[Session, Taken]], handle: Handle, scope: CancelScope
     ) -> None:
         """Handle a batch, and settle each of its tasks; raises nothing but interruptions."""
         batch = Batch[Task[Any]](scope)
-        batch.tasks = [Task(self._queue, session, taken, batch) for session, taken in found]
+        batch.tasks = [Task(self._queue, session, taken, batch) for session, taken in deliveries]
         self.busy += 1
         if self._timeout is not None:
             scope.deadline = now() + self._timeout
@@ -75,7 +75,7 @@ class BatchRunners(Runners):
         except BaseException as error:
             if is_closing(error):  # there may be no loop any more
                 raise
-            failure, interruption = parted(error)
+            failure, interruption = split_failure(error)
         self.busy -= 1
         if self._timeout is not None:
             scope.deadline = inf

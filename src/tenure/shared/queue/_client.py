@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tenure.engine import Hint, Notice, SessionItem
-from tenure.store import Session, Store, given_back
+from tenure.store import Session, Store, give_back_of
 
 from ._following import Feed
 from ._groups import GroupSettings
@@ -37,23 +37,23 @@ class QueueClient:
             case Notice.DRAINED:
                 self.watchers.wake()
             case Notice.MISSED:
-                self.takers.look_again()
+                self.takers.reask()
                 self.producers.ask_everything()
                 self.watchers.wake_all()
             case _:
                 pass
 
     def feed(self, task_id: int) -> Feed:
-        """What the followers of a task in this process share; it needs the hints that come here."""
+        """The news that the followers of a task in this process share; it needs the hints that come here."""
         return self.watchers.feed(task_id)
 
-    def on_found(self, session: Session, one: SessionItem) -> None:
-        if one.family == "tasks":
-            self.takers.on_found(session, given_back(one))
-        elif one.family == "takers":
+    def on_found(self, session: Session, item: SessionItem) -> None:
+        if item.family == "tasks":
+            self.takers.on_found(session, give_back_of(item))
+        elif item.family == "takers":
             self.takers.on_found_idle()
         else:
-            self.producers.on_found(one.name)
+            self.producers.on_found(item.name)
 
     def close(self) -> None:
         self.producers.close()

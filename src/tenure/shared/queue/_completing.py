@@ -18,13 +18,13 @@ def complete_all(
     store: Store, key: str, connection: object, tasks: Iterable[Task[P]]
 ) -> Completed[list[Task[P]]] | Awaitable[list[Task[P]]]:
     """Complete those that are still held, and return them. Raises what `WorkQueue.complete_in` raises."""
-    given = list(tasks)
-    if len(given) > CAP:
-        raise ValueError(f"tasks must be at most {CAP}, not {len(given)}")
-    for task in given:
+    listed = list(tasks)
+    if len(listed) > CAP:
+        raise ValueError(f"tasks must be at most {CAP}, not {len(listed)}")
+    for task in listed:
         if not isinstance(task, Task):  # pyright: ignore[reportUnnecessaryIsInstance] users choose it
             raise TypeError(f"tasks must be tasks, not {task!r}")
-    held = [(task, *completion) for task in given if (completion := task.completion(key)) is not None]
+    held = [(task, *completion) for task in listed if (completion := task.completion(key)) is not None]
     if not held:
         return Completed([])
     # a process has one session at a time for a queue

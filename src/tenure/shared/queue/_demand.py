@@ -1,4 +1,5 @@
-"""What a process asks of a queue: how many tasks, how many takers it advertises, and how many it fetches ahead.
+"""The demand of a process on a queue: how many tasks, how many takers it advertises, and how many it fetches
+ahead.
 
 A plain class without store, queue of waiters or session: `Takers` reports what happens and does what this decides.
 
@@ -34,7 +35,7 @@ from tenure.engine import CAP
 
 
 class Demand:
-    """What to ask for next. All numbers count tasks, or takers, of this process and one queue."""
+    """The numbers of the next exchange. All numbers count tasks, or takers, of this process and one queue."""
 
     __slots__ = (
         "_hinted",
@@ -50,25 +51,27 @@ class Demand:
 
     def __init__(self) -> None:
         self.prefetch = 0
-        """How many tasks may be fetched ahead."""
+        """The number of tasks that may be fetched ahead."""
         self.prefetch_window = 0
-        """How many of them at present."""
+        """The number of tasks to fetch ahead at present."""
         self.requested = 0
-        """What the exchange on its way has asked for, or the last one."""
+        """The number of tasks that the exchange on its way has asked for, or the last exchange."""
         self.advertising = False
-        """Whether that exchange registers what it does not get."""
+        """True if the exchange on its way registers the tasks that it does not get."""
         self.advertised = 0
-        """How many takers the engine may count on, as far as known before the exchange on its way."""
+        """The number of takers that the engine may count on, as far as known before the exchange on its way."""
         self.registered = 0
-        """How many of them the engine will surely hint."""
+        """The number of advertised takers that the engine will surely hint."""
         self.promised = 0
-        """How many tasks the engine has offered to this process alone."""
+        """The number of tasks that the engine has offered to this process alone."""
         self.reask = False
-        """Whether to ask even if all waiting takers are registered: hints may have been lost."""
+        """True to ask even if all waiting takers are registered: hints may have been lost."""
         self._hinted = False
 
     def is_needed(self, waiting: int) -> bool:
-        """Whether there is something to ask for, with so many takers waiting. At most `CAP` of them are advertised."""
+        """True if there is something to ask for, with so many takers waiting. At most `CAP` of them are
+        advertised.
+        """
         return self.reask or self.promised > 0 or min(CAP, waiting) > self.registered
 
     def ask(self, waiting: int, *, probing: int, prefetched: int) -> int:
@@ -78,7 +81,7 @@ class Demand:
         """
         ahead = max(0, min(self.prefetch_window, self.prefetch) - prefetched)
         self.requested = min(CAP, max(waiting, self.promised) + ahead)
-        # only takers that wait already: one that comes after this answer asks then
+        # only takers that wait already: a taker that comes after this answer asks then
         self.advertising = waiting > probing and not ahead
         self.promised = 0
         self._hinted = self.reask = False

@@ -1,4 +1,4 @@
-"""The record of a task's failed tries: of the last one its error and traceback, of some before it one line each."""
+"""The record of a task's failed tries: error and traceback of the last try, a line for each of some before it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LONGEST_TRACEBACK = 8192
 
 
 class Failures(NamedTuple):
-    """What failed: the last try, and one line for each of up to ten before it, the oldest first."""
+    """The failures of a task: the last try, and one line for each of up to ten before it, the oldest first."""
 
     attempt: int = 0
     error: str = ""
@@ -26,14 +26,14 @@ class Failures(NamedTuple):
 
     @property
     def line(self) -> str:
-        """The last one as a line, for when it is an earlier one."""
+        """The last try as a line, for when it is an earlier try."""
         return f"try {self.attempt}: {self.error.partition(_NEWLINE)[0]}"[:_LONGEST_LINE]
 
 
 def recorded(error: BaseException, attempt: int, before: bytes, *, with_traceback: bool) -> bytes:
     """The record after another failed try. An engine keeps it as it is."""
-    known = read(before)
-    earlier = (*known.earlier, known.line) if known.error else ()
+    last = read(before)
+    earlier = (*last.earlier, last.line) if last.error else ()
     trace = _traceback_of(error) if with_traceback else ""
     failures = Failures(attempt, describe(error), trace, earlier[-_MOST_EARLIER:])
     return json.dumps(failures, ensure_ascii=False, separators=(",", ":")).encode(errors="replace")

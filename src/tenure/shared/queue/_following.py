@@ -22,7 +22,7 @@ from ._reports import is_older
 
 
 class Feed:
-    """What is known of one task that somebody in this process follows. A job asks for it at each hint.
+    """The news of one task that followers in this process share. A job asks for its record at each hint.
 
     `version` counts the records that differed. Then comes the end: of the task, or `error`.
     """
@@ -82,14 +82,14 @@ class Feed:
             self.fail(partial(type(problem), *problem.args))
 
     def _publish(self, record: Record) -> None:
-        known = self.record
-        if known is not None and is_older(record.progress, known.progress):
+        former = self.record
+        if former is not None and is_older(record.progress, former.progress):
             record = record._replace(
-                progress=known.progress
+                progress=former.progress
             )  # the engine has lost a report that was seen here
         self.over = record.seq > 0
         self.record = record
-        if known is None or record._replace(age=known.age) != known:
+        if former is None or record._replace(age=former.age) != former:
             self.version += 1
             wake(self.followers)
 

@@ -30,12 +30,12 @@ class GroupStatistics:
 
     @property
     def unfinished(self) -> int:
-        """How many tasks are waiting, delayed or leased."""
+        """The number of tasks that are waiting, delayed or leased."""
         return self.waiting + self.delayed + self.leased
 
 
 def group_statistics(counts: GroupCounts) -> GroupStatistics:
-    """What the engine has counted, for the user."""
+    """The engine's counts of a group, for the user."""
     return GroupStatistics(counts.group, counts.waiting, counts.delayed, counts.leased)
 
 
@@ -46,7 +46,7 @@ def settings(
     max_group_size: object,
     on_retry: object,
 ) -> SetGroups | None:
-    """What a description of a queue sets for its groups; None if it sets nothing."""
+    """The settings of groups in the description of a queue; None if it sets nothing."""
     if on_retry not in ("hold", "pass"):
         raise ValueError(f"on_retry must be 'hold' or 'pass', not {on_retry!r}")
     if per_group is None and weights is None and max_group_size is None:

@@ -77,7 +77,7 @@ class Job(Generic[Params, R]):
         return await self.queue.try_put(self._arguments(args, kwargs), **self._options)
 
     def item(self, *args: Params.args, **kwargs: Params.kwargs) -> Item[dict[str, Any]]:
-        """What `put` puts, for `WorkQueue.put_many`. Raises `TypeError` as `put` does."""
+        """The item that `put` puts, for `WorkQueue.put_many`. Raises `TypeError` as `put` does."""
         return Item(self._arguments(args, kwargs), **self._options)
 
     async def result(self, task_id: int) -> R:
@@ -117,6 +117,6 @@ class Job(Generic[Params, R]):
         unknown = arguments.keys() - self._signature.parameters.keys()
         if unknown:
             raise TypeError(f"{self._name}{self._signature} takes no {', '.join(sorted(unknown))}")
-        given = inspect.BoundArguments(self._signature, arguments)  # pyright: ignore[reportArgumentType]
-        self._arguments(given.args, given.kwargs)
-        return given
+        bound = inspect.BoundArguments(self._signature, arguments)  # pyright: ignore[reportArgumentType]
+        self._arguments(bound.args, bound.kwargs)
+        return bound

@@ -1,4 +1,4 @@
-"""What travels with a task besides its payload: a few short texts, for tracing, requests and tenants."""
+"""The texts that travel with a task besides its payload: few and short, for tracing, requests and tenants."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ def encode_meta(meta: object, more: Mapping[str, str] | None = None) -> bytes:
         return _filled({}, b"", more) if more else b""
     if not isinstance(meta, Mapping):
         raise TypeError(f"meta must be a mapping of str to str, not {type(meta).__name__}")
-    given = cast("Mapping[object, object]", meta)
-    for name, value in given.items():
+    texts = cast("Mapping[object, object]", meta)
+    for name, value in texts.items():
         if not isinstance(name, str) or not isinstance(value, str):
             raise TypeError(f"meta must be a mapping of str to str, and has {name!r}: {value!r}")
     try:
-        data = _dumped(given) if given else b""
+        data = _dumped(texts) if texts else b""
     except UnicodeEncodeError:
         raise ValueError("meta must not have lone surrogates") from None
     if len(data) > MOST_BYTES:
         raise ValueError(f"meta must have at most {MOST_BYTES} bytes as JSON, not {len(data)}")
-    if more and more.keys().isdisjoint(given):
-        return _filled(given, data, more)
+    if more and more.keys().isdisjoint(texts):
+        return _filled(texts, data, more)
     return data
 
 
-def _filled(given: Mapping[object, object], data: bytes, more: Mapping[str, str]) -> bytes:
+def _filled(texts: Mapping[object, object], data: bytes, more: Mapping[str, str]) -> bytes:
     names = list(more)
     while names:
-        longer = _dumped({**given, **{name: more[name] for name in names}})
+        longer = _dumped({**texts, **{name: more[name] for name in names}})
         if len(longer) <= MOST_BYTES:
             return longer
         names.pop()

@@ -17,7 +17,7 @@ class PutSpan:
         tracing = reporter.tracing
         self._putting = None if tracing is None else reporter.attempt(tracing.putting, key, batch)
         self.meta: Mapping[str, str] = {} if self._putting is None else self._putting.meta
-        """What each task shall carry."""
+        """The meta that each task shall carry."""
         self.task_id: int | None = None
 
     def end(self, outcome: int | BaseException | None) -> None:

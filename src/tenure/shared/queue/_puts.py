@@ -17,7 +17,7 @@ _MOST_BYTES = 4 * 2**20
 
 
 class _Request(Held):
-    """One caller's tasks; what its session may lose is its place in the line on the engine."""
+    """A caller's tasks; its session may lose their place in the line on the engine."""
 
     __slots__ = ("again", "queued_in", "request", "room", "sent", "size", "waiter")
 
@@ -140,9 +140,9 @@ class Producers:
         self.on_found(name)
 
     def on_found(self, name: str) -> None:
-        """The engine has a producer in its line. One that is unknown here is sent away."""
-        known = (*self._queued.values(), *self._sent, *self._gathered)
-        if all(request.request.producer != name for request in known):
+        """The engine has a producer in its line. A producer that is unknown here is sent away."""
+        requests = (*self._queued.values(), *self._sent, *self._gathered)
+        if all(request.request.producer != name for request in requests):
             self._withdraw(name)
 
     def ask_everything(self) -> None:

@@ -25,7 +25,7 @@ class QueueStatistics:
     put = waiting + delayed + leased + done + dead + cancelled + expired + discarded + purged. A task that was replaced
     was put once. `reserved` slots belong to producers whose turn has come, and `producers` wait for one. `oldest` is
     how many seconds the longest waiting task has been ready. `groups` is how many groups have an unfinished task.
-    `max_size` is the one that the last put has set, 0 if there was none.
+    `max_size` is the limit that the last put has set, 0 if there was no put.
     """
 
     put: int
@@ -47,13 +47,15 @@ class QueueStatistics:
 
     @property
     def unfinished(self) -> int:
-        """How many tasks are waiting, delayed or leased."""
+        """The number of tasks that are waiting, delayed or leased."""
         return self.waiting + self.delayed + self.leased
 
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """Whether the books of a queue balance; true if they do. `problems` says what does not."""
+    """The result of an audit; true if the counts of a queue agree with its tasks. `problems` names each
+    disagreement.
+    """
 
     statistics: QueueStatistics
     problems: tuple[str, ...] = ()
@@ -66,15 +68,15 @@ class Audit:
 class TaskRecord(Generic[P_co]):
     """A task as the engine has it; generic in its payload.
 
-    `state` is "waiting", "delayed", "leased", "done", "dead", "discarded", "cancelled" or "expired". `attempts` tries
-    have failed, `deliveries` times the task was handed out. `age` is since it became ready, or ended, in seconds.
-    `result` is that of a done task. `error` says how the last try failed, or why the task has ended otherwise; it is
-    None without an error, and once the task is done. `traceback` is that of the last failed try, its last 8 KiB;
-    `earlier_errors` has a line for each of up to ten tries before. `progress` is the last report, `meta` what the
-    producer sent along, `group` the group of the task, or None. `rank` orders ended tasks by when they ended; it is 0
-    for an unfinished task. The payload of an ended task is None, unless it is dead or the queue keeps payloads. A
-    payload, result, progress or meta that cannot be decoded is left out, and `undecoded` has its bytes by the name of
-    the field.
+    `state` is "waiting", "delayed", "leased", "done", "dead", "discarded", "cancelled" or "expired". `attempts`
+    tries have failed, `deliveries` times the task was handed out. `age` is since it became ready, or ended, in
+    seconds. `result` is the result of a done task. `error` says how the last try failed, or why the task has ended
+    otherwise; it is None without an error, and once the task is done. `traceback` is that of the last failed try,
+    its last 8 KiB; `earlier_errors` has a line for each of up to ten tries before. `progress` is the last report,
+    `meta` what the producer sent along, `group` the group of the task, or None. `rank` orders ended tasks by when
+    they ended; it is 0 for an unfinished task. The payload of an ended task is None, unless it is dead or the
+    queue keeps payloads. A payload, result, progress or meta that cannot be decoded is left out, and `undecoded`
+    has its bytes by the name of the field.
     """
 
     id: int
@@ -97,7 +99,7 @@ class TaskRecord(Generic[P_co]):
 
     @property
     def ended(self) -> bool:
-        """Whether it is done, dead, discarded, cancelled or expired."""
+        """True if the task is done, dead, discarded, cancelled or expired."""
         return self.rank > 0
 
 
@@ -110,12 +112,12 @@ class TaskPage(Generic[P_co]):
 
 
 def statistics_of(counts: QueueCounts) -> QueueStatistics:
-    """What the engine has counted, for the user."""
+    """The engine's counts of a queue, for the user."""
     return QueueStatistics(**{name: getattr(counts, name) for name in QueueStatistics.__dataclass_fields__})
 
 
 def ended_of(s: QueueStatistics) -> int:
-    """How many tasks have ended, in any way."""
+    """The number of tasks that have ended, in any way."""
     return s.done + s.dead + s.cancelled + s.expired + s.discarded + s.purged
 
 
@@ -133,7 +135,7 @@ def audit_of(counted: QueueStatistics, rows: QueueCounts) -> Audit:
 
 
 def record_of(record: Record, payloads: Codec[P], codec: Codec) -> TaskRecord[P]:
-    """What the engine has of a task, for the user; `codec` is for the rest."""
+    """The engine's record of a task, for the user; `codec` is for the rest."""
     failures, done = read(record.failure), record.state == "done"
     undecoded: dict[str, bytes] = {}
 

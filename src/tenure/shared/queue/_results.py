@@ -56,7 +56,7 @@ class Watchers:
                     return
 
     def feed(self, task_id: int) -> Feed:
-        """What its followers in this process share."""
+        """The news that the task's followers in this process share."""
         name = str(task_id)
         feed = self._feeds.get(name)
         if feed is None or feed.over:  # a dead task may have been requeued since

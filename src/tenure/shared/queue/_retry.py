@@ -1,4 +1,4 @@
-"""When a failed task is tried again, and how a handler says so itself."""
+"""The rule for trying a failed task again, and the exceptions by which a handler decides itself."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tenure.handlers import describe
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """How often a task is tried, and how long it is delayed in between.
+    """The number of tries of a task, and the delays in between.
 
     `attempts` are tries in total. After the k-th failure it is delayed for `backoff * factor ** (k - 1)` seconds, at
     most `max_backoff`; `jitter` is the share of that by which it is shortened at random (0: never, 1: down to nothing).
@@ -60,7 +60,9 @@ class Retry:
         return full * (1 - self.jitter * random.random())
 
     def refusal(self, error: BaseException) -> str | None:
-        """Why no further try follows this error, however many attempts are left; None if a try may follow."""
+        """The reason why no further try follows this error, however many attempts are left; None if a try may
+        follow.
+        """
         for leaf in _leaves(error):
             if isinstance(leaf, self.never):
                 return f"not tried again: {type(leaf).__name__} is in never={_shown(self.never)}"
@@ -114,7 +116,7 @@ class Dead(Exception):
 
 
 def is_failure(error: BaseException) -> bool:
-    """Whether a handler that raises this has failed, rather than said that the try does not count."""
+    """True if a handler that raises this error has failed, rather than said that the try does not count."""
     return not (isinstance(error, Discard) or (isinstance(error, RetryLater) and not error.counts))
 
 

@@ -20,7 +20,7 @@ from anyio import CancelScope
 
 from tenure.engine import Settle, Taken
 from tenure.errors import CapacityMismatch, EngineError, StoreClosed
-from tenure.handlers import is_closing, parted
+from tenure.handlers import is_closing, split_failure
 from tenure.store import Session
 from tenure.upkeep import unwrapped_task_group
 from tenure.waiting import Line, now
@@ -34,24 +34,24 @@ Handle = Callable[[Any], Awaitable[Any]]
 """A handler of a task; in `BatchRunners`, of a list of tasks."""
 
 
-class Turn(Protocol):
-    """What a runner enters before it takes tasks, and keeps from one task to the next."""
+class Slot(Protocol):
+    """The slot of a runner, entered before it takes tasks, and kept from one task to the next."""
 
     def time_limit(self) -> float | None:
-        """For how many seconds to wait for the next task; None: the turn is over."""
+        """For how many seconds to wait for the next task; None: the slot is over."""
         ...
 
     def idled(self) -> None:
-        """No task has come in that time. The turn ends."""
+        """No task has come in that time. The slot ends."""
         ...
 
 
 class Runners:
     """A runner for each of `handlers`, which may be the same; the options are those of `Worker`.
 
-    `name` is that of the user's function, for messages.
+    `name` is the name of the user's function, for messages.
 
-    Callers may pass four functions more. `turns()` returns what a runner is in while it takes tasks: it may wait when
+    Callers may pass four functions more. `slots()` returns what a runner is in while it takes tasks: it may wait when
     it is entered. The others must not raise. `pause(number)` is asked before that runner takes a task: for what it has
     to wait first, and it is asked again afterwards; None: for nothing.
     `judge(task, failure)` returns what counts as the failure of a try; None gives the task back.
@@ -70,7 +70,7 @@ class Runners:
         retry: Retry | None = None,
         prefetch: int = 0,
         pause: Callable[[int], Awaitable[object] | None] | None = None,
-        turns: Callable[[], AbstractAsyncContextManager[Turn]] | None = None,
+        slots: Callable[[], AbstractAsyncContextManager[Slot]] | None = None,
         judge: Callable[[Task, BaseException], BaseException | None] | None = None,
         on_settled: Callable[[Task, Settle, str | None], object] | None = None,
         name: str = "the handler",
@@ -80,7 +80,7 @@ class Runners:
         self.running: bool = False
         self.busy: int = 0
         self.counts: Counter[str] = Counter()
-        """What became of the tasks, by the names of events."""
+        """The outcomes of the tasks, by the names of events."""
         self._queue = queue
         traces = queue.store.reporter.tracing is not None
         self._handlers: Sequence[Handle] = (
@@ -91,7 +91,7 @@ class Runners:
         self._prefetch = prefetch
         self._allowed = 0  # of `prefetch`, at present
         self._pause = pause
-        self._turns = turns
+        self._slots = slots
         self._judge = judge
         self._on_settled = on_settled
         self._pausing: set[CancelScope] = set()
@@ -115,7 +115,7 @@ class Runners:
             self._set_prefetch(0)
             try:
                 with anyio.move_on_after(self._queue.store.settle_timeout, shield=True):
-                    await self._queue.takers.quiet()
+                    await self._queue.takers.until_idle()
             finally:
                 self.running = False
                 for waiter in self._ended:
@@ -127,7 +127,7 @@ class Runners:
         """Take no more tasks. Synchronous."""
         self.draining = True
         self._set_prefetch(0)
-        self.look_again()
+        self.recheck()
         for scope in self._pausing:
             scope.cancel("the worker is drained")
 
@@ -139,7 +139,7 @@ class Runners:
         else:
             await anyio.lowlevel.checkpoint()
 
-    def look_again(self) -> None:
+    def recheck(self) -> None:
         """Have runners that wait for a task ask first whether they have to pause."""
         self._queue.takers.dismiss(self)
 
@@ -150,46 +150,46 @@ class Runners:
     async def _runner(self, number: int, handle: Handle, everybody: CancelScope) -> None:
         try:
             while not self.draining:
-                if self._turns is None:
+                if self._slots is None:
                     await self._take_tasks(number, handle, None)
                 else:
-                    await self._take_turn(number, handle, self._turns())
+                    await self._take_in_slot(number, handle, self._slots())
         except (StoreClosed, EngineError, CapacityMismatch) as problem:
             # it hits all runners alike: one of them reports it, the others end
             self._problem = problem
             everybody.cancel()
 
-    async def _take_turn(
-        self, number: int, handle: Handle, entered: AbstractAsyncContextManager[Turn]
+    async def _take_in_slot(
+        self, number: int, handle: Handle, entered: AbstractAsyncContextManager[Slot]
     ) -> None:
         with CancelScope() as scope:
             self._pausing.add(scope)
             try:
-                async with entered as turn:
+                async with entered as slot:
                     self._pausing.discard(scope)
-                    await self._take_tasks(number, handle, turn)
+                    await self._take_tasks(number, handle, slot)
             finally:
                 self._pausing.discard(scope)
 
-    async def _take_tasks(self, number: int, handle: Handle, turn: Turn | None) -> None:
+    async def _take_tasks(self, number: int, handle: Handle, slot: Slot | None) -> None:
         takers, pause = self._queue.takers, self._pause
         with CancelScope() as scope:
             while not (self.draining or scope.cancel_called):
                 if pause is not None and (first := pause(number)) is not None:
                     await self._wait_for(first, scope)
                     continue
-                limit = inf if turn is None else turn.time_limit()
+                limit = inf if slot is None else slot.time_limit()
                 if limit is None:
                     return
                 try:
-                    found = await (takers.take(self) if limit == inf else self._take_within(limit))
+                    delivery = await (takers.take(self) if limit == inf else self._take_within(limit))
                 except Dismissed:
                     continue
-                if found is None:
-                    if turn is not None:
-                        turn.idled()
+                if delivery is None:
+                    if slot is not None:
+                        slot.idled()
                     return
-                session, taken = found
+                session, taken = delivery
                 await self._work(Task(self._queue, session, taken, scope), handle, scope)
 
     async def _take_within(self, seconds: float) -> tuple[Session, Taken] | None:
@@ -217,7 +217,7 @@ class Runners:
         except BaseException as error:
             if is_closing(error):  # there may be no loop any more
                 raise
-            failure, interruption = parted(error)
+            failure, interruption = split_failure(error)
         self.busy -= 1
         if self._timeout is not None:
             scope.deadline = inf

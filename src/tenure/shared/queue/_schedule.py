@@ -39,7 +39,9 @@ Missed = Literal["one", "all", "skip"]
 
 
 class _State(NamedTuple):
-    """What the engine has: the cursor, and the `tick` in it, the last one; None if there is none; and its time."""
+    """The state of a schedule on the engine: the cursor, the last `tick` in it (None without one), and the
+    engine's time.
+    """
 
     cursor: StoredCursor | None
     tick: float | None
@@ -60,7 +62,7 @@ class _Alarm:
     def on_hint(self, hint: Hint) -> None:
         pass
 
-    def on_found(self, session: Session, one: SessionItem) -> None:
+    def on_found(self, session: Session, item: SessionItem) -> None:
         pass
 
     def close(self) -> None:
@@ -128,12 +130,12 @@ class Schedule(Generic[P]):
 
     @property
     def ready(self) -> bool:
-        """Whether its store can be reached and has not lost its session, as far as this process knows."""
+        """True if the store can be reached and has not lost its session, as far as this process knows."""
         return self.queue.store.ready
 
     @property
     def unready(self) -> str | None:
-        """Why it is not `ready`, in words; None if it is."""
+        """The reason why the schedule is not `ready`, in words; None if it is."""
         return self.queue.store.unready
 
     async def run(self) -> None:
@@ -161,7 +163,7 @@ class Schedule(Generic[P]):
             self._scope.cancel("drained")
 
     async def next(self) -> datetime:
-        """When the next tick is, in the schedule's time zone, by the engine's clock.
+        """The time of the next tick, in the schedule's time zone, by the engine's clock.
 
         Raises `StoreClosed`, `EngineError`.
         """

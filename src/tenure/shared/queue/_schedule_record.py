@@ -38,7 +38,8 @@ class ScheduleRecord:
         """The next ticks. Raises as `last` does."""
         of = ticks(self.every, self.cron, self.tz)
         return [
-            datetime.fromtimestamp(one, of.zone) for one in islice(of.after(max(self.tick, self.now)), count)
+            datetime.fromtimestamp(time, of.zone)
+            for time in islice(of.after(max(self.tick, self.now)), count)
         ]
 
     def late(self) -> float:
@@ -48,7 +49,7 @@ class ScheduleRecord:
 
 def schedules_in(counts: QueueCounts, codec: Codec[Any]) -> list[ScheduleRecord]:
     """The schedules whose cursors the codec can read, by name."""
-    found: list[ScheduleRecord] = []
+    records: list[ScheduleRecord] = []
     for name, stored in counts.cursors:
         if name.startswith(CURSOR):
             try:
@@ -57,9 +58,9 @@ def schedules_in(counts: QueueCounts, codec: Codec[Any]) -> list[ScheduleRecord]
                 continue
             match cursor:
                 case {"tick": float() | int() as tick, "tz": str(tz), "every": float() | int() as every}:
-                    found.append(ScheduleRecord(name[len(CURSOR) :], every, None, tz, tick, counts.now))
+                    records.append(ScheduleRecord(name[len(CURSOR) :], every, None, tz, tick, counts.now))
                 case {"tick": float() | int() as tick, "tz": str(tz), "cron": str(cron)}:
-                    found.append(ScheduleRecord(name[len(CURSOR) :], None, cron, tz, tick, counts.now))
+                    records.append(ScheduleRecord(name[len(CURSOR) :], None, cron, tz, tick, counts.now))
                 case _:
                     pass  # encoded by another codec
-    return found
+    return records

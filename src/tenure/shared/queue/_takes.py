@@ -66,12 +66,12 @@ class Takers(Held):
         self._batcher = Batcher(store, key, store.ttl, self)
         self._settling: deque[tuple[Session, Settle, OnSettled]] = deque()
         self._sent: list[tuple[Session, Settle, OnSettled]] = []
-        self._found: list[tuple[Session, Settle]] = []
+        self._unknown: list[tuple[Session, Settle]] = []
         self._holders: dict[int, Holder | None] = {}  # by token; None: on its way to its taker
         self._stopped: set[int] = set()  # tokens that no taker here has yet
         self._registered_in: Session | None = None
-        self._alarm = Timer(store.call_at, self.look_again)
-        self._quiet: Line[None, None] = Line(_nothing)
+        self._alarm = Timer(store.call_at, self.reask)
+        self._idling: Line[None, None] = Line(_nothing)
         self._closed = False
 
     def __len__(self) -> int:
@@ -130,14 +130,14 @@ class Takers(Held):
                 raise
             if not waiters[-1].granted:
                 self._leave_for_now(waiters)
-            found: list[tuple[Session, Taken]] = []
+            deliveries: list[tuple[Session, Taken]] = []
             for session, taken in (waiter.value for waiter in waiters if waiter.granted):
                 if session.lost is None and not self._closed:
-                    found.append((session, taken))
+                    deliveries.append((session, taken))
                 else:
                     self._give_back(session, taken)
-            if found:
-                return found
+            if deliveries:
+                return deliveries
 
     def _leave_for_now(self, waiters: list[Waiter[object, tuple[Session, Taken]]]) -> None:
         """A batch has begun: it is not a taker until it has ended."""
@@ -176,16 +176,16 @@ class Takers(Held):
             if waiter.want is group:
                 self._line.fail(waiter, Dismissed())
 
-    async def quiet(self) -> None:
+    async def until_idle(self) -> None:
         """Wait until no exchange is on its way and every verdict is acknowledged."""
         while self._batcher.busy or self._settling:
-            await self._quiet.wait(self._quiet.join(None))
+            await self._idling.wait(self._idling.join(None))
 
     # what the batcher asks
 
     def next_operation(self, session: Session, n: int) -> Operation[Any] | None:
-        if self._found:
-            self._give_back_found()
+        if self._unknown:
+            self._give_back_unknown()
         while self._settling and len(self._sent) < CAP:
             entry = self._settling.popleft()
             if entry[0] is session:
@@ -194,7 +194,7 @@ class Takers(Held):
                 entry[2](entry[0].lost)
         demand, waiting = self._demand, len(self._line)
         if not (self._sent or self._probes or demand.is_needed(waiting)):
-            self._wake_quiet()
+            self._wake_idling()
             return None
         # takers that came for one try wait for this answer only
         self._probes = {probe: True for probe in self._probes if probe.waiting}
@@ -250,14 +250,14 @@ class Takers(Held):
             while self._settling:
                 lost, _, on_settled = self._settling.popleft()
                 on_settled(lost.lost or "unacknowledged")
-        elif self._settling or self._found:
+        elif self._settling or self._unknown:
             # sent again at each heartbeat; without success for a ttl, the session ends
             session.unreleased.setdefault(self, anyio.current_time())
         self._line.fail_all(lambda: type(error)(*error.args))
-        self._wake_quiet()
+        self._wake_idling()
 
     def wake(self) -> None:
-        """Nothing: a caller that waits for a verdict has its own deadline."""
+        """Do nothing: a caller that waits for a verdict has its own deadline."""
 
     def send_again(self) -> None:
         """Try once more what the engine has refused. For the session alone."""
@@ -272,7 +272,7 @@ class Takers(Held):
         if not busy and (self._demand.promised or len(self._line)):
             self._batcher.schedule()
 
-    def look_again(self) -> None:
+    def reask(self) -> None:
         """Hints may have been lost; and the engine need not send any for a queue that it has forgotten."""
         demand = self._demand
         demand.registered = 0
@@ -285,7 +285,7 @@ class Takers(Held):
     def stop(self, token: int) -> None:
         """The cancellation of a task that was given to this process was requested."""
         holder = self._holders.get(token)
-        prefetched = next((one for one in self._prefetched if one[1].token == token), None)
+        prefetched = next((pair for pair in self._prefetched if pair[1].token == token), None)
         if prefetched is not None:
             self._prefetched.remove(prefetched)
             self._give_back(*prefetched)
@@ -295,8 +295,8 @@ class Takers(Held):
             holder.stop()
 
     def on_found(self, session: Session, settle: Settle) -> None:
-        """The engine says that this process has a task; one that no taker here has is given back."""
-        self._found.append((session, settle))
+        """The engine says that this process has a task; a task that no taker here has is given back."""
+        self._unknown.append((session, settle))
         self._batcher.schedule()
 
     def on_found_idle(self) -> None:
@@ -331,7 +331,7 @@ class Takers(Held):
         waiter = self._line.join(group)
         while self._prefetched and not waiter.granted:
             session, taken = self._prefetched.popleft()
-            if session.look() is None:
+            if session.check() is None:
                 self._line.grant(waiter, (session, taken))
             else:
                 self._give_back(session, taken)
@@ -359,12 +359,12 @@ class Takers(Held):
     def _give_back(self, session: Session, taken: Taken) -> None:
         self.settle(session, Settle(taken.id, taken.token, Verdict.GIVE_BACK), _nothing)
 
-    def _give_back_found(self) -> None:
+    def _give_back_unknown(self) -> None:
         # no answer is under way that could bring it
-        known = {*self._holders, *(settle.token for _, settle, _ in self._settling)}
-        found, self._found = self._found, []
-        for session, settle in found:
-            if settle.token not in known:
+        tokens = {*self._holders, *(settle.token for _, settle, _ in self._settling)}
+        unknown, self._unknown = self._unknown, []
+        for session, settle in unknown:
+            if settle.token not in tokens:
                 self._settling.append((session, settle, _nothing))
 
     def _register(self, session: Session | None) -> None:
@@ -377,15 +377,15 @@ class Takers(Held):
                 self._registered_in.add(self)
 
     def _go_on(self) -> None:
-        if self._settling or self._found or self._probes or self._demand.is_needed(len(self._line)):
+        if self._settling or self._unknown or self._probes or self._demand.is_needed(len(self._line)):
             self._batcher.schedule()
         else:
-            self._wake_quiet()
+            self._wake_idling()
 
-    def _wake_quiet(self) -> None:
-        if len(self._quiet):
-            for waiter in self._quiet:
-                self._quiet.grant(waiter, None)
+    def _wake_idling(self) -> None:
+        if len(self._idling):
+            for waiter in self._idling:
+                self._idling.grant(waiter, None)
 
 
 def _nothing(_: object) -> None:

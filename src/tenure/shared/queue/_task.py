@@ -14,7 +14,7 @@ from tenure.arguments import check_timeout
 from tenure.dbapi import Completed, run_enlisted
 from tenure.engine import Complete, Progress, Reply, Settle, Taken, Verdict
 from tenure.errors import AcquireTimeout, LeaseLost, PayloadTooLarge, TaskCancelled
-from tenure.handlers import parted
+from tenure.handlers import split_failure
 from tenure.observe import Trying
 from tenure.shared._block import LeasedBlock
 from tenure.shared._guard import Guarded
@@ -42,12 +42,12 @@ _EVENTS = {
 
 
 def event_of(settle: Settle, refused: str | None) -> str:
-    """What the end of a try is called; `refused` is why the engine has not accepted the verdict."""
+    """The event for the end of a try; `refused` is why the engine has not accepted the verdict."""
     return "task.lost" if refused else _EVENTS[settle.verdict]
 
 
 class Source(Protocol):
-    """What a task needs to know of the queue it comes from."""
+    """The attributes of a queue that its tasks need."""
 
     store: Store
     name: str
@@ -143,18 +143,20 @@ class Task(Guarded, Held, Generic[P_co]):
 
     @property
     def payload(self) -> P_co:
-        """What was put. Raises `ValueError` for what the queue's codec refuses."""
+        """The payload that was put. Raises `ValueError` for data that the queue's codec refuses."""
         return decoded(self._queue.codec, f"{self._name}: the payload", self._payload)
 
     @property
     def last_progress(self) -> Any:
-        """What an earlier delivery reported last; None if nothing. Raises `ValueError` for what the codec refuses."""
+        """The last report of an earlier delivery; None without one. Raises `ValueError` for data that the codec
+        refuses.
+        """
         report = report_in(self._progress)
         return decoded(self._queue.store.codec, f"{self._name}: the progress", report) if report else None
 
     @property
     def meta(self) -> dict[str, str]:
-        """What the producer sent along with the payload."""
+        """The texts that the producer sent along with the payload."""
         return decode_meta(self._meta)
 
     def set_result(self, value: Any) -> None:
@@ -252,7 +254,7 @@ class Task(Guarded, Held, Generic[P_co]):
         return None if self._joined else (f"{self.id} {self.token}", self.token)
 
     def lose(self, reason: str) -> None:
-        """It is lost, its session is, or the store closes."""
+        """Cancel the body because the task or its session is lost, or the store closes."""
         if self.lost is None:
             self.lost = reason
             if self._scope is not None:
@@ -267,7 +269,8 @@ class Task(Guarded, Held, Generic[P_co]):
     # for completing many at once
 
     def completion(self, key: str) -> tuple[Session, Settle] | None:
-        """What completes it, and under which session; None if it is not held, or will end in another way.
+        """The operation that completes the task, and its session; None if the task is not held, or will end in
+        another way.
 
         Raises `ValueError` if its queue has another key. For the queue alone.
         """
@@ -287,7 +290,7 @@ class Task(Guarded, Held, Generic[P_co]):
     # for the block and the worker
 
     def verdict(self, failure: BaseException | None, retry: Retry) -> Settle:
-        """What it means for the task that its body ended with this failure, or with none."""
+        """The verdict on the task after its body ended with this failure, or with none."""
         if failure is None:
             if self._joined:
                 problem = RuntimeError("the transaction that completes the task was not committed")
@@ -311,7 +314,7 @@ class Task(Guarded, Held, Generic[P_co]):
         return settle._replace(verdict=Verdict.DEAD, result=result, ttl=self._queue.dead_ttl)
 
     def interrupted(self) -> Settle:
-        """What it means for the task that its body was interrupted, or did not start."""
+        """The verdict on the task after its body was interrupted, or did not start."""
         verdict = Verdict.CANCEL if self.cancelled else Verdict.GIVE_BACK
         return Settle(self.id, self.token, verdict, ttl=self._queue.results_ttl)
 
@@ -442,7 +445,7 @@ class TakeBlock(LeasedBlock[Task[P], tuple[Session, Taken], bool]):
     def _give_back(self, held: Task[P], error: BaseException | None) -> None:
         if self._store.reporter.tracing is not None and this_task() is self._task:
             held.leave_trying()
-        failure, interruption = (None, None) if error is None else parted(error)
+        failure, interruption = (None, None) if error is None else split_failure(error)
         if failure is None and interruption is not None:
             settle = held.interrupted()
         else:
@@ -481,5 +484,5 @@ class TakeBlock(LeasedBlock[Task[P], tuple[Session, Taken], bool]):
 
 
 def _is_silent(error: BaseException | None) -> bool:
-    """Whether no exception goes on, so that nothing else says that the verdict came too late."""
+    """True if no exception goes on, so that nothing else says that the verdict came too late."""
     return error is None or isinstance(error, (RetryLater, Discard, Dead))

@@ -1,4 +1,4 @@
-"""When a schedule is due: at multiples of some seconds, or as a cron expression says."""
+"""The due times of a schedule: at multiples of some seconds, or as a cron expression says."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ class Cron:
             if tick < end:
                 return tick
             # No clock goes back by more than a day. So after a day without a tick and without a change, the clock does
-            # not show the times before `tick` again, and it shows that of `tick` at most a day earlier.
+            # not show the times before `tick` again, and it shows the time of `tick` at most a day earlier.
             begin = end if changes else max(end, tick - 2 * _DAY)
         raise self._never()
 

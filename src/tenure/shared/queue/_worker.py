@@ -162,12 +162,12 @@ class Worker:
 
     @property
     def ready(self) -> bool:
-        """Whether its store can be reached and has not lost its session, as far as this process knows."""
+        """True if the store can be reached and has not lost its session, as far as this process knows."""
         return self._store.ready
 
     @property
     def unready(self) -> str | None:
-        """Why it is not `ready`, in words; None if it is."""
+        """The reason why the worker is not `ready`, in words; None if it is."""
         return self._store.unready
 
     async def run(self) -> None:
