@@ -38,8 +38,8 @@ R = TypeVar("R")
 class Lease:
     """A hold, for as long as the block lasts.
 
-    `token` is the fence: it is higher than that of every earlier grant. Send it with each write, and let the receiver
-    refuse lower ones. `lost` is None, or why the lease was lost.
+    `token` is the fence: it is higher than the token of every earlier grant. Send it with each write, and let the
+    receiver refuse lower ones. `lost` is None, or why the lease was lost.
     Thread safety: any."""
 
     @property
@@ -375,7 +375,7 @@ class WorkQueue(Generic[P]):
     `max_size` tasks are unfinished; producers beyond that wait in line. A failed task is tried again by `retry`, then
     kept as a dead letter for `dead_ttl` seconds, 180 days by default; so is one delivered `max_deliveries` times to
     takers that died. Results are kept for `results_ttl` seconds (None: for good, as with `dead_ttl`), payloads of ended
-    tasks only with `keep_payloads`. `key_ttl` is that of puts with a `key`. No payload or result may have more than
+    tasks only with `keep_payloads`. `key_ttl` is for puts with a `key`. No payload or result may have more than
     `max_payload` bytes. The record of a failed try has its traceback, without the values of variables; with
     `traceback=False`, it has not.
 
@@ -487,7 +487,7 @@ class WorkQueue(Generic[P]):
     ) -> list[int]:
         """Put many tasks, payloads or `Item`s, and return for each its id or the `DuplicateTask` in its way.
 
-        `on_duplicate` is that of the items with a key that say nothing else. With "keep" or "replace" there are only
+        `on_duplicate` is for the items with a key that say nothing else. With "keep" or "replace" there are only
         ids: an item that says "refuse" is a `ValueError` then.
 
         They are put in order, in atomic portions of at most 256 (and of `max_size`); each portion waits in line while
