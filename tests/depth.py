@@ -15,7 +15,7 @@ def share(number):
 
 
 def loops(name, names=("asyncio", "trio")):
-    """These loops; without --full one of them, always the same for the same name."""
+    """Both loops, or all of these names; without --full one of them, always the same for the same name."""
     return names if full else (names[crc32(str(name).encode()) % len(names)],)
 
 

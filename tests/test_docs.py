@@ -251,13 +251,15 @@ def test_step_1_names_the_extra_that_is_missing(tmp_path):
     assert (ended.returncode, ended.stderr) == (1, "trio is not installed: pip install 'tenure[trio]'\n")
 
 
-@pytest.mark.parametrize(
-    ("code", "backend"),
-    [
-        pytest.param(*code.values, backend, id=f"{code.id}-{backend}")
-        for code, backend in depth.paired(blocks("runnable"), BACKENDS)
-    ],
-)
+def on_loops(parameters):
+    """Each of these parameters on the loops in turn, with --full on both."""
+    return [
+        pytest.param(*one.values, backend, id=f"{one.id}-{backend}")
+        for one, backend in depth.paired(parameters, BACKENDS)
+    ]
+
+
+@pytest.mark.parametrize(("code", "backend"), on_loops(blocks("runnable")))
 def test_a_runnable_block_runs(code, backend, tmp_path, monkeypatch):
     if "sqlite:" in code:
         need("tenure.engines.sqlite", "SqliteEngine")

@@ -406,6 +406,7 @@ async def test_clean():
 """
 
 
+@pytest.mark.full
 def test_this_suites_own_checks_catch_leaks(tmp_path):
     (tmp_path / "conftest.py").write_text((Path(__file__).parents[1] / "conftest.py").read_text())
     (tmp_path / "test_it.py").write_text(LEAKY_SUITE)
