@@ -84,11 +84,9 @@ END $$;
 
 -- Whether there is no room for so many new ones of the tasks, or others wait for room before them.
 CREATE FUNCTION tenure.is_full(_q tenure.queue, _groups bytea[], _twins bigint[], _firsts bigint[], _new bigint)
-RETURNS boolean LANGUAGE plpgsql AS $$
-BEGIN
+RETURNS boolean LANGUAGE sql VOLATILE
     RETURN _new > 0 AND (_q.max_size - _q.live - _q.reserved < _new OR (_q.producers > 0 AND tenure.has_line(_q))
         OR (_q.group_size > 0 AND _groups IS NOT NULL AND NOT tenure.groups_have_room(_q, _groups, _twins, _firsts)));
-END $$;
 
 -- The value of a cursor is set, if it is the expected one. -> the value that it has otherwise; NULL: it was set
 CREATE FUNCTION tenure.advance_cursor(_queue bytea, _cursor bytea, _value bytea, _expected bytea) RETURNS bytea

@@ -68,7 +68,7 @@ local function drop_task(session, name)
     save_queue(queue)
 end
 
-local function drop(session, item)
+local function drop_item(session, item)
     local family = match(item, '^%a+')
     if family == 'tasks' then
         drop_task(session, sub(item, 7))
@@ -84,14 +84,14 @@ local function drop(session, item)
 end
 
 -- Give up what a session has, and forget it; false if the steps did not suffice.
-local function finish(session)
+local function end_session(session)
     local ITEMS = P .. session .. ':items'
     local item = call('ZRANGE', ITEMS, 0, 0)[1]
     while item do
         if not step() then
             return false
         end
-        local read = pcall(drop, session, item)
+        local read = pcall(drop_item, session, item)
         local following = call('ZRANGE', ITEMS, 0, 0)[1]
         if following == item and not (read and match(item, '^tasks ')) then
             set_aside(ITEMS, item)
@@ -187,7 +187,7 @@ local function end_rest_of(member)
     end
 end
 
-local done = notify_unnotified() and offer_unoffered() and serve_unserved() and each_due('sessions', finish)
+local done = notify_unnotified() and offer_unoffered() and serve_unserved() and each_due('sessions', end_session)
     and each_due('expiring', expire_task) and each_due('cooling', end_rest_of)
 local answer = done and 'ok' or 'more'
 local session = ARGV[3]
@@ -196,7 +196,7 @@ if session and answer == 'ok' then
         answer = 'gone'
     else
         call('ZADD', P .. 'sessions', 0, session)
-        answer = finish(session) and 'ok' or 'more'
+        answer = end_session(session) and 'ok' or 'more'
     end
 end
 save_numbers()
