@@ -34,12 +34,12 @@ Cost = float | Mapping[str, float]
 """A cost: a number of the usual unit, or a number for each unit."""
 
 _FASTEST = 1e12
-"""Per second: engines count in microseconds, and cannot distinguish what comes faster."""
+"""The fastest rate per second: engines count in microseconds, and cannot distinguish what comes faster."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """On average at most `rate` of a unit in `per` seconds, and up to `burst` at once after a pause.
+    """A limit: on average at most `rate` of a unit in `per` seconds, and up to `burst` at once after a pause.
 
     `burst` is `rate` by default, 1 at least.
     """

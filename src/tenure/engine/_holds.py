@@ -44,7 +44,7 @@ class Ask(Operation["Asked | Reply"]):
 
 @value
 class Asked:
-    """For each holder asked for: Granted, Queued, or UNKNOWN."""
+    """The answers, one for each holder asked for: Granted, Queued, or UNKNOWN."""
 
     answers: tuple[HoldAnswer, ...]
 

@@ -49,7 +49,7 @@ class Blocked:
     seconds: float
     """The duration in seconds; up to a fifth of the threshold too much, as it was seen from outside."""
     stack: str
-    """All of the task's stack, the innermost line last."""
+    """The task's whole stack, the innermost line last."""
 
     def __str__(self) -> str:
         return f"task {self.task!r} blocked the loop for {self.seconds:.3f} s at {self.line}\n{self.stack}"

@@ -1,4 +1,6 @@
-"""Several limits at once, as one bucket sees them: when what fits into all, and what is left in each."""
+"""The levels of several limits at once, as one bucket sees them: when a cost fits into all, and what is left in
+each.
+"""
 
 from __future__ import annotations
 
@@ -119,6 +121,6 @@ class Levels:
 
 
 def slack_of(limit: Limit, made_up: float) -> float:
-    """For how many seconds a bucket may be overfull, if it was emptied late."""
+    """The seconds for which a bucket may be overfull, if it was emptied late."""
     per, fills_in = 1 / limit.per_second, limit.most / limit.per_second
     return min(made_up, made_up - fills_in + per if fills_in < made_up else per / 2)

@@ -29,7 +29,7 @@ class Leak:
     task: str
     """The name of the task that took it."""
     seconds: float
-    """For how long it has been lent."""
+    """The seconds since the resource was lent."""
     where: str
     """The place of the call: the innermost frames, as a traceback prints them."""
 

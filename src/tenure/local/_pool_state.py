@@ -76,12 +76,14 @@ class PoolState(Generic[E]):
 
     @property
     def surplus(self) -> bool:
-        """There are more than `max_size`, which was made smaller, even when those that are being closed are gone."""
+        """True if there are more than `max_size`, which was made smaller, even without the resources being
+        closed.
+        """
         return self.size - self.closing > self.max_size
 
     @property
     def short(self) -> bool:
-        """There are, or will be, fewer than `min_size`."""
+        """True if there are, or will be, fewer than `min_size`."""
         return self.size - self.closing < self.min_size
 
     def expiry(self, now: float) -> float:

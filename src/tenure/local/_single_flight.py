@@ -42,7 +42,7 @@ class SingleFlightStatistics:
     """The state of a `SingleFlight` at one moment."""
 
     flights: int
-    """For how many keys a call runs, or is being cancelled."""
+    """The number of keys for which a call runs, or is being cancelled."""
     tasks_waiting: int
     """The number of tasks that wait for a flight, the first callers included."""
 

@@ -75,7 +75,7 @@ class Grant(NamedTuple):
 
 
 class Acquisitions:
-    """All that this process waits for or holds, by the names under which it asked."""
+    """The holds and waits of this process, by the names under which it asked."""
 
     def __init__(self, dispatchers: Dispatchers, sessions: Sessions, timers: Timers) -> None:
         self.by_name: dict[str, Acquisition] = {}

@@ -288,7 +288,7 @@ class Sessions:
         self.closed = False
 
     def __iter__(self) -> Iterator[Session]:
-        """All that are alive, and lost ones under which something is still held."""
+        """The sessions that are alive, and lost sessions under which something is still held."""
         return (session for session in list(self._jobs) if session.lost is None or session.held)
 
     def current(self, ttl: float, key: str = "") -> Session | None:

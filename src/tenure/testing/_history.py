@@ -148,7 +148,7 @@ class History:
         return f"<History {self._path or f'of {len(self._events)} events'}>"
 
     def events(self) -> list[Event]:
-        """All that was noted so far, in order."""
+        """The events that were noted so far, in order."""
         return list(self._events) if self._path is None else self._read(self._path)
 
     def about(self, *subjects: str) -> list[Event]:

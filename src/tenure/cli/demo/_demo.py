@@ -115,7 +115,7 @@ class _Demo:
         return self._report(verdict)
 
     async def _show(self, post: Post) -> None:
-        """Until the end, or until a key or a signal ends it before."""
+        """Show frames until the end, or until a key or a signal ends the demo before."""
         async with unwrapped_task_group() as group:
             stop = Stop(group.cancel_scope, lambda _: None)
             await group.start(stop.listen)

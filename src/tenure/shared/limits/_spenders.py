@@ -125,7 +125,7 @@ class Spenders:
 
 
 class _Spender:
-    """All operations of this process on one key. Calls that come while a batch is under way form the next one."""
+    """The operations of this process on one key. Calls that come while a batch is under way form the next one."""
 
     def __init__(self, spenders: Spenders, key: str) -> None:
         self._key = key

@@ -110,7 +110,7 @@ def check_queue(queue: object) -> None:
 
 
 class _QueueClient:
-    """All that this process does with one queue, and the listener for its hints; each user of the queue keeps it."""
+    """The state of one queue in this process, and the listener for its hints; each user of the queue keeps it."""
 
     def __init__(self, store: Store, key: str) -> None:
         self.groups = GroupSettings(store, key)
@@ -577,7 +577,7 @@ class WorkQueue(Generic[P]):
         raise TaskFailed(self.key, task_id, outcome.state, outcome.result.decode())
 
     async def get(self, task_id: int = 0, *, key: str | None = None) -> TaskRecord[P] | None:
-        """All that is known of a task, by its id, or of the one that has that `key`; None if it is not known.
+        """The record of a task, by its id, or of the task that has that `key`; None if it is not known.
 
         Raises `StoreClosed`, `EngineError`.
         """

@@ -38,7 +38,7 @@ class Slot(Protocol):
     """The slot of a runner, entered before it takes tasks, and kept from one task to the next."""
 
     def time_limit(self) -> float | None:
-        """For how many seconds to wait for the next task; None: the slot is over."""
+        """The seconds to wait for the next task; None: the slot is over."""
         ...
 
     def idled(self) -> None:

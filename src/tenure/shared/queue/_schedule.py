@@ -23,7 +23,7 @@ from ._task import encode
 from ._ticks import ticks
 
 CURSOR = "schedule/"
-"""Before the name of a schedule: its cursor in the queue."""
+"""The prefix of a schedule's cursor in the queue, before its name."""
 
 _NEAR = 5.0
 """Seconds: the engine's clock is read again so long before a tick."""

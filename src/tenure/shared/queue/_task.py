@@ -249,7 +249,9 @@ class Task(Guarded, Held, Generic[P_co]):
 
     @property
     def granted_as(self) -> tuple[str, int] | None:
-        """Its name and token; None once it may be done by a transaction of the user's. For the store alone."""
+        """The name and the token; None once a transaction of the user's may have done the task. For the store
+        alone.
+        """
         return None if self._joined else (f"{self.id} {self.token}", self.token)
 
     def lose(self, reason: str) -> None:
@@ -260,7 +262,7 @@ class Task(Guarded, Held, Generic[P_co]):
                 self._scope.cancel(f"task {self.id} lost: {reason}")
 
     def stop(self) -> None:
-        """Its cancellation was requested."""
+        """Cancel the body, since the cancellation of the task was requested."""
         if not self.cancelled and self.lost is None and self._scope is not None:
             self.cancelled = True
             self._scope.cancel(f"task {self.id} cancelled")
@@ -396,7 +398,7 @@ class Task(Guarded, Held, Generic[P_co]):
             self._session.reporter.attempt(trying.end, event.removeprefix("task."), error)
 
     def seconds_left(self) -> float:
-        """For how long the session can still be trusted."""
+        """The seconds for which the session can still be trusted."""
         return self._session.remaining()
 
 

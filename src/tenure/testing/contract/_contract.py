@@ -121,7 +121,7 @@ class Inbox:
             self._came.set()
 
     async def new(self) -> list[Hint]:
-        """All the hints since the last call, in the order in which they came.
+        """The hints since the last call, in the order in which they came.
 
         What is still on its way comes too: a grant of its own to the same process follows behind and is waited for.
         """
