@@ -36,8 +36,8 @@ R = TypeVar("R")
 class Lease:
     """A hold, for as long as the block lasts.
 
-    `token` is the fence: it is higher than that of every earlier grant. Send it with each write, and let the receiver
-    refuse lower ones. `lost` is None, or why the lease was lost.
+    `token` is the fence: it is higher than the token of every earlier grant. Send it with each write, and let the
+    receiver refuse lower ones. `lost` is None, or why the lease was lost.
     Thread safety: any."""
 
     @property
@@ -60,7 +60,7 @@ class Lease:
         `key` is where the newest token is kept, by default "fence:" and what is held. Raises as `sql_guard` does."""
 
     def remaining(self) -> float:
-        """For how many seconds the lease would last if no further renewal came through; 0 once it is over."""
+        """The seconds for which the lease would last if no further renewal came through; 0 once it is over."""
 
     def check(self) -> None:
         """Raise `LeaseLost` if the lease is lost, its time has passed, or the block was left ("released").
@@ -370,7 +370,7 @@ class WorkQueue(Generic[P]):
     `max_size` tasks are unfinished; producers beyond that wait in line. A failed task is tried again by `retry`, then
     kept as a dead letter for `dead_ttl` seconds, 180 days by default; so is one delivered `max_deliveries` times to
     takers that died. Results are kept for `results_ttl` seconds (None: for good, as with `dead_ttl`), payloads of ended
-    tasks only with `keep_payloads`. `key_ttl` is that of puts with a `key`. No payload or result may have more than
+    tasks only with `keep_payloads`. `key_ttl` is for puts with a `key`. No payload or result may have more than
     `max_payload` bytes. The record of a failed try has its traceback, without the values of variables; with
     `traceback=False`, it has not.
 
@@ -491,7 +491,7 @@ class WorkQueue(Generic[P]):
     ) -> list[int]:
         """Put many tasks, payloads or `Item`s, and return for each its id or the `DuplicateTask` in its way.
 
-        `on_duplicate` is that of the items with a key that say nothing else. With "keep" or "replace" there are only
+        `on_duplicate` is for the items with a key that say nothing else. With "keep" or "replace" there are only
         ids: an item that says "refuse" is a `ValueError` then.
 
         They are put in order, in atomic portions of at most 256 (and of `max_size`); each portion waits in line while
@@ -559,7 +559,7 @@ class WorkQueue(Generic[P]):
         result that the codec refuses."""
 
     def get(self, task_id: int = 0, *, key: str | None = None) -> TaskRecord[P] | None:
-        """All that is known of a task, by its id, or of the one that has that `key`; None if it is not known.
+        """The record of a task, by its id, or of the task that has that `key`; None if it is not known.
 
         Raises `StoreClosed`, `EngineError`."""
 
