@@ -21,7 +21,7 @@ import hypothesis
 import pytest
 from _pytest.runner import runtestprotocol
 
-from tenure.engine import Engine, Reply, within
+from tenure.engine import Engine, Reply, clamp_durations
 from tenure.engines.redis import CODECS
 from tenure.engines.redis._codec import answered, hint
 from tenure.engines.redis._resp import pack
@@ -462,7 +462,7 @@ class InlineRedis(Engine):
 
     def apply_now(self, operation):
         call = CODECS[type(operation)]
-        answer = answered(call, self._evaluate(call.script, *call.arguments(within(operation))))
+        answer = answered(call, self._evaluate(call.script, *call.arguments(clamp_durations(operation))))
         if answer is Reply.MORE:
             self._evaluate("sweep")
         return answer

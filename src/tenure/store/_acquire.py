@@ -139,7 +139,7 @@ class Acquisitions:
                 acquisition.on_news(StoreClosed("the store was closed"))
 
     def on_hint(self, hint: Hint) -> None:
-        """Pass a hint to its holder, participant or claimer. A grant that nobody here waits for or holds is released."""
+        """Pass a hint to its holder, participant or claimer; release a grant that nobody here knows."""
         if (acquisition := self.by_name.get(hint.name)) is not None:
             acquisition.on_news(hint.news)
             return
