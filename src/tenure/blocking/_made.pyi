@@ -121,7 +121,7 @@ class Task(Generic[P_co]):
         """The texts that the producer sent along with the payload."""
 
     def set_result(self, value: Any) -> None:
-        """Set what `queue.result(task_id)` returns once the task is done; the last call counts.
+        """Set the value that `queue.result(task_id)` returns once the task is done; the last call counts.
 
         Raises `PayloadTooLarge`, and what the codec raises for a value that it cannot express."""
 
@@ -178,7 +178,7 @@ class Lock:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Give it back. Raises `LeaseLost` if it was lost and the body did not raise something of its own.
+        """Give the lock back. Raises `LeaseLost` if it was lost and the body did not raise something of its own.
 
         Interruption: giving back goes on by itself; only the wait for its acknowledgement ends."""
 
@@ -236,7 +236,7 @@ class RWLock:
         """The holders of the lock (a weight of 1 is a reader) and its waiters."""
 
     def break_holder(self, token: int) -> bool:
-        """Take what was granted with this token from its holder; see `Lock.break_holder`.
+        """Take the hold that was granted with this token from its holder; see `Lock.break_holder`.
 
         Interruption: it may or may not be applied."""
 
@@ -264,12 +264,12 @@ class Semaphore:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Give it back. Raises `LeaseLost` if it was lost and the body did not raise something of its own.
+        """Give the permit back. Raises `LeaseLost` if it was lost and the body did not raise something of its own.
 
         Interruption: giving back goes on by itself; only the wait for its acknowledgement ends."""
 
     def hold(self, permits: int = 1, timeout: float | None = None) -> AbstractContextManager[Lease, None]:
-        """Hold that many permits for a block, all or none, `with semaphore.hold(2) as lease`.
+        """Hold so many permits for a block, all or none, `with semaphore.hold(2) as lease`.
 
         `timeout` in seconds limits the wait (None: for ever; 0: one try). Entering raises `AcquireTimeout`,
         `CapacityMismatch`, `StoreClosed`, `EngineError`; leaving raises `LeaseLost`.
@@ -286,7 +286,7 @@ class Semaphore:
         """The holders of permits and the waiters, and since when."""
 
     def break_holder(self, token: int) -> bool:
-        """Take what was granted with this token from its holder; see `Lock.break_holder`.
+        """Take the hold that was granted with this token from its holder; see `Lock.break_holder`.
 
         Interruption: it may or may not be applied."""
 
@@ -359,7 +359,7 @@ class RateLimiter:
         Interruption: the limiter may be held off or not."""
 
     def look(self) -> LimiterState:
-        """Return what may be spent at once, and when something may. Raises `StoreClosed`, `EngineError`."""
+        """Return the amounts that may be spent at once, and when some may. Raises `StoreClosed`, `EngineError`."""
 
 class WorkQueue(Generic[P]):
     """Tasks to be taken by anybody: delivered at least once, and completed once on record.

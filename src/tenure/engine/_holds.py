@@ -51,7 +51,7 @@ class Asked:
 
 @value
 class Release(Operation[Reply]):
-    """Release what the holder has, or leave the queue. -> RELEASED, LEFT, UNKNOWN, MORE; needs no live session."""
+    """Release a hold, or leave the queue. -> RELEASED, LEFT, UNKNOWN, MORE; needs no live session."""
 
     key: str
     holder: str

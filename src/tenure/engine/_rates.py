@@ -102,7 +102,7 @@ class Limiter:
                 self.booked[limit.name] = Booked(time + debt, booked.rate)
 
     def hold_off(self, seconds: float, now: float) -> bool:
-        """Hold it off for so many seconds; returns False if it is held off for longer already."""
+        """Hold the limiter off for so many seconds; returns False if it is held off for longer already."""
         begin, end = max(now, self.held_until), now + seconds
         if end <= begin:
             return False

@@ -143,7 +143,7 @@ class BlockingWatch(AsyncBlock):
         self._thread.join()
 
     def statistics(self) -> BlockingWatchStatistics:
-        """Return what was seen so far."""
+        """Return the blocks that were seen so far."""
         return self._seen
 
     def __repr__(self) -> str:

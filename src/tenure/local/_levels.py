@@ -47,7 +47,7 @@ class Levels:
         return Amounts(self.limits.amounts(cost))
 
     def take_at(self, amounts: tuple[float, ...], time: float, late: bool) -> bool:
-        """Take them if all of them are there."""
+        """Take the amounts if all of them are there."""
         after: list[float] = []
         for amount, full_at, (per, fills_in, slack) in zip(amounts, self.full_at, self._terms, strict=True):
             least = time - slack if late else time
@@ -83,7 +83,7 @@ class Levels:
         return due
 
     def spend(self, amounts: Amounts, as_of: float) -> None:
-        """Take them as of that time: what found no room before it is lost, but for the slack."""
+        """Take the amounts as of that time: time that found no room before it is lost, but for the slack."""
         full_at = self.full_at
         for i, amount in enumerate(amounts):
             least = as_of - self._slack[i]
@@ -96,7 +96,7 @@ class Levels:
         return [max(full_at, time - slack) for full_at, slack in zip(self.full_at, self._slack, strict=True)]
 
     def take(self, amounts: Amounts) -> None:
-        """Take them; below zero they go back."""
+        """Take the amounts; amounts below zero go back."""
         self.full_at = [
             full_at + amount * per
             for full_at, amount, per in zip(self.full_at, amounts, self.per, strict=True)

@@ -48,7 +48,7 @@ class Borrower:
         self.reported = False
 
     def leak(self, time: float) -> Leak:
-        """Describe it."""
+        """Describe the loan."""
         return Leak(self._task, time - self.since, "".join(reversed(self._stack.format())))
 
 

@@ -100,7 +100,7 @@ class SingleFlight(AsyncBlock, AsyncContextManagerMixin):
     """
 
     def __init__(self) -> None:
-        """Make one, with nothing under way; outside a running loop too."""
+        """Make an object with no call under way; outside a running loop too."""
         self._flights: dict[Hashable, _Flight] = {}
         self._reporter = Reporter()
         self._upkeep: Upkeep | None = None

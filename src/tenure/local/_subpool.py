@@ -137,7 +137,7 @@ class SlotQueue(Generic[K, T]):
             heappush(self._heap, (number, subpool))
 
     def forget(self, subpool: SubPool[K, T]) -> None:
-        """Note that it wants none."""
+        """Note that a subpool wants no slot."""
         self._wanting.discard(subpool)
         if not self._wanting:
             self._heap.clear()

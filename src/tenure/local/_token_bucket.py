@@ -131,7 +131,7 @@ class TokenBucket(AsyncBlock):
     def __new__(
         cls, rate: float | None = None, burst: float = 1, *, limits: Sequence[Limit] | None = None
     ) -> Self:
-        """Make one with a rate, or one with limits."""
+        """Make a bucket with a rate, or a bucket with limits."""
         del rate, burst
         of_limits = limits is not None and cls is TokenBucket
         return super().__new__(cast("type[Self]", _OfLimits) if of_limits else cls)
@@ -438,7 +438,9 @@ class TokenBucket(AsyncBlock):
         self._full_at = max(self._full_at, time) + seconds
 
     async def look(self) -> LimiterState:
-        """Return what may be taken at once, and when something may; tasks that wait come first. A checkpoint."""
+        """Return the amounts that may be taken at once, and when some may; tasks that wait come first. A
+        checkpoint.
+        """
         await checkpoint()
         time = now()
         held_off = max(0.0, self._held_until - time)

@@ -128,7 +128,7 @@ class Acquisitions:
             session.lose("gone")
 
     def release(self, request: AcquireRequest, name: str, session: Session) -> PendingRelease:
-        """Release what was granted under this name, or leave the queue. Synchronous; nothing can stop it."""
+        """Release the hold of this name, or leave the queue. Synchronous; nothing can stop it."""
         self.by_name.pop(name, None)
         return PendingRelease(request.undo(name), session)
 
@@ -254,7 +254,7 @@ class Acquisition(Held):
         self._forget()
 
     def withdraw(self) -> PendingRelease:
-        """End it and undo it, synchronously, but not before the engine has answered to what was asked.
+        """End the attempt and undo it, synchronously, but not before the engine has answered the request.
 
         So the two are never in one batch: sent again, that would ask anew for what has just been undone.
         """

@@ -36,7 +36,7 @@ class Block(Protocol):
         ...
 
     def cancel(self, *, native: bool = False) -> None:
-        """Cancel it, unless it was."""
+        """Cancel the block, unless it was cancelled."""
         ...
 
 

@@ -67,7 +67,7 @@ class LeakCheck:
             self._refuse(left)
 
     async def __aenter__(self) -> Self:
-        """Note what is there.
+        """Note the present objects.
 
         Cancellation: does not wait, so it cannot be cancelled.
         """

@@ -101,7 +101,7 @@ class _Demo:
         self._finished = False
 
     async def run(self) -> int:
-        """Show it, and return the exit code. Cancellation: all processes are ended."""
+        """Show the demo, and return the exit code. Cancellation: all processes are ended."""
         with ExitStack() as processes:
             processes.callback(self._fleet.end)
             async with open_post(self._folder) as store:

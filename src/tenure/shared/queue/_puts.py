@@ -140,7 +140,7 @@ class Producers:
         self.on_found(name)
 
     def on_found(self, name: str) -> None:
-        """The engine has a producer in its line. A producer that is unknown here is sent away."""
+        """Send away a producer in the engine's line that is unknown here."""
         requests = (*self._queued.values(), *self._sent, *self._gathered)
         if all(request.request.producer != name for request in requests):
             self._withdraw(name)

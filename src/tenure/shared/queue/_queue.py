@@ -104,7 +104,7 @@ def _parts(portion: list[int], tasks: Sequence[NewTask]) -> list[list[int]]:
 
 
 def check_queue(queue: object) -> None:
-    """Refuse what is no queue. Raises `TypeError`."""
+    """Refuse any object but a queue. Raises `TypeError`."""
     if not isinstance(queue, WorkQueue):
         raise TypeError(f"queue must be a WorkQueue, not {type(queue).__name__}")
 

@@ -198,7 +198,9 @@ class Schedule(Generic[P]):
         return _State(StoredCursor(stored), cursor["tick"], counts.now)
 
     async def _step(self) -> None:
-        """Put what is due, or wait for it and return; time is read anew before anything is put."""
+        """Put the ticks that are due, or wait for the next and return; time is read anew before anything is
+        put.
+        """
         state = await self._look()
         if state.tick is None:
             await self._put(None, state.now, None)

@@ -160,7 +160,7 @@ class Task(Guarded, Held, Generic[P_co]):
         return decode_meta(self._meta)
 
     def set_result(self, value: Any) -> None:
-        """Set what `queue.result(task_id)` returns once the task is done; the last call counts.
+        """Set the value that `queue.result(task_id)` returns once the task is done; the last call counts.
 
         Raises `PayloadTooLarge`, and what the codec raises for a value that it cannot express.
         """
@@ -342,7 +342,7 @@ class Task(Guarded, Held, Generic[P_co]):
         self._session.drop(self)
 
     def report_loss(self, refused: str) -> None:
-        """Report that its verdict was not accepted, and why."""
+        """Report the reason why the verdict was not accepted."""
         error, self._error = self._error or LeaseLost(self._name, refused), None
         self._session.report_loss("task.lost", refused, **self._about(self._seconds()), error=error)
 

@@ -92,7 +92,7 @@ class Walker(Protocol):
         ...
 
     async def send(self, *operations: Operation[Any]) -> list[Any]:
-        """Send them to both engines, and return the answers of the reference."""
+        """Send operations to both engines, and return the answers of the reference."""
         ...
 
     async def advance(self, seconds: float) -> None:
@@ -540,7 +540,7 @@ async def exchange(d: Draw) -> None:
 
 
 async def work(d: Draw) -> None:
-    """Settle what this session took lately, and take more."""
+    """Settle the tasks that this session took lately, and take more."""
     session, queue = d.session(), d.queue()
     verdicts, delay = d.some(1, 4, d.verdict), d.delay()
     mine = [taken for taken in d.walk.taken if taken[:2] == (session, queue)][-2 * len(verdicts) :]
