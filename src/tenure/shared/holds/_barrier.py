@@ -146,9 +146,9 @@ class Barrier:
 
     async def _after_the_loss(self, attempt: Acquisition) -> ArrivalAnswer:
         """The session is lost: what has become of the arrival. GONE: it never was one."""
-        untouched, waited = attempt.untouched, attempt.queued
+        never_applied, waited = attempt.never_applied, attempt.queued
         attempt.end()
-        if untouched:
+        if never_applied:
             return Reply.GONE
         answer = await self._store.call(Withdraw(self._request.key, attempt.name))
         if answer is not Reply.UNKNOWN:
