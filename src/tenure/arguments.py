@@ -147,7 +147,7 @@ class AsyncBlock:
 
     if not TYPE_CHECKING:
         _instead = ""
-        """For synchronous code."""
+        """The code to write instead in synchronous programs."""
 
         def __enter__(self) -> NoReturn:
             """Refuse."""

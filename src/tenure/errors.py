@@ -97,7 +97,7 @@ class EngineError(TenureError):
 
 
 class CapacityMismatch(TenureError):
-    """Somebody uses this name with another capacity: `stored` is in force, `asked` was asked for."""
+    """The name is in use with another capacity: `stored` is in force, `asked` was asked for."""
 
     def __init__(self, key: str, *, asked: int, stored: int) -> None:
         super().__init__(f"{key}: asked for a capacity of {asked}, but {stored} is in force")
@@ -152,7 +152,7 @@ class DuplicateTask(TenureError):
 
 
 class ResultUnavailable(TenureError):
-    """There is no result of this task: it was never put, was purged or its result has expired.
+    """The task has no result: it was never put, was purged or its result has expired.
 
     Or it was put into another store: each `open_store("memory:")` is one of its own.
     """
@@ -213,7 +213,9 @@ class PoolTimeout(TenureError, TimeoutError):
 
 
 class WouldExceedDeadline(TenureError):
-    """Refused at once, since the wait of `delay` seconds would outlast the caller's deadline. Nothing was booked."""
+    """The call was refused at once, since a wait of `delay` seconds would outlast its deadline. Nothing was
+    booked.
+    """
 
     def __init__(self, key: str, delay: float) -> None:
         super().__init__(f"{key}: a wait of {delay:.3g} s would outlast the deadline")

@@ -34,12 +34,12 @@ Cost = float | Mapping[str, float]
 """A cost: a number of the usual unit, or a number for each unit."""
 
 _FASTEST = 1e12
-"""Per second: engines count in microseconds, and cannot distinguish what comes faster."""
+"""The fastest rate per second: engines count in microseconds, and cannot distinguish what comes faster."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """On average at most `rate` of a unit in `per` seconds, and up to `burst` at once after a pause.
+    """A limit: on average at most `rate` of a unit in `per` seconds, and up to `burst` at once after a pause.
 
     `burst` is `rate` by default, 1 at least.
     """
@@ -85,7 +85,7 @@ class Available(float):
     _amounts: Mapping[str, float]
 
     def __new__(cls, amount: float, amounts: Mapping[str, float]) -> Self:
-        """Make it from the amount of the usual unit and the amounts of all units."""
+        """Make an amount from the amount of the usual unit and the amounts of all units."""
         self = super().__new__(cls, amount)
         self._amounts = amounts
         return self
@@ -228,7 +228,7 @@ class Spending:
         return {**self._booked, **self._named}
 
     def correct(self, cost: Cost) -> None:
-        """Set what it really cost. Units that are not named stay as booked.
+        """Set the real cost. Units that are not named stay as booked.
 
         The difference is booked or given back when the block ends. A cost above the burst is allowed: later
         calls wait longer, by at most 1e9 seconds (31 years) however many corrections there are. Of several corrections
@@ -266,7 +266,7 @@ class SpendingBlock(AsyncBlock, NotAwaited, AbstractAsyncContextManager[Spending
         self._booked: tuple[B] | None = None
 
     async def __aenter__(self) -> Spending:
-        """Book it, and wait until it is due."""
+        """Book the cost, and wait until it is due."""
         if self._entered:
             raise RuntimeError(f"{self._name}: this block was entered before; make a new one")
         self._entered = True

@@ -7,7 +7,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tenure.arguments import LONGEST
-from tenure.engine import ROUNDING, Booking, Limiter, RateLimit, RefundRequest, Spend, SpendRequest, within
+from tenure.engine import (
+    ROUNDING,
+    Booking,
+    Limiter,
+    RateLimit,
+    RefundRequest,
+    Spend,
+    SpendRequest,
+    clamp_durations,
+)
 from tenure.errors import EngineError
 
 NOW = 100.0
@@ -39,7 +48,7 @@ def test_a_delay_of_less_than_the_rounding_is_none(over, delay):
 
 def test_no_booking_takes_longer_than_the_longest_duration():
     limits = (RateLimit("", 1e-9, 1.0), RateLimit("x", 1.0, 1e300))
-    operation = within(Spend("s", 1, "k", (SpendRequest((1e300, 1.0)),), limits))
+    operation = clamp_durations(Spend("s", 1, "k", (SpendRequest((1e300, 1.0)),), limits))
     assert operation.requests[0].costs == (1e-9 * LONGEST, 1.0)
     assert [limit.burst for limit in operation.limits] == [1.0, LONGEST]
 
@@ -47,13 +56,13 @@ def test_no_booking_takes_longer_than_the_longest_duration():
 @pytest.mark.parametrize("costs", [(), (1.0, 2.0)])
 def test_there_is_one_cost_for_each_limit(costs):
     with pytest.raises(EngineError, match="one amount for each limit"):
-        within(Spend("s", 1, "k", (SpendRequest(costs),), (RateLimit("", 1.0, 1.0),)))
+        clamp_durations(Spend("s", 1, "k", (SpendRequest(costs),), (RateLimit("", 1.0, 1.0),)))
 
 
 @pytest.mark.parametrize("rate", [0.0, -1.0, float("inf"), float("nan")])
 def test_a_rate_is_a_number_above_zero(rate):
     with pytest.raises(EngineError, match="above zero"):
-        within(Spend("s", 1, "k", (), (RateLimit("", rate, 1.0),)))
+        clamp_durations(Spend("s", 1, "k", (), (RateLimit("", rate, 1.0),)))
 
 
 @pytest.mark.parametrize(

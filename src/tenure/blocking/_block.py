@@ -118,7 +118,7 @@ class Block(SyncBlock, NotAwaited, Caller):
         self._left = False
 
     def __enter__(self) -> Any:
-        """Obtain it. Raises what the asynchronous block raises.
+        """Obtain the hold. Raises what the asynchronous block raises.
 
         If this thread is interrupted meanwhile, nothing is held and no place is kept.
         """
@@ -142,7 +142,9 @@ class Block(SyncBlock, NotAwaited, Caller):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool | None:
-        """Give it back. Raises `LeaseLost` if it was lost and the body did not raise something of its own."""
+        """Give the hold back. Raises `LeaseLost` if it was lost and the body did not raise something of its
+        own.
+        """
         hold = self.request
         if not isinstance(hold, Hold) or not self._entered or self._left:
             raise RuntimeError(f"this block was {'left before' if self._left else 'not entered'}")

@@ -62,7 +62,7 @@ class Lease:
         `key` is where the newest token is kept, by default "fence:" and what is held. Raises as `sql_guard` does."""
 
     def remaining(self) -> float:
-        """For how many seconds the lease would last if no further renewal came through; 0 once it is over."""
+        """The seconds for which the lease would last if no further renewal came through; 0 once it is over."""
 
     def check(self) -> None:
         """Raise `LeaseLost` if the lease is lost, its time has passed, or the block was left ("released").
@@ -124,7 +124,7 @@ class Task(Generic[P_co]):
         """The texts that the producer sent along with the payload."""
 
     def set_result(self, value: Any) -> None:
-        """Set what `queue.result(task_id)` returns once the task is done; the last call counts.
+        """Set the value that `queue.result(task_id)` returns once the task is done; the last call counts.
 
         Raises `PayloadTooLarge`, and what the codec raises for a value that it cannot express."""
 
@@ -183,7 +183,7 @@ class Lock:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Give it back. Raises `LeaseLost` if it was lost and the body did not raise something of its own.
+        """Give the lock back. Raises `LeaseLost` if it was lost and the body did not raise something of its own.
 
         Interruption: giving back goes on by itself; only the wait for its acknowledgement ends."""
 
@@ -241,7 +241,7 @@ class RWLock:
         """The holders of the lock (a weight of 1 is a reader) and its waiters."""
 
     def break_holder(self, token: int) -> bool:
-        """Take what was granted with this token from its holder; see `Lock.break_holder`.
+        """Take the hold that was granted with this token from its holder; see `Lock.break_holder`.
 
         Interruption: it may or may not be applied."""
 
@@ -269,12 +269,12 @@ class Semaphore:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Give it back. Raises `LeaseLost` if it was lost and the body did not raise something of its own.
+        """Give the permit back. Raises `LeaseLost` if it was lost and the body did not raise something of its own.
 
         Interruption: giving back goes on by itself; only the wait for its acknowledgement ends."""
 
     def hold(self, permits: int = 1, timeout: float | None = None) -> AbstractContextManager[Lease, None]:
-        """Hold that many permits for a block, all or none, `with semaphore.hold(2) as lease`.
+        """Hold so many permits for a block, all or none, `with semaphore.hold(2) as lease`.
 
         `timeout` in seconds limits the wait (None: for ever; 0: one try). Entering raises `AcquireTimeout`,
         `CapacityMismatch`, `StoreClosed`, `EngineError`; leaving raises `LeaseLost`.
@@ -291,7 +291,7 @@ class Semaphore:
         """The holders of permits and the waiters, and since when."""
 
     def break_holder(self, token: int) -> bool:
-        """Take what was granted with this token from its holder; see `Lock.break_holder`.
+        """Take the hold that was granted with this token from its holder; see `Lock.break_holder`.
 
         Interruption: it may or may not be applied."""
 
@@ -364,7 +364,7 @@ class RateLimiter:
         Interruption: the limiter may be held off or not."""
 
     def look(self) -> LimiterState:
-        """Return what may be spent at once, and when something may. Raises `StoreClosed`, `EngineError`."""
+        """Return the amounts that may be spent at once, and when some may. Raises `StoreClosed`, `EngineError`."""
 
 class WorkQueue(Generic[P]):
     """Tasks to be taken by anybody: delivered at least once, and completed once on record.
@@ -551,7 +551,7 @@ class WorkQueue(Generic[P]):
         result that the codec refuses."""
 
     def get(self, task_id: int = 0, *, key: str | None = None) -> TaskRecord[P] | None:
-        """All that is known of a task, by its id, or of the one that has that `key`; None if it is not known.
+        """The record of a task, by its id, or of the task that has that `key`; None if it is not known.
 
         Raises `StoreClosed`, `EngineError`."""
 

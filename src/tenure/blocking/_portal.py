@@ -389,7 +389,7 @@ def _before_fork() -> None:
 
 
 def _forget() -> None:
-    """In a child: begin anew. The threads of the parent are not here."""
+    """Begin anew in a child, which lacks the threads of the parent."""
     _of_parents.append(_process.portal)
     _process.__init__()
 

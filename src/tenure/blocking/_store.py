@@ -97,7 +97,7 @@ class Store(SyncBlock, Handle):
         return f"<blocking.Store {self.url}{' closed' if self.closed else ''}>"
 
     def __enter__(self) -> Self:
-        """Open it. Raises `StoreUnavailable`, `EngineError`."""
+        """Open the store. Raises `StoreUnavailable`, `EngineError`."""
         if self._entered:
             raise RuntimeError("a store can be entered only once; call open_store again")
         self._entered = True
@@ -111,11 +111,11 @@ class Store(SyncBlock, Handle):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Close it."""
+        """Close the store."""
         self.close()
 
     def close(self) -> None:
-        """Close it, and the connection if no other store shares that; also if it is closed already.
+        """Close the store, and the connection if no other store shares that; also if the store is closed already.
 
         Calls that wait get `StoreClosed`. Leases end as when an asynchronous store is closed: they are given back when
         their blocks are left, or when `close_timeout` has passed, for which this waits: nothing can end the body of

@@ -1,4 +1,4 @@
-"""From `module:function` to something that can be called for each task."""
+"""The way from `module:function` to a callable for each task."""
 
 from __future__ import annotations
 

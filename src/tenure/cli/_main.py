@@ -1,4 +1,4 @@
-"""From the words of the command line to an exit code."""
+"""The way from the words of the command line to an exit code."""
 
 from __future__ import annotations
 

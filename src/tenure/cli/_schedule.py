@@ -1,4 +1,4 @@
-"""`tenure schedule`: schedules listed, their next ticks, and a task of one put by hand."""
+"""`tenure schedule`: schedules listed, their next ticks, and a task put by hand."""
 
 from __future__ import annotations
 

@@ -53,9 +53,9 @@ earliest expiry or due time that could help.
 Tokens. Each grant and each taking carries a token: `max(last + 1, engine time in microseconds)`. Tokens rise over the
 whole engine and outlive what they were granted for. Whatever a stale holder sends is refused by its token.
 
-Time is the engine's. Only durations, in seconds, cross the wire; one that is longer than `LONGEST` counts as `LONGEST`,
-and an operation with one that is not a number fails alone, with an `EngineError` (`within`). Payloads, results,
-progress, failures, values and metadata are bytes to an engine.
+Time is the engine's. Only durations, in seconds, cross the wire; a duration longer than `LONGEST` counts as `LONGEST`,
+and an operation with a NaN fails alone, with an `EngineError` (`clamp_durations`). Payloads, results, progress,
+failures, values and metadata are bytes to an engine.
 """
 
 from types import FunctionType
@@ -113,7 +113,7 @@ from ._counters import (
     Withdraw,
 )
 from ._durations import (
-    within,
+    clamp_durations,
 )
 from ._engine import Engine
 from ._enlisting import (
@@ -321,9 +321,9 @@ __all__ = (
     "Waiting",
     "Withdraw",
     "after_verdict",
+    "clamp_durations",
     "handlers",
     "how_many_to_forget",
-    "within",
     "without_verdict",
 )
 

@@ -75,7 +75,7 @@ class Granted:
 
 @value
 class Queued:
-    """You are in the queue, at `place` or before; ask again after `ask_again_in` seconds without a hint."""
+    """The holder is in the queue, at `place` or before; ask again after `ask_again_in` seconds without a hint."""
 
     place: int
     ask_again_in: float
@@ -99,7 +99,7 @@ class Claimed:
 
 @value
 class Waiting:
-    """You have arrived at the barrier and wait for the rest of this generation; `born`: see `BarrierStatus`."""
+    """The participant has arrived and waits for the rest of this generation; `born`: see `BarrierStatus`."""
 
     generation: int
     ask_again_in: float
@@ -108,7 +108,7 @@ class Waiting:
 
 @value
 class Tripped:
-    """All parties of the generation have arrived; you were number `place` (from 0)."""
+    """All parties of the generation have arrived; this participant was number `place` (from 0)."""
 
     generation: int
     place: int

@@ -63,7 +63,7 @@ class Batches:
             self._start()
 
     def open(self, start: Callable[[], object]) -> None:
-        """From now on call `start()` when there is something to take, and nothing is under way."""
+        """Call `start()` from now on when there is something to take, and nothing is under way."""
         self._start = start
 
     def take(self) -> list[Operation[Any]]:
@@ -73,7 +73,7 @@ class Batches:
         return [operation for operation, _ in self._carried]
 
     def answer(self, answers: Sequence[Any]) -> None:
-        """Answer what was taken, and go on with what waits."""
+        """Answer the operations that were taken, and go on with those that wait."""
         answered = list(zip(self._carried, answers, strict=True))
         self._carried = []
         for (_, on_answer), answer in answered:
@@ -88,7 +88,9 @@ class Batches:
         self.answer([answer] * len(self._carried))
 
     def fail(self, problem: StoreUnavailable) -> None:
-        """Answer what was taken with the problem, and what waits with `NotSent`: it must not overtake the former."""
+        """Answer the taken operations with the problem, and the waiting ones with `NotSent`: they must not
+        overtake the former.
+        """
         carried, self._carried = self._carried, []
         waiting, self._waiting = self._waiting, deque()
         self._started = self.busy = False

@@ -113,7 +113,9 @@ class ReadLimiter(Operation["LimiterStatus"]):
 
 @value
 class LimiterStatus:
-    """For how long it is held off from now on; `held` as in `Spending`; what is booked of each limit, as an amount."""
+    """The state of a limiter: the seconds for which it is held off, `held` as in `Spending`, and the booked amount
+    of each limit.
+    """
 
     held_off: float
     held: float

@@ -21,7 +21,7 @@ from ._tasks import Exchange, Move, NewTask, OnDuplicate, Put, PutRequest, SetGr
 T = TypeVar("T")
 
 
-def within(operation: T) -> T:
+def clamp_durations(operation: T) -> T:
     """The operation with no duration longer than `LONGEST`. Raises `EngineError` for a duration of NaN."""
     bound = _BOUNDS.get(type(operation))
     return operation if bound is None else bound(operation)

@@ -38,7 +38,7 @@ OPERATIONS: dict[str, tuple[type[Operation[Any]], ...]] = {
     "barriers": (Arrive, Withdraw, ResetBarrier, Arrivals),
     "introspection": (ListKeys, DescribeSession, CheckHealth),
 }
-"""All operations, by family."""
+"""The operations by family."""
 
 
 def handlers(**families: object) -> dict[type[Any], Callable[[Any], Any]]:

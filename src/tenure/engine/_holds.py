@@ -44,14 +44,14 @@ class Ask(Operation["HoldStatuses | Reply"]):
 
 @value
 class HoldStatuses:
-    """For each holder asked for: Granted, Queued, or UNKNOWN."""
+    """The answers, one for each holder asked for: Granted, Queued, or UNKNOWN."""
 
     answers: tuple[HoldAnswer, ...]
 
 
 @value
 class Release(Operation[Reply]):
-    """Release what the holder has, or leave the queue. -> RELEASED, LEFT, UNKNOWN, MORE; needs no live session."""
+    """Release a hold, or leave the queue. -> RELEASED, LEFT, UNKNOWN, MORE; needs no live session."""
 
     key: str
     holder: str

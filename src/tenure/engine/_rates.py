@@ -32,7 +32,7 @@ class Limiter:
     held_until: float = 0.0
     """Engine's time."""
     held: float = 0.0
-    """For how long it was held off in all, up to `held_until`."""
+    """The seconds for which the limiter was held off in all, up to `held_until`."""
     last_due: float = 0.0
     """The time at which the last waiting caller is due, on the limiter's clock."""
     booked: dict[str, Booked] = field(default_factory=dict[str, Booked])
@@ -102,7 +102,7 @@ class Limiter:
                 self.booked[limit.name] = Booked(time + debt, booked.rate)
 
     def hold_off(self, seconds: float, now: float) -> bool:
-        """Hold it off for so many seconds; returns False if it is held off for longer already."""
+        """Hold the limiter off for so many seconds; returns False if it is held off for longer already."""
         begin, end = max(now, self.held_until), now + seconds
         if end <= begin:
             return False
@@ -117,7 +117,7 @@ class Limiter:
         return LimiterStatus(max(0.0, self.held_until - now), self.held, debts)
 
     def _ahead(self, limit: RateLimit, time: float) -> float:
-        """For how many seconds from that time on a limit is booked, at its rate of today."""
+        """The seconds from `time` on for which a limit is booked, at its rate of today."""
         booked = self.booked.get(limit.name)
         if booked is None or booked.end <= time:
             return 0.0

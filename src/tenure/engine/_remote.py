@@ -91,7 +91,7 @@ class Remote(Engine):
     # for the engine to implement
 
     def _listen(self, process: str) -> None:
-        """Receive what is published for a process, on each connection that is made from now on."""
+        """Receive the messages for a process, on each connection that is made from now on."""
         raise NotImplementedError
 
     async def _listening(self, process: str) -> None:

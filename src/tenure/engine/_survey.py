@@ -66,7 +66,7 @@ class SessionPage:
 
 @value
 class DescribeSession(Operation[SessionPage | Reply]):
-    """Lists what a session has and what it waits for. -> SessionPage, UNKNOWN (it has ended), MORE
+    """Lists the holds, items and waits of a session. -> SessionPage, UNKNOWN (it has ended), MORE
 
     Returns at most `limit` items a page, in the order of `FAMILIES`, within a family in engine order. To page, pass the
     previous `next` as `after`. What is there from the first page to the last is listed once; what comes or goes

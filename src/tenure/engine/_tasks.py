@@ -85,7 +85,9 @@ class Conflict(NamedTuple):
 
 
 class Accepted(NamedTuple):
-    """For each task of the request its id, the id of the task that is kept or replaced, or the duplicate in its way."""
+    """The result for each task of the request: its id, the id of the task that is kept or replaced, or the
+    duplicate in its way.
+    """
 
     ids: tuple[int | Duplicate, ...]
 

@@ -49,7 +49,7 @@ class Blocked:
     seconds: float
     """The duration in seconds; up to a fifth of the threshold too much, as it was seen from outside."""
     stack: str
-    """All of the task's stack, the innermost line last."""
+    """The task's whole stack, the innermost line last."""
 
     def __str__(self) -> str:
         return f"task {self.task!r} blocked the loop for {self.seconds:.3f} s at {self.line}\n{self.stack}"
@@ -143,7 +143,7 @@ class BlockingWatch(AsyncBlock):
         self._thread.join()
 
     def statistics(self) -> BlockingWatchStatistics:
-        """Return what was seen so far."""
+        """Return the blocks that were seen so far."""
         return self._seen
 
     def __repr__(self) -> str:

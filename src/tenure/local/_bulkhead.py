@@ -32,7 +32,7 @@ class BulkheadKindStatistics:
     """The calls of one kind in a `Bulkhead` at one moment."""
 
     share: float
-    """Its share, as it was given."""
+    """The kind's share, as it was given."""
     in_use: int
     """The number of calls inside."""
     tasks_waiting: int

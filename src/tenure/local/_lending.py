@@ -65,14 +65,14 @@ class Lending(PoolLifecycle, Generic[T, W, E]):
         self._closed = self._timeouts = self._refused = 0
 
     def leaks(self) -> tuple[Leak, ...]:
-        """Describe what is lent for longer than `leak_after`: to which task, for how long, taken where."""
+        """Describe the loans that last longer than `leak_after`: to which task, for how long, taken where."""
         return self._loans.leaks()
 
     # what a pool decides
 
     @abstractmethod
     def _take(self, want: W) -> E | None:
-        """Lend what can be had at once."""
+        """Lend a resource if one can be had at once."""
 
     @abstractmethod
     async def _stand_in_line(self, want: W) -> E:
@@ -88,10 +88,10 @@ class Lending(PoolLifecycle, Generic[T, W, E]):
 
     @abstractmethod
     def _slot_is_free(self, entry: E, reason: str) -> None:
-        """Give the slot of a closed one to the next task in need of it."""
+        """Give the slot of a closed entry to the next task in need of it."""
 
     async def _before_closing(self, entry: E, reason: str) -> None:
-        """Do what is to be done before one is closed. Cancellation: passed on."""
+        """Prepare the closing of an entry. Cancellation: passed on."""
 
     def _look_over_idle(self, time: float) -> None:
         """Begin to check what is due for it."""
@@ -184,7 +184,7 @@ class Lending(PoolLifecycle, Generic[T, W, E]):
     # closing, many at a time
 
     def _drop(self, entry: E, reason: str) -> None:
-        """Close one; nothing happens if it was closed already, under its borrower's hands."""
+        """Close an entry; nothing happens if it was closed already, under its borrower's hands."""
         if self._state.drop(entry):
             self._start("pool closer", self._end, entry, reason)
 
@@ -244,7 +244,7 @@ class Loan(AsyncBlock, NotAwaited, AbstractAsyncContextManager[T]):
         self._borrower: Borrower | None = None
 
     async def __aenter__(self) -> T:
-        """Borrow one. Cancellation: nothing is borrowed."""
+        """Borrow a resource. Cancellation: nothing is borrowed."""
         if self._entered:
             raise RuntimeError("the result of acquire() is for one block: call it again for another")
         self._entered = True
@@ -266,7 +266,7 @@ class Loan(AsyncBlock, NotAwaited, AbstractAsyncContextManager[T]):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Give it back. Cancellation: not cancelled, but see the pool's `acquire`."""
+        """Give the resource back. Cancellation: not cancelled, but see the pool's `acquire`."""
         entry, self._entry = self._entry, None
         if entry is None:
             raise RuntimeError("nothing was borrowed by this block, or it was left already")

@@ -18,11 +18,11 @@ class Returned(Generic[T]):
     __slots__ = ("_value",)
 
     def __init__(self, value: T) -> None:
-        """Keep what was returned."""
+        """Keep the return value."""
         self._value = value
 
     def result(self) -> T:
-        """Return what the call has returned."""
+        """Return the value that the call has returned."""
         return self._value
 
 
@@ -35,13 +35,13 @@ class Failed:
     __slots__ = ("_traceback", "error")
 
     def __init__(self, error: BaseException) -> None:
-        """Keep what was raised, in the `except` block that caught it."""
+        """Keep the exception, in the `except` block that caught it."""
         self.error = error
         # without the frame that has caught it, and holds this object
         self._traceback = error.__traceback__ and error.__traceback__.tb_next
 
     def result(self) -> object:
-        """Raise what the call has raised."""
+        """Raise the exception that the call has raised."""
         error = self.error.with_traceback(self._traceback)
         try:
             raise error

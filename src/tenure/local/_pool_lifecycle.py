@@ -56,7 +56,7 @@ class PoolLifecycle(AsyncBlock, AsyncContextManagerMixin):
 
     @abstractmethod
     def _start_jobs(self) -> None:
-        """Start what runs as long as the pool is open."""
+        """Start the jobs that run as long as the pool is open."""
 
     @abstractmethod
     def _begin_closing(self) -> None:
@@ -64,7 +64,7 @@ class PoolLifecycle(AsyncBlock, AsyncContextManagerMixin):
 
     @abstractmethod
     def _close_lent(self) -> None:
-        """Close what is lent under its borrowers' hands."""
+        """Close the lent resources under their borrowers' hands."""
 
     # what it gets for that
 

@@ -29,7 +29,7 @@ class Leak:
     task: str
     """The name of the task that took it."""
     seconds: float
-    """For how long it has been lent."""
+    """The seconds since the resource was lent."""
     where: str
     """The place of the call: the innermost frames, as a traceback prints them."""
 
@@ -48,7 +48,7 @@ class Borrower:
         self.reported = False
 
     def leak(self, time: float) -> Leak:
-        """Describe it."""
+        """Describe the loan."""
         return Leak(self._task, time - self.since, "".join(reversed(self._stack.format())))
 
 

@@ -76,12 +76,14 @@ class PoolState(Generic[E]):
 
     @property
     def surplus(self) -> bool:
-        """There are more than `max_size`, which was made smaller, even when those that are being closed are gone."""
+        """True if there are more than `max_size`, which was made smaller, even without the resources being
+        closed.
+        """
         return self.size - self.closing > self.max_size
 
     @property
     def short(self) -> bool:
-        """There are, or will be, fewer than `min_size`."""
+        """True if there are, or will be, fewer than `min_size`."""
         return self.size - self.closing < self.min_size
 
     def expiry(self, now: float) -> float:
@@ -89,7 +91,7 @@ class PoolState(Generic[E]):
         return now + self._max_lifetime * (1 - JITTER * random())
 
     def add(self, entry: E) -> None:
-        """Put a new one into the slot in which it was created; it is lent."""
+        """Put a new entry into the slot in which it was created; it is lent."""
         self.creating -= 1
         self.lent[entry] = None
 
@@ -121,7 +123,9 @@ class PoolState(Generic[E]):
         self.idle.move_to_end(entry, last=False)
 
     def drop(self, entry: E) -> bool:
-        """Take one out, to be closed; its slot is in use until `closing` is counted down. False if it was out."""
+        """Take an entry out, to be closed; its slot is in use until `closing` is counted down. False if it was
+        out.
+        """
         for where in (self.lent, self.idle):
             if entry in where:
                 del where[entry]

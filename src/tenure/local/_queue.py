@@ -68,7 +68,7 @@ class _Queue(Generic[T]):
     # putting
 
     def _put_now(self, item: T, priority: int) -> bool:
-        """Put it, if there is room."""
+        """Put the item, if there is room."""
         if self._closed:
             raise ClosedResourceError
         backlog = self._backlog

@@ -42,7 +42,7 @@ class SingleFlightStatistics:
     """The state of a `SingleFlight` at one moment."""
 
     flights: int
-    """For how many keys a call runs, or is being cancelled."""
+    """The number of keys for which a call runs, or is being cancelled."""
     tasks_waiting: int
     """The number of tasks that wait for a flight, the first callers included."""
 
@@ -100,7 +100,7 @@ class SingleFlight(AsyncBlock, AsyncContextManagerMixin):
     """
 
     def __init__(self) -> None:
-        """Make one, with nothing under way; outside a running loop too."""
+        """Make an object with no call under way; outside a running loop too."""
         self._flights: dict[Hashable, _Flight] = {}
         self._reporter = Reporter()
         self._upkeep: Upkeep | None = None

@@ -53,7 +53,7 @@ class Want(NamedTuple, Generic[K, T]):
 
 
 class SubPool(Generic[K, T]):
-    """All of one key; the pool forgets it when it is empty.
+    """The entries and waiters of one key; the pool forgets the subpool when it is empty.
 
 
     Thread safety: none; all on the thread of one loop.
@@ -82,7 +82,7 @@ class SubPool(Generic[K, T]):
 
     @property
     def empty(self) -> bool:
-        """There is no resource and no waiter."""
+        """True if there is no resource and no waiter."""
         return not self.slots and not self.line
 
     def held_up(self, slots: int, exclusive: bool) -> int:
@@ -137,7 +137,7 @@ class SlotQueue(Generic[K, T]):
             heappush(self._heap, (number, subpool))
 
     def forget(self, subpool: SubPool[K, T]) -> None:
-        """Note that it wants none."""
+        """Note that a subpool wants no slot."""
         self._wanting.discard(subpool)
         if not self._wanting:
             self._heap.clear()

@@ -373,7 +373,9 @@ class TokenBucket(AsyncBlock):
             self._set_alarm()
 
     async def look(self) -> LimiterState:
-        """Return what may be taken at once, and when something may; tasks that wait come first. A checkpoint."""
+        """Return the amounts that may be taken at once, and when some may; tasks that wait come first. A
+        checkpoint.
+        """
         await checkpoint()
         time = now()
         return self._level.state(self._ahead(), time, time <= self._late_until, self._held_until)

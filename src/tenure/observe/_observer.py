@@ -27,7 +27,7 @@ class Observer(Protocol):
 
 
 def check_observer(observer: Observer | None) -> Observer | None:
-    """Return it. Raises `TypeError` for what is no observer: it would fail at each event."""
+    """Return the observer. Raises `TypeError` for any other object: it would fail at each event."""
     if observer is not None and not callable(getattr(observer, "notice", None)):
         raise TypeError(f"observer must have a method notice(event, **fields), which {observer!r} has not")
     return observer

@@ -23,6 +23,6 @@ class Observers:
         """The `tracing` of the first observer that has it."""
 
     def notice(self, event: str, /, **fields: object) -> None:
-        """Notify them."""
+        """Notify the observers."""
         for observer in self._observers:
             observer.notice(event, **fields)

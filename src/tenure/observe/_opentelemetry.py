@@ -54,7 +54,7 @@ class OpenTelemetryObserver:
                 make(f"{self._prefix}.{name}", [self._observe(sample.name)], unit, sample.help)
 
     def unwatch(self, source: Source) -> None:
-        """Offer them no more."""
+        """Offer the source's figures no more."""
         self._sources = tuple(each for each in self._sources if each is not source)
 
     def _observe(self, name: str) -> Callable[[object], Iterator[Any]]:

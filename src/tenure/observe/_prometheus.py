@@ -52,7 +52,7 @@ class PrometheusObserver:
             self._registry.register(self)
 
     def unwatch(self, source: Source) -> None:
-        """Offer them no more."""
+        """Offer the source's figures no more."""
         watched, self._sources = self._sources, tuple(each for each in self._sources if each is not source)
         if watched and not self._sources:
             self._registry.unregister(self)

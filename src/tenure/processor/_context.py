@@ -44,7 +44,7 @@ class MeasuredLock(AsyncBlock, NotAwaited):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Give it back. Raises `LeaseLost` if it was lost and the body did not raise something of its own.
+        """Give the lock back. Raises `LeaseLost` if it was lost and the body did not raise something of its own.
 
         Cancellation: giving back goes on by itself; only the wait for its acknowledgement ends.
         """

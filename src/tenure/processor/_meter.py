@@ -76,12 +76,12 @@ class Meter:
 
     @property
     def oldest(self) -> float:
-        """For how many seconds the longest waiting task had been ready when the engine was asked."""
+        """The seconds for which the longest waiting task had been ready when the engine was asked."""
         return self._oldest if self.depth else 0.0
 
     @property
     def since_look(self) -> float:
-        """For how many seconds the engine has not been asked."""
+        """The seconds since the engine was asked."""
         return now() - self._looked_at
 
     # locks

@@ -103,5 +103,5 @@ class Permit:
         self._idle_for = idle_for
 
     def time_limit(self) -> float | None:
-        """For how many seconds to wait for a task; None: it is to be given back."""
+        """The seconds to wait for a task; None: the permit is to be given back."""
         return self._idle_for if now() < self._until else None

@@ -44,7 +44,7 @@ class SharedSlots:
         return max(self._shares[kind], left)
 
     def time_limit(self, kind: str | None) -> float:
-        """For how many seconds to look for a task before `found_none` is to be called."""
+        """The seconds to look for a task before `found_none` is to be called."""
         return _LEND_AFTER if self._kept[kind] else inf
 
     def found_none(self, kind: str | None) -> None:

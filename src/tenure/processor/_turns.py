@@ -67,7 +67,7 @@ class RunnerGate:
                 yield Slot(self, permit)
 
     def time_limit(self, permit: Permit | None) -> float | None:
-        """For how many seconds a runner may wait for a task; None: it has to rest."""
+        """The seconds for which a runner may wait for a task; None: it has to rest."""
         if self._active > self._most:
             return None
         seconds = inf if permit is None else permit.time_limit()
@@ -119,7 +119,7 @@ class Slot:
         self._permit = permit
 
     def time_limit(self) -> float | None:
-        """For how many seconds to wait for a task; None: the slot is over."""
+        """The seconds to wait for a task; None: the slot is over."""
         return self._gate.time_limit(self._permit)
 
     def idled(self) -> None:

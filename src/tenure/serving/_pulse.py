@@ -28,7 +28,7 @@ class Pulse:
             self._on_loop(self._answer)
 
     def silence(self) -> float:
-        """For how many seconds the loop has not answered; 0 if no answer is awaited."""
+        """The seconds for which the loop has not answered; 0 if no answer is awaited."""
         asked = self._asked
         return 0.0 if asked is None else monotonic() - asked
 

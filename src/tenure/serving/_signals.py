@@ -53,7 +53,7 @@ class _Receiver:
         self._on_loop(partial(self._on_signal, signal.Signals(number)))
 
     def end(self) -> None:
-        """Put back what was there before, unless another one has come since: that one passes this one over."""
+        """Put back the former handlers, unless another handler has come since: that one passes this one over."""
         self.ended = True
         for number in self.before:
             if signal.getsignal(number) is self:

@@ -63,7 +63,7 @@ class LeasedBlock(AsyncBlock, NotAwaited, Generic[L, G, Swallows]):
         return self._unwatch is not None
 
     async def __aenter__(self) -> L:
-        """Obtain it. Raises `AcquireTimeout`, `StoreClosed`, `EngineError`.
+        """Obtain the hold. Raises `AcquireTimeout`, `StoreClosed`, `EngineError`.
 
         Cancellation: nothing is held and no place is kept.
         """
@@ -84,7 +84,7 @@ class LeasedBlock(AsyncBlock, NotAwaited, Generic[L, G, Swallows]):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> Swallows:
-        """Give it back. Raises `LeaseLost` if it was lost and the body did not raise something of its own.
+        """Give the hold back. Raises `LeaseLost` if it was lost and the body did not raise something of its own.
 
         Cancellation: giving back goes on by itself; only the wait for its acknowledgement ends.
         """
@@ -154,11 +154,13 @@ class LeasedBlock(AsyncBlock, NotAwaited, Generic[L, G, Swallows]):
         """Forget the hold, which was given back or could not be obtained."""
 
     def _give_back(self, held: L, error: BaseException | None) -> None:
-        """Give it back, synchronously; `error` is what left the body. In the body's task, within its scope."""
+        """Give the hold back, synchronously; `error` is what left the body. In the body's task, within its
+        scope.
+        """
         raise NotImplementedError
 
     def _abandon(self, held: L) -> None:
-        """Give it back for a task that has ended without leaving."""
+        """Give the hold back for a task that has ended without leaving."""
         self._give_back(held, None)
 
     def _acknowledgement(self, held: L, error: BaseException | None) -> tuple[Parked, float] | None:

@@ -94,7 +94,7 @@ class Lease(Guarded, Held):
         return f"<{type(self).__name__} {self._subject} token={self.token} {state}>"
 
     def remaining(self) -> float:
-        """For how many seconds the lease would last if no further renewal came through; 0 once it is over."""
+        """The seconds for which the lease would last if no further renewal came through; 0 once it is over."""
         return 0.0 if self.lost or self._ended else self._session.remaining()
 
     def check(self) -> None:
@@ -199,7 +199,7 @@ class Hold(LeasedBlock[H, Grant, None]):
         raise self._timed_out(timeout, last)
 
     def _on_position(self, position: int) -> None:
-        """So many other waiters are before the holder in the line."""
+        """Note the number of waiters before the holder in the line."""
 
     def _timed_out(self, timeout: float, position: int | None) -> AcquireTimeout:
         return AcquireTimeout(self._key, timeout, position=position)

@@ -109,8 +109,6 @@ Where the defaults are
 | after how many seconds a silent server is gone     | `engine.RESPONSE_TIMEOUT`                                 |
 | longest duration                                   | `arguments.LONGEST`                                       |
 | "Cancellation" and "Thread safety" of a docstring  | `tenure/__init__.py`                                      |
-
-Places where help is wanted are marked `# open question:`.
 """
 
 from ._acquire import AcquireRequest, Acquisition, Grant

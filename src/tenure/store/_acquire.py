@@ -75,7 +75,7 @@ class Grant(NamedTuple):
 
 
 class Acquisitions:
-    """All that this process waits for or holds, by the names under which it asked."""
+    """The holds and waits of this process, by the names under which it asked."""
 
     def __init__(self, dispatchers: Dispatchers, sessions: Sessions, timers: Timers) -> None:
         self.by_name: dict[str, Acquisition] = {}
@@ -128,7 +128,7 @@ class Acquisitions:
             session.lose("gone")
 
     def release(self, request: AcquireRequest, name: str, session: Session) -> PendingRelease:
-        """Release what was granted under this name, or leave the queue. Synchronous; nothing can stop it."""
+        """Release the hold of this name, or leave the queue. Synchronous; nothing can stop it."""
         self.by_name.pop(name, None)
         return PendingRelease(request.undo(name), session)
 
@@ -139,7 +139,7 @@ class Acquisitions:
                 acquisition.on_news(StoreClosed("the store was closed"))
 
     def on_hint(self, hint: Hint) -> None:
-        """A hint for a holder, participant or claimer. What is neither waited for nor held here is released."""
+        """Pass a hint to its holder, participant or claimer; release a grant that nobody here knows."""
         if (acquisition := self.by_name.get(hint.name)) is not None:
             acquisition.on_news(hint.news)
             return
@@ -258,7 +258,7 @@ class Acquisition(Held):
             self._acquisitions.reasker.drop(self.request.key, self)
 
     def withdraw(self) -> PendingRelease:
-        """End it and undo it, synchronously, but not before the engine has answered to what was asked.
+        """End the attempt and undo it, synchronously, but not before the engine has answered the request.
 
         So the two are never in one batch: sent again, that would ask anew for what has just been undone.
         """

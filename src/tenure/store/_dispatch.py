@@ -210,7 +210,7 @@ class Dispatcher:
         self._submitting = False
 
     def _go_on(self) -> None:
-        """Submit what waits, as far as there is room."""
+        """Submit the waiting operations, as far as there is room."""
         waiting = self._waiting
         while not self._held_up:
             if self._again:
@@ -300,7 +300,7 @@ class Dispatchers:
         return sum(dispatcher.pending for dispatcher in self.all)
 
     def of(self, name: str) -> Dispatcher:
-        """The one for an object or a session of that name; without a name, for what concerns all."""
+        """The dispatcher for an object or a session of that name; without a name, for operations on all."""
         return self._only or self.all[self._shard(name) if name else -1]
 
     async def settled(self) -> None:

@@ -56,7 +56,7 @@ class PendingRelease:
             session.unreleased[self] = self.since
 
     def send_again(self) -> None:
-        """Send it once more if the engine has refused it."""
+        """Send the release once more if the engine has refused it."""
         if self._refused:
             self._refused = False
             self._send()

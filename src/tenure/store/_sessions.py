@@ -83,7 +83,7 @@ class Unreleased(Protocol):
     """A release that the engine has not acknowledged."""
 
     def send_again(self) -> None:
-        """Send it once more if the engine has refused it."""
+        """Send the release once more if the engine has refused it."""
         ...
 
     def wake(self) -> None:
@@ -171,7 +171,7 @@ class Session:
             self._wake_openers()
 
     def lose(self, reason: str) -> None:
-        """End it for good, and notify all that is held or waited for under it."""
+        """End the session for good, and notify all that is held or waited for under it."""
         if self.lost is None:
             self.lost = reason
             self._report_end(reason)
@@ -288,7 +288,7 @@ class Sessions:
         self.closed = False
 
     def __iter__(self) -> Iterator[Session]:
-        """All that are alive, and lost ones under which something is still held."""
+        """The sessions that are alive, and lost sessions under which something is still held."""
         return (session for session in list(self._jobs) if session.lost is None or session.held)
 
     def current(self, ttl: float, key: str = "") -> Session | None:

@@ -303,7 +303,7 @@ class Store(AsyncBlock, AsyncContextManagerMixin):
     def acquire(
         self, request: AcquireRequest, ttl: float, on_position: Callable[[int], None] | None = None
     ) -> Coroutine[Any, Any, Grant]:
-        """Acquire what is asked for, waiting for it. Raises `CapacityMismatch`, `EngineError`, `StoreClosed`.
+        """Acquire the hold of a request, waiting for it. Raises `CapacityMismatch`, `EngineError`, `StoreClosed`.
 
         `on_position(n)` is called when n others are before it in the queue.
         Cancellation: nothing is held, and the place in the queue is left.
@@ -317,7 +317,7 @@ class Store(AsyncBlock, AsyncContextManagerMixin):
         return Acquisition(self._acquisitions, session, request)
 
     def release(self, request: AcquireRequest, grant: Grant) -> PendingRelease:
-        """Release it; handed over synchronously."""
+        """Release the hold; handed over synchronously."""
         return self._acquisitions.release(request, grant.name, grant.session)
 
     def listen(self, key: str, make: Callable[[], T]) -> T:

@@ -66,7 +66,9 @@ class Timer:
         self._armed = inf
 
     def set(self, seconds: float) -> None:
-        """Call it after so many seconds and a little more, chosen at random; no more at the time set before."""
+        """Call the function after so many seconds and a little more, chosen at random; no more at the time set
+        before.
+        """
         self._due = now() + jittered(seconds, least=_LEAST_PAUSE)
         if self._due < self._armed:
             self._arm()

@@ -36,7 +36,7 @@ class Block(Protocol):
         ...
 
     def cancel(self, *, native: bool = False) -> None:
-        """Cancel it, unless it was."""
+        """Cancel the block, unless it was cancelled."""
         ...
 
 
@@ -52,7 +52,7 @@ class Director:
 
     newcomers_wait = True
     lateness: float = 0.0
-    """Up to how many seconds late a timer may come, together with later ones."""
+    """The largest number of seconds by which a timer may come late, together with later timers."""
 
     def __init__(self, *, tracing: bool = False) -> None:
         self.steps: int = 0
@@ -128,7 +128,7 @@ def current_director() -> Director | None:
 
 @contextmanager
 def directing(director: Director) -> Generator[None]:
-    """While the block lasts, `director` is the current one."""
+    """Make `director` the current one while the block lasts."""
     if _Current.director is not None:
         raise RuntimeError("an exploration is under way already: they cannot be nested")
     _Current.director = director

@@ -38,7 +38,7 @@ class Fault(Enum):
     """The link breaks in the middle: the first few operations are applied, the sender gets no answer at all."""
 
     LOST_REPLY = "lost reply"
-    """All of it is applied, but the sender gets no answer: it fails after the effect."""
+    """The batch is applied, but the sender gets no answer: it fails after the effect."""
 
     DUPLICATE = "duplicate"
     """The batch arrives twice: all of it is applied, then all of it again, and the second answers are the ones
@@ -219,7 +219,7 @@ class FaultyEngine(Engine):
         return BatchLink(self)
 
     def submit(self, operation: Operation[Any], on_answer: Callable[[Any], object], /) -> None:
-        """Refused: a store submits to a link of its own. Raises `RuntimeError`."""
+        """Refuse: a store submits to a link of its own. Raises `RuntimeError`."""
         del on_answer
         raise RuntimeError(f"{self.url}: submit {operation!r} to a link of this engine, which `link()` makes")
 

@@ -72,11 +72,13 @@ class Call:
         self._id = ""
 
     def still(self) -> None:
-        """Note that it goes on: of a block that has no end, since its process was killed, this is the last sign."""
+        """Note that the call goes on: of a block that has no end, since its process was killed, this is the last
+        sign.
+        """
         self._note(STILL, {})
 
     def tell(self, **facts: Fact) -> None:
-        """Add what is known only now to the note of the end."""
+        """Add facts that are known only now to the note of the end."""
         self._told.update(facts)
 
     def __enter__(self) -> Self:
@@ -148,7 +150,7 @@ class History:
         return f"<History {self._path or f'of {len(self._events)} events'}>"
 
     def events(self) -> list[Event]:
-        """All that was noted so far, in order."""
+        """The events that were noted so far, in order."""
         return list(self._events) if self._path is None else self._read(self._path)
 
     def about(self, *subjects: str) -> list[Event]:
@@ -156,7 +158,7 @@ class History:
         return [event for event in self.events() if event.subject in subjects]
 
     def note(self, kind: str, subject: str, *, by: str | None = None, **facts: Fact) -> Event:
-        """Note what happened in one moment. The referees know the kinds that the other methods note."""
+        """Note an event of one moment. The referees know the kinds that the other methods note."""
         return self._append(kind, subject, by, "", "", facts)
 
     def call(

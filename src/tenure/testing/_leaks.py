@@ -67,7 +67,7 @@ class LeakCheck:
             self._refuse(left)
 
     async def __aenter__(self) -> Self:
-        """Note what is there.
+        """Note the present objects.
 
         Cancellation: does not wait, so it cannot be cancelled.
         """
@@ -137,7 +137,7 @@ def assert_no_leaks(
 
 
 def _named(thing: object) -> str:
-    """Its repr, unless that is one with everything in it."""
+    """The object's repr, unless that is one with everything in it."""
     text = repr(thing)
     return text if len(text) <= 100 else f"<{type(thing).__name__} at {id(thing):#x}>"
 

@@ -272,7 +272,7 @@ class FaultProxy(AsyncContextManagerMixin):
         source: socket.socket,
         queue: MemoryObjectSendStream[_Piece],
     ) -> None:
-        """Take what comes, until its end."""
+        """Read the stream, until its end."""
         with queue:
             while True:
                 try:

@@ -105,7 +105,7 @@ def _puts(events: list[Event]) -> tuple[dict[tuple[str, Name], int], dict[tuple[
 
 
 def _stretches(events: list[Event]) -> defaultdict[str, list[_Stretch]]:
-    """From where to where a subject has an item that waits for its first turn, in order and apart."""
+    """The stretches in which a subject has an item that waits for its first turn, in order and apart."""
     _, acknowledged = _puts(events)
     waits: defaultdict[str, list[_Stretch]] = defaultdict(list)
     for position, event in enumerate(events):

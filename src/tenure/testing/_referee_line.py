@@ -67,7 +67,9 @@ def fifo(history: Iterable[Event], *, limit: int = 1) -> int:
 
 
 def _overtakings(line: list[_Place]) -> Iterator[tuple[_Place, list[_Place]]]:
-    """For places in the order in which they were served, those that came before one and are served after it."""
+    """The overtakings: for places in the order of service, those that came before a place and are served after
+    it.
+    """
     # Looking at the front of a plain dict takes the longer, the more was removed from there.
     waiting = OrderedDict((place.asked.call, place) for place in sorted(line, key=lambda place: place.latest))
     for place in line:

@@ -28,7 +28,7 @@ BACKENDS = ("asyncio", "trio")
 WITHOUT_TRIO = "trio is not installed, so asyncio alone was explored: pip install 'tenure[trio]'"
 _OTHER = {"asyncio": "trio", "trio": "asyncio"}
 _WORDS = ("unrecognized yield message", "no running event loop")
-"""Of errors that have no frame of asyncio: from the await of a future, and from a function in C."""
+"""The words of errors that have no frame of asyncio: from the await of a future, and from a function in C."""
 
 
 def checked_backends(backends: Sequence[str] | None) -> tuple[str, ...]:

@@ -30,7 +30,7 @@ class Trace:
         self._lines.append(f"             -- {what}")
 
     def text(self) -> str:
-        """All of it, one line for each step; of a very long run the end."""
+        """The whole trace, one line for each step; of a very long run the end."""
         self._close()
         left_out = len(self._lines) - LONGEST
         if left_out <= 0:

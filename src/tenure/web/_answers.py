@@ -30,7 +30,7 @@ class Answer(NamedTuple):
 
     @property
     def all_headers(self) -> Headers:
-        """Its own headers, and those that every answer has."""
+        """The answer's own headers, and those that every answer has."""
         return (
             ("Content-Type", self.kind),
             ("Content-Length", str(len(self.body))),

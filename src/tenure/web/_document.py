@@ -24,7 +24,7 @@ _SHOWN_HOLDERS = 20
 
 
 def document(url: str, namespace: str, view: View, flows: Mapping[str, Flow]) -> dict[str, Any]:
-    """All that is seen, as JSON; numbers of seconds are floats."""
+    """The view as JSON; numbers of seconds are floats."""
     seen: dict[str, Any] = {
         "store": url,
         "namespace": namespace,

@@ -13,7 +13,7 @@ from tenure.processor import Latencies, Report, Tally, latencies
 
 @dataclass(frozen=True, slots=True)
 class SeenProcessor:
-    """All processes that run one processor: tasks per second, and quantiles of how long tasks took in all of them.
+    """The processes that run one processor: tasks per second, and quantiles of how long tasks took in all of them.
 
     `minutes` are the last ones, the oldest first: tasks per second, failed tries, and the longest p99 of any process.
     """

@@ -77,7 +77,9 @@ class Tasks:
         }
 
     async def one(self, queue: str, task_id: int) -> dict[str, Any] | None:
-        """All that may be shown of a task, with its traceback; None if it is not known. Raises `EngineError`."""
+        """The record of a task, as far as it may be shown, with its traceback; None if it is not known. Raises
+        `EngineError`.
+        """
         answer = await self.store.call(GetTask(self.store.key("queue", queue), task_id))
         return self._described(answer.record, whole=True) if isinstance(answer, TaskFound) else None
 

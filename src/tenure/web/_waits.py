@@ -57,7 +57,7 @@ class Deadlock:
 
     @property
     def seconds(self) -> float:
-        """For how long it has lasted."""
+        """The seconds for which the deadlock has lasted."""
         return min(wait.seconds for wait in self.waits)
 
 

@@ -21,7 +21,9 @@ CREATE TABLE refused (worker TEXT NOT NULL, token INTEGER NOT NULL);
 
 
 class Written(NamedTuple):
-    """All that was written: the letters that were delivered, the tokens of the ledger's lines, and refused tokens."""
+    """The content of the log: the letters that were delivered, the tokens of the ledger's lines, and refused
+    tokens.
+    """
 
     letters: list[int]
     tokens: list[int]
@@ -68,7 +70,7 @@ class DemoLog:
         return True
 
     def read(self) -> Written:
-        """All that was written, in the order in which it was."""
+        """The content of the log, in the order of writing."""
         with self._writing() as connection:
             queries = (
                 "SELECT letter FROM delivered ORDER BY rowid",

@@ -101,7 +101,7 @@ class _Demo:
         self._finished = False
 
     async def run(self) -> int:
-        """Show it, and return the exit code. Cancellation: all processes are ended."""
+        """Show the demo, and return the exit code. Cancellation: all processes are ended."""
         with ExitStack() as processes:
             processes.callback(self._fleet.end)
             async with open_post(self._folder) as store:
@@ -115,7 +115,7 @@ class _Demo:
         return self._report(verdict)
 
     async def _show(self, post: Post) -> None:
-        """Until the end, or until a key or a signal ends it before."""
+        """Show frames until the end, or until a key or a signal ends the demo before."""
         async with unwrapped_task_group() as group:
             stop = Stop(group.cancel_scope, lambda _: None)
             await group.start(stop.listen)

@@ -57,7 +57,7 @@ class Fleet:
         self._send(name, signal.SIGSTOP, "frozen")
 
     def thaw(self, name: str) -> None:
-        """Let it go on."""
+        """Let the worker go on."""
         self._send(name, signal.SIGCONT, "runs")
 
     def end(self) -> None:

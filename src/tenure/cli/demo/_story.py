@@ -40,7 +40,7 @@ class DemoScript:
 
     def __init__(self, fleet: Fleet, probe: StoreProbe, log: DemoLog, say: Callable[..., None]) -> None:
         self.handovers: list[float] = []
-        """After how many seconds others had what a killed worker had held."""
+        """The seconds after which others had what a killed worker had held."""
         self._fleet = fleet
         self._probe = probe
         self._log = log
@@ -209,7 +209,7 @@ class DemoScript:
         await self._probe.until("the sessions of killed workers end", found)
 
     async def _settled(self) -> None:
-        """Somebody puts letters, and somebody has the ledger."""
+        """Wait until somebody puts letters, and somebody has the ledger."""
 
         def found(view: View) -> bool | None:
             holders = holder_of(view, "lock", LEDGER), holder_of(view, "election", POSTMASTER)

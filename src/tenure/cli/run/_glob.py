@@ -86,7 +86,7 @@ class Glob:
         return self._closure(reached)
 
     def _closure(self, states: set[int]) -> States:
-        """With the places that are reached when `**` matches nothing."""
+        """The states, with those that are reached when `**` matches nothing."""
         todo = list(states)
         while todo:
             state = todo.pop()

@@ -51,5 +51,5 @@ class Source(Protocol):
         ...
 
     def close(self) -> None:
-        """Close what is open."""
+        """Close the open files."""
         ...

@@ -38,7 +38,7 @@ class Names:
         self._open(0, None)
 
     def check(self, position: Position) -> None:
-        """Unknown: the files may come and go."""
+        """Check nothing: the files may come and go."""
 
     def has_more(self, position: Position) -> bool:
         """True if names are left to read."""

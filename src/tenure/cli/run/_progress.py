@@ -185,7 +185,7 @@ class _Above:
         return getattr(self._stream, name)
 
     def write(self, text: str) -> int:
-        """Write it, all but a last line without an end while there is a bar."""
+        """Write the text, all but a last line without an end while there is a bar."""
         with self._lock:
             lines, end, self._partial = (self._partial + text).rpartition("\n")
             if lines or end:
@@ -195,12 +195,12 @@ class _Above:
         return len(text)
 
     def writelines(self, lines: Iterable[str]) -> None:
-        """Write them all."""
+        """Write all lines."""
         for line in lines:
             self.write(line)
 
     def finish(self) -> None:
-        """Write what was kept back."""
+        """Write the text that was kept back."""
         with self._lock:
             partial_line, self._partial = self._partial, ""
             if partial_line:
@@ -238,7 +238,7 @@ class Progress:
         self._seen: deque[tuple[float, int]] = deque(maxlen=_WINDOW)
 
     async def show(self) -> None:
-        """Show it until cancelled. Cancellation: the bar is taken away."""
+        """Show the progress until cancelled. Cancellation: the bar is taken away."""
         pause = _REDRAW if self._screen.is_terminal else _FIRST
         shown: Snapshot | None = None  # a bar does not go back
         try:

@@ -75,14 +75,14 @@ class Keeper:
         self._who = own_identity()
 
     async def keep(self) -> None:
-        """Store it now and then, until cancelled. Cancellation: the last second is not stored."""
+        """Store the totals now and then, until cancelled. Cancellation: the last second is not stored."""
         while True:
             await anyio.sleep(_EVERY)
             if self._tally.times.count != self._stored:
                 await self.store()
 
     async def store(self, *, leaving: bool = False) -> None:
-        """Store it now; `leaving` without the identity. Cancellation: it may or may not be stored."""
+        """Store the totals now; `leaving` without the identity. Cancellation: they may or may not be stored."""
         name = PREFIX + self._queue.store.process
         stored = False
         while not stored:

@@ -127,7 +127,9 @@ async def _serve(options: Options, handler: Handler) -> int:
 
 
 def _on_signal(serving: Serving, number: signal.Signals) -> None:
-    """Of a child: a supervisor may send SIGTERM to all processes at once, and the parent passes it on."""
+    """Heed a signal in a child: a supervisor may send SIGTERM to all processes at once, and the parent passes it
+    on.
+    """
     if number is signal.SIGTERM:
         serving.ask(number.name)
     else:

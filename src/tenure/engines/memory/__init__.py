@@ -9,7 +9,7 @@ import anyio
 from anyio import TASK_STATUS_IGNORED
 from anyio.abc import TaskStatus
 
-from tenure.engine import A_FEW, CAP, A, Engine, Hint, Operation, Reply, handlers, within
+from tenure.engine import A_FEW, CAP, A, Engine, Hint, Operation, Reply, clamp_durations, handlers
 from tenure.engines.rules import (
     Barriers,
     Claims,
@@ -94,7 +94,7 @@ class MemoryEngine(Engine):
         answer: Any = None
         if self._clear_up():
             try:
-                answer = self._handlers[type(operation)](within(operation))
+                answer = self._handlers[type(operation)](clamp_durations(operation))
             except (ValueError, TypeError, LookupError) as problem:
                 raise EngineError(
                     f"{self.url} {type(operation).__name__} cannot be applied: {problem!r}"

@@ -20,7 +20,7 @@ from tenure.engine import (
     Operation,
     Remote,
     Reply,
-    within,
+    clamp_durations,
 )
 from tenure.errors import EngineError, StoreUnavailable
 from tenure.upkeep import unwrapped_task_group
@@ -133,7 +133,7 @@ class PostgresEngine(Remote):
 
     def statement(self, operation: Operation[Any]) -> Statement:
         """The function call for an operation. Raises `EngineError`, `OverflowError`."""
-        operation = within(operation)
+        operation = clamp_durations(operation)
         codec = CODECS[type(operation)]
         return self._call(codec.function, *arguments(codec, operation))
 

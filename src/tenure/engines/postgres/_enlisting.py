@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, cast
 
-from tenure.engine import A, Complete, CompleteAll, Duplicate, Enlisted, Enlistment, PutOne, Reply, within
+from tenure.engine import (
+    A,
+    Complete,
+    CompleteAll,
+    Duplicate,
+    Enlisted,
+    Enlistment,
+    PutOne,
+    Reply,
+    clamp_durations,
+)
 
 from ._tasks import about_key
 from ._values import microseconds, name
@@ -30,7 +40,7 @@ _PUT = (
 
 def enlistment(schema: str, clock: Callable[[], float] | None, operation: Enlisted[A]) -> Enlistment[A]:
     """How to apply an operation on any connection to the database."""
-    call, values = _CALLS[type(operation)](within(operation))
+    call, values = _CALLS[type(operation)](clamp_durations(operation))
     now = None if clock is None else round(clock() * 1e6)
     return cast("Enlistment[A]", Enlistment(_answer, call.format(schema=schema), {"clock": now, **values}))
 

@@ -21,9 +21,9 @@ from tenure.engine import (
     Operation,
     PutOne,
     Reply,
+    clamp_durations,
     handlers,
     how_many_to_forget,
-    within,
 )
 from tenure.engines.rules import (
     CLAIMERS,
@@ -131,7 +131,7 @@ class Executor:
         fails is answered with an `EngineError`, and was not applied.
         """
         try:
-            return self._execute_in_room([within(operation) for operation in operations])
+            return self._execute_in_room([clamp_durations(operation) for operation in operations])
         except StoreUnavailable:
             raise
         except Exception as problem:  # noqa: BLE001 whatever it is, it concerns the operation alone
@@ -175,7 +175,7 @@ class Executor:
 
     def apply_enlisted(self, operation: Enlisted[A]) -> A:
         """Apply one operation in a transaction that its owner has begun, and ends."""
-        return self._write(partial(self._apply_enlisted, within(operation)))[0]
+        return self._write(partial(self._apply_enlisted, clamp_durations(operation)))[0]
 
     def _apply_enlisted(self, operation: Enlisted[A]) -> A:
         # as far as the step budget goes: the user's transaction is to stay short, and what is left does not concern it

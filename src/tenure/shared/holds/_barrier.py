@@ -31,7 +31,9 @@ from tenure.store import Acquisition, Session, Store, check_ttl
 
 
 class Arrival(NamedTuple):
-    """All parties have arrived: in this `generation` of the barrier, this one at `place`, from 0 to `parties` - 1."""
+    """The arrival of all parties: in this `generation` of the barrier, this party at `place`, from 0 to `parties`
+    - 1.
+    """
 
     generation: int
     place: int

@@ -85,7 +85,7 @@ class Claim(Lease):
         await self._edit(retire=check_text("reason", reason, most=_LONGEST_REASON))
 
     async def set_metadata(self, metadata: Mapping[str, Any]) -> None:
-        """Replace what is stored with the resource, and so whom it will match.
+        """Replace the metadata that is stored with the resource, and so the claims that it will match.
 
         Raises `LeaseLost`, `StoreClosed`, `EngineError`, and what the codec raises.
         Cancellation: it may or may not be applied.

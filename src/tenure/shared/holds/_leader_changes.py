@@ -76,7 +76,7 @@ class LeaderChanges(AsyncBlock, NotAwaited):
 
 
 class _Listener:
-    """All that wait in this process for another leader of one election."""
+    """The waiters in this process for another leader of one election."""
 
     def __init__(self) -> None:
         self.line = new_line()

@@ -44,7 +44,7 @@ async def status_of(store: Store, key: str) -> LockStatus:
 
 
 async def break_holder(store: Store, key: str, token: int) -> bool:
-    """Take what was granted with this token from its holder; see `Lock.break_holder`."""
+    """Take the hold that was granted with this token from its holder; see `Lock.break_holder`."""
     token = check_count("token", token, most=2**63 - 1)
     answer = await store.call(Holders(key, LARGEST))
     if isinstance(answer, Reply):
@@ -105,7 +105,7 @@ class Lock(AsyncBlock):
     def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> Awaitable[None]:
-        """Give it back. Raises `LeaseLost` if it was lost and the body did not raise something of its own.
+        """Give the lock back. Raises `LeaseLost` if it was lost and the body did not raise something of its own.
 
         Cancellation: giving back goes on by itself; only the wait for its acknowledgement ends.
         """

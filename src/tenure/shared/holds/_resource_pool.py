@@ -144,7 +144,7 @@ class ResourcePool(NotABlock):
         return await self._store.call(RemoveResource(self._key, check_name("resource", resource))) is Reply.OK
 
     async def resources(self) -> list[PooledResource]:
-        """All resources, in the order of their names. Raises `StoreClosed`, `EngineError`."""
+        """The resources, in the order of their names. Raises `StoreClosed`, `EngineError`."""
         codec = self._store.codec
         return [
             PooledResource(r.resource, decode(codec, r.metadata), *r[2:])

@@ -58,7 +58,7 @@ class RWLock(NotABlock):
         return await status_of(self._store, self._key)
 
     async def break_holder(self, token: int) -> bool:
-        """Take what was granted with this token from its holder; see `Lock.break_holder`.
+        """Take the hold that was granted with this token from its holder; see `Lock.break_holder`.
 
         Cancellation: it may or may not be applied.
         """

@@ -42,7 +42,7 @@ class Semaphore(AsyncBlock):
     def hold(
         self, permits: int = 1, timeout: float | None = None
     ) -> AbstractAsyncContextManager[Lease, None]:
-        """Hold that many permits for a block, all or none, `async with semaphore.hold(2) as lease`.
+        """Hold so many permits for a block, all or none, `async with semaphore.hold(2) as lease`.
 
         `timeout` in seconds limits the wait (None: for ever; 0: one try). Entering raises `AcquireTimeout`,
         `CapacityMismatch`, `StoreClosed`, `EngineError`; leaving raises `LeaseLost`.
@@ -60,7 +60,7 @@ class Semaphore(AsyncBlock):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Give it back. Raises `LeaseLost` if it was lost and the body did not raise something of its own.
+        """Give the permit back. Raises `LeaseLost` if it was lost and the body did not raise something of its own.
 
         Cancellation: giving back goes on by itself; only the wait for its acknowledgement ends.
         """
@@ -89,7 +89,7 @@ class Semaphore(AsyncBlock):
         return await status_of(self._store, self._key)
 
     async def break_holder(self, token: int) -> bool:
-        """Take what was granted with this token from its holder; see `Lock.break_holder`.
+        """Take the hold that was granted with this token from its holder; see `Lock.break_holder`.
 
         Cancellation: it may or may not be applied.
         """

@@ -123,7 +123,7 @@ class RateLimiter(AsyncBlock):
         await self._spenders.hold_off(self._key, check_seconds("seconds", seconds))
 
     async def look(self) -> LimiterState:
-        """Return what may be spent at once, and when something may. Raises `StoreClosed`, `EngineError`."""
+        """Return the amounts that may be spent at once, and when some may. Raises `StoreClosed`, `EngineError`."""
         looked = await self._store.call(ReadLimiter(self._key, self._engine_limits))
         return self._limits.state(looked.debts, looked.held_off)
 

@@ -61,7 +61,7 @@ class Spenders:
         self.looking: Line[None, None] = Line(lambda _: None)
 
     async def spend(self, key: str, limits: RateLimits, request: SpendRequest) -> Spending:
-        """Book it; if it was booked, wait until it is due."""
+        """Book the cost; if it was booked, wait until it is due."""
         self._check()
         return await self.of(key).spend(_Wanted(limits, request))
 
@@ -89,7 +89,7 @@ class Spenders:
         self.store.reporter.warn("limiter.correction_failed", key=key, error=error)
 
     def on_hint(self, hint: Hint) -> None:
-        """Pass it on to the spender of its key. MISSED goes to all of them."""
+        """Pass the hint on to the spender of its key. MISSED goes to all spenders."""
         if hint.news is Notice.MISSED:
             for spender in list(self._by_key.values()):
                 spender.check()
@@ -125,7 +125,7 @@ class Spenders:
 
 
 class _Spender:
-    """All operations of this process on one key. Calls that come while a batch is under way form the next one."""
+    """The operations of this process on one key. Calls that come while a batch is under way form the next one."""
 
     def __init__(self, spenders: Spenders, key: str) -> None:
         self._key = key
@@ -299,14 +299,14 @@ class _Spender:
     # inside
 
     def _go_on(self) -> None:
-        """Send what has gathered, or remove this spender if it is idle. Nothing is under way."""
+        """Send the gathered requests, or remove this spender if it is idle. Nothing is under way."""
         if self._gathered or self._holds or self._backs:
             self._turns.schedule()
         elif not self._waiting and self._looked == self._checks:
             self._spenders.forget(self._key, self)
 
     def _take_out(self) -> tuple[list[Waiter[_Wanted, Spending]], list[Waiter[float, None]]]:
-        """Return what was under way, and forget it."""
+        """Return the requests that were under way, and forget them."""
         spends, holding = self._spends, self._holding
         self._spends, self._holding, self._refunds = [], [], []
         return spends, holding

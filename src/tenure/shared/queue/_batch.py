@@ -30,7 +30,7 @@ class Batch(Generic[M]):
     def __init__(self, scope: CancelScope) -> None:
         self.tasks: Sequence[M] = ()
         self.failures: dict[int, BaseException] = {}
-        """Of the tasks that were marked as failed, by token."""
+        """The failures of the tasks that were marked as failed, by token."""
         self._scope = scope
 
     def left(self) -> list[M]:

@@ -17,7 +17,7 @@ P = TypeVar("P")
 def complete_all(
     store: Store, key: str, connection: object, tasks: Iterable[Task[P]]
 ) -> Completed[list[Task[P]]] | Awaitable[list[Task[P]]]:
-    """Complete those that are still held, and return them. Raises what `WorkQueue.complete_in` raises."""
+    """Complete the tasks that are still held, and return them. Raises what `WorkQueue.complete_in` raises."""
     listed = list(tasks)
     if len(listed) > CAP:
         raise ValueError(f"tasks must be at most {CAP}, not {len(listed)}")

@@ -103,7 +103,7 @@ class Demand:
         return idle
 
     def hinted(self, *, busy: bool) -> None:
-        """There are tasks for the takers that were advertised. `busy`: an exchange is on its way."""
+        """Note that there are tasks for the takers that were advertised. `busy`: an exchange is on its way."""
         if busy:
             self._hinted = True
         else:

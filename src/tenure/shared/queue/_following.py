@@ -42,13 +42,13 @@ class Feed:
         self._job: Job | None = None
 
     def join(self) -> None:
-        """Somebody follows the task."""
+        """Add a follower of the task."""
         self._users += 1
         if self._job is None:
             self._job = self._store.start_job("follow", self._run)
 
     def leave(self) -> None:
-        """Somebody follows the task no longer; without anybody, nothing is asked any more."""
+        """Remove a follower; without any, nothing is asked any more."""
         self._users -= 1
         if not self._users:
             self._on_last(self)

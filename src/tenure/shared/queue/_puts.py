@@ -31,13 +31,13 @@ class _Request(Held):
         self.waiter: Waiter[_Request, Accepted | Conflict]
 
     def lose(self, reason: str) -> None:
-        """Its place is lost with the session: stand in line again. For the session alone."""
+        """Join the line again, since the place is lost with the session. For the session alone."""
         del reason
         self.again(self)
 
 
 class Producers:
-    """All of this process's puts into one queue."""
+    """The puts of this process into one queue."""
 
     def __init__(self, store: Store, key: str, groups: GroupSettings) -> None:
         self.max_size = 0
@@ -140,7 +140,7 @@ class Producers:
         self.on_found(name)
 
     def on_found(self, name: str) -> None:
-        """The engine has a producer in its line. A producer that is unknown here is sent away."""
+        """Send away a producer in the engine's line that is unknown here."""
         requests = (*self._queued.values(), *self._sent, *self._gathered)
         if all(request.request.producer != name for request in requests):
             self._withdraw(name)

@@ -79,7 +79,7 @@ PURGEABLE = frozenset({"waiting", "delayed", "dead", "done", "discarded", "cance
 
 
 def check_queue(queue: object) -> None:
-    """Refuse what is no queue. Raises `TypeError`."""
+    """Refuse any object but a queue. Raises `TypeError`."""
     if not isinstance(queue, WorkQueue):
         raise TypeError(f"queue must be a WorkQueue, not {type(queue).__name__}")
 
@@ -403,7 +403,7 @@ class WorkQueue(Generic[P]):
         raise TaskFailed(self.key, task_id, outcome.state, outcome.result.decode())
 
     async def get(self, task_id: int = 0, *, key: str | None = None) -> TaskRecord[P] | None:
-        """All that is known of a task, by its id, or of the one that has that `key`; None if it is not known.
+        """The record of a task, by its id, or of the task that has that `key`; None if it is not known.
 
         Raises `StoreClosed`, `EngineError`.
         """

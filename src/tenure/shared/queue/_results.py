@@ -17,7 +17,7 @@ _OF_MEMORY = "each open_store('memory:') is a store of its own, so put and ask i
 
 
 class Watchers:
-    """All of this process's callers that wait for the end of a task, or of all tasks, of one queue."""
+    """The callers of this process that wait for the end of a task, or of all tasks, of one queue."""
 
     def __init__(self, store: Store, key: str) -> None:
         self._store = store

@@ -52,7 +52,7 @@ class Retry:
         return f"Retry({', '.join(options)})"
 
     def delay(self, failures: int) -> float:
-        """For how many seconds to rest after that many failures (1: the first)."""
+        """The seconds to rest after that many failures (1: the first)."""
         try:
             full = min(self.max_backoff, self.backoff * self.factor ** (failures - 1))
         except OverflowError:

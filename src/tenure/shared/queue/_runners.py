@@ -1,4 +1,4 @@
-"""Runners: so many that take tasks of one queue, handle them and settle them. A worker is built on them, and a lane.
+"""Runners: so many that take tasks of one queue, handle them and settle them. A worker is built on them.
 
 A runner keeps one cancel scope over many tasks and makes a new one only when that has been cancelled, since a scope for
 each task would cost as much as all the rest. Its verdicts are not waited for one by one: they travel with the next
@@ -38,7 +38,7 @@ class Slot(Protocol):
     """The slot of a runner, entered before it takes tasks, and kept from one task to the next."""
 
     def time_limit(self) -> float | None:
-        """For how many seconds to wait for the next task; None: the slot is over."""
+        """The seconds to wait for the next task; None: the slot is over."""
         ...
 
     def idled(self) -> None:

@@ -23,7 +23,7 @@ from ._queue import WorkQueue, check_queue
 from ._ticks import ticks
 
 CURSOR = "schedule/"
-"""Before the name of a schedule: its cursor in the queue."""
+"""The prefix of a schedule's cursor in the queue, before its name."""
 
 _NEAR = 5.0
 """Seconds: the engine's clock is read again so long before a tick."""
@@ -190,7 +190,9 @@ class Schedule(Generic[P]):
         return _State(StoredCursor(stored), cursor["tick"], counts.now)
 
     async def _step(self) -> None:
-        """Put what is due, or wait for it and return; time is read anew before anything is put."""
+        """Put the ticks that are due, or wait for the next and return; time is read anew before anything is
+        put.
+        """
         state = await self._look()
         if state.tick is None:
             await self._put(None, state.now, None)

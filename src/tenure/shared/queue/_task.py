@@ -160,7 +160,7 @@ class Task(Guarded, Held, Generic[P_co]):
         return decode_meta(self._meta)
 
     def set_result(self, value: Any) -> None:
-        """Set what `queue.result(task_id)` returns once the task is done; the last call counts.
+        """Set the value that `queue.result(task_id)` returns once the task is done; the last call counts.
 
         Raises `PayloadTooLarge`, and what the codec raises for a value that it cannot express.
         """
@@ -250,7 +250,9 @@ class Task(Guarded, Held, Generic[P_co]):
 
     @property
     def granted_as(self) -> tuple[str, int] | None:
-        """Its name and token; None once it may be done by a transaction of the user's. For the store alone."""
+        """The name and the token; None once a transaction of the user's may have done the task. For the store
+        alone.
+        """
         return None if self._joined else (f"{self.id} {self.token}", self.token)
 
     def lose(self, reason: str) -> None:
@@ -261,7 +263,7 @@ class Task(Guarded, Held, Generic[P_co]):
                 self._scope.cancel(f"task {self.id} lost: {reason}")
 
     def stop(self) -> None:
-        """Its cancellation was requested."""
+        """Cancel the body, since the cancellation of the task was requested."""
         if not self.cancelled and self.lost is None and self._scope is not None:
             self.cancelled = True
             self._scope.cancel(f"task {self.id} cancelled")
@@ -341,7 +343,7 @@ class Task(Guarded, Held, Generic[P_co]):
         self._session.drop(self)
 
     def report_loss(self, refused: str) -> None:
-        """Report that its verdict was not accepted, and why."""
+        """Report the reason why the verdict was not accepted."""
         error, self._error = self._error or LeaseLost(self._name, refused), None
         self._session.report_loss("task.lost", refused, **self._about(self._seconds()), error=error)
 
@@ -397,7 +399,7 @@ class Task(Guarded, Held, Generic[P_co]):
             self._session.reporter.attempt(trying.end, event.removeprefix("task."), error)
 
     def seconds_left(self) -> float:
-        """For how long the session can still be trusted."""
+        """The seconds for which the session can still be trusted."""
         return self._session.remaining()
 
 

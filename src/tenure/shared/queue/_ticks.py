@@ -45,7 +45,7 @@ class Ticks(Protocol):
     zone: tzinfo
 
     def after(self, moment: float) -> Iterator[float]:
-        """All later ones, in order."""
+        """The later ticks, in order."""
         ...
 
     def last(self, moment: float) -> float:

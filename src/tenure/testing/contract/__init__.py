@@ -43,7 +43,7 @@ class EngineContract(
     DurationContract,
     OddArgumentContract,
 ):
-    """All that the contract asks of an engine, as tests for pytest.
+    """The contract's demands on an engine, as tests for pytest.
 
     A subclass named `Test...` defines a fixture `engine`, and `advance` if its time can be set: see the guide "Write an
     engine". The tests are async and run by anyio's plugin, on the loops that the `anyio_backend` fixture names.

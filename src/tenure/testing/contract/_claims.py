@@ -38,14 +38,14 @@ async def _add(do: Do, *resources: str, metadata: Metadata = (), preference: int
 async def _claim(
     do: Do, session: str, holder: str, where: Metadata = (), quarantine: float = 0.0, pool: str = "pool"
 ) -> Claimed:
-    """Claim what is free."""
+    """Claim a free resource."""
     answer = await do(Claim(session, pool, holder, where, quarantine))
     assert isinstance(answer, Claimed), f"{holder} was to get a resource at once, not {answer}"
     return answer
 
 
 async def _queue(do: Do, session: str, holder: str, where: Metadata = (), quarantine: float = 0.0) -> Queued:
-    """Claim what is not free."""
+    """Wait for a resource that is not free."""
     answer = await do(Claim(session, "pool", holder, where, quarantine))
     assert isinstance(answer, Queued), f"{holder} was to wait, not {answer}"
     return answer

@@ -157,7 +157,7 @@ class QueueSession:
         return page
 
     async def browse(self, state: str, after: str = "", limit: int = 100) -> tuple[Record, ...]:
-        """All the tasks in a state, page by page."""
+        """The tasks in a state, page by page."""
         records: list[Record] = []
         for _ in range(10_000):
             page = await self.page(state, after, limit)

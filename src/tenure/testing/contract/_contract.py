@@ -90,7 +90,7 @@ class Do:
     async def hold(
         self, session: str, key: str, holder: str, capacity: int = 1, weight: int = 1, value: bytes = b""
     ) -> int:
-        """Acquire what is free; returns the token."""
+        """Acquire a free hold; returns the token."""
         answer = await self(Acquire(session, key, holder, capacity, weight, value))
         assert isinstance(answer, Granted), f"{holder} was to get {key} at once, not {answer}"
         return answer.token
@@ -98,7 +98,7 @@ class Do:
     async def queue(
         self, session: str, key: str, holder: str, capacity: int = 1, weight: int = 1, value: bytes = b""
     ) -> Queued:
-        """Acquire what is not free; returns the place in the line."""
+        """Join the line of a hold that is not free; returns the place in the line."""
         answer = await self(Acquire(session, key, holder, capacity, weight, value))
         assert isinstance(answer, Queued), f"{holder} was to wait for {key}, not {answer}"
         return answer
@@ -121,7 +121,7 @@ class Inbox:
             self._came.set()
 
     async def new(self) -> list[Hint]:
-        """All the hints since the last call, in the order in which they came.
+        """The hints since the last call, in the order in which they came.
 
         What is still on its way comes too: a grant of its own to the same process follows behind and is waited for.
         """

@@ -32,7 +32,9 @@ class HintContract(ContractBase):
         assert [[hint.name for hint in await inbox.new()] for inbox in inboxes] == [[], ["1"], [], []]
 
     async def test_one_message_for_each_hand_over(self, do: Do, hints: Hints) -> None:
-        """However many wait: the whole herd would cost as many messages as there are waiters, each time."""
+        """A release sends one message, however many wait: the whole herd would cost as many as there are
+        waiters.
+        """
         inbox = await hints("p1")
         session = await do.open("p1")
         await do.hold(session, "k", "0")

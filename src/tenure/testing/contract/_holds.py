@@ -91,7 +91,7 @@ class HoldContract(ContractBase):
         assert await do(Release("k", "a")) is Reply.UNKNOWN
 
     async def test_the_dead_are_passed_over(self, do: Do, advance: Advance) -> None:
-        """However many of them stand at the head: they cost one expiry, not one each."""
+        """The dead at the head of the line cost one expiry, however many they are."""
         session, other = await do.open("p1"), await do.open("p2")
         await do.hold(session, "k", "a")
         for i in range(100):

@@ -91,7 +91,7 @@ class ResendingContract(ContractBase):
         assert isinstance(await do(Claim(session, "k", "b")), Claimed)
 
     async def test_tasks_may_be_asked_for_again(self, do: Do) -> None:
-        """Also what one store can have under way at the same time: what it puts and what it takes."""
+        """A store can have a put and an exchange under way at the same time, and may send both again."""
         session = await do.open()
         put = PutRequest("m", (NewTask(b"1"), NewTask(b"2")))
         crowded = PutRequest("n", (NewTask(b"3"),), wait=False)
@@ -144,7 +144,7 @@ class ResendingContract(ContractBase):
     # MORE
 
     async def _populate(self, do: Do, count: int) -> None:
-        """Many sessions that will end together, with a hold each."""
+        """Fill the engine with sessions that will end together, with a hold each."""
         batch: list[Operation[Any]] = []
         for i in range(count):
             batch += OpenSession(f"s{i}", "p1", 2.0), Acquire(f"s{i}", "k", f"s{i}", 10**6)
@@ -153,7 +153,7 @@ class ResendingContract(ContractBase):
                 batch.clear()
 
     async def test_the_end_of_many_takes_several_turns(self, do: Do, advance: Advance) -> None:
-        """So that everybody else gets a turn between."""
+        """The end of many sessions is spread, so that everybody else gets a turn between."""
         await self._populate(do, 1000)
         heir = await do.open("p2")
         await do.queue(heir, "k", "heir", 10**6, 10**6)

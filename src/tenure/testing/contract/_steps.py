@@ -92,7 +92,7 @@ class Walker(Protocol):
         ...
 
     async def send(self, *operations: Operation[Any]) -> list[Any]:
-        """Send them to both engines, and return the answers of the reference."""
+        """Send operations to both engines, and return the answers of the reference."""
         ...
 
     async def advance(self, seconds: float) -> None:
@@ -228,14 +228,16 @@ async def a_session(d: Draw) -> None:
 
 
 async def renew_all(d: Draw) -> None:
-    """All sessions live on."""
+    """Renew all sessions."""
     ttl = 8.0 if d.timed else LASTING
     for name, process in SESSIONS.items():
         await d.walk.send(OpenSession(d.walk.name(name), process, ttl))
 
 
 async def live_on(d: Draw) -> None:
-    """For long beside the ttls of the sessions, which are renewed; what was numbered comes again in time."""
+    """Let much time pass beside the ttls of the sessions, which are renewed; a numbered operation comes again in
+    time.
+    """
     sessions, rounds = {d.walk.name(name): process for name, process in SESSIONS.items()}, d.number(1, 6)
     numbered = [operation for operation in d.walk.history[-40:] if hasattr(operation, "n")]
     again = d.one_of(numbered) if numbered else Ping()
@@ -249,7 +251,7 @@ async def live_on(d: Draw) -> None:
 
 
 async def let_time_pass(d: Draw) -> None:
-    """Until something may be due, and sometimes an operation notices at once."""
+    """Let time pass until something may be due; sometimes an operation notices at once."""
     await d.walk.advance(d.one_of((1 / 64, 1.0, d.duration())))
     if d.flag():
         await d.walk.send(Ping())
@@ -275,7 +277,7 @@ async def look_around(d: Draw) -> None:
 
 
 def hold_operation(d: Draw) -> Operation[Any]:
-    """Any one of the family."""
+    """An operation of the family of holds."""
     session, key, holder = d.session(), d.key(), d.holder()
     match d.number(0, 8):
         case 0 | 1:
@@ -299,7 +301,7 @@ async def hold(d: Draw) -> None:
 
 
 async def crowd(d: Draw) -> None:
-    """Many come at once."""
+    """Let several holders come at once."""
     session, key, capacity = d.session(), d.key(), d.one_of((1, 3, 3, 5))
     await d.walk.send(*d.some(3, 8, lambda: Acquire(session, key, d.holder(), capacity, d.number(1, 4))))
 
@@ -333,7 +335,7 @@ async def break_a_hold(d: Draw) -> None:
 
 
 def claim_operation(d: Draw) -> Operation[Any]:
-    """Any one of the family, but for `EditClaim`."""
+    """An operation of the family of claims, but for `EditClaim`."""
     session, pool, holder, resource = d.session(), d.key(), d.holder(), d.one_of("xyz")
     match d.number(0, 6):
         case 0 | 1:
@@ -401,7 +403,7 @@ async def wait_for_a_match(d: Draw) -> None:
 
 
 async def spend(d: Draw) -> None:
-    """Several callers at once."""
+    """Let several callers spend at once."""
     session, key, limits = d.session(), d.key(), d.limits()
     n = d.walk.number(session, f"spend {key}")
     requests = d.some(0, 3, lambda: d.spend_request(len(limits)))
@@ -409,7 +411,7 @@ async def spend(d: Draw) -> None:
 
 
 async def refund(d: Draw) -> None:
-    """Of a booking that may have been overtaken, or refunded; or its amounts are corrected."""
+    """Refund or correct a booking that may have been overtaken, or refunded."""
     if d.walk.bookings:
         key, limits, bookings = d.one_of(d.walk.bookings[-8:])
         session = d.session()
@@ -423,7 +425,7 @@ async def refund(d: Draw) -> None:
 
 
 async def hold_off(d: Draw) -> None:
-    """Perhaps while somebody waits, perhaps for less long than it is held off already."""
+    """Hold a limiter off, perhaps while somebody waits, perhaps for less long than it is held off already."""
     session, key = d.session(), d.key()
     n = d.walk.number(session, f"spend {key}")
     await d.walk.send(HoldOff(session, n, key, d.delay()))
@@ -452,7 +454,7 @@ async def barrier(d: Draw) -> None:
 
 
 async def gather(d: Draw) -> None:
-    """Several arrive at once, and two may go."""
+    """Let several participants arrive at once, and perhaps two leave."""
     session, key, on_departure = d.session(), d.key(), _on_departure(d)
     parties = d.some(2, 4, d.holder)
     await d.walk.send(*(Arrive(session, key, party, 4, on_departure) for party in parties))
@@ -461,7 +463,7 @@ async def gather(d: Draw) -> None:
 
 
 async def pass_a_barrier(d: Draw) -> None:
-    """All arrive and fetch their outcomes."""
+    """Let all parties arrive and fetch their outcomes."""
     key = d.key()
     await d.walk.send(*(Arrive(d.session(), key, party, 2) for party in "ab"))
     await d.walk.send(*(Withdraw(key, party) for party in "ab"))
@@ -471,7 +473,7 @@ async def pass_a_barrier(d: Draw) -> None:
 
 
 def queue_operation(d: Draw) -> Operation[Any]:
-    """Any one of the processes that look after a queue."""
+    """An administrative operation on a queue."""
     queue, task = d.queue(), d.number(1, 9)
     operations = (
         Leave(queue, d.one_of("mno")),
@@ -517,13 +519,13 @@ async def _exchange(
 
 
 async def put(d: Draw) -> None:
-    """Several producers at once."""
+    """Let several producers put at once."""
     max_size = d.one_of((2, 4, 100))
     await _put(d, d.session(), d.queue(), *d.some(0, 3, d.put_request), max_size=max_size)
 
 
 async def exchange(d: Draw) -> None:
-    """Any verdicts on what anybody took, by anybody."""
+    """Exchange with any verdicts on what anybody took, by anybody."""
     session, queue, drawn = d.session(), d.queue(), ()
     if d.walk.taken:
         drawn = d.some(0, 3, lambda: d.one_of(d.walk.taken[-6:]))
@@ -538,7 +540,7 @@ async def exchange(d: Draw) -> None:
 
 
 async def work(d: Draw) -> None:
-    """Settle what this session took lately, and take more."""
+    """Settle the tasks that this session took lately, and take more."""
     session, queue = d.session(), d.queue()
     verdicts, delay = d.some(1, 4, d.verdict), d.delay()
     mine = [taken for taken in d.walk.taken if taken[:2] == (session, queue)][-2 * len(verdicts) :]
@@ -553,7 +555,7 @@ async def work(d: Draw) -> None:
 
 
 async def do_a_task(d: Draw) -> None:
-    """And leave no record of it."""
+    """Do a task, and leave no record of it."""
     session, queue = d.session(), d.queue()
     await _put(d, session, queue, PutRequest("m", (NewTask(b"x"),)))
     tasks = await _exchange(d, session, queue, (), 1)
@@ -749,7 +751,7 @@ async def one_task(d: Draw) -> None:
 
 
 async def one_taken_task(d: Draw) -> None:
-    """Its holder, or who was that, reports; or it shall stop."""
+    """Let the present or former holder of a task report, or stop the task."""
     if d.walk.taken:
         (_, queue, task, token), other = d.one_of(d.walk.taken[-6:]), d.one_of(d.walk.taken[-6:])
         token = d.one_of((token, token, other[3]))

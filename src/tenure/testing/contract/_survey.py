@@ -16,7 +16,7 @@ from ._contract import Advance, ContractBase, Do
 
 
 async def survey(do: Do, kind: str, prefix: str = "", limit: int = 100) -> list[str]:
-    """All the names, page by page."""
+    """The names of a kind, page by page."""
     names: list[str] = []
     after = ""
     for _ in range(10_000):
@@ -30,7 +30,7 @@ async def survey(do: Do, kind: str, prefix: str = "", limit: int = 100) -> list[
 
 
 async def inspected(do: Do, session: str, limit: int = 100) -> list[SessionItem]:
-    """All that a session has, page by page."""
+    """The items of a session, page by page."""
     items: list[SessionItem] = []
     after = ""
     for _ in range(10_000):

@@ -422,7 +422,7 @@ class TaskContract(QueueSessionBase):
         assert [task.id for task in await a.take(1000)] == list(ids)
 
     async def test_dead_tasks_that_stay_dead_are_looked_at_once(self, client: OpenClient, do: Do) -> None:
-        """Else many whose keys are in use would hide those behind them."""
+        """A requeue reads dead tasks whose keys are in use once, or they would hide the tasks behind them."""
         a = await client("a")
         twins = [NewTask(b"old", key=f"k{n}") for n in range(CAP)]
         await a.put(*twins)

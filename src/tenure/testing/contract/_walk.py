@@ -56,7 +56,7 @@ _CLOSED = (Reply.OK, Reply.GONE)
 _TURNS = 1000
 """The number of times that an operation may be answered MORE."""
 _REPLAYING = 30.0
-"""For how many seconds a walk that failed is tried again with fewer steps."""
+"""The seconds for which a walk that failed is tried again with fewer steps."""
 
 Steps = Sequence[tuple[Step, str]]
 """The steps of a walk, each with the seed of what it draws."""
@@ -196,7 +196,7 @@ class Walk:
         self._in_batches = self._contract.in_step or (trail.timed and self._contract.cap == CAP)
 
     def report(self) -> str:
-        """All that was sent, and what differed."""
+        """The operations that were sent, and the difference."""
         return "\n".join((*self._story, self.trouble))
 
     async def go(self, steps: Steps) -> None:
